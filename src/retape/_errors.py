@@ -1,0 +1,56 @@
+"""Every exception that Retape raises on purpose.
+
+    RetapeError
+    ├── PlanError(ValueError)          a plan or an option that cannot be
+    │   └── BudgetError                a budget below the least possible
+    ├── ScheduleError(ValueError)      a stream of actions that is not a schedule
+    ├── MachineError(RuntimeError)     a machine that broke its protocol
+    │   └── DeterminismError           a recomputed state differs from its first run
+    ├── StoreError(OSError)            a snapshot that cannot be written or read
+    ├── GradientTypeError(TypeError)   a function or argument that has no gradient
+    ├── UnsupportedError(TypeError)    a program with something that cannot be re-run
+    └── LanguageError(ValueError)      a VLAD program that is wrong
+
+Each also inherits the builtin that it refines, so that `except ValueError` goes on
+working. Messages say what was passed, why it cannot be, and what to do.
+"""
+
+
+class RetapeError(Exception):
+    """Base of every error that Retape raises on purpose."""
+
+
+class PlanError(RetapeError, ValueError):
+    """A plan, or an option of one, that cannot be."""
+
+
+class BudgetError(PlanError):
+    """A memory budget below the least with which the program can be reversed."""
+
+
+class ScheduleError(RetapeError, ValueError):
+    """A stream of actions that breaks the rules of a schedule."""
+
+
+class MachineError(RetapeError, RuntimeError):
+    """A machine that broke its side of the protocol."""
+
+
+class DeterminismError(MachineError):
+    """A recomputed state that differs from the first run's."""
+
+
+class StoreError(RetapeError, OSError):
+    """A snapshot that cannot be written, read or trusted."""
+
+
+class GradientTypeError(RetapeError, TypeError):
+    """A function or an argument of which no gradient can be taken."""
+
+
+class UnsupportedError(RetapeError, TypeError):
+    """A program with something in it that cannot be run twice or reversed."""
+
+
+class LanguageError(RetapeError, ValueError):
+    """A VLAD program that is wrong, at reading, expansion or run time."""
