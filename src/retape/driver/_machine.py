@@ -1,0 +1,74 @@
+"""What the driver asks of a program: the paper's Fig. 12 as six methods.
+
+The paper interrupts a computation after a number of steps (`INTERRUPT`), resumes it
+from the capsule (`RESUME`), and counts its steps (`PRIMOPS`). Every engine offers these
+as a `Machine`, and the one loop in `driver._drive` needs nothing else.
+"""
+
+from typing import Protocol, SupportsIndex, TypeVar
+
+C = TypeVar("C")
+A = TypeVar("A")
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Machine(Protocol[C, A, R_co]):
+    """A program that can be run a few steps at a time, taped and reversed.
+
+    `C` is a capsule, `A` a cotangent, `R_co` the final result; the driver looks into
+    none of them. Capsules are *values*: no method may change one that it was given,
+    because a snapshot of it may be used again. Steps are numbered from 0, and a capsule
+    "before step k" is the state after k steps.
+
+    **Where the program's value comes from.** The last stage is never advanced, only
+    taped, so the value first exists inside the `reverse` call whose cotangent is
+    `None`. The machine keeps it there, seeds its own sweep with it, and hands it out
+    in `finish`, typically as `(value, gradient)`.
+
+    **What accumulates** over steps (cotangents of parameters that every step reads)
+    travels inside the cotangent `A`, so that a run can be interrupted and taken up
+    again with nothing but capsules and one cotangent.
+    """
+
+    def length(self) -> int | None:
+        """The number of steps, or `None` if only running the program can tell."""
+        ...
+
+    def start(self) -> C:
+        """The capsule before step 0."""
+        ...
+
+    def advance(self, capsule: C, steps: int) -> tuple[C, SupportsIndex]:
+        """Run up to `steps` steps (at least 1) without a tape.
+
+        Returns:
+            The new capsule, and how many steps were really made. Fewer than `steps`
+            means that the program ended there; 0 means that it had ended already. When
+            the length is known the driver never asks for steps beyond the end and does
+            not look at the count, so a count that lives on a device is waited for only
+            in the forward sweep of a run of unknown length.
+        """
+        ...
+
+    def reverse(self, capsule: C, steps: int, cotangent: A | None) -> A:
+        """Tape `steps` steps from `capsule` and sweep them back.
+
+        Args:
+            capsule: The state before the stage.
+            steps: The number of steps in it; 0 only for a program of no steps.
+            cotangent: That of the state after the stage, with all that accumulates;
+                `None` for the very last stage: the machine then keeps the program's
+                output and seeds the sweep from it.
+
+        Returns:
+            The cotangent of the state before the stage.
+        """
+        ...
+
+    def nbytes(self, capsule: C) -> int:
+        """The bytes that keeping this capsule takes."""
+        ...
+
+    def finish(self, cotangent: A) -> R_co:
+        """Turn the cotangent of the start state into the caller's result."""
+        ...

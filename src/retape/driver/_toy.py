@@ -1,0 +1,79 @@
+"""A machine over integers: exact, instant, and it counts what it is asked to do."""
+
+from dataclasses import dataclass, field
+
+_MODULUS = (1 << 61) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ToyCapsule:
+    """The integer before step `step`."""
+
+    step: int
+    value: int
+
+
+@dataclass(slots=True)
+class ToyMachine:
+    """Step k maps x to x*x + k modulo the Mersenne prime 2^61 - 1.
+
+    Derivatives modulo a prime are exact, so two ways to the same gradient agree in
+    every bit or one of them is wrong. The order of the steps matters, and so does each
+    of them.
+
+    Attributes:
+        steps: The length of the run.
+        x0: The start value.
+        tells_length: False for a machine whose length only running can tell.
+        advanced: Steps advanced so far.
+        taped: Steps taped so far.
+
+    Example:
+        >>> machine = ToyMachine(3, x0=2)
+        >>> machine.finish(machine.reverse(machine.start(), 3, None))
+        (291, 1088)
+    """
+
+    steps: int
+    x0: int = 3
+    tells_length: bool = True
+    advanced: int = 0
+    taped: int = 0
+    output: int | None = field(default=None, repr=False)
+
+    def length(self) -> int | None:
+        return self.steps if self.tells_length else None
+
+    def start(self) -> ToyCapsule:
+        return ToyCapsule(0, self.x0)
+
+    def advance(self, capsule: ToyCapsule, steps: int) -> tuple[ToyCapsule, int]:
+        stop = min(capsule.step + steps, self.steps)
+        x = capsule.value
+        for k in range(capsule.step, stop):
+            x = _step(x, k)
+        self.advanced += stop - capsule.step
+        return ToyCapsule(stop, x), stop - capsule.step
+
+    def reverse(self, capsule: ToyCapsule, steps: int, cotangent: int | None) -> int:
+        tape: list[int] = []
+        x = capsule.value
+        for k in range(capsule.step, capsule.step + steps):
+            tape.append(x)
+            x = _step(x, k)
+        self.taped += steps
+        if cotangent is None:
+            self.output, cotangent = x, 1
+        for x in reversed(tape):
+            cotangent = cotangent * 2 * x % _MODULUS
+        return cotangent
+
+    def nbytes(self, capsule: ToyCapsule) -> int:
+        return 8
+
+    def finish(self, cotangent: int) -> tuple[int | None, int]:
+        return self.output, cotangent
+
+
+def _step(x: int, k: int) -> int:
+    return (x * x + k) % _MODULUS

@@ -1,0 +1,188 @@
+"""Replay a stream of actions on an abstract machine: is it legal, what does it cost?
+
+The replay trusts nothing of how the stream was made. It follows the working capsule,
+the slots and the reverse sweep with sets and integers, and refuses the first action
+that breaks a rule of `_action`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias, assert_never
+
+from .._errors import ScheduleError
+from ._action import Action, Advance, Drop, Restore, Reverse, Store
+from ._cost import Counts
+
+
+def replay(
+    actions: Iterable[Action],
+    length: int,
+    *,
+    capacity: int | Mapping[str, int] | None = None,
+    stage: int | None = None,
+) -> Counts:
+    """Check a stream of actions and count what it does.
+
+    Args:
+        actions: The stream.
+        length: The number of steps that it is to reverse.
+        capacity: The most snapshots allowed: on all tiers together, or on each tier
+            named (a tier that is not named has none).
+        stage: The most steps allowed in one `Reverse`.
+
+    Returns:
+        The counts.
+
+    Raises:
+        ScheduleError: At the first action that cannot be obeyed, with its position and
+            the reason; or at the end, if steps are left over or slots are in use.
+
+    Example:
+        >>> from retape.schedule import Schedule, replay
+        >>> replay(Schedule(10, snapshots=3), 10).advances
+        15
+    """
+    limits = capacity if isinstance(capacity, Mapping) else None
+    total = capacity if isinstance(capacity, int) else None
+    state = _Replay(length, total, limits, stage)
+    for position, action in enumerate(actions):
+        reason = state.obey(action)
+        if reason:
+            raise ScheduleError(
+                f"action {position}, `{action}`, cannot be obeyed: {reason}. The "
+                "stream is not a schedule; report it to whoever made it."
+            )
+    state.end()
+    return state.counts()
+
+
+_Slot: TypeAlias = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Replay:
+    length: int
+    total: int | None
+    limits: Mapping[str, int] | None
+    stage: int | None
+    at: int | None = 0
+    left: int = field(init=False)
+    slots: dict[tuple[str, int], int] = field(
+        default_factory=dict[tuple[str, int], int]
+    )
+    live: dict[str, int] = field(default_factory=dict[str, int])
+    done: bool = False
+    advances: int = 0
+    taped: int = 0
+    stores: int = 0
+    restores: int = 0
+    reverses: int = 0
+    peak: int = 0
+    longest: int = 0
+
+    def __post_init__(self) -> None:
+        self.left = self.length
+
+    def obey(self, action: Action) -> str:
+        """Obey one action; return why it cannot be obeyed, or nothing."""
+        match action:
+            case Advance(start, stop):
+                return self._advance(start, stop)
+            case Store(step, slot, tier):
+                return self._store(step, slot, tier)
+            case Restore(step, slot, tier):
+                if reason := self._holds(step, slot, tier):
+                    return reason
+                self.at = step
+                self.restores += 1
+                return ""
+            case Drop(step, slot, tier):
+                if reason := self._holds(step, slot, tier):
+                    return reason
+                del self.slots[tier, slot]
+                self.live[tier] -= 1
+                return ""
+            case Reverse(start, stop):
+                return self._reverse(start, stop)
+        assert_never(action)
+
+    def _advance(self, start: int, stop: int) -> str:
+        if self.at != start:
+            return f"the working capsule is {_where(self.at)}, not at step {start}"
+        if not start < stop:
+            return "it does not go forward"
+        if stop >= self.left:
+            return f"it runs to step {stop}, and only steps below {self.left} are left"
+        self.at = stop
+        self.advances += stop - start
+        return ""
+
+    def _store(self, step: int, slot: int, tier: str) -> str:
+        if self.at != step:
+            return f"the working capsule is {_where(self.at)}, not at step {step}"
+        if (tier, slot) in self.slots:
+            return f"the slot holds step {self.slots[tier, slot]} already"
+        if slot < 0:
+            return "slots are numbered from 0"
+        self.slots[tier, slot] = step
+        self.live[tier] = self.live.get(tier, 0) + 1
+        self.stores += 1
+        self.peak = max(self.peak, len(self.slots))
+        return self._over(tier)
+
+    def _over(self, tier: str) -> str:
+        if self.total is not None and len(self.slots) > self.total:
+            return f"it makes {len(self.slots)} snapshots where {self.total} may live"
+        if self.limits is not None and self.live[tier] > self.limits.get(tier, 0):
+            most = self.limits.get(tier, 0)
+            return f"tier {tier!r} would hold {self.live[tier]} snapshots of {most}"
+        return ""
+
+    def _holds(self, step: int, slot: int, tier: str) -> str:
+        held = self.slots.get((tier, slot))
+        if held is None:
+            return f"slot {slot} on tier {tier!r} is empty"
+        return "" if held == step else f"the slot holds step {held}"
+
+    def _reverse(self, start: int, stop: int) -> str:
+        if self.at != start:
+            return f"the working capsule is {_where(self.at)}, not at step {start}"
+        if stop != self.left or self.done:
+            return f"the next step to be reversed is {self.left - 1}"
+        if start >= stop and self.length:
+            return "it has no steps"
+        if self.stage is not None and stop - start > self.stage:
+            return f"a stage of {stop - start} steps is taped where {self.stage} may be"
+        self.at, self.left, self.done = None, start, start == 0
+        self.taped += stop - start
+        self.reverses += 1
+        self.longest = max(self.longest, stop - start)
+        return ""
+
+    def end(self) -> None:
+        if not self.done:
+            raise ScheduleError(
+                f"the stream ends with {self.left} of `length={self.length}` steps not "
+                "reversed. It must reverse every step, from the last to the first."
+            )
+        if self.slots:
+            (tier, slot), step = next(iter(self.slots.items()))
+            raise ScheduleError(
+                f"the stream ends with step {step} still in slot {slot} on tier "
+                f"{tier!r}. Every snapshot must be dropped."
+            )
+
+    def counts(self) -> Counts:
+        return Counts(
+            advances=self.advances,
+            taped=self.taped,
+            stores=self.stores,
+            restores=self.restores,
+            reverses=self.reverses,
+            peak_snapshots=self.peak,
+            longest_stage=self.longest,
+        )
+
+
+def _where(at: int | None) -> str:
+    return "used up" if at is None else f"at step {at}"

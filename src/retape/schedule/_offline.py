@@ -1,0 +1,155 @@
+"""Schedules of runs whose length is known, as comparable data that iterates lazily."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from .._errors import PlanError
+from ._action import Action
+from ._binomial import beta, least_sweeps
+from ._cost import Counts, binomial_counts, rule_counts
+from ._split import Split, paper_rule, stage_rule
+from ._tree import TreeName, binary_tree, n_ary_tree
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """The divide-and-conquer schedule of `length` steps in stages.
+
+    Iterating it yields actions, each time anew, in O(snapshots) memory; the object
+    itself is five small values that can be compared, printed and pickled.
+
+    Args:
+        length: Steps to reverse.
+        snapshots: Slots, the start state's included.
+        stage: Steps taped at a time.
+        split: Where intervals are cut.
+        tree: How the actions are found; both trees yield the same ones.
+
+    Example:
+        >>> from retape.schedule import Schedule
+        >>> for action in Schedule(2, snapshots=1):
+        ...     print(action)
+        Store(step=0, slot=0, tier='memory')
+        Advance(start=0, stop=1)
+        Reverse(start=1, stop=2)
+        Restore(step=0, slot=0, tier='memory')
+        Drop(step=0, slot=0, tier='memory')
+        Reverse(start=0, stop=1)
+    """
+
+    length: int
+    snapshots: int
+    stage: int = 1
+    split: Split = "binomial"
+    tree: TreeName = "n-ary"
+
+    def __post_init__(self) -> None:
+        _at_least("length", self.length, 0)
+        _at_least("stage", self.stage, 1)
+        # A run of a single stage needs no slot.
+        _at_least("snapshots", self.snapshots, 1 if self.length > self.stage else 0)
+
+    @property
+    def stages(self) -> int:
+        """ceil(length / stage)."""
+        return -(-self.length // self.stage)
+
+    @property
+    def sweeps(self) -> int:
+        """The least t with beta(snapshots, t) >= stages."""
+        return least_sweeps(self.stages, self.snapshots) if self.stages > 1 else 0
+
+    def __iter__(self) -> Iterator[Action]:
+        make = binary_tree if self.tree == "binary" else n_ary_tree
+        rule = stage_rule(self.split)
+        return make(self.length, self.stage, self.snapshots, self.sweeps, rule)
+
+    def counts(self) -> Counts:
+        """What a replay would count, in closed form or by recurrence."""
+        if self.split == "binomial":
+            return binomial_counts(self.length, self.stage, self.snapshots)
+        rule = stage_rule(self.split)
+        return rule_counts(self.length, self.stage, self.snapshots, self.sweeps, rule)
+
+
+@dataclass(frozen=True, slots=True)
+class PaperTree:
+    """The paper's `TREEVERSE` or `BINARY` to the letter, Figs. 26 and 27.
+
+    Intervals are cut at arbitrary steps, and one is taped whole when it has at most
+    `alpha` steps or either count has come down to zero. `Schedule` cuts at multiples
+    of the stage length instead, and always goes on down to single stages.
+
+    Args:
+        length: n.
+        alpha: Most steps of a leaf while delta and tau last.
+        d: Initial delta: right branches, hence snapshots.
+        t: Initial tau: left branches, hence sweeps.
+        mid: `MID`, [9, eq. (16)] or [9, eq. (12)].
+        tree: `TREEVERSE` ("n-ary") or `BINARY`.
+
+    Example:
+        >>> from retape.schedule import PaperTree, replay
+        >>> replay(PaperTree(10, alpha=1, d=8, t=2), 10).advances
+        13
+    """
+
+    length: int
+    alpha: int
+    d: int
+    t: int
+    mid: Literal["binomial", "bisection"] = "binomial"
+    tree: TreeName = "n-ary"
+
+    def __post_init__(self) -> None:
+        for name, value, least in (
+            ("length", self.length, 0),
+            ("alpha", self.alpha, 1),
+            ("d", self.d, 0),
+            ("t", self.t, 0),
+        ):
+            _at_least(name, value, least)
+
+    @staticmethod
+    def stage_for(length: int, d: int, t: int) -> int:
+        """alpha = ceil(n / eta(d, t)), the paper's eq. (23).
+
+        Example:
+            >>> PaperTree.stage_for(1000, 3, 3)
+            50
+        """
+        return max(1, -(-length // beta(d, t)))
+
+    def __iter__(self) -> Iterator[Action]:
+        make = binary_tree if self.tree == "binary" else n_ary_tree
+        return make(self.length, 1, self.d, self.t, paper_rule(self.alpha, self.mid))
+
+    def counts(self) -> Counts:
+        """What a replay would count."""
+        rule = paper_rule(self.alpha, self.mid)
+        root = self.length, 1, self.d, self.t
+        return rule_counts(*root, rule, to_single_stages=False)
+
+
+def _at_least(name: str, value: int, least: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool):  # pyright: ignore
+        raise PlanError(
+            f"`{name}={value!r}` is not an integer. Counts of steps, stages and "
+            "snapshots are exact; pass an `int`."
+        )
+    if value < least:
+        raise PlanError(
+            f"`{name}={value}` cannot be: it counts "
+            f"{_COUNTED[name]}, of which there must be at least {least}."
+        )
+
+
+_COUNTED = {
+    "length": "the steps of a run",
+    "stage": "the steps taped at a time",
+    "snapshots": "the snapshots alive at once, the start state's included",
+    "alpha": "the steps of a leaf",
+    "d": "snapshots",
+    "t": "sweeps",
+}

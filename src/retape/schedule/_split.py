@@ -1,0 +1,117 @@
+"""Where to cut an interval: binomial, bisection and the paper's treeverse rule.
+
+A rule is given the length of an interval in stages, the snapshots it may use (the one
+at its start included) and the sweeps left, and returns how many stages to advance
+before the next snapshot; 0 means "tape the interval whole".
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Literal, TypeAlias
+
+from ._binomial import beta, least_sweeps
+
+Rule: TypeAlias = Callable[[int, int, int], int]
+Split: TypeAlias = Literal["binomial", "bisection", "treeverse"]
+
+
+def binomial_split(stages: int, snapshots: int) -> int:
+    """The split with the fewest advances and, among those, the fewest stores.
+
+    With s snapshots, L >= 2 stages and t the least number with beta(s, t) >= L, found
+    by the recurrence beta(s, t) = beta(s, t-1) * (s + t) / t from beta(s, 0) = 1:
+
+        s = 1:                                  L - 1
+        L <= beta(s, t-1) + beta(s-2, t-1):     max(1, beta(s, t-2))
+        L >= beta(s, t) - beta(s-3, t):         beta(s, t-1)
+        otherwise:                              L - beta(s-1, t-1) - beta(s-2, t-1)
+
+    where beta with a negative argument is 0. All of them follow from b = beta(s, t) by
+    exact divisions: beta(s, t-1) = b*t/(s+t), beta(s-1, t-1) = beta(s, t-1)*s/(s+t-1),
+    beta(s-2, t-1) = beta(s-1, t-1)*(s-1)/(s+t-2), and beta(s, t-2) =
+    beta(s-1, t-1)*(t-1)/s. No product on the way exceeds L * (s + t)^2 / t. This is the
+    rule of Algorithm 799 (Griewank and Walther 2000).
+
+    Example:
+        >>> binomial_split(10, 3)
+        4
+    """
+    s, n = snapshots, stages
+    if s == 1:
+        return n - 1
+    t = least_sweeps(n, s)
+    if n <= beta(s, t - 1) + beta(s - 2, t - 1):
+        return max(1, beta(s, t - 2))
+    if n >= beta(s, t) - beta(s - 3, t):
+        return beta(s, t - 1)
+    return n - beta(s - 1, t - 1) - beta(s - 2, t - 1)
+
+
+def bisection_split(stages: int, snapshots: int) -> int:
+    """Half the interval, rounded up; all but the last stage if no slot is left.
+
+    [9, eq. (12)] of the paper. With enough snapshots the advances satisfy
+    B(L) = ceil(L/2) + B(floor(L/2)) + B(ceil(L/2)).
+
+    Example:
+        >>> bisection_split(9, 3)
+        5
+    """
+    return stages - 1 if snapshots == 1 else (stages + 1) // 2
+
+
+def treeverse_split(stages: int, snapshots: int, sweeps: int) -> int:
+    """Treeverse's own split, ceil(tau * L / (delta + tau)), and at most L - 1.
+
+    [9, eq. (16)] of the paper, kappa = ceil((delta*sigma + tau*phi) / (delta + tau)),
+    less sigma. It is optimal at L = beta(delta, tau) and up to 30% off elsewhere. Where
+    tau is ample for a short interval the quotient reaches L, which would leave the
+    right branch no steps; the split is then the last possible one.
+
+    Example:
+        >>> treeverse_split(10, 3, 2)
+        4
+    """
+    return min(stages - 1, -(-sweeps * stages // (snapshots + sweeps)))
+
+
+def stage_rule(split: Split) -> Rule:
+    """The rule that goes on until an interval is a single stage."""
+    return _STAGE_RULES[split]
+
+
+def paper_rule(alpha: int, mid: Literal["binomial", "bisection"]) -> Rule:
+    """The termination and `MID` of Figs. 26 and 27, in single steps.
+
+    An interval is taped whole when it has at most `alpha` steps, or when the count of
+    right branches (delta) or of left branches (tau) has come down to zero.
+    """
+
+    def rule(length: int, snapshots: int, sweeps: int) -> int:
+        if length <= alpha or snapshots == 0 or sweeps == 0:
+            return 0
+        if mid == "bisection":
+            return (length + 1) // 2
+        return treeverse_split(length, snapshots, sweeps)
+
+    return rule
+
+
+@lru_cache(maxsize=4096)
+def _binomial(stages: int, snapshots: int, sweeps: int) -> int:
+    return binomial_split(stages, snapshots) if stages > 1 else 0
+
+
+def _bisection(stages: int, snapshots: int, sweeps: int) -> int:
+    return bisection_split(stages, snapshots) if stages > 1 else 0
+
+
+def _treeverse(stages: int, snapshots: int, sweeps: int) -> int:
+    return treeverse_split(stages, snapshots, sweeps) if stages > 1 else 0
+
+
+_STAGE_RULES: dict[Split, Rule] = {
+    "binomial": _binomial,
+    "bisection": _bisection,
+    "treeverse": _treeverse,
+}

@@ -1,0 +1,1 @@
+"""Stores: where snapshots are kept, with no idea of frameworks."""

@@ -1,0 +1,1 @@
+"""Pictures of schedules and reports; `_figure` alone needs matplotlib."""
