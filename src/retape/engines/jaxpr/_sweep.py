@@ -47,6 +47,8 @@ class Settings:
     split: str = "binomial"
     forward: Literal["count", "online"] = "online"
     """How an unknown number of steps is dealt with."""
+    sweeps: int | None = None
+    """Most times that a step is advanced; only the treeverse split asks for it."""
 
 
 @dataclass(frozen=True, slots=True)

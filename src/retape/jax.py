@@ -1,0 +1,10 @@
+"""Gradients of JAX functions in sublinear memory.
+
+`grad`, `value_and_grad` and `vjp` are called like JAX's own and take a `plan`.
+`checkpointed` gives back the function itself, for use inside larger programs.
+"""
+
+from .engines.jaxpr._transform import checkpointed as checkpointed
+from .engines.jaxpr._transform import grad as grad
+from .engines.jaxpr._transform import value_and_grad as value_and_grad
+from .engines.jaxpr._transform import vjp as vjp
