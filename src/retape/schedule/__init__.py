@@ -14,6 +14,7 @@ from ._binomial import least_sweeps as least_sweeps
 from ._binomial import optimal_advances as optimal_advances
 from ._check import replay as replay
 from ._cost import Counts as Counts
+from ._cost import binomial_counts as binomial_counts
 from ._offline import PaperTree as PaperTree
 from ._offline import Schedule as Schedule
 from ._split import Split as Split
