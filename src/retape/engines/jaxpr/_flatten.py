@@ -234,15 +234,44 @@ class _Flattener:
         flags = while_carry(p, active)
         carry = [Var(v.aval, a) for v, a in zip(eqn.outvars, flags, strict=True)]
 
-        def step() -> tuple[list[Any], Atom]:
-            outs = self.inline(p["body_jaxpr"], [*body_consts, *carry])
-            return outs, self.here(
-                self.inline(p["cond_jaxpr"], [*cond_consts, *outs])[0]
-            )
+        def test(values: list[Any]) -> Atom:
+            return self.here(self.inline(p["cond_jaxpr"], [*cond_consts, *values])[0])
 
-        first = self.here(self.inline(p["cond_jaxpr"], [*cond_consts, *init])[0])
-        self.rotated(carry, init, first, None, step)
+        def body() -> list[Any]:
+            return self.inline(p["body_jaxpr"], [*body_consts, *carry])
+
+        (lanes,) = p["cond_jaxpr"].out_avals
+        if lanes.shape:
+            self.batched_while(carry, init, test, body)
+        else:
+
+            def step() -> tuple[list[Any], Atom]:
+                outs = body()
+                return outs, test(outs)
+
+            self.rotated(carry, init, test(init), None, step)
         return carry
+
+    def batched_while(
+        self, carry: list[Var], init: list[Any], test: Any, body: Any
+    ) -> None:
+        """A `while` under `vmap`: it runs as long as any lane does; the others stand.
+
+        The lanes that go on are part of the carry, the program counter never is.
+        """
+        first = test(init)
+        going = Var(first.aval)
+
+        def step() -> tuple[list[Any], Atom]:
+            outs = [
+                self.emit(_where, [going, new, old])[0]
+                for new, old in zip(body(), carry, strict=True)
+            ]
+            again = test(outs)
+            return [*outs, again], self.emit(_any, [again])[0]
+
+        more = self.emit(_any, [first])[0]
+        self.rotated([*carry, going], [*init, first], more, None, step)
 
     def rotated(
         self,
@@ -317,7 +346,7 @@ class _Flattener:
         return self.emit(lambda: [lax.full(shape, 0, dtype)], [])[0]
 
     def emit(self, fun: Any, ins: list[Any]) -> list[Any]:
-        """Inactive helper code of our own."""
+        """Helper code of our own."""
         made = jax.make_jaxpr(fun)(
             *(jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in ins)
         )
@@ -345,6 +374,15 @@ def _extended(aval: Aval) -> bool:
 
 def _scalar(dtype: Any) -> Aval:
     return Aval((), np.dtype(dtype))
+
+
+def _where(lanes: Any, new: Any, old: Any) -> list[Any]:
+    wide = lanes.reshape(lanes.shape + (1,) * (new.ndim - lanes.ndim))
+    return [jnp.where(wide, new, old)]
+
+
+def _any(lanes: Any) -> list[Any]:
+    return [jnp.any(lanes)]
 
 
 def _count_of(length: int) -> Any:

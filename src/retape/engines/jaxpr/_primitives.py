@@ -53,14 +53,15 @@ def hoist(jaxpr: core.ClosedJaxpr) -> tuple[core.ClosedJaxpr, list[Any]]:
     if not jaxpr.consts:
         return jaxpr, []
     inner = jaxpr.jaxpr
+    names = inner.debug_info.arg_names
+    if names is not None:
+        names = ("",) * len(inner.constvars) + tuple(names)
     opened = inner.replace(
-        constvars=[], invars=[*inner.constvars, *inner.invars], debug_info=_no_names()
+        constvars=[],
+        invars=[*inner.constvars, *inner.invars],
+        debug_info=inner.debug_info._replace(arg_names=names),
     )
     return core.ClosedJaxpr(opened, ()), list(jaxpr.consts)
-
-
-def _no_names() -> Any:
-    return jax.make_jaxpr(lambda: ())().jaxpr.debug_info
 
 
 def sweep_program(
