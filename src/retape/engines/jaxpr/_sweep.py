@@ -74,7 +74,7 @@ def sweep(
         compiled: The program.
         settings: What the plan fixed.
         operands: Inputs, then constants.
-        cotangents: Those of the differentiable outputs, in order.
+        cotangents: Those of the active outputs, in order.
     """
     # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
     # work. All code from here on gives its types explicitly.
@@ -182,12 +182,10 @@ class _Sweep:
         """Put the outputs' cotangents where the outputs will be at the end."""
         given = iter(cotangents)
         for out in self.compiled.program.outs:
-            if not jax.dtypes.issubdtype(out.aval.dtype, np.inexact):
-                continue
-            cotangent = next(given)
-            if isinstance(out, Var) and self.layout.where[out] in self.layout.active:
+            # Outputs of a floating type that do not move have no cotangent.
+            if isinstance(out, Var) and out.active:
                 key = ("d", self.layout.where[out])
-                state[key] = state[key] + cotangent
+                state[key] = state[key] + next(given)
 
     def out(self, i: int, state: State) -> Any:
         """An output's value after the run."""
