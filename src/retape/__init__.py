@@ -12,6 +12,7 @@ from ._errors import MachineError as MachineError
 from ._errors import PlanError as PlanError
 from ._errors import RetapeError as RetapeError
 from ._errors import ScheduleError as ScheduleError
+from ._errors import SnapshotError as SnapshotError
 from ._errors import StoreError as StoreError
 from ._errors import UnsupportedError as UnsupportedError
 from ._plan import Plan as Plan

@@ -25,6 +25,7 @@ from ._online import PlacementName as PlacementName
 from ._online import begin_online as begin_online
 from ._online import online_actions as online_actions
 from ._online import reverse_online as reverse_online
+from ._online import turn_advances as turn_advances
 from ._split import Split as Split
 from ._split import binomial_split as binomial_split
 from ._split import bisection_split as bisection_split

@@ -236,6 +236,13 @@ def reverse_online(state: Controller, length: int, stage: int) -> Iterator[Actio
     yield from walk(stack, state.slots, last * stage, stage, stage_rule("binomial"))
 
 
+def turn_advances(state: Controller, length: int, stage: int) -> int:
+    """The steps that `reverse_online` will advance: sum_i A(x_{i+1} - x_i, s - i)."""
+    last = max(0, -(-length // stage) - 1)
+    turned, _ = state.turn(last)
+    return stage * _gaps(turned.positions, last, turned)
+
+
 def online_actions(
     length: int,
     snapshots: int,
@@ -269,7 +276,7 @@ def online_actions(
     yield from reverse_online(state, length, stage)
 
 
-def _gaps(positions: tuple[int, ...], last: int, state: Doubling) -> int:
+def _gaps(positions: tuple[int, ...], last: int, state: Controller) -> int:
     ends = (*positions[1:], last)
     gaps = [end - at for at, end in zip(positions, ends, strict=False)]
     return sum(_cost(gap, state.snapshots - i) for i, gap in enumerate(gaps))
