@@ -8,3 +8,4 @@ from ._progress import Progress as Progress
 from ._report import Report as Report
 from ._toy import ToyCapsule as ToyCapsule
 from ._toy import ToyMachine as ToyMachine
+from ._verify import Verify as Verify

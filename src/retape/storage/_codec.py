@@ -80,6 +80,33 @@ def tree_nbytes(value: object) -> int:
     return sum(array.nbytes for array in arrays) + 8 * json.dumps(tree).count('"v"')
 
 
+def copy_tree(value: Any) -> Any:
+    """The same tree with copies of its arrays."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if type(value) in (tuple, list):
+        return type(value)(copy_tree(item) for item in value)
+    if type(value) is dict:
+        return {key: copy_tree(item) for key, item in value.items()}
+    return value
+
+
+def freeze(value: Any) -> None:
+    """Make the arrays in a tree read-only."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        value.flags.writeable = False
+    elif type(value) in (tuple, list):
+        for item in value:
+            freeze(item)
+    elif type(value) is dict:
+        for item in value.values():
+            freeze(item)
+
+
 _UNREADABLE = (
     zipfile.BadZipFile,
     ValueError,
