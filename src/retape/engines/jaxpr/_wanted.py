@@ -60,7 +60,8 @@ class Wanted:
         if self.holomorphic and not jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
                 f"`{where}` is of type `{dtype}`, and `holomorphic=True` "
-                "differentiates by complex numbers. Convert it, or leave `holomorphic` out."
+                "differentiates by complex numbers. Convert it, or leave "
+                "`holomorphic` out."
             )
         if not jax.dtypes.issubdtype(dtype, np.inexact) and not self.allow_int:
             raise GradientTypeError(
@@ -97,8 +98,8 @@ class Wanted:
         elif jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
                 f"the function returned a complex number (`{dtype}`), and a gradient "
-                "is that of a real one. Take its real part, or pass `holomorphic=True` if "
-                "the function is holomorphic."
+                "is that of a real one. Take its real part, or pass "
+                "`holomorphic=True` if the function is holomorphic."
             )
         elif not jax.dtypes.issubdtype(dtype, np.floating):
             raise GradientTypeError(
