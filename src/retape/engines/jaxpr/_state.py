@@ -140,6 +140,16 @@ def blank(aval: Aval, rows: int | None = None) -> Any:
     """Zeros of a type, or `rows` of them stacked."""
     shape = aval.shape if rows is None else (rows, *aval.shape)
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-        key = jax.random.key(0, impl=jax.random.key_impl(aval.dtype))
-        return jnp.broadcast_to(key, shape)
+        return jnp.broadcast_to(jax.random.key(0, impl=_key_kind(aval.dtype)), shape)
     return jnp.zeros(shape, aval.dtype)
+
+
+def _key_kind(dtype: Any) -> Any:
+    """The kind of random key that a type stands for."""
+    found: list[Any] = []
+    # JAX tells the kind of a key, not that of a type; a traced key will do.
+    jax.eval_shape(
+        lambda key: found.append(jax.random.key_impl(key)),
+        jax.ShapeDtypeStruct((), dtype),
+    )
+    return found[0]
