@@ -11,6 +11,9 @@ from jax.extend import core
 
 from ..._errors import PlanError
 from ..._plan import Plan
+from ...driver import Progress
+from ...storage import SnapshotStore
+from ._hosted import run_hosted
 from ._interrupt import interruptible
 from ._primitives import call, hoist, sweep_program
 from ._problem import pose
@@ -61,6 +64,8 @@ def grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[..., Any]:
     """`jax.grad`, in sublinear memory, and through `lax.while_loop`s.
 
@@ -72,6 +77,10 @@ def grad(
         allow_int: Whether integer arguments are allowed; their gradients are of type
             `float0`, as JAX's are.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        store: Where snapshots go, such as `retape.storage.DiskStore(path)`: a run that
+            was killed is taken up again by the same call. The host then steers the
+            run, so this is for long steps, and not under a transformation.
+        progress: `True` for a bar, or a function that is told; steered by the host too.
 
     Returns:
         A function with `fun`'s arguments that returns the gradient, with the structure
@@ -89,7 +98,8 @@ def grad(
         >>> float(retape.jax.grad(power)(2.0, 5))     # jax.grad refuses: n is traced
         80.0
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, plan=plan)
+    options = (argnums, has_aux, holomorphic, allow_int)
+    both = value_and_grad(fun, *options, plan=plan, store=store, progress=progress)
 
     @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -107,6 +117,8 @@ def value_and_grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[..., Any]:
     """`jax.value_and_grad`, in sublinear memory, and through `lax.while_loop`s.
 
@@ -130,10 +142,17 @@ def value_and_grad(
     _check_plan(plan)
     wanted = Wanted(argnums, has_aux, holomorphic, allow_int)
     run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
+    hosted = store is not None or progress is not False
 
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         wanted.check_arguments(args)
+        if hosted:
+            pieces = take_apart(args, kwargs, always=wanted.numbers(len(args)))
+            problem = pose(fun, wanted, pieces, pieces.leaves)
+            name = getattr(fun, "__qualname__", type(fun).__name__)
+            found = run_hosted(problem, plan, store, progress, name)
+            return wanted.join(*problem.result(*found))
         return run(args, kwargs, wanted.numbers(len(args)))
 
     return both
