@@ -36,9 +36,7 @@ def halting(x: Any, y: Any = 1.0) -> Any:
 
 
 def counted(x: Any, y: Any = 1.0) -> Any:
-    return lax.fori_loop(
-        0, STEPS, lambda i, c: jnp.sin(c) * 1.3 + 0.1 * x * y, x * 1.0
-    )
+    return lax.fori_loop(0, STEPS, lambda i, c: jnp.sin(c) * 1.3 + 0.1 * x * y, x * 1.0)
 
 
 checkpointed = retape.jax.checkpointed(halting, plan=PLAN)
@@ -226,9 +224,7 @@ def tripled(x: Any) -> Any:
     return jnp.sin(x)
 
 
-tripled.defvjp(
-    lambda x: (jnp.sin(x), jnp.cos(x)), lambda c, g: (g * c * 3,)
-)
+tripled.defvjp(lambda x: (jnp.sin(x), jnp.cos(x)), lambda c, g: (g * c * 3,))
 
 
 def ruled(rule: Function, loop: Function) -> Function:
