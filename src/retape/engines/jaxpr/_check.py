@@ -46,7 +46,7 @@ def _check_loops(items: list[Item]) -> None:
 
 
 def check_layout(program: Program, layout: Layout, live: Liveness) -> None:
-    """Nothing is live that was never assigned; live variables have places of their own."""
+    """Nothing is live unassigned; variables live together have places of their own."""
     first = next(blocks_of(program.items))
     assert not live.entry[first.label], "a variable is read before it is assigned"
     for alive in (*live.entry.values(), *live.exit.values()):

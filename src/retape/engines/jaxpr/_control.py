@@ -28,7 +28,7 @@ def sweeps(length: Any, snapshots: Any) -> tuple[Any, Any]:
     return lax.while_loop(lambda c: c[1] < length, more, (INT(0), INT(1)))
 
 
-def binomial_split(length: Any, snapshots: Any) -> Any:
+def binomial_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
     """Where to cut `length >= 2` stages with `snapshots >= 2` slots.
 
     Attains the fewest advances, and among those the fewest writes: the rule of
@@ -39,6 +39,7 @@ def binomial_split(length: Any, snapshots: Any) -> Any:
         between                                   ->  length - beta(s-1, t-1)
                                                              - beta(s-2, t-1)
     """
+    del sweeps_left
     s = snapshots
     t, reach = sweeps(length, s)
     full = reach * t // (s + t)  # beta(s, t-1)
@@ -52,10 +53,20 @@ def binomial_split(length: Any, snapshots: Any) -> Any:
     return jnp.where(length <= full + spare, least, between)
 
 
-def bisection_split(length: Any, snapshots: Any) -> Any:
-    """The middle; the left half is the shorter one."""
-    del snapshots
-    return jnp.maximum(length // 2, 1)
+def bisection_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
+    """The middle; the left half is the longer one."""
+    del snapshots, sweeps_left
+    return (length + 1) // 2
 
 
-SPLITS = {"binomial": binomial_split, "bisection": bisection_split}
+def treeverse_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
+    """The paper's own rule, `ceil(tau * L / (delta + tau))`, and at most `L - 1`."""
+    cut = -(-sweeps_left * length // jnp.maximum(snapshots + sweeps_left, 1))
+    return jnp.minimum(length - 1, cut)
+
+
+SPLITS = {
+    "binomial": binomial_split,
+    "bisection": bisection_split,
+    "treeverse": treeverse_split,
+}

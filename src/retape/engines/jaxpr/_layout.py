@@ -46,6 +46,10 @@ class Layout:
         """Bytes of one capsule: the slots and the program counter."""
         return 4 + sum(nbytes(self.avals[p]) for p in self.places("slot"))
 
+    def kept_bytes(self) -> int:
+        """Bytes of the values that are kept once."""
+        return sum(nbytes(self.avals[p]) for p in self.places("kept"))
+
     def fixed_bytes(self) -> int:
         """Bytes of everything that is held once: registers, cotangents, kept values."""
         held = [p for p in self.avals if p.kind != "operand"]

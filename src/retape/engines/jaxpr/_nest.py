@@ -35,7 +35,7 @@ from ._compile import Compiled
 from ._ir import Block, Item, Label, Var, blocks_of
 from ._layout import Place, extent, numbering
 from ._scalars import evaluate
-from ._tape import COUNTS, Kind, TapedCode
+from ._tape import Kind, TapedCode
 
 State = dict[Any, Any]
 
@@ -150,15 +150,13 @@ class Tape:
         return state
 
     def push(
-        self, taped: TapedCode, residuals: Sequence[Any], old: State, state: State
+        self, taped: TapedCode, values: Sequence[Any], old: State, state: State
     ) -> None:
-        kinds = [s.pool for s in taped.saved if s.pool is not None]
         counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
-        kinds += [COUNTS] * len(counts)
-        for kind, value in zip(kinds, (*residuals, *counts), strict=True):
+        for kind, rows in _by_kind(taped, [*values, *counts]).items():
             pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
-            state[pool] = _put(state[pool], value, state[top])
-            state[top] = state[top] + 1
+            state[pool] = _put_rows(state[pool], rows, state[top])
+            state[top] = state[top] + np.int32(len(rows))
 
 
 class Reverse:
@@ -188,35 +186,22 @@ class Reverse:
         taped = self.compiled.taped[label]
         state = dict(state)
         state["taped"] = state["taped"] - 1
-        counts = self.pop_counts(taped, state)
-        residuals = self.pop(taped, counts, state)
-        sweep_back(self.compiled, taped, residuals, counts, state)
+        values, counts = self.pop(taped, state)
+        values += [self.lasting(taped.code, i, counts, state) for i in taped.sources]
+        sweep_back(self.compiled, taped, values, counts, state)
         return state
 
-    def pop_row(self, kind: Kind, state: State) -> Any:
-        pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
-        state[top] = state[top] - 1
-        return _row(state[pool], state[top])
-
-    def pop_counts(self, taped: TapedCode, state: State) -> dict[Var, Any]:
-        found = {v: self.pop_row(COUNTS, state) for v in reversed(taped.counts())}
-        return found
-
-    def pop(self, taped: TapedCode, counts: dict[Var, Any], state: State) -> list[Any]:
-        """The residuals of the last step, from the tape and from what lasts."""
-        found: list[Any] = [None] * len(taped.saved)
-        for i in reversed(range(len(taped.saved))):
-            kind = taped.saved[i].pool
-            if kind is not None:
-                found[i] = self.pop_row(kind, state)
-        for i, saved in enumerate(taped.saved):
-            if saved.source is not None:
-                found[i] = self.lasting(taped.code, saved.source, counts, state)
-            elif saved.same is not None:
-                found[i] = found[saved.same]
-            elif saved.pool is None:
-                found[i] = jnp.asarray(saved.constant)
-        return found
+    def pop(self, taped: TapedCode, state: State) -> tuple[list[Any], dict[Var, Any]]:
+        """What the last step taped: values, and loop counters."""
+        pushed = taped.pushed()
+        rows: dict[Kind, list[Any]] = {}
+        for kind, count in taped.pushes().items():
+            pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
+            state[top] = state[top] - np.int32(count)
+            rows[kind] = _take_rows(state[pool], count, state[top])
+        found = [rows[kind].pop(0) for kind in pushed]
+        n = len(taped.kinds)
+        return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
 
     def lasting(
         self, code: Code, source: int, counts: dict[Var, Any], state: State
@@ -286,7 +271,7 @@ def cotangents_touched(compiled: Compiled, taped: TapedCode) -> set[Place]:
 def sweep_back(
     compiled: Compiled,
     taped: TapedCode,
-    residuals: Sequence[Any],
+    values: Sequence[Any],
     counts: dict[Var, Any],
     state: State,
 ) -> None:
@@ -303,7 +288,7 @@ def sweep_back(
             _cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
         ]
         truth = state["taped"] >= 0
-        pulled = evaluate(taped.pullback, [*residuals, *cotangents], truth)
+        pulled = evaluate(taped.pullback, [*values, *cotangents], truth)
     for var in code.outs:
         place = where[var]
         if place.kind == "slot" and place in compiled.layout.active:
@@ -340,3 +325,26 @@ def _row(array: Any, index: Any) -> Any:
 
 def _put(array: Any, row: Any, index: Any) -> Any:
     return lax.dynamic_update_index_in_dim(array, row, index, 0)
+
+
+def _by_kind(taped: TapedCode, values: Sequence[Any]) -> dict[Kind, list[Any]]:
+    rows: dict[Kind, list[Any]] = {}
+    for kind, value in zip(taped.pushed(), values, strict=True):
+        rows.setdefault(kind, []).append(value)
+    return rows
+
+
+def _put_rows(pool: Any, rows: Sequence[Any], top: Any) -> Any:
+    """Write rows in a row; single numbers together, arrays without copying them."""
+    if pool.ndim == 1 and len(rows) > 1:
+        return lax.dynamic_update_slice_in_dim(pool, jnp.stack(rows), top, 0)
+    for i, row in enumerate(rows):
+        pool = _put(pool, row, top + np.int32(i))
+    return pool
+
+
+def _take_rows(pool: Any, count: int, top: Any) -> list[Any]:
+    if pool.ndim == 1 and count > 1:
+        together = lax.dynamic_slice_in_dim(pool, top, count)
+        return [together[i] for i in range(count)]
+    return [_row(pool, top + np.int32(i)) for i in range(count)]

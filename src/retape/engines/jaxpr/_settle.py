@@ -26,7 +26,7 @@ def bytes_per_step(compiled: Compiled) -> int:
 
 
 def fixed_bytes(compiled: Compiled) -> int:
-    """Bytes that a sweep needs whatever the plan: registers, cotangents, kept values."""
+    """Bytes that any sweep needs: registers, cotangents, kept values, one step's tape."""
     return compiled.layout.fixed_bytes() + compiled.tape_bytes(1)
 
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +29,7 @@ import numpy as np
 from jax import lax
 
 from ._compile import Compiled
-from ._control import FOREVER, INT, SPLITS
+from ._control import FOREVER, INT, SPLITS, sweeps
 from ._ir import Aval, Lit, Var
 from ._nest import Advance, Reverse, State, Tape, run
 
@@ -51,8 +51,7 @@ class Settings:
     """Most times that a step is advanced; only the treeverse split asks for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Counts:
+class Counts(NamedTuple):
     """What a sweep did: scalars, on the device."""
 
     steps: Any
@@ -152,6 +151,7 @@ class _Sweep:
         fresh        whether the registers are those of the newest snapshot
         end          stages still to be reversed: the goal of the descent
         n            steps of the run
+        sweeps       by age: how often what is right of a snapshot may be advanced
         every        spacing of snapshots while the end is unknown
         """
         known = self.known
@@ -169,13 +169,15 @@ class _Sweep:
             "end": jnp.asarray(FOREVER if known is None else INT(stages)),
             "n": jnp.asarray(INT(0 if known is None else known)),
             "mode": jnp.asarray(unknown if known is None else BACK),
+            "sweeps": jnp.full(d, self.settings.sweeps or 0, INT),
             "every": jnp.ones((), INT),
             "trace": jnp.zeros(self.settings.stage, np.int32),
             "taped": jnp.int32(0),
             "advances": jnp.zeros((), INT),
-            "stores": jnp.ones((), INT),
+            # A run of a single stage never goes back to its start.
+            "stores": jnp.asarray(INT(stages > 1)),
             "restores": jnp.zeros((), INT),
-            "peak": jnp.int32(1),
+            "peak": jnp.int32(stages > 1),
         }
 
     def seed(self, cotangents: Sequence[Any], state: State) -> None:
@@ -203,7 +205,7 @@ class _Sweep:
 
     def turn(self, state: State) -> State:
         state = self.restore(state)
-        goal, store, stage = self.decide(state)
+        goal, store, stage, state = self.decide(state)
         begin = state["here"] * INT(self.settings.stage)
         state = self.advance(state, goal)
         if self.known is None:
@@ -213,26 +215,38 @@ class _Sweep:
         state = self.store(state, store)
         return self.reverse_stage(state, stage)
 
-    def decide(self, state: State) -> tuple[Any, Any, Any]:
+    def decide(self, state: State) -> tuple[Any, Any, Any, State]:
         """The stage to advance to, whether to store there, whether to reverse it."""
         here, newest = state["here"], state["newest"]
         length = state["end"] - here
         if self.known is None:
-            length = jnp.where(state["mode"] == BACK, length, 2)
+            # Nothing is cut before the end is known.
+            length = jnp.where(state["mode"] == BACK, length, 1)
         free = INT(self.settings.snapshots) - newest
+        left = state["sweeps"][newest]
         split = SPLITS[self.settings.split](
-            jnp.maximum(length, 2), jnp.maximum(free, 2)
+            jnp.maximum(length, 2), jnp.maximum(free, 2), left
         )
         stage = (length <= 1) | (free <= 1) | (split >= length - 1)
         goal = jnp.where(stage, state["end"] - 1, here + split)
+        state = self.spend_sweep(state, length > 1, left)
         if self.known is not None:
-            return goal, ~stage, stage
+            return goal, ~stage, stage, state
         counting, online = state["mode"] == COUNT, state["mode"] == ONLINE
         every = state["every"]
         goal = jnp.where(online, (here // every + 1) * every, goal)
         goal = jnp.where(counting, FOREVER // INT(self.settings.stage), goal)
         back = state["mode"] == BACK
-        return goal, online | (back & ~stage), back & stage
+        return goal, online | (back & ~stage), back & stage, state
+
+    def spend_sweep(self, state: State, cut: Any, left: Any) -> State:
+        """What is left of a cut has one sweep less, what is right of it as many."""
+        newest, d = state["newest"], self.settings.snapshots
+        after = state["sweeps"].at[newest].add(-INT(1) * cut)
+        after = after.at[jnp.minimum(newest + 1, d - 1)].set(
+            jnp.where(newest + 1 < d, left, after[d - 1])
+        )
+        return state | {"sweeps": jnp.where(cut, after, state["sweeps"])}
 
     def advance(self, state: State, goal: Any) -> State:
         steps = (goal - state["here"]) * INT(self.settings.stage)
@@ -256,6 +270,16 @@ class _Sweep:
         n = jnp.where(ended, begin + state["left"], state["n"])
         state = self.capture(state, ended)
         stages = -(-n // INT(self.settings.stage))
+        single = ended & (stages <= 1)
+        state |= {
+            "stores": jnp.where(ended & ~single, state["stores"] + 1, state["stores"]),
+            "peak": jnp.where(
+                ended & ~single, jnp.maximum(state["peak"], 1), state["peak"]
+            ),
+        }
+        if self.settings.split == "treeverse":
+            most, _ = sweeps(stages, INT(self.settings.snapshots))
+            state["sweeps"] = jnp.where(ended, most, state["sweeps"])
         return state | {
             "n": n,
             "end": jnp.where(ended, stages, state["end"]),
@@ -291,7 +315,7 @@ class _Sweep:
                 "at": at,
                 "fresh": state["fresh"] | wanted,
                 "stores": state["stores"] + wanted,
-                "peak": jnp.maximum(state["peak"], newest + 1),
+                "peak": jnp.maximum(state["peak"], wanted * (newest + 1)),
             }
         )
 

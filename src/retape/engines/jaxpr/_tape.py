@@ -3,14 +3,13 @@
 `jax.vjp` of a block gives its outputs and a pullback, and the pullback is a pytree
 whose leaves are the residuals. Tracing both halves separately gives two jaxprs:
 
-    taped:     ins -> (outs, residuals)           run forwards, residuals on the tape
-    pullback:  (residuals, d outs) -> d ins       run backwards
+    taped:     ins -> (outs, values to tape)                       run forwards
+    pullback:  (values taped, lasting inputs, d outs) -> d ins     run backwards
 
-Many residuals need no place on the tape: those that are operands, kept values or rows
-of them are still there when the stage is swept back, and constants are constants.
-What remains is grouped by shape and type into *pools*, one array each with as many
-rows as a stage can fill; blocks of any kind share the pools, so that a stage through
-many different blocks needs no more than the hungriest of them.
+What is taped is chosen by `_residuals`. The values are grouped by shape and type into
+*pools*, one array each with as many rows as a stage can fill; blocks of any kind share
+the pools, so that a stage through many different blocks needs no more than the
+hungriest of them.
 """
 
 from __future__ import annotations
@@ -23,13 +22,13 @@ from typing import Any
 import jax
 import numpy as np
 from jax.extend import core
-from jax.interpreters import partial_eval as pe
 
 from ..._errors import UnsupportedError
 from ._code import Code
 from ._ir import Aval, Var
 from ._layout import Layout
 from ._private import source_line
+from ._residuals import choose
 
 Kind = tuple[tuple[int, ...], Any]
 """A pool's shape and type."""
@@ -38,30 +37,19 @@ COUNTS: Kind = ((), np.dtype(np.int32))
 """The pool in which loop counters are taped."""
 
 
-@dataclass(frozen=True, slots=True)
-class Saved:
-    """Where a residual is found when the stage is swept back."""
-
-    pool: Kind | None = None
-    """On the tape, in the pool of this shape and type, or"""
-    source: int | None = None
-    """the `source`-th input of the block, which is still there, or"""
-    constant: Any = None
-    """a constant, or"""
-    same: int | None = None
-    """an earlier residual: JAX may hand out one value several times."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TapedCode:
     """A block's two halves, and what goes between them."""
 
     code: Code
     taped: core.ClosedJaxpr
-    """`(*ins, *rows) -> (*outs, *rows, next, *taped residuals)`."""
-    saved: tuple[Saved, ...]
+    """`(*ins, *rows) -> (*outs, *rows, next, *values to tape)`."""
+    kinds: tuple[Kind, ...]
+    """The pools of the values that are taped."""
+    sources: tuple[int, ...]
+    """Positions among `(*ins, *rows)` of inputs that the pullback reads again."""
     pullback: core.ClosedJaxpr | None
-    """`(*residuals, *cotangents of active_outs) -> cotangents of active_ins`."""
+    """`(*taped, *sources, *cotangents of active_outs) -> those of active_ins`."""
     active_ins: tuple[int, ...]
     """Positions among `(*ins, *rows)` to which a cotangent goes back."""
     active_outs: tuple[int, ...]
@@ -74,11 +62,13 @@ class TapedCode:
         found = [a.at.count for a in (*self.code.reads, *self.code.writes)]
         return list(dict.fromkeys(found))
 
+    def pushed(self) -> list[Kind]:
+        """The pools of all that one run of the block puts on the tape, in order."""
+        return [*self.kinds, *([COUNTS] * len(self.counts()))]
+
     def pushes(self) -> Counter[Kind]:
         """How many rows of each pool one run of the block fills."""
-        taped = Counter(s.pool for s in self.saved if s.pool is not None)
-        taped[COUNTS] += len(self.counts())
-        return +taped
+        return Counter(self.pushed())
 
 
 def tape(code: Code, layout: Layout) -> TapedCode:
@@ -89,18 +79,23 @@ def tape(code: Code, layout: Layout) -> TapedCode:
     out_flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
     active_outs = tuple(i for i, a in enumerate(out_flags) if a)
     if not active_ins or not active_outs:
-        return TapedCode(code, code.jaxpr, (), None, (), ())
+        return TapedCode(code, code.jaxpr, (), (), None, (), ())
     split = _Split(code, active_ins, active_outs)
     taped = jax.make_jaxpr(split.forwards)(*_structs(code.jaxpr.in_avals))
-    residuals = taped.jaxpr.outvars[n_out + 1 :]
-    saved = _classify(taped, residuals, _lasting(code, layout))
-    keep = [s.pool is not None for s in saved]
+    chosen = choose(taped, n_out + 1, _lasting(code, layout))
+    saved = chosen.taped.out_avals[n_out + 1 :]
+    kinds = tuple((tuple(v.shape), v.dtype) for v in saved)
     cotangents = [code.jaxpr.out_avals[i].to_tangent_aval() for i in active_outs]
-    pullback = jax.make_jaxpr(split.backwards)(
-        *_structs([r.aval for r in residuals]), *_structs(cotangents)
+    restored, pull = len(chosen.restore.in_avals), core.jaxpr_as_fun(chosen.restore)
+
+    def back(*values: Any) -> tuple[Any, ...]:
+        return split.backwards(*pull(*values[:restored]), *values[restored:])
+
+    given = [*chosen.restore.in_avals, *cotangents]
+    pullback = jax.make_jaxpr(back)(*_structs(given))
+    return TapedCode(
+        code, chosen.taped, kinds, chosen.sources, pullback, active_ins, active_outs
     )
-    taped = _outputs_only(taped, [True] * (n_out + 1) + keep)
-    return TapedCode(code, taped, saved, pullback, active_ins, active_outs)
 
 
 class _Split:
@@ -156,34 +151,6 @@ def _lasting(code: Code, layout: Layout) -> set[int]:
     """Inputs of a block that are unchanged when the stage is swept back."""
     sources: list[Var] = [*code.ins, *(r.stream for r in code.reads)]
     return {i for i, v in enumerate(sources) if layout.where[v].kind != "slot"}
-
-
-def _classify(
-    taped: core.ClosedJaxpr, residuals: Sequence[Any], lasting: set[int]
-) -> tuple[Saved, ...]:
-    """Where each residual comes back from."""
-    position = {v: i for i, v in enumerate(taped.jaxpr.invars)}
-    constants = dict(zip(taped.jaxpr.constvars, taped.consts, strict=True))
-    first: dict[Any, int] = {}
-
-    def place(number: int, var: Any) -> Saved:
-        if isinstance(var, core.Literal):
-            return Saved(constant=np.asarray(var.val, var.aval.dtype))
-        if var in constants:
-            return Saved(constant=constants[var])
-        if position.get(var) in lasting:
-            return Saved(source=position[var])
-        if first.setdefault(var, number) != number:
-            return Saved(same=first[var])
-        return Saved(pool=(tuple(var.aval.shape), var.aval.dtype))
-
-    return tuple(place(i, v) for i, v in enumerate(residuals))
-
-
-def _outputs_only(jaxpr: core.ClosedJaxpr, keep: Sequence[bool]) -> core.ClosedJaxpr:
-    """The jaxpr with some of its outputs, and only the code that they need."""
-    cleaned, _ = pe.dce_jaxpr(jaxpr.jaxpr, list(keep), instantiate=True)
-    return core.ClosedJaxpr(cleaned, jaxpr.consts)
 
 
 def _structs(avals: Sequence[Aval]) -> list[jax.ShapeDtypeStruct]:

@@ -42,7 +42,7 @@ class Call:
         return found
 
     def signature(self) -> Any:
-        """What a trace depends on besides shapes and types; `None` if it has no hash."""
+        """What a trace depends on besides types; `None` if that cannot be hashed."""
         key = (self.tree, self.fixed)
         try:
             hash(key)

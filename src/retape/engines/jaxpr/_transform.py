@@ -15,6 +15,7 @@ from jax.extend import core
 from ..._errors import PlanError
 from ..._plan import Plan
 from ._activity import propagate
+from ._interrupt import interruptible
 from ._primitives import Flags, call, hoist, sweep_program
 from ._trace import Call, take_apart, trace, under_transformation
 from ._wanted import Wanted, no_gradient
@@ -176,11 +177,16 @@ class Cached:
         return self.once(pieces, (pieces.signature(), "fixed"))
 
     def once(self, pieces: Call, key: Any) -> Any:
-        if under_transformation(pieces.leaves) or key is None:
+        if under_transformation(pieces.leaves):
             return self.run(pieces, pieces.leaves)
-        if key not in self.compiled:
-            self.compiled[key] = jax.jit(functools.partial(self.run, pieces.shell()))
-        return self.compiled[key](pieces.leaves)
+        types = tuple(map(jax.typeof, pieces.leaves))
+        compiled = None if key is None else self.compiled.get((key, types))
+        if compiled is None:
+            run = functools.partial(self.run, pieces.shell())
+            compiled = jax.jit(run).lower(pieces.leaves).compile()
+            if key is not None:
+                self.compiled[key, types] = compiled
+        return interruptible(compiled, [pieces.leaves])
 
 
 def _both(

@@ -30,8 +30,8 @@ class Wanted:
         for number in argnums:
             if not -given <= number < given:
                 raise GradientTypeError(
-                    f"`argnums={self.argnums!r}` asks for positional argument {number}, "
-                    f"and the call has {given}. Pass the arguments that you "
+                    f"`argnums={self.argnums!r}` asks for positional argument "
+                    f"{number}, and the call has {given}. Pass the arguments that you "
                     "differentiate by positionally."
                 )
         return [n % given for n in argnums]
@@ -59,8 +59,8 @@ class Wanted:
             )
         if self.holomorphic and not jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
-                f"`{where}` is of type `{dtype}`, and `holomorphic=True` differentiates "
-                "by complex numbers. Convert it, or leave `holomorphic` out."
+                f"`{where}` is of type `{dtype}`, and `holomorphic=True` "
+                "differentiates by complex numbers. Convert it, or leave `holomorphic` out."
             )
         if not jax.dtypes.issubdtype(dtype, np.inexact) and not self.allow_int:
             raise GradientTypeError(
@@ -96,8 +96,8 @@ class Wanted:
                 )
         elif jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
-                f"the function returned a complex number (`{dtype}`), and a gradient is "
-                "that of a real one. Take its real part, or pass `holomorphic=True` if "
+                f"the function returned a complex number (`{dtype}`), and a gradient "
+                "is that of a real one. Take its real part, or pass `holomorphic=True` if "
                 "the function is holomorphic."
             )
         elif not jax.dtypes.issubdtype(dtype, np.floating):
