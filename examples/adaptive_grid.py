@@ -19,9 +19,11 @@ has been counted beforehand.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import math
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,6 +37,7 @@ from jax import lax
 
 import retape
 import retape.jax
+from retape import Report
 
 LENGTHS = (53, 101, 211, 401, 809, 1601, 3203)
 PHI = 3.0
@@ -139,6 +142,8 @@ class Row:
     nbytes: int
     value: float
     gradient: np.ndarray
+    report: Report | None = None
+    """Steps, advances and snapshots, counted by a further run."""
 
 
 PLANS = {
@@ -168,7 +173,12 @@ def start(n: int) -> Any:
     return jnp.arange(float(n), 0.0, -1.0)
 
 
-def measure(l: int, method: str, gradient: Any, n: int) -> Row:  # noqa: E741
+def counted(l: int, plan: retape.Plan, n: int) -> Report:  # noqa: E741
+    """What the sweep of one plan did."""
+    return retape.jax.measure(program, start(n), float(l), plan=plan).report
+
+
+def timed(l: int, method: str, gradient: Any, n: int) -> Row:  # noqa: E741
     """Run a compiled gradient, and time the fastest of three further runs."""
     x = start(n)
     value, found = jax.block_until_ready(gradient(x, float(l)))
@@ -185,11 +195,12 @@ def rows_of(l: int, n: int) -> list[Row]:  # noqa: E741
     """All ways to the gradient for one `l`; storing everything comes first."""
     steps = inner_iterations(l)
     rows = [
-        measure(l, STORED, compiled_store(steps, n, False), n),
-        measure(l, HELD, compiled_store(steps, n, True), n),
+        timed(l, STORED, compiled_store(steps, n, False), n),
+        timed(l, HELD, compiled_store(steps, n, True), n),
     ]
     for name, plan in PLANS.items():
-        rows.append(measure(l, name, compiled_plan(plan, n), n))
+        row = timed(l, name, compiled_plan(plan, n), n)
+        rows.append(dataclasses.replace(row, report=counted(l, plan, n)))
     return rows
 
 
@@ -207,21 +218,29 @@ def value_off(row: Row, n: int) -> float:
     return abs(row.value / expected - 1)
 
 
+def counts(row: Row) -> str:
+    """Steps, advances and snapshots; storing everything has none of these."""
+    r = row.report
+    if r is None:
+        return f"{'':26}"
+    return f"{r.length:7}{r.advances:9}{r.peak_snapshots:10}"
+
+
 def table(rows: Sequence[Row], n: int) -> str:
     """The rows of one `l`, as text."""
     stored = rows[0]
     l, steps = stored.l, inner_iterations(stored.l)  # noqa: E741
     lines = [f"l = {l}: {steps} inner iterations, value {stored.value:.2f}"]
     lines.append(
-        f"  {'':26}{'time':>10}{'ratio':>7}{'memory':>12}"
-        f"{'value off':>11}{'off x':>9}{'off stored':>11}"
+        f"  {'':25}{'time':>10}{'ratio':>7}{'memory':>12}{'steps':>7}{'advances':>9}"
+        f"{'snapshots':>10}{'value off':>10}{'off x':>7}{'off stored':>11}"
     )
     for row in rows:
         lines.append(
-            f"  {row.method:26}{row.seconds * 1e3:7.1f} ms"
+            f"  {row.method:25}{row.seconds * 1e3:7.1f} ms"
             f"{row.seconds / stored.seconds:7.2f}{row.nbytes / 1e6:9.3f} MB"
-            f"{value_off(row, n):11.0e}{off(row, np.asarray(start(n))):9.0e}"
-            f"{off(row, stored.gradient):11.0e}"
+            f"{counts(row)}{value_off(row, n):10.0e}"
+            f"{off(row, np.asarray(start(n))):7.0e}{off(row, stored.gradient):11.0e}"
         )
     return "\n".join(lines)
 
@@ -295,7 +314,7 @@ def wrong(rows: Sequence[Row], n: int) -> list[str]:
 
 
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--l", type=int, nargs="+", default=list(LENGTHS))
     parser.add_argument("--n", type=int, default=1000, help="length of x")
     parser.add_argument("--out", type=Path, default=Path("out"))
@@ -305,6 +324,14 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse(arguments)
     jax.config.update("jax_enable_x64", True)
+    with tempfile.TemporaryDirectory() as cache:
+        # The counting runs compile the same program for each l: once is enough.
+        jax.config.update("jax_compilation_cache_dir", cache)
+        return compare(options)
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Measure, print and draw; returns the exit code."""
     rows: list[Row] = []
     for l in options.l:  # noqa: E741
         found = rows_of(l, options.n)

@@ -250,5 +250,7 @@ def _report(
         longest_stage=min(stage, steps),
         peak_snapshots=peak,
         peak_bytes=peak * program.layout.capsule_bytes(),
+        repaired=0,
+        resumed=False,
         seconds={"sweep": seconds},
     )
