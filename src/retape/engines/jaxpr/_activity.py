@@ -7,6 +7,7 @@ stays one opaque operation inside a step, whatever it computes.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -134,7 +135,38 @@ def must_open(eqn: core.JaxprEqn, active: Sequence[bool], grain: int) -> bool:
     if name == "cond":
         return any(opens_inside(b, active[1:], grain) for b in params["branches"])
     body = called(eqn)
-    return body is not None and opens_inside(body, active, grain)
+    if body is None or not opens_inside(body, active, grain):
+        return False
+    return name != "custom_jvp_call" or not rule_is_linear(eqn, active)
+
+
+def rule_is_linear(eqn: core.JaxprEqn, active: Sequence[bool]) -> bool:
+    """Whether JAX can transpose a `custom_jvp` rule: no `while` carries its tangents.
+
+    Then the call stays whole and keeps its rule, whatever loops its primal has; an
+    implicit derivative of a root finder is the main case. Else it is opened, and what
+    is reversed is its primal.
+    """
+    avals = [v.aval for v in eqn.invars]
+    moving = [i for i, a in enumerate(active) if a]
+
+    def forward(*values: Any) -> Any:
+        point, tangents = list(values[: len(avals)]), values[len(avals) :]
+
+        def along(*chosen: Any) -> Any:
+            full = list(point)
+            for i, v in zip(moving, chosen, strict=True):
+                full[i] = v
+            with eqn.ctx.manager:
+                params = eqn.primitive.get_bind_params(eqn.params)
+                return eqn.primitive.bind(*full, **params)
+
+        return jax.jvp(along, [point[i] for i in moving], list(tangents))[1]
+
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    rule = jax.make_jaxpr(forward)(*structs, *(structs[i] for i in moving))
+    flags = [False] * len(avals) + [True] * len(moving)
+    return not opens_inside(rule, flags, sys.maxsize)
 
 
 def opens_inside(jaxpr: core.ClosedJaxpr, active: Sequence[bool], grain: int) -> bool:

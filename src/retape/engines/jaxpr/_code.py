@@ -43,7 +43,7 @@ def encode(program: Program, live: Liveness) -> dict[Label, Code]:
     number = numbering(program.items)
     codes: dict[Label, Code] = {}
     for block, depth in _with_depth(program.items, 0):
-        after = live.exit[block.label]
+        after = live.exit[block.label] | live.lasting
         codes[block.label] = _encode(block, after, number, depth == 0)
     return codes
 

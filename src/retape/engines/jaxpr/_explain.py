@@ -17,8 +17,9 @@ from ..._plans import fixed_space
 from ...driver import Report
 from ._compile import Compiled, compile_program
 from ._ir import Loop
-from ._settle import bytes_per_step, default_plan, settle
-from ._sweep import Counts, Settings, sweep
+from ._settle import bytes_per_step, default_plan, fixed_bytes, settle
+from ._state import Counts, Settings
+from ._sweep import sweep
 from ._trace import take_apart, trace
 from ._wanted import Wanted
 
@@ -225,7 +226,7 @@ def _predict(
 def peak_bytes(program: Compiled, settings: Settings) -> int:
     """Registers, cotangents and kept values once; snapshots; the tape of a stage."""
     return (
-        program.layout.fixed_bytes()
+        fixed_bytes(program)
         + settings.snapshots * program.layout.capsule_bytes()
         + program.tape_bytes(settings.stage)
     )

@@ -60,15 +60,31 @@ class Layout:
 def lay_out(program: Program) -> tuple[Layout, Liveness]:
     """Choose a place for every variable that crosses from one block to another."""
     live = liveness(program)
+    kept = _kept(program, live)
+    _blank_once(program, kept)
+    # Kept values are always there, like operands.
+    live = liveness(program, lasting=kept)
     crossing = frozenset().union(*live.entry.values(), *live.exit.values())
-    kept = _kept(program, live) & crossing
-    slots = _colour(program, live, crossing - kept)
+    slots = _colour(program, live, crossing)
     where = {v: Place("operand", i) for i, v in enumerate(program.operands)}
     where |= {v: Place("kept", i) for i, v in enumerate(sorted(kept, key=_age))}
     where |= {v: Place("slot", i) for v, i in slots.items()}
     avals = {p: v.aval for v, p in where.items()}
     active = frozenset(p for v, p in where.items() if v.active)
     return Layout(where, avals, active), live
+
+
+def _blank_once(program: Program, kept: set[Var]) -> None:
+    """Leave out the moves that blank a kept stream before its loop.
+
+    The sweep begins with blank arrays. Blanking one again when the move is replayed
+    would cost a pass over it, and would lose rows of a stream that is an output.
+    """
+    blocks = list(blocks_of(program.items))
+    streams = {w.stream for b in blocks for w in b.writes}
+    for block in blocks:
+        for stream in streams & kept & set(block.moves):
+            del block.moves[stream]
 
 
 def _age(var: Var) -> int:
@@ -86,7 +102,7 @@ def _kept(program: Program, live: Liveness) -> set[Var]:
         assigned = set().union(*(whole_defs(b) for b in body))
         inside |= assigned
         passing |= live.entry[body[0].label] - assigned
-    return passing - inside
+    return passing - inside - set(program.operands)
 
 
 def _colour(

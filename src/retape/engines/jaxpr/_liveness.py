@@ -7,6 +7,7 @@ until nothing changes.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 
 from ._ir import Block, Label, Program, Var, blocks_of
@@ -14,20 +15,21 @@ from ._ir import Block, Label, Program, Var, blocks_of
 
 @dataclass(frozen=True, slots=True)
 class Liveness:
-    """Live variables by block; operands are left out, they are always there."""
+    """Live variables by block; what is always there is left out."""
 
     entry: dict[Label, frozenset[Var]]
     exit: dict[Label, frozenset[Var]]
+    lasting: frozenset[Var]
+    """Variables that are always there besides operands."""
 
 
-def liveness(program: Program) -> Liveness:
+def liveness(program: Program, lasting: Set[Var] = frozenset()) -> Liveness:
     """Live variables on entry to and on exit from every block."""
     blocks = list(blocks_of(program.items))
-    uses = {b.label: b.uses() - set(program.operands) for b in blocks}
+    always = set(program.operands) | lasting
+    uses = {b.label: b.uses() - always for b in blocks}
     defs = {b.label: whole_defs(b) for b in blocks}
-    at_end = frozenset(
-        o for o in program.outs if isinstance(o, Var) and o not in program.operands
-    )
+    at_end = frozenset(o for o in program.outs if isinstance(o, Var)) - always
     entry = {b.label: frozenset(uses[b.label]) for b in blocks}
     leave: dict[Label, frozenset[Var]] = {}
     changed = True
@@ -39,7 +41,7 @@ def liveness(program: Program) -> Liveness:
             before = frozenset(uses[b.label]) | (leave[b.label] - defs[b.label])
             if before != entry[b.label]:
                 entry[b.label], changed = before, True
-    return Liveness(entry, leave)
+    return Liveness(entry, leave, frozenset(lasting))
 
 
 def whole_defs(block: Block) -> set[Var]:

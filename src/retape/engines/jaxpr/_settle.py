@@ -8,7 +8,7 @@ from ..._errors import BudgetError
 from ..._plan import Plan
 from ..._plans import Within, logarithmic
 from ._compile import Compiled
-from ._sweep import Settings
+from ._state import Settings
 
 _LONG = 1 << 16
 """A stage so long that blocks which run once do not weigh in its bytes per step."""
@@ -26,8 +26,9 @@ def bytes_per_step(compiled: Compiled) -> int:
 
 
 def fixed_bytes(compiled: Compiled) -> int:
-    """Bytes that any sweep needs: registers, cotangents, kept values, one step's tape."""
-    return compiled.layout.fixed_bytes() + compiled.tape_bytes(1)
+    """Bytes that any sweep needs: registers, cotangents, kept values, what is held."""
+    held = compiled.layout.capsule_bytes() if compiled.program.length is None else 0
+    return compiled.layout.fixed_bytes() + held
 
 
 def settle(plan: Plan | None, compiled: Compiled) -> Settings:
@@ -42,10 +43,10 @@ def settle(plan: Plan | None, compiled: Compiled) -> Settings:
     w, r = compiled.layout.capsule_bytes(), max(1, bytes_per_step(compiled))
     alpha, d, t = _spend(plan, compiled).resolve(n, w, r)
     d = max(d, 1)
-    # Counting first costs one advance of every step. Placing snapshots without knowing
-    # the end costs more than that only if there are very few of them.
-    few = d <= 2 or plan.split != "binomial"
-    return Settings(d, alpha, plan.split, "count" if few else "online", t)
+    # Placing snapshots without knowing the end is as good as knowing it up to C(s+2, 2)
+    # stages and nearly so beyond, where counting first would cost every step once.
+    forward = "online" if plan.split == "binomial" else "count"
+    return Settings(d, alpha, plan.split, forward, t)
 
 
 def _spend(plan: Plan, compiled: Compiled) -> Plan:

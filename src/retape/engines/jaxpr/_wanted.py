@@ -60,7 +60,8 @@ class Wanted:
         if self.holomorphic and not jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
                 f"`{where}` is of type `{dtype}`, and `holomorphic=True` "
-                "differentiates by complex numbers. Convert it, or leave `holomorphic` out."
+                "differentiates by complex numbers. Convert it, or leave "
+                "`holomorphic` out."
             )
         if not jax.dtypes.issubdtype(dtype, np.inexact) and not self.allow_int:
             raise GradientTypeError(
@@ -71,14 +72,13 @@ class Wanted:
 
     def check_value(self, value: Any) -> None:
         """Refuse a result that is not one real number."""
-        leaves = jax.tree_util.tree_leaves(value)
-        if len(leaves) != 1 or not hasattr(leaves[0], "shape"):
+        if not _is_leaf(value) or not _is_number_or_array(value):
             raise GradientTypeError(
                 f"the function returned `{value!r}`, and a gradient is that of one "
                 "number. Return a scalar"
                 + ("." if self.has_aux else ", or pass `has_aux=True` for a pair.")
             )
-        aval = jax.typeof(leaves[0])
+        aval = jax.typeof(value)
         if aval.shape != ():
             raise GradientTypeError(
                 f"the function returned an array of shape `{aval.shape}`, and a "
@@ -97,8 +97,8 @@ class Wanted:
         elif jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
                 f"the function returned a complex number (`{dtype}`), and a gradient "
-                "is that of a real one. Take its real part, or pass `holomorphic=True` if "
-                "the function is holomorphic."
+                "is that of a real one. Take its real part, or pass "
+                "`holomorphic=True` if the function is holomorphic."
             )
         elif not jax.dtypes.issubdtype(dtype, np.floating):
             raise GradientTypeError(
@@ -110,3 +110,11 @@ class Wanted:
 def no_gradient(leaf: Any) -> np.ndarray:
     """What JAX returns as the gradient by an integer."""
     return np.zeros(jnp.shape(leaf), jax.dtypes.float0)
+
+
+def _is_leaf(value: Any) -> bool:
+    return jax.tree_util.treedef_is_leaf(jax.tree_util.tree_structure(value))
+
+
+def _is_number_or_array(value: Any) -> bool:
+    return hasattr(value, "shape") or isinstance(value, (bool, int, float, complex))
