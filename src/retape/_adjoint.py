@@ -62,7 +62,9 @@ def adjoint(
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
-            killed is taken up again by the same call, and gives the same bits.
+            killed is taken up again by the same call, and gives the same bits. The
+            same call means the same names and code of the two functions, x0, number of
+            steps and plan; what else they read must not have changed.
         in_place: `step` changes its argument. Otherwise states are made read-only, so
             that a step which does so by mistake is an error.
         verify: "cheap" or "full": compare recomputed states with the first pass.
@@ -93,7 +95,6 @@ def adjoint(
     if steps is not None and steps < 0:
         raise PlanError(f"`steps={steps}` cannot be: a run has no steps, or some.")
     machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place)
-    name = getattr(step, "__qualname__", type(step).__name__)
     outcome = run(
         machine,
         fixed_space(snapshots=20) if plan is None else plan,
@@ -102,10 +103,26 @@ def adjoint(
         progress=progress,
         verify=verify,
         fingerprint=fingerprint if verify else None,
-        label=f"{name} from {fingerprint(x0).hex()}, steps={steps}" if store else name,
+        label=_label(step, reverse_step, x0, steps) if store else "",
     )
     state, cotangent = outcome.result
     return Adjoint(state, cotangent, outcome.report)
+
+
+def _label(step: object, reverse_step: object, x0: object, steps: int | None) -> str:
+    """What a durable store knows a run by."""
+    code = fingerprint([_code(step), _code(reverse_step), x0]).hex()
+    name = getattr(step, "__qualname__", type(step).__name__)
+    return f"{name} (code and start state {code}), steps={steps}"
+
+
+def _code(function: object) -> str:
+    """A function's bytecode, so that an edited one is another run."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return type(function).__qualname__
+    constants = [c for c in code.co_consts if isinstance(c, int | float | str)]
+    return f"{code.co_code.hex()} {constants!r} {code.co_names!r}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,7 +101,7 @@ def run(
         raise
     else:
         if durable:
-            durable.clear()
+            loop.record()
     finally:
         if durable:
             durable.close()

@@ -84,16 +84,17 @@ def find_place(
 
 def _advance(loop: Loop[C, A, R], capsule: C, start: int, alpha: int) -> tuple[C, int]:
     began = perf_counter()
-    stride = 1 if loop.verifier and loop.verifier.every_step else alpha
-    total = 0
-    while total < alpha:
-        capsule, count = loop.machine.advance(capsule, stride)
+    step, stop = start, start + alpha
+    while step < stop:
+        upto = loop.verifier.next_stop(step, stop) if loop.verifier else stop
+        capsule, count = loop.machine.advance(capsule, upto - step)
         made = index(count)
-        if loop.verifier and made == stride:
-            loop.verifier.check(start + total, start + total + made, capsule)
-        total += made
-        if made < stride:
+        if loop.verifier and step + made == upto:
+            loop.verifier.check(step, upto, capsule)
+        step += made
+        if step < upto:
             break
+    total = step - start
     loop.advances += total
     loop.spend("forward", began)
     loop.tell()

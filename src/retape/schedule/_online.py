@@ -55,9 +55,8 @@ class Placed(NamedTuple):
 class LeastCost:
     """Stumm and Walther's placement, then the cheapest eviction.
 
-    For N <= C(s+2, 2) the whole run takes the advances of the offline optimum, which no
-    placement does beyond that length. `phase` k and `base` Q are its state: with
-    i = p - Q,
+    For N <= C(s+2, 2) the whole run takes the advances of the offline optimum (Stumm
+    and Walther 2010). `phase` k and `base` Q are its state: with i = p - Q,
 
         i <  s - k:  store p; in phases after the first, evict snapshot s - 1 - i;
         i == s - k:  do not store p; k becomes k + 1, and Q becomes p + 1.

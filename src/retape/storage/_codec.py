@@ -110,6 +110,7 @@ def freeze(value: Any) -> None:
 _UNREADABLE = (
     zipfile.BadZipFile,
     ValueError,
+    AttributeError,
     KeyError,
     TypeError,
     EOFError,

@@ -3,6 +3,10 @@
 One file per snapshot, named for its step, written to a temporary file, flushed to the
 device and renamed: whole or not at all. A lock that the operating system releases when
 its process ends keeps a second process out. POSIX only.
+
+A run that is done leaves its last record, so that even a process that dies before it
+has used the result does not lose it: the same call gives it again, without running.
+`clear`, or removing the directory, begins anew.
 """
 
 import os
@@ -135,12 +139,18 @@ class DiskStore(Generic[C]):
         self._recorded = monotonic()
 
     def clear(self) -> None:
+        """Remove the run's files, so that the next call begins anew."""
+        claimed = self._lock is None
+        if claimed:
+            self._claim()
         # The record goes first: snapshots without one are a run at its beginning.
         (self._directory / _RECORD).unlink(missing_ok=True)
         self.keep_only(set())
         self._sizes.clear()
         self._dropped.clear()
         self.nbytes = 0
+        if claimed:
+            self.close()
 
     def close(self) -> None:
         if self._lock is not None:

@@ -58,7 +58,7 @@ class DurableStore(SnapshotStore[C], Protocol[C]):
         ...
 
     def clear(self) -> None:
-        """Remove all of the run's files: it is done."""
+        """Remove all of the run's files, so that the next call begins anew."""
         ...
 
     def close(self) -> None:

@@ -17,6 +17,7 @@ from ..._plans import fixed_space
 from ...driver import Report
 from ._compile import Compiled, compile_program
 from ._ir import Loop
+from ._primitives import call
 from ._settle import bytes_per_step, default_plan, fixed_bytes, settle
 from ._state import Counts, Settings
 from ._sweep import sweep
@@ -166,7 +167,13 @@ def measure(
         outs, found, counts = sweep(program, settings, operands, [one])
         return outs[0], found, counts
 
-    compiled = jax.jit(run).lower(pieces.leaves).compile()
+    jaxpr, shape = jax.make_jaxpr(run, return_shape=True)(pieces.leaves)
+    tree = jax.tree_util.tree_structure(shape)
+
+    def whole(leaves: Sequence[Any]) -> Any:
+        return jax.tree_util.tree_unflatten(tree, call(jaxpr, plan, leaves))
+
+    compiled = jax.jit(whole).lower(pieces.leaves).compile()
     began = perf_counter()
     value, found, counts = jax.block_until_ready(compiled(pieces.leaves))
     seconds = perf_counter() - began

@@ -134,6 +134,18 @@ def _evaluate(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
     return core.jaxpr_as_fun(jaxpr)(*values)
 
 
+def _lower(context: Any, *values: Any, **params: Any) -> Any:
+    """Lower the program in place, with 64-bit types whatever the user's setting.
+
+    A sweep counts in 64 bits. Some of JAX's lowering rules trace Python code of their
+    own, which would otherwise truncate it; 32-bit values stay what they are.
+    """
+    with jax.enable_x64(True):
+        return mlir.lower_fun(_evaluate, multiple_results=True)(
+            context, *values, **params
+        )
+
+
 def _abstract(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> list[Any]:
     return [jax.core.ShapedArray(v.shape, v.dtype) for v in jaxpr.out_avals]
 
@@ -389,7 +401,7 @@ def _call_dce(used: list[bool], eqn: core.JaxprEqn) -> tuple[list[bool], Any]:
 for _p in (call_p, linear_p):
     _p.def_impl(_impl)
     _p.def_abstract_eval(_abstract)
-    mlir.register_lowering(_p, mlir.lower_fun(_evaluate, multiple_results=True))
+    mlir.register_lowering(_p, _lower)
 ad.primitive_jvps[call_p] = _call_jvp
 ad.primitive_jvps[linear_p] = _linear_jvp
 ad.primitive_transposes[call_p] = _call_transpose
