@@ -37,7 +37,6 @@ from jax import lax
 
 import retape
 import retape.jax
-from retape import Report
 
 LENGTHS = (53, 101, 211, 401, 809, 1601, 3203)
 PHI = 3.0
@@ -142,7 +141,7 @@ class Row:
     nbytes: int
     value: float
     gradient: np.ndarray
-    report: Report | None = None
+    report: retape.Report | None = None
     """Steps, advances and snapshots, counted by a further run."""
 
 
@@ -173,7 +172,7 @@ def start(n: int) -> Any:
     return jnp.arange(float(n), 0.0, -1.0)
 
 
-def counted(l: int, plan: retape.Plan, n: int) -> Report:  # noqa: E741
+def counted(l: int, plan: retape.Plan, n: int) -> retape.Report:  # noqa: E741
     """What the sweep of one plan did."""
     return retape.jax.measure(program, start(n), float(l), plan=plan).report
 
