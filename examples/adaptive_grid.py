@@ -150,6 +150,7 @@ PLANS = {
     "fixed_space(snapshots=20)": retape.fixed_space(snapshots=20),
     'within("6 MB")': retape.within("6 MB"),
 }
+NAMES = {name.partition("(")[0]: name for name in PLANS}
 STORED = "store everything"
 HELD = "store everything, branch"
 
@@ -190,14 +191,15 @@ def timed(l: int, method: str, gradient: Any, n: int) -> Row:  # noqa: E741
     return Row(l, method, seconds, nbytes, float(value), np.asarray(found))
 
 
-def rows_of(l: int, n: int) -> list[Row]:  # noqa: E741
-    """All ways to the gradient for one `l`; storing everything comes first."""
+def rows_of(l: int, n: int, plans: Sequence[str]) -> list[Row]:  # noqa: E741
+    """Several ways to the gradient for one `l`; storing everything comes first."""
     steps = inner_iterations(l)
     rows = [
         timed(l, STORED, compiled_store(steps, n, False), n),
         timed(l, HELD, compiled_store(steps, n, True), n),
     ]
-    for name, plan in PLANS.items():
+    for name in plans:
+        plan = PLANS[name]
         row = timed(l, name, compiled_plan(plan, n), n)
         rows.append(dataclasses.replace(row, report=counted(l, plan, n)))
     return rows
@@ -283,8 +285,10 @@ def draw(rows: Sequence[Row], n: int, out: Path) -> list[Path]:
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "retape"})
     figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
     titles = ("temporary memory, MB", "time, ms")
+    methods = dict.fromkeys(r.method for r in rows)
     for axis, of, title in zip(axes, (megabytes, milliseconds), titles, strict=True):
-        for method, (colour, marker) in STYLES.items():
+        for method in methods:
+            colour, marker = STYLES[method]
             mine = [r for r in rows if r.method == method]
             xs, ys = [r.l for r in mine], [of(r) for r in mine]
             axis.loglog(xs, ys, color=colour, marker=marker, ms=5, label=method)
@@ -315,6 +319,7 @@ def wrong(rows: Sequence[Row], n: int) -> list[str]:
 def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--l", type=int, nargs="+", default=list(LENGTHS))
+    parser.add_argument("--plan", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--n", type=int, default=1000, help="length of x")
     parser.add_argument("--out", type=Path, default=Path("out"))
     return parser.parse_args(arguments)
@@ -333,7 +338,7 @@ def compare(options: argparse.Namespace) -> int:
     """Measure, print and draw; returns the exit code."""
     rows: list[Row] = []
     for l in options.l:  # noqa: E741
-        found = rows_of(l, options.n)
+        found = rows_of(l, options.n, [NAMES[p] for p in options.plan])
         print(table(found, options.n), end="\n\n", flush=True)
         rows += found
     print(bars(rows, "temporary memory", megabytes, "MB"), end="\n\n")

@@ -149,7 +149,7 @@ def test_docstring_examples_print_what_they_show(name: str) -> None:
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SMALL = {"adaptive_grid.py": ["--l", "53", "101", "--n", "100"]}
+SMALL = {"adaptive_grid.py": ["--l", "53", "--n", "100", "--plan", "within"]}
 """Arguments that make an example short."""
 
 
