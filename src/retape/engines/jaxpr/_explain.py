@@ -8,8 +8,6 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from ..._bytes import format_bytes
 from ..._plan import Plan, Prediction
@@ -18,10 +16,11 @@ from ...driver import Report
 from ._compile import Compiled, compile_program
 from ._ir import Loop
 from ._primitives import call
+from ._problem import Problem, pose
 from ._settle import bytes_per_step, default_plan, fixed_bytes, settle
 from ._state import Counts, Settings
 from ._sweep import sweep
-from ._trace import take_apart, trace
+from ._trace import take_apart
 from ._wanted import Wanted
 
 
@@ -114,7 +113,8 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
-    program = _program(fun, args, kwargs, argnums)
+    problem = _pose(fun, args, kwargs, argnums)
+    program = compile_program(problem.jaxpr, problem.active)
     plan = plan or default_plan()
     settings = settle(plan, program)
     layout = program.layout
@@ -157,66 +157,38 @@ def measure(
         >>> done.report.taped, done.report.peak_snapshots
         (12, 4)
     """
-    program = _program(fun, args, kwargs, argnums)
+    problem = _pose(fun, args, kwargs, argnums)
+    program = compile_program(problem.jaxpr, problem.active)
     settings = settle(plan, program)
-    pieces = take_apart(args, kwargs)
 
-    def run(leaves: Sequence[Any]) -> tuple[Any, list[Any], Counts]:
-        one = jnp.ones((), program.program.outs[0].aval.dtype)
-        operands = [*leaves, *program.constants]
-        outs, found, counts = sweep(program, settings, operands, [one])
-        return outs[0], found, counts
+    def run(values: Sequence[Any]) -> tuple[list[Any], list[Any], Counts]:
+        operands = [*values, *program.constants]
+        return sweep(program, settings, operands, [problem.one()])
 
-    jaxpr, shape = jax.make_jaxpr(run, return_shape=True)(pieces.leaves)
+    jaxpr, shape = jax.make_jaxpr(run, return_shape=True)(problem.values)
     tree = jax.tree_util.tree_structure(shape)
 
-    def whole(leaves: Sequence[Any]) -> Any:
-        return jax.tree_util.tree_unflatten(tree, call(jaxpr, plan, leaves))
+    def whole(values: Sequence[Any]) -> Any:
+        return jax.tree_util.tree_unflatten(tree, call(jaxpr, plan, values))
 
-    compiled = jax.jit(whole).lower(pieces.leaves).compile()
+    compiled = jax.jit(whole).lower(problem.values).compile()
     began = perf_counter()
-    value, found, counts = jax.block_until_ready(compiled(pieces.leaves))
+    outs, found, counts = jax.block_until_ready(compiled(problem.values))
     seconds = perf_counter() - began
-    gradient = _arrange(args, argnums, found)
+    value, _, gradient = problem.result(outs, found)
     return Measured(value, gradient, _report(program, settings, counts, seconds))
 
 
-def _arrange(args: Sequence[Any], argnums: int | Sequence[int], found: Any) -> Any:
-    """Gradients in the structure of the arguments."""
-    wanted = Wanted(argnums, False, False, False)
-    given = iter(found)
-    by_number = {}
-    for number in sorted(wanted.numbers(len(args))):
-        tree = jax.tree_util.tree_structure(args[number])
-        parts = [next(given) for _ in range(tree.num_leaves)]
-        by_number[number] = jax.tree_util.tree_unflatten(tree, parts)
-    numbers = wanted.numbers(len(args))
-    if isinstance(argnums, int):
-        return by_number[numbers[0]]
-    return tuple(by_number[n] for n in numbers)
-
-
-def _program(
+def _pose(
     fun: Callable[..., Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int],
-) -> Compiled:
+) -> Problem:
     wanted = Wanted(argnums, False, False, False)
+    wanted.check_arguments(args)
     pieces = take_apart(args, kwargs)
-
-    def scalar(*args: Any, **kwargs: Any) -> Any:
-        value = fun(*args, **kwargs)
-        wanted.check_value(value)
-        return jax.tree_util.tree_leaves(value)[0]
-
-    jaxpr, _ = trace(scalar, pieces)
-    numbers = wanted.numbers(len(args))
-    active = tuple(
-        owner in numbers and jax.dtypes.issubdtype(aval.dtype, np.inexact)
-        for owner, aval in zip(pieces.owners(), jaxpr.in_avals, strict=True)
-    )
-    return compile_program(jaxpr, active)
+    return pose(fun, wanted, pieces, pieces.leaves)
 
 
 def _predict(

@@ -152,7 +152,8 @@ def _abstract(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> list[Any]:
 
 @lru_cache(maxsize=256)
 def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
-    return jax.jit(core.jaxpr_as_fun(jaxpr))
+    # Bound again inside `jit`, so that it is lowered by `_lower`.
+    return jax.jit(lambda *values: call_p.bind(*values, jaxpr=jaxpr, plan=None))
 
 
 def _impl(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:

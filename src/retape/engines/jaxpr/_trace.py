@@ -32,6 +32,10 @@ class Call:
             whole.insert(position, value)
         return jax.tree_util.tree_unflatten(self.tree, whole)
 
+    def positional(self) -> int:
+        """How many positional arguments the call has."""
+        return len(self.arguments(self.leaves)[0])
+
     def owners(self) -> list[int]:
         """For each array, the positional argument that it is part of (-1: keyword)."""
         args, kwargs = self.arguments([_ARRAY] * len(self.leaves))

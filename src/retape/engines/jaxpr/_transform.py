@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import lax
 from jax.extend import core
 
 from ..._errors import PlanError
 from ..._plan import Plan
-from ._activity import propagate
+from ...driver import Progress
+from ...storage import SnapshotStore
+from ._hosted import run_hosted
 from ._interrupt import interruptible
-from ._primitives import Flags, call, hoist, sweep_program
+from ._primitives import call, hoist, sweep_program
+from ._problem import pose
 from ._trace import Call, take_apart, trace, under_transformation
-from ._wanted import Wanted, no_gradient
+from ._wanted import Wanted
 
 
 def checkpointed(
@@ -64,6 +64,8 @@ def grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[..., Any]:
     """`jax.grad`, in sublinear memory, and through `lax.while_loop`s.
 
@@ -75,6 +77,10 @@ def grad(
         allow_int: Whether integer arguments are allowed; their gradients are of type
             `float0`, as JAX's are.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        store: Where snapshots go, such as `retape.storage.DiskStore(path)`: a run that
+            was killed is taken up again by the same call. The host then steers the
+            run, so this is for long steps, and not under a transformation.
+        progress: `True` for a bar, or a function that is told; steered by the host too.
 
     Returns:
         A function with `fun`'s arguments that returns the gradient, with the structure
@@ -92,7 +98,8 @@ def grad(
         >>> float(retape.jax.grad(power)(2.0, 5))     # jax.grad refuses: n is traced
         80.0
     """
-    both = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, plan=plan)
+    options = (argnums, has_aux, holomorphic, allow_int)
+    both = value_and_grad(fun, *options, plan=plan, store=store, progress=progress)
 
     @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
@@ -110,6 +117,8 @@ def value_and_grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[..., Any]:
     """`jax.value_and_grad`, in sublinear memory, and through `lax.while_loop`s.
 
@@ -133,10 +142,17 @@ def value_and_grad(
     _check_plan(plan)
     wanted = Wanted(argnums, has_aux, holomorphic, allow_int)
     run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
+    hosted = store is not None or progress is not False
 
     @functools.wraps(fun)
     def both(*args: Any, **kwargs: Any) -> Any:
         wanted.check_arguments(args)
+        if hosted:
+            pieces = take_apart(args, kwargs, always=wanted.numbers(len(args)))
+            problem = pose(fun, wanted, pieces, pieces.leaves)
+            name = getattr(fun, "__qualname__", type(fun).__name__)
+            found = run_hosted(problem, plan, store, progress, name)
+            return wanted.join(*problem.result(*found))
         return run(args, kwargs, wanted.numbers(len(args)))
 
     return both
@@ -197,64 +213,14 @@ def _both(
     leaves: Sequence[Any],
 ) -> Any:
     """Value and gradient in one sweep, seeded with one."""
-    seen: list[Any] = []
-
-    def scalar(*args: Any, **kwargs: Any) -> Any:
-        out = fun(*args, **kwargs)
-        value, aux = out if wanted.has_aux else (out, None)
-        wanted.check_value(value)
-        seen.append(jax.tree_util.tree_structure(value))
-        return jax.tree_util.tree_leaves(value)[0], lax.stop_gradient(aux)
-
-    pieces = pieces.with_leaves(leaves)
-    jaxpr, tree = trace(scalar, pieces)
-    args, _ = pieces.arguments(leaves)
-    numbers = wanted.numbers(len(args))
-    owners = pieces.owners()
-    active = tuple(
-        o in numbers and jax.dtypes.issubdtype(v.dtype, np.inexact)
-        for o, v in zip(owners, jaxpr.in_avals, strict=True)
-    )
-    outs, found = _sweep_from_one(jaxpr, active, plan, leaves)
-    value, aux = jax.tree_util.tree_unflatten(tree, outs)
-    value = jax.tree_util.tree_unflatten(seen[0], [value])
-    gradients = [_gather(args[n], n, owners, active, leaves, found) for n in numbers]
-    result = gradients[0] if isinstance(wanted.argnums, int) else tuple(gradients)
-    return ((value, aux) if wanted.has_aux else value), result
-
-
-def _sweep_from_one(
-    jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None, leaves: Sequence[Any]
-) -> tuple[list[Any], dict[int, Any]]:
-    """Outputs, and gradients by the position of the leaf."""
-    hoisted, consts = hoist(jaxpr)
-    flags = (False,) * len(consts) + active
-    values = [*consts, *leaves]
-    which = [i for i, a in enumerate(active) if a]
-    if not any(propagate(hoisted, flags)):
-        # The result does not depend on the arguments.
-        zeros = {i: jnp.zeros_like(leaves[i]) for i in which}
-        return core.jaxpr_as_fun(hoisted)(*values), zeros
-    program, more = hoist(sweep_program(hoisted, flags, plan))
-    one = jnp.ones((), jaxpr.out_avals[0].dtype)
-    outs = call(program, plan, [*more, *values, one])
-    n = len(jaxpr.out_avals)
-    return outs[:n], dict(zip(which, outs[n:], strict=True))
-
-
-def _gather(
-    argument: Any,
-    number: int,
-    owners: Sequence[int],
-    active: Flags,
-    leaves: Sequence[Any],
-    found: dict[int, Any],
-) -> Any:
-    """The gradient by one argument, in the argument's own structure."""
-    mine = [i for i, o in enumerate(owners) if o == number]
-    parts = [found[i] if active[i] else no_gradient(leaves[i]) for i in mine]
-    tree = jax.tree_util.tree_structure(argument)
-    return jax.tree_util.tree_unflatten(tree, parts)
+    problem = pose(fun, wanted, pieces, leaves)
+    if problem.moves:
+        jaxpr, active = problem.jaxpr, problem.active
+        program, consts = hoist(sweep_program(jaxpr, active, plan))
+        outs = call(program, plan, [*consts, *problem.values, problem.one()])
+        n = len(jaxpr.out_avals)
+        return wanted.join(*problem.result(outs[:n], outs[n:]))
+    return wanted.join(*problem.result(*problem.still()))
 
 
 def vjp(

@@ -36,6 +36,21 @@ class Wanted:
                 )
         return [n % given for n in argnums]
 
+    def split(self, out: Any) -> tuple[Any, Any]:
+        """A function's result as value and auxiliary part."""
+        if not self.has_aux:
+            return out, None
+        if not isinstance(out, tuple) or len(out) != 2:
+            raise GradientTypeError(
+                f"the function returned `{out!r}`, and `has_aux=True` means a pair: "
+                "the scalar, and anything else. Return a pair, or leave `has_aux` out."
+            )
+        return out[0], out[1]
+
+    def join(self, value: Any, aux: Any, gradient: Any) -> Any:
+        """What `value_and_grad` returns."""
+        return ((value, aux) if self.has_aux else value), gradient
+
     def check_arguments(self, args: tuple[Any, ...]) -> None:
         """Refuse arguments of types that have no gradient."""
         for number in self.numbers(len(args)):
