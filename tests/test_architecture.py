@@ -10,7 +10,7 @@ SOURCES = Path(__file__).parents[1] / "src" / "retape"
 # A module may import modules of the layers on its right, and of its own layer.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "schedule": {"errors"},
+    "schedule": {"errors", "bytes"},
     "storage": {"errors", "bytes"},
     "bytes": {"errors"},
     "driver": {"schedule", "storage", "errors", "bytes"},
