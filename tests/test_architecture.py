@@ -70,7 +70,7 @@ def layer_of(module: str) -> str:
         return "plan"
     if first == "_bytes":
         return "bytes"
-    return "front" if first == "_adjoint" else "errors"
+    return "front" if first in ("_adjoint", "interop") else "errors"
 
 
 def module_name(path: Path, sources: Path) -> str:

@@ -9,11 +9,12 @@ import pytest
 import retape
 
 PACKAGES = ["retape.schedule", "retape.storage", "retape.driver"]
+SINGLE = ["_plan", "_plans", "_budget", "_bytes", "_adjoint", "interop"]
 MODULES = [
     f"{package}.{module.name}"
     for package in PACKAGES
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__)
-] + [f"retape.{name}" for name in ("_plan", "_plans", "_budget", "_bytes", "_adjoint")]
+] + [f"retape.{name}" for name in SINGLE]
 
 
 @pytest.mark.parametrize("name", MODULES)
