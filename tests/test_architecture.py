@@ -57,7 +57,7 @@ KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "sc
 def layer_of(module: str) -> str:
     """The layer of a dotted name such as `retape.engines.jaxpr._machine`."""
     parts = module.split(".")[1:]
-    if not parts or parts[0] in ("__main__",):
+    if not parts or parts[0] == "__main__":
         return "root" if not parts else "cli"
     first = parts[0]
     if first == "engines":

@@ -8,12 +8,13 @@ import pytest
 
 import retape
 
-PACKAGES = ["retape.schedule", "retape.storage", "retape.driver"]
+PACKAGES = ["retape.schedule", "retape.storage", "retape.driver", "retape.viz"]
 SINGLE = ["_plan", "_plans", "_budget", "_bytes", "_adjoint", "interop"]
 MODULES = [
     f"{package}.{module.name}"
     for package in PACKAGES
     for module in pkgutil.iter_modules(importlib.import_module(package).__path__)
+    if module.name != "_figure"
 ] + [f"retape.{name}" for name in SINGLE]
 
 
