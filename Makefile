@@ -24,10 +24,9 @@ test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest $(ARGS)
 
 bench: $(VENV)/.ready-dev
-	@found=; for file in benchmarks/bench_*.py; do \
-	  [ -e "$$file" ] || continue; found=1; \
+	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py); do \
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
-	done; [ -n "$$found" ] || echo "no benchmarks/bench_*.py yet"
+	done
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -80,11 +81,36 @@ def test_the_notice_names_the_paper_and_the_patent() -> None:
     assert "US 11,409,526 B2" in notice
 
 
-def test_ci_is_executable_and_stops_at_the_first_failure() -> None:
-    script = ROOT / ".ci" / "run"
-    assert os.access(script, os.X_OK)
-    assert "set -euo pipefail" in script.read_text()
-    assert subprocess.run(["bash", "-n", str(script)]).returncode == 0
+def _ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
+    """Run the CI script with a `make` that is a line of shell."""
+    (folder / ".ci").mkdir()
+    (folder / "bin").mkdir()
+    shutil.copy(ROOT / ".ci" / "run", folder / ".ci" / "run")
+    (folder / "bin" / "make").write_text(f"#!/bin/sh\n{make}\n")
+    (folder / "bin" / "make").chmod(0o755)
+    (folder / "examples").mkdir()
+    (folder / "examples" / "adaptive_grid.py").touch()
+    path = f"{folder / 'bin'}:{os.environ['PATH']}"
+    return subprocess.run(
+        [folder / ".ci" / "run"],
+        env=os.environ | {"PATH": path},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_ci_passes_if_every_step_does(tmp_path: Path) -> None:
+    done = _ci(tmp_path, "exit 0")
+    assert done.returncode == 0
+    for target in ("lint", "test", "docs", "demo"):
+        assert f"::: make {target} " in done.stdout
+
+
+def test_ci_fails_if_one_step_does_and_names_it(tmp_path: Path) -> None:
+    done = _ci(tmp_path, '[ "$1" != test ]')
+    assert done.returncode == 1
+    assert done.stdout.endswith("::: failed: make test\n")
+    assert "::: make demo " in done.stdout
 
 
 def test_this_interpreter_is_new_enough(project: dict[str, Any]) -> None:
