@@ -31,8 +31,8 @@ bench: $(VENV)/.ready-dev
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
 	$(BIN)/codespell
+	$(BIN)/pyright
 
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
