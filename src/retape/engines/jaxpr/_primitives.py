@@ -157,7 +157,9 @@ def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 def _impl(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
-    return _jitted(jaxpr)(*values)
+    # As in `_lower`: this lowers the program itself, not an equation that calls it.
+    with jax.enable_x64(True):
+        return _jitted(jaxpr)(*values)
 
 
 # Forward mode ------------------------------------------------------------------
