@@ -90,6 +90,34 @@ def test_a_run_that_crashes_often_gives_the_same_result(
         assert files == ["lock", "record.npz"]
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("known", [True, False])
+def test_power_lost_at_any_write(tmp_path, monkeypatch, moment, known):
+    plan = retape.fixed_space(snapshots=3, stage=2)
+    replace, writes = Path.replace, 0
+
+    def failing(self, target):
+        nonlocal writes
+        writes -= 1
+        if moment == "after" or writes != 0:
+            replace(self, target)
+        if writes == 0:
+            raise Crash
+        return target
+
+    monkeypatch.setattr(Path, "replace", failing)
+    expected = ToyMachine(25).reverse(ToyCapsule(0, 3), 25, None)
+    for lost in range(1, 60):
+        path, writes = tmp_path / str(lost), lost
+        machine = ToyMachine(25, tells_length=known)
+        try:
+            result = run(machine, plan, store=disk_at(path)).result
+        except Crash:
+            result = run(machine, plan, store=disk_at(path)).result
+        assert result == expected
+    assert writes > 0
+
+
 def test_a_finished_run_is_not_run_again_until_it_is_cleared(tmp_path):
     plan = retape.fixed_space(snapshots=2)
     first = run(ToyMachine(30), plan, store=disk_at(tmp_path))
