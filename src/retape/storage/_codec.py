@@ -6,6 +6,9 @@ shape of the tree, its plain Python leaves, what the file is, and a BLAKE2 diges
 of it. `numpy.load` opens it; nothing is pickled.
 """
 
+# The trees are of any shape, so strict checking would only ask for casts.
+# pyright: standard
+
 from __future__ import annotations
 
 import importlib
@@ -134,7 +137,7 @@ def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
                 f"an array of dtype `{array.dtype}` cannot be kept on disk: its "
                 "elements are Python objects. Use an array of numbers."
             )
-        leaf = {"a": len(arrays), "s": isinstance(value, np.generic)}
+        leaf: dict[str, Any] = {"a": len(arrays), "s": isinstance(value, np.generic)}
         if array.dtype.isbuiltin == 2:
             # A type that another package has registered, such as bfloat16: NumPy's
             # format would forget which.
