@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
@@ -147,7 +148,7 @@ def _lower(context: Any, *values: Any, **params: Any) -> Any:
 
 
 def _abstract(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> list[Any]:
-    return [jax.core.ShapedArray(v.shape, v.dtype) for v in jaxpr.out_avals]
+    return [ShapedArray(v.shape, v.dtype) for v in jaxpr.out_avals]
 
 
 @lru_cache(maxsize=256)

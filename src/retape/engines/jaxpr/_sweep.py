@@ -285,8 +285,8 @@ class Sweep:
 
     def capture(self, state: State, wanted: Any) -> State:
         """Keep the outputs that live in slots, which the sweep back overwrites."""
-        outs, where = self.compiled.program.outs, self.layout.where
-        kept = {("out", i): state[where[outs[i]]] for i in slot_outs(self.compiled)}
+        places = slot_outs(self.compiled)
+        kept = {("out", i): state[place] for i, place in places.items()}
         return once(wanted, state, kept) if kept else dict(state)
 
     def results(self, state: State) -> tuple[list[Any], list[Any], Counts]:
