@@ -10,7 +10,7 @@ SOURCES = Path(__file__).parents[1] / "src" / "retape"
 # A module may import modules of the layers on its right, and of its own layer.
 MAY_IMPORT: dict[str, set[str]] = {
     "errors": set(),
-    "schedule": {"errors"},
+    "schedule": {"errors", "bytes"},
     "storage": {"errors", "bytes"},
     "bytes": {"errors"},
     "driver": {"schedule", "storage", "errors", "bytes"},
@@ -57,7 +57,7 @@ KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "sc
 def layer_of(module: str) -> str:
     """The layer of a dotted name such as `retape.engines.jaxpr._machine`."""
     parts = module.split(".")[1:]
-    if not parts or parts[0] in ("__main__",):
+    if not parts or parts[0] == "__main__":
         return "root" if not parts else "cli"
     first = parts[0]
     if first == "engines":
@@ -70,7 +70,7 @@ def layer_of(module: str) -> str:
         return "plan"
     if first == "_bytes":
         return "bytes"
-    return "front" if first == "_adjoint" else "errors"
+    return "front" if first in ("_adjoint", "interop") else "errors"
 
 
 def module_name(path: Path, sources: Path) -> str:

@@ -33,9 +33,8 @@ class Bar:
     """Draws progress on one line of a terminal, at most ten times a second.
 
     Example:
-        >>> import sys
-        >>> Bar(sys.stdout)(Progress(done=50, total=50, reversed=10, length=10))
-        \\r[####################] 100% 50/50 steps run, 10/10 reversed
+        >>> _line(Progress(done=25, total=50, reversed=4, length=10))
+        '[##########          ]  50% 25/50 steps run, 4/10 reversed'
     """
 
     out: TextIO = field(default_factory=lambda: sys.stderr)
