@@ -15,6 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
+
 from ..._errors import RetapeError
 
 _INTERRUPTED = 130
@@ -62,7 +64,8 @@ def interruptible(run: Callable[..., Any], args: Sequence[Any]) -> Any:
 
     def work() -> None:
         try:
-            outcome.append(run(*args))
+            # Dispatch may be asynchronous: the wait, too, must be here.
+            outcome.append(jax.block_until_ready(run(*args)))
         except BaseException as error:  # noqa: BLE001 (re-raised by the caller below)
             failure.append(error)
 
