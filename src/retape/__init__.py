@@ -1,3 +1,26 @@
-"""Reverse-mode gradients in sublinear memory, for programs with no annotation."""
+"""Reverse-mode gradients in sublinear memory, for programs with no annotation.
+
+This package is the framework-free part: plans and errors. The gradients themselves are
+in `retape.jax`, `retape.torch` and `retape.vlad`, each of which loads its framework.
+"""
+
+from ._errors import BudgetError as BudgetError
+from ._errors import DeterminismError as DeterminismError
+from ._errors import GradientTypeError as GradientTypeError
+from ._errors import LanguageError as LanguageError
+from ._errors import MachineError as MachineError
+from ._errors import PlanError as PlanError
+from ._errors import RetapeError as RetapeError
+from ._errors import ScheduleError as ScheduleError
+from ._errors import StoreError as StoreError
+from ._errors import UnsupportedError as UnsupportedError
+from ._plan import Plan as Plan
+from ._plan import Prediction as Prediction
+from ._plan import Resolved as Resolved
+from ._plans import fixed_space as fixed_space
+from ._plans import fixed_time as fixed_time
+from ._plans import logarithmic as logarithmic
+from ._plans import segments as segments
+from ._plans import within as within
 
 __version__ = "0.1.0"

@@ -26,8 +26,9 @@ class Machine(Protocol[C, A, R_co]):
     in `finish`, typically as `(value, gradient)`.
 
     **What accumulates** over steps (cotangents of parameters that every step reads)
-    travels inside the cotangent `A`, so that a run can be interrupted and taken up
-    again with nothing but capsules and one cotangent.
+    travels inside the cotangent `A`. A machine that is to be taken up again by another
+    process, after a crash, carries its output there too: then capsules and one
+    cotangent are all that has to be kept on disk.
     """
 
     def length(self) -> int | None:

@@ -14,8 +14,17 @@ from ._binomial import least_sweeps as least_sweeps
 from ._binomial import optimal_advances as optimal_advances
 from ._check import replay as replay
 from ._cost import Counts as Counts
+from ._cost import binomial_counts as binomial_counts
 from ._offline import PaperTree as PaperTree
 from ._offline import Schedule as Schedule
+from ._online import Controller as Controller
+from ._online import Doubling as Doubling
+from ._online import LeastCost as LeastCost
+from ._online import Placed as Placed
+from ._online import PlacementName as PlacementName
+from ._online import begin_online as begin_online
+from ._online import online_actions as online_actions
+from ._online import reverse_online as reverse_online
 from ._split import Split as Split
 from ._split import binomial_split as binomial_split
 from ._split import bisection_split as bisection_split

@@ -15,7 +15,7 @@ numbered slots on named tiers:
 Reverses run from the last step to the first without a gap. Nothing is in use at the
 end. A run of no steps is the one action `Reverse(0, 0)`.
 
-Slots are numbered from 0 upwards on each tier, and the lowest free one is taken.
+Slots are numbered from 0 upwards on each tier.
 """
 
 from dataclasses import dataclass

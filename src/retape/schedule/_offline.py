@@ -8,7 +8,7 @@ from .._errors import PlanError
 from ._action import Action
 from ._binomial import beta, least_sweeps
 from ._cost import Counts, binomial_counts, rule_counts
-from ._split import Split, paper_rule, stage_rule
+from ._split import Split, bisection_sweeps, paper_rule, stage_rule
 from ._tree import TreeName, binary_tree, n_ary_tree
 
 
@@ -57,8 +57,16 @@ class Schedule:
 
     @property
     def sweeps(self) -> int:
-        """The least t with beta(snapshots, t) >= stages."""
-        return least_sweeps(self.stages, self.snapshots) if self.stages > 1 else 0
+        """t: the most times that a step is advanced.
+
+        The least t with beta(snapshots, t) >= stages, except that a bisection has its
+        own.
+        """
+        if self.stages <= 1:
+            return 0
+        if self.split == "bisection":
+            return bisection_sweeps(self.stages, self.snapshots)
+        return least_sweeps(self.stages, self.snapshots)
 
     def __iter__(self) -> Iterator[Action]:
         make = binary_tree if self.tree == "binary" else n_ary_tree

@@ -60,6 +60,23 @@ def bisection_split(stages: int, snapshots: int) -> int:
     return stages - 1 if snapshots == 1 else (stages + 1) // 2
 
 
+@lru_cache(maxsize=4096)
+def bisection_sweeps(stages: int, snapshots: int) -> int:
+    """The most times that a bisection advances one stage.
+
+    A left branch advances its interval once more, and an interval with a single slot
+    is re-run once for each stage but the last. The depth is log2(stages).
+
+    Example:
+        >>> bisection_sweeps(1000, 10)
+        10
+    """
+    if stages <= 1 or snapshots == 1:
+        return max(0, stages - 1)
+    left = 1 + bisection_sweeps((stages + 1) // 2, snapshots)
+    return max(left, bisection_sweeps(stages // 2, snapshots - 1))
+
+
 def treeverse_split(stages: int, snapshots: int, sweeps: int) -> int:
     """Treeverse's own split, ceil(tau * L / (delta + tau)), and at most L - 1.
 

@@ -1,0 +1,62 @@
+"""Amounts of memory as people write them."""
+
+import re
+
+from ._errors import PlanError
+
+_UNITS = {
+    "": 1,
+    "b": 1,
+    "kb": 10**3,
+    "mb": 10**6,
+    "gb": 10**9,
+    "tb": 10**12,
+    "kib": 2**10,
+    "mib": 2**20,
+    "gib": 2**30,
+    "tib": 2**40,
+}
+_AMOUNT = re.compile(r"\s*(\d+)(?:\.(\d+))?\s*([a-z]*)\s*", re.IGNORECASE)
+
+
+def parse_bytes(amount: int | str, name: str = "budget") -> int:
+    """Bytes from an integer or from a text such as "512 MiB".
+
+    Decimal units (kB, MB, GB, TB) are powers of 1000, binary ones (KiB, MiB, GiB, TiB)
+    powers of 1024; a fraction of a byte is rounded down.
+
+    Example:
+        >>> parse_bytes("1.5 MiB")
+        1572864
+    """
+    if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0:
+        return amount
+    match = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
+    unit = _UNITS.get(match[3].lower()) if match else None
+    if match is None or unit is None:
+        raise PlanError(
+            f"`{name}={amount!r}` is not an amount of memory. Pass a number of "
+            'bytes, or a text such as "512 MiB" or "6 MB".'
+        )
+    fraction = match[2] or ""
+    total = int(match[1] + fraction) * unit // 10 ** len(fraction)
+    if total == 0:
+        raise PlanError(
+            f"`{name}={amount!r}` is less than one byte. Pass a positive number of "
+            'bytes, or a text such as "512 MiB" or "6 MB".'
+        )
+    return total
+
+
+def format_bytes(count: int) -> str:
+    """A readable amount, rounded up, so that it is never less than `count`.
+
+    Example:
+        >>> format_bytes(1572865)
+        '1.6 MiB'
+    """
+    for unit, size in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count >= size:
+            tenths = -(-count * 10 // size)
+            return f"{tenths // 10}.{tenths % 10} {unit}"
+    return f"{count} B"

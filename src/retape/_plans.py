@@ -1,0 +1,300 @@
+"""The five plans: each fixes some of alpha, d and t and lets the rest follow."""
+
+from dataclasses import dataclass
+from typing import NoReturn, get_args
+
+from ._budget import (
+    stage_for_segments,
+    stage_for_snapshots,
+    stage_for_sweeps,
+    within_budget,
+)
+from ._bytes import parse_bytes
+from ._errors import PlanError
+from ._plan import MANY_STEPS, Bytes, Plan
+from .schedule import (
+    Split,
+    TreeName,
+    least_balanced,
+    least_snapshots,
+)
+
+_OPTIONS = {
+    "snapshots": "fixed_space",
+    "sweeps": "fixed_time",
+    "budget": "within",
+    "stage": "fixed_space, fixed_time, logarithmic or segments",
+    "split": "fixed_space, fixed_time, logarithmic or within",
+    "tree": "fixed_space, fixed_time, logarithmic or within",
+}
+
+
+def fixed_space(
+    *,
+    snapshots: int,
+    stage: int | None = None,
+    split: Split = "binomial",
+    tree: TreeName = "n-ary",
+    **others: object,
+) -> "FixedSpace":
+    """A plan with a fixed number of snapshots: time grows like n^(1 + 1/d).
+
+    Args:
+        snapshots: d, the start state's slot included.
+        stage: alpha. By default max(1, floor(2*d*w/r)) where the bytes w of a snapshot
+            and r of a taped step are known, so that the tape has twice the bytes of the
+            snapshots; 1 where they are not.
+        split: Where intervals are cut.
+        tree: The paper's binary or n-ary tree; the actions are the same.
+        **others: None; an option of another plan is refused by name.
+
+    Example:
+        >>> import retape
+        >>> retape.fixed_space(snapshots=20).resolve(1000)
+        Resolved(alpha=1, d=20, t=3)
+    """
+    _refuse("fixed_space", others)
+    _count("snapshots", snapshots, "holds the start state, so there is at least one")
+    return FixedSpace(
+        snapshots=snapshots, stage=_stage(stage), split=_split(split), tree=_tree(tree)
+    )
+
+
+def fixed_time(
+    *,
+    sweeps: int,
+    stage: int | None = None,
+    split: Split = "binomial",
+    tree: TreeName = "n-ary",
+    **others: object,
+) -> "FixedTime":
+    """A plan that advances each step at most `sweeps` times: space grows like n^(1/t).
+
+    Args:
+        sweeps: t.
+        stage: alpha. By default the one of least peak bytes where the bytes of a
+            snapshot and of a taped step are known, and 1 where they are not.
+        split: Where intervals are cut.
+        tree: The paper's binary or n-ary tree; the actions are the same.
+        **others: None; an option of another plan is refused by name.
+
+    Example:
+        >>> import retape
+        >>> retape.fixed_time(sweeps=3).resolve(1000)
+        Resolved(alpha=1, d=17, t=3)
+    """
+    _refuse("fixed_time", others)
+    _count("sweeps", sweeps, "is how often a step may be advanced, at least once")
+    return FixedTime(
+        sweeps=sweeps, stage=_stage(stage), split=_split(split), tree=_tree(tree)
+    )
+
+
+def logarithmic(
+    *,
+    stage: int | None = None,
+    split: Split = "binomial",
+    tree: TreeName = "n-ary",
+    **others: object,
+) -> "Logarithmic":
+    """A plan with as many snapshots as sweeps, both growing like log n.
+
+    Args:
+        stage: alpha. By default max(1, floor(2*d*w/r)) as in `fixed_space`, with the
+            least d that suffices; 1 without bytes.
+        split: Where intervals are cut.
+        tree: The paper's binary or n-ary tree; the actions are the same.
+        **others: None; an option of another plan is refused by name.
+
+    Example:
+        >>> import retape
+        >>> retape.logarithmic().resolve(1000)
+        Resolved(alpha=1, d=7, t=6)
+    """
+    _refuse("logarithmic", others)
+    return Logarithmic(stage=_stage(stage), split=_split(split), tree=_tree(tree))
+
+
+def segments(*, stage: int | None = None, **others: object) -> "Segments":
+    """A plan that advances each step once (t = 1): space grows like sqrt(n).
+
+    Args:
+        stage: alpha. By default the one of least peak bytes; without bytes a snapshot
+            is taken to be as large as the tape of a step, which gives sqrt(n).
+        **others: None; an option of another plan is refused by name.
+
+    Example:
+        >>> import retape
+        >>> retape.segments().resolve(1024)
+        Resolved(alpha=32, d=31, t=1)
+    """
+    _refuse("segments", others)
+    return Segments(stage=_stage(stage))
+
+
+def within(
+    budget: int | str,
+    *,
+    split: Split = "binomial",
+    tree: TreeName = "n-ary",
+    **others: object,
+) -> "Within":
+    """A plan that keeps to a number of bytes and advances as little as that allows.
+
+    Args:
+        budget: Bytes, or a text such as "512 MiB". Snapshots and the tape of a stage
+            share it.
+        split: Where intervals are cut.
+        tree: The paper's binary or n-ary tree; the actions are the same.
+        **others: None; an option of another plan is refused by name.
+
+    Example:
+        >>> import retape
+        >>> retape.within("1 kB").resolve(1000, capsule_bytes=10, tape_bytes=20)
+        Resolved(alpha=36, d=27, t=1)
+    """
+    _refuse("within", others)
+    return Within(budget=parse_bytes(budget), split=_split(split), tree=_tree(tree))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedSpace(Plan):
+    """`retape.fixed_space`."""
+
+    snapshots: int
+    stage: int | None = None
+
+    def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
+        if self.stage is not None:
+            return self.stage, self.snapshots
+        alpha = stage_for_snapshots(self.snapshots, *both) if both else 1
+        return alpha, self.snapshots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FixedTime(Plan):
+    """`retape.fixed_time`."""
+
+    sweeps: int
+    stage: int | None = None
+
+    def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
+        if n is None:
+            _needs_length("fixed_time")
+        if self.split == "bisection":
+            return self._bisect(n)
+        alpha = self.stage
+        if alpha is None:
+            alpha = stage_for_sweeps(n, self.sweeps, *both) if both else 1
+        return alpha, least_snapshots(-(-n // alpha), self.sweeps)
+
+    def _bisect(self, n: int) -> tuple[int, int]:
+        shortest = -(-n // (1 << self.sweeps))
+        alpha = shortest if self.stage is None else self.stage
+        if alpha < shortest:
+            raise PlanError(
+                f"`fixed_time(sweeps={self.sweeps}, stage={alpha}, "
+                'split="bisection")` cannot be kept over '
+                f"{n} steps: halving {self.sweeps} times leaves stages of {shortest}. "
+                f"Pass `stage={shortest}` or more, or split binomially."
+            )
+        return alpha, max(1, (-(-n // alpha) - 1).bit_length())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Logarithmic(Plan):
+    """`retape.logarithmic`."""
+
+    stage: int | None = None
+
+    def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
+        n = MANY_STEPS if n is None else n
+        if self.stage is not None or both is None:
+            alpha = self.stage or 1
+            return alpha, self._least(-(-n // alpha))
+        d = 1
+        while self._least(-(-n // stage_for_snapshots(d, *both))) > d:
+            d += 1
+        return stage_for_snapshots(d, *both), d
+
+    def _least(self, stages: int) -> int:
+        if self.split == "bisection":
+            return max(1, (stages - 1).bit_length())
+        return max(1, least_balanced(stages))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Segments(Plan):
+    """`retape.segments`."""
+
+    stage: int | None = None
+
+    def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
+        if n is None:
+            _needs_length("segments")
+        alpha = self.stage or stage_for_segments(n, *(both or (1, 1)))
+        return alpha, max(0, -(-n // alpha) - 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Within(Plan):
+    """`retape.within`."""
+
+    budget: int
+
+    def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
+        if both is None:
+            raise PlanError(
+                f"`within({self.budget})` counts bytes, and neither `capsule_bytes` "
+                "nor `tape_bytes` was given. Pass them, or a plan that counts "
+                "snapshots, such as `fixed_space(snapshots=20)`."
+            )
+        return within_budget(n, *both, self.budget)
+
+
+def _needs_length(kind: str) -> NoReturn:
+    raise PlanError(
+        f"`{kind}` needs the number of steps beforehand, since its number of "
+        "snapshots follows from it, and this run tells its length only at its end. Use "
+        "`fixed_space(snapshots=...)`, `logarithmic()` or `within(...)`."
+    )
+
+
+def _refuse(kind: str, others: dict[str, object]) -> None:
+    for name, value in others.items():
+        home = _OPTIONS.get(name)
+        hint = f"it is one of {home}" if home else "no plan has it"
+        raise PlanError(
+            f"`{name}={value!r}` is not an option of `{kind}`: {hint}. Leave it out."
+        )
+
+
+def _count(name: str, value: object, why: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise PlanError(
+            f"`{name}={value!r}` cannot be: `{name}` {why}. Pass a positive integer."
+        )
+
+
+def _stage(stage: int | None) -> int | None:
+    if stage is not None:
+        _count("stage", stage, "is how many steps are taped at a time, at least one")
+    return stage
+
+
+def _split(split: Split) -> Split:
+    if split not in get_args(Split):
+        raise PlanError(
+            f"`split={split!r}` is not a way to cut intervals. Pass one of "
+            f"{', '.join(map(repr, get_args(Split)))}."
+        )
+    return split
+
+
+def _tree(tree: TreeName) -> TreeName:
+    if tree not in get_args(TreeName):
+        raise PlanError(
+            f"`tree={tree!r}` is not a tree. Pass 'n-ary' or 'binary'; the actions "
+            "are the same."
+        )
+    return tree

@@ -1,0 +1,47 @@
+"""What a run did, counted while it was done."""
+
+from dataclasses import dataclass, field
+
+from .._bytes import format_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a run did.
+
+    Attributes:
+        length: Steps of the run.
+        advances: Steps run without a tape.
+        taped: Steps taped and swept back.
+        stores: Snapshots written.
+        restores: Snapshots read.
+        reverses: Stages.
+        longest_stage: The most steps on the tape at once.
+        peak_snapshots: The most snapshots alive at once.
+        peak_bytes: The most bytes of snapshots alive at once.
+        seconds: Wall-clock time by phase: "forward" (advances before the first stage),
+            "recompute" (advances after it), "reverse" (taping and sweeping back) and
+            "storage" (writing, reading and dropping snapshots).
+    """
+
+    length: int
+    advances: int
+    taped: int
+    stores: int
+    restores: int
+    reverses: int
+    longest_stage: int
+    peak_snapshots: int
+    peak_bytes: int
+    seconds: dict[str, float] = field(compare=False)
+
+    def __str__(self) -> str:
+        total = sum(self.seconds.values())
+        spent = ", ".join(f"{name} {s:.3g} s" for name, s in self.seconds.items())
+        return (
+            f"{self.length} steps: {self.advances} advances, {self.taped} taped in "
+            f"{self.reverses} stages of at most {self.longest_stage}\n"
+            f"{self.stores} stores, {self.restores} restores, at most "
+            f"{self.peak_snapshots} snapshots, {format_bytes(self.peak_bytes)}\n"
+            f"{total:.3g} s: {spent}"
+        )

@@ -1,0 +1,36 @@
+"""What the driver asks of a store."""
+
+from typing import Protocol, TypeVar
+
+C = TypeVar("C")
+
+
+class SnapshotStore(Protocol[C]):
+    """Keeps capsules in slots of tiers. It knows no framework and no schedule.
+
+    A capsule is opaque, and so are its bytes, which the caller measures. `step` names
+    the state that a slot holds, for messages and for files. A slot must be empty before
+    `put` and full before `get` and `drop`.
+    """
+
+    @property
+    def peak_snapshots(self) -> int:
+        """The most snapshots held at once."""
+        ...
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of snapshots held at once."""
+        ...
+
+    def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
+        """Keep a capsule. Raises `StoreError` if it cannot be kept."""
+        ...
+
+    def get(self, step: int, slot: int, tier: str) -> C:
+        """Give a capsule back. Raises `StoreError` if it cannot be trusted."""
+        ...
+
+    def drop(self, step: int, slot: int, tier: str) -> None:
+        """Free the slot."""
+        ...

@@ -1,0 +1,79 @@
+"""A store in memory: a dictionary with accounting."""
+
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from .._bytes import format_bytes
+from .._errors import StoreError
+
+C = TypeVar("C")
+
+
+@dataclass(slots=True)
+class MemoryStore(Generic[C]):
+    """Keeps capsules as they are, by reference, and counts their bytes.
+
+    Args:
+        capacity: The most snapshots to hold, or `None`.
+        capacity_bytes: The most bytes to hold, or `None`.
+
+    Example:
+        >>> from retape.storage import MemoryStore
+        >>> store = MemoryStore()
+        >>> store.put(0, 0, "memory", "a state", 7)
+        >>> store.get(0, 0, "memory"), store.peak_bytes
+        ('a state', 7)
+    """
+
+    capacity: int | None = None
+    capacity_bytes: int | None = None
+    peak_snapshots: int = field(default=0, init=False)
+    peak_bytes: int = field(default=0, init=False)
+    nbytes: int = field(default=0, init=False)
+    _slots: dict[tuple[str, int], tuple[int, C, int]] = field(
+        default_factory=dict[tuple[str, int], tuple[int, C, int]], init=False
+    )
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
+        if (tier, slot) in self._slots:
+            raise StoreError(
+                f"slot {slot} on tier {tier!r} holds step {self._slots[tier, slot][0]} "
+                f"and cannot take step {step}. Drop it first."
+            )
+        if self.capacity is not None and len(self._slots) >= self.capacity:
+            raise StoreError(
+                f"step {step} would be snapshot {len(self._slots) + 1} of a store with "
+                f"`capacity={self.capacity}`. Use a plan with fewer snapshots."
+            )
+        if self.capacity_bytes is not None and (
+            self.nbytes + nbytes > self.capacity_bytes
+        ):
+            raise StoreError(
+                f"step {step} needs {format_bytes(nbytes)} beside the "
+                f"{format_bytes(self.nbytes)} held, and `capacity_bytes` is "
+                f"{self.capacity_bytes}. Use a plan with fewer snapshots."
+            )
+        self._slots[tier, slot] = (step, capsule, nbytes)
+        self.nbytes += nbytes
+        self.peak_snapshots = max(self.peak_snapshots, len(self._slots))
+        self.peak_bytes = max(self.peak_bytes, self.nbytes)
+
+    def get(self, step: int, slot: int, tier: str) -> C:
+        return self._held(step, slot, tier)[1]
+
+    def drop(self, step: int, slot: int, tier: str) -> None:
+        self.nbytes -= self._held(step, slot, tier)[2]
+        del self._slots[tier, slot]
+
+    def _held(self, step: int, slot: int, tier: str) -> tuple[int, C, int]:
+        held = self._slots.get((tier, slot))
+        if held is None or held[0] != step:
+            what = "is empty" if held is None else f"holds step {held[0]}"
+            raise StoreError(
+                f"slot {slot} on tier {tier!r} {what}, and step {step} was asked for. "
+                "The schedule and the store disagree."
+            )
+        return held
