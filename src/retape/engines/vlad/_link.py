@@ -32,7 +32,7 @@ from retape.engines.vlad._syntax import (
     Var,
     pattern_names,
 )
-from retape.engines.vlad._values import Closure, Mismatch, Value, show_atom, show_pattern
+from retape.engines.vlad._values import Closure, Mismatch, Value, kind_of, show_pattern
 
 VAR, CONST, APP, BINARY, IF, MAKE, UNARY, SIBLING, LETREC, TERNARY, NULLARY = range(11)
 INTERRUPT, RESUME = 11, 12
@@ -109,17 +109,9 @@ def same_constant(constant: Value, value: Value) -> bool:
 
 def _mismatch(pattern: Pattern, value: Value) -> Environment:
     raise Mismatch(
-        f"the argument, {_kind(value)}, does not match the parameter "
+        f"the argument, {kind_of(value)}, does not match the parameter "
         f"`{show_pattern(pattern)}`"
     )
-
-
-def _kind(value: Value) -> str:
-    if type(value) is tuple and value:
-        return "a pair"
-    while hasattr(value, "primal"):
-        value = value.primal
-    return f"`{show_atom(value)}`"
 
 
 class _Frame:

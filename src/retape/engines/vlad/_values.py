@@ -109,3 +109,19 @@ def show_pattern(pattern: Pattern) -> str:
             return "()" if pattern.value == () else show_atom(pattern.value)
         case PPair():
             return f"(cons {show_pattern(pattern.car)} {show_pattern(pattern.cdr)})"
+
+
+def kind_of(value: Value) -> str:
+    """What an argument is, in a message."""
+    if type(value) is tuple and value:
+        return "a pair"
+    while hasattr(value, "primal"):
+        value = value.primal
+    return f"`{show_atom(value)}`"
+
+
+def describe_shape(value: Value) -> str:
+    """What stands at one place of a (co)tangent or its primal, in a message."""
+    if type(value) is float or hasattr(value, "primal"):
+        return "a real"
+    return kind_of(value)

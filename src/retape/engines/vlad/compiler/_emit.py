@@ -9,6 +9,8 @@ grow, however deep the program's recursion.
 import re
 from collections.abc import Iterator
 
+from retape.engines.vlad._fault import Where
+from retape.engines.vlad._syntax import Pattern, PConst, PPair, PVar
 from retape.engines.vlad.compiler._ir import (
     Apply,
     Atom,
@@ -31,12 +33,13 @@ from retape.engines.vlad.compiler._ir import (
     Tick,
     Uncons,
     all_functions,
+    atoms_of,
     local_functions,
+    subterms,
 )
 from retape.engines.vlad.compiler._live import Cost, Costs, Liveness
 from retape.engines.vlad.compiler._operations import operation
 from retape.engines.vlad.compiler._static import constant, static_data
-from retape.engines.vlad._syntax import Pattern, PConst, PPair, PVar
 
 FIRST_CODE = 3
 """The runtime's own frames come before those of compiled code."""
@@ -58,13 +61,17 @@ class Emission:
         self.cases: list[str] = []
         self.entries: list[str] = []
         self.frames: list[tuple[int, str]] = []
-        self.places: dict[int, object] = {}
+        self.places: dict[int, Where] = {}
         self.codes: dict[str, int] = {}
         self.jumped: set[str] = set()
         self.variables: set[str] = set()
         self.depth = 1
         self.max_words = 0
         self.funs = {fun.index: fun for fun in all_functions(module)}
+        terms = list(_terms(module))
+        self.used = {a for t in terms for a in atoms_of(t) if isinstance(a, str)}
+        self.params = {t.name: t.param for t in terms if isinstance(t, Cont)}
+        self._used_params: dict[int, frozenset[str]] = {}
 
     def text(self) -> str:
         """The whole C file."""
@@ -79,10 +86,11 @@ class Emission:
                 "",
                 "static int run(Val frame, int64_t fuel) {",
                 "  Val *hp = G.hp, *limit = G.limit;",
-                "  Val k = frame, ret = NOTHING, s0, s1, s2;",
+                "  Val k = frame, ret = NOTHING, s0, s1, s2, unused;",
                 "  int64_t need;",
                 "  int32_t site;",
                 "  enum Operator op;",
+                "  (void)s2, (void)unused;",
                 *(f"  Val {name};" for name in declared),
                 *_RESUME,
                 *self.cases,
@@ -108,6 +116,8 @@ class Emission:
         self.lines.append("  " * self.depth + text)
 
     def _set(self, name: str, value: str) -> None:
+        if name not in self.used:
+            return
         self.variables.add(name)
         self._line(f"{variable(name)} = {value};")
 
@@ -152,7 +162,10 @@ class Emission:
         return [fun for fun in found if fun.index not in nested]
 
     def _used(self, fun: Fun) -> frozenset[str]:
-        return frozenset(fun.params) & self.live._term(fun.body)
+        if fun.index not in self._used_params:
+            live = frozenset(fun.params) & self.live.of(fun.body)
+            self._used_params[fun.index] = live
+        return self._used_params[fun.index]
 
     def _check(self, cost: Cost, label: str) -> None:
         self.max_words = max(self.max_words, cost.words)
@@ -257,8 +270,10 @@ class Emission:
             self._allocate(term.var, "PAIR", 0, term.args)
             return
         args = [self._atom(a) for a in term.args]
-        self.variables.add(term.var)
-        self._line(operation(term.op, variable(term.var), args, term.site))
+        if term.var in self.used:
+            self.variables.add(term.var)
+        to = variable(term.var) if term.var in self.used else "unused"
+        self._line(operation(term.op, to, args, term.site))
 
     def _uncons(self, term: Uncons) -> None:
         a = self._atom(term.arg)
@@ -276,14 +291,10 @@ class Emission:
 
     def _cont(self, term: Cont) -> None:
         """A continuation: its way in from a frame, if it has one, and its block."""
-        if term.name in self.jumped:
-            self.lines.append(f"{variable(term.name)}:;")
-        elif term.name not in self.codes:
+        if term.name not in self.jumped and term.name not in self.codes:
             return
+        self.lines.append(f"{variable(term.name)}:;")
         if term.name in self.codes:
-            self.jumped.add(term.name)
-            if self.lines[-1] != f"{variable(term.name)}:;":
-                self.lines.append(f"{variable(term.name)}:;")
             self._frame_entry(term)
         self._term(term.cont)
 
@@ -298,8 +309,9 @@ class Emission:
         self.cases.append(f"  case {self.codes[term.name]}: {{")
         self.cases.append(f"    if (UNLIKELY({test})) {pause}")
         self.cases.extend(self._loads(needs))
-        self.variables.add(term.param)
-        self.cases.append(f"    {variable(term.param)} = ret;")
+        if term.param in self.used:
+            self.variables.add(term.param)
+            self.cases.append(f"    {variable(term.param)} = ret;")
         self.cases.append(f"    goto {variable(term.name)};")
         self.cases.append("  }")
         self.places[self.codes[term.name]] = term.where
@@ -328,7 +340,7 @@ class Emission:
                 self._nested(term.other)
                 self._line("}")
             case Jump():
-                param = self._param_of(term.cont)
+                param = self.params[term.cont]
                 self._set(param, self._atom(term.arg))
                 self.jumped.add(term.cont)
                 self._line(f"goto {variable(term.cont)};")
@@ -358,9 +370,6 @@ class Emission:
         self._term(term)
         self.depth -= 1
 
-    def _param_of(self, cont: str) -> str:
-        return self.params[cont]
-
     def _call(self, term: Call) -> None:
         """A call of a known function: its arguments go where it expects them."""
         fun = self.funs[term.function]
@@ -383,23 +392,13 @@ class Emission:
             self._line("}")
         self._line(f"goto F{fun.index};")
 
-    @property
-    def params(self) -> dict[str, str]:
-        """The parameter of every continuation."""
-        if not hasattr(self, "_params"):
-            self._params = {c.name: c.param for c in _conts(self.module)}
-        return self._params
 
-
-def _conts(module: Module) -> Iterator[Cont]:
-    from retape.engines.vlad.compiler._ir import subterms
-
+def _terms(module: Module) -> Iterator[Term]:
     for fun in all_functions(module):
         stack = [fun.body]
         while stack:
             term = stack.pop()
-            if isinstance(term, Cont):
-                yield term
+            yield term
             stack.extend(subterms(term))
 
 
@@ -438,12 +437,12 @@ _ENTER = [
 ]
 
 _TAIL = [
-    "OPERATE:",
+    "OPERATE: __attribute__((unused));",
     "  G.hp = hp;",
     "  ret = apply_operator(op, s0, s1, s2, &k, site);",
     "  hp = G.hp;",
     "  goto RESUME;",
-    "PAUSE_RETURN: {",
+    "PAUSE_RETURN: __attribute__((unused)); {",
     "    G.hp = hp;",
     "    Object *o = small_object(RETURN, 2);",
     "    o->field[0] = k;",

@@ -51,25 +51,26 @@ class Liveness:
                 changed |= self._update(fun)
 
     def _update(self, fun: Fun) -> bool:
-        live = self._term(fun.body) - set(fun.params)
+        live = self.of(fun.body) - set(fun.params)
         before = self.functions[fun.index]
         self.functions[fun.index] = live
         return live != before
 
-    def _term(self, term: Term) -> Names:
+    def of(self, term: Term) -> Names:
+        """The variables that a term needs."""
         used = frozenset(a for a in atoms_of(term) if isinstance(a, str))
         match term:
             case Let() | Uncons() | Match() | Close() | Tick():
-                return (self._term(term.body) - set(binds(term))) | used
+                return (self.of(term.body) - set(binds(term))) | used
             case Fix():
                 for fun in term.functions:
                     self._update(fun)
-                return self._term(term.body)
+                return self.of(term.body)
             case Cont():
-                self.conts[term.name] = self._term(term.cont) - {term.param}
-                return self._term(term.body)
+                self.conts[term.name] = self.of(term.cont) - {term.param}
+                return self.of(term.body)
             case Branch():
-                return self._term(term.then) | self._term(term.other) | used
+                return self.of(term.then) | self.of(term.other) | used
             case Jump() | Return() | Call() | Apply() | Operate():
                 return used | self._target(term)
 

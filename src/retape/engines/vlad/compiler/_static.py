@@ -22,10 +22,9 @@ def static_data(module: Module) -> Iterator[str]:
     """Static objects, and the function that makes values of them at the start."""
     pairs = [cell for value in module.quoted for cell in _cells(value)]
     functions = max(module.functions, default=0) + 1
-    yield f"#define QUOTED {len(module.quoted)}"
-    yield f"#define CLOSURES {functions}"
-    yield f"static Object *static_cells[{len(pairs) + 1}];"
-    yield f"static Val quoted[{len(module.quoted) + 1}];"
+    if pairs:
+        yield f"static Object *static_cells[{len(pairs)}];"
+        yield f"static Val quoted[{len(module.quoted)}];"
     yield f"static Val closure[{functions}];"
     yield ""
     yield "static void make_static(void) {"

@@ -82,11 +82,11 @@ static void sweep(void) {
     if (is_double(adjoint) && unbox(adjoint) == 0.0) continue;
     if (n->left != NO_NODE) {
       Node *m = node_of(t, n->left);
-      m->adjoint = add(m->adjoint, mul(n->by_left, adjoint));
+      m->adjoint = real_add(m->adjoint, real_mul(n->by_left, adjoint));
     }
     if (n->right != NO_NODE) {
       Node *m = node_of(t, n->right);
-      m->adjoint = add(m->adjoint, mul(n->by_right, adjoint));
+      m->adjoint = real_add(m->adjoint, real_mul(n->by_right, adjoint));
     }
   }
 }
@@ -99,7 +99,7 @@ static Val seed_value(const char *op, Val y, Val cotangent, int32_t site) {
     Val v = leaves_a.at[i];
     if (tag_of(v) != TAG_TAPED || taped_level(v) != G.level) continue;
     Node *node = node_of(&G.tape[G.level], (uint32_t)v);
-    node->adjoint = add(node->adjoint, leaves_b.at[i]);
+    node->adjoint = real_add(node->adjoint, leaves_b.at[i]);
     leaves_a.at[i] = node->value;
   }
   return tree_with(y, leaves_a.at);

@@ -93,7 +93,7 @@ typedef struct {
 
 static State G;
 
-static void fail(enum Fault fault, const char *op, int32_t site, Val value, Val other) {
+static _Noreturn void fail(enum Fault fault, const char *op, int32_t site, Val value, Val other) {
   G.fault = fault;
   G.fault_operator = op;
   G.fault_site = site;

@@ -35,7 +35,7 @@ static Val make_dual(int level, Val primal, Val tangent) {
   return tagged(TAG_DUAL, o);
 }
 
-static double vlad_modulo(double a, double b) {
+static inline double vlad_modulo(double a, double b) {
   if (b == 0.0 || isinf(a)) return NAN;
   double r = fmod(a, b);
   return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
@@ -53,7 +53,7 @@ static Val slow_sin(Val, int32_t);
 static Val slow_cos(Val, int32_t);
 
 #define BINARY(name, symbol)                                   \
-  static inline Val name(Val a, Val b) {                       \
+  static inline Val real_##name(Val a, Val b) {                       \
     if (LIKELY(is_double(a) & is_double(b)))                   \
       return box(unbox(a) symbol unbox(b));                    \
     return slow_##name(a, b, -1);                              \
@@ -66,10 +66,10 @@ BINARY(div, /)
 
 static inline Val binary(enum Binary op, Val a, Val b) {
   switch (op) {
-    case ADD: return add(a, b);
-    case SUB: return sub(a, b);
-    case MUL: return mul(a, b);
-    case DIV: return div(a, b);
+    case ADD: return real_add(a, b);
+    case SUB: return real_sub(a, b);
+    case MUL: return real_mul(a, b);
+    case DIV: return real_div(a, b);
     default:
       if (is_double(a) & is_double(b)) return box(atan2(unbox(a), unbox(b)));
       return slow_atan(a, b, -1);
@@ -81,8 +81,8 @@ static inline Val by_left(enum Binary op, Val a, Val b) {
     case ADD:
     case SUB: return box(1.0);
     case MUL: return b;
-    case DIV: return div(box(1.0), b);
-    default: return div(b, add(mul(a, a), mul(b, b)));
+    case DIV: return real_div(box(1.0), b);
+    default: return real_div(b, real_add(real_mul(a, a), real_mul(b, b)));
   }
 }
 
@@ -91,8 +91,8 @@ static inline Val by_right(enum Binary op, Val a, Val b, Val y) {
     case ADD: return box(1.0);
     case SUB: return box(-1.0);
     case MUL: return a;
-    case DIV: return div(sub(box(0.0), y), b);
-    default: return div(sub(box(0.0), a), add(mul(a, a), mul(b, b)));
+    case DIV: return real_div(real_sub(box(0.0), y), b);
+    default: return real_div(real_sub(box(0.0), a), real_add(real_mul(a, a), real_mul(b, b)));
   }
 }
 
@@ -108,9 +108,9 @@ static inline __attribute__((always_inline)) Val lifted(enum Binary op, const ch
   if (tag_of(left == level ? a : b) == TAG_TAPED)
     return taped(level, new_node(level, y, left == level ? (uint32_t)a : NO_NODE, dl,
                                  right == level ? (uint32_t)b : NO_NODE, dr));
-  if (left != level) return make_dual(level, y, mul(dr, object(b)->field[1]));
-  Val tangent = mul(dl, object(a)->field[1]);
-  if (right == level) tangent = add(tangent, mul(dr, object(b)->field[1]));
+  if (left != level) return make_dual(level, y, real_mul(dr, object(b)->field[1]));
+  Val tangent = real_mul(dl, object(a)->field[1]);
+  if (right == level) tangent = real_add(tangent, real_mul(dr, object(b)->field[1]));
   return make_dual(level, y, tangent);
 }
 
@@ -143,15 +143,15 @@ static inline __attribute__((always_inline)) Val lifted_unary(enum Unary op,
   int level = level_of(a, name, site);
   Val p = primal_of(a), y = unary(op, p), d;
   switch (op) {
-    case SQRT: d = div(box(0.5), y); break;
+    case SQRT: d = real_div(box(0.5), y); break;
     case EXP: d = y; break;
-    case LOG: d = div(box(1.0), p); break;
+    case LOG: d = real_div(box(1.0), p); break;
     case SIN: d = unary(COS, p); break;
-    default: d = sub(box(0.0), unary(SIN, p)); break;
+    default: d = real_sub(box(0.0), unary(SIN, p)); break;
   }
   if (tag_of(a) == TAG_TAPED)
     return taped(level, new_node(level, y, (uint32_t)a, d, NO_NODE, box(0.0)));
-  return make_dual(level, y, mul(d, object(a)->field[1]));
+  return make_dual(level, y, real_mul(d, object(a)->field[1]));
 }
 
 #define SLOW(name, op, text)                                                 \
@@ -183,7 +183,7 @@ static inline int is_constant(Val constant, Val v) {
   return constant == v;
 }
 
-static Val read_real(int32_t site) {
+static inline Val read_real(int32_t site) {
   if (G.input_at == G.input_count) {
     if (G.input_count == G.input_room) {
       size_t room = G.input_room ? 2 * G.input_room : 64;
@@ -200,7 +200,7 @@ static Val read_real(int32_t site) {
   return box(G.inputs[G.input_at++]);
 }
 
-static Val write_real(Val v, int32_t site) {
+static inline Val write_real(Val v, int32_t site) {
   double d = strip(v, "write-real", site);
   if (G.writes == G.printed) {
     if (G.host_write(d) < 0) fail(FROM_HOST, "write-real", site, NOTHING, NOTHING);

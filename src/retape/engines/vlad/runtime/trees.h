@@ -24,7 +24,7 @@ static void push(Words *w, uint64_t word) {
 }
 
 /* Scratch lists: kept between walks, so that a fault in the middle loses nothing. */
-static Words walk_a, walk_b, walk_c, leaves_a, leaves_b;
+static Words walk_a, walk_b, leaves_a, leaves_b;
 
 static int is_compound(Val v) { return tag_of(v) == TAG_PAIR || tag_of(v) == TAG_CLOSURE; }
 
@@ -171,7 +171,7 @@ static Val graph_walk(Val v, int level, int seeded, const Val *given, size_t *re
         *place = taped(level, new_node(level, v, NO_NODE, box(0.0), NO_NODE, box(0.0)));
       else if (given && tag_of(v) == TAG_TAPED && taped_level(v) == seeded) {
         Node *node = node_of(&G.tape[seeded], (uint32_t)v);
-        node->adjoint = add(node->adjoint, given[n]);
+        node->adjoint = real_add(node->adjoint, given[n]);
       }
       n++;
       continue;
