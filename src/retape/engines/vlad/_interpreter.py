@@ -74,7 +74,7 @@ class Interpreter:
         try:
             return function.code.body, function.code.bind(argument) + function.env
         except Mismatch as error:
-            self._fail(_entering(function, error), k)
+            self._fail(entering(function, error), k)
 
     def _fail(self, message: str, k: tuple[Value, ...]) -> NoReturn:
         raise RunError(message, self.site, call_chain(k))
@@ -196,7 +196,7 @@ class Interpreter:
                         break
         except Mismatch as error:
             if kind == K_CALL and type(data) is Closure:  # noqa: F821
-                error = Mismatch(_entering(data, error))
+                error = Mismatch(entering(data, error))
             raise _Failed(str(error), e.where, k) from None
 
     def _interrupt(
@@ -222,7 +222,8 @@ class _Failed(Exception):
         self.k = k
 
 
-def _entering(function: Closure, error: Mismatch) -> str:
+def entering(function: Closure, error: Mismatch) -> str:
+    """The message for an argument that a function's parameter does not match."""
     name = function.code.name
     return f"in a call of `{name}`: {error}" if name else f"in a call: {error}"
 

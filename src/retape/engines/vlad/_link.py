@@ -144,10 +144,19 @@ class Linker:
     def link(self, core: Core) -> Code:
         """The code of an expression, with that of all definitions it can reach."""
         code = self._code(core, _Frame([]))
+        self._finish()
+        return code
+
+    def function(self, name: str) -> Closure:
+        """A definition as a value."""
+        closure = self._global(name)
+        self._finish()
+        return closure
+
+    def _finish(self) -> None:
         while self._pending:
             function, source = self._pending.pop()
             self._body(function, source, _Frame(pattern_names(source.param)))
-        return code
 
     def _global(self, name: str) -> Closure:
         if name not in self.globals:

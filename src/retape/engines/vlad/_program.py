@@ -20,10 +20,14 @@ from retape.engines.vlad._syntax import Core, Global, Lambda, walk
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """Definitions by name, and the expressions of a source in their order."""
+    """Definitions by name, and the expressions of a source in their order.
+
+    `roots` names the definitions that are called from outside.
+    """
 
     definitions: dict[str, Lambda]
     expressions: tuple[Core, ...]
+    roots: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)

@@ -197,10 +197,15 @@ class Site:
 
 @dataclass(slots=True)
 class Module:
-    """A compiled program: its functions, of which `entries` are its expressions."""
+    """A compiled program.
+
+    `entries` are the functions of its expressions, `definitions` those of its
+    definitions.
+    """
 
     functions: dict[int, Fun] = field(default_factory=dict)
     entries: list[int] = field(default_factory=list)
+    definitions: dict[str, int] = field(default_factory=dict)
     quoted: list[Constant] = field(default_factory=list)
     sites: list[Site] = field(default_factory=list)
 

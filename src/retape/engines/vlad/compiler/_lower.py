@@ -119,6 +119,7 @@ class Lowering:
     def __init__(self, program: Program) -> None:
         self.module = Module()
         self.definitions = {**BUILTINS, **program.definitions}
+        self.roots = program.roots
         self.inlining = Inlining(self.definitions)
         self._globals: dict[str, int] = {}
         self._lambdas: dict[int, int] = {}
@@ -130,12 +131,14 @@ class Lowering:
         self._functions = 0
 
     def lower(self, expressions: Sequence[Core]) -> Module:
-        """Convert the expressions, with all definitions they can reach."""
+        """Convert the expressions and roots, with all definitions they can reach."""
         for core in expressions:
             entry = Lambda(core.where, None, PConst(()), core, ())
             self._roots.append(entry)
             self._analyse(core)
             self.module.entries.append(self._later(entry, {}, ()))
+        for name in self.roots:
+            self.module.definitions[name] = self._global(name)
         while self._pending:
             index, source, env, free = self._pending.pop()
             self.module.functions[index] = self._function(index, source, env, free)
