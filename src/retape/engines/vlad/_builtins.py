@@ -44,7 +44,7 @@ BUILTIN_SOURCE = Source("builtin", "")
 
 def _builtin(name: str, arity: int) -> Lambda:
     where = Where(BUILTIN_SOURCE, 0)
-    names = [f"{name}.{i}" for i in range(arity)]
+    names = [f"{letter}.{name}" for letter in "abc"[:arity]]
     param: Pattern = PVar(names[-1])
     for left in reversed(names[:-1]):
         param = PPair(PVar(left), param)

@@ -91,8 +91,9 @@ class Interpreter:
                 where = self.site
             raise RunError(failed.message, where, call_chain(failed.k)) from None
 
-    def _loop(self, e, env, k, n, limit) -> Done | Capsule:  # noqa: ANN001, C901
+    def _loop(self, e, env, k, n, limit) -> Done | Capsule:
         """The clauses of the evaluator, by how often programs enter them."""
+        kind, data = K_HALT, None
         try:
             while True:
                 if n == limit:  # (5b)
@@ -156,6 +157,7 @@ class Interpreter:
                             )
                         code = data.code
                         env = code.bind(v) + data.env
+                        kind = K_HALT
                         if code.builtin:
                             self.site = e.where
                         e = code.body
@@ -195,7 +197,7 @@ class Interpreter:
                         n = 0
                         break
         except Mismatch as error:
-            if kind == K_CALL and type(data) is Closure:  # noqa: F821
+            if kind == K_CALL and type(data) is Closure:
                 error = Mismatch(entering(data, error))
             raise _Failed(str(error), e.where, k) from None
 

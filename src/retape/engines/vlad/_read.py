@@ -201,6 +201,16 @@ def _pieces(datum: Datum, budget: int) -> Iterator[str]:
         yield item
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a number of the language.
+
+    Example:
+        >>> is_number("1e3"), is_number("nan")
+        (True, False)
+    """
+    return _NUMBER.match(text) is not None
+
+
 def show_constant(value: float | bool) -> str:
     """A number or boolean as the language writes it: `3`, `0.5`, `#t`."""
     if isinstance(value, bool):

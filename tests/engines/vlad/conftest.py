@@ -1,0 +1,9 @@
+"""Fixtures of the language's tests: a cache of objects of their own."""
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("RETAPE_CACHE", str(tmp_path_factory.mktemp("objects")))
