@@ -77,7 +77,10 @@ def run(
     console = Console(reader(stdin), stdout)
     reports: list[Report] = []
     setting = Setting(
-        _check_plan(plan), console.read, console.write, reports.append if report else None
+        _check_plan(plan),
+        console.read,
+        console.write,
+        reports.append if report else None,
     )
     session_program = Session().add(source)
     values: list[Any] = []
@@ -185,8 +188,8 @@ def from_python(value: Any) -> Value:
         return float(value)
     except (TypeError, ValueError):
         raise TypeError(
-            f"`{value!r}` of type `{type(value).__name__}` is no value of the language; "
-            "pass numbers, booleans, lists and tuples of them"
+            f"`{value!r}` of type `{type(value).__name__}` is no value of the "
+            "language; pass numbers, booleans, lists and tuples of them"
         ) from None
 
 
@@ -306,3 +309,29 @@ def _check_plan(plan: Plan | None) -> Plan:
             "`retape.logarithmic(stage=100_000)`"
         )
     return plan
+
+
+def emit(program: str | Path, form: str) -> str:
+    """The text of a program in one of the compiler's forms.
+
+    Args:
+        program: A path, or the program's text, as in `run`.
+        form: "cps", the intermediate form, or "c".
+
+    Example:
+        >>> from retape import vlad
+        >>> print(vlad.emit("(+ 1 2)", "cps"), end="")
+        f0() =
+          tick 8
+          let t.1 = + 1 2
+          return t.1
+        <BLANKLINE>
+        run f0
+    """
+    from retape.engines.vlad.compiler._pipeline import compile_program
+    from retape.engines.vlad.compiler._pretty import pretty
+
+    if form not in ("cps", "c"):
+        raise PlanError(f'`form={form!r}` is no form of a program; pass "cps" or "c"')
+    compiled = compile_program(Session().add(source_of(program)))
+    return pretty(compiled.module) if form == "cps" else compiled.text

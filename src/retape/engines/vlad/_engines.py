@@ -14,6 +14,7 @@ from retape import driver
 from retape._plan import Plan
 from retape.driver import Report
 from retape.engines.vlad._convert import Converter
+from retape.engines.vlad._fault import RunError
 from retape.engines.vlad._hybrid import Hybrid
 from retape.engines.vlad._interpreter import Interpreter
 from retape.engines.vlad._link import Linker
@@ -22,7 +23,6 @@ from retape.engines.vlad._operators import Operators
 from retape.engines.vlad._primitives import PURE, World
 from retape.engines.vlad._program import Program, deep_recursion
 from retape.engines.vlad._values import Mismatch, Value
-from retape.engines.vlad._fault import RunError
 
 EngineName = Literal["interpreter", "hybrid", "compiled"]
 
@@ -71,9 +71,7 @@ class EvaluatorEngine:
         self.program = program
         self.setting = setting
         world = World(setting.read, setting.write)
-        evaluator: Any = (
-            Interpreter(world) if name == "interpreter" else Hybrid(world)
-        )
+        evaluator: Any = Interpreter(world) if name == "interpreter" else Hybrid(world)
         self.evaluator = evaluator
         self.operators = Operators(evaluator, self._drive)
         table = {**PURE, **world.table(), **self.operators.table()}

@@ -63,7 +63,9 @@ class Expander:
             case Form():
                 return self._form(datum, scope)
             case Text():
-                refuse(datum, "the language has no strings; only `include` takes a path")
+                refuse(
+                    datum, "the language has no strings; only `include` takes a path"
+                )
 
     def _variable(self, datum: Symbol, scope: Scope | None) -> Core:
         require(
@@ -112,7 +114,9 @@ class Expander:
         require(form, len(form.items) >= 3, "write `(lambda (p ...) body)`")
         params = form.items[1]
         if not isinstance(params, Form) or params.tail is not None:
-            refuse(form, "the parameters of `lambda` are a list, as in `(lambda (x) x)`")
+            refuse(
+                form, "the parameters of `lambda` are a list, as in `(lambda (x) x)`"
+            )
         return self._lambda(params.items, form.items[2:], form.where, scope, None)
 
     def _lambda(
@@ -166,7 +170,9 @@ class Expander:
 
     def _bind(self, datum: Symbol, bound: dict[str, str]) -> PVar:
         require(
-            datum, datum.name not in RESERVED, "this word is reserved; rename the variable"
+            datum,
+            datum.name not in RESERVED,
+            "this word is reserved; rename the variable",
         )
         require(
             datum, datum.name not in bound, "this name is bound twice here; rename one"
@@ -227,7 +233,9 @@ class Expander:
         ]
         return inner, lambdas
 
-    def _bindings(self, form: Form, word: str, at: int = 1) -> list[tuple[Symbol, Datum]]:
+    def _bindings(
+        self, form: Form, word: str, at: int = 1
+    ) -> list[tuple[Symbol, Datum]]:
         """The `((name e) ...)` of a binding form whose body is not empty."""
         usage = f"write `({word} ((name e) ...) body)`"
         require(form, len(form.items) >= at + 2, usage)
@@ -308,20 +316,21 @@ class Expander:
         clauses = form.items[1:]
         usage = "write `(cond (test e) ... (else e))`"
         require(form, bool(clauses), usage)
+        pairs: list[tuple[Datum, Datum, Datum]] = []
         for clause in clauses:
-            whole = isinstance(clause, Form) and clause.tail is None
-            require(clause, whole and len(clause.items) == 2, f"{usage}")
-        last = clauses[-1]
-        assert isinstance(last, Form)
-        head = last.items[0]
+            match clause:
+                case Form(items=(left, right), tail=None):
+                    pairs.append((clause, left, right))
+                case _:
+                    refuse(clause, usage)
+        last, head, value = pairs.pop()
         ends = isinstance(head, Symbol) and head.name == "else"
         require(last, ends, f"the last clause of `cond` begins with `else`; {usage}")
-        result = self.expression(last.items[1], scope)
-        expanded: list[tuple[Where, Core, Core]] = []
-        for clause in clauses[:-1]:
-            assert isinstance(clause, Form)
-            test, then = (self.expression(e, scope) for e in clause.items)
-            expanded.append((clause.where, test, then))
+        expanded = [
+            (each.where, self.expression(a, scope), self.expression(b, scope))
+            for each, a, b in pairs
+        ]
+        result = self.expression(value, scope)
         for where, test, then in reversed(expanded):
             result = If(where, test, then, result)
         return result
@@ -397,7 +406,7 @@ def is_form(datum: Datum, word: str) -> bool:
 
 
 def split_definition(form: Form) -> Definition:
-    """The parts of `(define (f p ...) body)`, curried or not, or `(define f lambda)`."""
+    """The parts of `(define (f p ...) body)`, curried or not, or with a lambda."""
     usage = "write `(define (f p ...) body)` or `(define f (lambda (p ...) body))`"
     require(form, form.tail is None and len(form.items) >= 3, usage)
     target, body = form.items[1], form.items[2:]
@@ -418,7 +427,9 @@ def split_definition(form: Form) -> Definition:
 def function_definition(name: Symbol, value: Datum, whole: Datum) -> Definition:
     """A name with a `(lambda ...)`: anything else cannot be defined."""
     match value:
-        case Form(items=(Symbol(name="lambda"), Form(tail=None) as params, *body)) if body:
+        case Form(items=(Symbol(name="lambda"), Form(tail=None) as params, *body)) if (
+            body
+        ):
             return _defined(name), params.items, tuple(body), value.where
     refuse(
         whole,
@@ -428,7 +439,9 @@ def function_definition(name: Symbol, value: Datum, whole: Datum) -> Definition:
 
 
 def _defined(name: Symbol) -> Symbol:
-    require(name, name.name not in RESERVED, "this word is reserved; rename the function")
+    require(
+        name, name.name not in RESERVED, "this word is reserved; rename the function"
+    )
     return name
 
 

@@ -4,6 +4,8 @@
 environment, with a continuation that is a closure of the program's own kind.
 """
 
+from typing import Any
+
 from retape.engines.vlad._builtins import BUILTINS
 from retape.engines.vlad._convert import (
     BINARY,
@@ -67,7 +69,7 @@ class Hybrid:
                 where = self.site
             raise RunError(failed.message, where, call_chain(failed.k)) from None
 
-    def _loop(self, e, env, k, n, limit) -> Done | Capsule:
+    def _loop(self, e: Any, env: Any, k: Any, n: int, limit: int) -> Done | Capsule:
         """The clauses of Figs. 22 and 23. A hot loop: as one function on purpose."""
         data = None
         try:

@@ -7,7 +7,7 @@ recursion of the program is a recursion of Python. When the count reaches the li
 registers are the capsule (5b).
 """
 
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from retape.engines.vlad._fault import RunError, Where
 from retape.engines.vlad._link import (
@@ -27,6 +27,7 @@ from retape.engines.vlad._link import (
     Environment,
 )
 from retape.engines.vlad._machine import Capsule, Done
+from retape.engines.vlad._numbers import strip
 from retape.engines.vlad._primitives import World
 from retape.engines.vlad._values import Closure, Mismatch, Value, show_atom
 
@@ -34,9 +35,12 @@ NO_LIMIT = -1
 """The limit that no count reaches: the paper's infinity."""
 
 (K_ARG, K_CALL, K_LEFT, K_RIGHT, K_IF, K_UNARY, K_FIRST, K_SECOND, K_THIRD) = range(9)
-K_INTERRUPT, K_RESUME, K_HALT = 9, 10, 11
+K_RESUME, K_HALT = 9, 10
 
-HALT = (K_HALT, None, None, None)
+Frames = Any
+"""A continuation: `(kind, code, data, next)`, and so on to `HALT`."""
+
+HALT: Frames = (K_HALT, None, None, None)
 
 
 class Interpreter:
@@ -67,7 +71,7 @@ class Interpreter:
         return self._run(capsule.code, capsule.env, capsule.k, 0, limit)
 
     def _enter(
-        self, function: Value, argument: Value, k: tuple[Value, ...]
+        self, function: Value, argument: Value, k: Frames
     ) -> tuple[Code, Environment]:
         if type(function) is not Closure:
             self._fail(f"`{show_atom(function)}` is applied but is no function", k)
@@ -76,11 +80,11 @@ class Interpreter:
         except Mismatch as error:
             self._fail(entering(function, error), k)
 
-    def _fail(self, message: str, k: tuple[Value, ...]) -> NoReturn:
+    def _fail(self, message: str, k: Frames) -> NoReturn:
         raise RunError(message, self.site, call_chain(k))
 
     def _run(
-        self, e: Code, env: Environment, k: tuple[Value, ...], n: int, limit: int
+        self, e: Code, env: Environment, k: Frames, n: int, limit: int
     ) -> Done | Capsule:
         """One loop: down into expressions, then back up through frames."""
         try:
@@ -91,7 +95,7 @@ class Interpreter:
                 where = self.site
             raise RunError(failed.message, where, call_chain(failed.k)) from None
 
-    def _loop(self, e, env, k, n, limit) -> Done | Capsule:
+    def _loop(self, e: Any, env: Any, k: Any, n: int, limit: int) -> Done | Capsule:
         """The clauses of the evaluator, by how often programs enter them."""
         kind, data = K_HALT, None
         try:
@@ -187,9 +191,10 @@ class Interpreter:
                         if isinstance(step, Capsule):
                             return step
                         e, env = step
-                        n, limit = 0, int(v)
+                        n, limit = 0, int(strip("interrupt", v))
                         break
                     else:  # (6q)
+                        assert isinstance(v, Capsule)
                         if v.code is None:
                             e, env = self._enter(v.env[1], v.env[0], k)
                         else:
@@ -202,23 +207,23 @@ class Interpreter:
             raise _Failed(str(error), e.where, k) from None
 
     def _interrupt(
-        self, f: Value, x: Value, steps: float, limit: int, k: tuple[Value, ...]
+        self, f: Value, x: Value, steps: Value, limit: int, k: Frames
     ) -> Capsule | tuple[Code, Environment]:
         """(6p): set the limit, or wrap what the limit in force interrupts."""
         if limit == NO_LIMIT:
             return self._enter(f, x, k)
-        from retape.engines.vlad._paper import interrupted  # noqa: PLC0415
+        from retape.engines.vlad._paper import interrupted
 
         code, env = self._enter(f, x, k)
         capsule = self._run(code, env, k, 0, limit)
         assert isinstance(capsule, Capsule), "the outer limit is the smaller one"
-        return interrupted(capsule, steps - limit)
+        return interrupted(capsule, strip("interrupt", steps) - limit)
 
 
 class _Failed(Exception):
     """A run-time fault with the continuation in which it happened."""
 
-    def __init__(self, message: str, where: Where, k: tuple[Value, ...]) -> None:
+    def __init__(self, message: str, where: Where, k: Frames) -> None:
         self.message = message
         self.where = where
         self.k = k
@@ -230,7 +235,7 @@ def entering(function: Closure, error: Mismatch) -> str:
     return f"in a call of `{name}`: {error}" if name else f"in a call: {error}"
 
 
-def call_chain(k: tuple[Value, ...]) -> list[Where]:
+def call_chain(k: Frames) -> list[Where]:
     """The places of the expressions that wait for a value, the innermost first."""
     chain: list[Where] = []
     while k[0] != K_HALT and len(chain) < 40:

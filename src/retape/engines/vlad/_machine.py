@@ -73,10 +73,11 @@ class EvaluatorMachine:
 
     def length(self) -> int:
         """PRIMOPS (7a): run to the end once, and count."""
-        if self.steps is None:
-            done = self.evaluator.resume(self.first)
-            self.steps = done.steps
-            self.end = self.evaluator.world.mark
+        if self.steps is not None:
+            return self.steps
+        done = self.evaluator.resume(self.first)
+        self.end = self.evaluator.world.mark
+        self.steps = int(done.steps)
         return self.steps
 
     def start(self) -> Capsule:

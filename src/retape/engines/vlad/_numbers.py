@@ -5,8 +5,8 @@ for the outermost derivative, 2 for one inside it. An operation happens at the h
 level among its operands, and everything lower is a constant to it; that is what keeps
 the perturbations of nested derivatives apart (Siskind and Pearlmutter 2005).
 
-The rules are written with the same arithmetic as those of the compiled runtime
-(`runtime/numbers.c`), operation for operation, so that results agree in every bit.
+The rules are written with the same arithmetic as those of the compiled runtime,
+`runtime/numbers.h`, operation for operation, so that results agree in every bit.
 """
 
 import math
@@ -32,7 +32,7 @@ class Dual:
 
 
 class Tape:
-    """What reverse mode of one level records: its numbers in the order of their birth."""
+    """What reverse mode of one level records: its numbers, in order of birth."""
 
     __slots__ = ("level", "nodes")
 
@@ -130,30 +130,38 @@ class UnaryRule:
 
 def binary(rule: Rule) -> Callable[[Real, Real], Real]:
     """The operator of a rule on any reals."""
-    value, name = rule.value, rule.name
+    value = rule.value
 
     def operator(a: Real, b: Real) -> Real:
         if type(a) is float and type(b) is float:
             return value(a, b)
-        left, right = _level(name, a), _level(name, b)
-        level = max(left, right)
-        p = a.primal if left == level else a
-        q = b.primal if right == level else b
-        y = operator(p, q)
-        dl = rule.by_left(p, q, y) if left == level else 0.0
-        dr = rule.by_right(p, q, y) if right == level else 0.0
-        top = a if left == level else b
-        if type(top) is Taped:
-            at_left = a if left == level else None
-            return Taped(top.tape, y, at_left, dl, b if right == level else None, dr)
-        if left != level:
-            return Dual(level, y, mul(dr, b.tangent))
-        tangent = mul(dl, a.tangent)
-        if right == level:
-            tangent = add(tangent, mul(dr, b.tangent))
-        return Dual(level, y, tangent)
+        return _lifted(rule, operator, a, b)
 
     return operator
+
+
+def _lifted(
+    rule: Rule, operator: Callable[[Real, Real], Real], a: Real, b: Real
+) -> Real:
+    """An operation at the highest level among its operands."""
+    left, right = _level(rule.name, a), _level(rule.name, b)
+    level = max(left, right)
+    p = a.primal if left == level else a
+    q = b.primal if right == level else b
+    y = operator(p, q)
+    dl = rule.by_left(p, q, y) if left == level else 0.0
+    dr = rule.by_right(p, q, y) if right == level else 0.0
+    top = a if left == level else b
+    if type(top) is Taped:
+        on_left = a if left == level else None
+        on_right = b if right == level else None
+        return Taped(top.tape, y, on_left, dl, on_right, dr)
+    if left != level:
+        return Dual(level, y, mul(dr, b.tangent))
+    tangent = mul(dl, a.tangent)
+    if right == level:
+        tangent = add(tangent, mul(dr, b.tangent))
+    return Dual(level, y, tangent)
 
 
 def unary(rule: UnaryRule) -> Callable[[Real], Real]:
@@ -263,6 +271,4 @@ sqrt = unary(UnaryRule("sqrt", _total(math.sqrt, math.inf), lambda a, y: div(0.5
 exp = unary(UnaryRule("exp", _exp, lambda a, y: y))
 log = unary(UnaryRule("log", _log, lambda a, y: div(1.0, a)))
 sin = unary(UnaryRule("sin", _total(math.sin, math.nan), lambda a, y: cos(a)))
-cos = unary(
-    UnaryRule("cos", _total(math.cos, math.nan), lambda a, y: sub(0.0, sin(a)))
-)
+cos = unary(UnaryRule("cos", _total(math.cos, math.nan), lambda a, y: sub(0.0, sin(a))))

@@ -54,9 +54,7 @@ class Operators:
         tangents = conform("j*", "tangent", argument, tangent)
         leaves, shape = flatten(argument)
         with self._level() as level:
-            duals = [
-                Dual(level, x, dx) for x, dx in zip(leaves, tangents, strict=True)
-            ]
+            duals = [Dual(level, x, dx) for x, dx in zip(leaves, tangents, strict=True)]
             value = self.evaluator.apply(function, rebuild(shape, duals)).value
         results, shape = flatten(value)
         mine = [type(y) is Dual and y.level == level for y in results]

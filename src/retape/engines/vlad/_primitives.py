@@ -109,7 +109,9 @@ class World:
         if self.position == len(self.inputs):
             value = self.read()
             if value is None:
-                raise Mismatch("`read-real` is at the end of the input; give more reals")
+                raise Mismatch(
+                    "`read-real` is at the end of the input; give more reals"
+                )
             self.inputs.append(value)
         self.position += 1
         return self.inputs[self.position - 1]

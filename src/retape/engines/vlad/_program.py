@@ -81,15 +81,17 @@ class Session:
         path = _included_path(form, source)
         where = form.where
         if path in including or path == _path_of(source):
-            raise SyntaxFault(f"`{path.name}` includes itself; remove one include", where)
+            raise SyntaxFault(
+                f"`{path.name}` includes itself; remove one include", where
+            )
         if path in self._included:
             return
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise SyntaxFault(
-                f"`{path}` cannot be read ({_reason(error)}); correct the path, which is "
-                "relative to the including file",
+                f"`{path}` cannot be read ({_reason(error)}); correct the path, which "
+                "is relative to the including file",
                 where,
             ) from None
         self._included.add(path)
@@ -100,13 +102,13 @@ class Session:
         earlier = self.definitions.get(name)
         if earlier is not None and not self.redefine:
             raise SyntaxFault(
-                f"`{name}` is already defined at {earlier.where}; rename one of the two",
+                f"`{name}` is already defined at {earlier.where}; rename one of them",
                 form.where,
             )
         if name in BUILTINS and earlier is None and name in self._used:
             raise SyntaxFault(
-                f"`{name}` is defined after an expression that uses the builtin; define "
-                "it above that expression",
+                f"`{name}` is defined after an expression that uses the builtin; "
+                "define it above that expression",
                 form.where,
             )
         self.definitions[name] = function
@@ -132,8 +134,8 @@ class Session:
             return (self.definitions[reference.name],)
         if reference.name not in BUILTINS:
             raise SyntaxFault(
-                f"`{reference.name}` is not bound here; define it above, or bind it with "
-                "`let`",
+                f"`{reference.name}` is not bound here; define it above, or bind it "
+                "with `let`",
                 reference.where,
             )
         return ()

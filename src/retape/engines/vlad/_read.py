@@ -13,9 +13,7 @@ from retape.engines.vlad._fault import ReadError, Source, Where
 MAX_NESTING = 1_000
 """Deeper text than this is refused: no person writes it, and passes recurse."""
 
-_TOKEN = re.compile(
-    r"""\s+|;[^\n]*|(?P<token>[()\[\]']|"[^"\n]*"|[^\s()\[\]';"]+|")"""
-)
+_TOKEN = re.compile(r"""\s+|;[^\n]*|(?P<token>[()\[\]']|"[^"\n]*"|[^\s()\[\]';"]+|")""")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\Z")
 _CLOSER = {"(": ")", "[": "]"}
 
@@ -78,7 +76,9 @@ def read(source: Source) -> list[Datum]:
     for token, where in _tokens(source):
         if token in ("(", "[", "'"):
             if len(stack) >= MAX_NESTING:
-                _refuse(f"this is nested more than {MAX_NESTING} deep; divide it", where)
+                _refuse(
+                    f"this is nested more than {MAX_NESTING} deep; divide it", where
+                )
             stack.append(_Open(token, where, []))
         elif token in (")", "]"):
             _add(_close(stack, token, where), stack, top)

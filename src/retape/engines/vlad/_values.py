@@ -88,14 +88,15 @@ def _rest(value: Value, stack: list[Value]) -> None:
         stack.extend((_Text(")"), value, _Text(" . ")))
 
 
-def show_atom(value: Value) -> str:
+def show_atom(value: Any) -> str:
     """Print anything but a pair."""
     if type(value) is tuple:
         return "()" if not value else "a pair"
     if isinstance(value, (bool, float)):
         return show_constant(value)
-    if not isinstance(value, (Shown, Closure)):
-        return show_atom(value.primal)
+    primal = getattr(value, "primal", None)
+    if primal is not None:
+        return show_atom(primal)
     name = value.name if isinstance(value, Shown) else value.code.name
     return f"#<procedure {name}>" if name else "#<procedure>"
 
@@ -115,8 +116,6 @@ def kind_of(value: Value) -> str:
     """What an argument is, in a message."""
     if type(value) is tuple and value:
         return "a pair"
-    while hasattr(value, "primal"):
-        value = value.primal
     return f"`{show_atom(value)}`"
 
 

@@ -16,8 +16,7 @@ from retape._errors import UnsupportedError
 
 RUNTIME = Path(__file__).parent.parent / "runtime"
 FLAGS = (
-    "-std=c11 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off "
-    "-fno-math-errno"
+    "-std=c11 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off -fno-math-errno"
 ).split()
 
 
@@ -92,7 +91,8 @@ def _compile(command: list[str], text: str, target: Path) -> None:
         )
         if done.returncode != 0:
             raise UnsupportedError(
-                f"the C compiler `{shlex.join(command)}` failed:\n{done.stderr[-2000:]}\n"
-                "Set `$CC` to another one, or use `engine=\"interpreter\"`."
+                f"the C compiler `{shlex.join(command)}` failed:\n"
+                f"{done.stderr[-2000:]}\n"
+                'Set `$CC` to another one, or use `engine="interpreter"`.'
             )
         os.replace(made, target)

@@ -227,9 +227,8 @@ class Emission:
                 if name in used:
                     self.entries.append(f"    {variable(name)} = {value};")
             case PConst():
-                self.entries.append(
-                    f"    MATCH({value}, {constant(pattern.value)}, {site}, {int(whole)})"
-                )
+                given = f"{value}, {constant(pattern.value)}, {site}, {int(whole)}"
+                self.entries.append(f"    MATCH({given})")
             case PPair():
                 self.entries.append(f"    UNCONS({value}, {site}, {int(whole)})")
                 for i, part in enumerate((pattern.car, pattern.cdr)):
@@ -281,7 +280,9 @@ class Emission:
         self._set(term.car, f"object({a})->field[0]")
         self._set(term.cdr, f"object({a})->field[1]")
 
-    def _allocate(self, var: str, tag: str, code: int, fields: tuple[Atom, ...]) -> None:
+    def _allocate(
+        self, var: str, tag: str, code: int, fields: tuple[Atom, ...]
+    ) -> None:
         self._line("{")
         self._line(f"  ALLOCATE(o, {code}, {len(fields)})")
         for i, atom in enumerate(fields):

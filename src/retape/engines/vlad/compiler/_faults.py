@@ -60,6 +60,6 @@ def wrong_shape(operator: str, role: str, value: Value, other: Value) -> str:
 def too_deep(limit: int = 100) -> str:
     """Derivatives nested without end."""
     return (
-        f"derivatives are nested more than {limit} deep; does the program differentiate "
-        "itself without end?"
+        f"derivatives are nested more than {limit} deep; does the program "
+        "differentiate itself without end?"
     )

@@ -11,6 +11,7 @@ every case: what is not executed is still counted.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from retape.engines.vlad._builtins import BUILTINS, OPERATORS, is_builtin
 from retape.engines.vlad._fault import Where
@@ -18,7 +19,6 @@ from retape.engines.vlad._program import Program
 from retape.engines.vlad._syntax import (
     App,
     Const,
-    Constant,
     Core,
     Global,
     If,
@@ -204,7 +204,8 @@ class Lowering:
                 return self._atom(
                     d.car,
                     lambda car: self._atom(
-                        d.cdr, lambda cdr: self._cons(car, cdr, {}, lambda v, _: rest(v))
+                        d.cdr,
+                        lambda cdr: self._cons(car, cdr, {}, lambda v, _: rest(v)),
                     ),
                 )
             case _:
@@ -272,7 +273,9 @@ class Lowering:
         """Convert an expression; each one that is entered counts one step."""
         match core:
             case Const():
-                return tick(1, self._deliver(self._constant(core.value), facts, context))
+                return tick(
+                    1, self._deliver(self._constant(core.value), facts, context)
+                )
             case Var():
                 return tick(1, self._deliver(env[core.name], facts, context))
             case Global():
@@ -288,8 +291,8 @@ class Lowering:
             case Prim():
                 return tick(1, self._prim(core, env, facts, context, at))
 
-    def _constant(self, value: Constant) -> Atom:
-        if type(value) is not tuple or not value:
+    def _constant(self, value: Any) -> Atom:
+        if not isinstance(value, tuple) or not value:
             return Lit(value)
         self.module.quoted.append(value)
         return Quoted(len(self.module.quoted) - 1)
@@ -335,13 +338,21 @@ class Lowering:
         )
 
     def _let(
-        self, core: App, fun: Lambda, env: Env, facts: Facts, context: Context, at: Where
+        self,
+        core: App,
+        fun: Lambda,
+        env: Env,
+        facts: Facts,
+        context: Context,
+        at: Where,
     ) -> Term:
         return self._core(
             core.arg,
             env,
             facts,
-            lambda x, known: self._inline(fun, x, env, known, context, (core.where, at)),
+            lambda x, known: self._inline(
+                fun, x, env, known, context, (core.where, at)
+            ),
             at,
         )
 
@@ -407,7 +418,7 @@ class Lowering:
             case _:
                 assert isinstance(pattern, PConst)
                 constant = Lit(pattern.value)
-                if d == constant and type(d.value) is type(pattern.value):
+                if isinstance(d, Lit) and same_literal(d, constant):
                     return rest((), facts)
                 site, whole = place
                 return self._atom(
@@ -551,7 +562,7 @@ class Lowering:
     # functions
 
     def _lambda(self, core: Lambda, env: Env, facts: Facts, context: Context) -> Term:
-        """(20c): a closure, or no more than a name for a function that is only called."""
+        """(20c): a closure, or only a name for a function that is only called."""
         if id(core) not in self._escapes:
             index = self._number()
             fun = self._function(index, core, env, ())
@@ -602,9 +613,7 @@ class Lowering:
             self._groups[id(core)] = self._lift(core)
         indices = self._groups[id(core)]
         if not core.free:
-            refs: Env = {
-                n: FunRef(i) for n, i in zip(core.names, indices, strict=True)
-            }
+            refs: Env = {n: FunRef(i) for n, i in zip(core.names, indices, strict=True)}
             return self._core(core.body, {**env, **refs}, facts, context, at)
 
         def close(atoms: tuple[Atom, ...]) -> Term:
@@ -629,6 +638,11 @@ class Lowering:
 def is_builtin_place(where: Where) -> bool:
     """Whether a place is that of no text at all, but of a builtin."""
     return where.source is _NOWHERE.source
+
+
+def same_literal(a: Lit, b: Lit) -> bool:
+    """Whether two literals are the same constant: `#t` is not `1`."""
+    return type(a.value) is type(b.value) and a.value == b.value
 
 
 _NOWHERE = BUILTINS["+"].where

@@ -17,7 +17,9 @@ from retape.engines.vlad.compiler._pipeline import Compiled
 
 NURSERY_WORDS = 64 * 1024
 NO_LIMIT = (2**63 - 1) // 2
-_CALLS = "apply closure operate advance stage finish bytes same export import census".split()
+_CALLS = (
+    "apply closure operate advance stage finish bytes same export import census".split()
+)
 
 _A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE = range(5)
 _READ = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(c_double))
@@ -155,7 +157,7 @@ class Native:
         """A handle for a value without functions."""
         tokens: list[int] = []
         reals: list[float] = []
-        stack = [value]
+        stack: list[Any] = [value]
         while stack:
             v = stack.pop()
             if type(v) is float:
@@ -165,7 +167,9 @@ class Native:
                 tokens.append(_A_PAIR)
                 stack.extend((v[1], v[0]))
             else:
-                tokens.append(_AN_EMPTY if type(v) is tuple else _A_FALSE + int(v))
+                tokens.append(
+                    _AN_EMPTY if type(v) is tuple else _A_FALSE + int(bool(v))
+                )
         request = Request(a=len(tokens), b=len(reals))
         request.tokens = (c_int32 * len(tokens))(*tokens)
         request.reals = (c_double * max(1, len(reals)))(*reals)

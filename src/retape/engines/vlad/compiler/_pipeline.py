@@ -1,11 +1,11 @@
 """The passes, on one page.
 
-    source -> data        _read      characters to lists with positions
-           -> core        _expand    all syntax checked, all sugar removed
-           -> CPS         _lower     Figs. 20 and 22; with _escape and _inline
-           -> CPS         _prune     what is unused is gone
-           -> C           _emit      Figs. 24 and 25, as gotos; with _live
-           -> object      _build     the system's C compiler; cached
+source -> data        _read      characters to lists with positions
+       -> core        _expand    all syntax checked, all sugar removed
+       -> CPS         _lower     Figs. 20 and 22; with _escape and _inline
+       -> CPS         _prune     what is unused is gone
+       -> C           _emit      Figs. 24 and 25, as gotos; with _live
+       -> object      _build     the system's C compiler; cached
 """
 
 from dataclasses import dataclass
@@ -47,5 +47,3 @@ def intermediate(program: Program) -> Module:
     with deep_recursion():
         module = check(Lowering(program).lower(program.expressions))
         return check(prune(module))
-
-

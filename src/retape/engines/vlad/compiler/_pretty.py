@@ -107,6 +107,3 @@ def _atom(atom: Atom, module: Module) -> str:
             return "'" + show(module.quoted[atom.index])
         case FunRef():
             return f"f{atom.function}"
-
-
-

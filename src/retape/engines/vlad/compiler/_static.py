@@ -1,4 +1,4 @@
-"""Constants of a program as C: literals, quoted data, and functions without variables."""
+"""Constants of a program as C: literals, quoted data, closures without variables."""
 
 from collections.abc import Iterator
 
