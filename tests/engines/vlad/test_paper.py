@@ -16,7 +16,8 @@ PROGRAM = """
 (define (f x)
   (let loop ((i 0) (a x) (b 1))
     (if (= i 12) (* a b)
-        (loop (+ i 1) (sin (+ a (* b x))) (let ((g (lambda (y) (* y a)))) (+ b (g 0.1)))))))
+        (loop (+ i 1) (sin (+ a (* b x)))
+              (let ((g (lambda (y) (* y a)))) (+ b (g 0.1)))))))
 """
 
 

@@ -408,8 +408,9 @@ def is_form(datum: Datum, word: str) -> bool:
 def split_definition(form: Form) -> Definition:
     """The parts of `(define (f p ...) body)`, curried or not, or with a lambda."""
     usage = "write `(define (f p ...) body)` or `(define f (lambda (p ...) body))`"
-    require(form, form.tail is None and len(form.items) >= 3, usage)
-    target, body = form.items[1], form.items[2:]
+    items: list[Datum] = list(form.items)
+    require(form, form.tail is None and len(items) >= 3, usage)
+    target, body = items[1], tuple(items[2:])
     if isinstance(target, Symbol):
         require(form, len(body) == 1, usage)
         return function_definition(target, body[0], form)

@@ -88,7 +88,7 @@ class Session:
             return
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+        except (OSError, ValueError) as error:
             raise SyntaxFault(
                 f"`{path}` cannot be read ({_reason(error)}); correct the path, which "
                 "is relative to the including file",
@@ -148,7 +148,7 @@ def _references(core: Core) -> list[Global]:
 def _included_path(form: Form, source: Source) -> Path:
     """The path of `(include "path")`, relative to the including file."""
     match form:
-        case Form(items=(_, Text(value=name)), tail=None):
+        case Form(items=(_, Text(value=name)), tail=None) if "\0" not in name:
             base = _path_of(source)
             return ((base.parent if base else Path.cwd()) / name).resolve()
     refuse(form, 'write `(include "path")`')
@@ -156,11 +156,11 @@ def _included_path(form: Form, source: Source) -> Path:
 
 def _path_of(source: Source) -> Path | None:
     path = Path(source.name)
-    return path.resolve() if path.exists() else None
+    return path.resolve() if path.is_file() else None
 
 
 def _reason(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError):
+    if isinstance(error, ValueError):
         return "not UTF-8 text"
     return getattr(error, "strerror", None) or type(error).__name__
 
@@ -180,7 +180,7 @@ def load(path: str | Path) -> Source:
     """Read a program's file."""
     try:
         return Source(str(path), Path(path).read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError) as error:
         raise SyntaxFault(
             f"`{path}` cannot be read ({_reason(error)}); correct the path", None
         ) from None

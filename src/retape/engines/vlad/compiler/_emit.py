@@ -416,6 +416,7 @@ _RESUME = [
     "    G.hp = hp;",
     "    G.fuel = fuel;",
     "    G.result = ret;",
+    "    G.k = NOTHING;",
     "    return 0;",
     "  case RETURN:",
     "    ret = object(k)->field[1];",

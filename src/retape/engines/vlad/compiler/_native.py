@@ -101,6 +101,10 @@ class Native:
         """Runs no longer than this are reversed as one stage, without a schedule."""
         self.library.vlad_single_stage(steps)
 
+    def exact(self, exact: bool) -> None:
+        """Whether to collect everything before live bytes are noted."""
+        self.library.vlad_exact(int(exact))
+
     def forget_peaks(self) -> None:
         self.library.vlad_forget_peaks()
 

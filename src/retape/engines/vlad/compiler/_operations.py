@@ -43,8 +43,9 @@ def _other(op: str, to: str, args: list[str], site: int) -> str:
         case "floor":
             return f"{to} = box(floor({primal(0)}));"
         case "real":
-            fault = f'(G.k = k, fail(NOT_REAL, "real", {site}, {args[0]}, NOTHING))'
-            return f"if (UNLIKELY(!is_real({args[0]}))) {fault}; {to} = {args[0]};"
+            fault = f'G.k = k; fail(NOT_REAL, "real", {site}, {args[0]}, NOTHING);'
+            test = f"if (UNLIKELY(!is_real({args[0]}))) {{ {fault} }}"
+            return f"{test} {to} = {args[0]};"
         case "read-real":
             return f"G.k = k; {to} = read_real({site});"
         case "write-real":

@@ -239,6 +239,10 @@ static void census(Request *q) {
 }
 EXPORT int vlad_census(Request *q) { return guarded(census, q); }
 
+/* From now on the live bytes are exact: everything is collected before they are noted,
+   at the end of each tape. Otherwise they count what the next collection will free. */
+EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
+
 EXPORT void vlad_forget_peaks(void) {
   G.peak_live = G.peak_tape_nodes = 0;
   G.peak_mapped = G.mapped;

@@ -133,6 +133,7 @@ static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
   size_t reals, end;
   int at = shadow(cotangents);
   open_tape(G.level);
+  G.result = NOTHING;
   Val copy = graph_walk(frame, G.level, 0, NULL, &reals);
   int stopped = run(copy, last ? NO_LIMIT : fuel);
   count_tapes();

@@ -67,6 +67,7 @@ typedef struct {
   size_t tape_nodes, peak_tape_nodes;
   size_t mapped, peak_mapped; /* bytes taken from the system */
   size_t peak_live; /* bytes in objects and tapes, as seen at collections */
+  int exact; /* collect before the live bytes are noted */
   uint64_t minor_count, major_count, allocated;
   /* registers shared by compiled code and the runtime */
   Val *hp;
@@ -334,11 +335,15 @@ static void close_tape(int level) {
   while (t->chunks > 8) give(t->chunk[--t->chunks], TAPE_CHUNK * sizeof(Node));
 }
 
+/* Called where a tape is at its longest, with everything that lives rooted. */
 static void count_tapes(void) {
   G.tape_nodes = 0;
   for (int level = 1; level <= G.level; level++) G.tape_nodes += G.tape[level].length;
   if (G.tape_nodes > G.peak_tape_nodes) G.peak_tape_nodes = G.tape_nodes;
-  note_live();
+  if (G.exact)
+    collect_all();
+  else
+    note_live();
 }
 
 static inline Val taped(int level, uint32_t index) {
