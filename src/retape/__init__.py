@@ -1,9 +1,12 @@
 """Reverse-mode gradients in sublinear memory, for programs with no annotation.
 
-This package is the framework-free part: plans and errors. The gradients themselves are
-in `retape.jax`, `retape.torch` and `retape.vlad`, each of which loads its framework.
+This package is the framework-free part: plans, stores, errors, and `adjoint` for step
+functions in plain Python. The gradients of whole programs are in `retape.jax`,
+`retape.torch` and `retape.vlad`, each of which loads its framework.
 """
 
+from ._adjoint import Adjoint as Adjoint
+from ._adjoint import adjoint as adjoint
 from ._errors import BudgetError as BudgetError
 from ._errors import DeterminismError as DeterminismError
 from ._errors import GradientTypeError as GradientTypeError
@@ -12,6 +15,7 @@ from ._errors import MachineError as MachineError
 from ._errors import PlanError as PlanError
 from ._errors import RetapeError as RetapeError
 from ._errors import ScheduleError as ScheduleError
+from ._errors import SnapshotError as SnapshotError
 from ._errors import StoreError as StoreError
 from ._errors import UnsupportedError as UnsupportedError
 from ._plan import Plan as Plan
@@ -22,5 +26,10 @@ from ._plans import fixed_time as fixed_time
 from ._plans import logarithmic as logarithmic
 from ._plans import segments as segments
 from ._plans import within as within
+from .driver import Progress as Progress
+from .driver import Report as Report
+from .storage import DiskStore as DiskStore
+from .storage import MemoryStore as MemoryStore
+from .storage import TieredStore as TieredStore
 
 __version__ = "0.1.0"

@@ -24,16 +24,22 @@ def stage_for_snapshots(d: int, w: int, r: int) -> int:
 
 
 def stage_for_segments(n: int, w: int, r: int) -> int:
-    """The alpha that minimises (ceil(n/alpha) - 1)*w + alpha*r: Chen's square root.
+    """The alpha that minimises (N - 1)*w + alpha*r with N = ceil(n/alpha) stages.
 
-    The best number of segments is about sqrt(n*r/w); alpha = ceil(n/N) is the least
-    stage for N of them, so only the N near the root are looked at.
+    Chen's square root: about alpha = sqrt(n*w/r) and N = sqrt(n*r/w), one of which is
+    at most sqrt(n). Rounding moves the peak by less than w (or r), and a distance of
+    delta from the smaller one, m, moves it by n/m^3 times delta^2 as much: so the
+    optimum is within sqrt(m^3/n), rounded up generously.
     """
     if w == 0 or r == 0:
         return n if r == 0 else 1
-    root = isqrt(n * r // w)
-    near = range(max(1, root - 2), min(n, root + 3) + 1)
-    stages = [-(-n // count) for count in near]
+    by_length = n * w <= n * r
+    root = isqrt(n * w // r if by_length else n * r // w)
+    reach = 3 + 2 * isqrt((root + 1) ** 3 // n)
+    near = range(max(1, min(root, n) - reach), min(n, root + reach) + 1)
+    # The shortest stage for each number of stages.
+    counts = [-(-n // m) for m in near] if by_length else list(near)
+    stages = [-(-n // count) for count in counts]
     return min(stages, key=lambda alpha: ((-(-n // alpha) - 1) * w + alpha * r, -alpha))
 
 

@@ -6,7 +6,8 @@
     ├── ScheduleError(ValueError)      a stream of actions that is not a schedule
     ├── MachineError(RuntimeError)     a machine that broke its protocol
     │   └── DeterminismError           a recomputed state differs from its first run
-    ├── StoreError(OSError)            a snapshot that cannot be written or read
+    ├── StoreError(OSError)            a store that cannot be written or used
+    │   └── SnapshotError              a snapshot that is missing or damaged
     ├── GradientTypeError(TypeError)   a function or argument that has no gradient
     ├── UnsupportedError(TypeError)    a program with something that cannot be re-run
     └── LanguageError(ValueError)      a VLAD program that is wrong
@@ -41,7 +42,11 @@ class DeterminismError(MachineError):
 
 
 class StoreError(RetapeError, OSError):
-    """A snapshot that cannot be written, read or trusted."""
+    """A store that cannot be written, read or used."""
+
+
+class SnapshotError(StoreError):
+    """A snapshot that is missing, damaged or foreign; an earlier one may replace it."""
 
 
 class GradientTypeError(RetapeError, TypeError):

@@ -1,1 +1,3 @@
 """The `retape` command."""
+
+from ._main import main as main

@@ -1,15 +1,25 @@
-"""The one loop in the library that obeys actions."""
+"""`run`: a machine, a plan and a store, from the first step to the result."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from time import perf_counter
-from typing import Generic, NamedTuple, Protocol, TypeVar, assert_never
+from collections.abc import Callable, Iterable, Iterator
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from .._errors import MachineError
-from ..schedule import Action, Advance, Drop, Restore, Reverse, Store
-from ..storage import MemoryStore, SnapshotStore
+from .._errors import MachineError, PlanError
+from ..schedule import (
+    Action,
+    Schedule,
+    begin_online,
+    online_actions,
+    reverse_online,
+    turn_advances,
+)
+from ..storage import DurableStore, MemoryStore, Record, SnapshotStore
+from ._forward import find_place, sweep_forward
+from ._loop import Loop
 from ._machine import Machine
+from ._progress import Bar, Progress
 from ._report import Report
+from ._resume import skip_done
+from ._verify import Verifier, Verify
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -17,7 +27,7 @@ R = TypeVar("R")
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """What `run` returns."""
+    """What `run` returns: the machine's result, and what was done for it."""
 
     result: R
     report: Report
@@ -26,9 +36,13 @@ class Outcome(NamedTuple, Generic[R]):
 class Planner(Protocol):
     """The part of a plan that the driver uses."""
 
+    def resolve(
+        self, n: int | None, capsule_bytes: int | None, tape_bytes: int | None
+    ) -> tuple[int, int, int | None]: ...
+
     def schedule(
         self, n: int, capsule_bytes: int | None, tape_bytes: int | None
-    ) -> Iterable[Action]: ...
+    ) -> Schedule: ...
 
 
 def run(
@@ -37,17 +51,33 @@ def run(
     *,
     store: SnapshotStore[C] | None = None,
     tape_bytes: int | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+    verify: Verify | None = None,
+    fingerprint: Callable[[C], bytes] | None = None,
+    label: str = "",
 ) -> Outcome[R]:
     """Reverse a machine under a plan.
 
+    With a durable store (`DiskStore`, `TieredStore`) a run whose process ended, in
+    whatever way, is taken up again by the same call, and its result has the same bits.
+
     Args:
         machine: The program.
-        plan: A plan, or a stream of actions made for the machine's length.
+        plan: A plan, or an iterable of actions made for the machine's length.
         store: Where snapshots go; by default a `MemoryStore` of its own.
         tape_bytes: What taping one step takes, for plans that count bytes.
+        progress: `True` for a bar on the terminal, or a function that is told.
+        verify: "cheap" compares recomputed states with those of the first pass where
+            advances end, "full" after every step.
+        fingerprint: A digest of a capsule, for `verify`.
+        label: What this run is. A durable store refuses a run with another label.
 
     Returns:
         The machine's result and a `Report`.
+
+    Raises:
+        DeterminismError: If `verify` finds a step that gives another state.
+        StoreError: If a snapshot cannot be kept.
 
     Example:
         >>> import retape
@@ -56,10 +86,25 @@ def run(
         >>> outcome.report.advances, outcome.report.peak_snapshots
         (490, 3)
     """
-    actions = _actions(machine, plan, tape_bytes)
-    loop = _Loop(machine, MemoryStore[C]() if store is None else store, machine.start())
-    for action in actions:
-        loop.obey(action)
+    loop = Loop(machine, MemoryStore[C]() if store is None else store, machine.start())
+    loop.verifier = _verifier(verify, fingerprint)
+    loop.watch = Bar() if progress is True else (progress or None)
+    loop.length = loop.left = machine.length()
+    durable = loop.store if isinstance(loop.store, DurableStore) else None
+    loop.label = f"{label or type(machine).__name__} under {plan!r}"
+    record = durable.open(loop.label) if durable else None
+    try:
+        for action in _actions(loop, plan, tape_bytes, record, durable):
+            loop.obey(action)
+    except KeyboardInterrupt:
+        loop.record()
+        raise
+    else:
+        if durable:
+            loop.record()
+    finally:
+        if durable:
+            durable.close()
     if loop.cotangent is None:
         raise MachineError(
             "the stream of actions ended without a `Reverse`: there is no cotangent. "
@@ -69,79 +114,57 @@ def run(
 
 
 def _actions(
-    machine: Machine[C, A, R],
+    loop: Loop[C, A, R],
     plan: Planner | Iterable[Action],
     tape_bytes: int | None,
+    record: Record | None,
+    durable: DurableStore[C] | None,
 ) -> Iterable[Action]:
+    """What is left to do. A run of unknown length is first run to its end."""
     if isinstance(plan, Iterable):
-        return plan
-    length = machine.length()
-    if length is None:
-        raise MachineError("machines of unknown length are not driven yet")
-    capsule_bytes = machine.nbytes(machine.start()) if tape_bytes is not None else None
-    return plan.schedule(length, capsule_bytes, tape_bytes)
+        stream: Iterable[Action] = plan
+    else:
+        capsule_bytes = None
+        if tape_bytes is not None:
+            capsule_bytes = loop.machine.nbytes(loop.working)
+        if loop.length is not None:
+            schedule = plan.schedule(loop.length, capsule_bytes, tape_bytes)
+            loop.total = schedule.counts().advances + loop.length
+            stream = schedule
+        else:
+            alpha, d, _ = plan.resolve(None, capsule_bytes, tape_bytes)
+            if record is None or record.length is None:
+                return _run_to_the_end(loop, alpha, d, durable)
+            loop.length = loop.left = record.length
+            stream = online_actions(record.length, d, alpha)
+    return skip_done(loop, stream, record, durable) if durable else stream
 
 
-@dataclass(slots=True)
-class _Loop(Generic[C, A, R]):
-    machine: Machine[C, A, R]
-    store: SnapshotStore[C]
-    working: C
-    cotangent: A | None = None
-    advances: int = 0
-    taped: int = 0
-    stores: int = 0
-    restores: int = 0
-    reverses: int = 0
-    longest: int = 0
-    seconds: dict[str, float] = field(
-        default_factory=lambda: dict.fromkeys(
-            ("forward", "recompute", "reverse", "storage"), 0.0
+def _run_to_the_end(
+    loop: Loop[C, A, R], alpha: int, d: int, durable: DurableStore[C] | None
+) -> Iterator[Action]:
+    state = begin_online(d)
+    if durable:
+        state = find_place(loop, state, alpha, durable)
+    length, state = sweep_forward(loop, state, alpha)
+    loop.record()
+    more = turn_advances(state, length, alpha) + length
+    loop.total = loop.advances + loop.skipped + more
+    return reverse_online(state, length, alpha)
+
+
+def _verifier(
+    verify: Verify | None, fingerprint: Callable[[C], bytes] | None
+) -> Verifier[C] | None:
+    if verify is None:
+        return None
+    if verify not in ("cheap", "full"):
+        raise PlanError(
+            f"`verify={verify!r}` is not a way to verify. Pass 'cheap' or 'full'."
         )
-    )
-
-    def obey(self, action: Action) -> None:
-        began = perf_counter()
-        match action:
-            case Advance(start, stop):
-                self.working, _ = self.machine.advance(self.working, stop - start)
-                self.advances += stop - start
-                phase = "recompute" if self.reverses else "forward"
-            case Store(step, slot, tier):
-                nbytes = self.machine.nbytes(self.working)
-                self.store.put(step, slot, tier, self.working, nbytes)
-                self.stores += 1
-                phase = "storage"
-            case Restore(step, slot, tier):
-                self.working = self.store.get(step, slot, tier)
-                self.restores += 1
-                phase = "storage"
-            case Drop(step, slot, tier):
-                self.store.drop(step, slot, tier)
-                phase = "storage"
-            case Reverse(start, stop):
-                self._reverse(stop - start)
-                phase = "reverse"
-            case _:
-                assert_never(action)
-        self.seconds[phase] += perf_counter() - began
-
-    def _reverse(self, steps: int) -> None:
-        self.cotangent = self.machine.reverse(self.working, steps, self.cotangent)
-        self.taped += steps
-        self.reverses += 1
-        self.longest = max(self.longest, steps)
-
-    def report(self) -> Report:
-        return Report(
-            length=self.taped,
-            advances=self.advances,
-            taped=self.taped,
-            stores=self.stores,
-            restores=self.restores,
-            reverses=self.reverses,
-            longest_stage=self.longest,
-            peak_snapshots=self.store.peak_snapshots,
-            peak_bytes=self.store.peak_bytes,
-            seconds=dict(self.seconds),
+    if fingerprint is None:
+        raise PlanError(
+            f"`verify={verify!r}` compares states, and `fingerprint` was not given. "
+            "Pass a function from a capsule to the bytes of a digest."
         )
+    return Verifier(fingerprint, verify == "full")

@@ -19,6 +19,9 @@ class Report:
         longest_stage: The most steps on the tape at once.
         peak_snapshots: The most snapshots alive at once.
         peak_bytes: The most bytes of snapshots alive at once.
+        repaired: Snapshots that were lost or damaged, and recomputed.
+        resumed: Whether an earlier process had begun the run; the counts are then those
+            of this process only.
         seconds: Wall-clock time by phase: "forward" (advances before the first stage),
             "recompute" (advances after it), "reverse" (taping and sweeping back) and
             "storage" (writing, reading and dropping snapshots).
@@ -33,6 +36,8 @@ class Report:
     longest_stage: int
     peak_snapshots: int
     peak_bytes: int
+    repaired: int
+    resumed: bool
     seconds: dict[str, float] = field(compare=False)
 
     def __str__(self) -> str:

@@ -1,8 +1,13 @@
 """A machine over integers: exact, instant, and it counts what it is asked to do."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import TypeAlias
 
 _MODULUS = (1 << 61) - 1
+
+
+ToyCotangent: TypeAlias = tuple[int, int]
+"""The output of the run, carried along, and the derivative so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,6 @@ class ToyMachine:
     tells_length: bool = True
     advanced: int = 0
     taped: int = 0
-    output: int | None = field(default=None, repr=False)
 
     def length(self) -> int | None:
         return self.steps if self.tells_length else None
@@ -55,24 +59,25 @@ class ToyMachine:
         self.advanced += stop - capsule.step
         return ToyCapsule(stop, x), stop - capsule.step
 
-    def reverse(self, capsule: ToyCapsule, steps: int, cotangent: int | None) -> int:
+    def reverse(
+        self, capsule: ToyCapsule, steps: int, cotangent: ToyCotangent | None
+    ) -> ToyCotangent:
         tape: list[int] = []
         x = capsule.value
         for k in range(capsule.step, capsule.step + steps):
             tape.append(x)
             x = _step(x, k)
         self.taped += steps
-        if cotangent is None:
-            self.output, cotangent = x, 1
+        output, slope = cotangent or (x, 1)
         for x in reversed(tape):
-            cotangent = cotangent * 2 * x % _MODULUS
-        return cotangent
+            slope = slope * 2 * x % _MODULUS
+        return output, slope
 
     def nbytes(self, capsule: ToyCapsule) -> int:
         return 8
 
-    def finish(self, cotangent: int) -> tuple[int | None, int]:
-        return self.output, cotangent
+    def finish(self, cotangent: ToyCotangent) -> ToyCotangent:
+        return cotangent
 
 
 def _step(x: int, k: int) -> int:

@@ -12,6 +12,8 @@ from ._binomial import least_snapshots as least_snapshots
 from ._binomial import least_stores as least_stores
 from ._binomial import least_sweeps as least_sweeps
 from ._binomial import optimal_advances as optimal_advances
+from ._chain import Chain as Chain
+from ._chain import least_budget as least_budget
 from ._check import replay as replay
 from ._cost import Counts as Counts
 from ._cost import binomial_counts as binomial_counts
@@ -25,8 +27,11 @@ from ._online import PlacementName as PlacementName
 from ._online import begin_online as begin_online
 from ._online import online_actions as online_actions
 from ._online import reverse_online as reverse_online
+from ._online import turn_advances as turn_advances
 from ._split import Split as Split
 from ._split import binomial_split as binomial_split
 from ._split import bisection_split as bisection_split
 from ._split import treeverse_split as treeverse_split
+from ._tier_table import TierCosts as TierCosts
+from ._tiers import TwoTier as TwoTier
 from ._tree import TreeName as TreeName

@@ -28,6 +28,7 @@ in the tests. The doubling placement does gain by it, see `Doubling.turn`.
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from .._errors import PlanError
@@ -55,9 +56,8 @@ class Placed(NamedTuple):
 class LeastCost:
     """Stumm and Walther's placement, then the cheapest eviction.
 
-    For N <= C(s+2, 2) the whole run takes the advances of the offline optimum, which no
-    placement does beyond that length. `phase` k and `base` Q are its state: with
-    i = p - Q,
+    For N <= C(s+2, 2) the whole run takes the advances of the offline optimum (Stumm
+    and Walther 2010). `phase` k and `base` Q are its state: with i = p - Q,
 
         i <  s - k:  store p; in phases after the first, evict snapshot s - 1 - i;
         i == s - k:  do not store p; k becomes k + 1, and Q becomes p + 1.
@@ -122,18 +122,38 @@ class LeastCost:
         return after, Placed(slot, ((x[j], slot),))
 
     def _cheapest(self, stage: int) -> int | None:
-        s, y = self.snapshots, (*self.positions, stage)
-        now = [_cost(y[i + 1] - y[i], s - i) for i in range(s)]
-        more = [_cost(y[i + 1] - y[i], s - i + 1) for i in range(s)]
-        best, chosen = sum(now[:-1]) + _cost(stage + 1 - y[s - 1], 1), None
-        before, after = 0, sum(more[1:])
-        for j in range(1, s):
-            after -= more[j]
-            cost = before + _cost(y[j + 1] - y[j - 1], s - j + 1) + after
-            if cost < best or (cost == best and chosen is not None):
-                best, chosen = cost, j
-            before += now[j - 1]
-        return chosen
+        """The j to evict, or `None`. Only its last terms depend on the stage."""
+        s, x = self.snapshots, self.positions
+        if s == 1:
+            return None
+        kept, inner, chosen, before = _fixed_costs(s, x)
+        keep = kept + _cost(stage + 1 - x[-1], 1)
+        inner += _cost(stage - x[-1], 2)
+        last = before + _cost(stage - x[-2], 2)
+        if min(inner, last) >= keep:
+            return None
+        return s - 1 if last <= inner else chosen
+
+
+@lru_cache(maxsize=64)
+def _fixed_costs(s: int, x: tuple[int, ...]) -> tuple[int, float, int, int]:
+    """The parts of K and K_j that do not depend on the stage asked about.
+
+    Returns:
+        The sum in K; the least of those in K_1, ..., K_{s-2} and its last j; and the
+        sum in K_{s-1}.
+    """
+    now = [_cost(x[i + 1] - x[i], s - i) for i in range(s - 1)]
+    more = [_cost(x[i + 1] - x[i], s - i + 1) for i in range(s - 1)]
+    best, chosen = inf, 0
+    before, after = 0, sum(more[1:])
+    for j in range(1, s - 1):
+        after -= more[j]
+        cost = before + _cost(x[j + 1] - x[j - 1], s - j + 1) + after
+        if cost <= best:
+            best, chosen = cost, j
+        before += now[j - 1]
+    return sum(now), best, chosen, before
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +256,13 @@ def reverse_online(state: Controller, length: int, stage: int) -> Iterator[Actio
     yield from walk(stack, state.slots, last * stage, stage, stage_rule("binomial"))
 
 
+def turn_advances(state: Controller, length: int, stage: int) -> int:
+    """The steps that `reverse_online` will advance: sum_i A(x_{i+1} - x_i, s - i)."""
+    last = max(0, -(-length // stage) - 1)
+    turned, _ = state.turn(last)
+    return stage * _gaps(turned.positions, last, turned)
+
+
 def online_actions(
     length: int,
     snapshots: int,
@@ -269,7 +296,7 @@ def online_actions(
     yield from reverse_online(state, length, stage)
 
 
-def _gaps(positions: tuple[int, ...], last: int, state: Doubling) -> int:
+def _gaps(positions: tuple[int, ...], last: int, state: Controller) -> int:
     ends = (*positions[1:], last)
     gaps = [end - at for at, end in zip(positions, ends, strict=False)]
     return sum(_cost(gap, state.snapshots - i) for i, gap in enumerate(gaps))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from .._bytes import format_bytes
+from .._bytes import format_bytes, parse_bytes
 from .._errors import StoreError
 
 C = TypeVar("C")
@@ -15,7 +15,7 @@ class MemoryStore(Generic[C]):
 
     Args:
         capacity: The most snapshots to hold, or `None`.
-        capacity_bytes: The most bytes to hold, or `None`.
+        capacity_bytes: The most bytes, or a text such as "2 GiB", or `None`.
 
     Example:
         >>> from retape.storage import MemoryStore
@@ -26,7 +26,7 @@ class MemoryStore(Generic[C]):
     """
 
     capacity: int | None = None
-    capacity_bytes: int | None = None
+    capacity_bytes: int | str | None = None
     peak_snapshots: int = field(default=0, init=False)
     peak_bytes: int = field(default=0, init=False)
     nbytes: int = field(default=0, init=False)
@@ -36,6 +36,13 @@ class MemoryStore(Generic[C]):
 
     def __len__(self) -> int:
         return len(self._slots)
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether one more snapshot of this size would be within both capacities."""
+        return (self.capacity is None or len(self._slots) < self.capacity) and (
+            self.capacity_bytes is None
+            or self.nbytes + nbytes <= parse_bytes(self.capacity_bytes)
+        )
 
     def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
         if (tier, slot) in self._slots:
@@ -48,9 +55,7 @@ class MemoryStore(Generic[C]):
                 f"step {step} would be snapshot {len(self._slots) + 1} of a store with "
                 f"`capacity={self.capacity}`. Use a plan with fewer snapshots."
             )
-        if self.capacity_bytes is not None and (
-            self.nbytes + nbytes > self.capacity_bytes
-        ):
+        if not self.has_room(nbytes):
             raise StoreError(
                 f"step {step} needs {format_bytes(nbytes)} beside the "
                 f"{format_bytes(self.nbytes)} held, and `capacity_bytes` is "

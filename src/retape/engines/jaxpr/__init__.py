@@ -1,1 +1,1 @@
-
+"""The JAX engine: any jaxpr as a machine whose steps can be counted and re-run."""

@@ -1,0 +1,71 @@
+"""An adaptive solve of 500 coupled Van der Pol oscillators, differentiated.
+
+Diffrax's own `RecursiveCheckpointAdjoint`, against `retape.jax.grad` of the same solve
+whose loop is an ordinary `lax.while_loop` (what `ForwardMode` leaves in the program).
+Run: `python benchmarks/jax/adaptive_ode.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import diffrax
+import jax
+import jax.numpy as jnp
+from _measure import compare, show
+
+import retape
+import retape.jax
+
+OSCILLATORS = 500
+
+
+def field(t: Any, y: Any, mu: Any) -> Any:
+    """Van der Pol oscillators in a ring, each pulled towards its neighbours."""
+    del t
+    x, v = y
+    pull = 0.1 * (jnp.roll(x, 1) - 2 * x + jnp.roll(x, -1))
+    return v, mu * (1 - x**2) * v - x + pull
+
+
+def loss(adjoint: Any) -> Callable[..., Any]:
+    def of(x: Any, mu: Any) -> Any:
+        solution = diffrax.diffeqsolve(
+            diffrax.ODETerm(field),
+            diffrax.Tsit5(),
+            t0=0.0,
+            t1=100.0,
+            dt0=0.01,
+            y0=(x, jnp.zeros_like(x)),
+            args=mu,
+            adjoint=adjoint,
+            stepsize_controller=diffrax.PIDController(rtol=1e-5, atol=1e-5),
+            max_steps=None if isinstance(adjoint, diffrax.ForwardMode) else 10_000,
+        )
+        return jnp.sum(solution.ys[0][-1] ** 2)
+
+    return of
+
+
+def main() -> None:
+    x = jnp.linspace(-2.0, 2.0, OSCILLATORS, dtype=jnp.float32)
+    mu = jnp.float32(1.5)
+    candidates: dict[str, Callable[..., Any]] = {}
+    for n in (90, 64, 32, 16, 8):
+        adjoint = diffrax.RecursiveCheckpointAdjoint(checkpoints=n)
+        candidates[f"diffrax, {n} checkpoints"] = jax.grad(loss(adjoint))
+    unbounded = loss(diffrax.ForwardMode())
+    for megabytes in (2.2, 1.6, 0.79, 0.51, 0.39):
+        plan = retape.within(int(megabytes * 1e6))
+        name = f"retape, {megabytes} MB"
+        candidates[name] = retape.jax.grad(unbounded, plan=plan)
+    rows = compare(candidates, (x, mu), base="diffrax, 90 checkpoints", rounds=3)
+    show(f"adaptive solve, {OSCILLATORS} Van der Pol oscillators", rows)
+    plan = retape.within(int(0.51e6))
+    print(retape.jax.measure(unbounded, x, mu, plan=plan).report)
+    print(retape.jax.explain(unbounded, x, mu, plan=plan))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""How far a run of unknown length stays above the offline optimum.
+
+    python benchmarks/schedules/online.py [--longest 3000]
+
+For each number of snapshots the worst ratio of advances over all lengths, and the
+length at which it is reached, for both placements; and the same for a placement by
+levels (Wang, Moin and Iaccarino 2009), made here for comparison only.
+"""
+
+import argparse
+from collections.abc import Iterator
+
+from retape.schedule import begin_online, beta, optimal_advances, turn_advances
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--longest", type=int, default=3000)
+    longest = parser.parse_args().longest
+    print(f"worst advances / optimum for n <= {longest}, and where (n)")
+    print(f"{'snapshots':>9}{'least-cost':>20}{'doubling':>20}{'levels':>20}")
+    for snapshots in (1, 2, 3, 4, 5, 8, 12, 20, 40):
+        cells = [
+            worst(ours(snapshots, longest, "least-cost"), snapshots),
+            worst(ours(snapshots, longest, "doubling"), snapshots),
+            worst(levels(snapshots, longest), snapshots),
+        ]
+        row = "".join(f"{f'{ratio:.4f} ({n})':>20}" for ratio, n in cells)
+        print(f"{snapshots:9}{row}", flush=True)
+
+
+def worst(totals: Iterator[tuple[int, int]], snapshots: int) -> tuple[float, int]:
+    """The largest ratio and its length."""
+    return max((total / optimal_advances(n, snapshots), n) for n, total in totals)
+
+
+def ours(snapshots: int, longest: int, placement: str) -> Iterator[tuple[int, int]]:
+    """(length, advances) of every length."""
+    state = begin_online(snapshots, placement)
+    for n in range(2, longest + 1):
+        state, _ = state.place(n - 2)
+        yield n, n - 1 + turn_advances(state, n, 1)
+
+
+def levels(snapshots: int, longest: int) -> Iterator[tuple[int, int]]:
+    """The same for snapshots that rise in level when a round is full."""
+    held: list[int] = []
+    batches = batch_starts(snapshots)
+    start, size = next(batches)
+    for n in range(2, longest + 1):
+        p = n - 2
+        if p >= start + size:
+            start, size = next(batches)
+        if p >= start:
+            if len(held) == snapshots:
+                held.remove(max(x for x in held if x < start))
+            held.append(p)
+        ends = (*held[1:], n - 1)
+        gaps = [end - at for at, end in zip(held, ends, strict=True)]
+        yield (
+            n,
+            n - 1 + sum(optimal_advances(g, snapshots - i) for i, g in enumerate(gaps)),
+        )
+
+
+def batch_starts(snapshots: int) -> Iterator[tuple[int, int]]:
+    """Where runs of stores at every stage begin, and how long they are."""
+
+    def rounds(start: int, slots: int, level: int) -> Iterator[tuple[int, int]]:
+        if level == 1:
+            yield start, slots
+            return
+        yield from rounds(start, slots, level - 1)
+        if slots > 1:
+            yield from rounds(start + beta(slots, level - 1), slots - 1, level)
+
+    yield from rounds(0, snapshots, 1)
+    level = 1
+    while snapshots > 1:
+        yield from rounds(beta(snapshots, level), snapshots - 1, level + 1)
+        level += 1
+    yield 1 << 62, 1
+
+
+if __name__ == "__main__":
+    main()

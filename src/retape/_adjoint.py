@@ -1,0 +1,183 @@
+"""The friendly front of the driver: a step function and its adjoint."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from ._errors import MachineError, PlanError
+from ._plan import Plan
+from ._plans import fixed_space
+from .driver import Progress, Report, Verify, run
+from .storage import SnapshotStore, copy_tree, fingerprint, freeze, tree_nbytes
+
+X = TypeVar("X")
+G = TypeVar("G")
+
+_Capsule: TypeAlias = tuple[int, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Adjoint(Generic[X, G]):
+    """What `retape.adjoint` returns.
+
+    Attributes:
+        state: The state after the last step.
+        cotangent: The cotangent of the start state.
+        report: What was done.
+    """
+
+    state: X
+    cotangent: G
+    report: Report
+
+
+def adjoint(
+    step: Callable[[X, int], X],
+    reverse_step: Callable[[X, int, G], G],
+    x0: X,
+    *,
+    seed: Callable[[X], G],
+    steps: int | None = None,
+    done: Callable[[X], bool] | None = None,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    in_place: bool = False,
+    verify: Verify | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+) -> Adjoint[X, G]:
+    """Run a simulation forward and its adjoint backward, in bounded memory.
+
+    States and cotangents are NumPy arrays or trees of them: tuples, lists, dictionaries
+    with string keys, numbers.
+
+    Args:
+        step: From the state before step k, and k, to the state after it.
+        reverse_step: From the state before step k, k and the cotangent of the state
+            after it, to the cotangent of the state before it. Gradients of parameters
+            are accumulated in the cotangent.
+        x0: The start state.
+        seed: From the last state to its cotangent.
+        steps: The number of steps; or
+        done: a predicate: the run ends at the first state for which it is true.
+        plan: How memory and time are traded; by default
+            `retape.fixed_space(snapshots=20)`.
+        store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
+            killed is taken up again by the same call, and gives the same bits. The
+            same call means the same names and code of the two functions, x0, number of
+            steps and plan; what else they read must not have changed.
+        in_place: `step` changes its argument. Otherwise states are made read-only, so
+            that a step which does so by mistake is an error.
+        verify: "cheap" or "full": compare recomputed states with the first pass.
+        progress: `True` for a bar, or a function that is told.
+
+    Returns:
+        The last state, the cotangent of x0 and a `Report`.
+
+    Example:
+        The derivative of x -> x**8 at 1.5, as three squarings.
+
+        >>> import retape
+        >>> result = retape.adjoint(
+        ...     step=lambda x, k: x * x,
+        ...     reverse_step=lambda x, k, g: 2 * x * g,
+        ...     x0=1.5,
+        ...     seed=lambda x: 1.0,
+        ...     steps=3,
+        ... )
+        >>> result.state, result.cotangent
+        (25.62890625, 136.6875)
+    """
+    if (steps is None) == (done is None):
+        raise PlanError(
+            f"`steps={steps}` and `done={done}`: pass one of them, the number of steps "
+            "or a predicate that is true at the end."
+        )
+    if steps is not None and steps < 0:
+        raise PlanError(f"`steps={steps}` cannot be: a run has no steps, or some.")
+    machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place)
+    outcome = run(
+        machine,
+        fixed_space(snapshots=20) if plan is None else plan,
+        store=store,
+        tape_bytes=tree_nbytes(x0),
+        progress=progress,
+        verify=verify,
+        fingerprint=fingerprint if verify else None,
+        label=_label(step, reverse_step, x0, steps) if store else "",
+    )
+    state, cotangent = outcome.result
+    return Adjoint(state, cotangent, outcome.report)
+
+
+def _label(step: object, reverse_step: object, x0: object, steps: int | None) -> str:
+    """What a durable store knows a run by."""
+    code = fingerprint([_code(step), _code(reverse_step), x0]).hex()
+    name = getattr(step, "__qualname__", type(step).__name__)
+    return f"{name} (code and start state {code}), steps={steps}"
+
+
+def _code(function: object) -> str:
+    """A function's bytecode, so that an edited one is another run."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return type(function).__qualname__
+    constants = [c for c in code.co_consts if isinstance(c, int | float | str)]
+    return f"{code.co_code.hex()} {constants!r} {code.co_names!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class _StepMachine(Generic[X, G]):
+    """The `Machine` of a Python step function. A capsule is (k, state)."""
+
+    step: Callable[[X, int], X]
+    reverse_step: Callable[[X, int, G], G]
+    x0: X
+    seed: Callable[[X], G]
+    steps: int | None
+    done: Callable[[X], bool] | None
+    in_place: bool
+
+    def length(self) -> int | None:
+        return self.steps
+
+    def start(self) -> _Capsule:
+        return 0, self._own(copy_tree(self.x0))
+
+    def advance(self, capsule: _Capsule, steps: int) -> tuple[_Capsule, int]:
+        first, x = capsule
+        if self.in_place:
+            x = copy_tree(x)
+        for k in range(first, first + steps):
+            if self.done is not None and self.done(x):
+                return (k, x), k - first
+            x = self._own(self.step(x, k))
+        return (first + steps, x), steps
+
+    def reverse(
+        self, capsule: _Capsule, steps: int, cotangent: tuple[X, G] | None
+    ) -> tuple[X, G]:
+        first, x = capsule
+        tape: list[X] = []
+        for k in range(first, first + steps):
+            tape.append(x)
+            x = self._own(self.step(copy_tree(x) if self.in_place else x, k))
+        last, g = (x, self.seed(x)) if cotangent is None else cotangent
+        for k in range(first + steps - 1, first - 1, -1):
+            g = self.reverse_step(tape.pop(), k, g)
+            if g is None:
+                raise MachineError(
+                    f"`reverse_step` returned `None` for step {k}. Return the "
+                    "cotangent of the state before the step."
+                )
+        return last, g
+
+    def nbytes(self, capsule: _Capsule) -> int:
+        return tree_nbytes(capsule[1])
+
+    def finish(self, cotangent: tuple[X, G]) -> tuple[X, G]:
+        return cotangent
+
+    def _own(self, x: X) -> X:
+        if not self.in_place:
+            freeze(x)
+        return x

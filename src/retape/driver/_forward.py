@@ -1,0 +1,101 @@
+"""The forward sweep of a run whose length only its end tells."""
+
+from operator import index
+from time import perf_counter
+from typing import TypeVar
+
+from .._errors import SnapshotError
+from ..schedule import Controller
+from ..storage import DurableStore
+from ._loop import Loop
+
+C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def sweep_forward(
+    loop: Loop[C, A, R], state: Controller, alpha: int
+) -> tuple[int, Controller]:
+    """Run to the end, storing on the way.
+
+    A stage is asked about when the one after it has begun, so that the last stage is
+    never stored. `loop` is left before the last stage, with `loop.length` set.
+
+    Args:
+        loop: The run, at its beginning or where `find_place` put it.
+        state: The controller, asked about all stages before `loop.at`.
+        alpha: The stage length.
+
+    Returns:
+        The number of steps, and the controller's last state.
+    """
+    stage = loop.at // alpha
+    after, made = _advance(loop, loop.working, loop.at, alpha)
+    while made == alpha:
+        beyond, more = _advance(loop, after, (stage + 1) * alpha, alpha)
+        if more == 0:
+            break
+        state = place(loop, state, stage, alpha)
+        stage += 1
+        loop.working, loop.at = after, stage * alpha
+        after, made = beyond, more
+    loop.length = loop.left = stage * alpha + made
+    return loop.length, state
+
+
+def place(loop: Loop[C, A, R], state: Controller, stage: int, alpha: int) -> Controller:
+    """Ask the controller about a stage whose start is the working capsule."""
+    if state.positions and stage <= state.positions[-1]:
+        return state  # A stage that an earlier process has stored already.
+    state, placed = state.place(stage)
+    for at, slot in placed.dropped:
+        loop.drop(at * alpha, slot, "memory")
+    if placed.slot is not None:
+        loop.keep(stage * alpha, placed.slot, "memory", loop.working)
+    return state
+
+
+def find_place(
+    loop: Loop[C, A, R], state: Controller, alpha: int, store: DurableStore[C]
+) -> Controller:
+    """Go on from the last snapshot of an earlier process's forward sweep."""
+    for step in sorted(store.steps(), reverse=True):
+        if step % alpha:
+            continue
+        try:
+            capsule = store.get(step, 0, "memory")
+        except SnapshotError:
+            continue
+        reached = state
+        for stage in range(step // alpha + 1):
+            reached, _ = reached.place(stage)
+        if step // alpha not in reached.positions:
+            continue
+        pairs = zip(reached.positions, reached.slots, strict=False)
+        loop.slots = {("memory", slot): at * alpha for at, slot in pairs}
+        store.keep_only(set(loop.slots.values()))
+        loop.working, loop.at, loop.resumed = capsule, step, True
+        loop.skipped = step
+        return reached
+    store.keep_only(set())
+    return state
+
+
+def _advance(loop: Loop[C, A, R], capsule: C, start: int, alpha: int) -> tuple[C, int]:
+    began = perf_counter()
+    step, stop = start, start + alpha
+    while step < stop:
+        upto = loop.verifier.next_stop(step, stop) if loop.verifier else stop
+        capsule, count = loop.machine.advance(capsule, upto - step)
+        made = index(count)
+        if loop.verifier and step + made == upto:
+            loop.verifier.check(step, upto, capsule)
+        step += made
+        if step < upto:
+            break
+    total = step - start
+    loop.advances += total
+    loop.spend("forward", began)
+    loop.tell()
+    return capsule, total

@@ -1,0 +1,89 @@
+"""Taking a run up again that another process left, by its record and its files.
+
+A program is deterministic, so the state before a step is the same in every run, and so
+is the stream of actions of a plan. All that has to be found is the place in the stream
+from which to go on: after the `Reverse` that the record names, or further on, after the
+last `Store` before the next `Reverse` whose file is there.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import TypeVar
+
+from .._errors import MachineError, SnapshotError
+from ..schedule import Action, Advance, Drop, Reverse, Store
+from ..storage import DurableStore, Record
+from ._loop import Loop
+
+C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def skip_done(
+    loop: Loop[C, A, R],
+    actions: Iterable[Action],
+    record: Record | None,
+    store: DurableStore[C],
+) -> Iterator[Action]:
+    """The actions that are still to be done; `loop` is set to go on from there."""
+    rest = iter(actions)
+    if record is not None and record.left is not None and record.left != record.length:
+        _skip_reversed(loop, rest, record.left)
+        loop.cotangent, loop.left, loop.reverses = record.cotangent, record.left, 1
+        loop.resumed = True
+    ahead = list(_until_reverse(rest))
+    ahead = _skip_stored(loop, ahead, store)
+    store.keep_only(set(loop.slots.values()))
+    return chain(ahead, rest)
+
+
+def _skip_reversed(loop: Loop[C, A, R], rest: Iterator[Action], left: int) -> None:
+    for action in rest:
+        _note(loop, action)
+        if isinstance(action, Reverse) and action.start == left:
+            loop.at = -1
+            return
+    raise MachineError(
+        f"the record says that {left} steps are left, and no stage of this plan ends "
+        "there. Use the plan that the run was begun with, or another directory."
+    )
+
+
+def _until_reverse(rest: Iterator[Action]) -> Iterator[Action]:
+    for action in rest:
+        yield action
+        if isinstance(action, Reverse):
+            return
+
+
+def _skip_stored(
+    loop: Loop[C, A, R], ahead: list[Action], store: DurableStore[C]
+) -> list[Action]:
+    """Go on after the last `Store` in `ahead` whose snapshot can be read."""
+    there = store.steps()
+    for i in range(len(ahead) - 1, -1, -1):
+        action = ahead[i]
+        if isinstance(action, Store) and action.step in there:
+            try:
+                capsule = store.get(action.step, action.slot, action.tier)
+            except SnapshotError:
+                continue
+            for done in ahead[: i + 1]:
+                _note(loop, done)
+            loop.working, loop.at, loop.resumed = capsule, action.step, True
+            return ahead[i + 1 :]
+    return ahead
+
+
+def _note(loop: Loop[C, A, R], action: Action) -> None:
+    """Follow what an action that is skipped does to the slots, and its work."""
+    match action:
+        case Store(step, slot, tier):
+            loop.slots[tier, slot] = step
+        case Drop(_, slot, tier):
+            del loop.slots[tier, slot]
+        case Advance(start, stop) | Reverse(start, stop):
+            loop.skipped += stop - start
+        case _:
+            return

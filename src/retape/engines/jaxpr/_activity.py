@@ -1,0 +1,215 @@
+"""Which values carry a derivative, and which constructs must be opened for it.
+
+*Active* means: of a differentiable type, and depending on an active input through
+differentiable operations. A loop that carries nothing active needs no reversal and
+stays one opaque operation inside a step, whatever it computes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from ._ir import nbytes
+
+# Differentiable types in, differentiable types out, and yet no derivative.
+_FLAT = frozenset({"stop_gradient", "floor", "ceil", "round", "sign", "nextafter"})
+
+# Calls that mean no more than their body, by the parameter that holds the body.
+_CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "retape_call": "jaxpr",
+    "retape_linear": "jaxpr",
+}
+
+
+def differentiable(aval: Any) -> bool:
+    """Whether values of this type have a tangent."""
+    return jax.dtypes.issubdtype(aval.dtype, np.inexact)
+
+
+def closed(jaxpr: Any) -> core.ClosedJaxpr:
+    """A jaxpr, open or closed, as a closed one."""
+    if isinstance(jaxpr, core.ClosedJaxpr):
+        return jaxpr
+    assert not jaxpr.constvars
+    return core.ClosedJaxpr(jaxpr, ())
+
+
+def called(eqn: core.JaxprEqn) -> core.ClosedJaxpr | None:
+    """The body of an equation that is a plain call, else `None`."""
+    key = _CALLS.get(eqn.primitive.name)
+    return None if key is None else closed(eqn.params[key])
+
+
+def propagate(jaxpr: core.ClosedJaxpr, active: Sequence[bool]) -> list[bool]:
+    """Activity of a jaxpr's outputs, given that of its inputs."""
+    env = dict(zip(jaxpr.jaxpr.invars, active, strict=True))
+
+    def read(atom: Any) -> bool:
+        return not isinstance(atom, core.Literal) and env.get(atom, False)
+
+    for eqn in jaxpr.jaxpr.eqns:
+        outs = outputs(eqn, [read(a) for a in eqn.invars])
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [read(a) for a in jaxpr.jaxpr.outvars]
+
+
+def outputs(eqn: core.JaxprEqn, active: Sequence[bool]) -> list[bool]:
+    """Activity of an equation's outputs, given that of its inputs."""
+    name, params = eqn.primitive.name, eqn.params
+    if not any(active) or name in _FLAT:
+        return [False] * len(eqn.outvars)
+    if name == "while":
+        return while_carry(params, active)
+    if name == "scan":
+        carry, ys = scan_carry(params, active)
+        return [*carry, *ys]
+    if name == "cond":
+        arms = [propagate(b, active[1:]) for b in params["branches"]]
+        return [any(column) for column in zip(*arms, strict=True)]
+    body = called(eqn)
+    if body is not None:
+        return propagate(body, active)
+    return [differentiable(v.aval) for v in eqn.outvars]
+
+
+def while_carry(params: dict[str, Any], active: Sequence[bool]) -> list[bool]:
+    """Activity of the carry of a `while`: the least fixed point."""
+    skip = params["cond_nconsts"]
+    consts = list(active[skip : skip + params["body_nconsts"]])
+    carry = list(active[skip + params["body_nconsts"] :])
+    while True:
+        after = propagate(params["body_jaxpr"], consts + carry)
+        joined = [a or b for a, b in zip(carry, after, strict=True)]
+        if joined == carry:
+            return carry
+        carry = joined
+
+
+def scan_carry(
+    params: dict[str, Any], active: Sequence[bool]
+) -> tuple[list[bool], list[bool]]:
+    """Activity of the carry and of the stacked outputs of a `scan`."""
+    nc, nk = params["num_consts"], params["num_carry"]
+    consts, carry, xs = active[:nc], list(active[nc : nc + nk]), active[nc + nk :]
+    while True:
+        after = propagate(closed(params["jaxpr"]), [*consts, *carry, *xs])
+        joined = [a or b for a, b in zip(carry, after[:nk], strict=True)]
+        if joined == carry:
+            return carry, after[nk:]
+        carry = joined
+
+
+def must_open(eqn: core.JaxprEqn, active: Sequence[bool], grain: int) -> bool:
+    """Whether steps must begin and end inside this equation.
+
+    A `while` that carries a derivative: always. A `scan`: if storing all its
+    residuals would take more than `grain` bytes. Everything else: if it contains one.
+    """
+    if not any(outputs(eqn, active)):
+        return False
+    name, params = eqn.primitive.name, eqn.params
+    if name == "while":
+        return True
+    if name == "scan":
+        carry, _ = scan_carry(params, active)
+        nc, nk = params["num_consts"], params["num_carry"]
+        inner = [*active[:nc], *carry, *active[nc + nk :]]
+        body = closed(params["jaxpr"])
+        big = (
+            params["length"] > 1 and params["length"] * tape_bytes(body, inner) > grain
+        )
+        return big or opens_inside(body, inner, grain)
+    if name == "cond":
+        return any(opens_inside(b, active[1:], grain) for b in params["branches"])
+    body = called(eqn)
+    if body is None or not opens_inside(body, active, grain):
+        return False
+    return name != "custom_jvp_call" or not rule_is_linear(eqn, active)
+
+
+def rule_is_linear(eqn: core.JaxprEqn, active: Sequence[bool]) -> bool:
+    """Whether JAX can transpose a `custom_jvp` rule: no `while` carries its tangents.
+
+    Then the call stays whole and keeps its rule, whatever loops its primal has; an
+    implicit derivative of a root finder is the main case. Else it is opened, and what
+    is reversed is its primal.
+    """
+    avals = [v.aval for v in eqn.invars]
+    moving = [i for i, a in enumerate(active) if a]
+
+    def forward(*values: Any) -> Any:
+        point, tangents = list(values[: len(avals)]), values[len(avals) :]
+
+        def along(*chosen: Any) -> Any:
+            full = list(point)
+            for i, v in zip(moving, chosen, strict=True):
+                full[i] = v
+            with eqn.ctx.manager:
+                params = eqn.primitive.get_bind_params(eqn.params)
+                return eqn.primitive.bind(*full, **params)
+
+        return jax.jvp(along, [point[i] for i in moving], list(tangents))[1]
+
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    rule = jax.make_jaxpr(forward)(*structs, *(structs[i] for i in moving))
+    flags = [False] * len(avals) + [True] * len(moving)
+    return not opens_inside(rule, flags, sys.maxsize)
+
+
+def opens_inside(jaxpr: core.ClosedJaxpr, active: Sequence[bool], grain: int) -> bool:
+    """Whether any equation of this jaxpr must be opened."""
+    env = dict(zip(jaxpr.jaxpr.invars, active, strict=True))
+    for eqn in jaxpr.jaxpr.eqns:
+        ins = [
+            not isinstance(a, core.Literal) and env.get(a, False) for a in eqn.invars
+        ]
+        if must_open(eqn, ins, grain):
+            return True
+        env.update(zip(eqn.outvars, outputs(eqn, ins), strict=True))
+    return False
+
+
+def tape_bytes(jaxpr: core.ClosedJaxpr, active: Sequence[bool]) -> int:
+    """Upper estimate of the residuals of one evaluation: every active value kept."""
+    env = dict(zip(jaxpr.jaxpr.invars, active, strict=True))
+    total = 0
+    for eqn in jaxpr.jaxpr.eqns:
+        ins = [
+            not isinstance(a, core.Literal) and env.get(a, False) for a in eqn.invars
+        ]
+        outs = outputs(eqn, ins)
+        env.update(zip(eqn.outvars, outs, strict=True))
+        total += eqn_tape_bytes(eqn, ins, outs)
+    return total
+
+
+def eqn_tape_bytes(
+    eqn: core.JaxprEqn, ins: Sequence[bool], outs: Sequence[bool]
+) -> int:
+    """The same estimate for one equation, looking into scans and calls."""
+    if not any(outs):
+        return 0
+    if eqn.primitive.name == "scan":
+        nc, nk = eqn.params["num_consts"], eqn.params["num_carry"]
+        carry, _ = scan_carry(eqn.params, ins)
+        inner = [*ins[:nc], *carry, *ins[nc + nk :]]
+        return eqn.params["length"] * tape_bytes(closed(eqn.params["jaxpr"]), inner)
+    if eqn.primitive.name in ("remat2", "checkpoint"):
+        return sum(nbytes(a.aval) for a in eqn.invars)
+    body = called(eqn)
+    if body is not None:
+        return tape_bytes(body, ins)
+    return sum(nbytes(v.aval) for v, a in zip(eqn.outvars, outs, strict=True) if a)

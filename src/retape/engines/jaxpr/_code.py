@@ -1,0 +1,139 @@
+"""Pass 3: each block becomes a pure function, as a jaxpr.
+
+    (whole inputs, rows read)  ->  (values assigned, rows to write, next block)
+
+Only assignments that somebody still needs are computed: the jaxpr is cleaned of dead
+code. The same jaxpr is what `_tape` differentiates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+from jax.interpreters import partial_eval as pe
+
+from ._ir import Atom, Aval, Block, Item, Label, Program, Read, Var, Write
+from ._layout import numbering
+from ._liveness import Liveness, whole_defs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Code:
+    """One block as a function from places to places."""
+
+    number: int
+    ins: tuple[Var, ...]
+    reads: tuple[Read, ...]
+    outs: tuple[Var, ...]
+    writes: tuple[Write, ...]
+    jaxpr: core.ClosedJaxpr
+    """`(*ins, *rows) -> (*outs, *rows, next)`."""
+    once: bool
+    """Whether it stands outside every loop, so that it runs at most once."""
+
+
+def encode(program: Program, live: Liveness) -> dict[Label, Code]:
+    """The code of every block."""
+    number = numbering(program.items)
+    codes: dict[Label, Code] = {}
+    for block, depth in _with_depth(program.items, 0):
+        after = live.exit[block.label] | live.lasting
+        codes[block.label] = _encode(block, after, number, depth == 0)
+    return codes
+
+
+def _with_depth(items: list[Item], depth: int) -> list[tuple[Block, int]]:
+    found: list[tuple[Block, int]] = []
+    for item in items:
+        if isinstance(item, Block):
+            found.append((item, depth))
+        else:
+            found += _with_depth(item.items, depth + 1)
+    return found
+
+
+def _encode(
+    block: Block, after: frozenset[Var], number: dict[Label, int], once: bool
+) -> Code:
+    outs = tuple(sorted(whole_defs(block) & after, key=lambda v: v.serial))
+    rows = {w.stream for w in block.writes} | {r.stream for r in block.reads}
+    ins = tuple(sorted(_plain_uses(block, rows), key=lambda v: v.serial))
+    end = len(number)
+    targets = np.array([number[t] for t in block.next.targets] or [end], np.int32)
+
+    def run(*values: Any) -> list[Any]:
+        env: dict[Any, Any] = dict(
+            zip([*ins, *(r.out for r in block.reads)], values, strict=True)
+        )
+
+        def read(atom: Atom) -> Any:
+            return env[atom] if isinstance(atom, Var) else atom.value
+
+        for op in block.ops:
+            results = bind(op.eqn, [read(a) for a in op.ins])
+            env.update(zip(op.outs, results, strict=True))
+        assigned = [_strong(read(block.moves.get(v, v)), v.aval) for v in outs]
+        written = [_strong(read(w.source), _row_type(w)) for w in block.writes]
+        return [*assigned, *written, _next(block, targets, read)]
+
+    types = [_struct(v.aval) for v in ins]
+    types += [_struct(r.out.aval) for r in block.reads]
+    jaxpr = jax.make_jaxpr(run)(*types)
+    jaxpr = core.ClosedJaxpr(
+        pe.dce_jaxpr(jaxpr.jaxpr, [True] * len(jaxpr.jaxpr.outvars), instantiate=True)[
+            0
+        ],
+        jaxpr.consts,
+    )
+    writes = tuple(block.writes)
+    return Code(number[block.label], ins, tuple(block.reads), outs, writes, jaxpr, once)
+
+
+def _plain_uses(block: Block, rows: set[Var]) -> set[Var]:
+    """Variables read whole by the code (not only row by row, nor as a row number)."""
+    inner = {o for op in block.ops for o in op.outs} | {r.out for r in block.reads}
+    read: list[Atom] = [a for op in block.ops for a in op.ins]
+    read += block.moves.values()
+    read += [w.source for w in block.writes]
+    if block.next.index is not None:
+        read.append(block.next.index)
+    return {a for a in read if isinstance(a, Var)} - inner
+
+
+def _next(block: Block, targets: np.ndarray, read: Any) -> Any:
+    if len(targets) == 1:
+        return jnp.asarray(targets[0])
+    assert block.next.index is not None
+    index = lax.convert_element_type(read(block.next.index), np.int32)
+    if len(targets) == 2:
+        return jnp.where(index > 0, targets[1], targets[0])
+    return jnp.asarray(targets)[jnp.clip(index, 0, len(targets) - 1)]
+
+
+def _row_type(write: Write) -> Aval:
+    aval = write.stream.aval
+    return aval.update(shape=aval.shape[1:])
+
+
+def _struct(aval: Aval) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+
+
+def _strong(value: Any, aval: Aval) -> Any:
+    """The value with exactly this type: loops refuse a carry that is weakly typed."""
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        return value
+    return lax.convert_element_type(value, aval.dtype)
+
+
+def bind(eqn: core.JaxprEqn, values: list[Any]) -> list[Any]:
+    """Evaluate one equation."""
+    with eqn.ctx.manager:
+        out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
+    return list(out) if eqn.primitive.multiple_results else [out]

@@ -1,0 +1,87 @@
+"""The program as compiled code needs it: every pass run, every intermediate checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jax.extend import core
+
+from ._check import check_code, check_layout, check_program
+from ._code import Code, encode
+from ._flatten import flatten
+from ._ir import Aval, Item, Label, Program, nbytes
+from ._layout import Layout, lay_out
+from ._tape import Kind, TapedCode, tape
+
+GRAIN = 2**20
+"""Scans with fewer bytes of residuals stay one operation: reversing them by storing
+everything is then cheaper than any bookkeeping."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Compiled:
+    """A program with its layout, its code and its derivative code."""
+
+    program: Program
+    layout: Layout
+    constants: tuple[Any, ...]
+    code: dict[Label, Code]
+    taped: dict[Label, TapedCode]
+
+    @property
+    def items(self) -> list[Item]:
+        return self.program.items
+
+    @property
+    def end(self) -> int:
+        """The program counter of a run that has ended."""
+        return len(self.code)
+
+    def pool_rows(self, stage: int) -> dict[Kind, int]:
+        """Rows that each pool needs for a stage of so many steps.
+
+        Any of the blocks that stand in loops may run at every step of the stage; the
+        others run at most once in all.
+        """
+        once: Counter[Kind] = Counter()
+        often: Counter[Kind] = Counter()
+        for t in self.taped.values():
+            if t.code.once:
+                once += t.pushes()
+            else:
+                often |= t.pushes()
+        every = Counter[Kind]()
+        for t in self.taped.values():
+            every |= t.pushes()
+        kinds = sorted(every, key=str)
+        return {k: min(stage * every[k], stage * often[k] + once[k]) for k in kinds}
+
+    def tape_bytes(self, stage: int) -> int:
+        """Bytes of the tape of a stage of so many steps."""
+        rows = self.pool_rows(stage)
+        return 4 * stage + sum(n * _kind_bytes(k) for k, n in rows.items())
+
+
+def _kind_bytes(kind: Kind) -> int:
+    return nbytes(Aval(kind[0], kind[1]))
+
+
+def compile_program(
+    jaxpr: core.ClosedJaxpr, active: Sequence[bool], *, grain: int = GRAIN
+) -> Compiled:
+    """All passes, in order."""
+    # A nested jaxpr becomes blocks, with its loops as a tree.
+    program, constants = flatten(jaxpr, active, grain=grain)
+    check_program(program)
+    # Every variable that crosses blocks gets a place.
+    layout, live = lay_out(program)
+    check_layout(program, layout, live)
+    # Blocks become pure functions.
+    code = encode(program, live)
+    check_code(program, layout, code)
+    # Their derivatives are split around the tape.
+    taped = {label: tape(c, layout) for label, c in code.items()}
+    return Compiled(program, layout, tuple(constants), code, taped)

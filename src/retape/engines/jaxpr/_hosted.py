@@ -1,0 +1,71 @@
+"""Gradients under the host driver: any store, progress, resuming after a crash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..._errors import PlanError
+from ..._plan import Plan
+from ...driver import Progress, run
+from ...storage import DurableStore, SnapshotStore
+from ._compile import compile_program
+from ._machine import JaxprMachine
+from ._problem import Problem
+from ._settle import bytes_per_step, default_plan, settle
+from ._trace import under_transformation
+
+
+def run_hosted(
+    problem: Problem,
+    plan: Plan | None,
+    store: SnapshotStore[Any] | None,
+    progress: bool | Callable[[Progress], None],
+    name: str,
+) -> tuple[list[Any], list[Any]]:
+    """Outputs and gradients, the host obeying the plan's actions one by one.
+
+    Raises:
+        PlanError: Under a transformation: there is no host in a compiled program.
+    """
+    if under_transformation(problem.values):
+        raise PlanError(
+            "`store` and `progress` need the host between the steps, and this call is "
+            "inside `jax.jit` or another transformation. Call it outside, or leave "
+            "both out."
+        )
+    if not problem.moves:
+        return problem.still()
+    compiled = compile_program(problem.jaxpr, problem.active)
+    plan = plan or default_plan()
+    settings = settle(plan, compiled)
+    machine = JaxprMachine(
+        compiled,
+        [*problem.values, *compiled.constants],
+        [problem.one()],
+        stage=settings.stage,
+        on_host=isinstance(store, DurableStore),
+    )
+    outcome = run(
+        machine,
+        plan,
+        store=store,
+        tape_bytes=max(1, bytes_per_step(compiled)),
+        progress=progress,
+        label=f"{name} {_digest(problem)}",
+    )
+    return outcome.result
+
+
+def _digest(problem: Problem) -> str:
+    """What a durable store knows the run by: the program and its inputs."""
+    found = hashlib.blake2b(str(problem.jaxpr).encode(), digest_size=8)
+    for value in problem.values:
+        if jax.dtypes.issubdtype(jax.typeof(value).dtype, jax.dtypes.extended):
+            value = jax.random.key_data(value)
+        found.update(np.asarray(value).tobytes())
+    return found.hexdigest()

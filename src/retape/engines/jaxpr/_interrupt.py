@@ -1,0 +1,60 @@
+"""Running a compiled program so that Ctrl-C is heard.
+
+XLA runs a program to its end without looking at signals: a loop that never ends would
+hang the session. So the program runs in a thread of its own, and the main thread
+waits in Python, where an interrupt arrives.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..._errors import RetapeError
+
+_POLL_SECONDS = 0.05
+"""How long an interrupt may go unheard; a finished program wakes the wait at once."""
+
+
+class Interrupted(RetapeError, KeyboardInterrupt):
+    """Ctrl-C while a program ran.
+
+    It is a `KeyboardInterrupt` too, so that nothing that lets those through changes.
+    """
+
+
+def interruptible(run: Callable[..., Any], args: Sequence[Any]) -> Any:
+    """`run(*args)`, left on Ctrl-C.
+
+    Raises:
+        Interrupted: On Ctrl-C. The program itself cannot be stopped.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return run(*args)
+    began = time.monotonic()
+    outcome: list[Any] = []
+    failure: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            outcome.append(run(*args))
+        except BaseException as error:  # noqa: BLE001 (re-raised by the caller below)
+            failure.append(error)
+
+    thread = threading.Thread(target=work, daemon=True, name="retape")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+    except KeyboardInterrupt:
+        raise Interrupted(
+            f"interrupted after {time.monotonic() - began:.1f} s of `retape.jax`. A "
+            "compiled program cannot be stopped half-way: it goes on in the background "
+            "until it ends or Python exits, and its result is lost. If a loop never "
+            "ends, bound its trip count."
+        ) from None
+    if failure:
+        raise failure[0]
+    return outcome[0]

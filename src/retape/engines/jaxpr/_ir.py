@@ -1,0 +1,198 @@
+"""The intermediate form: a program as blocks over variables, with its loops kept.
+
+A jaxpr is pure, so the state of an interrupted run is nothing but the values that are
+still needed. This form makes the places where a run can be interrupted explicit. A
+`Block` is straight-line code; running one is one *step*. Blocks read and write
+`Var`s, which (unlike a jaxpr's variables) may be assigned by several blocks: the carry
+of a loop is one. The block ends with parallel `moves` and says which block is next.
+
+The nesting of loops is kept as a tree (`Loop`), because compiled code is fast only if
+a hot inner loop stays a native loop. Blocks are numbered in program order, so that
+the blocks of a loop are a range `lo..hi` and "the program counter is inside this loop"
+is two comparisons. The number after the last block means that the run has ended.
+
+An array that a `scan` reads or writes one row at a time is a *stream*: a block `Read`s
+a row before its code and `Write`s a row after it, so that neither the code nor its
+derivative ever handles the whole array.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+Aval = jax.core.ShapedArray
+_serial = itertools.count()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Var:
+    """A variable: a place for a value of one shape and type."""
+
+    aval: Aval
+    active: bool = False
+    """Whether a derivative flows through it."""
+    serial: int = field(default_factory=lambda: next(_serial))
+
+    def __repr__(self) -> str:
+        return f"v{self.serial}"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lit:
+    """A constant that stands in the code itself."""
+
+    value: Any
+    aval: Aval
+
+    def __repr__(self) -> str:
+        return f"{self.value!r}"
+
+
+Atom = Var | Lit
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """`outs = eqn(ins)`: one equation of the user's program, renamed."""
+
+    eqn: Any
+    ins: tuple[Atom, ...]
+    outs: tuple[Var, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The row of a stream that belongs to iteration `count` of `length`."""
+
+    count: Var
+    length: int
+    reverse: bool
+
+    def row(self, count: Any) -> Any:
+        """The row number, from the value of `count`."""
+        return np.int32(self.length - 1) - count if self.reverse else count
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """`out = stream[row]`, done before a block's code."""
+
+    out: Var
+    stream: Var
+    at: Position
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """`stream[row] = source`, done after a block's code."""
+
+    stream: Var
+    at: Position
+    source: Atom
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Label:
+    """A place to jump to: stands for a block until the blocks are numbered."""
+
+    serial: int = field(default_factory=lambda: next(_serial))
+
+    def __repr__(self) -> str:
+        return f"L{self.serial}"
+
+
+@dataclass(frozen=True, slots=True)
+class Jump:
+    """Go on at `targets[index]` (clipped, as `lax.switch` does)."""
+
+    index: Atom | None
+    targets: tuple[Label, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Block:
+    """Straight-line code between two places where the run can be interrupted."""
+
+    label: Label
+    reads: list[Read] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    moves: dict[Var, Atom] = field(default_factory=dict)
+    writes: list[Write] = field(default_factory=list)
+    next: Jump = field(default_factory=lambda: Jump(None, ()))
+
+    def uses(self) -> set[Var]:
+        """Variables whose value on entry matters."""
+        inner = {o for op in self.ops for o in op.outs} | {r.out for r in self.reads}
+        read: list[Atom] = [a for op in self.ops for a in op.ins]
+        read += [a for r in self.reads for a in (r.stream, r.at.count)]
+        read += self.moves.values()
+        # Writing a row keeps the other rows, so the stream is read too.
+        read += [a for w in self.writes for a in (w.stream, w.at.count, w.source)]
+        if self.next.index is not None:
+            read.append(self.next.index)
+        return {a for a in read if isinstance(a, Var)} - inner
+
+    def defs(self) -> set[Var]:
+        """Variables that it assigns, for other blocks to see if they are live."""
+        inner = {o for op in self.ops for o in op.outs} | {r.out for r in self.reads}
+        return inner | set(self.moves) | {w.stream for w in self.writes}
+
+
+@dataclass(slots=True, eq=False)
+class Loop:
+    """The body of a loop whose test stands at the end (and before it, outside)."""
+
+    items: list[Item]
+    length: int | None = None
+    """Trip count, where the program fixes it."""
+
+
+Item = Block | Loop
+
+
+@dataclass(slots=True, eq=False)
+class Program:
+    """A whole program: operands are read-only, outputs are read at the end."""
+
+    operands: tuple[Var, ...]
+    items: list[Item]
+    outs: tuple[Atom, ...]
+    length: int | None
+    """Number of steps of a run, where the program fixes it."""
+
+
+def blocks_of(items: list[Item]) -> Iterator[Block]:
+    """All blocks in program order."""
+    for item in items:
+        if isinstance(item, Loop):
+            yield from blocks_of(item.items)
+        else:
+            yield item
+
+
+def loops_around(items: list[Item], depth: int = 0) -> dict[Label, int]:
+    """How many loops stand around each block."""
+    found: dict[Label, int] = {}
+    for item in items:
+        if isinstance(item, Loop):
+            found |= loops_around(item.items, depth + 1)
+        else:
+            found[item.label] = depth
+    return found
+
+
+def nbytes(aval: Any) -> int:
+    """Bytes of a value of this type (extended types by their base array)."""
+    dtype = aval.dtype
+    if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        aval = jax.eval_shape(
+            jax.random.key_data, jax.ShapeDtypeStruct(aval.shape, dtype)
+        )
+        dtype = aval.dtype
+    return int(np.prod(aval.shape, dtype=np.int64)) * np.dtype(dtype).itemsize

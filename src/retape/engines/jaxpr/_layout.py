@@ -1,0 +1,166 @@
+"""Pass 2: a place for every variable that more than one block sees.
+
+- An *operand* is an input or a constant: read-only, never part of a capsule.
+- A *kept* value is assigned outside every loop and still needed after a loop that
+  does not assign it (a scan's stacked outputs are the main case: rows are written
+  once each). The program is deterministic, so running a step again writes the same
+  value again; one copy beside the capsules serves the whole run.
+- Everything else lives in a *slot*. Slots are the capsule: `d` snapshots hold `d`
+  copies of each. Variables that are never live together share one (graph colouring),
+  which is what keeps capsules as small as the program's narrowest description.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Literal
+
+from ._ir import Aval, Block, Item, Label, Loop, Program, Var, blocks_of, nbytes
+from ._liveness import Liveness, liveness, whole_defs
+
+Kind = Literal["operand", "slot", "kept"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Where a variable lives."""
+
+    kind: Kind
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The places of a program, and which of them carry a derivative."""
+
+    where: dict[Var, Place]
+    avals: dict[Place, Aval]
+    active: frozenset[Place]
+
+    def places(self, kind: Kind) -> list[Place]:
+        """All places of a kind, in order."""
+        return sorted(p for p in self.avals if p.kind == kind)
+
+    def capsule_bytes(self) -> int:
+        """Bytes of one capsule: the slots and the program counter."""
+        return 4 + sum(nbytes(self.avals[p]) for p in self.places("slot"))
+
+    def kept_bytes(self) -> int:
+        """Bytes of the values that are kept once."""
+        return sum(nbytes(self.avals[p]) for p in self.places("kept"))
+
+    def fixed_bytes(self) -> int:
+        """Bytes of everything that is held once: registers, cotangents, kept values."""
+        held = [p for p in self.avals if p.kind != "operand"]
+        cotangents = [p for p in self.active if p.kind != "operand"]
+        return sum(nbytes(self.avals[p]) for p in (*held, *cotangents))
+
+
+def lay_out(program: Program) -> tuple[Layout, Liveness]:
+    """Choose a place for every variable that crosses from one block to another."""
+    live = liveness(program)
+    kept = _kept(program, live)
+    _blank_once(program, kept)
+    # Kept values are always there, like operands.
+    live = liveness(program, lasting=kept)
+    crossing = frozenset().union(*live.entry.values(), *live.exit.values())
+    slots = _colour(program, live, crossing)
+    where = {v: Place("operand", i) for i, v in enumerate(program.operands)}
+    where |= {v: Place("kept", i) for i, v in enumerate(sorted(kept, key=_age))}
+    where |= {v: Place("slot", i) for v, i in slots.items()}
+    avals = {p: v.aval for v, p in where.items()}
+    active = frozenset(p for v, p in where.items() if v.active)
+    return Layout(where, avals, active), live
+
+
+def _blank_once(program: Program, kept: set[Var]) -> None:
+    """Leave out the moves that blank a kept stream before its loop.
+
+    The sweep begins with blank arrays. Blanking one again when the move is replayed
+    would cost a pass over it, and would lose rows of a stream that is an output.
+    """
+    blocks = list(blocks_of(program.items))
+    streams = {w.stream for b in blocks for w in b.writes}
+    for block in blocks:
+        for stream in streams & kept & set(block.moves):
+            del block.moves[stream]
+
+
+def _age(var: Var) -> int:
+    return var.serial
+
+
+def _kept(program: Program, live: Liveness) -> set[Var]:
+    """Variables assigned outside loops only, that some loop leaves alone."""
+    inside: set[Var] = set()
+    passing: set[Var] = set()
+    for item in program.items:
+        if not isinstance(item, Loop):
+            continue
+        body = list(blocks_of([item]))
+        assigned = set().union(*(whole_defs(b) for b in body))
+        inside |= assigned
+        passing |= live.entry[body[0].label] - assigned
+    return passing - inside - set(program.operands)
+
+
+def _colour(
+    program: Program, live: Liveness, variables: frozenset[Var]
+) -> dict[Var, int]:
+    """Slot numbers such that variables that are live together differ."""
+    clash = _interference(program, live, variables)
+    liked = _moves(program, variables)
+    slot_type: list[tuple[object, object]] = []
+    slot_of: dict[Var, int] = {}
+    for var in sorted(variables, key=_age):
+        kind = (var.aval.shape, var.aval.dtype)
+        taken = {slot_of[o] for o in clash[var] if o in slot_of}
+        wished = [slot_of[o] for o in liked[var] if o in slot_of]
+        free = [
+            s
+            for s in (*wished, *range(len(slot_type)))
+            if s not in taken and slot_type[s] == kind
+        ]
+        if not free:
+            slot_type.append(kind)
+            free = [len(slot_type) - 1]
+        slot_of[var] = free[0]
+    return slot_of
+
+
+def _interference(
+    program: Program, live: Liveness, variables: frozenset[Var]
+) -> dict[Var, set[Var]]:
+    """Which variables must not share: what a block assigns, and what it leaves live."""
+    clash: dict[Var, set[Var]] = defaultdict(set)
+    for block in blocks_of(program.items):
+        after = live.exit[block.label] & variables
+        for var in block.defs() & after:
+            clash[var] |= after - {var}
+            for other in after - {var}:
+                clash[other].add(var)
+    return clash
+
+
+def _moves(program: Program, variables: frozenset[Var]) -> dict[Var, list[Var]]:
+    """Pairs that a move connects: sharing a slot makes the move disappear."""
+    liked: dict[Var, list[Var]] = defaultdict(list)
+    for block in blocks_of(program.items):
+        for dst, src in block.moves.items():
+            if isinstance(src, Var) and {dst, src} <= variables:
+                liked[dst].append(src)
+                liked[src].append(dst)
+    return liked
+
+
+def numbering(items: list[Item]) -> dict[Label, int]:
+    """Block numbers in program order."""
+    return {b.label: i for i, b in enumerate(blocks_of(items))}
+
+
+def extent(item: Item, number: dict[Label, int]) -> tuple[int, int]:
+    """The first and the last block number inside an item."""
+    if isinstance(item, Block):
+        return number[item.label], number[item.label]
+    return extent(item.items[0], number)[0], extent(item.items[-1], number)[1]

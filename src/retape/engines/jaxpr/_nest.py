@@ -1,0 +1,350 @@
+"""Running steps inside one XLA program: the program's loops, made resumable.
+
+A run that was interrupted goes on in the middle of a nest of loops. Jumping there
+through a `switch` over all blocks would pass every register through every branch,
+and XLA copies what passes through a branch. Instead the nest itself is emitted, with
+a guard on every block and loop (compare "Duff's device"):
+
+    while pc in outer loop and steps are left:
+        while pc == 3 and steps are left:  block 3
+        while pc == 4 and steps are left:  block 4      <- a hot inner loop stays native
+        while pc == 5 and steps are left:  block 5
+
+Wherever the program counter points to, control falls through to that block. A
+`while` keeps in place what its body does not change, so a block costs nothing for
+registers that it does not touch; each block is compiled once, however deep it stands.
+The same nest, read backwards, undoes a stage: there the guard looks at the recorded
+program counters instead.
+
+State is a dictionary. Keys are `Place`s (registers), `("d", place)` (cotangents),
+`("pool", i)` (tape) and names of counters; a loop carries just the keys that change
+inside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ._code import Code
+from ._compile import Compiled
+from ._ir import Block, Item, Label, Var, blocks_of
+from ._layout import Place, extent, numbering
+from ._scalars import evaluate
+from ._tape import Kind, TapedCode
+
+State = dict[Any, Any]
+
+
+class Pass(Protocol):
+    """One way of going through the blocks: what is done at each, and when."""
+
+    backwards: bool
+
+    def changes(self, label: Label) -> set[Any]:
+        """Keys of the state that running this block changes."""
+        ...
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        """Whether the next step to be done is one of blocks `lo..hi`."""
+        ...
+
+    def step(self, label: Label, state: State) -> State:
+        """Do one step of this block."""
+        ...
+
+
+def run(compiled: Compiled, going: Pass, state: State) -> State:
+    """Emit the nest for one pass."""
+    return _emit(compiled.items, going, numbering(compiled.items), state)
+
+
+def _emit(
+    items: Sequence[Item], going: Pass, number: dict[Label, int], state: State
+) -> State:
+    for item in reversed(items) if going.backwards else items:
+        state = _guarded(item, going, number, state)
+    return state
+
+
+def _guarded(item: Item, going: Pass, number: dict[Label, int], state: State) -> State:
+    lo, hi = extent(item, number)
+    changed = set().union(*(going.changes(b.label) for b in blocks_of([item])))
+    keys = sorted(changed, key=str)
+
+    def again(carry: Sequence[Any]) -> Any:
+        return going.guard(lo, hi, state | dict(zip(keys, carry, strict=True)))
+
+    def body(carry: Sequence[Any]) -> list[Any]:
+        inner = state | dict(zip(keys, carry, strict=True))
+        if lo == hi:
+            inner = going.step(next(blocks_of([item])).label, inner)
+        else:
+            assert not isinstance(item, Block)
+            inner = _emit(item.items, going, number, inner)
+        return [inner[k] for k in keys]
+
+    after = lax.while_loop(again, body, [state[k] for k in keys])
+    return state | dict(zip(keys, after, strict=True))
+
+
+class Advance:
+    """The primal alone: `left` steps, or fewer if the run ends."""
+
+    backwards = False
+
+    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+        self.compiled = compiled
+        self.operands = operands
+
+    def changes(self, label: Label) -> set[Any]:
+        return {*written(self.compiled, self.compiled.code[label]), "pc", "left"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return _between(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        code = self.compiled.code[label]
+        values = inputs(self.compiled, code, self.operands, state)
+        outs = evaluate(code.jaxpr, values, state["left"] > 0)
+        state = assign(self.compiled, code, outs, state)
+        return state | {"left": state["left"] - 1}
+
+
+class Tape:
+    """The primal with its residuals put on the tape, and a trace of where it went."""
+
+    backwards = False
+
+    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.pools = {k: i for i, k in enumerate(compiled.pool_rows(1))}
+
+    def changes(self, label: Label) -> set[Any]:
+        taped = self.compiled.taped[label]
+        tops = {
+            (name, self.pools[k]) for k in taped.pushes() for name in ("pool", "top")
+        }
+        own = written(self.compiled, taped.code)
+        return {*own, *tops, "pc", "left", "trace", "taped"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return _between(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        taped = self.compiled.taped[label]
+        values = inputs(self.compiled, taped.code, self.operands, state)
+        outs = evaluate(taped.taped, values, state["left"] > 0)
+        n = len(taped.code.jaxpr.out_avals)
+        old, state = state, assign(self.compiled, taped.code, outs[:n], state)
+        self.push(taped, outs[n:], old, state)
+        count = state["taped"]
+        state["trace"] = _put(state["trace"], np.int32(taped.code.number), count)
+        state["taped"] = count + 1
+        state["left"] = state["left"] - 1
+        return state
+
+    def push(
+        self, taped: TapedCode, values: Sequence[Any], old: State, state: State
+    ) -> None:
+        counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
+        for kind, rows in _by_kind(taped, [*values, *counts]).items():
+            pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
+            state[pool] = _put_rows(state[pool], rows, state[top])
+            state[top] = state[top] + np.int32(len(rows))
+
+
+class Reverse:
+    """Sweeps the taped steps back, last first; empties the tape."""
+
+    backwards = True
+
+    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.pools = {k: i for i, k in enumerate(compiled.pool_rows(1))}
+
+    def changes(self, label: Label) -> set[Any]:
+        taped = self.compiled.taped[label]
+        tops = {("top", self.pools[k]) for k in taped.pushes()}
+        touched = {("d", p) for p in cotangents_touched(self.compiled, taped)}
+        return {*tops, *touched, "taped"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        count = state["taped"]
+        last = lax.dynamic_index_in_dim(
+            state["trace"], jnp.maximum(count - 1, 0), keepdims=False
+        )
+        return _between(lo, hi, last) & (count > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        taped = self.compiled.taped[label]
+        state = dict(state)
+        state["taped"] = state["taped"] - 1
+        values, counts = self.pop(taped, state)
+        values += [self.lasting(taped.code, i, counts, state) for i in taped.sources]
+        sweep_back(self.compiled, taped, values, counts, state)
+        return state
+
+    def pop(self, taped: TapedCode, state: State) -> tuple[list[Any], dict[Var, Any]]:
+        """What the last step taped: values, and loop counters."""
+        pushed = taped.pushed()
+        rows: dict[Kind, list[Any]] = {}
+        for kind, count in taped.pushes().items():
+            pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
+            state[top] = state[top] - np.int32(count)
+            rows[kind] = _take_rows(state[pool], count, state[top])
+        found = [rows[kind].pop(0) for kind in pushed]
+        n = len(taped.kinds)
+        return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
+
+    def lasting(
+        self, code: Code, source: int, counts: dict[Var, Any], state: State
+    ) -> Any:
+        """An input of the block that is an operand, or kept, or a row of one."""
+
+        def value(var: Var) -> Any:
+            place = self.compiled.layout.where[var]
+            return (
+                self.operands[place.index] if place.kind == "operand" else state[place]
+            )
+
+        if source < len(code.ins):
+            return value(code.ins[source])
+        read = code.reads[source - len(code.ins)]
+        return _row(value(read.stream), read.at.row(counts[read.at.count]))
+
+
+def written(compiled: Compiled, code: Code) -> set[Place]:
+    """Places that a block assigns, whole or by a row."""
+    where = compiled.layout.where
+    live = [w.stream for w in code.writes if w.stream in where]
+    return {where[v] for v in (*code.outs, *live)}
+
+
+def inputs(
+    compiled: Compiled, code: Code, operands: Sequence[Any], state: State
+) -> list[Any]:
+    """The values that a block starts from."""
+    where = compiled.layout.where
+
+    def value(var: Any) -> Any:
+        place = where[var]
+        return operands[place.index] if place.kind == "operand" else state[place]
+
+    rows = [_row(value(r.stream), r.at.row(value(r.at.count))) for r in code.reads]
+    return [*map(value, code.ins), *rows]
+
+
+def assign(
+    compiled: Compiled, code: Code, values: Sequence[Any], state: State
+) -> State:
+    """The state after a block that returned these values."""
+    where = compiled.layout.where
+    new = dict(state)
+    n = len(code.outs)
+    for write, row in zip(code.writes, values[n:-1], strict=True):
+        place = where.get(write.stream)
+        if place is not None:
+            at = write.at.row(state[where[write.at.count]])
+            new[place] = _put(state[place], row, at)
+    for var, value in zip(code.outs, values[:n], strict=True):
+        new[where[var]] = value
+    new["pc"] = values[-1]
+    return new
+
+
+def cotangents_touched(compiled: Compiled, taped: TapedCode) -> set[Place]:
+    """Places whose cotangent changes when a block is swept back."""
+    where, code = compiled.layout.where, taped.code
+    sources = [*code.ins, *(r.stream for r in code.reads)]
+    read = {where[sources[i]] for i in taped.active_ins}
+    overwritten = {where[v] for v in code.outs if where[v].kind == "slot"}
+    return (read | overwritten) & compiled.layout.active
+
+
+def sweep_back(
+    compiled: Compiled,
+    taped: TapedCode,
+    values: Sequence[Any],
+    counts: dict[Var, Any],
+    state: State,
+) -> None:
+    """Pull the cotangent back through one block, in place in `state`.
+
+    Invariant: `state["d", place]` is the cotangent of the value that `place` held at
+    this point of the run. So a slot that the block assigned has cotangent zero before
+    it, but for what the block's own reading of that slot gives back.
+    """
+    where, code = compiled.layout.where, taped.code
+    pulled: Sequence[Any] = ()
+    if taped.pullback is not None:
+        cotangents = [
+            _cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
+        ]
+        truth = state["taped"] >= 0
+        pulled = evaluate(taped.pullback, [*values, *cotangents], truth)
+    for var in code.outs:
+        place = where[var]
+        if place.kind == "slot" and place in compiled.layout.active:
+            state["d", place] = jnp.zeros_like(state["d", place])
+    for i, value in zip(taped.active_ins, pulled, strict=True):
+        if i < len(code.ins):
+            key = ("d", where[code.ins[i]])
+            state[key] = state[key] + value
+        else:
+            read = code.reads[i - len(code.ins)]
+            key = ("d", where[read.stream])
+            at = read.at.row(counts[read.at.count])
+            state[key] = _put(state[key], _row(state[key], at) + value, at)
+
+
+def _cotangent_out(
+    compiled: Compiled, code: Code, i: int, counts: dict[Var, Any], state: State
+) -> Any:
+    where = compiled.layout.where
+    if i < len(code.outs):
+        return state["d", where[code.outs[i]]]
+    write = code.writes[i - len(code.outs)]
+    stream = state["d", where[write.stream]]
+    return _row(stream, write.at.row(counts[write.at.count]))
+
+
+def _between(lo: int, hi: int, pc: Any) -> Any:
+    return pc == lo if lo == hi else (pc >= lo) & (pc <= hi)
+
+
+def _row(array: Any, index: Any) -> Any:
+    return lax.dynamic_index_in_dim(array, index, keepdims=False)
+
+
+def _put(array: Any, row: Any, index: Any) -> Any:
+    return lax.dynamic_update_index_in_dim(array, row, index, 0)
+
+
+def _by_kind(taped: TapedCode, values: Sequence[Any]) -> dict[Kind, list[Any]]:
+    rows: dict[Kind, list[Any]] = {}
+    for kind, value in zip(taped.pushed(), values, strict=True):
+        rows.setdefault(kind, []).append(value)
+    return rows
+
+
+def _put_rows(pool: Any, rows: Sequence[Any], top: Any) -> Any:
+    """Write rows in a row; single numbers together, arrays without copying them."""
+    if pool.ndim == 1 and len(rows) > 1:
+        return lax.dynamic_update_slice_in_dim(pool, jnp.stack(rows), top, 0)
+    for i, row in enumerate(rows):
+        pool = _put(pool, row, top + np.int32(i))
+    return pool
+
+
+def _take_rows(pool: Any, count: int, top: Any) -> list[Any]:
+    if pool.ndim == 1 and count > 1:
+        together = lax.dynamic_slice_in_dim(pool, top, count)
+        return [together[i] for i in range(count)]
+    return [_row(pool, top + np.int32(i)) for i in range(count)]

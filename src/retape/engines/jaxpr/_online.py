@@ -1,0 +1,134 @@
+"""Placing snapshots while the end of the run is unknown, as traced arithmetic.
+
+A transcription of `retape.schedule.LeastCost`: Stumm and Walther's placement, which is
+as good as knowing the end for up to C(s+2, 2) stages, then the cheapest eviction. Its
+docstring has the rules and the symbols; a test holds both to the same decisions.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from ._control import INT
+
+
+class Placement(NamedTuple):
+    """The controller's state, and what it decided last."""
+
+    at: Any
+    """int64[s]: stages at which the snapshots stand, oldest first."""
+    slot: Any
+    """int32[s]: the slots that they are in; from `held` on, free ones."""
+    held: Any
+    """int32: how many there are."""
+    phase: Any
+    base: Any
+    keep: Any
+    """bool: whether the stage asked about is kept: as the last, in the last slot."""
+
+
+def begin(snapshots: int) -> Placement:
+    """The state before stage 0."""
+    zero = jnp.zeros((), INT)
+    return Placement(
+        at=jnp.zeros(snapshots, INT),
+        slot=jnp.arange(snapshots, dtype=np.int32),
+        held=jnp.int32(0),
+        phase=zero,
+        base=zero,
+        keep=jnp.asarray(False),
+    )
+
+
+def place(state: Placement, stage: Any) -> Placement:
+    """Decide about the capsule before `stage`, which is not the last."""
+    s = INT(state.at.shape[0])
+    i = stage - state.base
+    settled = state.phase == s
+    pause = ~settled & (i == s - state.phase)
+    evicted = jnp.where(settled, cheapest(state.at, stage), s - 1 - i)
+    first = state.phase == 0
+    # Nothing is evicted in the first phase: the new snapshot goes behind the others.
+    out = jnp.where(first, state.held.astype(INT), evicted)
+    keep = ~pause & (out >= 0)
+    moved = _evict(state, jnp.maximum(out, 0), stage)
+    return Placement(
+        at=jnp.where(keep, moved.at, state.at),
+        slot=jnp.where(keep, moved.slot, state.slot),
+        held=jnp.where(keep & first, state.held + 1, state.held),
+        phase=jnp.where(pause, state.phase + 1, state.phase),
+        base=jnp.where(pause, stage + 1, state.base),
+        keep=keep,
+    )
+
+
+def _evict(state: Placement, j: Any, stage: Any) -> Placement:
+    """Take out entry `j`, close the gap, and put the new one behind the last held."""
+    n = state.at.shape[0]
+    index = jnp.arange(n)
+    last = jnp.maximum(state.held.astype(INT) - (state.phase > 0), 0)
+    source = jnp.where((index >= j) & (index < last), index + 1, index)
+    source = jnp.minimum(source, n - 1)
+    at = state.at[source].at[last].set(stage)
+    slot = state.slot[source].at[last].set(state.slot[j])
+    return state._replace(at=at, slot=slot)
+
+
+def cheapest(at: Any, stage: Any) -> Any:
+    """Which of s snapshots to evict for one at `stage`; -1 if none.
+
+    Costs suppose that the run ends after the following stage.
+    """
+    s = at.shape[0]
+    if s == 1:
+        return INT(-1)
+    i = jnp.arange(s, dtype=INT)
+    gaps = jnp.diff(jnp.concatenate([at, jnp.reshape(stage, (1,))]))
+    merged = gaps + jnp.concatenate([jnp.zeros(1, INT), gaps[:-1]])
+    now, more, joined, rest = _split4(
+        advances(
+            jnp.concatenate(
+                [gaps, gaps, merged, jnp.reshape(stage + 1 - at[-1], (1,))]
+            ),
+            jnp.concatenate([s - i, s - i + 1, s - i + 1, jnp.ones(1, INT)]),
+        ),
+        s,
+    )
+    nothing = jnp.sum(now[:-1]) + rest
+    before = jnp.cumsum(now) - now  # sum of now[:i]
+    before = jnp.concatenate([jnp.zeros(1, INT), before[:-1]])  # sum of now[:i-1]
+    after = jnp.sum(more) - jnp.cumsum(more)  # sum of more[i+1:]
+    costs = (before + joined + after)[1:]
+    chosen = INT(s - 1) - jnp.argmin(costs[::-1]).astype(INT)
+    return jnp.where(jnp.min(costs) < nothing, chosen, INT(-1))
+
+
+def _split4(values: Any, s: int) -> tuple[Any, Any, Any, Any]:
+    return values[:s], values[s : 2 * s], values[2 * s : 3 * s], values[3 * s]
+
+
+def advances(stages: Any, snapshots: Any) -> Any:
+    """A(L, s) for arrays: the optimal advances of L stages with s snapshots.
+
+    t*L - C(s+t, t-1) with t the least such that beta(s, t) >= L; L(L-1)/2 for s = 1.
+    """
+    single = snapshots <= 1
+    q = jnp.maximum(snapshots, 2)
+
+    def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
+        t, reach = c
+        short = reach < stages
+        t = jnp.where(short & ~single, t + 1, t)
+        return t, jnp.where(short & ~single, reach * (q + t) // t, reach)
+
+    def short(c: tuple[Any, Any]) -> Any:
+        return jnp.any((c[1] < stages) & ~single)
+
+    zeros = jnp.zeros_like(stages)
+    t, reach = lax.while_loop(short, more, (zeros, zeros + 1))
+    several = t * stages - reach * t // (q + 1)
+    return jnp.where(single, stages * (stages - 1) // 2, jnp.where(t > 0, several, 0))

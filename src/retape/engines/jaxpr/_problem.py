@@ -1,0 +1,104 @@
+"""A gradient that is asked for, as a program: traced, checked, with its way back.
+
+`grad`, `explain`, `measure` and the host driver all begin here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from ._activity import propagate
+from ._primitives import Flags, hoist
+from ._trace import Call, trace
+from ._wanted import Wanted, no_gradient
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """`(value, *aux) = jaxpr(*values)`; wanted are gradients by the active values."""
+
+    jaxpr: core.ClosedJaxpr
+    values: tuple[Any, ...]
+    active: Flags
+    tree: Any
+    """The structure of `(value, aux)`."""
+    wanted: Wanted
+    pieces: Call
+    constants: int
+    """How many of the values are constants of the program, in front of the leaves."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether the value depends on the arguments at all."""
+        return propagate(self.jaxpr, self.active)[0]
+
+    def one(self) -> Any:
+        """The seed of the sweep."""
+        return jnp.ones((), self.jaxpr.out_avals[0].dtype)
+
+    def still(self) -> tuple[list[Any], list[Any]]:
+        """Outputs and gradients of a program that does not move."""
+        outs = core.jaxpr_as_fun(self.jaxpr)(*self.values)
+        return outs, [
+            jnp.zeros_like(v)
+            for v, a in zip(self.values, self.active, strict=True)
+            if a
+        ]
+
+    def result(self, outs: Sequence[Any], found: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """`(value, aux, gradient)` as the user sees them."""
+        value, aux = jax.tree_util.tree_unflatten(self.tree, outs)
+        leaves = self.values[self.constants :]
+        active = self.active[self.constants :]
+        given = iter(found)
+        parts = [
+            next(given) if a else no_gradient(v)
+            for v, a in zip(leaves, active, strict=True)
+        ]
+        args, _ = self.pieces.arguments(leaves)
+        owners = self.pieces.owners()
+        gradients = []
+        for number in self.wanted.numbers(len(args)):
+            mine = [p for p, o in zip(parts, owners, strict=True) if o == number]
+            tree = jax.tree_util.tree_structure(args[number])
+            gradients.append(jax.tree_util.tree_unflatten(tree, mine))
+        alone = isinstance(self.wanted.argnums, int)
+        return value, aux, gradients[0] if alone else tuple(gradients)
+
+
+def pose(
+    fun: Callable[..., Any], wanted: Wanted, pieces: Call, leaves: Sequence[Any]
+) -> Problem:
+    """Trace a function for the gradient that is wanted of it."""
+
+    def scalar(*args: Any, **kwargs: Any) -> Any:
+        out = fun(*args, **kwargs)
+        value, aux = wanted.split(out)
+        wanted.check_value(value)
+        return value, lax.stop_gradient(aux)
+
+    pieces = pieces.with_leaves(leaves)
+    jaxpr, tree = trace(scalar, pieces)
+    numbers = wanted.numbers(pieces.positional())
+    active = tuple(
+        owner in numbers and jax.dtypes.issubdtype(aval.dtype, np.inexact)
+        for owner, aval in zip(pieces.owners(), jaxpr.in_avals, strict=True)
+    )
+    hoisted, consts = hoist(jaxpr)
+    return Problem(
+        jaxpr=hoisted,
+        values=(*consts, *leaves),
+        active=(False,) * len(consts) + active,
+        tree=tree,
+        wanted=wanted,
+        pieces=pieces,
+        constants=len(consts),
+    )

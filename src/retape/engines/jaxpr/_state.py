@@ -1,0 +1,155 @@
+"""The state of a sweep: what its one loop carries, and how it begins.
+
+    Place                a register, or a kept value
+    ("d", place)         a cotangent
+    ("snapshot", place)  the snapshots of a register, one row for each slot
+    ("held", place)      online: the registers at the start of the current stage
+    ("out", i)           an output that lives in a slot, kept from the end on
+    ("pool", i), ("top", i)   the tape, and how much of it is filled
+
+and the controller's integers:
+
+    pc, left     program counter, and steps still allowed
+    trace, taped the blocks that the stage on the tape went through, and how many
+    at, slot     by age: stage at which a snapshot stands, and the slot it is in
+    newest       the last of them in use, -1 if there is none
+    sweeps       by age: how often what is right of a snapshot may be advanced
+    here         stage at which the registers stand
+    fresh        whether the registers are where the sweep goes on
+    end          stages still to be reversed: the goal of the descent
+    n            steps of the run
+    mode         COUNT, ONLINE or BACK
+    phase, base  of the online placement
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ._compile import Compiled
+from ._control import FOREVER, INT
+from ._ir import Aval, Var
+from ._nest import State
+
+COUNT, ONLINE, BACK = np.int32(0), np.int32(1), np.int32(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the plan fixed: sizes are shapes, so all of it is known at trace time."""
+
+    snapshots: int
+    """Slots, that of the start state included."""
+    stage: int
+    """Steps in a stage."""
+    split: str = "binomial"
+    forward: Literal["count", "online"] = "online"
+    """How an unknown number of steps is dealt with."""
+    sweeps: int | None = None
+    """Most times that a step is advanced; only the treeverse split asks for it."""
+
+
+class Counts(NamedTuple):
+    """What a sweep did: scalars, on the device."""
+
+    steps: Any
+    advances: Any
+    stores: Any
+    restores: Any
+    peak_snapshots: Any
+
+
+def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -> State:
+    """Everything that the loop carries, before its first turn."""
+    layout, d = compiled.layout, settings.snapshots
+    slots = layout.places("slot")
+    state: State = {p: blank(layout.avals[p]) for p in slots}
+    # Slot 0 holds the start state from the beginning: all registers are blank there.
+    state |= {("snapshot", p): blank(layout.avals[p], d) for p in slots}
+    if compiled.program.length is None and settings.forward == "online":
+        state |= {("held", p): blank(layout.avals[p]) for p in (*slots,)}
+        state["held", "pc"] = jnp.int32(0)
+    state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
+    state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
+    _seed(compiled, cotangents, state)
+    for i, (kind, rows) in enumerate(compiled.pool_rows(settings.stage).items()):
+        state["pool", i] = blank(Aval(*kind), rows)
+        state["top", i] = jnp.int32(0)
+    for i in slot_outs(compiled):
+        state["out", i] = blank(compiled.program.outs[i].aval)
+    return state | _integers(compiled.program.length, settings)
+
+
+def _integers(known: int | None, settings: Settings) -> State:
+    d = settings.snapshots
+    stages = FOREVER if known is None else -(-known // settings.stage)
+    unknown = COUNT if settings.forward == "count" else ONLINE
+    mode = BACK if known is not None else unknown
+    # A run of a single stage never goes back to its start.
+    begun = int(known is not None and stages > 1)
+    return {
+        "pc": jnp.int32(0),
+        "left": jnp.zeros((), INT),
+        "trace": jnp.zeros(settings.stage, np.int32),
+        "taped": jnp.int32(0),
+        ("snapshot", "pc"): jnp.zeros(d, np.int32),
+        "at": jnp.zeros(d, INT),
+        "slot": jnp.arange(d, dtype=np.int32),
+        "newest": jnp.int32(-1 if mode == ONLINE else 0),
+        "sweeps": jnp.full(d, settings.sweeps or 0, INT),
+        "here": jnp.zeros((), INT),
+        "fresh": jnp.asarray(True),
+        "end": jnp.asarray(INT(stages)),
+        "n": jnp.asarray(INT(known or 0)),
+        "mode": jnp.asarray(mode),
+        "phase": jnp.zeros((), INT),
+        "base": jnp.zeros((), INT),
+        "advances": jnp.zeros((), INT),
+        "stores": jnp.asarray(INT(begun)),
+        "restores": jnp.zeros((), INT),
+        "peak": jnp.int32(begun),
+    }
+
+
+def _seed(compiled: Compiled, cotangents: Sequence[Any], state: State) -> None:
+    """Put the outputs' cotangents where the outputs will be at the end."""
+    given = iter(cotangents)
+    for out in compiled.program.outs:
+        if isinstance(out, Var) and out.active:
+            key = ("d", compiled.layout.where[out])
+            state[key] = state[key] + next(given)
+    assert next(given, None) is None, "one cotangent for each active output"
+
+
+def slot_outs(compiled: Compiled) -> list[int]:
+    """Outputs that live in slots, which the sweep back will overwrite."""
+    return [
+        i
+        for i, o in enumerate(compiled.program.outs)
+        if isinstance(o, Var) and compiled.layout.where[o].kind == "slot"
+    ]
+
+
+def blank(aval: Aval, rows: int | None = None) -> Any:
+    """Zeros of a type, or `rows` of them stacked."""
+    shape = aval.shape if rows is None else (rows, *aval.shape)
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        return jnp.broadcast_to(jax.random.key(0, impl=_key_kind(aval.dtype)), shape)
+    return jnp.zeros(shape, aval.dtype)
+
+
+def _key_kind(dtype: Any) -> Any:
+    """The kind of random key that a type stands for."""
+    found: list[Any] = []
+    # JAX tells the kind of a key, not that of a type; a traced key will do.
+    jax.eval_shape(
+        lambda key: found.append(jax.random.key_impl(key)),
+        jax.ShapeDtypeStruct((), dtype),
+    )
+    return found[0]

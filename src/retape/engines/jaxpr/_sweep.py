@@ -1,0 +1,315 @@
+"""A whole divide-and-conquer gradient as one XLA program.
+
+One loop does everything. Each turn of it brings the registers to where they must be
+(restored from a snapshot, or simply still there), advances them, stores them if that is
+called for, and if they now stand before the last stage that is left, tapes that stage
+and sweeps it back:
+
+    turn:   restore?  ->  advance k steps  ->  store?  ->  tape and reverse a stage?
+
+Every question mark is a loop of no or one trip, which XLA keeps in place where a
+conditional would copy. So the program holds exactly one copy of the advance code, one
+of the taping code and one of the reverse code, whatever the schedule.
+
+The forward sweep is the same loop in another *mode*. If the number of steps is known,
+it is just the first descent (BACK). If not, either a first run counts them (COUNT), or
+snapshots are placed while the end is unknown (ONLINE): then the registers at the
+start of the current stage are held, and stored or forgotten once the next stage has
+begun, since nobody needs a snapshot of the last one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+from ._compile import Compiled
+from ._control import FOREVER, INT, SPLITS, sweeps
+from ._ir import Lit
+from ._nest import Advance, Reverse, State, Tape, run
+from ._online import Placement, place
+from ._state import BACK, COUNT, ONLINE, Counts, Settings, initial, slot_outs
+
+
+def sweep(
+    compiled: Compiled,
+    settings: Settings,
+    operands: Sequence[Any],
+    cotangents: Sequence[Any],
+) -> tuple[list[Any], list[Any], Counts]:
+    """The program's outputs, the cotangents of its active operands, and the counts.
+
+    Args:
+        compiled: The program.
+        settings: What the plan fixed.
+        operands: Inputs, then constants.
+        cotangents: Those of the active outputs, in order.
+    """
+    # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
+    # work. All code from here on gives its types explicitly.
+    with jax.enable_x64(True):
+        going = Sweep(compiled, settings, operands)
+        state = initial(compiled, settings, cotangents)
+        keys = sorted(state, key=str)
+
+        def turn(carry: list[Any]) -> list[Any]:
+            after = going.turn(dict(zip(keys, carry, strict=True)))
+            return [after[k] for k in keys]
+
+        def unfinished(carry: list[Any]) -> Any:
+            return carry[keys.index("end")] > 0
+
+        carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
+        return going.results(dict(zip(keys, carry, strict=True)))
+
+
+def once(wanted: Any, state: State, new: State) -> State:
+    """`state | new` if `wanted`, in place: `new` replaces values of the same types."""
+    keys = sorted(new, key=str)
+
+    def body(_: Any) -> list[Any]:
+        return [jnp.asarray(False), *(new[k] for k in keys)]
+
+    _, *values = lax.while_loop(
+        lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
+    )
+    return state | dict(zip(keys, values, strict=True))
+
+
+class Sweep:
+    """The turns of one program under one plan."""
+
+    def __init__(
+        self, compiled: Compiled, settings: Settings, operands: Sequence[Any]
+    ) -> None:
+        self.compiled = compiled
+        self.settings = settings
+        self.operands = operands
+        self.layout = compiled.layout
+        self.registers = [*self.layout.places("slot"), "pc"]
+        self.unknown = compiled.program.length is None
+        self.online = self.unknown and settings.forward == "online"
+        self.stage = INT(settings.stage)
+
+    def turn(self, state: State) -> State:
+        """One turn: see the module's first lines."""
+        state = self.restore(state)
+        if self.online:
+            state = self.hold(state)
+        goal, store, stage, state = self.decide(state)
+        begin = state["here"]
+        state = self.advance(state, goal)
+        if self.unknown:
+            state = self.look_for_the_end(state, begin)
+        if self.online:
+            state = self.place(state, begin)
+        state = self.store(state, store)
+        return self.reverse_stage(state, stage)
+
+    # Deciding --------------------------------------------------------------------
+
+    def decide(self, state: State) -> tuple[Any, Any, Any, State]:
+        """The stage to advance to, whether to store there, whether to reverse it."""
+        here, newest = state["here"], state["newest"]
+        length = state["end"] - here
+        if self.unknown:
+            # Nothing is cut before the end is known.
+            length = jnp.where(state["mode"] == BACK, length, 1)
+        free = INT(self.settings.snapshots) - newest
+        left = state["sweeps"][jnp.maximum(newest, 0)]
+        split = SPLITS[self.settings.split](
+            jnp.maximum(length, 2), jnp.maximum(free, 2), left
+        )
+        stage = (length <= 1) | (free <= 1) | (split >= length - 1)
+        goal = jnp.where(stage, state["end"] - 1, here + split)
+        if self.settings.split == "treeverse":
+            state = self.spend_sweep(state, length > 1, left)
+        if not self.unknown:
+            return goal, ~stage, stage, state
+        counting, back = state["mode"] == COUNT, state["mode"] == BACK
+        goal = jnp.where(back, goal, here + 1)
+        goal = jnp.where(counting, FOREVER // self.stage, goal)
+        return goal, back & ~stage, back & stage, state
+
+    def spend_sweep(self, state: State, cut: Any, left: Any) -> State:
+        """What is left of a cut has one sweep less, what is right of it as many."""
+        newest, d = state["newest"], self.settings.snapshots
+        after = state["sweeps"].at[newest].add(-INT(1) * cut)
+        after = after.at[jnp.minimum(newest + 1, d - 1)].set(
+            jnp.where(newest + 1 < d, left, after[d - 1])
+        )
+        return state | {"sweeps": jnp.where(cut, after, state["sweeps"])}
+
+    # Moving ----------------------------------------------------------------------
+
+    def advance(self, state: State, goal: Any) -> State:
+        """Run to a stage, or to the end; `left` then says how many steps it took."""
+        steps = (goal - state["here"]) * self.stage
+        advance = Advance(self.compiled, self.operands)
+        state = run(self.compiled, advance, state | {"left": steps})
+        made = steps - state["left"]
+        return state | {
+            "here": goal,
+            "left": made,
+            "fresh": state["fresh"] & (made == 0),
+            "advances": state["advances"] + made,
+        }
+
+    def look_for_the_end(self, state: State, begin: Any) -> State:
+        """The forward sweep of a run of unknown length may just have ended."""
+        ended = (state["mode"] != BACK) & (state["pc"] == self.compiled.end)
+        n = jnp.where(ended, begin * self.stage + state["left"], state["n"])
+        state = self.capture(state, ended)
+        stages = -(-n // self.stage)
+        if self.online:
+            # Back to the start of the last stage, which is taped at once.
+            held = {k: state["held", k] for k in self.registers}
+            state = once(ended, state, held)
+            state["here"] = jnp.where(ended, begin, state["here"])
+            state["fresh"] = state["fresh"] | ended
+        else:
+            begun = ended & (stages > 1)
+            state["stores"] = state["stores"] + begun
+            state["peak"] = jnp.maximum(state["peak"], begun.astype(jnp.int32))
+        if self.settings.split == "treeverse":
+            most, _ = sweeps(stages, INT(self.settings.snapshots))
+            state["sweeps"] = jnp.where(ended, most, state["sweeps"])
+        return state | {
+            "n": n,
+            "end": jnp.where(ended, stages, state["end"]),
+            "mode": jnp.where(ended, BACK, state["mode"]),
+        }
+
+    def reverse_stage(self, state: State, wanted: Any) -> State:
+        """Tape the stage before which the registers stand, and sweep it back."""
+        begin = state["here"] * self.stage
+        steps = jnp.minimum(self.stage, state["n"] - begin)
+        left = jnp.where(wanted, steps, INT(0))
+        state = state | {"left": left, "taped": jnp.int32(0)}
+        state = run(self.compiled, Tape(self.compiled, self.operands), state)
+        if not self.unknown:
+            state = self.capture(state, wanted & (begin + steps == state["n"]))
+        state = run(self.compiled, Reverse(self.compiled, self.operands), state)
+        newest = state["newest"]
+        oldest = state["at"][jnp.maximum(newest, 0)] == state["here"]
+        return state | {
+            "end": jnp.where(wanted, state["here"], state["end"]),
+            "newest": newest - (wanted & oldest),
+            "fresh": state["fresh"] & ~wanted,
+        }
+
+    # Snapshots -------------------------------------------------------------------
+
+    def restore(self, state: State) -> State:
+        """Load the newest snapshot, unless the registers are where they should be."""
+        newest = jnp.maximum(state["newest"], 0)
+        slot = state["slot"][newest]
+        wanted = ~state["fresh"]
+        if self.online:
+            wanted = wanted & (state["mode"] == BACK)
+        loaded = {
+            k: lax.dynamic_index_in_dim(state["snapshot", k], slot, keepdims=False)
+            for k in self.registers
+        }
+        here = jnp.where(wanted, state["at"][newest], state["here"])
+        return once(wanted, state, loaded) | {
+            "here": here,
+            "fresh": state["fresh"] | wanted,
+            "restores": state["restores"] + wanted,
+        }
+
+    def hold(self, state: State) -> State:
+        """Online: remember the registers at the start of the stage."""
+        held = {("held", k): state[k] for k in self.registers}
+        return once(state["mode"] == ONLINE, state, held)
+
+    def place(self, state: State, stage: Any) -> State:
+        """Online, and the run goes on: keep what is held, or forget it."""
+        asked = state["mode"] == ONLINE
+        old = Placement(
+            state["at"],
+            state["slot"],
+            state["newest"] + 1,
+            state["phase"],
+            state["base"],
+            asked,
+        )
+        new = place(old, stage)
+        chosen = [jnp.where(asked, b, a) for a, b in zip(old, new, strict=True)]
+        at, slot, held, phase, base, keep = chosen
+        newest = held - 1
+        keep = keep & asked
+        state = self.put(state, keep, slot[jnp.maximum(newest, 0)], "held")
+        return state | {
+            "at": at,
+            "slot": slot,
+            "newest": newest,
+            "phase": phase,
+            "base": base,
+            "stores": state["stores"] + keep,
+            "peak": jnp.maximum(state["peak"], held * asked),
+        }
+
+    def store(self, state: State, wanted: Any) -> State:
+        """Store the registers as the newest snapshot."""
+        newest = jnp.where(wanted, state["newest"] + 1, state["newest"])
+        index = jnp.maximum(newest, 0)
+        state = self.put(state, wanted, state["slot"][index], None)
+        at = jnp.where(wanted, state["at"].at[index].set(state["here"]), state["at"])
+        return state | {
+            "newest": newest,
+            "at": at,
+            "fresh": state["fresh"] | wanted,
+            "stores": state["stores"] + wanted,
+            "peak": jnp.maximum(state["peak"], wanted * (newest + 1)),
+        }
+
+    def put(self, state: State, wanted: Any, slot: Any, source: str | None) -> State:
+        """Write the registers, or what is held of them, into a slot."""
+        keys = [("snapshot", k) for k in self.registers]
+        values = [state[(source, k) if source else k] for k in self.registers]
+
+        def body(carry: list[Any]) -> list[Any]:
+            rows = zip(carry[1:], values, strict=True)
+            put = [lax.dynamic_update_index_in_dim(b, v, slot, 0) for b, v in rows]
+            return [jnp.asarray(False), *put]
+
+        _, *buffers = lax.while_loop(
+            lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
+        )
+        return state | dict(zip(keys, buffers, strict=True))
+
+    # Outputs ---------------------------------------------------------------------
+
+    def capture(self, state: State, wanted: Any) -> State:
+        """Keep the outputs that live in slots, which the sweep back overwrites."""
+        outs, where = self.compiled.program.outs, self.layout.where
+        kept = {("out", i): state[where[outs[i]]] for i in slot_outs(self.compiled)}
+        return once(wanted, state, kept) if kept else dict(state)
+
+    def results(self, state: State) -> tuple[list[Any], list[Any], Counts]:
+        """What `sweep` returns, from the state at the end."""
+        outs = [self.out(i, state) for i in range(len(self.compiled.program.outs))]
+        places = [p for p in self.layout.places("operand") if p in self.layout.active]
+        counts = Counts(
+            state["n"],
+            state["advances"],
+            state["stores"],
+            state["restores"],
+            state["peak"],
+        )
+        return outs, [state["d", p] for p in places], counts
+
+    def out(self, i: int, state: State) -> Any:
+        """An output's value after the run."""
+        atom = self.compiled.program.outs[i]
+        if isinstance(atom, Lit):
+            return jnp.asarray(atom.value, atom.aval.dtype)
+        place = self.layout.where[atom]
+        if place.kind == "operand":
+            return self.operands[place.index]
+        return state["out", i] if place.kind == "slot" else state[place]

@@ -1,0 +1,157 @@
+"""Pass 4: each block's derivative, split in two: what a tape needs, and the rest.
+
+`jax.vjp` of a block gives its outputs and a pullback, and the pullback is a pytree
+whose leaves are the residuals. Tracing both halves separately gives two jaxprs:
+
+    taped:     ins -> (outs, values to tape)                       run forwards
+    pullback:  (values taped, lasting inputs, d outs) -> d ins     run backwards
+
+What is taped is chosen by `_residuals`. The values are grouped by shape and type into
+*pools*, one array each with as many rows as a stage can fill; blocks of any kind share
+the pools, so that a stage through many different blocks needs no more than the
+hungriest of them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from ..._errors import UnsupportedError
+from ._code import Code
+from ._ir import Aval, Var
+from ._layout import Layout
+from ._private import source_line
+from ._residuals import choose
+
+Kind = tuple[tuple[int, ...], Any]
+"""A pool's shape and type."""
+
+COUNTS: Kind = ((), np.dtype(np.int32))
+"""The pool in which loop counters are taped."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TapedCode:
+    """A block's two halves, and what goes between them."""
+
+    code: Code
+    taped: core.ClosedJaxpr
+    """`(*ins, *rows) -> (*outs, *rows, next, *values to tape)`."""
+    kinds: tuple[Kind, ...]
+    """The pools of the values that are taped."""
+    sources: tuple[int, ...]
+    """Positions among `(*ins, *rows)` of inputs that the pullback reads again."""
+    pullback: core.ClosedJaxpr | None
+    """`(*taped, *sources, *cotangents of active_outs) -> those of active_ins`."""
+    active_ins: tuple[int, ...]
+    """Positions among `(*ins, *rows)` to which a cotangent goes back."""
+    active_outs: tuple[int, ...]
+    """Positions among `(*outs, *rows)` from which a cotangent comes."""
+
+    def counts(self) -> list[Var]:
+        """Loop counters whose value the sweep back needs, to find a stream's rows."""
+        if self.pullback is None:
+            return []
+        found = [a.at.count for a in (*self.code.reads, *self.code.writes)]
+        return list(dict.fromkeys(found))
+
+    def pushed(self) -> list[Kind]:
+        """The pools of all that one run of the block puts on the tape, in order."""
+        return [*self.kinds, *([COUNTS] * len(self.counts()))]
+
+    def pushes(self) -> Counter[Kind]:
+        """How many rows of each pool one run of the block fills."""
+        return Counter(self.pushed())
+
+
+def tape(code: Code, layout: Layout) -> TapedCode:
+    """Split a block's derivative."""
+    variables = [*code.ins, *(r.out for r in code.reads)]
+    n_out = len(code.outs) + len(code.writes)
+    active_ins = tuple(i for i, v in enumerate(variables) if v.active)
+    out_flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
+    active_outs = tuple(i for i, a in enumerate(out_flags) if a)
+    if not active_ins or not active_outs:
+        return TapedCode(code, code.jaxpr, (), (), None, (), ())
+    split = _Split(code, active_ins, active_outs)
+    taped = jax.make_jaxpr(split.forwards)(*_structs(code.jaxpr.in_avals))
+    chosen = choose(taped, n_out + 1, _lasting(code, layout))
+    saved = chosen.taped.out_avals[n_out + 1 :]
+    kinds = tuple((tuple(v.shape), v.dtype) for v in saved)
+    cotangents = [code.jaxpr.out_avals[i].to_tangent_aval() for i in active_outs]
+    restored, pull = len(chosen.restore.in_avals), core.jaxpr_as_fun(chosen.restore)
+
+    def back(*values: Any) -> tuple[Any, ...]:
+        return split.backwards(*pull(*values[:restored]), *values[restored:])
+
+    given = [*chosen.restore.in_avals, *cotangents]
+    pullback = jax.make_jaxpr(back)(*_structs(given))
+    return TapedCode(
+        code, chosen.taped, kinds, chosen.sources, pullback, active_ins, active_outs
+    )
+
+
+class _Split:
+    """The two halves as Python functions; the first leaves the shape for the second."""
+
+    def __init__(
+        self, code: Code, active_ins: Sequence[int], active_outs: Sequence[int]
+    ) -> None:
+        self.code = code
+        self.active_ins = active_ins
+        self.active_outs = active_outs
+        self.shape: Any = None
+
+    def forwards(self, *values: Any) -> list[Any]:
+        run = core.jaxpr_as_fun(self.code.jaxpr)
+
+        def partial(*active: Any) -> tuple[list[Any], list[Any]]:
+            full = list(values)
+            for i, v in zip(self.active_ins, active, strict=True):
+                full[i] = v
+            outs = run(*full)
+            return [outs[i] for i in self.active_outs], outs
+
+        chosen = [values[i] for i in self.active_ins]
+        try:
+            _, pull, outs = jax.vjp(partial, *chosen, has_aux=True)
+        except Exception as error:
+            raise _no_rule(self.code, error) from error
+        residuals, self.shape = jax.tree_util.tree_flatten(pull)
+        return [*outs, *residuals]
+
+    def backwards(self, *values: Any) -> tuple[Any, ...]:
+        n = self.shape.num_leaves
+        pull = jax.tree_util.tree_unflatten(self.shape, values[:n])
+        return pull(list(values[n:]))
+
+
+def _no_rule(code: Code, error: Exception) -> Exception:
+    """The error of a block that JAX cannot differentiate, with the user's lines."""
+    lines = dict.fromkeys(
+        f"`{e.primitive.name}` at {source_line(e)}" for e in code.jaxpr.eqns
+    )
+    shown = "; ".join(list(lines)[:8])
+    return UnsupportedError(
+        f"JAX has no reverse-mode rule for a part of the program: {error}\n"
+        f"It is among these operations: {shown}. Give that operation a derivative "
+        "with `jax.custom_vjp` (or `jax.custom_jvp`), or cut the derivative with "
+        "`jax.lax.stop_gradient`."
+    )
+
+
+def _lasting(code: Code, layout: Layout) -> set[int]:
+    """Inputs of a block that are unchanged when the stage is swept back."""
+    sources: list[Var] = [*code.ins, *(r.stream for r in code.reads)]
+    return {i for i, v in enumerate(sources) if layout.where[v].kind != "slot"}
+
+
+def _structs(avals: Sequence[Aval]) -> list[jax.ShapeDtypeStruct]:
+    return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]

@@ -1,0 +1,129 @@
+"""From a Python function to a closed program, as plain `jax.grad` would see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from ._refuse import refuse_effects
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call's arguments, taken apart: arrays are traced, all else is fixed."""
+
+    leaves: tuple[Any, ...]
+    """The arrays, in order."""
+    tree: Any
+    fixed: tuple[tuple[int, Any], ...]
+    """Leaves that are not arrays, with their positions."""
+
+    def arguments(
+        self, leaves: Sequence[Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and keyword arguments, from other arrays of the same types."""
+        whole = list(leaves)
+        for position, value in self.fixed:
+            whole.insert(position, value)
+        return jax.tree_util.tree_unflatten(self.tree, whole)
+
+    def positional(self) -> int:
+        """How many positional arguments the call has."""
+        return len(self.arguments(self.leaves)[0])
+
+    def owners(self) -> list[int]:
+        """For each array, the positional argument that it is part of (-1: keyword)."""
+        args, kwargs = self.arguments([_ARRAY] * len(self.leaves))
+        found: list[int] = []
+        for number, part in [*enumerate(args), (-1, kwargs)]:
+            leaves = jax.tree_util.tree_leaves(part)
+            found += [number for leaf in leaves if leaf is _ARRAY]
+        return found
+
+    def signature(self) -> Any:
+        """What a trace depends on besides types; `None` if that cannot be hashed."""
+        key = (self.tree, self.fixed)
+        try:
+            hash(key)
+        except TypeError:
+            return None
+        return key
+
+    def shell(self) -> Call:
+        """The same without the arrays' values, which a cache must not keep alive."""
+        return replace(self, leaves=(_ARRAY,) * len(self.leaves))
+
+    def with_leaves(self, leaves: Sequence[Any]) -> Call:
+        """The same with other arrays."""
+        return replace(self, leaves=tuple(leaves))
+
+
+_ARRAY = object()
+"""Stands for an array where only the structure matters."""
+
+_CLEAN = core.get_opaque_trace_state(convention="nnx")
+"""The state in which no transformation is under way."""
+
+
+def under_transformation(leaves: Sequence[Any]) -> bool:
+    """Whether a transformation is under way, here or through the values given."""
+    if any(isinstance(v, jax.core.Tracer) for v in leaves):
+        return True
+    return core.get_opaque_trace_state(convention="nnx") != _CLEAN
+
+
+def take_apart(
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    numbers: bool = True,
+    always: Sequence[int] = (),
+) -> Call:
+    """Split a call's arguments into arrays and fixed values.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        numbers: Whether Python's numbers are traced (else they are fixed values).
+        always: Positional arguments whose numbers are traced in any case.
+    """
+    chosen = {id(args[i]) for i in always}
+    leaves: list[Any] = []
+    traced: list[bool] = []
+    for part in (*args, kwargs):
+        for leaf in jax.tree_util.tree_leaves(part):
+            leaves.append(leaf)
+            traced.append(is_array(leaf, numbers=numbers or id(part) in chosen))
+    tree = jax.tree_util.tree_structure((args, kwargs))
+    fixed = tuple((i, v) for i, v in enumerate(leaves) if not traced[i])
+    return Call(tuple(v for v, t in zip(leaves, traced, strict=True) if t), tree, fixed)
+
+
+def is_array(value: Any, *, numbers: bool) -> bool:
+    """Whether a leaf can be traced."""
+    if isinstance(value, (bool, int, float, complex)):
+        return numbers
+    return isinstance(value, (jax.Array, np.ndarray, np.generic)) or hasattr(
+        value, "__jax_array__"
+    )
+
+
+def trace(fun: Callable[..., Any], call: Call) -> tuple[core.ClosedJaxpr, Any]:
+    """The program of a call, and the tree of its result.
+
+    Raises:
+        UnsupportedError: If the program has side effects.
+    """
+
+    def flat(*leaves: Any) -> Any:
+        args, kwargs = call.arguments(leaves)
+        return fun(*args, **kwargs)
+
+    jaxpr, shape = jax.make_jaxpr(flat, return_shape=True)(*call.leaves)
+    refuse_effects(jaxpr)
+    return jaxpr, jax.tree_util.tree_structure(shape)

@@ -1,0 +1,271 @@
+"""`grad`, `value_and_grad`, `vjp` and `checkpointed`: JAX's own calls, with a plan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from ..._errors import PlanError
+from ..._plan import Plan
+from ...driver import Progress
+from ...storage import SnapshotStore
+from ._hosted import run_hosted
+from ._interrupt import interruptible
+from ._primitives import call, hoist, sweep_program
+from ._problem import pose
+from ._trace import Call, take_apart, trace, under_transformation
+from ._wanted import Wanted
+
+
+def checkpointed(
+    fun: Callable[..., Any], *, plan: Plan | None = None
+) -> Callable[..., Any]:
+    """The same function, whose reverse mode is divide and conquer.
+
+    Everything that JAX does to functions can be done to it: `jax.grad`, `jax.vjp`,
+    `jax.jvp`, `jax.vmap`, `jax.jit`, and any nesting of them. Only reverse mode
+    changes: it works through `lax.while_loop`s, and its memory is what the plan says.
+
+    Args:
+        fun: A function of arrays (or pytrees of arrays) that JAX can trace. Python's
+            numbers are traced too, unless `fun` needs their values.
+        plan: How much memory to use; `retape.logarithmic()` by default.
+
+    Raises:
+        UnsupportedError: When called, if the program has side effects.
+
+    Example:
+        >>> import jax, retape.jax
+        >>> def halvings(x):
+        ...     return jax.lax.while_loop(lambda v: v > 1.0, lambda v: v / 2, x)
+        >>> float(jax.grad(retape.jax.checkpointed(halvings))(5.0))
+        0.125
+    """
+    _check_plan(plan)
+
+    @functools.wraps(fun)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        pieces, jaxpr, tree = _traced(fun, args, kwargs)
+        outs = call(jaxpr, plan, pieces.leaves)
+        return jax.tree_util.tree_unflatten(tree, outs)
+
+    return wrapped
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+) -> Callable[..., Any]:
+    """`jax.grad`, in sublinear memory, and through `lax.while_loop`s.
+
+    Args:
+        fun: A function whose (first) result is a scalar.
+        argnums: By which positional arguments to differentiate.
+        has_aux: Whether `fun` returns a pair, the second part of which is passed on.
+        holomorphic: Whether `fun` is promised to be holomorphic.
+        allow_int: Whether integer arguments are allowed; their gradients are of type
+            `float0`, as JAX's are.
+        plan: How much memory to use; `retape.logarithmic()` by default.
+        store: Where snapshots go, such as `retape.storage.DiskStore(path)`: a run that
+            was killed is taken up again by the same call. The host then steers the
+            run, so this is for long steps, and not under a transformation.
+        progress: `True` for a bar, or a function that is told; steered by the host too.
+
+    Returns:
+        A function with `fun`'s arguments that returns the gradient, with the structure
+        of the arguments; with `has_aux` a pair of that and the second part.
+
+    Raises:
+        GradientTypeError: When called, if the result is not a real scalar or an
+            argument is not of a floating type.
+        PlanError: If `plan` is no plan.
+
+    Example:
+        >>> import jax, retape.jax
+        >>> def power(x, n):
+        ...     return jax.lax.fori_loop(0, n, lambda i, y: y * x, 1.0)
+        >>> float(retape.jax.grad(power)(2.0, 5))     # jax.grad refuses: n is traced
+        80.0
+    """
+    options = (argnums, has_aux, holomorphic, allow_int)
+    both = value_and_grad(fun, *options, plan=plan, store=store, progress=progress)
+
+    @functools.wraps(fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, gradients = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return gradient
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+) -> Callable[..., Any]:
+    """`jax.value_and_grad`, in sublinear memory, and through `lax.while_loop`s.
+
+    The value comes from the same sweep as the gradient, so it costs nothing.
+    Arguments and errors are those of `retape.jax.grad`.
+
+    Returns:
+        A function with `fun`'s arguments that returns `(value, gradient)`; with
+        `has_aux`, `((value, aux), gradient)`.
+
+    Example:
+        >>> import jax, retape.jax
+        >>> def root(a):       # Newton's iteration, to tolerance
+        ...     def step(x): return (x + a / x) / 2
+        ...     return jax.lax.while_loop(
+        ...         lambda x: abs(x * x - a) > 1e-6, step, a)
+        >>> value, slope = retape.jax.value_and_grad(root)(4.0)
+        >>> print(f"{value:.4f} {slope:.4f}")
+        2.0000 0.2500
+    """
+    _check_plan(plan)
+    wanted = Wanted(argnums, has_aux, holomorphic, allow_int)
+    run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
+    hosted = store is not None or progress is not False
+
+    @functools.wraps(fun)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        wanted.check_arguments(args)
+        if hosted:
+            pieces = take_apart(args, kwargs, always=wanted.numbers(len(args)))
+            problem = pose(fun, wanted, pieces, pieces.leaves)
+            name = getattr(fun, "__qualname__", type(fun).__name__)
+            found = run_hosted(problem, plan, store, progress, name)
+            return wanted.join(*problem.result(*found))
+        return run(args, kwargs, wanted.numbers(len(args)))
+
+    return both
+
+
+class Cached:
+    """A function of a call, compiled once for each signature.
+
+    As under `jax.jit`, the user's function is traced once for each set of shapes, types
+    and fixed values. Inside another transformation nothing is cached: the trace belongs
+    to that transformation.
+    """
+
+    def __init__(self, run: Callable[[Call, Sequence[Any]], Any]) -> None:
+        self.run = run
+        self.compiled: dict[Any, Callable[..., Any]] = {}
+        self.needs_numbers: set[Any] = set()
+
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], always: Sequence[int]
+    ) -> Any:
+        pieces = take_apart(args, kwargs, always=always)
+        key = pieces.signature()
+        if key in self.needs_numbers:
+            return self.fixed(args, kwargs, always)
+        try:
+            return self.once(pieces, key)
+        except jax.errors.ConcretizationTypeError:
+            # The function looks at the value of a number, as it may under `jax.grad`.
+            result = self.fixed(args, kwargs, always)
+            self.needs_numbers.add(key)
+            return result
+
+    def fixed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], always: Sequence[int]
+    ) -> Any:
+        pieces = take_apart(args, kwargs, numbers=False, always=always)
+        return self.once(pieces, (pieces.signature(), "fixed"))
+
+    def once(self, pieces: Call, key: Any) -> Any:
+        if under_transformation(pieces.leaves):
+            return self.run(pieces, pieces.leaves)
+        types = tuple(map(jax.typeof, pieces.leaves))
+        compiled = None if key is None else self.compiled.get((key, types))
+        if compiled is None:
+            run = functools.partial(self.run, pieces.shell())
+            compiled = jax.jit(run).lower(pieces.leaves).compile()
+            if key is not None:
+                self.compiled[key, types] = compiled
+        return interruptible(compiled, [pieces.leaves])
+
+
+def _both(
+    fun: Callable[..., Any],
+    wanted: Wanted,
+    plan: Plan | None,
+    pieces: Call,
+    leaves: Sequence[Any],
+) -> Any:
+    """Value and gradient in one sweep, seeded with one."""
+    problem = pose(fun, wanted, pieces, leaves)
+    if problem.moves:
+        jaxpr, active = problem.jaxpr, problem.active
+        program, consts = hoist(sweep_program(jaxpr, active, plan))
+        outs = call(program, plan, [*consts, *problem.values, problem.one()])
+        n = len(jaxpr.out_avals)
+        return wanted.join(*problem.result(outs[:n], outs[n:]))
+    return wanted.join(*problem.result(*problem.still()))
+
+
+def vjp(
+    fun: Callable[..., Any],
+    *primals: Any,
+    has_aux: bool = False,
+    plan: Plan | None = None,
+) -> Any:
+    """`jax.vjp`, in sublinear memory, and through `lax.while_loop`s.
+
+    Args:
+        fun: Any function that JAX can trace.
+        *primals: The arguments at which to evaluate it.
+        has_aux: Whether `fun` returns a pair, the second part of which is passed on.
+        plan: How much memory to use; `retape.logarithmic()` by default.
+
+    Returns:
+        `(value, pullback)`, and `aux` as a third with `has_aux`.
+
+    Example:
+        >>> import jax, retape.jax
+        >>> def halvings(x):
+        ...     return jax.lax.while_loop(lambda v: v > 1.0, lambda v: v / 2, x)
+        >>> value, pullback = retape.jax.vjp(halvings, 5.0)
+        >>> float(value), float(pullback(1.0)[0])
+        (0.625, 0.125)
+    """
+    return jax.vjp(checkpointed(fun, plan=plan), *primals, has_aux=has_aux)
+
+
+def _check_plan(plan: Any) -> None:
+    if plan is not None and not isinstance(plan, Plan):
+        raise PlanError(
+            f"`plan={plan!r}` is not a plan. Pass one that `retape.fixed_space`, "
+            "`fixed_time`, `logarithmic`, `segments` or `within` makes."
+        )
+
+
+def _traced(
+    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Call, core.ClosedJaxpr, Any]:
+    """Trace with Python's numbers traced, or fixed if `fun` needs their values."""
+    pieces = take_apart(args, kwargs)
+    try:
+        return (pieces, *trace(fun, pieces))
+    except jax.errors.ConcretizationTypeError:
+        pieces = take_apart(args, kwargs, numbers=False)
+        return (pieces, *trace(fun, pieces))

@@ -1,0 +1,14 @@
+"""Gradients of JAX functions in sublinear memory.
+
+`grad`, `value_and_grad` and `vjp` are called like JAX's own and take a `plan`.
+`checkpointed` gives back the function itself, for use inside larger programs.
+"""
+
+from .engines.jaxpr._explain import Explanation as Explanation
+from .engines.jaxpr._explain import Measured as Measured
+from .engines.jaxpr._explain import explain as explain
+from .engines.jaxpr._explain import measure as measure
+from .engines.jaxpr._transform import checkpointed as checkpointed
+from .engines.jaxpr._transform import grad as grad
+from .engines.jaxpr._transform import value_and_grad as value_and_grad
+from .engines.jaxpr._transform import vjp as vjp

@@ -1,0 +1,212 @@
+"""Chains whose steps differ: in cost, in the size of a state, in the size of a tape.
+
+Bytes are counted, not slots. With f_k the cost of step k, w_k the bytes of the state
+before it and r_k those of its tape, the cheapest way to reverse the steps a, ..., b - 1
+from the state before a, with B bytes free, costs
+
+    V(a, b, B) = 0                      if r_a + ... + r_{b-1} <= B: one stage; else
+                 min over a < k < b of  f_a + ... + f_{k-1}
+                                        + V(k, b, B - w_a) + V(a, k, B)
+
+In the first of the two parts the state before a is kept, in the second it is read
+again: at its last reading it is dropped before its stage is taped. This is optimal
+among *persistent* schedules, in which a snapshot is kept until then; dropping a large
+one early, to make it again, could be cheaper. The budget covers snapshots and tape, and
+not the one or two states that a running step holds itself.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate
+from math import inf
+
+from .._bytes import format_bytes
+from .._errors import BudgetError, PlanError
+from ._action import Action, Advance, Drop, Restore, Reverse, Store
+
+LARGEST = 20_000_000
+"""The most (steps^3 * units / 6) that is attempted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The cheapest persistent schedule of a chain of unequal steps in a byte budget.
+
+    Args:
+        forward: Cost of advancing each step.
+        states: Bytes of the state before each step.
+        tapes: Bytes of the tape of each step.
+        budget: Bytes for snapshots and tape together.
+        units: Sizes are rounded up to multiples of budget / units, which keeps the
+            programme small: the budget is kept, and the cost may be above the optimum.
+            `None` counts single bytes, exactly.
+
+    Example:
+        >>> from retape.schedule import Chain
+        >>> chain = Chain([1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=5)
+        >>> chain.cost()
+        7.0
+        >>> for action in chain:
+        ...     print(action)
+        Store(step=0, slot=0, tier='memory')
+        Advance(start=0, stop=2)
+        Reverse(start=2, stop=3)
+        Restore(step=0, slot=0, tier='memory')
+        Advance(start=0, stop=1)
+        Reverse(start=1, stop=2)
+        Restore(step=0, slot=0, tier='memory')
+        Drop(step=0, slot=0, tier='memory')
+        Reverse(start=0, stop=1)
+    """
+
+    forward: Sequence[float]
+    states: Sequence[int]
+    tapes: Sequence[int]
+    budget: int
+    units: int | None = None
+    _solver: "_Solver" = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        n = len(self.forward)
+        if not n == len(self.states) == len(self.tapes):
+            raise PlanError(
+                f"`forward` has {n} entries, `states` {len(self.states)} and `tapes` "
+                f"{len(self.tapes)}. Pass one of each for every step."
+            )
+        if min([0, *self.forward, *self.states, *self.tapes]) < 0 or self.budget < 0:
+            raise PlanError(
+                "`forward`, `states`, `tapes` and `budget` hold a negative number. "
+                "Costs and bytes cannot be negative."
+            )
+        units = self.budget if self.units is None else self.units
+        if n**3 * min(units, sum(self.states) + sum(self.tapes)) > 6 * LARGEST:
+            raise PlanError(
+                f"a chain of {n} steps with `units={units}` is too large for the "
+                "dynamic programme. Pass a smaller `units`, or join steps."
+            )
+        object.__setattr__(self, "_solver", self._solve())
+        if self._solver.value(0, n, self._solver.budget) == inf:
+            self._refuse()
+
+    def _solve(self) -> "_Solver":
+        if self.units is None or self.units >= self.budget:
+            return _Solver(self.forward, self.states, self.tapes, self.budget)
+        unit = -(-self.budget // self.units)
+        states = [-(-size // unit) for size in self.states]
+        tapes = [-(-size // unit) for size in self.tapes]
+        return _Solver(self.forward, states, tapes, self.budget // unit)
+
+    def _refuse(self) -> None:
+        least = least_budget(self.states, self.tapes)
+        hint = ""
+        if self.budget >= least:
+            hint = f" It would do with more than `units={self.units}`."
+        raise BudgetError(
+            f"`budget={self.budget}` bytes cannot be kept by this chain: the least "
+            f"possible is {least} bytes ({format_bytes(least)}).{hint}"
+        )
+
+    def cost(self) -> float:
+        """The cost of all advances."""
+        solver = self._solver
+        return float(solver.value(0, len(self.forward), solver.budget))
+
+    def __iter__(self) -> Iterator[Action]:
+        solver, n = self._solver, len(self.forward)
+        stack: list[tuple[int, int, int]] = []
+        a, b, room, stored = 0, n, solver.budget, False
+        while True:
+            k = solver.split(a, b, room)
+            if k:
+                if not stored:
+                    yield Store(a, len(stack))
+                stack.append((a, k, room))
+                yield Advance(a, k)
+                a, room, stored = k, room - solver.states[a], False
+                continue
+            if stored:
+                yield Drop(a, len(stack))
+            yield Reverse(a, b)
+            if not stack:
+                return
+            a, b, room = stack.pop()
+            stored = True
+            yield Restore(a, len(stack))
+
+    def peak_bytes(self) -> int:
+        """The most bytes of snapshots and tape at once, in the sizes given."""
+        held = peak = 0
+        for action in self:
+            match action:
+                case Store(step):
+                    held += self.states[step]
+                case Drop(step):
+                    held -= self.states[step]
+                case Reverse(start, stop):
+                    peak = max(peak, held + sum(self.tapes[start:stop]))
+                case _:
+                    continue
+            peak = max(peak, held)
+        return peak
+
+
+def least_budget(states: Sequence[int], tapes: Sequence[int]) -> int:
+    """The least budget of any persistent schedule.
+
+    The first stage tapes some k steps with nothing held; every later step is taped
+    alone, with the state before step 0 held and nothing else.
+
+    Example:
+        >>> least_budget([2, 9, 2], [3, 3, 3])
+        5
+    """
+    if not states:
+        return 0
+    least, rest = sum(tapes), 0
+    taped = least
+    for k in range(len(tapes) - 1, 0, -1):
+        rest = max(rest, states[0] + tapes[k])
+        taped -= tapes[k]
+        least = min(least, max(taped, rest))
+    return least
+
+
+class _Solver:
+    """V and its splits, found when asked for and remembered."""
+
+    def __init__(
+        self,
+        forward: Sequence[float],
+        states: Sequence[int],
+        tapes: Sequence[int],
+        budget: int,
+    ) -> None:
+        self.states = list(states)
+        self.budget = budget
+        self.cost = [0.0, *accumulate(forward)]
+        self.tape = [0, *accumulate(tapes)]
+        self.most = self.tape[-1] + sum(states)
+        self._best = lru_cache(maxsize=None)(self._find)
+
+    def value(self, a: int, b: int, room: int) -> float:
+        """V; infinite if `room` does not suffice."""
+        return self._best(a, b, min(room, self.most))[0]
+
+    def split(self, a: int, b: int, room: int) -> int:
+        """The k of V, or 0 for a single stage."""
+        return self._best(a, b, min(room, self.most))[1]
+
+    def _find(self, a: int, b: int, room: int) -> tuple[float, int]:
+        if self.tape[b] - self.tape[a] <= room:
+            return 0.0, 0
+        best = inf, 0
+        left = room - self.states[a] if a < b else -1
+        if left < 0:
+            return best
+        for k in range(a + 1, b):
+            right = self.value(k, b, left)
+            if right < inf:
+                cost = self.cost[k] - self.cost[a] + right + self.value(a, k, room)
+                best = min(best, (cost, k))
+        return best

@@ -1,0 +1,142 @@
+"""The dynamic programme over two tiers, and the costs that it weighs.
+
+A snapshot is kept until the stage that it begins has been reversed or is the next to
+be; when it is read from disk for another round it may move to memory. Among these
+(persistent) schedules the dynamic programme finds the cheapest. With f, w and r the
+costs of an advance, a write and a read, m and d the free slots, and L stages:
+
+    V(L, m, d)        the start is not stored yet:  0 if L = 1, else the least of
+                      w_memory + W(memory, L, m-1, d),  w_disk + W(disk, L, m, d-1)
+    W(tier, L, m, d)  the start is stored on `tier` and in hand:
+                      min over i of  i*f + V(L-i, m, d) + r_tier + X(tier, i, m, d)
+    X(tier, i, m, d)  the same after a read: 0 if i = 1, else the least of
+                      W(tier, i, m, d)  and  V(i, m, d) with the slot given back
+
+The cost of taping and of sweeping back is the same for all schedules, length *
+(tape + backward), and is added at the end.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+from math import inf
+from typing import Literal, TypeAlias
+
+from .._errors import PlanError
+
+TierName: TypeAlias = Literal["memory", "disk"]
+
+
+@dataclass(frozen=True, slots=True)
+class TierCosts:
+    """What things cost, in any one unit of time.
+
+    Attributes:
+        forward: Advancing one stage.
+        tape: Running one stage with a tape.
+        backward: Sweeping one stage back.
+        memory_write: Writing a snapshot to memory.
+        memory_read: Reading it.
+        disk_write: Writing a snapshot to disk.
+        disk_read: Reading it.
+    """
+
+    forward: float = 1.0
+    tape: float = 1.0
+    backward: float = 1.0
+    memory_write: float = 0.0
+    memory_read: float = 0.0
+    disk_write: float = 5.0
+    disk_read: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            value = getattr(self, name)
+            if not value >= 0 or value == inf:
+                raise PlanError(
+                    f"`{name}={value!r}` cannot be a cost. Pass a number that is not "
+                    "negative."
+                )
+
+    def write(self, tier: TierName) -> float:
+        """Writing a snapshot to a tier."""
+        return self.memory_write if tier == "memory" else self.disk_write
+
+    def read(self, tier: TierName) -> float:
+        """Reading a snapshot from a tier."""
+        return self.memory_read if tier == "memory" else self.disk_read
+
+
+class Table:
+    """The values V and W and the splits of W, for all sizes up to one."""
+
+    def __init__(self, stages: int, memory: int, disk: int, costs: TierCosts) -> None:
+        self.costs = costs
+        self.shape = memory, disk
+        self.value: dict[tuple[int, int], list[float]] = {}
+        self.stored: dict[tuple[TierName, int, int], list[float]] = {}
+        self.split: dict[tuple[TierName, int, int], list[int]] = {}
+        for m in range(memory + 1):
+            for d in range(disk + 1):
+                self.value[m, d] = [0.0, 0.0]
+                for tier in ("memory", "disk"):
+                    self.stored[tier, m, d] = [0.0, 0.0]
+                    self.split[tier, m, d] = [0, 0]
+        for length in range(2, stages + 1):
+            self._extend(length)
+
+    def best(self, length: int, m: int, d: int) -> float:
+        """V."""
+        return self.value[m, d][length]
+
+    def tier(self, length: int, m: int, d: int) -> TierName:
+        """On which tier V stores its start."""
+        return min(self._tiers(m, d), key=lambda tier: self._on(tier, length, m, d))
+
+    def moves(self, tier: TierName, length: int, m: int, d: int) -> bool:
+        """Whether X gives the slot back and stores the start anew."""
+        back = self.value[self.with_slot(tier, m, d)][length]
+        return back < self.stored[tier, m, d][length]
+
+    def _extend(self, length: int) -> None:
+        memory, disk = self.shape
+        for m in range(memory + 1):
+            for d in range(disk + 1):
+                for tier in ("memory", "disk"):
+                    if (
+                        m + (tier == "memory") <= memory
+                        and d + (tier == "disk") <= disk
+                    ):
+                        cost, split = self._least(tier, length, m, d)
+                        self.stored[tier, m, d].append(cost)
+                        self.split[tier, m, d].append(split)
+        for (m, d), row in self.value.items():
+            choices = [self._on(tier, length, m, d) for tier in self._tiers(m, d)]
+            row.append(min(choices, default=inf))
+
+    def _least(self, tier: TierName, length: int, m: int, d: int) -> tuple[float, int]:
+        right = self.value[m, d]
+        kept = self.stored[tier, m, d]
+        moved = self.value[self.with_slot(tier, m, d)]
+        forward, read = self.costs.forward, self.costs.read(tier)
+        return min(
+            (i * forward + right[length - i] + read + min(kept[i], moved[i]), i)
+            for i in range(1, length)
+        )
+
+    def _on(self, tier: TierName, length: int, m: int, d: int) -> float:
+        left = (m - 1, d) if tier == "memory" else (m, d - 1)
+        return self.costs.write(tier) + self.stored[tier, *left][length]
+
+    @staticmethod
+    def _tiers(m: int, d: int) -> list[TierName]:
+        return [*(["memory"] if m else []), *(["disk"] if d else [])]
+
+    @staticmethod
+    def with_slot(tier: TierName, m: int, d: int) -> tuple[int, int]:
+        """The free slots after one is given back."""
+        return (m + 1, d) if tier == "memory" else (m, d + 1)
+
+
+@lru_cache(maxsize=8)
+def tier_table(stages: int, memory: int, disk: int, costs: TierCosts) -> Table:
+    return Table(stages, memory, disk, costs)

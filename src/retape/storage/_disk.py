@@ -1,0 +1,249 @@
+"""A store on disk, which a run that was killed finds again.
+
+One file per snapshot, named for its step, written to a temporary file, flushed to the
+device and renamed: whole or not at all. A lock that the operating system releases when
+its process ends keeps a second process out. POSIX only.
+
+A run that is done leaves its last record, so that even a process that dies before it
+has used the result does not lose it: the same call gives it again, without running.
+`clear`, or removing the directory, begins anew.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+from typing import Any, Generic, TypeVar
+
+from .._bytes import format_bytes, parse_bytes
+from .._errors import SnapshotError, StoreError
+from ._codec import decode, encode
+from ._durable import Record
+
+C = TypeVar("C")
+
+_RECORD = "record.npz"
+
+
+@dataclass(slots=True)
+class DiskStore(Generic[C]):
+    """Keeps each snapshot in a file of its own.
+
+    Capsules and cotangents are trees of NumPy arrays and plain Python values, or are
+    turned into such by `pack` and back by `unpack`.
+
+    Args:
+        path: A directory of the run's own; made if it is not there.
+        capacity: The most snapshots to hold, or `None`.
+        capacity_bytes: The most bytes, or a text such as "2 GiB", or `None`.
+        every: The record of how far the run has come is written this many seconds after
+            the last one, and whenever four dropped snapshots wait for it.
+        pack: From a capsule to a tree of arrays.
+        unpack: The inverse.
+
+    Example:
+        >>> import tempfile
+        >>> from retape.storage import DiskStore
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     store = DiskStore(path)
+        ...     _ = store.open("an example")
+        ...     store.put(7, 0, "disk", (1, 2.5), 16)
+        ...     store.get(7, 0, "disk")
+        (1, 2.5)
+    """
+
+    path: str | os.PathLike[str]
+    capacity: int | None = None
+    capacity_bytes: int | str | None = None
+    every: float = 2.0
+    pack: Callable[[C], Any] | None = None
+    unpack: Callable[[Any], C] | None = None
+    peak_snapshots: int = field(default=0, init=False)
+    peak_bytes: int = field(default=0, init=False)
+    nbytes: int = field(default=0, init=False)
+    _label: str = field(default="", init=False)
+    _sizes: dict[int, int] = field(default_factory=dict[int, int], init=False)
+    _dropped: set[int] = field(default_factory=set[int], init=False)
+    _recorded: float = field(default=0.0, init=False)
+    _lock: int | None = field(default=None, init=False)
+
+    def open(self, label: str) -> Record | None:
+        if self._lock is None:
+            self._claim()
+        self._label, self._recorded = label, monotonic()
+        self._sizes.clear()
+        self._dropped.clear()
+        self.nbytes = 0
+        for leftover in self._directory.glob("*.part"):
+            leftover.unlink()
+        file = self._directory / _RECORD
+        if not file.exists():
+            return None
+        value, kept = self._load(file)
+        if kept.get("run") != label:
+            self.close()
+            raise StoreError(
+                f"`{self._directory}` holds another run, `{kept.get('run')}`, and this "
+                f"one is `{label}`. Use another directory, or remove that one."
+            )
+        length, left, cotangent = value
+        return Record(length, left, cotangent, label)
+
+    def steps(self) -> set[int]:
+        names = self._directory.glob("step-*.npz")
+        return {int(name.stem[5:]) for name in names if name.stem[5:].isdigit()}
+
+    def keep_only(self, steps: set[int]) -> None:
+        found = self.steps()
+        for step in found - steps:
+            self._file(step).unlink(missing_ok=True)
+        # Of what an earlier process left the bytes are not known, only the number.
+        self._sizes = dict.fromkeys(found & steps, 0)
+        self._dropped -= found - steps
+
+    def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
+        self._check_room(step, nbytes)
+        value = self.pack(capsule) if self.pack else capsule
+        self._write(self._file(step), encode(value, self._tag(step)))
+        self._dropped.discard(step)
+        self._sizes[step] = nbytes
+        self.nbytes = sum(self._sizes.values())
+        self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
+        self.peak_bytes = max(self.peak_bytes, self.nbytes)
+
+    def get(self, step: int, slot: int, tier: str) -> C:
+        value, label = self._load(self._file(step))
+        if label != self._tag(step):
+            raise SnapshotError(
+                f"`{self._file(step)}` belongs to another run or step, {label}. "
+                "Remove the file; its state is recomputed."
+            )
+        return self.unpack(value) if self.unpack else value
+
+    def drop(self, step: int, slot: int, tier: str) -> None:
+        self._sizes.pop(step, None)
+        self.nbytes = sum(self._sizes.values())
+        self._dropped.add(step)
+
+    def record_due(self) -> bool:
+        return len(self._dropped) >= 4 or monotonic() - self._recorded >= self.every
+
+    def record(self, record: Record) -> None:
+        value = record.length, record.left, record.cotangent
+        data = encode(value, {"run": self._label})
+        self._write(self._directory / _RECORD, data)
+        for step in self._dropped:
+            self._file(step).unlink(missing_ok=True)
+        self._dropped.clear()
+        self._recorded = monotonic()
+
+    def clear(self) -> None:
+        """Remove the run's files, so that the next call begins anew."""
+        claimed = self._lock is None
+        if claimed:
+            self._claim()
+        # The record goes first: snapshots without one are a run at its beginning.
+        (self._directory / _RECORD).unlink(missing_ok=True)
+        self.keep_only(set())
+        self._sizes.clear()
+        self._dropped.clear()
+        self.nbytes = 0
+        if claimed:
+            self.close()
+
+    def close(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    @property
+    def _directory(self) -> Path:
+        return Path(self.path)
+
+    def _file(self, step: int) -> Path:
+        return self._directory / f"step-{step:012d}.npz"
+
+    def _tag(self, step: int) -> dict[str, object]:
+        return {"run": self._label, "step": step}
+
+    def _claim(self) -> None:
+        import fcntl
+
+        lock = -1
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise StoreError(
+                f"`{self._directory}` is in use by another process. Wait for it to "
+                "end, or use another directory."
+            ) from error
+        except OSError as error:
+            raise _failed(self._directory, "used", error) from error
+        self._lock = lock
+
+    def _check_room(self, step: int, nbytes: int) -> None:
+        if self.capacity is not None and len(self._sizes) >= self.capacity:
+            raise StoreError(
+                f"step {step} would be snapshot {len(self._sizes) + 1} in "
+                f"`{self._directory}`, which has `capacity={self.capacity}`. Use a "
+                "plan with fewer snapshots."
+            )
+        if self.capacity_bytes is None:
+            return
+        most = parse_bytes(self.capacity_bytes, "capacity_bytes")
+        if self.nbytes + nbytes > most:
+            raise StoreError(
+                f"step {step} needs {format_bytes(nbytes)} beside the "
+                f"{format_bytes(self.nbytes)} in `{self._directory}`, and "
+                f"`capacity_bytes` is {most}. Use a plan with fewer snapshots."
+            )
+
+    def _load(self, file: Path) -> tuple[Any, dict[str, Any]]:
+        try:
+            data = file.read_bytes()
+        except FileNotFoundError as error:
+            raise SnapshotError(
+                f"`{file}` is not there. Its state is recomputed from an earlier one."
+            ) from error
+        except OSError as error:
+            raise _failed(file, "read", error) from error
+        return decode(data, str(file))
+
+    def _write(self, file: Path, data: bytes) -> None:
+        part = file.with_suffix(".part")
+        try:
+            with part.open("wb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(file)
+            _sync_directory(self._directory)
+        except OSError as error:
+            _remove(part)
+            raise _failed(file, "written", error) from error
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _remove(part: Path) -> None:
+    try:
+        part.unlink(missing_ok=True)
+    except OSError:
+        return  # The write has failed already; that is the error to report.
+
+
+def _failed(file: Path, what: str, error: OSError) -> StoreError:
+    return StoreError(
+        f"`{file}` cannot be {what}: {error.strerror or error}. Free the space or the "
+        "permission that is missing, and call again: the run goes on where it was."
+    )

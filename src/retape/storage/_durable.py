@@ -1,0 +1,66 @@
+"""What the driver asks of a store that outlives its process."""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, runtime_checkable
+
+from ._base import SnapshotStore
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """How far a run had come.
+
+    Attributes:
+        length: The number of steps, or `None` if it is not known yet.
+        left: Steps not reversed yet.
+        cotangent: That of the state before step `left`; `None` if no step is reversed.
+        label: What the run is, for refusing another one.
+    """
+
+    length: int | None
+    left: int | None
+    cotangent: Any
+    label: str
+
+
+@runtime_checkable
+class DurableStore(SnapshotStore[C], Protocol[C]):
+    """A store whose snapshots and record a later process finds again."""
+
+    def open(self, label: str) -> Record | None:
+        """Claim the store for the run `label`; give its record, if it has one.
+
+        Raises:
+            StoreError: If another process has it, or it holds another run.
+        """
+        ...
+
+    def steps(self) -> set[int]:
+        """The steps whose snapshots are there."""
+        ...
+
+    def keep_only(self, steps: set[int]) -> None:
+        """Remove the snapshots of all other steps."""
+        ...
+
+    def record_due(self) -> bool:
+        """Whether a record should be written now."""
+        ...
+
+    def record(self, record: Record) -> None:
+        """Write the record, whole or not at all; then free what was dropped.
+
+        What was dropped since the last record is needed to go on from that one, so it
+        is removed only when the next one is safe.
+        """
+        ...
+
+    def clear(self) -> None:
+        """Remove all of the run's files, so that the next call begins anew."""
+        ...
+
+    def close(self) -> None:
+        """Give the claim up; the files stay."""
+        ...

@@ -1,0 +1,84 @@
+"""From a stream of actions to lines to be drawn; no plotting library here.
+
+A run is drawn as the paper draws it: steps to the right, time downwards. A *row* is
+what is done between two reads of a snapshot: some advances, then one stage. A
+snapshot is a vertical line from the row in which it is written to that in which it is
+dropped.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ..schedule import Action, Advance, Drop, Restore, Reverse, Store
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One sweep from a snapshot to a stage.
+
+    Attributes:
+        advances: The (start, stop) of what is advanced.
+        stage: The (start, stop) of what is taped and swept back.
+    """
+
+    advances: tuple[tuple[int, int], ...]
+    stage: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A snapshot's life, from the row that writes it to the last row that it is in."""
+
+    step: int
+    tier: str
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All rows, from first to last, and all snapshots."""
+
+    length: int
+    rows: tuple[Row, ...]
+    lines: tuple[Line, ...]
+
+
+def layout(actions: Iterable[Action]) -> Layout:
+    """Arrange a schedule in rows.
+
+    Example:
+        >>> from retape.schedule import Schedule
+        >>> layout(Schedule(2, snapshots=1)).rows
+        (Row(advances=((0, 1),), stage=(1, 2)), Row(advances=(), stage=(0, 1)))
+    """
+    drawing = _Drawing()
+    for action in actions:
+        drawing.follow(action)
+    length = max((row.stage[1] for row in drawing.rows), default=0)
+    return Layout(length, tuple(drawing.rows), tuple(drawing.lines))
+
+
+@dataclass(slots=True)
+class _Drawing:
+    rows: list[Row] = field(default_factory=list[Row])
+    lines: list[Line] = field(default_factory=list[Line])
+    advances: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    alive: dict[tuple[str, int], tuple[int, int]] = field(
+        default_factory=dict[tuple[str, int], tuple[int, int]]
+    )
+
+    def follow(self, action: Action) -> None:
+        match action:
+            case Advance(start, stop):
+                self.advances.append((start, stop))
+            case Reverse(start, stop):
+                self.rows.append(Row(tuple(self.advances), (start, stop)))
+                self.advances.clear()
+            case Store(step, slot, tier):
+                self.alive[tier, slot] = (step, len(self.rows))
+            case Drop(step, slot, tier):
+                _, first = self.alive.pop((tier, slot))
+                self.lines.append(Line(step, tier, first, len(self.rows)))
+            case Restore():
+                pass

@@ -1,0 +1,15 @@
+"""What all tests share: nothing random that is not seeded."""
+
+import random
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("retape", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("retape")
+
+
+@pytest.fixture
+def seeded() -> random.Random:
+    """A random source that gives the same numbers in every run."""
+    return random.Random(20261121)

@@ -1,0 +1,59 @@
+"""A run in a process of its own, for being killed: path, seed of the pace, length."""
+
+import pathlib
+import sys
+import time
+
+import numpy as np
+
+import retape
+
+
+def step(x, k):
+    """A chaotic map: any state that is off by a bit ends elsewhere."""
+    time.sleep(0.0004)
+    return 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k)
+
+
+def reverse_step(x, k, g):
+    return 3.9 * (1.0 - 2.0 * x) * g
+
+
+def run(path, known, length):
+    tiered = retape.TieredStore(
+        retape.MemoryStore(capacity=1), retape.DiskStore(path, every=0.02)
+    )
+    ends = {"steps": length} if known else {"done": Done(length)}
+    return retape.adjoint(
+        step,
+        reverse_step,
+        np.linspace(0.11, 0.12, 50),
+        seed=np.ones_like,
+        plan=retape.fixed_space(snapshots=4, stage=5),
+        store=tiered,
+        **ends,
+    )
+
+
+class Done:
+    """True when asked about the state after the last step: recognised by its values."""
+
+    def __init__(self, length):
+        x = np.linspace(0.11, 0.12, 50)
+        for k in range(length):
+            x = 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k)
+        self.last = x.tobytes()
+
+    def __call__(self, x):
+        return x.tobytes() == self.last
+
+
+if __name__ == "__main__":
+    pathlib.Path(sys.argv[1] + ".ready").touch()
+    result = run(sys.argv[1], sys.argv[2] == "known", int(sys.argv[3]))
+    np.savez(
+        sys.argv[1] + ".result.npz",
+        state=result.state,
+        cotangent=result.cotangent,
+        resumed=result.report.resumed,
+    )

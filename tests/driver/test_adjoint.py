@@ -1,0 +1,163 @@
+"""The front for step functions: NumPy states, trees of them, both kinds of end."""
+
+import numpy as np
+import pytest
+
+import retape
+from retape import MachineError, PlanError
+
+MATRIX = np.random.default_rng(1).normal(size=(4, 4)) * 0.6
+
+
+def step(x, k):
+    return np.tanh(MATRIX @ x + 0.01 * k)
+
+
+def reverse_step(x, k, g):
+    return MATRIX.T @ (g * (1 - step(x, k) ** 2))
+
+
+def plainly(n):
+    states = [np.ones(4)]
+    for k in range(n):
+        states.append(step(states[-1], k))
+    g = np.ones(4)
+    for k in reversed(range(n)):
+        g = reverse_step(states[k], k, g)
+    return states[-1], g
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 37, 200])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        None,
+        retape.segments(),
+        retape.within("2 kB"),
+        retape.logarithmic(split="bisection"),
+        retape.fixed_time(sweeps=2),
+    ],
+    ids=repr,
+)
+def test_the_bits_are_those_of_storing_everything(n, plan):
+    result = retape.adjoint(
+        step, reverse_step, np.ones(4), seed=np.ones_like, steps=n, plan=plan
+    )
+    state, cotangent = plainly(n)
+    assert result.state.tobytes() == state.tobytes()
+    assert result.cotangent.tobytes() == cotangent.tobytes()
+
+
+def test_the_gradient_is_the_finite_difference():
+    def value(x):
+        for k in range(30):
+            x = step(x, k)
+        return x.sum()
+
+    start, h = np.linspace(0.1, 0.4, 4), 1e-6
+    result = retape.adjoint(
+        step,
+        reverse_step,
+        start,
+        seed=np.ones_like,
+        steps=30,
+        plan=retape.fixed_space(snapshots=2),
+    )
+    slopes = [
+        (value(start + h * e) - value(start - h * e)) / (2 * h) for e in np.eye(4)
+    ]
+    assert np.allclose(result.cotangent, slopes, rtol=1e-5, atol=1e-9)
+
+
+def test_a_predicate_ends_the_run():
+    result = retape.adjoint(
+        lambda x, k: 1.1 * x,
+        lambda x, k, g: 1.1 * g,
+        1.0,
+        seed=lambda x: 1.0,
+        done=lambda x: x > 50.0,
+        plan=retape.fixed_space(snapshots=3),
+    )
+    assert result.state > 50.0 >= result.state / 1.1
+    assert np.isclose(result.cotangent, result.state)
+    assert result.report.length == 42
+
+
+def test_parameters_accumulate_in_the_cotangent():
+    result = retape.adjoint(
+        lambda x, k: {"x": x["x"] * 0.9, "p": x["p"]},
+        lambda x, k, g: {"x": 0.9 * g["x"], "p": g["p"] + g["x"] * x["x"]},
+        {"x": np.ones(2), "p": 0.9},
+        seed=lambda x: {"x": np.ones(2), "p": np.zeros(2)},
+        steps=20,
+        plan=retape.fixed_space(snapshots=2),
+    )
+    assert np.allclose(result.cotangent["p"], 20 * 0.9**19)
+
+
+def scale(x, k):
+    x *= 1.01
+    return x
+
+
+def test_a_step_in_place_is_refused_or_allowed():
+    call = dict(seed=np.ones_like, steps=30, plan=retape.fixed_space(snapshots=2))
+    with pytest.raises(ValueError, match="read-only"):
+        retape.adjoint(scale, lambda x, k, g: 1.01 * g, np.ones(2), **call)
+    start = np.ones(2)
+    result = retape.adjoint(
+        scale, lambda x, k, g: 1.01 * g, start, in_place=True, verify="full", **call
+    )
+    assert np.allclose(result.cotangent, 1.01**30)
+    assert start.tolist() == [1.0, 1.0] and start.flags.writeable
+
+
+def test_a_random_step_is_found():
+    source = np.random.default_rng(0)
+    with pytest.raises(retape.DeterminismError, match="^step 8 gave another state"):
+        retape.adjoint(
+            lambda x, k: x + source.normal(),
+            lambda x, k, g: g,
+            np.ones(2),
+            seed=np.ones_like,
+            steps=20,
+            plan=retape.fixed_space(snapshots=2),
+            verify="full",
+        )
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        ({}, "`steps=None` and `done=None`: pass one of them"),
+        ({"steps": 3, "done": bool}, "`steps=3` and `done=.*: pass one of them"),
+        ({"steps": -1}, "`steps=-1` cannot be"),
+    ],
+)
+def test_an_end_must_be_given(call, text):
+    with pytest.raises(PlanError, match=text):
+        retape.adjoint(step, reverse_step, np.ones(4), seed=np.ones_like, **call)
+
+
+def test_a_reverse_step_without_a_result_is_named():
+    with pytest.raises(MachineError, match="`reverse_step` returned `None` for step 2"):
+        retape.adjoint(
+            step, lambda x, k, g: None, np.ones(4), seed=np.ones_like, steps=3
+        )
+
+
+def test_edited_code_is_another_run(tmp_path):
+    def call(step):
+        return retape.adjoint(
+            step,
+            lambda x, k, g: 2.0 * g,
+            1.0,
+            seed=lambda x: 1.0,
+            steps=3,
+            store=retape.DiskStore(tmp_path),
+        ).state
+
+    assert call(lambda x, k: 2.0 * x) == 8.0
+    with pytest.raises(retape.StoreError, match="holds another run"):
+        call(lambda x, k: 3.0 * x)
+    assert call(lambda x, k: 2.0 * x) == 8.0

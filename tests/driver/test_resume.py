@@ -1,0 +1,211 @@
+"""A run that ends early is taken up again, and its result has the same bits."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import retape
+from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
+from retape.driver import ToyCapsule, ToyMachine, run
+
+LENGTH = 150
+
+
+class Crash(Exception):
+    """Stands for the end of a process."""
+
+
+class Fragile(ToyMachine):
+    """A toy that crashes after a number of calls."""
+
+    calls = 0
+
+    def _tick(self):
+        Fragile.calls -= 1
+        if Fragile.calls < 0:
+            raise Crash
+
+    def advance(self, capsule, steps):
+        self._tick()
+        return super().advance(capsule, steps)
+
+    def reverse(self, capsule, steps, cotangent):
+        self._tick()
+        return super().reverse(capsule, steps, cotangent)
+
+
+def disk_at(path, every=0.0):
+    return DiskStore(
+        path,
+        every=every,
+        pack=lambda capsule: (capsule.step, capsule.value),
+        unpack=lambda tree: ToyCapsule(*tree),
+    )
+
+
+def until_done(path, machine, plan, calls, tiered=False, between=lambda: None):
+    """Run, crash, run again ... and how often it crashed."""
+    for crashes in range(400):
+        Fragile.calls = calls()
+        store = disk_at(path)
+        if tiered:
+            store = TieredStore(MemoryStore(capacity=1), store)
+        try:
+            return run(machine(), plan, store=store), crashes
+        except Crash:
+            between()
+    raise AssertionError("no progress between crashes")
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    # What is tested here survives in the page cache; flushing it is only slow.
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("tiered", [True, False])
+def test_a_run_that_crashes_often_gives_the_same_result(
+    tmp_path, seeded, known, tiered
+):
+    for trial in range(8):
+        n, snapshots, stage = seeded.choice([(60, 4, 1), (41, 3, 3), (23, 1, 2)])
+        plan = retape.fixed_space(snapshots=snapshots, stage=stage)
+        outcome, crashes = until_done(
+            tmp_path / str(trial),
+            lambda n=n: Fragile(n, tells_length=known),
+            plan,
+            lambda: seeded.randint(4, 30),
+            tiered,
+        )
+        assert outcome.result == ToyMachine(n).reverse(ToyCapsule(0, 3), n, None)
+        assert outcome.report.resumed == (crashes > 0)
+        files = sorted(os.listdir(tmp_path / str(trial)))
+        assert files == ["lock", "record.npz"]
+
+
+def test_a_finished_run_is_not_run_again_until_it_is_cleared(tmp_path):
+    plan = retape.fixed_space(snapshots=2)
+    first = run(ToyMachine(30), plan, store=disk_at(tmp_path))
+    machine = ToyMachine(30)
+    assert run(machine, plan, store=disk_at(tmp_path)).result == first.result
+    assert (machine.advanced, machine.taped) == (0, 0)
+    disk_at(tmp_path).clear()
+    assert run(machine, plan, store=disk_at(tmp_path)).result == first.result
+    assert machine.taped == 30
+
+
+def test_damaged_snapshots_are_recomputed_from_earlier_ones(tmp_path, seeded):
+    def damage():
+        for file in tmp_path.glob("step-*.npz"):
+            if seeded.random() < 0.5:
+                file.write_bytes(file.read_bytes()[: seeded.randint(0, 200)])
+
+    plan = retape.fixed_space(snapshots=5, stage=2)
+    outcome, crashes = until_done(
+        tmp_path,
+        lambda: Fragile(60),
+        plan,
+        lambda: seeded.randint(6, 20),
+        False,
+        damage,
+    )
+    assert outcome.result == ToyMachine(60).reverse(ToyCapsule(0, 3), 60, None)
+    assert crashes > 1
+
+
+def test_a_snapshot_damaged_during_the_run_is_repaired_and_counted(tmp_path):
+    class Vandal(ToyMachine):
+        def reverse(self, capsule, steps, cotangent):
+            if cotangent is None:
+                for file in tmp_path.glob("step-*.npz"):
+                    file.write_bytes(b"")
+            return super().reverse(capsule, steps, cotangent)
+
+    outcome = run(Vandal(30), retape.fixed_space(snapshots=3), store=disk_at(tmp_path))
+    assert outcome.result == ToyMachine(30).reverse(ToyCapsule(0, 3), 30, None)
+    assert outcome.report.repaired == 3
+
+
+def test_another_plan_or_machine_is_refused(tmp_path):
+    Fragile.calls = 12
+    with pytest.raises(Crash):
+        run(Fragile(40), retape.fixed_space(snapshots=2), store=disk_at(tmp_path))
+    Fragile.calls = 1000
+    with pytest.raises(StoreError, match="holds another run, `Fragile under Fix"):
+        run(Fragile(40), retape.fixed_space(snapshots=3), store=disk_at(tmp_path))
+    with pytest.raises(StoreError, match="and this one is `mine under"):
+        plan = retape.fixed_space(snapshots=2)
+        run(Fragile(40), plan, store=disk_at(tmp_path), label="mine")
+
+
+def test_a_machine_that_changed_its_length_is_refused(tmp_path):
+    plan = retape.fixed_space(snapshots=2)
+    Fragile.calls = 25
+    with pytest.raises(Crash):
+        run(Fragile(40), plan, store=disk_at(tmp_path))
+    Fragile.calls = 1000
+    with pytest.raises(MachineError, match="no stage of this plan ends there"):
+        run(Fragile(12), plan, store=disk_at(tmp_path))
+
+
+def test_ctrl_c_is_recorded_and_taken_up_again(tmp_path):
+    class Interrupted(ToyMachine):
+        def reverse(self, capsule, steps, cotangent):
+            if capsule.step == 20:
+                raise KeyboardInterrupt
+            return super().reverse(capsule, steps, cotangent)
+
+    plan = retape.fixed_space(snapshots=3)
+    with pytest.raises(KeyboardInterrupt):
+        run(Interrupted(40), plan, store=disk_at(tmp_path, 1e9), label="it")
+    machine = ToyMachine(40)
+    outcome = run(machine, plan, store=disk_at(tmp_path), label="it")
+    assert outcome.result == machine.reverse(machine.start(), 40, None)
+    assert outcome.report.resumed and outcome.report.taped == 21
+
+
+def test_a_progress_that_resumes_goes_on_where_it_was(tmp_path):
+    plan = retape.fixed_space(snapshots=3)
+    Fragile.calls = 40
+    with pytest.raises(Crash):
+        run(Fragile(40), plan, store=disk_at(tmp_path))
+    Fragile.calls = 1000
+    seen = []
+    run(Fragile(40), plan, store=disk_at(tmp_path), progress=seen.append)
+    assert seen[0].done > 40
+    assert seen[-1].done == seen[-1].total == plan.predict(40).advances + 40
+
+
+@pytest.mark.parametrize("known", ["known", "unknown"])
+def test_kill_9_at_random_points(tmp_path, seeded, known):
+    script = Path(__file__).with_name("killed.py")
+    calm, path = tmp_path / "calm", tmp_path / "run"
+    command = [sys.executable, os.fspath(script)]
+    subprocess.run([*command, os.fspath(calm), known, str(LENGTH)], check=True)
+    ready, kills = tmp_path / "run.ready", 0
+    for _ in range(40):
+        ready.unlink(missing_ok=True)
+        process = subprocess.Popen([*command, os.fspath(path), known, str(LENGTH)])
+        while not ready.exists() and process.poll() is None:
+            time.sleep(0.002)
+        try:
+            process.wait(timeout=seeded.uniform(0.02, 0.12))
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+        else:
+            break
+    assert process.returncode == 0 and kills >= 2
+    one = np.load(os.fspath(calm) + ".result.npz")
+    other = np.load(os.fspath(path) + ".result.npz")
+    assert one["state"].tobytes() == other["state"].tobytes()
+    assert one["cotangent"].tobytes() == other["cotangent"].tobytes()
+    assert other["resumed"]

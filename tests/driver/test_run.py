@@ -1,0 +1,181 @@
+"""The loop on the integer machine: exact results, counts that were predicted."""
+
+import io
+
+import pytest
+
+import retape
+from retape import MachineError, PlanError
+from retape.driver import Bar, Progress, ToyCapsule, ToyMachine, run
+from retape.schedule import Advance, Reverse, Schedule, online_actions, replay
+
+LENGTHS = [*range(0, 20), 41, 97]
+
+
+def by_hand(length, x0=3):
+    """Value and derivative, without the library."""
+    p = (1 << 61) - 1
+    x, slope = x0, 1
+    for k in range(length):
+        x, slope = (x * x + k) % p, slope * 2 * x % p
+    return x, slope
+
+
+def test_the_toy_is_right_and_the_check_would_see_a_lie():
+    machine = ToyMachine(12)
+    assert machine.reverse(machine.start(), 12, None) == by_hand(12)
+    assert by_hand(12) != by_hand(12, x0=4)
+
+
+@pytest.mark.parametrize("split", ["binomial", "bisection", "treeverse"])
+def test_results_are_exact_and_counts_are_the_prediction(split):
+    for n in LENGTHS:
+        for snapshots in (1, 3, 6):
+            for stage in (1, 4):
+                plan = retape.fixed_space(snapshots=snapshots, stage=stage, split=split)
+                machine = ToyMachine(n)
+                result, report = run(machine, plan)
+                counts = plan.predict(n).counts
+                assert result == by_hand(n)
+                assert machine.advanced == report.advances == counts.advances
+                assert machine.taped == report.taped == n
+                assert report.stores == counts.stores
+                assert report.restores == counts.restores
+                assert report.reverses == counts.reverses
+                assert report.peak_snapshots == counts.peak_snapshots
+                assert report.peak_bytes == 8 * counts.peak_snapshots
+                assert report.longest_stage == counts.longest_stage
+
+
+def test_an_unknown_length_costs_the_online_schedule_and_the_last_stage():
+    for n in LENGTHS:
+        for snapshots in (1, 2, 5):
+            for stage in (1, 4):
+                plan = retape.fixed_space(snapshots=snapshots, stage=stage)
+                machine = ToyMachine(n, tells_length=False)
+                result, report = run(machine, plan)
+                counts = replay(online_actions(n, snapshots, stage), n)
+                last = n - max(0, -(-n // stage) - 1) * stage
+                assert result == by_hand(n)
+                assert machine.advanced == report.advances == counts.advances + last
+                assert report.stores == counts.stores
+                assert report.peak_snapshots == counts.peak_snapshots
+                assert report.length == n
+
+
+def test_a_plan_in_bytes_is_given_the_capsules():
+    plan = retape.within(200)
+    result, report = run(ToyMachine(100), plan, tape_bytes=16)
+    assert result == by_hand(100)
+    prediction = plan.predict(100, 8, 16)
+    assert report.advances == prediction.advances
+    assert prediction.peak_bytes is not None and prediction.peak_bytes <= 200
+    result, report = run(ToyMachine(100, tells_length=False), plan, tape_bytes=16)
+    assert result == by_hand(100)
+    assert report.peak_bytes + 16 * report.longest_stage <= 200
+
+
+def test_actions_can_be_given_directly():
+    assert run(ToyMachine(10), Schedule(10, 2)).result == by_hand(10)
+
+
+def test_a_stream_that_is_no_schedule_is_refused():
+    with pytest.raises(MachineError, match="ended without a `Reverse`"):
+        run(ToyMachine(3), [Advance(0, 2)])
+    with pytest.raises(MachineError, match="goes on from step 1, and the working .* 0"):
+        run(ToyMachine(3), [Reverse(1, 3)])
+
+
+def test_progress_ends_at_the_predicted_work():
+    seen: list[Progress] = []
+    plan = retape.fixed_space(snapshots=3)
+    run(ToyMachine(50), plan, progress=seen.append)
+    work = plan.predict(50).advances + 50
+    assert seen[-1] == Progress(work, work, 50, 50)
+    assert all(a.done <= b.done for a, b in zip(seen, seen[1:], strict=False))
+
+
+def test_progress_of_an_unknown_length_learns_its_total():
+    seen: list[Progress] = []
+    plan = retape.fixed_space(snapshots=3)
+    run(ToyMachine(50, tells_length=False), plan, progress=seen.append)
+    assert seen[0].total is None and seen[0].length is None
+    assert seen[-1].done == seen[-1].total and seen[-1].length == 50
+
+
+def test_the_bar_draws_its_state():
+    out = io.StringIO()
+    Bar(out)(Progress(5, None, 0, None))
+    Bar(out)(Progress(5, 10, 2, 4))
+    Bar(out)(Progress(10, 10, 4, 4))
+    assert out.getvalue() == (
+        "\r5 steps run, length unknown"
+        "\r[##########          ]  50% 5/10 steps run, 2/4 reversed"
+        "\r[####################] 100% 10/10 steps run, 4/4 reversed\n"
+    )
+
+
+def test_a_bar_can_be_asked_for(capsys):
+    run(ToyMachine(5), retape.fixed_space(snapshots=2), progress=True)
+    assert "100%" in capsys.readouterr().err
+
+
+class Forgetful(ToyMachine):
+    """A machine whose step 7 differs when it is run again."""
+
+    def advance(self, capsule, steps):
+        after, made = super().advance(capsule, steps)
+        again = capsule.step <= 7 < after.step and self.advanced > 12
+        return ToyCapsule(after.step, after.value + again), made
+
+
+def print_of(capsule):
+    return capsule.value.to_bytes(16)
+
+
+def test_a_step_that_differs_is_named():
+    plan = retape.fixed_space(snapshots=2)
+    with pytest.raises(retape.DeterminismError, match="^step 7 gave another state"):
+        run(Forgetful(12), plan, verify="full", fingerprint=print_of)
+    assert run(Forgetful(12), plan).result != by_hand(12)
+
+
+def test_the_cheap_way_names_a_range_in_a_long_run():
+    class Late(ToyMachine):
+        def advance(self, capsule, steps):
+            after, made = super().advance(capsule, steps)
+            again = capsule.step <= 3001 < after.step and self.advanced > 5000
+            return ToyCapsule(after.step, after.value + again), made
+
+    plan = retape.fixed_space(snapshots=4)
+    with pytest.raises(
+        retape.DeterminismError, match="a step in 2992..3007 gave .*full"
+    ):
+        run(Late(5000), plan, verify="cheap", fingerprint=print_of)
+    with pytest.raises(retape.DeterminismError, match="^step 3001 gave another state"):
+        run(Late(5000), plan, verify="full", fingerprint=print_of)
+
+
+@pytest.mark.parametrize("verify", ["cheap", "full"])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_machine_that_is_right_passes(verify, known):
+    plan = retape.fixed_space(snapshots=3, stage=2)
+    machine = ToyMachine(30, tells_length=known)
+    outcome = run(machine, plan, verify=verify, fingerprint=print_of)
+    assert outcome.result == by_hand(30)
+
+
+def test_verify_needs_what_it_needs():
+    plan = retape.fixed_space(snapshots=2)
+    with pytest.raises(PlanError, match="`fingerprint` was not given"):
+        run(ToyMachine(3), plan, verify="full")
+    with pytest.raises(PlanError, match="`verify='twice'` is not a way to verify"):
+        run(ToyMachine(3), plan, verify="twice")  # type: ignore[arg-type]
+
+
+def test_a_report_reads_well():
+    text = str(run(ToyMachine(6), retape.fixed_space(snapshots=2)).report)
+    assert text.startswith(
+        "6 steps: 8 advances, 6 taped in 6 stages of at most 1\n"
+        "3 stores, 5 restores, at most 2 snapshots, 16 B\n"
+    )

@@ -1,0 +1,33 @@
+"""Double precision for every test, and a fixture that opens scans of any size."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+pytest.importorskip("jax")
+
+import functools  # noqa: E402
+
+import jax  # noqa: E402
+
+from retape.engines.jaxpr import _primitives  # noqa: E402
+from retape.engines.jaxpr._compile import compile_program  # noqa: E402
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes more than five seconds")
+
+
+@pytest.fixture(autouse=True)
+def double_precision() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every scan is opened, as one whose residuals are large would be."""
+    anyhow = functools.partial(compile_program, grain=0)
+    monkeypatch.setattr(_primitives, "compile_program", anyhow)

@@ -1,0 +1,202 @@
+"""Plans: what follows from what, bytes, budgets, and every refusal."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import retape
+from retape import BudgetError, PlanError
+from retape._bytes import format_bytes, parse_bytes
+from retape.schedule import Schedule, beta, optimal_advances, replay
+
+PLANS = [
+    retape.fixed_space(snapshots=1),
+    retape.fixed_space(snapshots=4),
+    retape.fixed_space(snapshots=3, stage=5),
+    retape.fixed_space(snapshots=4, split="bisection"),
+    retape.fixed_space(snapshots=4, split="treeverse", tree="binary"),
+    retape.fixed_time(sweeps=1),
+    retape.fixed_time(sweeps=3),
+    retape.fixed_time(sweeps=3, stage=4, split="treeverse"),
+    retape.fixed_time(sweeps=3, split="bisection"),
+    retape.logarithmic(),
+    retape.logarithmic(stage=3),
+    retape.logarithmic(split="bisection"),
+    retape.segments(),
+    retape.segments(stage=7),
+    retape.within(600),
+    retape.within(600, split="treeverse"),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=repr)
+def test_a_prediction_is_what_a_replay_counts(plan):
+    for n in (0, 1, 2, 3, 10, 29, 64, 101, 260):
+        for w, r in [(10, 10), (7, 30), (40, 3)]:
+            prediction = plan.predict(n, w, r)
+            counts = replay(
+                plan.schedule(n, w, r), n, capacity=prediction.d, stage=prediction.alpha
+            )
+            assert counts == prediction.counts
+            assert prediction.peak_bytes == (
+                counts.peak_snapshots * w + counts.longest_stage * r
+            )
+            assert prediction.advances <= prediction.t * n
+
+
+@pytest.mark.parametrize("n", [2, 3, 10, 97, 1000])
+def test_each_plan_keeps_what_it_fixes(n):
+    assert retape.fixed_space(snapshots=5).resolve(n).d <= 5
+    for t in (1, 2, 4):
+        alpha, d, sweeps = retape.fixed_time(sweeps=t).resolve(n)
+        assert sweeps is not None and sweeps <= t
+        assert d == 1 or beta(d - 1, t) * alpha < n
+        assert (retape.fixed_time(sweeps=t, split="bisection").resolve(n).t or 0) <= t
+    alpha, d, t = retape.logarithmic(stage=2).resolve(n)
+    assert alpha == 2 and t is not None and t <= max(1, d)
+    assert retape.segments(stage=1).resolve(n).t == 1
+
+
+def test_the_default_stage_gives_the_tape_twice_the_bytes_of_the_snapshots():
+    plan = retape.fixed_space(snapshots=20)
+    assert plan.resolve(10**6, 1000, 50).alpha == 2 * 20 * 1000 // 50
+    assert plan.resolve(10**6).alpha == 1
+    assert plan.resolve(10**6, 1, 10**6).alpha == 1
+    assert plan.resolve(100, 1000, 0) == (100, 0, 0)
+
+
+@settings(max_examples=400)
+@given(st.integers(1, 900), st.integers(1, 90), st.integers(1, 90))
+def test_segments_have_the_least_peak_of_all_stage_lengths(n, w, r):
+    def peak(alpha):
+        return (-(-n // alpha) - 1) * w + alpha * r
+
+    alpha = retape.segments().resolve(n, w, r).alpha
+    assert peak(alpha) == min(peak(a) for a in range(1, n + 1))
+
+
+@given(st.integers(2, 300), st.integers(2, 4), st.integers(1, 50), st.integers(1, 50))
+def test_fixed_time_has_the_least_peak_of_all_stage_lengths(n, t, w, r):
+    peaks = []
+    for a in range(1, n + 1):
+        d = 0
+        while beta(d, t) * a < n:
+            d += 1
+        peaks.append(d * w + a * r)
+    alpha, d, _ = retape.fixed_time(sweeps=t).resolve(n, w, r)
+    assert d * w + alpha * r == min(peaks)
+
+
+@given(
+    st.integers(1, 120), st.integers(1, 40), st.integers(1, 40), st.integers(0, 3000)
+)
+def test_within_is_the_best_of_all_plans_that_fit(n, w, r, extra):
+    budget = min(w + r, n * r) + extra
+    prediction = retape.within(budget).predict(n, w, r)
+    assert prediction.peak_bytes is not None and prediction.peak_bytes <= budget
+    best = 0 if n * r <= budget else None
+    for d in range(1, n):
+        for alpha in range(1, n + 1):
+            if d * w + alpha * r <= budget:
+                cost = alpha * optimal_advances(-(-n // alpha), d)
+                best = cost if best is None else min(best, cost)
+    assert prediction.advances == best
+
+
+def test_within_large_budgets_is_quick_and_keeps_to_them():
+    for n, w, r in [(10**9, 800, 2400), (10**7, 8000, 24000), (10**12, 8, 8)]:
+        prediction = retape.within("6 MB").predict(n, w, r)
+        assert prediction.peak_bytes is not None
+        assert prediction.peak_bytes <= 6 * 10**6
+
+
+def test_within_halves_the_budget_when_the_length_is_unknown():
+    alpha, d, t = retape.within(1000).resolve(None, 10, 20)
+    assert (alpha, d, t) == (25, 50, None)
+    for budget in range(30, 400):
+        alpha, d, _ = retape.within(budget).resolve(None, 10, 20)
+        assert alpha >= 1 and d >= 1 and alpha * 20 + d * 10 <= budget
+
+
+def test_plans_without_a_length():
+    assert retape.fixed_space(snapshots=3).resolve(None) == (1, 3, None)
+    assert retape.logarithmic(stage=4).resolve(None).alpha == 4
+    d = retape.logarithmic().resolve(None).d
+    assert beta(d, d) >= 1 << 40
+    for plan in (retape.segments(), retape.fixed_time(sweeps=2)):
+        with pytest.raises(PlanError, match="needs the number of steps beforehand"):
+            plan.resolve(None)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: retape.fixed_space(snapshots=0),
+            "`snapshots=0` cannot be: .*start",
+        ),
+        (lambda: retape.fixed_space(snapshots=True), "`snapshots=True` cannot be"),
+        (lambda: retape.fixed_space(snapshots=2.0), "`snapshots=2.0` cannot be"),
+        (lambda: retape.fixed_space(snapshots=2, stage=0), "`stage=0` cannot be"),
+        (
+            lambda: retape.fixed_space(snapshots=2, sweeps=3),
+            "`sweeps=3` is not an option of `fixed_space`: it is one of fixed_time",
+        ),
+        (
+            lambda: retape.fixed_time(sweeps=2, budget=3),
+            "`budget=3` is not an option of `fixed_time`: it is one of within",
+        ),
+        (lambda: retape.segments(snapshots=2), "is not an option of `segments`"),
+        (lambda: retape.segments(split="binomial"), "is not an option of `segments`"),
+        (lambda: retape.within("1 MB", stage=3), "is not an option of `within`"),
+        (lambda: retape.logarithmic(colour=3), "no plan has it. Leave it out"),
+        (lambda: retape.fixed_time(sweeps=0), "`sweeps=0` cannot be"),
+        (lambda: retape.logarithmic(split="thirds"), "`split='thirds'` is not a way"),
+        (lambda: retape.logarithmic(tree="oak"), "`tree='oak'` is not a tree"),
+        (lambda: retape.within("lots"), "`budget='lots'` is not an amount of memory"),
+        (lambda: retape.within("3 parsecs"), "is not an amount of memory"),
+        (lambda: retape.within(0), "`budget=0` is not an amount of memory"),
+        (lambda: retape.within("0.1 B"), "is less than one byte"),
+        (lambda: retape.within(5).resolve(10), "`within\\(5\\)` counts bytes, and nei"),
+        (lambda: retape.logarithmic().resolve(-1), "`n=-1` cannot be"),
+        (lambda: retape.logarithmic().resolve(5, 3), "follows from both or from nei"),
+        (lambda: retape.logarithmic().resolve(5, 3, -1), "bytes cannot be negative"),
+        (
+            lambda: retape.fixed_time(sweeps=2, stage=1, split="bisection").resolve(9),
+            "Pass `stage=3` or more",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_reason(make, text):
+    with pytest.raises(PlanError, match=text):
+        make()
+
+
+@pytest.mark.parametrize(("n", "least"), [(100, 30), (1, 20), (None, 30)])
+def test_a_budget_below_the_least_names_the_least(n, least):
+    with pytest.raises(BudgetError, match=f"The least possible is {least} bytes"):
+        retape.within(least - 1).resolve(n, 10, 20)
+    assert retape.within(least).resolve(n, 10, 20).alpha == 1
+
+
+def test_bytes_are_read_exactly_and_written_rounded_up():
+    assert parse_bytes("512 MiB") == 512 * 2**20
+    assert parse_bytes("6MB") == 6 * 10**6
+    assert parse_bytes("1.5 kb") == 1500
+    assert parse_bytes(17) == 17
+    assert format_bytes(1023) == "1023 B"
+    assert format_bytes(2**20 + 1) == "1.1 MiB"
+
+
+def test_a_plan_is_comparable_data():
+    assert retape.fixed_space(snapshots=3) == retape.fixed_space(snapshots=3)
+    assert hash(retape.within("1 kB")) == hash(retape.within(1000))
+    assert retape.fixed_space(snapshots=3).schedule(9) == Schedule(9, 3)
+
+
+def test_a_prediction_reads_well():
+    text = str(retape.fixed_space(snapshots=2).predict(6, 8, 16))
+    assert text == (
+        "6 steps in 3 stages of at most 2; 4 advances (each step at most 1 times), "
+        "2 stores, 2 snapshots, peak 48 B"
+    )

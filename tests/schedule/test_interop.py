@@ -1,0 +1,132 @@
+"""Both ways to the package that pyadjoint obeys, tested against it."""
+
+import pytest
+
+import retape
+from retape.driver import ToyMachine, run
+from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
+from retape.schedule import (
+    Chain,
+    Schedule,
+    TierCosts,
+    TwoTier,
+    online_actions,
+    optimal_advances,
+    replay,
+)
+
+peer = pytest.importorskip("checkpoint_schedules")
+
+
+def obey(schedule, length):
+    """An executor written for `checkpoint_schedules`, over the integer machine."""
+    machine = ToyMachine(length)
+    kept = {}
+    work, tape, cotangent, ended = machine.start(), None, None, False
+    for action in schedule:
+        match type(action).__name__:
+            case "Forward":
+                assert work is not None and work.step == action.n0
+                if action.write_ics:
+                    assert (action.n0, action.storage) not in kept
+                    kept[action.n0, action.storage] = work
+                if action.write_adj_deps:
+                    assert action.storage == peer.StorageType.WORK
+                    tape = (work, action.n0, action.n1)
+                    work = None
+                else:
+                    work, _ = machine.advance(work, action.n1 - action.n0)
+            case "EndForward":
+                assert tape is not None and tape[2] == length
+            case "Reverse":
+                assert tape is not None and tape[1:] == (action.n0, action.n1)
+                steps = action.n1 - action.n0
+                cotangent = machine.reverse(tape[0], steps, cotangent)
+            case "Copy" | "Move" as kind:
+                held = kept[action.n, action.from_storage]
+                if kind == "Move":
+                    del kept[action.n, action.from_storage]
+                if action.to_storage == peer.StorageType.WORK:
+                    work = held
+            case "EndReverse":
+                ended = True
+    assert ended and kept == {}
+    return cotangent, machine.advanced
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 7, 20, 45])
+def test_code_written_for_the_peer_runs_our_schedules(n):
+    value = ToyMachine(n).reverse(ToyMachine(n).start(), n, None)
+    streams = [
+        Schedule(n, 3),
+        Schedule(n, 1),
+        Schedule(n, 4, 3, "bisection"),
+        TwoTier(n, 1, 2, TierCosts(disk_write=1, disk_read=1)),
+        Chain([1] * n, [2] * n, [3] * n, 9),
+        tuple(online_actions(n, 3)),
+    ]
+    for stream in streams:
+        adapted = to_checkpoint_schedules(stream, n)
+        assert isinstance(adapted, peer.CheckpointSchedule)
+        result, advanced = obey(adapted, n)
+        assert result == value
+        assert advanced == replay(stream, n).advances
+        assert adapted.is_exhausted and adapted.r == n and adapted.max_n == n
+
+
+def test_storage_types_are_told():
+    adapted = to_checkpoint_schedules(TwoTier(20, 1, 0), 20)
+    assert adapted.uses_storage_type(peer.StorageType.RAM)
+    assert not adapted.uses_storage_type(peer.StorageType.DISK)
+
+
+PEERS = [
+    lambda n, s: peer.MultistageCheckpointSchedule(n, s, 0),
+    lambda n, s: peer.MultistageCheckpointSchedule(n, 1, s, trajectory="maximum"),
+    lambda n, s: peer.Revolve(n, s),
+    lambda n, s: peer.HRevolve(n, s, 2),
+    lambda n, s: peer.DiskRevolve(n, s),
+]
+
+
+@pytest.mark.parametrize("make", PEERS, ids=range(len(PEERS)))
+@pytest.mark.parametrize(("n", "s"), [(5, 1), (12, 3), (30, 4)])
+def test_our_driver_runs_their_schedules_and_never_with_fewer_advances(make, n, s):
+    actions = list(from_checkpoint_schedules(make(n, s), n))
+    outcome = run(ToyMachine(n), actions)
+    assert outcome.result == ToyMachine(n).reverse(ToyMachine(n).start(), n, None)
+    counts = replay(actions, n)
+    assert counts.advances >= optimal_advances(n, max(1, counts.peak_snapshots))
+
+
+def test_their_schedules_of_unknown_length():
+    schedule = peer.TwoLevelCheckpointSchedule(3, binomial_snapshots=2)
+
+    def told():
+        for action in schedule:
+            if isinstance(action, peer.Forward) and schedule.max_n is None:
+                if action.n1 >= 10:
+                    schedule.finalize(10)
+            yield action
+
+    actions = list(from_checkpoint_schedules(told(), 10))
+    assert run(ToyMachine(10), actions).result == ToyMachine(10).reverse(
+        ToyMachine(10).start(), 10, None
+    )
+
+
+def test_there_and_back_is_the_same_schedule():
+    for schedule in (Schedule(30, 3), Schedule(31, 4, 2), TwoTier(25, 2, 2)):
+        n = schedule.length
+        back = from_checkpoint_schedules(to_checkpoint_schedules(schedule, n), n)
+        assert list(back) == list(schedule)
+
+
+def test_what_cannot_be_translated_is_refused():
+    with pytest.raises(retape.PlanError, match="`length=0` cannot be"):
+        to_checkpoint_schedules(Schedule(0, 1), 0)
+    mixed = [peer.Forward(0, 1, False, True, peer.StorageType.DISK)]
+    with pytest.raises(retape.PlanError, match="keeps a tape in a slot"):
+        list(from_checkpoint_schedules(mixed, 2))
+    with pytest.raises(retape.ScheduleError, match="`3` is no action of"):
+        list(from_checkpoint_schedules([3], 2))

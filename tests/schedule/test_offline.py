@@ -1,0 +1,178 @@
+"""Schedules of known length against brute force, closed forms and each other."""
+
+import pickle
+import tracemalloc
+from itertools import islice
+
+import pytest
+from brute import best_by_search, best_split
+from hypothesis import given
+from hypothesis import strategies as st
+
+from retape import PlanError
+from retape.schedule import (
+    PaperTree,
+    Schedule,
+    beta,
+    binomial_split,
+    bisection_split,
+    least_balanced,
+    least_snapshots,
+    least_stores,
+    least_sweeps,
+    optimal_advances,
+    replay,
+    treeverse_split,
+)
+
+SPLITS = ("binomial", "bisection", "treeverse")
+
+
+@pytest.mark.parametrize("snapshots", range(1, 9))
+def test_binomial_has_the_fewest_advances_and_then_the_fewest_stores(snapshots):
+    for n in range(1, 61):
+        counts = replay(Schedule(n, snapshots), n, capacity=snapshots, stage=1)
+        assert (counts.advances, counts.stores) == best_split(n, snapshots)
+
+
+def test_the_optimum_over_splits_is_the_optimum_over_all_machine_runs():
+    for snapshots in (1, 2, 3):
+        for n in range(1, 9):
+            assert best_by_search(n, snapshots) == best_split(n, snapshots)[0]
+
+
+def test_the_brute_force_sees_a_schedule_that_is_worse_by_one_split():
+    worse = [
+        n
+        for n in range(1, 61)
+        if Schedule(n, 3, split="bisection").counts().advances > best_split(n, 3)[0]
+    ]
+    assert worse
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_replay_predicts_counts_and_both_trees_yield_the_same_actions(split):
+    for n in [*range(0, 34), 97, 210]:
+        for snapshots in (1, 2, 3, 5, 8):
+            for stage in (1, 3, 7):
+                schedule = Schedule(n, snapshots, stage, split)
+                counts = replay(schedule, n, capacity=snapshots, stage=stage)
+                assert counts == schedule.counts()
+                assert list(schedule) == list(
+                    Schedule(n, snapshots, stage, split, "binary")
+                )
+
+
+@pytest.mark.parametrize("mid", ["binomial", "bisection"])
+def test_the_papers_trees_agree_and_are_predicted(mid):
+    for n in [*range(0, 26), 64, 101]:
+        for alpha, d, t in [(1, 2, 3), (4, 3, 3), (1, 8, 2), (3, 0, 5), (2, 5, 0)]:
+            tree = PaperTree(n, alpha, d, t, mid)
+            counts = replay(tree, n, capacity=d)
+            assert counts == tree.counts()
+            assert list(tree) == list(PaperTree(n, alpha, d, t, mid, "binary"))
+
+
+def test_the_papers_stage_keeps_leaves_within_it():
+    for n in (10, 100, 1000, 1234):
+        for d, t in [(2, 3), (3, 3), (5, 2)]:
+            alpha = PaperTree.stage_for(n, d, t)
+            counts = PaperTree(n, alpha, d, t).counts()
+            assert counts.longest_stage <= alpha
+            assert counts.peak_snapshots <= d
+
+
+def test_published_counts():
+    assert Schedule(1000, 9).counts().advances == 3999
+    bisected = Schedule(1000, 20, split="bisection").counts()
+    assert (bisected.advances, bisected.peak_snapshots) == (5044, 9)
+    assert PaperTree(10, alpha=1, d=8, t=2).counts().advances == 13
+    assert Schedule(10, 8).counts().advances == 10
+    assert Schedule(1000, 1).counts().advances == 1000 * 999 // 2
+
+
+def test_treeverse_is_optimal_where_the_length_is_a_binomial():
+    for d, t in [(2, 3), (3, 3), (4, 2), (1, 5), (6, 1)]:
+        n = beta(d, t)
+        assert Schedule(n, d, split="treeverse").counts().advances == (
+            optimal_advances(n, d)
+        )
+
+
+def test_inverses_are_least():
+    for n in range(1, 200):
+        for k in range(1, 9):
+            t = least_sweeps(n, k)
+            assert beta(k, t) >= n and (t == 0 or beta(k, t - 1) < n)
+            d = least_snapshots(n, k)
+            assert beta(d, k) >= n and (d == 0 or beta(d - 1, k) < n)
+        b = least_balanced(n)
+        assert beta(b, b) >= n and (b == 0 or beta(b - 1, b - 1) < n)
+
+
+@given(st.integers(2, 10**12), st.integers(2, 60))
+def test_the_binomial_split_of_huge_intervals_satisfies_the_recurrence(n, s):
+    i = binomial_split(n, s)
+    parts = optimal_advances(i, s) + optimal_advances(n - i, s - 1)
+    assert optimal_advances(n, s) == i + parts
+    right = least_stores(n - i, s - 1)
+    assert least_stores(n, s) == 1 + right + max(0, least_stores(i, s) - 1)
+
+
+@given(st.integers(2, 10**9), st.integers(1, 40), st.integers(1, 40))
+def test_splits_are_inside_the_interval(n, d, t):
+    assert 1 <= treeverse_split(n, d, t) <= n - 1
+    assert 1 <= bisection_split(n, d) <= n - 1
+    assert 1 <= binomial_split(n, d) <= n - 1
+
+
+def test_huge_counts_are_exact():
+    n = 10**30
+    counts = Schedule(n, 10).counts()
+    t = least_sweeps(n, 10)
+    assert counts.advances == t * n - beta(11, t - 1)
+    assert counts.reverses == n
+
+
+def test_a_schedule_streams_in_memory_of_its_snapshots():
+    tracemalloc.start()
+    try:
+        for _ in islice(Schedule(10**15, 12), 20_000):
+            pass
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 400_000
+
+
+def test_a_schedule_is_data():
+    schedule = Schedule(40, 3, 2)
+    assert schedule == Schedule(40, 3, 2) != Schedule(40, 4, 2)
+    assert list(schedule) == list(schedule)
+    assert pickle.loads(pickle.dumps(schedule)) == schedule
+
+
+def test_a_long_comb_needs_no_recursion():
+    assert sum(1 for _ in Schedule(3000, 1)) == 1 + 3000 + 2999 + 2999 + 1
+    chain = Schedule(3000, 2999, split="treeverse")
+    assert replay(chain, 3000) == chain.counts()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: Schedule(-1, 3),
+            "`length=-1` cannot be: it counts the steps",
+        ),
+        (lambda: Schedule(3, 0), "`snapshots=0` cannot be: .* at least 1"),
+        (lambda: Schedule(3, 1, 0), "`stage=0` cannot be: .* at least 1"),
+        (lambda: Schedule(3.0, 1), "`length=3.0` is not an integer"),  # type: ignore
+        (lambda: PaperTree(3, 0, 1, 1), "`alpha=0` cannot be"),
+        (lambda: PaperTree(3, 1, -1, 1), "`d=-1` cannot be"),
+        (lambda: PaperTree(3, 1, 1, -1), "`t=-1` cannot be"),
+    ],
+)
+def test_impossible_numbers_are_named(make, text):
+    with pytest.raises(PlanError, match=text):
+        make()

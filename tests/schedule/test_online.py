@@ -1,0 +1,142 @@
+"""Unknown length: legal, optimal where a policy can be, close to it beyond."""
+
+import pytest
+from brute import best_over_positions, best_split
+
+from retape import PlanError
+from retape.schedule import (
+    Doubling,
+    LeastCost,
+    begin_online,
+    beta,
+    online_actions,
+    optimal_advances,
+    replay,
+    turn_advances,
+)
+
+PLACEMENTS = ("least-cost", "doubling")
+
+
+def cost(stages, snapshots):
+    return optimal_advances(stages, snapshots)
+
+
+def state_at(placement, snapshots, length):
+    """The controller of a run that turns out to have `length` stages."""
+    state = begin_online(snapshots, placement)
+    for stage in range(length - 1):
+        state, _ = state.place(stage)
+    return state
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("stage", [1, 3])
+def test_every_stream_is_a_schedule_within_its_slots(placement, stage):
+    for snapshots in (1, 2, 3, 5, 8):
+        for n in range(0, 90):
+            actions = online_actions(n, snapshots, stage, placement)
+            counts = replay(actions, n, capacity=snapshots, stage=stage)
+            assert counts.taped == n
+
+
+def test_least_cost_is_the_offline_optimum_up_to_c_of_s_plus_2():
+    for snapshots in range(1, 9):
+        for n in range(1, beta(snapshots, 2) + 1):
+            counts = replay(online_actions(n, snapshots), n)
+            assert counts.advances == best_split(n, snapshots)[0]
+
+
+def test_beyond_it_the_optimum_is_not_attained_for_ever():
+    for snapshots in (2, 3, 4):
+        lengths = range(beta(snapshots, 2) + 1, beta(snapshots, 3) + 1)
+        assert any(
+            replay(online_actions(n, snapshots), n).advances
+            > best_split(n, snapshots)[0]
+            for n in lengths
+        )
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_a_run_that_fits_advances_each_step_once(placement):
+    for snapshots in range(1, 12):
+        for n in range(1, snapshots + 2):
+            counts = replay(online_actions(n, snapshots, 1, placement), n)
+            assert counts.advances == n - 1
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "bound"),
+    [(1, 1.0), (2, 1.15), (3, 1.07), (4, 1.07), (5, 1.051), (8, 1.04)],
+)
+def test_least_cost_stays_near_the_optimum(snapshots, bound):
+    worst = 0.0
+    for n in range(2, 420):
+        state = state_at("least-cost", snapshots, n)
+        total = n - 1 + turn_advances(state, n, 1)
+        worst = max(worst, total / optimal_advances(n, snapshots))
+    assert worst <= bound
+
+
+@pytest.mark.parametrize("snapshots", [2, 3, 5, 8, 16])
+def test_doubling_stays_within_half_more(snapshots):
+    for n in range(2, 420):
+        state = state_at("doubling", snapshots, n)
+        total = n - 1 + turn_advances(state, n, 1)
+        assert total <= 1.5 * optimal_advances(n, snapshots)
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_turn_advances_is_what_the_replay_counts(placement):
+    for n in (1, 2, 3, 17, 64, 65, 130):
+        for stage in (1, 4):
+            stages = -(-n // stage)
+            state = state_at(placement, 4, stages)
+            counts = replay(online_actions(n, 4, stage, placement), n)
+            swept = (stages - 1) * stage
+            assert counts.advances == swept + turn_advances(state, n, stage)
+
+
+def test_the_turn_is_optimal_over_where_the_snapshots_are():
+    for snapshots in (2, 3, 4, 5, 6):
+        for n in range(2, 75):
+            state = state_at("least-cost", snapshots, n)
+            best = best_over_positions(state.positions, n - 1, snapshots, cost)
+            assert turn_advances(state, n, 1) == best
+
+
+def test_that_oracle_sees_a_turn_that_is_not_optimal():
+    state = state_at("doubling", 4, 126)
+    kept = state.positions
+    all_kept = sum(
+        cost(end - at, 4 - i)
+        for i, (at, end) in enumerate(zip(kept, (*kept[1:], 125), strict=True))
+    )
+    assert best_over_positions(kept, 125, 4, cost) < all_kept
+    assert turn_advances(state, 126, 1) < all_kept
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+def test_slots_stay_a_permutation(placement):
+    state = begin_online(5, placement)
+    for stage in range(300):
+        state, placed = state.place(stage)
+        assert sorted(state.slots) == list(range(5))
+        if placed.slot is not None:
+            assert state.slots[len(state.positions) - 1] == placed.slot
+            assert state.positions[-1] == stage
+
+
+def test_doubling_writes_little():
+    counts = replay(online_actions(4096, 16, 1, "doubling"), 4096)
+    state, writes = Doubling.begin(16), 0
+    for stage in range(4095):
+        state, placed = state.place(stage)
+        writes += placed.slot is not None
+    assert writes <= 16 + 8 * 8
+    assert counts.stores >= writes
+
+
+def test_no_snapshots_are_refused():
+    with pytest.raises(PlanError, match="`snapshots=0` cannot be: the start state"):
+        LeastCost.begin(0)

@@ -1,0 +1,86 @@
+"""The validator says no: every rule of the actions, broken once."""
+
+import pytest
+
+from retape import ScheduleError
+from retape.schedule import (
+    Advance,
+    Drop,
+    Restore,
+    Reverse,
+    Schedule,
+    Store,
+    replay,
+)
+
+
+@pytest.mark.parametrize(
+    ("actions", "text"),
+    [
+        ([Advance(1, 2)], "the working capsule is at step 0, not at step 1"),
+        ([Advance(0, 0)], "it does not go forward"),
+        ([Advance(0, 3)], "it runs to step 3, and only steps below 3 are left"),
+        ([Store(1, 0)], "the working capsule is at step 0, not at step 1"),
+        ([Store(0, 0), Store(0, 0)], "the slot holds step 0 already"),
+        ([Store(0, -1)], "slots are numbered from 0"),
+        ([Store(0, 0), Store(0, 1), Store(0, 2)], "3 snapshots where 2 may live"),
+        ([Restore(0, 0)], "slot 0 on tier 'memory' is empty"),
+        ([Drop(0, 0, "disk")], "slot 0 on tier 'disk' is empty"),
+        ([Store(0, 0), Restore(1, 0)], "the slot holds step 0"),
+        ([Reverse(1, 3)], "the working capsule is at step 0, not at step 1"),
+        ([Reverse(0, 2)], "the next step to be reversed is 2"),
+        ([Reverse(0, 3)], "a stage of 3 steps is taped where 2 may be"),
+        ([Advance(0, 2), Reverse(2, 3), Reverse(2, 3)], "capsule is used up"),
+        ([Advance(0, 2), Reverse(2, 2)], "the next step to be reversed is 2"),
+    ],
+)
+def test_a_broken_rule_is_named_with_its_place(actions, text):
+    with pytest.raises(ScheduleError, match=f"action {len(actions) - 1}, .*{text}"):
+        replay(actions, 3, capacity=2, stage=2)
+
+
+def test_steps_left_over_are_refused():
+    with pytest.raises(ScheduleError, match="ends with 2 of `length=3` steps not rev"):
+        replay([Store(0, 0), Advance(0, 2), Reverse(2, 3), Drop(0, 0)][:3], 3)
+
+
+def test_snapshots_left_over_are_refused():
+    with pytest.raises(ScheduleError, match="step 0 still in slot 0 on tier 'memory'"):
+        replay([Store(0, 0), Reverse(0, 3)], 3)
+
+
+def test_tiers_have_capacities_of_their_own():
+    actions = [Store(0, 0, "disk"), Store(0, 0, "memory")]
+    with pytest.raises(ScheduleError, match="tier 'memory' would hold 1 snap"):
+        replay(actions, 3, capacity={"disk": 1})
+
+
+def test_an_empty_run_is_one_empty_stage():
+    assert replay([Reverse(0, 0)], 0).reverses == 1
+    with pytest.raises(ScheduleError, match="not reversed"):
+        replay([], 0)
+    with pytest.raises(ScheduleError, match="action 1, .* capsule is used up"):
+        replay([Reverse(0, 0), Reverse(0, 0)], 0)
+
+
+@pytest.mark.parametrize("change", ["remove", "repeat", "swap"])
+def test_almost_every_small_lie_is_caught(change, seeded):
+    honest = list(Schedule(20, 3))
+    lies = caught = 0
+    for i in range(len(honest) - 1):
+        actions = list(honest)
+        if change == "remove":
+            del actions[i]
+        elif change == "repeat":
+            actions.insert(i, actions[i])
+        else:
+            actions[i], actions[i + 1] = actions[i + 1], actions[i]
+        lies += 1
+        try:
+            same = replay(actions, 20, capacity=3, stage=1) == replay(honest, 20)
+        except ScheduleError:
+            caught += 1
+        else:
+            assert same or change != "remove"
+    # A Restore twice, or a Drop moved across its neighbour, is a legal schedule.
+    assert caught > lies / 2

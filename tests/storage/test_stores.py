@@ -1,0 +1,321 @@
+"""One suite for every store, and every error that a disk can give."""
+
+import errno
+import os
+import subprocess
+import sys
+import zipfile
+
+import numpy as np
+import pytest
+
+from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
+from retape.storage import Record, copy_tree, fingerprint, freeze, tree_nbytes
+
+TREE = {
+    "field": np.arange(6.0).reshape(2, 3),
+    "rest": (1, [2.5, None, True, "text"], np.float32(0.1)),
+    "empty": np.zeros((0, 3), dtype=np.complex64),
+    "zero_d": np.array(7, dtype=np.int8),
+    "huge": 10**40,
+}
+
+
+def make(kind, path):
+    if kind == "memory":
+        return MemoryStore()
+    disk = DiskStore(path, every=0)
+    disk.open("test")
+    return disk if kind == "disk" else TieredStore(MemoryStore(capacity=1), disk)
+
+
+@pytest.fixture(params=["memory", "disk", "tiered"])
+def store(request, tmp_path):
+    made = make(request.param, tmp_path / "run")
+    yield made
+    if request.param != "memory":
+        made.close()
+
+
+def test_what_is_put_is_given_back_bit_for_bit(store):
+    store.put(3, 0, "memory", TREE, 100)
+    store.put(9, 1, "memory", TREE, 50)
+    for step, slot in [(3, 0), (9, 1), (3, 0)]:
+        back = store.get(step, slot, "memory")
+        assert fingerprint(back) == fingerprint(TREE)
+        assert type(back["rest"]) is tuple and back["huge"] == 10**40
+        assert isinstance(back["rest"][2], np.float32)
+        assert back["empty"].shape == (0, 3) and back["zero_d"].shape == ()
+    assert (store.peak_snapshots, store.peak_bytes) == (2, 150)
+    store.drop(3, 0, "memory")
+    store.drop(9, 1, "memory")
+    store.put(4, 0, "memory", 1.5, 8)
+    assert store.get(4, 0, "memory") == 1.5
+    assert (store.peak_snapshots, store.peak_bytes) == (2, 150)
+
+
+def test_fingerprints_tell_small_differences():
+    one = np.zeros(3)
+    other = one.copy()
+    other[1] = -0.0
+    assert fingerprint(one) == fingerprint(one.copy())
+    assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(one) != fingerprint(one.reshape(3, 1))
+    assert fingerprint(one) != fingerprint(one.astype(np.float32))
+    assert fingerprint((1, 2)) != fingerprint([1, 2])
+
+
+def test_trees_are_measured_copied_and_frozen():
+    assert tree_nbytes((np.zeros(4), 1, {"a": 2.0})) == 48
+    copied = copy_tree(TREE)
+    assert fingerprint(copied) == fingerprint(TREE)
+    assert copied["field"] is not TREE["field"]
+    freeze(copied)
+    with pytest.raises(ValueError, match="read-only"):
+        copied["field"][0, 0] = 1
+
+
+def test_the_memory_store_keeps_to_its_capacities():
+    store = MemoryStore(capacity=1)
+    store.put(0, 0, "memory", "x", 5)
+    with pytest.raises(StoreError, match="step 4 would be snapshot 2 .* `capacity=1`"):
+        store.put(4, 1, "memory", "y", 5)
+    store = MemoryStore(capacity_bytes="1 kB")
+    store.put(0, 0, "memory", "x", 999)
+    with pytest.raises(StoreError, match="needs 2 B beside the 999 B held"):
+        store.put(4, 1, "memory", "y", 2)
+    assert len(store) == 1 and store.nbytes == 999
+
+
+def test_the_memory_store_refuses_a_schedule_that_disagrees():
+    store = MemoryStore()
+    with pytest.raises(StoreError, match="slot 2 on tier 'memory' is empty"):
+        store.get(1, 2, "memory")
+    store.put(1, 2, "memory", "x", 1)
+    with pytest.raises(StoreError, match="holds step 1, and step 5 was asked for"):
+        store.drop(5, 2, "memory")
+    with pytest.raises(StoreError, match="holds step 1 and cannot take step 6"):
+        store.put(6, 2, "memory", "x", 1)
+
+
+@pytest.fixture
+def disk(tmp_path):
+    made = DiskStore(tmp_path / "run", every=0)
+    made.open("test")
+    yield made
+    made.close()
+
+
+def file_of(disk, step):
+    return disk.path / f"step-{step:012d}.npz"
+
+
+def test_numpy_itself_reads_a_snapshot(disk):
+    disk.put(5, 0, "memory", np.arange(3.0), 24)
+    with np.load(file_of(disk, 5)) as members:
+        assert members["array0"].tolist() == [0.0, 1.0, 2.0]
+
+
+def test_a_truncated_snapshot_is_named(disk):
+    disk.put(5, 0, "memory", np.arange(300.0), 2400)
+    whole = file_of(disk, 5).read_bytes()
+    for size in (0, 1, 100, len(whole) // 2, len(whole) - 1):
+        file_of(disk, 5).write_bytes(whole[:size])
+        with pytest.raises(SnapshotError, match="step-000000000005.npz.* damaged"):
+            disk.get(5, 0, "memory")
+
+
+def test_every_flipped_bit_is_caught_or_harmless(disk, seeded):
+    value = np.arange(40.0)
+    disk.put(5, 0, "memory", value, 320)
+    whole = file_of(disk, 5).read_bytes()
+    caught = 0
+    for place in seeded.sample(range(8 * len(whole)), 400):
+        data = bytearray(whole)
+        data[place // 8] ^= 1 << place % 8
+        file_of(disk, 5).write_bytes(bytes(data))
+        try:
+            back = disk.get(5, 0, "memory")
+        except SnapshotError:
+            caught += 1
+        else:
+            assert fingerprint(back) == fingerprint(value)
+    assert caught > 200
+
+
+def test_changed_contents_with_a_valid_archive_are_caught(disk):
+    disk.put(5, 0, "memory", np.arange(3.0), 24)
+    with np.load(file_of(disk, 5)) as members:
+        changed = {**members, "array0": np.arange(3.0) + 1e-16}
+        changed["array0"][2] = 2.0000001
+    np.savez(file_of(disk, 5), **changed)
+    with pytest.raises(SnapshotError, match="do not match their checksum"):
+        disk.get(5, 0, "memory")
+
+
+@pytest.mark.parametrize("kind", ["text", "npz", "zip"])
+def test_a_foreign_file_is_named(disk, kind):
+    file = file_of(disk, 5)
+    if kind == "text":
+        file.write_text("hello")
+    elif kind == "npz":
+        np.savez(file, a=np.zeros(3))
+    else:
+        with zipfile.ZipFile(file, "w") as archive:
+            archive.writestr("tree", "x")
+    with pytest.raises(SnapshotError, match="is not a snapshot of this library"):
+        disk.get(5, 0, "memory")
+
+
+def test_a_snapshot_of_another_step_is_foreign(disk):
+    disk.put(5, 0, "memory", 1.0, 8)
+    file_of(disk, 5).rename(file_of(disk, 6))
+    with pytest.raises(SnapshotError, match="belongs to another run or step"):
+        disk.get(6, 0, "memory")
+
+
+def test_a_missing_snapshot_is_named(disk):
+    with pytest.raises(SnapshotError, match="step-000000000008.npz` is not there"):
+        disk.get(8, 0, "memory")
+
+
+def test_a_full_disk_is_named_and_leaves_no_part(disk, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    disk.put(4, 0, "memory", 1.0, 8)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="`.*step-0*5.npz` cannot be written: No"):
+        disk.put(5, 1, "memory", 2.0, 8)
+    monkeypatch.undo()
+    assert sorted(os.listdir(disk.path)) == ["lock", "step-000000000004.npz"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_directory_is_named(tmp_path):
+    (tmp_path / "run").mkdir(mode=0o555)
+    with pytest.raises(StoreError, match="cannot be used: Permission denied"):
+        DiskStore(tmp_path / "run").open("test")
+
+
+def test_a_directory_that_refuses_writes_is_named(disk, monkeypatch):
+    def refuse(self, target):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("pathlib.Path.replace", refuse)
+    with pytest.raises(StoreError, match="cannot be written: Permission denied. Free"):
+        disk.put(5, 1, "memory", 2.0, 8)
+    assert os.listdir(disk.path) == ["lock"]
+
+
+def test_a_file_in_the_place_of_the_directory_is_named(tmp_path):
+    (tmp_path / "run").write_text("")
+    with pytest.raises(StoreError, match="run` cannot be used: "):
+        DiskStore(tmp_path / "run").open("test")
+
+
+def test_an_unreadable_file_is_named(disk):
+    file_of(disk, 5).mkdir()
+    with pytest.raises(StoreError, match="cannot be read: Is a directory"):
+        disk.get(5, 0, "memory")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (np.array([object()]), "dtype `object` cannot be kept on disk"),
+        ({1: 2.0}, "type `dict` cannot be kept on disk"),
+        ({1, 2}, "type `set` cannot be kept on disk"),
+    ],
+)
+def test_what_cannot_be_written_is_named(disk, value, text):
+    with pytest.raises(StoreError, match=text):
+        disk.put(5, 0, "memory", value, 8)
+
+
+def test_pack_and_unpack_make_a_value_of_arrays(tmp_path):
+    store = DiskStore(tmp_path, pack=sorted, unpack=set)
+    store.open("test")
+    store.put(1, 0, "memory", {3, 1}, 8)
+    assert store.get(1, 0, "memory") == {1, 3}
+    store.close()
+
+
+def test_the_disk_store_keeps_to_its_capacities(tmp_path):
+    store = DiskStore(tmp_path, capacity=1)
+    store.open("test")
+    store.put(0, 0, "memory", 1.0, 8)
+    with pytest.raises(StoreError, match="would be snapshot 2 in .* `capacity=1`"):
+        store.put(1, 1, "memory", 1.0, 8)
+    store.close()
+    store = DiskStore(tmp_path / "b", capacity_bytes=10)
+    store.open("test")
+    store.put(0, 0, "memory", 1.0, 8)
+    with pytest.raises(StoreError, match="step 1 needs 8 B beside the 8 B in"):
+        store.put(1, 1, "memory", 1.0, 8)
+    store.close()
+
+
+def test_a_record_frees_what_was_dropped(disk):
+    disk.put(0, 0, "memory", 1.0, 8)
+    disk.put(1, 1, "memory", 1.0, 8)
+    disk.drop(1, 1, "memory")
+    assert disk.steps() == {0, 1} and disk.record_due()
+    disk.record(Record(9, 5, (np.ones(2), 3), "test"))
+    assert disk.steps() == {0}
+    disk.close()
+    again = DiskStore(disk.path)
+    record = again.open("test")
+    assert record is not None and (record.length, record.left) == (9, 5)
+    assert fingerprint(record.cotangent) == fingerprint((np.ones(2), 3))
+    again.clear()
+    assert again.steps() == set() and again.open("test") is None
+    again.close()
+
+
+def test_a_directory_of_another_run_is_refused(disk):
+    disk.record(Record(9, 5, 1.0, "test"))
+    disk.close()
+    with pytest.raises(StoreError, match="holds another run, `test`, and .* `other`"):
+        DiskStore(disk.path).open("other")
+    again = DiskStore(disk.path)
+    assert again.open("test") is not None
+    again.close()
+
+
+def test_a_damaged_record_is_named(disk):
+    disk.record(Record(9, 5, 1.0, "test"))
+    (disk.path / "record.npz").write_bytes(b"x")
+    with pytest.raises(StoreError, match="record.npz` is not a snapshot of this lib"):
+        disk.open("test")
+
+
+def test_a_second_process_is_refused(disk):
+    code = (
+        "import sys, retape\n"
+        "try:\n    retape.DiskStore(sys.argv[1]).open('test')\n"
+        "except retape.StoreError as error:\n    print(error)"
+    )
+    command = [sys.executable, "-c", code, os.fspath(disk.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "is in use by another process. Wait for it to end" in done.stdout
+    disk.close()
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == ""
+
+
+def test_memory_comes_first_and_is_lost_with_its_process(tmp_path):
+    store = TieredStore(MemoryStore(capacity=1), DiskStore(tmp_path))
+    store.open("test")
+    store.put(0, 0, "memory", 1.0, 8)
+    store.put(4, 1, "memory", 2.0, 8)
+    store.put(8, 0, "disk", 3.0, 8)
+    assert store.steps() == {4, 8}
+    assert (store.peak_snapshots, store.peak_bytes) == (3, 24)
+    store.close()
+    later = TieredStore(MemoryStore(capacity=1), DiskStore(tmp_path))
+    later.open("test")
+    assert later.get(4, 1, "memory") == 2.0
+    with pytest.raises(SnapshotError, match="step 0 was in memory when its process"):
+        later.get(0, 0, "memory")
+    later.close()

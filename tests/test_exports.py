@@ -1,0 +1,101 @@
+"""The public names: what is there, that it is documented, that nothing else is."""
+
+import ast
+import importlib
+import inspect
+from pathlib import Path
+
+import pytest
+
+import retape
+
+SOURCES = Path(retape.__file__).parent
+
+TOP_LEVEL = {
+    "Adjoint",
+    "BudgetError",
+    "DeterminismError",
+    "DiskStore",
+    "GradientTypeError",
+    "LanguageError",
+    "MachineError",
+    "MemoryStore",
+    "Plan",
+    "PlanError",
+    "Prediction",
+    "Progress",
+    "Report",
+    "Resolved",
+    "RetapeError",
+    "ScheduleError",
+    "SnapshotError",
+    "StoreError",
+    "TieredStore",
+    "UnsupportedError",
+    "adjoint",
+    "fixed_space",
+    "fixed_time",
+    "logarithmic",
+    "segments",
+    "within",
+}
+
+PACKAGES = ["retape", "retape.schedule", "retape.storage", "retape.driver"]
+
+
+def exported(source: str) -> set[str]:
+    """The names that a module re-exports as `X as X`."""
+    return {
+        alias.asname
+        for node in ast.parse(source).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+
+
+def test_the_top_level_names_are_these():
+    source = (SOURCES / "__init__.py").read_text()
+    assert exported(source) == TOP_LEVEL
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_has_a_docstring(package):
+    module = importlib.import_module(package)
+    assert module.__file__
+    for name in exported(Path(module.__file__).read_text()):
+        value = getattr(module, name)
+        if inspect.isclass(value) or inspect.isfunction(value):
+            doc = inspect.getdoc(value) or ""
+            # A dataclass without one is given its signature.
+            assert doc and not doc.startswith(f"{name}("), f"{package}.{name}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_nothing_is_imported_without_being_public(package):
+    module = importlib.import_module(package)
+    assert module.__file__
+    tree = ast.parse(Path(module.__file__).read_text())
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom):
+            assert all(alias.asname == alias.name for alias in node.names), package
+
+
+def test_the_reading_of_exports_can_miss():
+    assert exported("from .a import b as b, c\nfrom .d import e as f") == {"b"}
+
+
+def test_errors_form_one_tree_and_refine_a_builtin():
+    errors = [
+        value
+        for value in vars(retape).values()
+        if inspect.isclass(value) and issubclass(value, Exception)
+    ]
+    assert len(errors) == 11
+    assert all(issubclass(error, retape.RetapeError) for error in errors)
+    builtins = (ValueError, TypeError, RuntimeError, OSError)
+    assert all(
+        issubclass(error, builtins)
+        for error in errors
+        if error is not retape.RetapeError
+    )
