@@ -22,7 +22,9 @@ def main() -> None:
     by_angle, by_speed, *_ = pendulum.checkpointed_grad(1.0, 0.0, 1e-3, 10_000)
     print(f"angle {angle:.6f}, by start angle {by_angle:.6f}, by speed {by_speed:.6f}")
     h = 1e-6
-    near = (pendulum(1 + h, 0, 1e-3, 10_000) - pendulum(1 - h, 0, 1e-3, 10_000)) / (2 * h)
+    near = (pendulum(1 + h, 0, 1e-3, 10_000) - pendulum(1 - h, 0, 1e-3, 10_000)) / (
+        2 * h
+    )
     print(f"by finite differences {near:.6f}")
 
 

@@ -1,7 +1,7 @@
 """`retape vlad`: run a VLAD program, see its compiled forms, or talk to a prompt."""
 
 import sys
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
@@ -22,8 +22,12 @@ _WORDS = ("split", "tree", "budget")
 DESCRIPTION = "Run a program of the VLAD language; without FILE, talk to a prompt."
 
 
-def add_arguments(parser: ArgumentParser) -> None:
-    """Give a parser the arguments of `retape vlad`."""
+def add(commands: Any) -> None:
+    """Add the parser of `retape vlad`."""
+    parser = commands.add_parser(
+        "vlad", help="run a VLAD program", description=DESCRIPTION
+    )
+    parser.set_defaults(run=main)
     parser.add_argument("file", nargs="?", metavar="FILE", help="a program's file")
     parser.add_argument(
         "--engine",

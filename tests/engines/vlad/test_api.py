@@ -1,14 +1,13 @@
 """`retape.vlad`: run, compile, the prompt, and the command line."""
 
 import io
-from argparse import ArgumentParser
 from pathlib import Path
 
 import pytest
 
 import retape
 from retape import PlanError, vlad
-from retape.cli import _vlad
+from retape.cli import _main, _vlad
 from retape.engines.vlad import _repl
 
 ENGINES = ("interpreter", "hybrid", "compiled")
@@ -170,9 +169,7 @@ def test_the_history_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
 
 
 def _command(*arguments: str) -> int:
-    parser = ArgumentParser()
-    _vlad.add_arguments(parser)
-    return _vlad.main(parser.parse_args(list(arguments)))
+    return _main.main(["vlad", *arguments])
 
 
 def test_the_command_runs_a_file(

@@ -168,4 +168,4 @@ def test_a_machine_that_is_seeded_wrongly_is_noticed() -> None:
 def test_the_driver_is_the_library_s_own() -> None:
     from retape.engines.vlad import _engines
 
-    assert _engines.driver is driver
+    assert _engines.drive is driver.run

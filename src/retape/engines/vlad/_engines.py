@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from retape import driver
 from retape._plan import Plan
 from retape.driver import Report
+from retape.driver import run as drive
 from retape.engines.vlad._convert import Converter
 from retape.engines.vlad._fault import RunError
 from retape.engines.vlad._hybrid import Hybrid
@@ -80,9 +80,7 @@ class EvaluatorEngine:
         self.tape_bytes = TAPE_BYTES[name]
 
     def _drive(self, machine: EvaluatorMachine) -> tuple[Value, Value]:
-        result, report = driver.run(
-            machine, self.setting.plan, tape_bytes=self.tape_bytes
-        )
+        result, report = drive(machine, self.setting.plan, tape_bytes=self.tape_bytes)
         if self.setting.report is not None:
             self.setting.report(report)
         return result
@@ -138,7 +136,7 @@ class CompiledEngine:
         from retape.engines.vlad.compiler._machine import NativeMachine
 
         machine = NativeMachine(self.native, start, seed, steps)
-        result, report = driver.run(
+        result, report = drive(
             machine, self.setting.plan, tape_bytes=TAPE_BYTES["compiled"]
         )
         if self.setting.report is not None:
