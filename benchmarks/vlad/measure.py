@@ -32,9 +32,15 @@ def program_text(variant: str) -> str:
     return f"{definitions}\n{reads} {CALLS[variant]})"
 
 
-def measure(variant: str, n: int, l: int, stage: int, exact: bool) -> dict[str, object]:  # noqa: E741
-    """Run once; seconds, bytes, steps, and what the driver did."""
-    numbers = iter([float(n), float(l), 3.0])
+def measure(
+    variant: str,
+    n: int,
+    length: int,
+    stage: int,
+    exact: bool,
+) -> dict[str, object]:
+    """Run once: seconds of processor and clock, bytes, steps, what the driver did."""
+    numbers = iter([float(n), float(length), 3.0])
     reports: list[retape.driver.Report] = []
     plan = retape.logarithmic(stage=stage)
     setting = Setting(plan, lambda: next(numbers, None), print, reports.append)
@@ -42,9 +48,9 @@ def measure(variant: str, n: int, l: int, stage: int, exact: bool) -> dict[str, 
     engine = CompiledEngine(program, setting)
     engine.native.exact(exact)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    began = time.perf_counter()
+    began, wall = time.process_time(), time.perf_counter()
     (value, gradient), steps = engine.evaluate(0)
-    seconds = time.perf_counter() - began
+    seconds, wall = time.process_time() - began, time.perf_counter() - wall
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - resident
     engine.native.exact(False)
     census = engine.native.call("census")
@@ -53,8 +59,9 @@ def measure(variant: str, n: int, l: int, stage: int, exact: bool) -> dict[str, 
         worst = max(worst, abs(gradient[0] / k - 1))
         gradient = gradient[1]
     return {
-        "l": l,
+        "l": length,
         "seconds": seconds,
+        "wall": wall,
         "value": value,
         "gradient_error": worst,
         "live": census.t,

@@ -1,8 +1,10 @@
 """`retape vlad`: run a VLAD program, see its compiled forms, or talk to a prompt."""
 
+import contextlib
+import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from .. import _plans
@@ -80,17 +82,28 @@ def _main(args: Namespace) -> int:
     if args.emit is not None:
         print(vlad.emit(path, args.emit), end="")
         return 0
-    result = vlad.run(
-        path,
-        engine=args.engine or "compiled",
-        plan=plan,
-        stdin=sys.stdin,
-        stdout=sys.stdout,
-        report=args.report,
-    )
+    with _interruptible():
+        result = vlad.run(
+            path,
+            engine=args.engine or "compiled",
+            plan=plan,
+            stdin=sys.stdin,
+            stdout=sys.stdout,
+            report=args.report,
+        )
     if args.report:
         _tell(result)
     return 0
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: Python does not see it in compiled code."""
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _as_path(name: str) -> Any:

@@ -105,6 +105,10 @@ class Native:
         """Whether to collect everything before live bytes are noted."""
         self.library.vlad_exact(int(exact))
 
+    def collections(self) -> int:
+        """How often the heap has been collected."""
+        return self.library.vlad_collections()
+
     def forget_peaks(self) -> None:
         self.library.vlad_forget_peaks()
 
@@ -218,6 +222,7 @@ def _load(path: Path) -> ctypes.CDLL:
         library = ctypes.CDLL(str(own))
     library.vlad_fault.restype = ctypes.c_char_p
     library.vlad_chain.restype = c_int64
+    library.vlad_collections.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
     library.vlad_free.argtypes = [c_int64]
     library.vlad_single_stage.argtypes = [c_int64]

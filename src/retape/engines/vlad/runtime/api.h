@@ -15,7 +15,10 @@ typedef struct Request {
 
 #define EXPORT __attribute__((visibility("default")))
 
+/* Words of the nursery that are left to the runtime between two safe points. */
+#ifndef RESERVE
 #define RESERVE ((size_t)8 * 1024)
+#endif
 
 /* Run a body; on a fault, leave the levels and shadows as they were. */
 static int guarded(void (*body)(Request *), Request *q) {
@@ -242,6 +245,10 @@ EXPORT int vlad_census(Request *q) { return guarded(census, q); }
 /* From now on the live bytes are exact: everything is collected before they are noted,
    at the end of each tape. Otherwise they count what the next collection will free. */
 EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
+
+EXPORT int64_t vlad_collections(void) {
+  return (int64_t)(G.minor_count + G.major_count);
+}
 
 EXPORT void vlad_forget_peaks(void) {
   G.peak_live = G.peak_tape_nodes = 0;
