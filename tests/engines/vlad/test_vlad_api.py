@@ -83,6 +83,15 @@ def test_compiled_functions_are_callable_and_differentiable(engine: str) -> None
         module["swap"].grad((1, 2))
 
 
+def test_a_value_nested_to_the_left_is_handed_out_whole() -> None:
+    text = "(let loop ((i 0) (x 7)) (if (= i 20000) x (loop (+ i 1) (cons x 1))))"
+    (value,) = vlad.run(text, engine="interpreter").values
+    depth = 0
+    while isinstance(value, tuple):
+        value, depth = value[0], depth + 1
+    assert (value, depth) == (7.0, 20_000)
+
+
 def test_what_is_no_value_of_the_language_is_refused() -> None:
     module = vlad.compile("(define (f x) x)", engine="interpreter")
     with pytest.raises(TypeError, match=r"`'a'` of type `str` is no value"):

@@ -12,7 +12,7 @@ from retape._plans import logarithmic
 from retape.driver import Report
 from retape.engines.vlad._engines import Engine, EngineName, Setting, make_engine
 from retape.engines.vlad._fault import RunError, Source
-from retape.engines.vlad._program import Program, Session, load
+from retape.engines.vlad._program import Program, Session, deep_recursion, load
 from retape.engines.vlad._read import is_number
 from retape.engines.vlad._values import Closure, Shown, Value, show
 
@@ -151,17 +151,22 @@ def to_python(value: Value) -> Any:
         >>> to_python((1.0, (2.0, ()))), to_python((1.0, 2.0))
         ([1.0, 2.0], (1.0, 2.0))
     """
+    with deep_recursion(10_000_000):
+        return _to_python(value)
+
+
+def _to_python(value: Value) -> Any:
     if type(value) is Closure:
         return Shown(value.code.name)
     if type(value) is not tuple:
         return value
     items: list[Any] = []
     while type(value) is tuple and value:
-        items.append(to_python(value[0]))
+        items.append(_to_python(value[0]))
         value = value[1]
     if type(value) is tuple:
         return items
-    return (*items, to_python(value))
+    return (*items, _to_python(value))
 
 
 def from_python(value: Any) -> Value:
