@@ -13,6 +13,7 @@ import pytest
 import retape
 from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
 from retape.driver import ToyCapsule, ToyMachine, run
+from retape.schedule import Schedule, TierCosts, TwoTier
 
 LENGTH = 150
 
@@ -90,6 +91,34 @@ def test_a_run_that_crashes_often_gives_the_same_result(
         assert files == ["lock", "record.npz"]
 
 
+@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("known", [True, False])
+def test_power_lost_at_any_write(tmp_path, monkeypatch, moment, known):
+    plan = retape.fixed_space(snapshots=3, stage=2)
+    replace, writes = Path.replace, 0
+
+    def failing(self, target):
+        nonlocal writes
+        writes -= 1
+        if moment == "after" or writes != 0:
+            replace(self, target)
+        if writes == 0:
+            raise Crash
+        return target
+
+    monkeypatch.setattr(Path, "replace", failing)
+    expected = ToyMachine(25).reverse(ToyCapsule(0, 3), 25, None)
+    for lost in range(1, 60):
+        path, writes = tmp_path / str(lost), lost
+        machine = ToyMachine(25, tells_length=known)
+        try:
+            result = run(machine, plan, store=disk_at(path)).result
+        except Crash:
+            result = run(machine, plan, store=disk_at(path)).result
+        assert result == expected
+    assert writes > 0
+
+
 def test_a_finished_run_is_not_run_again_until_it_is_cleared(tmp_path):
     plan = retape.fixed_space(snapshots=2)
     first = run(ToyMachine(30), plan, store=disk_at(tmp_path))
@@ -133,6 +162,26 @@ def test_a_snapshot_damaged_during_the_run_is_repaired_and_counted(tmp_path):
     assert outcome.report.repaired == 3
 
 
+def test_what_was_in_memory_is_rebuilt_in_one_pass(tmp_path):
+    class Killed(ToyMachine):
+        def reverse(self, capsule, steps, cotangent):
+            if capsule.step < 250:
+                raise Crash
+            return super().reverse(capsule, steps, cotangent)
+
+    def tiered():
+        return TieredStore(MemoryStore(capacity=200), disk_at(tmp_path))
+
+    plan = retape.fixed_space(snapshots=300)
+    with pytest.raises(Crash):
+        run(Killed(301), plan, store=tiered(), label="it")
+    machine = ToyMachine(301)
+    outcome = run(machine, plan, store=tiered(), label="it")
+    assert outcome.result == ToyMachine(301).reverse(ToyCapsule(0, 3), 301, None)
+    # From the disk down to step 200, then the 199 lost ones in one pass.
+    assert outcome.report.repaired == 200 and machine.advanced == 199
+
+
 def test_another_plan_or_machine_is_refused(tmp_path):
     Fragile.calls = 12
     with pytest.raises(Crash):
@@ -143,6 +192,26 @@ def test_another_plan_or_machine_is_refused(tmp_path):
     with pytest.raises(StoreError, match="and this one is `mine under"):
         plan = retape.fixed_space(snapshots=2)
         run(Fragile(40), plan, store=disk_at(tmp_path), label="mine")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TwoTier(60, 2, 3, TierCosts(disk_write=1)),
+        lambda: list(Schedule(60, 4)),
+        lambda: iter(Schedule(60, 4)),
+        lambda: Schedule(60, 5, split="bisection"),
+    ],
+    ids=["tiers", "list", "iterator", "schedule"],
+)
+def test_schedules_given_directly_are_taken_up_again(tmp_path, make):
+    Fragile.calls = 50
+    with pytest.raises(Crash):
+        run(Fragile(60), make(), store=disk_at(tmp_path))
+    Fragile.calls = 10_000
+    outcome = run(Fragile(60), make(), store=disk_at(tmp_path))
+    assert outcome.result == ToyMachine(60).reverse(ToyCapsule(0, 3), 60, None)
+    assert outcome.report.resumed and outcome.report.taped < 60
 
 
 def test_a_machine_that_changed_its_length_is_refused(tmp_path):

@@ -54,6 +54,16 @@ def test_what_is_put_is_given_back_bit_for_bit(store):
     assert (store.peak_snapshots, store.peak_bytes) == (2, 150)
 
 
+@pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "int4"])
+def test_number_types_of_other_packages_survive(store, name):
+    pytest.importorskip("ml_dtypes")
+    value = np.arange(6).reshape(2, 3).astype(name)
+    store.put(0, 0, "memory", (value, value[1, 2], value[0:0]), 12)
+    whole, single, empty = store.get(0, 0, "memory")
+    assert whole.dtype == single.dtype == empty.dtype == np.dtype(name)
+    assert fingerprint(whole) == fingerprint(value) and float(single) == 5.0
+
+
 def test_fingerprints_tell_small_differences():
     one = np.zeros(3)
     other = one.copy()

@@ -1,7 +1,8 @@
 """`run`: a machine, a plan and a store, from the first step to the result."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from hashlib import blake2b
+from typing import Generic, NamedTuple, Protocol, TypeVar, cast
 
 from .._errors import MachineError, PlanError
 from ..schedule import (
@@ -91,7 +92,7 @@ def run(
     loop.watch = Bar() if progress is True else (progress or None)
     loop.length = loop.left = machine.length()
     durable = loop.store if isinstance(loop.store, DurableStore) else None
-    loop.label = f"{label or type(machine).__name__} under {plan!r}"
+    loop.label = f"{label or type(machine).__name__} under {_named(plan)}"
     record = durable.open(loop.label) if durable else None
     try:
         for action in _actions(loop, plan, tape_bytes, record, durable):
@@ -123,6 +124,8 @@ def _actions(
     """What is left to do. A run of unknown length is first run to its end."""
     if isinstance(plan, Iterable):
         stream: Iterable[Action] = plan
+        if isinstance(plan, Schedule):
+            loop.total = plan.counts().advances + plan.length
     else:
         capsule_bytes = None
         if tape_bytes is not None:
@@ -151,6 +154,19 @@ def _run_to_the_end(
     more = turn_advances(state, length, alpha) + length
     loop.total = loop.advances + loop.skipped + more
     return reverse_online(state, length, alpha)
+
+
+def _named(plan: object) -> str:
+    """A plan as text that another process would write too."""
+    if isinstance(plan, Iterator):
+        return "actions given one by one"
+    if isinstance(plan, list | tuple):
+        actions = cast("Sequence[object]", plan)
+        digest = blake2b(digest_size=8)
+        for action in actions:
+            digest.update(repr(action).encode())
+        return f"{len(actions)} actions {digest.hexdigest()}"
+    return repr(plan)
 
 
 def _verifier(

@@ -160,23 +160,29 @@ class Loop(Generic[C, A, R]):
             self.repaired += 1
         finally:
             self.spend("storage", began)
-        at, capsule = self._earlier(step)
-        if at < step:
-            capsule = self.advance(capsule, at, step)
-        self.store.drop(step, slot, tier)
-        self.keep(step, slot, tier, capsule)
+        at, capsule, lost = self._earlier(step)
+        # All that was lost on the way is put back as it is passed: where a process
+        # died with hundreds of snapshots in memory, one pass restores them.
+        for between, held_tier, held_slot in [*reversed(lost), (step, tier, slot)]:
+            if at < between:
+                capsule = self.advance(capsule, at, between)
+                at = between
+            self.store.drop(between, held_slot, held_tier)
+            self.keep(between, held_slot, held_tier, capsule)
+        self.repaired += len(lost)
         return capsule
 
-    def _earlier(self, step: int) -> tuple[int, C]:
-        """The latest snapshot before `step` that can be read, or the start state."""
+    def _earlier(self, step: int) -> tuple[int, C, list[tuple[int, str, int]]]:
+        """The latest readable state before `step`, and the lost ones in between."""
         held = [(at, tier, slot) for (tier, slot), at in self.slots.items()]
+        lost: list[tuple[int, str, int]] = []
         for at, tier, slot in sorted(held, reverse=True):
             if at < step:
                 try:
-                    return at, self.store.get(at, slot, tier)
+                    return at, self.store.get(at, slot, tier), lost
                 except SnapshotError:
-                    continue
-        return 0, self.machine.start()
+                    lost.append((at, tier, slot))
+        return 0, self.machine.start(), lost
 
     def report(self) -> Report:
         """What was done, by this process."""

@@ -228,7 +228,8 @@ def _one_tier(
 
 def _spread(most: int) -> list[int]:
     """All numbers up to `most`, or a few hundred that grow geometrically."""
-    numbers, k = [], 1
+    numbers: list[int] = []
+    k = 1
     while k <= most:
         numbers.append(k)
         k += max(1, k // 64)

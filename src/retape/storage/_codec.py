@@ -6,8 +6,12 @@ shape of the tree, its plain Python leaves, what the file is, and a BLAKE2 diges
 of it. `numpy.load` opens it; nothing is pickled.
 """
 
+# The trees are of any shape, so strict checking would only ask for casts.
+# pyright: standard
+
 from __future__ import annotations
 
+import importlib
 import io
 import json
 import zipfile
@@ -133,8 +137,14 @@ def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
                 f"an array of dtype `{array.dtype}` cannot be kept on disk: its "
                 "elements are Python objects. Use an array of numbers."
             )
+        leaf: dict[str, Any] = {"a": len(arrays), "s": isinstance(value, np.generic)}
+        if array.dtype.isbuiltin == 2:
+            # A type that another package has registered, such as bfloat16: NumPy's
+            # format would forget which.
+            leaf["t"] = array.dtype.name
+            array = array.view(f"V{array.dtype.itemsize}")
         arrays.append(array)
-        return {"a": len(arrays) - 1, "s": isinstance(value, np.generic)}
+        return leaf
     if value is None or isinstance(value, bool | int | float | str):
         return {"v": value}
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
@@ -152,6 +162,8 @@ def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
 def _build(tree: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     if "a" in tree:
         array = arrays[tree["a"]]
+        if "t" in tree:
+            array = array.view(_registered(tree["t"]))
         return array[()] if tree["s"] else array
     if "t" in tree:
         return tuple(_build(item, arrays) for item in tree["t"])
@@ -162,11 +174,22 @@ def _build(tree: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     return tree["v"]
 
 
+def _registered(name: str) -> np.dtype[Any]:
+    """A number type by its name; those of `ml_dtypes` exist once that is loaded."""
+    import numpy as np
+
+    try:
+        return np.dtype(name)
+    except TypeError:
+        importlib.import_module("ml_dtypes")
+        return np.dtype(name)
+
+
 def _digest(meta: object, arrays: list[np.ndarray[Any, Any]]) -> str:
     import numpy as np
 
     total = blake2b(json.dumps(meta, sort_keys=True).encode(), digest_size=16)
     for array in arrays:
         total.update(f"{array.dtype.str}{array.shape}".encode())
-        total.update(np.ascontiguousarray(array).view(np.uint8).reshape(-1).data)
+        total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return total.hexdigest()

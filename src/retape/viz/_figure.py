@@ -30,17 +30,16 @@ def draw_figure(actions: Iterable[Action], *, title: str = "") -> Figure:
     drawn = layout(actions)
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.subplots()
-    style = {"linewidth": 1.5}
     for y, row in enumerate(drawn.rows):
         axes.hlines(
             [y] * len(row.advances),
             [start for start, _ in row.advances],
             [stop for _, stop in row.advances],
             colors=GREEN,
-            **style,
+            linewidth=1.5,
         )
-        axes.hlines(y, *row.stage, colors=RED, **style)
-        axes.hlines(y + 0.4, *row.stage, colors=BLUE, **style)
+        axes.hlines(y, *row.stage, colors=RED, linewidth=1.5)
+        axes.hlines(y + 0.4, *row.stage, colors=BLUE, linewidth=1.5)
     for line in drawn.lines:
         colour = PINK if line.tier == "disk" else GOLD
         axes.vlines(line.step, line.first, line.last, colors=colour, linewidth=1)

@@ -21,6 +21,7 @@ from jax.interpreters import partial_eval as pe
 from ._ir import Atom, Aval, Block, Item, Label, Program, Read, Var, Write
 from ._layout import numbering
 from ._liveness import Liveness, whole_defs
+from ._private import as_written
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,6 +135,6 @@ def _strong(value: Any, aval: Aval) -> Any:
 
 def bind(eqn: core.JaxprEqn, values: list[Any]) -> list[Any]:
     """Evaluate one equation."""
-    with eqn.ctx.manager:
+    with as_written(eqn), eqn.ctx.manager:
         out = eqn.primitive.bind(*values, **eqn.primitive.get_bind_params(eqn.params))
     return list(out) if eqn.primitive.multiple_results else [out]

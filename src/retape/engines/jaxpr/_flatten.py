@@ -306,7 +306,9 @@ class _Flattener:
     def scan(self, eqn: core.JaxprEqn, ins: list[Any], active: list[bool]) -> list[Any]:
         p = eqn.params
         nc, nk, length = p["num_consts"], p["num_carry"], p["length"]
-        consts, init, xs = ins[:nc], ins[nc : nc + nk], ins[nc + nk :]
+        consts, init = ins[:nc], ins[nc : nc + nk]
+        # A row that this scan goes through in turn is read whole, before the loop.
+        xs = [self.here(x) if isinstance(x, _Row) else x for x in ins[nc + nk :]]
         carry_on, ys_on = scan_carry(p, active)
         carry = [
             Var(v.aval, a) for v, a in zip(eqn.outvars[:nk], carry_on, strict=True)
@@ -334,11 +336,10 @@ class _Flattener:
         self.rotated(carry, init, None, length, step)
         return [*carry, *ys]
 
-    def row(self, x: Any, at: Position, aval: Aval) -> _Row:
-        """The current row of a stream; of a row of a stream, read whole first."""
-        stream = self.here(x) if isinstance(x, _Row) else x
-        assert isinstance(stream, Var)  # a literal has no rows
-        return _Row(stream, at, aval, stream.active)
+    def row(self, x: Atom, at: Position, aval: Aval) -> _Row:
+        """The current row of a stream."""
+        assert isinstance(x, Var)  # a literal has no rows
+        return _Row(x, at, aval, x.active)
 
     def blank(self, var: Var) -> Atom:
         """An array of zeros of a variable's type."""

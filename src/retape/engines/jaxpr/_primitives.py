@@ -380,7 +380,7 @@ def _spread(
 
 def _front(value: Any, axis: int | None, size: int) -> Any:
     if axis is None:
-        return jax.numpy.broadcast_to(value, (size, *value.shape))
+        return jax.numpy.broadcast_to(value, (size, *jax.numpy.shape(value)))
     return jax.numpy.moveaxis(value, axis, 0)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core
 
 from ..._errors import PlanError
@@ -195,14 +196,16 @@ class Cached:
     def once(self, pieces: Call, key: Any) -> Any:
         if under_transformation(pieces.leaves):
             return self.run(pieces, pieces.leaves)
-        types = tuple(map(jax.typeof, pieces.leaves))
+        # Here, since the thread that runs the program has not the caller's settings.
+        leaves = tuple(map(jnp.asarray, pieces.leaves))
+        types = tuple(map(jax.typeof, leaves))
         compiled = None if key is None else self.compiled.get((key, types))
         if compiled is None:
             run = functools.partial(self.run, pieces.shell())
-            compiled = jax.jit(run).lower(pieces.leaves).compile()
+            compiled = jax.jit(run).lower(leaves).compile()
             if key is not None:
                 self.compiled[key, types] = compiled
-        return interruptible(compiled, [pieces.leaves])
+        return interruptible(compiled, [leaves])
 
 
 def _both(

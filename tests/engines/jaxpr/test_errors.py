@@ -1,0 +1,282 @@
+"""Bad input: every message says what was passed, why it cannot be, and what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.experimental import io_callback
+
+import retape
+import retape.jax
+
+
+def climb(x: Any) -> Any:
+    return jax.lax.while_loop(lambda v: abs(v) < 5, lambda v: v * 1.5 + jnp.sin(x), x)
+
+
+def says(*parts: str) -> str:
+    """A pattern: these texts, in order."""
+    return ".*".join(map(re.escape, parts))
+
+
+# Functions and arguments -----------------------------------------------------------
+
+RESULTS: list[tuple[Any, Any, list[str]]] = [
+    (
+        lambda x: x * jnp.ones(3),
+        1.0,
+        ["array of shape `(3,)`", "of one number", "Sum it up", "`retape.jax.vjp`"],
+    ),
+    (
+        lambda x: (x, x),
+        1.0,
+        ["returned `(", "of one number", "pass `has_aux=True`"],
+    ),
+    (lambda x: [x], 1.0, ["returned `[", "Return a scalar"]),
+    (lambda x: None, 1.0, ["returned `None`", "Return a scalar"]),
+    (lambda x: "text", 1.0, ["returned `'text'`", "Return a scalar"]),
+    (lambda x: 3, 1.0, ["`int64`, which has no gradient", "floating type"]),
+    (lambda x: x > 0, 1.0, ["`bool`, which has no gradient", "floating type"]),
+    (
+        lambda x: x + 1j,
+        1.0,
+        ["complex number (`complex128`)", "real part", "`holomorphic=True`"],
+    ),
+]
+
+
+@pytest.mark.parametrize(("fun", "x", "parts"), RESULTS)
+def test_results_without_a_gradient(fun: Any, x: Any, parts: list[str]) -> None:
+    with pytest.raises(retape.GradientTypeError, match=says(*parts)):
+        retape.jax.grad(fun)(x)
+
+
+ARGUMENTS: list[tuple[Any, dict[str, Any], list[str]]] = [
+    (
+        3,
+        {},
+        ["`args[0]` is of type `int", "leave it out of `argnums`", "`allow_int=True`"],
+    ),
+    (True, {}, ["`args[0]` is of type `bool`", "`allow_int=True`"]),
+    (
+        {"a": 1.0, "b": np.arange(3)},
+        {},
+        ["`args[0]['b']` is of type `int64`", "Convert it"],
+    ),
+    (
+        1.0 + 2j,
+        {},
+        ["`args[0]` is complex (`complex128`)", "holomorphic", "`retape.jax.vjp`"],
+    ),
+    (
+        1.0,
+        {"holomorphic": True},
+        ["`args[0]` is of type `float64`", "`holomorphic=True`", "Convert it"],
+    ),
+    ("text", {}, ["`args[0]='text'` is not an array", "Leave it out of `argnums`"]),
+    (
+        1.0,
+        {"argnums": 1},
+        ["`argnums=1` asks for positional argument 1", "call has 1", "positionally"],
+    ),
+    (1.0, {"argnums": (0, -2)}, ["`argnums=(0, -2)`", "argument -2"]),
+]
+
+
+@pytest.mark.parametrize(("x", "options", "parts"), ARGUMENTS)
+def test_arguments_without_a_gradient(
+    x: Any, options: dict[str, Any], parts: list[str]
+) -> None:
+    with pytest.raises(retape.GradientTypeError, match=says(*parts)):
+        retape.jax.grad(climb, **options)(x)
+
+
+@pytest.mark.parametrize("fun", [lambda x: x + 1j, lambda x: x * jnp.ones(2)])
+def test_what_we_refuse_jax_refuses(fun: Any) -> None:
+    """And with the same builtin, so that `except TypeError` goes on working."""
+    for gradient in (jax.grad, retape.jax.grad):
+        with pytest.raises(TypeError):
+            gradient(fun)(1.0)
+
+
+# Plans ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("snapshots", [0, -1, 1.5, True, "3"])
+def test_snapshots_that_cannot_be(snapshots: Any) -> None:
+    expected = says(f"`snapshots={snapshots!r}`", "at least one", "positive integer")
+    with pytest.raises(retape.PlanError, match=expected):
+        retape.fixed_space(snapshots=snapshots)
+
+
+def test_an_option_of_another_plan() -> None:
+    expected = says("`sweeps=3`", "not an option of `fixed_space`", "fixed_time")
+    with pytest.raises(retape.PlanError, match=expected):
+        retape.fixed_space(snapshots=3, sweeps=3)
+
+
+@pytest.mark.parametrize("plan", [3, "512 MiB", retape.fixed_space, {"snapshots": 3}])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda plan: retape.jax.grad(climb, plan=plan),
+        lambda plan: retape.jax.value_and_grad(climb, plan=plan),
+        lambda plan: retape.jax.checkpointed(climb, plan=plan),
+        lambda plan: retape.jax.vjp(climb, 1.0, plan=plan),
+    ],
+)
+def test_not_a_plan(call: Any, plan: Any) -> None:
+    with pytest.raises(retape.PlanError, match=says("`plan=", "is not a plan", "Pass")):
+        call(plan)
+
+
+def test_a_budget_below_the_least_names_it_and_the_least_is_enough() -> None:
+    def fun(x: Any) -> Any:
+        return jnp.sum(jax.lax.while_loop(lambda v: v[0] < 5, lambda v: v * 1.5, x))
+
+    x = jnp.ones(100)
+    expected = r"`within\(1000\)` is too little.*take (\d+) bytes.*Pass.*or more"
+    with pytest.raises(retape.BudgetError, match=expected) as caught:
+        retape.jax.grad(fun, plan=retape.within("1 kB"))(x)
+    found = re.search(r"take (\d+) bytes", str(caught.value))
+    assert found
+    least = int(found[1])
+    got = retape.jax.grad(fun, plan=retape.within(least))(x)
+    np.testing.assert_allclose(got, 1.5**4)
+    with pytest.raises(retape.BudgetError, match=f"take {least} bytes"):
+        retape.jax.grad(fun, plan=retape.within(least - 1))(x)
+
+
+@pytest.mark.parametrize(
+    ("plan", "name"),
+    [(retape.fixed_time(sweeps=2), "fixed_time"), (retape.segments(), "segments")],
+)
+def test_plans_that_need_a_length(plan: Any, name: str) -> None:
+    expected = says(f"`{name}` needs the number of steps", "only at its end", "Use")
+    with pytest.raises(retape.PlanError, match=expected):
+        retape.jax.grad(climb, plan=plan)(1.0)
+
+
+# Programs ------------------------------------------------------------------------------
+
+
+def prints(x: Any) -> Any:
+    def body(v: Any) -> Any:
+        jax.debug.print("v = {}", v)
+        return v * 1.5
+
+    return jax.lax.while_loop(lambda v: v < 5, body, x)
+
+
+def prints_in_order(x: Any) -> Any:
+    def body(v: Any) -> Any:
+        jax.debug.print("v = {}", v, ordered=True)
+        return v * 1.5
+
+    return jax.lax.while_loop(lambda v: v < 5, body, x)
+
+
+def calls_back(x: Any) -> Any:
+    def body(v: Any) -> Any:
+        io_callback(lambda _: None, None, v)
+        return v * 1.5
+
+    return jax.lax.while_loop(lambda v: v < 5, body, x)
+
+
+def calls_back_in_order(x: Any) -> Any:
+    def body(v: Any) -> Any:
+        io_callback(lambda _: None, None, v, ordered=True)
+        return v * 1.5
+
+    return jax.lax.while_loop(lambda v: v < 5, body, x)
+
+
+EFFECTS = [
+    (prints, "Debug", "debug"),
+    (prints_in_order, "OrderedDebug", "debug"),
+    (calls_back, "IO", "io_callback"),
+    (calls_back_in_order, "OrderedIO", "io_callback"),
+]
+
+
+@pytest.mark.parametrize(("fun", "effect", "primitive"), EFFECTS)
+@pytest.mark.parametrize("call", [retape.jax.grad, retape.jax.checkpointed])
+def test_effects_are_refused_with_the_line(
+    call: Any, fun: Any, effect: str, primitive: str
+) -> None:
+    """The line is the user's own: that of the call in the loop's body."""
+    line = fun.__code__.co_firstlineno + 2
+    expected = says(effect, primitive, f"{os.path.basename(__file__)}:{line}", "Remove")
+    with pytest.raises(retape.UnsupportedError, match=expected):
+        call(fun)(1.0)
+
+
+def test_an_operation_without_a_derivative_is_named() -> None:
+    def body(v: Any) -> Any:
+        out = jax.ShapeDtypeStruct((), v.dtype)
+        return jax.pure_callback(np.sin, out, v) + v
+
+    def fun(x: Any) -> Any:
+        return jax.lax.while_loop(lambda v: v < 5, body, x)
+
+    line = body.__code__.co_firstlineno + 2
+    expected = says(
+        "`pure_callback`", f"{os.path.basename(__file__)}:{line}", "custom_jvp"
+    )
+    with pytest.raises(retape.UnsupportedError, match=f"(?s).*{expected}"):
+        retape.jax.grad(fun)(1.0)
+
+
+def test_the_users_own_errors_pass_through() -> None:
+    def fun(x: Any) -> Any:
+        raise KeyError(f"mine: {x.shape}")
+
+    with pytest.raises(KeyError, match="mine"):
+        retape.jax.grad(fun)(1.0)
+
+
+# Interruption --------------------------------------------------------------------------
+
+ENDLESS = """
+    import jax, retape, retape.jax
+    endless = lambda x: jax.lax.while_loop(lambda v: v > -1.0, lambda v: v * x, x)
+    gradient = retape.jax.grad(endless, plan=retape.fixed_space(snapshots=3))
+    print("running", flush=True)
+    try:
+        jax.block_until_ready(gradient(1.0))
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_control_c_in_a_loop_that_never_ends() -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(ENDLESS)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu"},
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "running\n"
+        time.sleep(5)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=10)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    assert out == "interrupted\n"

@@ -1,0 +1,331 @@
+"""Every form of program against three oracles, and some under every plan."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+
+from .forms import FORMS
+from .programs import (
+    Form,
+    Unrolled,
+    assert_close,
+    finite_difference,
+    forward_gradient,
+)
+
+BY_NAME = {f.name: f for f in FORMS}
+FEW = retape.fixed_space(snapshots=2, stage=2)
+
+
+@pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
+def test_gradient(form: Form, opened: None) -> None:
+    del opened
+    args = form.arguments()
+    fun = form.with_loops(jax.lax)
+    value, gradient = retape.jax.value_and_grad(fun, plan=FEW)(*args)
+    assert_close(value, jnp.asarray(fun(*args)))
+    assert_close(gradient, forward_gradient(fun, *args))
+    if form.unrolls:
+        assert_close(gradient, jax.grad(form.with_loops(Unrolled))(*args))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["while_in_while", "nested_scans", "cond_with_a_loop_in_a_loop", "linear_algebra"],
+)
+def test_gradient_against_finite_differences(name: str, opened: None) -> None:
+    del opened
+    form = BY_NAME[name]
+    fun = form.with_loops(jax.lax)
+    (x,) = form.arguments()
+    assert_close(retape.jax.grad(fun)(x), finite_difference(fun, x), 1e-6)
+
+
+PLANS = {
+    f"{d} snapshots, stage {a}": retape.fixed_space(snapshots=d, stage=a)
+    for d in (1, 2, 3, 7)
+    for a in (1, 2, 5)
+} | {
+    "default": None,
+    "logarithmic": retape.logarithmic(),
+    "within 1 MiB": retape.within("1 MiB"),
+    "within 4 kB": retape.within("4 kB"),
+    "bisection": retape.fixed_space(snapshots=3, stage=1, split="bisection"),
+    "treeverse": retape.fixed_space(snapshots=3, stage=1, split="treeverse"),
+}
+KNOWN = {
+    "fixed time": retape.fixed_time(sweeps=2),
+    "segments": retape.segments(),
+    "binary tree": retape.fixed_space(snapshots=2, stage=1, tree="binary"),
+}
+
+
+def _same_under(form: Form, plan: Any) -> None:
+    fun = form.with_loops(jax.lax)
+    (x,) = form.arguments()
+    both = jax.jit(retape.jax.value_and_grad(fun, plan=plan))
+    value, gradient = both(x)
+    assert_close(value, fun(x))
+    assert_close(gradient, _expected(form.name))
+
+
+@functools.cache
+def _expected(name: str) -> Any:
+    form = BY_NAME[name]
+    return np.asarray(jax.grad(form.with_loops(Unrolled))(*form.arguments()))
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
+def test_every_plan_on_a_run_of_unknown_length(plan: Any, opened: None) -> None:
+    del opened
+    _same_under(BY_NAME["two_inner_loops"], plan)
+
+
+@pytest.mark.parametrize(
+    "plan", (PLANS | KNOWN).values(), ids=(PLANS | KNOWN).keys()
+)
+def test_every_plan_on_a_run_of_known_length(plan: Any, opened: None) -> None:
+    del opened
+    _same_under(BY_NAME["ys_feed_a_later_loop"], plan)
+
+
+def test_an_oracle_catches_a_small_lie(opened: None) -> None:
+    """A program that differs by one part in a million has another gradient."""
+    del opened
+    form = BY_NAME["while_in_while"]
+    fun = form.with_loops(jax.lax)
+    (x,) = form.arguments()
+    got = retape.jax.grad(lambda x: fun(x * (1 + 1e-6)), plan=FEW)(x)
+    with pytest.raises(AssertionError):
+        assert_close(got, forward_gradient(fun, x))
+
+
+# Types -----------------------------------------------------------------------------
+
+
+def climb(x: Any) -> Any:
+    return jax.lax.while_loop(lambda v: abs(v) < 5, lambda v: v * 1.5 + jnp.sin(x), x)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"),
+    [(jnp.float32, 1e-5), (jnp.bfloat16, 2e-2), (jnp.float16, 2e-3)],
+)
+def test_short_floats(dtype: Any, tolerance: float) -> None:
+    x = jnp.asarray(0.7, dtype)
+    got = retape.jax.grad(climb, plan=FEW)(x)
+    assert got.dtype == dtype
+    want = jax.jvp(climb, (x,), (jnp.ones((), dtype),))[1]
+    assert_close(got, want, tolerance)
+
+
+@pytest.mark.parametrize("dtype", [jnp.complex64, jnp.complex128])
+def test_holomorphic(dtype: Any) -> None:
+    z = jnp.asarray(0.7 + 0.2j, dtype)
+    got = retape.jax.grad(climb, holomorphic=True, plan=FEW)(z)
+    assert got.dtype == dtype
+    want = jax.jvp(climb, (z,), (jnp.ones((), dtype),))[1]
+    assert_close(got, want, 1e-5 if dtype == jnp.complex64 else 1e-12)
+
+
+def test_vjp_by_a_complex_number() -> None:
+    """The convention of the cotangent is JAX's own."""
+
+    def rounds(loops: Any, z: Any) -> Any:
+        out = loops.fori_loop(0, 4, lambda i, v: v * v * 0.5 + jnp.conj(z), z)
+        return jnp.abs(out)
+
+    z = jnp.asarray(0.3 + 0.4j)
+    _, pull = retape.jax.vjp(lambda z: rounds(jax.lax, z), z, plan=FEW)
+    _, want = jax.vjp(lambda z: rounds(Unrolled, z), z)
+    assert_close(pull(1.0), want(1.0))
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_precision_on_and_off(wide: bool) -> None:
+    with jax.enable_x64(wide):
+        x = jnp.asarray(0.7)
+        value, got = retape.jax.value_and_grad(climb, plan=FEW)(x)
+        assert value.dtype == got.dtype == (jnp.float64 if wide else jnp.float32)
+        assert_close(got, jax.jvp(climb, (x,), (jnp.ones_like(x),))[1], 1e-5)
+
+
+def test_integers_stay_narrow_where_wide_ones_are_off() -> None:
+    """The sweep counts in 64 bits; the user's own integers must not notice."""
+    with jax.enable_x64(False):
+
+        def body(c: Any) -> Any:
+            assert c[1].dtype == jnp.int32
+            return c[0] * 1.1, c[1] + 1
+
+        def fun(x: Any) -> Any:
+            y, n = jax.lax.while_loop(lambda c: c[1] < 9, body, (x, 0))
+            return y, n
+
+        (_, n), got = retape.jax.value_and_grad(fun, has_aux=True, plan=FEW)(1.0)
+        assert n.dtype == jnp.int32
+        assert n == 9
+        assert_close(got, np.float32(1.1**9), 1e-5)
+
+
+# The calls' own options ----------------------------------------------------------
+
+
+def three(a: Any, b: Any, c: Any) -> Any:
+    return jax.lax.while_loop(lambda v: v < 5.0, lambda v: v * 1.5 + b * c, a)
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (2, 0), (-1, 1), [0, 1, 2], (1,)])
+def test_argnums(argnums: Any) -> None:
+    args = tuple(map(jnp.asarray, (0.7, 0.2, -0.3)))
+    got = retape.jax.grad(three, argnums, plan=FEW)(*args)
+    want = jax.jacfwd(three, argnums)(*args)
+    assert type(got) is type(want)
+    assert_close(got, want)
+
+
+def test_trees_as_arguments() -> None:
+    def fun(p: Any, n: Any, *, scale: Any) -> Any:
+        return jax.lax.fori_loop(
+            0, n, lambda i, c: c * p["a"] + p["b"][0] * scale, jnp.asarray(1.0)
+        )
+
+    p = {"a": jnp.asarray(0.7), "b": (jnp.asarray(0.2), None)}
+    got = retape.jax.grad(fun, plan=FEW)(p, 3, scale=2.0)
+    assert_close(got, jax.jacfwd(lambda p: fun(p, 3, scale=2.0))(p))
+
+
+def test_has_aux() -> None:
+    def fun(x: Any) -> Any:
+        y = climb(x)
+        return y, {"n": jnp.arange(3), "y": y * 2, "text": None}
+
+    x = jnp.asarray(0.7)
+    (value, aux), gradient = retape.jax.value_and_grad(fun, has_aux=True, plan=FEW)(x)
+    assert_close((value, aux), fun(x))
+    again, aux2 = retape.jax.grad(fun, has_aux=True, plan=FEW)(x)
+    assert_close((again, aux2), (gradient, aux))
+    assert_close(gradient, jax.jvp(climb, (x,), (1.0,))[1])
+
+
+def test_stacked_outputs_as_aux(opened: None) -> None:
+    """Rows that the sweep writes again and again come back whole."""
+    del opened
+
+    def fun(x: Any) -> Any:
+        return jax.lax.scan(lambda c, i: (jnp.sin(c), (c * i, i)), x, jnp.arange(7))
+
+    x = jnp.asarray(0.7)
+    (value, aux), _ = retape.jax.value_and_grad(fun, has_aux=True, plan=FEW)(x)
+    assert_close((value, aux), fun(x))
+
+
+def test_integer_arguments() -> None:
+    def fun(x: Any, n: Any) -> Any:
+        return jax.lax.fori_loop(0, n, lambda i, c: c * x, x)
+
+    by_x, by_n = retape.jax.grad(fun, (0, 1), allow_int=True, plan=FEW)(0.7, 3)
+    assert_close(by_x, jnp.asarray(4 * 0.7**3))
+    assert by_n.dtype == jax.dtypes.float0
+    rows = retape.jax.grad(lambda n: jnp.sum(n) * 2.0, allow_int=True)(jnp.arange(3))
+    assert rows.dtype == jax.dtypes.float0
+    assert rows.shape == (3,)
+
+
+def test_eager_and_jit_agree() -> None:
+    x = jnp.asarray(0.7)
+    eager = retape.jax.grad(climb, plan=FEW)(x)
+    assert_close(jax.jit(retape.jax.grad(climb, plan=FEW))(x), eager, 1e-15)
+
+
+def test_one_trace_per_shape() -> None:
+    seen = []
+
+    def fun(x: Any) -> Any:
+        seen.append(x)
+        return jnp.sum(x * climb(x[0]))
+
+    gradient = retape.jax.grad(fun, plan=FEW)
+    for scale in (1.0, 2.0, 3.0):
+        gradient(jnp.arange(1.0, 3.0) * scale)
+    first = len(seen)
+    gradient(jnp.arange(1.0, 4.0))
+    assert len(seen) == 2 * first
+
+
+def test_python_control_flow_on_a_number() -> None:
+    """As under `jax.grad`, a static number may be looked at."""
+
+    def fun(x: Any, n: Any) -> Any:
+        return climb(x) if n > 2 else x
+
+    gradient = retape.jax.grad(fun, plan=FEW)
+    assert_close(gradient(0.7, 1), jnp.asarray(1.0))
+    assert_close(gradient(0.7, 3), jax.jvp(climb, (0.7,), (1.0,))[1])
+
+
+def test_vjp_of_several_outputs() -> None:
+    def fun(loops: Any, x: Any, n: Any) -> Any:
+        a, b = loops.fori_loop(0, 3, lambda i, c: (c[1] * x, c[0] + 1), (x, x * x))
+        return {"a": a, "n": n + 1, "b": (b, x)}
+
+    x, n = jnp.asarray(0.7), jnp.asarray(4)
+    out, pull = retape.jax.vjp(functools.partial(fun, jax.lax), x, n, plan=FEW)
+    want, want_pull = jax.vjp(functools.partial(fun, Unrolled), x, n)
+    assert_close(out, want)
+    seeds = {"a": 2.0, "n": np.zeros((), jax.dtypes.float0), "b": (3.0, -1.0)}
+    assert_close(pull(seeds)[0], want_pull(seeds)[0])
+
+
+# Custom rules ---------------------------------------------------------------------
+
+
+@jax.custom_vjp
+def hundredfold(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+hundredfold.defvjp(lambda x: (jnp.sin(x), x), lambda _, g: (g * 100.0,))
+
+
+def test_custom_vjp_rule_is_kept() -> None:
+    def fun(x: Any) -> Any:
+        body = lambda c: (hundredfold(c[0]) * 0.1, c[1] + 1)  # noqa: E731
+        return jax.lax.while_loop(lambda c: c[1] < 3, body, (x, 0))[0]
+
+    assert_close(retape.jax.grad(fun, plan=FEW)(0.7), jnp.asarray(1000.0))
+
+
+def test_custom_vjp_with_a_loop_inside_keeps_its_rule() -> None:
+    @jax.custom_vjp
+    def root(x: Any) -> Any:
+        return climb(x)
+
+    root.defvjp(lambda x: (root(x), x), lambda _, g: (g * 7.0,))
+    got = retape.jax.grad(lambda x: root(x) * 2, plan=FEW)(0.7)
+    assert_close(got, jnp.asarray(14.0))
+
+
+def test_custom_jvp_with_a_loop_inside_keeps_its_rule(opened: None) -> None:
+    """An implicit derivative by hand: the rule has no loop, so neither has reverse."""
+    del opened
+
+    @jax.custom_jvp
+    def root(x: Any) -> Any:
+        return climb(x)
+
+    @root.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        return root(*primals), tangents[0] * 3.0
+
+    got = retape.jax.grad(lambda x: root(x) ** 2, plan=FEW)(0.7)
+    assert_close(got, jax.grad(lambda x: root(x) ** 2)(0.7))
