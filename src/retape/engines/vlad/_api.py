@@ -82,17 +82,24 @@ def run(
         console.write,
         reports.append if report else None,
     )
-    session_program = Session().add(source)
+    values, steps = _evaluate(Session().add(source), engine, setting, console)
+    return RunResult(console.text(), values, steps, tuple(reports))
+
+
+def _evaluate(
+    program: Program, name: EngineName, setting: Setting, console: "Console"
+) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The values of a program's expressions, which are printed, and their steps."""
     values: list[Any] = []
     steps: list[int] = []
-    if session_program.expressions:
-        made = make_engine(engine, session_program, setting)
-        for index in range(len(session_program.expressions)):
-            value, count = made.evaluate(index)
-            console.write(show(value))
-            values.append(to_python(value))
-            steps.append(count)
-    return RunResult(console.text(), tuple(values), tuple(steps), tuple(reports))
+    engine = make_engine(name, program, setting) if program.expressions else None
+    for index in range(len(program.expressions)):
+        assert engine is not None
+        value, count = engine.evaluate(index)
+        console.write(show(value))
+        values.append(to_python(value))
+        steps.append(count)
+    return tuple(values), tuple(steps)
 
 
 class Console:

@@ -2,6 +2,8 @@
 
 A function has one parameter. Several arguments are a tuple: `(f a b c)` passes
 `(cons* a b c)`, `(f)` passes `()`, and a parameter list takes the tuple apart on entry.
+
+Longer than other modules: one method for each form, all of one recursion.
 """
 
 from collections.abc import Callable, Sequence

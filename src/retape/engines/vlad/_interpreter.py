@@ -96,7 +96,10 @@ class Interpreter:
             raise RunError(failed.message, where, call_chain(failed.k)) from None
 
     def _loop(self, e: Any, env: Any, k: Any, n: int, limit: int) -> Done | Capsule:
-        """The clauses of the evaluator, by how often programs enter them."""
+        """The clauses of the evaluator, by how often programs enter them.
+
+        One long function on purpose: a call for each step would cost more than it.
+        """
         kind, data = K_HALT, None
         try:
             while True:

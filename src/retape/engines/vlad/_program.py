@@ -13,7 +13,7 @@ from pathlib import Path
 
 from retape.engines.vlad._builtins import BUILTINS
 from retape.engines.vlad._expand import Expander, is_form, refuse
-from retape.engines.vlad._fault import Source, SyntaxFault, Where
+from retape.engines.vlad._fault import Source, SyntaxFault
 from retape.engines.vlad._read import Form, Text, read
 from retape.engines.vlad._syntax import Core, Global, Lambda, walk
 
@@ -184,6 +184,3 @@ def load(path: str | Path) -> Source:
         raise SyntaxFault(
             f"`{path}` cannot be read ({_reason(error)}); correct the path", None
         ) from None
-
-
-__all__ = ["Program", "Session", "Where", "deep_recursion", "load"]

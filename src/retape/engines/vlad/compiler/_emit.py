@@ -4,6 +4,8 @@ One C function, `run`, holds the whole program, so that a call of a known functi
 `goto` and its arguments are registers. Only a return to a frame and a call of a closure
 are jumps through a table. No call of the program is a call of C: the C stack does not
 grow, however deep the program's recursion.
+
+Longer than other modules: the clauses share one text that they write.
 """
 
 import re

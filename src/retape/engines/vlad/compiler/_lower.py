@@ -7,6 +7,8 @@ a Python function, so that no administrative redex is made; an argument tuple th
 callee takes apart at once is never built; and calls of builtins and of small functions
 that do not recurse are replaced by their bodies. The steps are those of Fig. 14 in
 every case: what is not executed is still counted.
+
+Longer than other modules: it is one recursion, whose clauses all call one another.
 """
 
 from collections.abc import Callable, Sequence
