@@ -36,9 +36,7 @@ def halting(x: Any, y: Any = 1.0) -> Any:
 
 
 def counted(x: Any, y: Any = 1.0) -> Any:
-    return lax.fori_loop(
-        0, STEPS, lambda i, c: jnp.sin(c) * 1.3 + 0.1 * x * y, x * 1.0
-    )
+    return lax.fori_loop(0, STEPS, lambda i, c: jnp.sin(c) * 1.3 + 0.1 * x * y, x * 1.0)
 
 
 checkpointed = retape.jax.checkpointed(halting, plan=PLAN)
@@ -53,7 +51,7 @@ def test_plain_reverse_mode_refuses_the_loop() -> None:
         jax.grad(halting)(POINT)
 
 
-# One transformation ----------------------------------------------------------------
+# One transformation ---------------------------------------------------------------
 
 ONE: dict[str, Callable[[Function], Any]] = {
     "value": lambda f: f(POINT),
@@ -76,7 +74,7 @@ def test_one_transformation(what: Callable[[Function], Any]) -> None:
     check(what)
 
 
-# Two ----------------------------------------------------------------------------------
+# Two ---------------------------------------------------------------------------------
 
 TWO: dict[str, Callable[[Function], Any]] = {
     "vmap of grad": lambda f: jax.vmap(jax.grad(f))(MANY),
@@ -169,7 +167,7 @@ def test_gradient_in_a_gradient_with_a_closed_over_tracer() -> None:
     check(what)
 
 
-# Inside and around other constructs ----------------------------------------------------
+# Inside and around other constructs ---------------------------------------------------
 
 
 def in_scan(f: Function) -> Function:
@@ -206,7 +204,7 @@ def test_inside_another_construct(what: Callable[[Function], Any]) -> None:
 
 
 def test_checkpointed_around_a_loop_around_checkpointed() -> None:
-    """A loop over a checkpointed function, itself differentiated in sublinear memory."""
+    """A loop over a checkpointed function, itself reversed in sublinear memory."""
     got = retape.jax.grad(in_while(checkpointed), plan=PLAN)(POINT)
     assert_close(got, jax.grad(in_scan(counted))(POINT))
 
@@ -226,9 +224,7 @@ def tripled(x: Any) -> Any:
     return jnp.sin(x)
 
 
-tripled.defvjp(
-    lambda x: (jnp.sin(x), jnp.cos(x)), lambda c, g: (g * c * 3,)
-)
+tripled.defvjp(lambda x: (jnp.sin(x), jnp.cos(x)), lambda c, g: (g * c * 3,))
 
 
 def ruled(rule: Function, loop: Function) -> Function:

@@ -40,9 +40,7 @@ def test_least_sweeps_and_their_reach() -> None:
     t, reach = jax.jit(jax.vmap(sweeps))(np.asarray(lengths), np.asarray(snapshots))
     want = [least_sweeps(n, s) for n, s in GRID]
     assert t.tolist() == want
-    assert reach.tolist() == [
-        beta(s, k) for (_, s), k in zip(GRID, want, strict=True)
-    ]
+    assert reach.tolist() == [beta(s, k) for (_, s), k in zip(GRID, want, strict=True)]
 
 
 @pytest.mark.parametrize(
@@ -78,6 +76,7 @@ def turn(c: Any) -> Any:
 
 def known(n: int) -> Compiled:
     """A run of n steps: the block before the loop is one, the block after another."""
+
     def fun(x: Any) -> Any:
         return jax.lax.scan(lambda c, _: (turn(c), None), x, None, length=n)[0]
 
@@ -140,15 +139,11 @@ STEPS = [0, 1, 2, 3, 5, 7, 12, 20, 21, 34, 61]
 @pytest.mark.parametrize(("d", "alpha"), [(1, 1), (2, 1), (3, 2), (5, 1), (8, 3)])
 def test_counts_of_runs_whose_length_is_found_out(d: int, alpha: int) -> None:
     """One compiled sweep for all lengths, placed as the online schedule says."""
-    whole = jax.jit(
-        functools.partial(run, unknown(), Settings(d, alpha), jit=False)
-    )
+    whole = jax.jit(functools.partial(run, unknown(), Settings(d, alpha), jit=False))
     for n in STEPS:
         _, slope, counts = whole(jnp.asarray(0.5), jnp.asarray(n))
         steps = int(counts.steps)
-        want = replay(
-            online_actions(steps, d, alpha), steps, capacity=d, stage=alpha
-        )
+        want = replay(online_actions(steps, d, alpha), steps, capacity=d, stage=alpha)
         # The last stage is advanced, too: that is how the end is found.
         last = steps - (-(-steps // alpha) - 1) * alpha
         assert int(counts.advances) == want.advances + last

@@ -30,7 +30,7 @@ def says(*parts: str) -> str:
     return ".*".join(map(re.escape, parts))
 
 
-# Functions and arguments -----------------------------------------------------------
+# Functions and arguments ----------------------------------------------------------
 
 RESULTS: list[tuple[Any, Any, list[str]]] = [
     (
@@ -110,7 +110,7 @@ def test_what_we_refuse_jax_refuses(fun: Any) -> None:
             gradient(fun)(1.0)
 
 
-# Plans ---------------------------------------------------------------------------------
+# Plans --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("snapshots", [0, -1, 1.5, True, "3"])
@@ -168,7 +168,7 @@ def test_plans_that_need_a_length(plan: Any, name: str) -> None:
         retape.jax.grad(climb, plan=plan)(1.0)
 
 
-# Programs ------------------------------------------------------------------------------
+# Programs -----------------------------------------------------------------------------
 
 
 def prints(x: Any) -> Any:
@@ -247,7 +247,7 @@ def test_the_users_own_errors_pass_through() -> None:
         retape.jax.grad(fun)(1.0)
 
 
-# Interruption --------------------------------------------------------------------------
+# Interruption -------------------------------------------------------------------------
 
 ENDLESS = """
     import jax, retape, retape.jax

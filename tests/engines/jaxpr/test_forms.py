@@ -90,9 +90,7 @@ def test_every_plan_on_a_run_of_unknown_length(plan: Any, opened: None) -> None:
     _same_under(BY_NAME["two_inner_loops"], plan)
 
 
-@pytest.mark.parametrize(
-    "plan", (PLANS | KNOWN).values(), ids=(PLANS | KNOWN).keys()
-)
+@pytest.mark.parametrize("plan", (PLANS | KNOWN).values(), ids=(PLANS | KNOWN).keys())
 def test_every_plan_on_a_run_of_known_length(plan: Any, opened: None) -> None:
     del opened
     _same_under(BY_NAME["ys_feed_a_later_loop"], plan)

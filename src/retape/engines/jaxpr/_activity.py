@@ -47,7 +47,7 @@ def closed(jaxpr: Any) -> core.ClosedJaxpr:
     return core.ClosedJaxpr(jaxpr, ())
 
 
-def called(eqn: core.JaxprEqn) -> core.ClosedJaxpr | None:
+def called(eqn: Any) -> core.ClosedJaxpr | None:
     """The body of an equation that is a plain call, else `None`."""
     key = _CALLS.get(eqn.primitive.name)
     return None if key is None else closed(eqn.params[key])
@@ -66,7 +66,7 @@ def propagate(jaxpr: core.ClosedJaxpr, active: Sequence[bool]) -> list[bool]:
     return [read(a) for a in jaxpr.jaxpr.outvars]
 
 
-def outputs(eqn: core.JaxprEqn, active: Sequence[bool]) -> list[bool]:
+def outputs(eqn: Any, active: Sequence[bool]) -> list[bool]:
     """Activity of an equation's outputs, given that of its inputs."""
     name, params = eqn.primitive.name, eqn.params
     if not any(active) or name in _FLAT:
@@ -112,7 +112,7 @@ def scan_carry(
         carry = joined
 
 
-def must_open(eqn: core.JaxprEqn, active: Sequence[bool], grain: int) -> bool:
+def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
     """Whether steps must begin and end inside this equation.
 
     A `while` that carries a derivative: always. A `scan`: if storing all its
@@ -140,7 +140,7 @@ def must_open(eqn: core.JaxprEqn, active: Sequence[bool], grain: int) -> bool:
     return name != "custom_jvp_call" or not rule_is_linear(eqn, active)
 
 
-def rule_is_linear(eqn: core.JaxprEqn, active: Sequence[bool]) -> bool:
+def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
     """Whether JAX can transpose a `custom_jvp` rule: no `while` carries its tangents.
 
     Then the call stays whole and keeps its rule, whatever loops its primal has; an
@@ -196,9 +196,7 @@ def tape_bytes(jaxpr: core.ClosedJaxpr, active: Sequence[bool]) -> int:
     return total
 
 
-def eqn_tape_bytes(
-    eqn: core.JaxprEqn, ins: Sequence[bool], outs: Sequence[bool]
-) -> int:
+def eqn_tape_bytes(eqn: Any, ins: Sequence[bool], outs: Sequence[bool]) -> int:
     """The same estimate for one equation, looking into scans and calls."""
     if not any(outs):
         return 0

@@ -159,9 +159,7 @@ class _Flattener:
 
     # Code --------------------------------------------------------------------
 
-    def body(
-        self, jaxpr: core.Jaxpr, consts: Sequence[Any], args: Sequence[Any]
-    ) -> list[Any]:
+    def body(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         """Emit the equations of a jaxpr; returns the atoms of its outputs."""
         env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
         env.update(zip(jaxpr.invars, args, strict=True))
@@ -176,13 +174,13 @@ class _Flattener:
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(a) for a in jaxpr.outvars]
 
-    def inline(self, jaxpr: core.ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    def inline(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """Emit a closed jaxpr in place of a call of it."""
         pairs = zip(jaxpr.jaxpr.constvars, jaxpr.consts, strict=True)
         consts = [self.constant(c, v.aval) for v, c in pairs]
         return self.body(jaxpr.jaxpr, consts, args)
 
-    def equation(self, eqn: core.JaxprEqn, ins: list[Any]) -> list[Any]:
+    def equation(self, eqn: Any, ins: list[Any]) -> list[Any]:
         active = [not isinstance(a, Lit) and a.active for a in ins]
         if eqn.primitive.name in ("jit", "pjit"):
             # A `jit` inside a traced program is no more than a name for its body.
@@ -202,9 +200,7 @@ class _Flattener:
                 assert body is not None
                 return self.inline(body, ins)
 
-    def operation(
-        self, eqn: core.JaxprEqn, ins: list[Any], active: list[bool]
-    ) -> list[Var]:
+    def operation(self, eqn: Any, ins: list[Any], active: list[bool]) -> list[Var]:
         """One equation that stays whole."""
         atoms = tuple(self.here(a) for a in ins)
         outs = tuple(
@@ -225,9 +221,7 @@ class _Flattener:
 
     # Loops and branches -------------------------------------------------------
 
-    def while_(
-        self, eqn: core.JaxprEqn, ins: list[Any], active: list[bool]
-    ) -> list[Var]:
+    def while_(self, eqn: Any, ins: list[Any], active: list[bool]) -> list[Var]:
         p = eqn.params
         cn, bn = p["cond_nconsts"], p["body_nconsts"]
         cond_consts, body_consts, init = ins[:cn], ins[cn : cn + bn], ins[cn + bn :]
@@ -303,7 +297,7 @@ class _Flattener:
             if atom is not d:
                 self.block.moves[d] = atom
 
-    def scan(self, eqn: core.JaxprEqn, ins: list[Any], active: list[bool]) -> list[Any]:
+    def scan(self, eqn: Any, ins: list[Any], active: list[bool]) -> list[Any]:
         p = eqn.params
         nc, nk, length = p["num_consts"], p["num_carry"], p["length"]
         consts, init = ins[:nc], ins[nc : nc + nk]
@@ -353,7 +347,7 @@ class _Flattener:
         )
         return self.inline(made, ins)
 
-    def cond(self, eqn: core.JaxprEqn, ins: list[Any], active: list[bool]) -> list[Var]:
+    def cond(self, eqn: Any, ins: list[Any], active: list[bool]) -> list[Var]:
         index, *args = ins
         flags = outputs(eqn, active)
         outs = [Var(v.aval, a) for v, a in zip(eqn.outvars, flags, strict=True)]

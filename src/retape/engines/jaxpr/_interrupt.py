@@ -7,12 +7,18 @@ waits in Python, where an interrupt arrives.
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..._errors import RetapeError
+
+_INTERRUPTED = 130
+"""The exit status of a process that Ctrl-C ended: 128 + SIGINT."""
 
 _POLL_SECONDS = 0.05
 """How long an interrupt may go unheard; a finished program wakes the wait at once."""
@@ -23,6 +29,23 @@ class Interrupted(RetapeError, KeyboardInterrupt):
 
     It is a `KeyboardInterrupt` too, so that nothing that lets those through changes.
     """
+
+
+def _leave_quietly(thread: threading.Thread) -> None:
+    """When Python exits, end the process at once if the program still runs.
+
+    Taking the interpreter down under a running program would crash it. This handler is
+    registered last, so it runs first: nothing of the caller's would come after it but
+    other handlers, and those run when the program has ended by then.
+    """
+
+    def leave() -> None:
+        if thread.is_alive():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(_INTERRUPTED)
+
+    atexit.register(leave)
 
 
 def interruptible(run: Callable[..., Any], args: Sequence[Any]) -> Any:
@@ -49,6 +72,7 @@ def interruptible(run: Callable[..., Any], args: Sequence[Any]) -> Any:
         while thread.is_alive():
             thread.join(_POLL_SECONDS)
     except KeyboardInterrupt:
+        _leave_quietly(thread)
         raise Interrupted(
             f"interrupted after {time.monotonic() - began:.1f} s of `retape.jax`. A "
             "compiled program cannot be stopped half-way: it goes on in the background "

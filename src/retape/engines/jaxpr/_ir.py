@@ -25,8 +25,8 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import ShapedArray as Aval
 
-Aval = jax.core.ShapedArray
 _serial = itertools.count()
 
 

@@ -34,6 +34,7 @@ from ._code import Code
 from ._compile import Compiled
 from ._ir import Block, Item, Label, Var, blocks_of
 from ._layout import Place, extent, numbering
+from ._rows import put, put_rows, row, rows
 from ._scalars import evaluate
 from ._tape import Kind, TapedCode
 
@@ -144,7 +145,7 @@ class Tape:
         old, state = state, assign(self.compiled, taped.code, outs[:n], state)
         self.push(taped, outs[n:], old, state)
         count = state["taped"]
-        state["trace"] = _put(state["trace"], np.int32(taped.code.number), count)
+        state["trace"] = put(state["trace"], np.int32(taped.code.number), count)
         state["taped"] = count + 1
         state["left"] = state["left"] - 1
         return state
@@ -153,10 +154,10 @@ class Tape:
         self, taped: TapedCode, values: Sequence[Any], old: State, state: State
     ) -> None:
         counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
-        for kind, rows in _by_kind(taped, [*values, *counts]).items():
+        for kind, given in _by_kind(taped, [*values, *counts]).items():
             pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
-            state[pool] = _put_rows(state[pool], rows, state[top])
-            state[top] = state[top] + np.int32(len(rows))
+            state[pool] = _push_rows(state[pool], given, state[top])
+            state[top] = state[top] + np.int32(len(given))
 
 
 class Reverse:
@@ -177,9 +178,7 @@ class Reverse:
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         count = state["taped"]
-        last = lax.dynamic_index_in_dim(
-            state["trace"], jnp.maximum(count - 1, 0), keepdims=False
-        )
+        last = row(state["trace"], jnp.maximum(count - 1, 0))
         return _between(lo, hi, last) & (count > 0)
 
     def step(self, label: Label, state: State) -> State:
@@ -194,12 +193,12 @@ class Reverse:
     def pop(self, taped: TapedCode, state: State) -> tuple[list[Any], dict[Var, Any]]:
         """What the last step taped: values, and loop counters."""
         pushed = taped.pushed()
-        rows: dict[Kind, list[Any]] = {}
+        popped: dict[Kind, list[Any]] = {}
         for kind, count in taped.pushes().items():
             pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
             state[top] = state[top] - np.int32(count)
-            rows[kind] = _take_rows(state[pool], count, state[top])
-        found = [rows[kind].pop(0) for kind in pushed]
+            popped[kind] = _take_rows(state[pool], count, state[top])
+        found = [popped[kind].pop(0) for kind in pushed]
         n = len(taped.kinds)
         return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
 
@@ -217,7 +216,7 @@ class Reverse:
         if source < len(code.ins):
             return value(code.ins[source])
         read = code.reads[source - len(code.ins)]
-        return _row(value(read.stream), read.at.row(counts[read.at.count]))
+        return row(value(read.stream), read.at.row(counts[read.at.count]))
 
 
 def written(compiled: Compiled, code: Code) -> set[Place]:
@@ -237,7 +236,7 @@ def inputs(
         place = where[var]
         return operands[place.index] if place.kind == "operand" else state[place]
 
-    rows = [_row(value(r.stream), r.at.row(value(r.at.count))) for r in code.reads]
+    rows = [row(value(r.stream), r.at.row(value(r.at.count))) for r in code.reads]
     return [*map(value, code.ins), *rows]
 
 
@@ -248,11 +247,11 @@ def assign(
     where = compiled.layout.where
     new = dict(state)
     n = len(code.outs)
-    for write, row in zip(code.writes, values[n:-1], strict=True):
+    for write, value in zip(code.writes, values[n:-1], strict=True):
         place = where.get(write.stream)
         if place is not None:
             at = write.at.row(state[where[write.at.count]])
-            new[place] = _put(state[place], row, at)
+            new[place] = put(state[place], value, at)
     for var, value in zip(code.outs, values[:n], strict=True):
         new[where[var]] = value
     new["pc"] = values[-1]
@@ -301,7 +300,7 @@ def sweep_back(
             read = code.reads[i - len(code.ins)]
             key = ("d", where[read.stream])
             at = read.at.row(counts[read.at.count])
-            state[key] = _put(state[key], _row(state[key], at) + value, at)
+            state[key] = put(state[key], row(state[key], at) + value, at)
 
 
 def _cotangent_out(
@@ -312,19 +311,11 @@ def _cotangent_out(
         return state["d", where[code.outs[i]]]
     write = code.writes[i - len(code.outs)]
     stream = state["d", where[write.stream]]
-    return _row(stream, write.at.row(counts[write.at.count]))
+    return row(stream, write.at.row(counts[write.at.count]))
 
 
 def _between(lo: int, hi: int, pc: Any) -> Any:
     return pc == lo if lo == hi else (pc >= lo) & (pc <= hi)
-
-
-def _row(array: Any, index: Any) -> Any:
-    return lax.dynamic_index_in_dim(array, index, keepdims=False)
-
-
-def _put(array: Any, row: Any, index: Any) -> Any:
-    return lax.dynamic_update_index_in_dim(array, row, index, 0)
 
 
 def _by_kind(taped: TapedCode, values: Sequence[Any]) -> dict[Kind, list[Any]]:
@@ -334,17 +325,17 @@ def _by_kind(taped: TapedCode, values: Sequence[Any]) -> dict[Kind, list[Any]]:
     return rows
 
 
-def _put_rows(pool: Any, rows: Sequence[Any], top: Any) -> Any:
+def _push_rows(pool: Any, values: Sequence[Any], top: Any) -> Any:
     """Write rows in a row; single numbers together, arrays without copying them."""
-    if pool.ndim == 1 and len(rows) > 1:
-        return lax.dynamic_update_slice_in_dim(pool, jnp.stack(rows), top, 0)
-    for i, row in enumerate(rows):
-        pool = _put(pool, row, top + np.int32(i))
+    if pool.ndim == 1 and len(values) > 1:
+        return put_rows(pool, jnp.stack(values), top)
+    for i, value in enumerate(values):
+        pool = put(pool, value, top + np.int32(i))
     return pool
 
 
 def _take_rows(pool: Any, count: int, top: Any) -> list[Any]:
     if pool.ndim == 1 and count > 1:
-        together = lax.dynamic_slice_in_dim(pool, top, count)
+        together = rows(pool, top, count)
         return [together[i] for i in range(count)]
-    return [_row(pool, top + np.int32(i)) for i in range(count)]
+    return [row(pool, top + np.int32(i)) for i in range(count)]

@@ -13,7 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ._control import INT
+from ._control import FOREVER, INT
+from ._rows import row
 
 
 class Placement(NamedTuple):
@@ -69,13 +70,26 @@ def place(state: Placement, stage: Any) -> Placement:
 def _evict(state: Placement, j: Any, stage: Any) -> Placement:
     """Take out entry `j`, close the gap, and put the new one behind the last held."""
     n = state.at.shape[0]
-    index = jnp.arange(n)
+    index = lax.iota(np.int64, n)
     last = jnp.maximum(state.held.astype(INT) - (state.phase > 0), 0)
-    source = jnp.where((index >= j) & (index < last), index + 1, index)
-    source = jnp.minimum(source, n - 1)
-    at = state.at[source].at[last].set(stage)
-    slot = state.slot[source].at[last].set(state.slot[j])
-    return state._replace(at=at, slot=slot)
+    gap = (index >= j) & (index < last)
+
+    def close(array: Any, new: Any) -> Any:
+        after = jnp.where(gap, _left(array), array)
+        return jnp.where(index == last, new, after)
+
+    slot = row(state.slot, j)
+    return state._replace(at=close(state.at, stage), slot=close(state.slot, slot))
+
+
+def _left(array: Any) -> Any:
+    """Every entry one place to the left; the last one stays."""
+    return lax.concatenate([array[1:], array[-1:]], 0)
+
+
+def _right(array: Any) -> Any:
+    """Every entry one place to the right, behind a zero."""
+    return lax.pad(array[:-1], jnp.zeros((), array.dtype), [(1, 0, 0)])
 
 
 def cheapest(at: Any, stage: Any) -> Any:
@@ -86,29 +100,21 @@ def cheapest(at: Any, stage: Any) -> Any:
     s = at.shape[0]
     if s == 1:
         return INT(-1)
-    i = jnp.arange(s, dtype=INT)
-    gaps = jnp.diff(jnp.concatenate([at, jnp.reshape(stage, (1,))]))
-    merged = gaps + jnp.concatenate([jnp.zeros(1, INT), gaps[:-1]])
-    now, more, joined, rest = _split4(
-        advances(
-            jnp.concatenate(
-                [gaps, gaps, merged, jnp.reshape(stage + 1 - at[-1], (1,))]
-            ),
-            jnp.concatenate([s - i, s - i + 1, s - i + 1, jnp.ones(1, INT)]),
-        ),
-        s,
-    )
-    nothing = jnp.sum(now[:-1]) + rest
-    before = jnp.cumsum(now) - now  # sum of now[:i]
-    before = jnp.concatenate([jnp.zeros(1, INT), before[:-1]])  # sum of now[:i-1]
-    after = jnp.sum(more) - jnp.cumsum(more)  # sum of more[i+1:]
-    costs = (before + joined + after)[1:]
-    chosen = INT(s - 1) - jnp.argmin(costs[::-1]).astype(INT)
-    return jnp.where(jnp.min(costs) < nothing, chosen, INT(-1))
-
-
-def _split4(values: Any, s: int) -> tuple[Any, Any, Any, Any]:
-    return values[:s], values[s : 2 * s], values[2 * s : 3 * s], values[3 * s]
+    i = lax.iota(np.int64, s)
+    gaps = jnp.where(i == s - 1, stage, _left(at)) - at
+    # One row for each question: as it is, with one slot more, and joined to the left.
+    lengths = lax.concatenate([gaps[None], gaps[None], (gaps + _right(gaps))[None]], 0)
+    extra = lax.iota(np.int64, 3)[:, None] > 0
+    now, more, joined = advances(lengths, (s - i)[None] + extra)
+    rest = stage + 1 - at[-1]
+    nothing = jnp.sum(jnp.where(i < s - 1, now, 0)) + rest * (rest - 1) // 2
+    k = i[None]
+    before = jnp.sum(jnp.where(k < i[:, None] - 1, now[None], 0), 1)
+    after = jnp.sum(jnp.where(k > i[:, None], more[None], 0), 1)
+    costs = jnp.where(i == 0, FOREVER, before + joined + after)
+    least = jnp.min(costs)
+    chosen = jnp.max(jnp.where(costs == least, i, -1))
+    return jnp.where(least < nothing, chosen, INT(-1))
 
 
 def advances(stages: Any, snapshots: Any) -> Any:

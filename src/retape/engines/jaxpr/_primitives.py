@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 import jax
+from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
@@ -147,7 +148,7 @@ def _lower(context: Any, *values: Any, **params: Any) -> Any:
 
 
 def _abstract(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> list[Any]:
-    return [jax.core.ShapedArray(v.shape, v.dtype) for v in jaxpr.out_avals]
+    return [ShapedArray(v.shape, v.dtype) for v in jaxpr.out_avals]
 
 
 @lru_cache(maxsize=256)
@@ -157,7 +158,9 @@ def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
 
 
 def _impl(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
-    return _jitted(jaxpr)(*values)
+    # As in `_lower`: this lowers the program itself, not an equation that calls it.
+    with jax.enable_x64(True):
+        return _jitted(jaxpr)(*values)
 
 
 # Forward mode ------------------------------------------------------------------

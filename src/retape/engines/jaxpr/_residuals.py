@@ -24,6 +24,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 from scipy.sparse import csr_array
@@ -116,7 +117,7 @@ def _key(eqn: core.JaxprEqn, ins: Sequence[Any]) -> Any:
         return None
     names = [
         ("value", type(i), i.dtype if hasattr(i, "dtype") else None, str(i))
-        if np.ndim(i) == 0 and not isinstance(i, jax.core.Tracer)
+        if np.ndim(i) == 0 and not isinstance(i, Tracer)
         else id(i)
         for i in ins
     ]

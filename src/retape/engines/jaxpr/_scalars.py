@@ -61,12 +61,12 @@ def _read(atom: Any, env: dict[Any, Any]) -> Any:
     return atom.val if isinstance(atom, core.Literal) else env[atom]
 
 
-def _run(eqn: core.JaxprEqn, env: dict[Any, Any]) -> None:
+def _run(eqn: Any, env: dict[Any, Any]) -> None:
     outs = bind(eqn, [_read(a, env) for a in eqn.invars])
     env.update(zip(eqn.outvars, outs, strict=True))
 
 
-def _held(eqns: Sequence[core.JaxprEqn], env: dict[Any, Any], truth: Any) -> None:
+def _held(eqns: Sequence[Any], env: dict[Any, Any], truth: Any) -> None:
     """Evaluate scalar equations inside a branch, if one of them is worth it."""
     if not any(e.primitive.name in _EXPENSIVE for e in eqns):
         for eqn in eqns:
@@ -109,7 +109,7 @@ def _strong(value: Any, dtype: Any) -> Any:
     return lax.convert_element_type(value, dtype)
 
 
-def _is_scalar(eqn: core.JaxprEqn) -> bool:
+def _is_scalar(eqn: Any) -> bool:
     """Pure arithmetic on single numbers."""
     return (
         all(v.aval.shape == () for v in eqn.outvars)
@@ -123,13 +123,13 @@ def _is_plain(dtype: Any) -> bool:
     return not jax.dtypes.issubdtype(dtype, jax.dtypes.extended)
 
 
-Group = tuple[list[core.JaxprEqn], list[core.JaxprEqn]]
+Group = tuple[list[Any], list[Any]]
 
 
-def _groups(jaxpr: core.Jaxpr) -> list[Group] | None:
+def _groups(jaxpr: Any) -> list[Group] | None:
     """Equations by depth, scalars before arrays; `None` if nothing is worth it."""
-    scalars: dict[int, list[core.JaxprEqn]] = defaultdict(list)
-    arrays: dict[int, list[core.JaxprEqn]] = defaultdict(list)
+    scalars: dict[int, list[Any]] = defaultdict(list)
+    arrays: dict[int, list[Any]] = defaultdict(list)
     depth: dict[Any, tuple[int, bool]] = {}
     for eqn in jaxpr.eqns:
         known = [
@@ -151,7 +151,7 @@ def _groups(jaxpr: core.Jaxpr) -> list[Group] | None:
     return [(scalars[k], arrays[k]) for k in range(top + 1)]
 
 
-def _worth_it(scalars: dict[int, list[core.JaxprEqn]], jaxpr: core.Jaxpr) -> bool:
+def _worth_it(scalars: dict[int, list[Any]], jaxpr: Any) -> bool:
     """Whether an expensive scalar may be fused into a loop over many elements."""
     expensive = any(
         e.primitive.name in _EXPENSIVE for eqns in scalars.values() for e in eqns

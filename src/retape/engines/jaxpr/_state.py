@@ -32,9 +32,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ...schedule import Split
 from ._compile import Compiled
 from ._control import FOREVER, INT
 from ._ir import Aval, Var
+from ._layout import Place
 from ._nest import State
 
 COUNT, ONLINE, BACK = np.int32(0), np.int32(1), np.int32(2)
@@ -48,7 +50,7 @@ class Settings:
     """Slots, that of the start state included."""
     stage: int
     """Steps in a stage."""
-    split: str = "binomial"
+    split: Split = "binomial"
     forward: Literal["count", "online"] = "online"
     """How an unknown number of steps is dealt with."""
     sweeps: int | None = None
@@ -127,13 +129,13 @@ def _seed(compiled: Compiled, cotangents: Sequence[Any], state: State) -> None:
     assert next(given, None) is None, "one cotangent for each active output"
 
 
-def slot_outs(compiled: Compiled) -> list[int]:
+def slot_outs(compiled: Compiled) -> dict[int, Place]:
     """Outputs that live in slots, which the sweep back will overwrite."""
-    return [
-        i
-        for i, o in enumerate(compiled.program.outs)
-        if isinstance(o, Var) and compiled.layout.where[o].kind == "slot"
-    ]
+    found: dict[int, Place] = {}
+    for i, out in enumerate(compiled.program.outs):
+        if isinstance(out, Var) and compiled.layout.where[out].kind == "slot":
+            found[i] = compiled.layout.where[out]
+    return found
 
 
 def blank(aval: Aval, rows: int | None = None) -> Any:

@@ -32,6 +32,7 @@ from ._control import FOREVER, INT, SPLITS, sweeps
 from ._ir import Lit
 from ._nest import Advance, Reverse, State, Tape, run
 from ._online import Placement, place
+from ._rows import put, row
 from ._state import BACK, COUNT, ONLINE, Counts, Settings, initial, slot_outs
 
 
@@ -120,7 +121,7 @@ class Sweep:
             # Nothing is cut before the end is known.
             length = jnp.where(state["mode"] == BACK, length, 1)
         free = INT(self.settings.snapshots) - newest
-        left = state["sweeps"][jnp.maximum(newest, 0)]
+        left = row(state["sweeps"], jnp.maximum(newest, 0))
         split = SPLITS[self.settings.split](
             jnp.maximum(length, 2), jnp.maximum(free, 2), left
         )
@@ -195,7 +196,7 @@ class Sweep:
             state = self.capture(state, wanted & (begin + steps == state["n"]))
         state = run(self.compiled, Reverse(self.compiled, self.operands), state)
         newest = state["newest"]
-        oldest = state["at"][jnp.maximum(newest, 0)] == state["here"]
+        oldest = row(state["at"], jnp.maximum(newest, 0)) == state["here"]
         return state | {
             "end": jnp.where(wanted, state["here"], state["end"]),
             "newest": newest - (wanted & oldest),
@@ -207,15 +208,12 @@ class Sweep:
     def restore(self, state: State) -> State:
         """Load the newest snapshot, unless the registers are where they should be."""
         newest = jnp.maximum(state["newest"], 0)
-        slot = state["slot"][newest]
+        slot = row(state["slot"], newest)
         wanted = ~state["fresh"]
         if self.online:
             wanted = wanted & (state["mode"] == BACK)
-        loaded = {
-            k: lax.dynamic_index_in_dim(state["snapshot", k], slot, keepdims=False)
-            for k in self.registers
-        }
-        here = jnp.where(wanted, state["at"][newest], state["here"])
+        loaded = {k: row(state["snapshot", k], slot) for k in self.registers}
+        here = jnp.where(wanted, row(state["at"], newest), state["here"])
         return once(wanted, state, loaded) | {
             "here": here,
             "fresh": state["fresh"] | wanted,
@@ -243,7 +241,7 @@ class Sweep:
         at, slot, held, phase, base, keep = chosen
         newest = held - 1
         keep = keep & asked
-        state = self.put(state, keep, slot[jnp.maximum(newest, 0)], "held")
+        state = self.put(state, keep, row(slot, jnp.maximum(newest, 0)), "held")
         return state | {
             "at": at,
             "slot": slot,
@@ -258,8 +256,8 @@ class Sweep:
         """Store the registers as the newest snapshot."""
         newest = jnp.where(wanted, state["newest"] + 1, state["newest"])
         index = jnp.maximum(newest, 0)
-        state = self.put(state, wanted, state["slot"][index], None)
-        at = jnp.where(wanted, state["at"].at[index].set(state["here"]), state["at"])
+        state = self.put(state, wanted, row(state["slot"], index), None)
+        at = jnp.where(wanted, put(state["at"], state["here"], index), state["at"])
         return state | {
             "newest": newest,
             "at": at,
@@ -275,8 +273,8 @@ class Sweep:
 
         def body(carry: list[Any]) -> list[Any]:
             rows = zip(carry[1:], values, strict=True)
-            put = [lax.dynamic_update_index_in_dim(b, v, slot, 0) for b, v in rows]
-            return [jnp.asarray(False), *put]
+            written = [put(b, v, slot) for b, v in rows]
+            return [jnp.asarray(False), *written]
 
         _, *buffers = lax.while_loop(
             lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
@@ -287,8 +285,8 @@ class Sweep:
 
     def capture(self, state: State, wanted: Any) -> State:
         """Keep the outputs that live in slots, which the sweep back overwrites."""
-        outs, where = self.compiled.program.outs, self.layout.where
-        kept = {("out", i): state[where[outs[i]]] for i in slot_outs(self.compiled)}
+        places = slot_outs(self.compiled)
+        kept = {("out", i): state[place] for i, place in places.items()}
         return once(wanted, state, kept) if kept else dict(state)
 
     def results(self, state: State) -> tuple[list[Any], list[Any], Counts]:

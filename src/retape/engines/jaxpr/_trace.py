@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.extend import core
 
 from ._refuse import refuse_effects
@@ -72,7 +73,7 @@ _CLEAN = core.get_opaque_trace_state(convention="nnx")
 
 def under_transformation(leaves: Sequence[Any]) -> bool:
     """Whether a transformation is under way, here or through the values given."""
-    if any(isinstance(v, jax.core.Tracer) for v in leaves):
+    if any(isinstance(v, Tracer) for v in leaves):
         return True
     return core.get_opaque_trace_state(convention="nnx") != _CLEAN
 

@@ -1,0 +1,65 @@
+# Every target does its own set-up: a virtual environment in .venv, made once.
+# Needed beforehand: Python 3.11 or later (with venv), make, a C compiler.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+OUT ?= out
+
+.PHONY: help demo test bench lint format docs clean
+
+help:
+	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
+	@echo "make test    the test suite"
+	@echo "make bench   the benchmarks: ratios, each taken in one process"
+	@echo "make lint    ruff, pyright, codespell"
+	@echo "make format  put the sources in ruff's format"
+	@echo "make docs    the documentation, in site/"
+	@echo "make clean   remove everything that the other targets made"
+
+demo: $(VENV)/.ready-demo
+	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
+
+test: $(VENV)/.ready-dev
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: $(VENV)/.ready-dev
+	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py); do \
+	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
+	done
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/codespell
+	$(BIN)/pyright
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.ready-dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+clean:
+	rm -rf $(VENV) $(OUT) site .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Set-up ---------------------------------------------------------------------
+# Stamps: pip runs again only if pyproject.toml is newer.
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	  "Retape needs Python 3.11 or later; pass one: make PYTHON=python3.11 ...")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[jax,plot]"
+	@touch $@
+
+# PyTorch first and alone, at exactly this release: resolved together with other
+# packages, or by a range, it may come as a build with several GB of GPU libraries.
+$(VENV)/.ready-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[all,dev]"
+	@touch $@ $(VENV)/.ready-demo

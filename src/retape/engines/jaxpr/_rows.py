@@ -1,0 +1,37 @@
+"""Rows of arrays, at indices that are never negative.
+
+JAX's own indexing first wraps negative indices round: three operations a time, in the
+innermost loops and in what has to be compiled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jax import lax
+
+
+def row(array: Any, index: Any) -> Any:
+    """`array[index]`."""
+    return lax.dynamic_index_in_dim(
+        array, index, keepdims=False, allow_negative_indices=False
+    )
+
+
+def rows(array: Any, index: Any, count: int) -> Any:
+    """`array[index : index + count]`."""
+    return lax.dynamic_slice_in_dim(array, index, count, allow_negative_indices=False)
+
+
+def put(array: Any, value: Any, index: Any) -> Any:
+    """`array` with `array[index] = value`."""
+    return lax.dynamic_update_index_in_dim(
+        array, value, index, 0, allow_negative_indices=False
+    )
+
+
+def put_rows(array: Any, values: Any, index: Any) -> Any:
+    """`array` with `array[index : index + len(values)] = values`."""
+    return lax.dynamic_update_slice_in_dim(
+        array, values, index, 0, allow_negative_indices=False
+    )
