@@ -1,6 +1,7 @@
 """`retape vlad`: run a VLAD program, see its compiled forms, or talk to a prompt."""
 
 import contextlib
+import os
 import signal
 import sys
 from argparse import Namespace
@@ -67,6 +68,9 @@ def main(args: Namespace) -> int:
         return 2
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # whoever read the output has gone; so do we
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
 
 
 def _main(args: Namespace) -> int:
