@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from .._errors import RetapeError
 
-SUBCOMMANDS = ("_plan", "_plot")
+SUBCOMMANDS = ("_plan", "_plot", "_vlad")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,0 +1,195 @@
+"""The example of Figs. 8 and 28, beside the published points: Figs. 29 and 30.
+
+    python -m benchmarks.vlad [--quick] [--figure grid.png]
+
+Times are seconds of the processor, the least of some runs.
+Live bytes are exact, from a run of their own in which
+everything is collected at the end of every stage.
+"""
+
+import argparse
+import json
+import math
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks.vlad.published import ORIGINAL_HERE, PUBLISHED
+
+HERE = Path(__file__).parent
+LENGTHS = (53, 101, 211, 401, 809, 1601, 3203)
+REVERSE_UP_TO = 401
+"""The tape of plain reverse mode takes 0.9 GB here, and twice that for the next."""
+
+
+def measured(variant: str, l: int, *options: str, runs: int = 1) -> dict[str, float]:  # noqa: E741
+    """The fastest of some runs of `measure.py`."""
+    command = [sys.executable, str(HERE / "measure.py"), variant, "1000", str(l)]
+    best: dict[str, float] = {}
+    for _ in range(runs):
+        done = subprocess.run(
+            [*command, *options], capture_output=True, text=True, check=True
+        )
+        found = json.loads(done.stdout)
+        if not best or found["seconds"] < best["seconds"]:
+            best = found
+    return best
+
+
+def native_primal(l: int) -> dict[str, float]:  # noqa: E741
+    """Seconds of the primal in C and, if gfortran is there, FORTRAN, with -O3."""
+    seconds: dict[str, float] = {}
+    for name, source, words in (
+        ("gfortran", "primal.f90", ()),
+        ("gcc", "primal.c", ("-lm",)),
+    ):
+        if shutil.which(name) is None:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            made = f"{folder}/primal"
+            built = [name, "-O3", "-o", made, str(HERE / source), *words]
+            subprocess.run(built, check=True, capture_output=True)
+            done = subprocess.run(
+                [made],
+                input=f"1000 {l} 3\n",
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+        value, taken = (float(word) for word in done.stdout.split())
+        assert math.isclose(value, 166_916_750, rel_tol=1e-6)
+        seconds[name] = taken
+    return seconds
+
+
+def fit(points: list[tuple[float, float]]) -> tuple[float, float, float]:
+    """Least squares of y = a + b x: a, b and the root of the mean squared residual."""
+    n = len(points)
+    mx = sum(x for x, _ in points) / n
+    my = sum(y for _, y in points) / n
+    sxx = sum((x - mx) ** 2 for x, _ in points)
+    b = sum((x - mx) * (y - my) for x, y in points) / sxx
+    a = my - b * mx
+    residual = math.sqrt(sum((y - a - b * x) ** 2 for x, y in points) / n)
+    return a, b, residual
+
+
+def tell_fits(name: str, points: list[tuple[int, float]]) -> None:
+    """Whether bytes grow like log l, or like a power of l."""
+    a, b, of_log = fit([(math.log(l), y) for l, y in points])  # noqa: E741
+    print(f"{name}: {a:,.0f} + {b:,.0f} log l, residual {of_log:,.0f}")
+    for power in (0.1, 0.25, 0.5, 1.0):
+        _, _, of_power = fit([(l**power, y) for l, y in points])  # noqa: E741
+        print(f"  a + b l^{power}: residual {of_power:,.0f}")
+
+
+def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
+    """Measure and print, one line for each l."""
+    print(
+        "    l      steps | primal s | reverse s     MB | checkpointed s  live kB  "
+        "mapped MB | published s (none, d&c) | FORTRAN s, C s | gradient/FORTRAN"
+    )
+    rows: list[dict[str, float]] = []
+    for l in lengths:  # noqa: E741
+        row: dict[str, float] = {"l": l}
+        row["primal"] = measured("primal", l, runs=runs)["seconds"]
+        if l <= REVERSE_UP_TO:
+            plain = measured("reverse", l, runs=runs)
+            row["reverse"], row["reverse_bytes"] = plain["seconds"], plain["live"]
+        divided = measured("checkpoint", l, runs=runs)
+        row["checkpoint"], row["mapped"] = divided["seconds"], divided["mapped"]
+        row["steps"] = divided["steps"]
+        assert divided["gradient_error"] < 1e-6, "the gradient is x itself"
+        row["live"] = measured("checkpoint", l, "100000", "--exact")["live"]
+        row.update(native_primal(l))
+        rows.append(row)
+        print(_line(row))
+    return rows
+
+
+def _line(row: dict[str, float]) -> str:
+    point = next(p for p in PUBLISHED if p.l == row["l"])
+    reverse = (
+        f"{row['reverse']:9.2f} {row['reverse_bytes'] / 1e6:6.0f}"
+        if "reverse" in row
+        else f"{'-':>9} {'-':>6}"
+    )
+    fortran = f"{row['gfortran']:9.5f}" if "gfortran" in row else f"{'-':>9}"
+    limit = row.get("gfortran", row.get("gcc", math.nan))
+    ours = f"{row['checkpoint']:14.2f} {row['live'] / 1e3:8.0f}"
+    others = f"{point.vlad[0]:9,.1f} {point.vlad_checkpoint[0]:9,.1f}"
+    return (
+        f"{row['l']:5.0f} {row['steps']:10.0f} | {row['primal']:8.3f} | {reverse} | "
+        f"{ours} {row['mapped'] / 1e6:10.2f} | {others}     | "
+        f"{fortran}, {row.get('gcc', math.nan):.5f} | {row['checkpoint'] / limit:8.0f}"
+    )
+
+
+def interpreters() -> None:
+    """The two other implementations at n = 100, l = 20."""
+    subprocess.run([sys.executable, "-m", "benchmarks.vlad.interpreters"], check=True)
+
+
+def figure(rows: list[dict[str, float]], path: str) -> None:
+    """Figs. 29 and 30: our curves beside the published points."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    _, (space, time) = plt.subplots(1, 2, figsize=(11, 4.5))
+    published = {
+        "Tapenade, none": [p.tapenade for p in PUBLISHED],
+        "Tapenade, binomial": [p.tapenade_binomial for p in PUBLISHED],
+        "original VLAD, none": [p.vlad for p in PUBLISHED],
+        "original VLAD, divide and conquer": [p.vlad_checkpoint for p in PUBLISHED],
+    }
+    lengths = [p.l for p in PUBLISHED]
+    for name, points in published.items():
+        space.plot(lengths, [kb * 1e3 for _, kb in points], "o", label=name, mfc="none")
+        time.plot(lengths, [s for s, _ in points], "o", label=name, mfc="none")
+    ours = [row["l"] for row in rows]
+    plain = [row for row in rows if "reverse" in row]
+    short = [row["l"] for row in plain]
+    space.plot(ours, [row["live"] for row in rows], "k-", label="ours, d&c, live")
+    space.plot(ours, [row["mapped"] for row in rows], "k--", label="ours, d&c, mapped")
+    space.plot(short, [row["reverse_bytes"] for row in plain], "r-", label="ours, none")
+    time.plot(ours, [row["checkpoint"] for row in rows], "k-", label="ours, d&c")
+    time.plot(short, [row["reverse"] for row in plain], "r-", label="ours, none")
+    for axes, what in ((space, "bytes"), (time, "seconds")):
+        axes.set(xscale="log", yscale="log", xlabel="l", ylabel=what)
+        axes.legend(fontsize=7)
+    plt.tight_layout()
+    plt.savefig(path, dpi=150)
+    print(f"wrote {path}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="up to l = 211, one run")
+    parser.add_argument(
+        "--figure", metavar="FILE", help="where to draw Figs. 29 and 30"
+    )
+    args = parser.parse_args()
+    rows = table(LENGTHS[:3] if args.quick else LENGTHS, 1 if args.quick else 2)
+    tell_fits("live bytes, checkpointed", [(int(r["l"]), r["live"]) for r in rows])
+    plain = [(int(r["l"]), r["reverse_bytes"]) for r in rows if "reverse" in r]
+    tell_fits("live bytes, plain reverse", plain)
+    print("the original compiler on a machine of this year, seconds (none, d&c):")
+    for l, (none, divided) in ORIGINAL_HERE.items():  # noqa: E741
+        row = next((r for r in rows if r["l"] == l), None)
+        if row is not None:
+            print(
+                f"  l={l}: {none} / {divided}; ours {row['reverse']:.2f} / "
+                f"{row['checkpoint']:.2f}: {none / row['reverse']:.0f} and "
+                f"{divided / row['checkpoint']:.0f} times faster"
+            )
+    interpreters()
+    if args.figure:
+        figure(rows, args.figure)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,195 @@
+"""The three implementations behind one interface.
+
+An `Engine` holds one program, ready to run: its expressions by number, its definitions
+by name. Which implementation it is shows in the time it takes, and in nothing else.
+"""
+
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from retape._plan import Plan
+from retape.driver import Report
+from retape.driver import run as drive
+from retape.engines.vlad._convert import Converter
+from retape.engines.vlad._fault import RunError
+from retape.engines.vlad._hybrid import Hybrid
+from retape.engines.vlad._interpreter import Interpreter
+from retape.engines.vlad._link import Linker
+from retape.engines.vlad._machine import EvaluatorMachine
+from retape.engines.vlad._operators import Operators
+from retape.engines.vlad._primitives import PURE, World
+from retape.engines.vlad._program import Program, deep_recursion
+from retape.engines.vlad._values import Mismatch, Value
+
+EngineName = Literal["interpreter", "hybrid", "compiled"]
+
+TAPE_BYTES = {"interpreter": 200, "hybrid": 200, "compiled": 40}
+"""What taping a step takes at most: one number on the tape."""
+
+
+@dataclass(slots=True)
+class Setting:
+    """What a run happens in.
+
+    Attributes:
+        plan: How `checkpoint-*j` divides its runs.
+        read: Gives the next real of the input, or `None` at its end.
+        write: Takes a real that the program prints, as text.
+        report: Called with the report of each run that a derivative divided.
+    """
+
+    plan: Plan
+    read: Callable[[], float | None]
+    write: Callable[[str], None]
+    report: Callable[[Report], None] | None = None
+    live: list[int] = field(default_factory=list)
+
+
+class Engine(Protocol):
+    """A program that is ready to run."""
+
+    def evaluate(self, index: int) -> tuple[Value, int]:
+        """The value of an expression, and its evaluation steps."""
+        ...
+
+    def apply(self, name: str, argument: Value) -> Value:
+        """A definition applied to a value."""
+        ...
+
+    def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
+        """A derivative of a definition."""
+        ...
+
+
+class EvaluatorEngine:
+    """The interpreter, or the hybrid."""
+
+    def __init__(self, program: Program, setting: Setting, name: EngineName) -> None:
+        self.program = program
+        self.setting = setting
+        world = World(setting.read, setting.write)
+        evaluator: Any = Interpreter(world) if name == "interpreter" else Hybrid(world)
+        self.evaluator = evaluator
+        self.operators = Operators(evaluator, self._drive)
+        table = {**PURE, **world.table(), **self.operators.table()}
+        linker = Linker if name == "interpreter" else Converter
+        self.linker: Any = linker(program.definitions, table)
+        self.tape_bytes = TAPE_BYTES[name]
+
+    def _drive(self, machine: EvaluatorMachine) -> tuple[Value, Value]:
+        result, report = drive(machine, self.setting.plan, tape_bytes=self.tape_bytes)
+        if self.setting.report is not None:
+            self.setting.report(report)
+        return result
+
+    def evaluate(self, index: int) -> tuple[Value, int]:
+        with deep_recursion():
+            code = self.linker.link(self.program.expressions[index])
+        with no_cycles():
+            done = self.evaluator.evaluate(code)
+        return done.value, done.steps
+
+    def apply(self, name: str, argument: Value) -> Value:
+        with no_cycles():
+            return self.evaluator.apply(self._function(name), argument).value
+
+    def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
+        operation = self.operators.table()[operator]
+        with no_cycles():
+            try:
+                return operation(self._function(name), argument, seed)
+            except Mismatch as error:
+                raise RunError(str(error), None) from None
+
+    def _function(self, name: str) -> Value:
+        with deep_recursion():
+            return self.linker.function(name)
+
+
+class CompiledEngine:
+    """The compiler's object, loaded."""
+
+    def __init__(self, program: Program, setting: Setting) -> None:
+        from retape.engines.vlad.compiler._build import build
+        from retape.engines.vlad.compiler._native import Native
+        from retape.engines.vlad.compiler._pipeline import compile_program
+
+        self.setting = setting
+        self.compiled = compile_program(program)
+        path = build(self.compiled.text)
+        self.native = Native(
+            self.compiled, path, setting.read, self._write, self._checkpoint
+        )
+        stage = getattr(setting.plan, "stage", None)
+        if setting.report is None and stage is not None:
+            self.native.single_stage(stage)
+
+    def _write(self, value: float) -> None:
+        from retape.engines.vlad._read import show_constant
+
+        self.setting.write(show_constant(value))
+
+    def _checkpoint(self, start: int, seed: int, steps: int) -> int:
+        from retape.engines.vlad.compiler._machine import NativeMachine
+
+        machine = NativeMachine(self.native, start, seed, steps)
+        result, report = drive(
+            machine, self.setting.plan, tape_bytes=TAPE_BYTES["compiled"]
+        )
+        if self.setting.report is not None:
+            self.setting.report(report)
+        return result
+
+    def evaluate(self, index: int) -> tuple[Value, int]:
+        return self._apply(self.compiled.module.entries[index], ())
+
+    def apply(self, name: str, argument: Value) -> Value:
+        return self._apply(self.compiled.module.definitions[name], argument)[0]
+
+    def _apply(self, index: int, argument: Value) -> tuple[Value, int]:
+        function = self.native.call("closure", a=index).r
+        handle = self.native.give(argument)
+        try:
+            done = self.native.call("apply", a=function, b=handle)
+        finally:
+            self.native.free(function)
+            self.native.free(handle)
+        return self.native.take(done.r), done.s
+
+    def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
+        number = ("j*", "*j", "checkpoint-*j").index(operator)
+        index = self.compiled.module.definitions[name]
+        handles = [
+            self.native.call("closure", a=index).r,
+            self.native.give(argument),
+            self.native.give(seed),
+        ]
+        try:
+            b, c, d = handles
+            done = self.native.call("operate", a=number, b=b, c=c, d=d)
+        finally:
+            for handle in handles:
+                self.native.free(handle)
+        return self.native.take(done.r)
+
+
+def make_engine(name: EngineName, program: Program, setting: Setting) -> Engine:
+    """An engine by its name."""
+    if name == "compiled":
+        return CompiledEngine(program, setting)
+    return EvaluatorEngine(program, setting, name)
+
+
+@contextmanager
+def no_cycles() -> Iterator[None]:
+    """Pause the collector of cycles: no value of the language is part of one."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,232 @@
+"""A compiled program in this process: its object loaded, its values in handles."""
+
+import ctypes
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
+from ctypes import c_double, c_int, c_int32, c_int64
+from pathlib import Path
+from typing import Any, NoReturn
+
+from retape.engines.vlad._fault import RunError, Where
+from retape.engines.vlad._values import Shown, Value
+from retape.engines.vlad.compiler._faults import describe
+from retape.engines.vlad.compiler._ir import all_functions
+from retape.engines.vlad.compiler._pipeline import Compiled
+
+NURSERY_WORDS = 64 * 1024
+NO_LIMIT = (2**63 - 1) // 2
+_CALLS = (
+    "apply closure operate advance stage finish bytes same export import census".split()
+)
+
+_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE = range(5)
+_READ = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(c_double))
+_WRITE = ctypes.CFUNCTYPE(c_int, c_double)
+_HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64)
+
+
+class Request(ctypes.Structure):
+    """The record of `runtime/api.h`."""
+
+    _fields_ = [
+        *[(name, c_int64) for name in "abcdefrstu"],
+        ("reals", ctypes.POINTER(c_double)),
+        ("tokens", ctypes.POINTER(c_int32)),
+    ]
+
+
+Checkpoint = Callable[[int, int, int], int]
+"""Handles of a first state and a cotangent, and the length, to a result's handle."""
+
+
+class Native:
+    """One loaded program; not for two threads at once.
+
+    Args:
+        compiled: The program.
+        path: Its object.
+        read: Gives the next real of the input, or `None` at its end.
+        write: Takes a real that the program prints.
+        checkpoint: Reverses what `checkpoint-*j` is applied to.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        path: Path,
+        read: Callable[[], float | None],
+        write: Callable[[float], None],
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.compiled = compiled
+        self.names = {f.index: f.name for f in all_functions(compiled.module)}
+        self.library = _load(path)
+        self.error: BaseException | None = None
+        self._read, self._write, self._checkpoint = read, write, checkpoint
+        self._callbacks = (
+            _READ(self._host_read),
+            _WRITE(self._host_write),
+            _HOST(self._host_checkpoint),
+        )
+        request = Request(a=NURSERY_WORDS, b=0)
+        self.library.vlad_begin(ctypes.byref(request), *self._callbacks)
+
+    def __del__(self) -> None:
+        library = getattr(self, "library", None)
+        if library is not None:
+            library.vlad_end()
+
+    # calls
+
+    def call(self, name: str, **arguments: Any) -> Request:
+        """Call the runtime; a fault of the program is raised."""
+        request = Request(**arguments)
+        status = getattr(self.library, f"vlad_{name}")(ctypes.byref(request))
+        if status:
+            self._raise()
+        return request
+
+    def free(self, handle: int) -> None:
+        self.library.vlad_free(handle)
+
+    def marks(self) -> tuple[int, int]:
+        """How far the run has read and printed."""
+        request = Request()
+        self.library.vlad_marks(ctypes.byref(request))
+        return request.t, request.u
+
+    def single_stage(self, steps: int) -> None:
+        """Runs no longer than this are reversed as one stage, without a schedule."""
+        self.library.vlad_single_stage(steps)
+
+    def exact(self, exact: bool) -> None:
+        """Whether to collect everything before live bytes are noted."""
+        self.library.vlad_exact(int(exact))
+
+    def collections(self) -> int:
+        """How often the heap has been collected."""
+        return self.library.vlad_collections()
+
+    def forget_peaks(self) -> None:
+        self.library.vlad_forget_peaks()
+
+    def _raise(self) -> NoReturn:
+        request = Request()
+        operator = self.library.vlad_fault(ctypes.byref(request)).decode()
+        values = self.take(request.d), self.take(request.e)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        sites = self.compiled.module.sites
+        message = describe(request.a, operator, sites, request.b, values)
+        raise RunError(message, self._place(request.b, request.c), self._chain())
+
+    def _place(self, site: int, last: int) -> Where | None:
+        sites = self.compiled.module.sites
+        for index in (site, last):
+            if 0 <= index < len(sites) and sites[index].where.source.name != "builtin":
+                return sites[index].where
+        return None
+
+    def _chain(self) -> list[Where]:
+        codes = (c_int32 * 40)()
+        count = self.library.vlad_chain(codes, 40)
+        places = self.compiled.places
+        return [places[code] for code in codes[:count] if code in places]
+
+    # values
+
+    def take(self, handle: int) -> Value:
+        """The value of a handle, which is freed."""
+        request = Request(a=handle)
+        self.library.vlad_export(ctypes.byref(request))
+        tokens = (c_int32 * request.r)()
+        reals = (c_double * max(1, request.s))()
+        self.library.vlad_exported(tokens, reals)
+        self.free(handle)
+        return self._rebuild(tokens, reals[: request.s])
+
+    def _rebuild(self, tokens: Any, reals: list[float]) -> Value:
+        stack: list[Value] = []
+        for token in reversed(tokens):
+            if token == _A_REAL:
+                stack.append(reals.pop())
+            elif token == _A_PAIR:
+                stack.append((stack.pop(), stack.pop()))
+            elif token < 0:
+                stack.append(Shown(self.names[-1 - token]))
+            else:
+                stack.append({_AN_EMPTY: (), _A_FALSE: False, _A_TRUE: True}[token])
+        return stack[0]
+
+    def give(self, value: Value) -> int:
+        """A handle for a value without functions."""
+        tokens: list[int] = []
+        reals: list[float] = []
+        stack: list[Any] = [value]
+        while stack:
+            v = stack.pop()
+            if type(v) is float:
+                reals.append(v)
+                tokens.append(_A_REAL)
+            elif type(v) is tuple and v:
+                tokens.append(_A_PAIR)
+                stack.extend((v[1], v[0]))
+            else:
+                tokens.append(
+                    _AN_EMPTY if type(v) is tuple else _A_FALSE + int(bool(v))
+                )
+        request = Request(a=len(tokens), b=len(reals))
+        request.tokens = (c_int32 * len(tokens))(*tokens)
+        request.reals = (c_double * max(1, len(reals)))(*reals)
+        if self.library.vlad_import(ctypes.byref(request)):
+            self._raise()
+        return request.r
+
+    # what the runtime asks of us
+
+    def _host_read(self, place: Any) -> int:
+        try:
+            value = self._read()
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return -1
+        if value is None:
+            return 0
+        place[0] = value
+        return 1
+
+    def _host_write(self, value: float) -> int:
+        try:
+            self._write(value)
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return -1
+        return 0
+
+    def _host_checkpoint(self, start: int, seed: int, steps: int) -> int:
+        try:
+            return self._checkpoint(start, seed, steps)
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return -1
+
+
+def _load(path: Path) -> ctypes.CDLL:
+    """Load an object of its own: the same path twice would share its state."""
+    with tempfile.TemporaryDirectory() as folder:
+        own = Path(folder) / f"{path.stem}-{os.getpid()}.so"
+        shutil.copyfile(path, own)
+        library = ctypes.CDLL(str(own))
+    library.vlad_fault.restype = ctypes.c_char_p
+    library.vlad_chain.restype = c_int64
+    library.vlad_collections.restype = c_int64
+    library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
+    library.vlad_free.argtypes = [c_int64]
+    library.vlad_single_stage.argtypes = [c_int64]
+    library.vlad_exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    for name in _CALLS:
+        getattr(library, f"vlad_{name}").restype = c_int
+    return library

@@ -1,0 +1,258 @@
+/* What the host calls. Every call takes one record and returns 0, or 1 for a fault that
+   is described by vlad_fault. Values live in handles, which the host frees. */
+
+#ifndef VLAD_API_H
+#define VLAD_API_H
+
+#include "code.h"
+
+typedef struct Request {
+  int64_t a, b, c, d, e, f;          /* in */
+  int64_t r, s, t, u;                /* out */
+  double *reals;                     /* in or out: reals of a value */
+  int32_t *tokens;                   /* in or out: its shape, from the root */
+} Request;
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* Words of the nursery that are left to the runtime between two safe points. */
+#ifndef RESERVE
+#define RESERVE ((size_t)8 * 1024)
+#endif
+
+/* Run a body; on a fault, leave the levels and shadows as they were. */
+static int guarded(void (*body)(Request *), Request *q) {
+  jmp_buf here, *outer = G.handler;
+  int level = G.level, shadows = G.shadows;
+  G.k = G.result = NOTHING;
+  G.handler = &here;
+  if (setjmp(here) == 0) {
+    body(q);
+    G.handler = outer;
+    G.k = G.result = NOTHING;
+    G.shadows = shadows;
+    return 0;
+  }
+  G.handler = outer;
+  while (G.level > level) leave_level();
+  G.shadows = shadows;
+  return 1;
+}
+
+static void begin(Request *q) {
+  size_t words = (size_t)q->a;
+  if (words < 4 * RESERVE + 4 * (size_t)MAX_BLOCK_WORDS)
+    words = 4 * RESERVE + 4 * (size_t)MAX_BLOCK_WORDS;
+  G.nursery_words = words;
+  G.nursery = take(words * sizeof(Val));
+  G.hp = G.nursery;
+  G.hard_limit = G.nursery + words;
+  G.limit = G.hard_limit - RESERVE;
+  G.old_first = G.old_last = G.scan_chunk = new_chunk(0);
+  G.major_at = 4 * CHUNK_WORDS;
+  make_static();
+}
+
+EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
+                      int64_t (*host)(int64_t, int64_t, int64_t)) {
+  G.host_read = read;
+  G.host_write = write;
+  G.host_checkpoint = host;
+  G.single_stage = q->b;
+  return guarded(begin, q);
+}
+
+EXPORT void vlad_single_stage(int64_t steps) { G.single_stage = steps; }
+
+EXPORT void vlad_end(void) {
+  for (Chunk *c = G.old_first; c;) {
+    Chunk *next = c->next;
+    free(c);
+    c = next;
+  }
+  for (int level = 0; level < MAX_LEVEL + 2; level++) {
+    Tape *t = &G.tape[level];
+    while (t->chunks) free(t->chunk[--t->chunks]);
+    free(t->chunk);
+  }
+  free(G.nursery);
+  free(G.handle);
+  free(G.inputs);
+}
+
+/* Apply function a to argument b: the value's handle in r, the steps in s. */
+static void apply(Request *q) {
+  run(application(G.handle[q->a], G.handle[q->b]), NO_LIMIT);
+  q->s = NO_LIMIT - G.fuel;
+  q->r = new_handle(G.result);
+}
+EXPORT int vlad_apply(Request *q) { return guarded(apply, q); }
+
+/* The closure of function a. */
+static void closure_of(Request *q) { q->r = new_handle(closure[q->a]); }
+EXPORT int vlad_closure(Request *q) { return guarded(closure_of, q); }
+
+/* An operator a applied to values b, c, d. */
+static void operate(Request *q) {
+  Val k = NOTHING;
+  Val v = apply_operator((enum Operator)q->a, G.handle[q->b], G.handle[q->c],
+                         G.handle[q->d], &k, -1);
+  q->r = new_handle(v);
+}
+EXPORT int vlad_operate(Request *q) { return guarded(operate, q); }
+
+static void set_marks(const Request *q) {
+  rewind_to((Marks){(size_t)q->e, (size_t)q->f});
+}
+static void get_marks(Request *q) {
+  q->t = (int64_t)G.input_at;
+  q->u = (int64_t)G.writes;
+}
+
+/* Advance state a by b steps: the new state's handle in r (-1 at the end), the steps
+   that are left over in s. */
+static void advance(Request *q) {
+  set_marks(q);
+  int stopped = run(G.handle[q->a], q->b);
+  q->s = G.fuel;
+  q->r = stopped ? new_handle(G.k) : -1;
+  get_marks(q);
+}
+EXPORT int vlad_advance(Request *q) { return guarded(advance, q); }
+
+/* Reverse a stage of b steps from state a, with cotangents c; with d, the last stage,
+   with the value's cotangent c: its handle in s. The cotangents' in r. */
+static void reverse_stage(Request *q) {
+  Val value = NOTHING;
+  set_marks(q);
+  Val v = stage(G.handle[q->a], q->b, G.handle[q->c], (int)q->d, &value, G.site);
+  q->r = new_handle(v);
+  q->s = q->d ? new_handle(value) : -1;
+  get_marks(q);
+}
+EXPORT int vlad_stage(Request *q) { return guarded(reverse_stage, q); }
+
+/* The pair of value a and the cotangent, in b, of the argument of first state c. */
+static void finish(Request *q) {
+  Val argument = object(G.handle[q->c])->field[1];
+  Val cotangent = tree_with(argument, object(G.handle[q->b])->field);
+  q->r = new_handle(make_pair(G.handle[q->a], cotangent));
+}
+EXPORT int vlad_finish(Request *q) { return guarded(finish, q); }
+
+/* Another handle of value a. */
+static void same(Request *q) { q->r = new_handle(G.handle[q->a]); }
+EXPORT int vlad_same(Request *q) { return guarded(same, q); }
+
+EXPORT void vlad_marks(Request *q) { get_marks(q); }
+
+EXPORT void vlad_free(int64_t handle) { free_handle(handle); }
+
+static void bytes(Request *q) { q->r = (int64_t)graph_bytes(G.handle[q->a]); }
+EXPORT int vlad_bytes(Request *q) { return guarded(bytes, q); }
+
+/* Tokens of a shape: what an element is, or -(1 + c) for a closure of code c. */
+enum Token { A_REAL, A_PAIR, AN_EMPTY, A_FALSE, A_TRUE };
+
+static Words export_tokens, export_reals;
+
+/* Value a as tokens and reals, from left to right; tokens in r, reals in s. */
+static void export_value(Request *q) {
+  export_tokens.count = export_reals.count = walk_a.count = 0;
+  push(&walk_a, G.handle[q->a]);
+  while (walk_a.count) {
+    Val v = walk_a.at[--walk_a.count];
+    int32_t token = A_REAL;
+    if (is_real(v))
+      push(&export_reals, box(strip(v, "", -1)));
+    else if (tag_of(v) == TAG_PAIR)
+      token = A_PAIR;
+    else if (tag_of(v) == TAG_CLOSURE)
+      token = -1 - (int32_t)code_of(object(v));
+    else
+      token = v == FALSE ? A_FALSE : v == TRUE ? A_TRUE : AN_EMPTY;
+    push(&export_tokens, (uint64_t)(uint32_t)token);
+    if (tag_of(v) == TAG_PAIR) push_fields(&walk_a, v);
+  }
+  q->r = (int64_t)export_tokens.count;
+  q->s = (int64_t)export_reals.count;
+}
+EXPORT int vlad_export(Request *q) { return guarded(export_value, q); }
+
+EXPORT void vlad_exported(int32_t *tokens, double *reals) {
+  for (size_t i = 0; i < export_tokens.count; i++)
+    tokens[i] = (int32_t)(uint32_t)export_tokens.at[i];
+  memcpy(reals, export_reals.at, export_reals.count * sizeof(double));
+}
+
+/* A value from a tokens and b reals. */
+static void import_value(Request *q) {
+  const double *real = q->reals + q->b;
+  walk_a.count = 0;
+  for (int64_t i = q->a; i-- > 0;) {
+    switch (q->tokens[i]) {
+      case A_REAL: {
+        double d = *--real;
+        push(&walk_a, box(d == d ? d : NAN));
+        break;
+      }
+      case A_PAIR: {
+        Val car = walk_a.at[--walk_a.count];
+        Val cdr = walk_a.at[--walk_a.count];
+        push(&walk_a, make_pair(car, cdr));
+        break;
+      }
+      case A_FALSE: push(&walk_a, FALSE); break;
+      case A_TRUE: push(&walk_a, TRUE); break;
+      default: push(&walk_a, EMPTY); break;
+    }
+  }
+  q->r = new_handle(walk_a.at[0]);
+}
+EXPORT int vlad_import(Request *q) { return guarded(import_value, q); }
+
+/* The fault: its kind in a, its site in b, the site of the last application in c, and
+   handles of the two values in d and e; returns the operator's name. */
+EXPORT const char *vlad_fault(Request *q) {
+  q->a = G.fault;
+  q->b = G.fault_site;
+  q->c = G.site;
+  q->d = new_handle(G.fault_value);
+  q->e = new_handle(G.fault_other);
+  return G.fault_operator;
+}
+
+/* The codes of the frames that wait, the innermost first. */
+EXPORT int64_t vlad_chain(int32_t *code, int64_t room) {
+  int64_t n = 0;
+  for (Val k = G.k; n < room && tag_of(k) == TAG_FRAME; k = object(k)->field[0]) {
+    if (code_of(object(k)) == HALT) break;
+    code[n++] = (int32_t)code_of(object(k));
+  }
+  return n;
+}
+
+/* Collect everything, then tell: live bytes in r, bytes of tapes' peak in s. */
+static void census(Request *q) {
+  collect_all();
+  q->r = (int64_t)(G.old_words * sizeof(Val));
+  q->s = (int64_t)(G.peak_tape_nodes * sizeof(Node));
+  q->t = (int64_t)G.peak_live;
+  q->u = (int64_t)G.peak_mapped;
+}
+EXPORT int vlad_census(Request *q) { return guarded(census, q); }
+
+/* From now on the live bytes are exact: everything is collected before they are noted,
+   at the end of each tape. Otherwise they count what the next collection will free. */
+EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
+
+EXPORT int64_t vlad_collections(void) {
+  return (int64_t)(G.minor_count + G.major_count);
+}
+
+EXPORT void vlad_forget_peaks(void) {
+  G.peak_live = G.peak_tape_nodes = 0;
+  G.peak_mapped = G.mapped;
+}
+
+#endif

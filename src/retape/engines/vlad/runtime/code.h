@@ -1,0 +1,64 @@
+/* What the bodies of compiled functions are made of. `hp`, `fuel`, `k` and `ret` are
+   local to `run`; they are written back before the runtime is called. */
+
+#ifndef VLAD_CODE_H
+#define VLAD_CODE_H
+
+#include "derivatives.h"
+
+#define BINARY(to, symbol, name, a, b, site)                      \
+  if (LIKELY(is_double(a) & is_double(b))) {                      \
+    to = box(unbox(a) symbol unbox(b));                           \
+  } else {                                                        \
+    G.hp = hp, G.k = k;                                           \
+    to = slow_##name(a, b, site);                                 \
+    hp = G.hp;                                                    \
+  }
+
+#define ATAN(to, a, b, site)                                      \
+  if (LIKELY(is_double(a) & is_double(b))) {                      \
+    to = box(atan2(unbox(a), unbox(b)));                          \
+  } else {                                                        \
+    G.hp = hp, G.k = k;                                           \
+    to = slow_atan(a, b, site);                                   \
+    hp = G.hp;                                                    \
+  }
+
+#define UNARY(to, name, a, site)                                  \
+  if (LIKELY(is_double(a))) {                                     \
+    to = box(name(unbox(a)));                                     \
+  } else {                                                        \
+    G.hp = hp, G.k = k;                                           \
+    to = slow_##name(a, site);                                    \
+    hp = G.hp;                                                    \
+  }
+
+/* A real below its derivatives; sees through them for tests and what has none. */
+#define PRIMAL(a, text, site) \
+  (LIKELY(is_double(a)) ? unbox(a) : (G.k = k, strip(a, text, site)))
+
+#define COMPARE(to, symbol, text, a, b, site)                     \
+  {                                                               \
+    double left = PRIMAL(a, text, site);                          \
+    double right = PRIMAL(b, text, site);                         \
+    to = boolean(left symbol right);                              \
+  }
+
+#define UNCONS(a, site, whole)                                    \
+  if (UNLIKELY(tag_of(a) != TAG_PAIR)) {                          \
+    G.k = k;                                                      \
+    fail(NO_MATCH, "", site, a, boolean(whole));                  \
+  }
+
+#define MATCH(a, constant, site, whole)                           \
+  if (UNLIKELY(!is_constant(constant, a))) {                      \
+    G.k = k;                                                      \
+    fail(NO_MATCH, "", site, a, boolean(whole));                  \
+  }
+
+#define ALLOCATE(object_, code, size)                             \
+  Object *object_ = (Object *)(void *)hp;                         \
+  hp += (size) + 1;                                               \
+  object_->header = HEADER(code, size);
+
+#endif

@@ -1,0 +1,217 @@
+/* The three derivatives: (2i), (2j), and the stages of Fig. 18.
+
+   A derivative runs the compiled code again, one C call deeper. What it needs
+   afterwards stands on the shadow stack, where collections find and move it. */
+
+#ifndef VLAD_DERIVATIVES_H
+#define VLAD_DERIVATIVES_H
+
+#include "trees.h"
+
+/* Codes of frames that belong to the runtime; compiled code begins after them. */
+enum { HALT, RETURN, APPLY, FIRST_CODE };
+
+enum Operator { FORWARD, REVERSE, CHECKPOINT };
+
+#define NO_LIMIT (INT64_MAX / 2)
+
+/* Run from a frame with so many steps left: 1 if the run stopped at the limit (the
+   state is in G.k), 0 if it ended (the value is in G.result). In compiled code. */
+static int run(Val frame, int64_t fuel);
+
+static Object halt_frame = {HEADER(HALT, 0) | IS_STATIC};
+
+static int shadow(Val v) {
+  G.shadow[G.shadows] = v;
+  return G.shadows++;
+}
+
+/* The state before a function has been entered; the argument comes first, so that its
+   reals are the first of the state. */
+static Val application(Val function, Val argument) {
+  Object *o = old_object(APPLY, 3);
+  o->field[0] = tagged(TAG_FRAME, &halt_frame);
+  o->field[1] = argument;
+  o->field[2] = function;
+  return tagged(TAG_FRAME, o);
+}
+
+static void enter_level(const char *op, int32_t site) {
+  if (G.level == MAX_LEVEL) fail(TOO_DEEP, op, site, NOTHING, NOTHING);
+  G.level++;
+  open_tape(G.level);
+}
+
+static void leave_level(void) {
+  close_tape(G.level);
+  G.level--;
+}
+
+static Val forward(Val f, Val x, Val t, int32_t site) {
+  conforming_leaves("j*", site, x, t, &leaves_b);
+  tree_leaves(x, &leaves_a);
+  enter_level("j*", site);
+  for (size_t i = 0; i < leaves_a.count; i++) {
+    Object *o = old_object((uint32_t)G.level, 2);
+    o->field[0] = leaves_a.at[i];
+    o->field[1] = leaves_b.at[i];
+    leaves_a.at[i] = tagged(TAG_DUAL, o);
+  }
+  run(application(f, tree_with(x, leaves_a.at)), NO_LIMIT);
+  Val y = G.result;
+  tree_leaves(y, &leaves_a);
+  leaves_b.count = 0;
+  for (size_t i = 0; i < leaves_a.count; i++) {
+    Val v = leaves_a.at[i];
+    int mine = tag_of(v) == TAG_DUAL && (int)code_of(object(v)) == G.level;
+    push(&leaves_b, mine ? object(v)->field[1] : box(0.0));
+    if (mine) leaves_a.at[i] = object(v)->field[0];
+  }
+  Val primal = tree_with(y, leaves_a.at);
+  Val tangent = tree_with(y, leaves_b.at);
+  leave_level();
+  return make_pair(primal, tangent);
+}
+
+/* Propagate adjoints from the last number to the first; one that is zero is not. */
+static void sweep(void) {
+  Tape *t = &G.tape[G.level];
+  for (uint32_t i = t->length; i-- > 0;) {
+    const Node *n = node_of(t, i);
+    Val adjoint = n->adjoint;
+    if (is_double(adjoint) && unbox(adjoint) == 0.0) continue;
+    if (n->left != NO_NODE) {
+      Node *m = node_of(t, n->left);
+      m->adjoint = real_add(m->adjoint, real_mul(n->by_left, adjoint));
+    }
+    if (n->right != NO_NODE) {
+      Node *m = node_of(t, n->right);
+      m->adjoint = real_add(m->adjoint, real_mul(n->by_right, adjoint));
+    }
+  }
+}
+
+/* Add a value's cotangent to its adjoints; the value without the tape. */
+static Val seed_value(const char *op, Val y, Val cotangent, int32_t site) {
+  conforming_leaves(op, site, y, cotangent, &leaves_b);
+  tree_leaves(y, &leaves_a);
+  for (size_t i = 0; i < leaves_a.count; i++) {
+    Val v = leaves_a.at[i];
+    if (tag_of(v) != TAG_TAPED || taped_level(v) != G.level) continue;
+    Node *node = node_of(&G.tape[G.level], (uint32_t)v);
+    node->adjoint = real_add(node->adjoint, leaves_b.at[i]);
+    leaves_a.at[i] = node->value;
+  }
+  return tree_with(y, leaves_a.at);
+}
+
+static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
+  int at_x = shadow(x), at_cotangent = shadow(cotangent);
+  tree_leaves(x, &leaves_a);
+  enter_level("*j", site);
+  size_t inputs = leaves_a.count;
+  for (size_t i = 0; i < inputs; i++)
+    leaves_a.at[i] = taped(G.level, new_node(G.level, leaves_a.at[i], NO_NODE, box(0.0),
+                                             NO_NODE, box(0.0)));
+  run(application(f, tree_with(x, leaves_a.at)), NO_LIMIT);
+  count_tapes();
+  Val primal = seed_value("*j", G.result, G.shadow[at_cotangent], site);
+  sweep();
+  leaves_a.count = 0;
+  for (size_t i = 0; i < inputs; i++)
+    push(&leaves_a, node_of(&G.tape[G.level], (uint32_t)i)->adjoint);
+  Val result = make_pair(primal, tree_with(G.shadow[at_x], leaves_a.at));
+  leave_level();
+  return result;
+}
+
+/* Tape a stage from a state, and sweep it back. `cotangents` is a vector for the reals
+   of the state at its end, or, for the last stage, the cotangent of the value; the
+   value is then left in *value. Returns the vector for the reals of the state. */
+static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
+                 int32_t site) {
+  size_t reals, end;
+  int at = shadow(cotangents);
+  open_tape(G.level);
+  G.result = NOTHING;
+  Val copy = graph_walk(frame, G.level, 0, NULL, &reals);
+  int stopped = run(copy, last ? NO_LIMIT : fuel);
+  count_tapes();
+  if (last) {
+    *value = seed_value("checkpoint-*j", G.result, G.shadow[at], site);
+  } else {
+    const Object *given = object(G.shadow[at]);
+    graph_walk(G.k, 0, G.level, given->field, &end);
+    if (!stopped || end != size_of(given))
+      fail(NO_FAULT, "checkpoint-*j", site, NOTHING, NOTHING);
+  }
+  sweep();
+  Object *o = old_object(0, (uint32_t)reals);
+  for (size_t i = 0; i < reals; i++)
+    o->field[i] = node_of(&G.tape[G.level], (uint32_t)i)->adjoint;
+  close_tape(G.level);
+  G.shadows = at;
+  return tagged(TAG_VECTOR, o);
+}
+
+typedef struct Marks {
+  size_t input_at, writes;
+} Marks;
+
+static Marks marks(void) { return (Marks){G.input_at, G.writes}; }
+static void rewind_to(Marks m) {
+  G.input_at = m.input_at;
+  G.writes = m.writes;
+}
+
+static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
+  tree_leaves(x, &leaves_a);
+  enter_level("checkpoint-*j", site);
+  int at_start = shadow(application(f, tree_with(x, leaves_a.at)));
+  int at_cotangent = shadow(cotangent);
+  Marks before = marks();
+  run(G.shadow[at_start], NO_LIMIT);
+  int64_t steps = NO_LIMIT - G.fuel;
+  Marks after = marks();
+  Val result;
+  if (steps <= G.single_stage) {
+    Val value;
+    rewind_to(before);
+    int at = shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, site));
+    Val argument = object(G.shadow[at_start])->field[1];
+    result = make_pair(value, tree_with(argument, object(G.shadow[at])->field));
+  } else {
+    G.site = site;
+    int64_t start = new_handle(G.shadow[at_start]);
+    int64_t seed = new_handle(G.shadow[at_cotangent]);
+    rewind_to(before);
+    int64_t h = G.host_checkpoint(start, seed, steps);
+    free_handle(start);
+    free_handle(seed);
+    if (h < 0) fail(FROM_HOST, "checkpoint-*j", site, NOTHING, NOTHING);
+    result = G.handle[h];
+    free_handle(h);
+  }
+  rewind_to(after);
+  leave_level();
+  return result;
+}
+
+/* An operator met by compiled code; its continuation comes back in *k, moved. */
+static Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site) {
+  int shadows = G.shadows;
+  int at_k = shadow(*k);
+  Val result;
+  G.k = *k;
+  if (op == FORWARD)
+    result = forward(f, x, t, site);
+  else if (op == REVERSE)
+    result = reverse(f, x, t, site);
+  else
+    result = checkpoint(f, x, t, site);
+  *k = G.shadow[at_k];
+  G.shadows = shadows;
+  return result;
+}
+
+#endif

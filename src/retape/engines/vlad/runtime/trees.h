@@ -1,0 +1,225 @@
+/* Walks over values: as trees, where the program sees them; as graphs, in capsules.
+   Neither recurses. See `_trees.py`, which does the same. */
+
+#ifndef VLAD_TREES_H
+#define VLAD_TREES_H
+
+#include "numbers.h"
+
+/* A stack or list of words, in memory of its own. */
+typedef struct Words {
+  uint64_t *at;
+  size_t count, room;
+} Words;
+
+static void push(Words *w, uint64_t word) {
+  if (UNLIKELY(w->count == w->room)) {
+    size_t room = w->room ? 2 * w->room : 256;
+    uint64_t *grown = realloc(w->at, room * sizeof(uint64_t));
+    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
+    w->at = grown;
+    w->room = room;
+  }
+  w->at[w->count++] = word;
+}
+
+/* Scratch lists: kept between walks, so that a fault in the middle loses nothing. */
+static Words walk_a, walk_b, leaves_a, leaves_b;
+
+static int is_compound(Val v) { return tag_of(v) == TAG_PAIR || tag_of(v) == TAG_CLOSURE; }
+
+/* What a (co)tangent must share with its primal, as one word. */
+static uint64_t shape_of(Val v) {
+  if (is_real(v)) return box(0.0);
+  if (tag_of(v) == TAG_PAIR) return TAG_PAIR << 48;
+  if (tag_of(v) == TAG_CLOSURE) return (TAG_CLOSURE << 48) | code_of(object(v));
+  return v;
+}
+
+static void push_fields(Words *w, Val v) {
+  const Object *o = object(v);
+  for (uint32_t i = size_of(o); i-- > 0;) push(w, o->field[i]);
+}
+
+/* The reals of a tree, from left to right. */
+static void tree_leaves(Val v, Words *leaves) {
+  leaves->count = 0;
+  walk_a.count = 0;
+  push(&walk_a, v);
+  while (walk_a.count) {
+    v = walk_a.at[--walk_a.count];
+    if (is_compound(v))
+      push_fields(&walk_a, v);
+    else if (is_real(v))
+      push(leaves, v);
+  }
+}
+
+/* The reals of `given`, which must have the shape of `v`. */
+static void conforming_leaves(const char *op, int32_t site, Val v, Val given,
+                              Words *leaves) {
+  leaves->count = 0;
+  walk_a.count = walk_b.count = 0;
+  push(&walk_a, v);
+  push(&walk_b, given);
+  while (walk_a.count) {
+    v = walk_a.at[--walk_a.count];
+    given = walk_b.at[--walk_b.count];
+    if (shape_of(v) != shape_of(given)) fail(WRONG_SHAPE, op, site, v, given);
+    if (is_compound(v)) {
+      push_fields(&walk_a, v);
+      push_fields(&walk_b, given);
+    } else if (is_real(v)) {
+      push(leaves, given);
+    }
+  }
+}
+
+/* A copy of a tree whose reals are those given, from left to right. The copy is built
+   from its root: the walk keeps the place where each part belongs. */
+static Val tree_with(Val v, const uint64_t *leaf) {
+  Val root = NOTHING;
+  walk_a.count = walk_b.count = 0;
+  push(&walk_a, v);
+  push(&walk_b, (uint64_t)(uintptr_t)&root);
+  while (walk_a.count) {
+    v = walk_a.at[--walk_a.count];
+    Val *place = (Val *)(uintptr_t)walk_b.at[--walk_b.count];
+    if (is_real(v)) {
+      *place = *leaf++;
+    } else if (is_compound(v)) {
+      const Object *from = object(v);
+      uint32_t size = size_of(from);
+      Object *to = old_object(code_of(from), size);
+      *place = tagged(tag_of(v), to);
+      for (uint32_t i = size; i-- > 0;) {
+        to->field[i] = NOTHING;
+        push(&walk_a, from->field[i]);
+        push(&walk_b, (uint64_t)(uintptr_t)&to->field[i]);
+      }
+    } else {
+      *place = v;
+    }
+  }
+  return root;
+}
+
+/* A table from the objects that a walk of a graph has met to their copies. */
+static struct {
+  const Object **key;
+  Object **copy;
+  size_t room, count;
+} met;
+
+static size_t met_place(const Object *o) {
+  size_t mask = met.room - 1;
+  size_t i = (size_t)(((uintptr_t)o >> 3) * 0x9E3779B97F4A7C15ull >> 20) & mask;
+  while (met.key[i] && met.key[i] != o) i = (i + 1) & mask;
+  return i;
+}
+
+static void met_grow(void) {
+  size_t room = met.room, larger = room ? 2 * room : 1024;
+  const Object **key = met.key;
+  Object **copy = met.copy;
+  met.key = calloc(larger, sizeof *met.key);
+  met.copy = calloc(larger, sizeof *met.copy);
+  if (!met.key || !met.copy) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
+  met.room = larger;
+  for (size_t i = 0; i < room; i++)
+    if (key[i]) {
+      size_t j = met_place(key[i]);
+      met.key[j] = key[i];
+      met.copy[j] = copy[i];
+    }
+  free(key);
+  free(copy);
+}
+
+static void met_clear(void) {
+  if (met.room > 4096 && met.count < met.room / 16) {
+    free(met.key);
+    free(met.copy);
+    met.key = NULL;
+    met.copy = NULL;
+    met.room = 0;
+    met_grow();
+  } else if (met.room) {
+    memset(met.key, 0, met.room * sizeof *met.key);
+  } else {
+    met_grow();
+  }
+  met.count = 0;
+}
+
+/* Visit every real of a graph, each object once, in an order that depends on the graph
+   alone. With `level`, copy the graph with an input of that level's tape for each real;
+   without, add the given cotangents to the adjoints of the reals that are of `seeded`.
+   Static objects are constants of the program: they are neither copied nor entered. */
+static Val graph_walk(Val v, int level, int seeded, const Val *given, size_t *reals) {
+  Val root = NOTHING;
+  size_t n = 0;
+  met_clear();
+  walk_a.count = walk_b.count = 0;
+  push(&walk_a, v);
+  push(&walk_b, (uint64_t)(uintptr_t)&root);
+  while (walk_a.count) {
+    v = walk_a.at[--walk_a.count];
+    Val *place = (Val *)(uintptr_t)walk_b.at[--walk_b.count];
+    if (is_real(v)) {
+      if (level)
+        *place = taped(level, new_node(level, v, NO_NODE, box(0.0), NO_NODE, box(0.0)));
+      else if (given && tag_of(v) == TAG_TAPED && taped_level(v) == seeded) {
+        Node *node = node_of(&G.tape[seeded], (uint32_t)v);
+        node->adjoint = real_add(node->adjoint, given[n]);
+      }
+      n++;
+      continue;
+    }
+    if (!is_pointer(v) || (object(v)->header & IS_STATIC)) {
+      *place = v;
+      continue;
+    }
+    const Object *from = object(v);
+    size_t i = met_place(from);
+    if (met.key[i]) {
+      if (level) *place = tagged(tag_of(v), met.copy[i]);
+      continue;
+    }
+    uint32_t size = size_of(from);
+    Object *to = level ? old_object(code_of(from), size) : NULL;
+    met.key[i] = from;
+    met.copy[i] = to;
+    if (2 * ++met.count > met.room) met_grow();
+    if (level) *place = tagged(tag_of(v), to);
+    for (uint32_t j = size; j-- > 0;) {
+      if (level) to->field[j] = NOTHING;
+      push(&walk_a, from->field[j]);
+      push(&walk_b, (uint64_t)(uintptr_t)(level ? &to->field[j] : &root));
+    }
+  }
+  *reals = n;
+  return root;
+}
+
+/* The bytes of a graph's objects. */
+static size_t graph_bytes(Val v) {
+  size_t bytes = 0;
+  met_clear();
+  walk_a.count = 0;
+  push(&walk_a, v);
+  while (walk_a.count) {
+    v = walk_a.at[--walk_a.count];
+    if (!is_pointer(v) || (object(v)->header & IS_STATIC)) continue;
+    const Object *o = object(v);
+    size_t i = met_place(o);
+    if (met.key[i]) continue;
+    met.key[i] = o;
+    if (2 * ++met.count > met.room) met_grow();
+    bytes += ((size_t)size_of(o) + 1) * sizeof(Val);
+    push_fields(&walk_a, v);
+  }
+  return bytes;
+}
+
+#endif

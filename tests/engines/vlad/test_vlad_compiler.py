@@ -1,0 +1,163 @@
+"""The compiler: its passes, the checker, the C, and the cache."""
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from vlad_cases import FILES, read_cases
+
+from retape._errors import UnsupportedError
+from retape.engines.vlad._fault import Source, Where
+from retape.engines.vlad._program import Session
+from retape.engines.vlad._syntax import PConst
+from retape.engines.vlad.compiler import _build
+from retape.engines.vlad.compiler._check import IllFormed, check
+from retape.engines.vlad.compiler._ir import (
+    Call,
+    Cont,
+    Fun,
+    FunRef,
+    Jump,
+    Let,
+    Lit,
+    Module,
+    Quoted,
+    Return,
+    Term,
+)
+from retape.engines.vlad.compiler._pipeline import compile_program, intermediate
+from retape.engines.vlad.compiler._pretty import pretty
+
+WHERE = Where(Source("test", ""), 0)
+
+
+def _intermediate(text: str) -> Module:
+    return intermediate(Session().add(Source("test", text)))
+
+
+def test_the_intermediate_form_of_a_call_that_returns() -> None:
+    text = "(define (f x) (if (zero? x) 0 (+ 1 (f (- x 1))))) (f 3)"
+    assert pretty(_intermediate(text)) == (
+        "f0() =\n"
+        "  tick 3\n"
+        "  f1(3)\n"
+        "\n"
+        "f1(x.1) = ; f\n"
+        "  tick 6\n"
+        "  let t.2 = zero? x.1\n"
+        "  if t.2\n"
+        "    tick 1\n"
+        "    return 0\n"
+        "  else\n"
+        "    tick 14\n"
+        "    let t.3 = - x.1 1\n"
+        "    cont k.4(v.5) =\n"
+        "      tick 3\n"
+        "      let t.6 = + 1 v.5\n"
+        "      return t.6\n"
+        "    f1(t.3) -> k.4\n"
+        "\n"
+        "run f0\n"
+    )
+
+
+def test_a_pair_that_is_taken_apart_at_once_is_never_built() -> None:
+    text = "(define (swap a b) (cons b a)) (define (car (cons a b)) a) (car (swap 1 2))"
+    assert "cons" not in pretty(_intermediate(text))
+
+
+def test_a_named_let_needs_no_closure_and_an_escaping_function_one() -> None:
+    loop = "(lambda (y) (let loop ((i 0)) (if (= i y) i (loop (+ i 1)))))"
+    assert "close" not in pretty(_intermediate(f"({loop} 3)"))
+    escaping = "(let ((x (read-real))) (cons (lambda (y) (+ x y)) 1))"
+    assert "close" in pretty(_intermediate(escaping))
+
+
+def _module(body: Term, **others: object) -> Module:
+    fun = Fun(0, None, PConst(()), (), (), 0, body)
+    return Module(functions={0: fun}, entries=[0], **others)  # type: ignore[arg-type]
+
+
+BROKEN = [
+    (Return("x"), "`x` is used where it is not bound"),
+    (
+        Let("x", "sin", (Lit(1.0),), 0, Let("x", "sin", (Lit(1.0),), 0, Return("x"))),
+        "`x` is bound twice",
+    ),
+    (Jump("k", Lit(1.0)), "continuation `k` is not in scope"),
+    (
+        Cont("k", "v", Jump("k", "v"), Return(Lit(1.0)), WHERE),
+        "continuation `k` is not in scope",
+    ),
+    (Call(7, (), None), "there is no function 7"),
+    (Call(0, (Lit(1.0),), None), "1 values for the 0 of a function"),
+    (Return(Quoted(3)), "there is no quoted datum 3"),
+    (Return(FunRef(9)), "there is no function 9"),
+]
+
+
+@pytest.mark.parametrize(("body", "message"), BROKEN)
+def test_the_checker_says_no(body: Term, message: str) -> None:
+    with pytest.raises(IllFormed, match=message):
+        check(_module(body))
+
+
+def test_the_checker_says_no_to_an_entry_that_is_none() -> None:
+    module = replace(_module(Return(Lit(1.0))), entries=[4])
+    with pytest.raises(IllFormed, match="entry 4 is no function"):
+        check(module)
+
+
+@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+def test_the_c_compiles_without_a_warning(
+    file: str, compiler: str, tmp_path: Path
+) -> None:
+    if shutil.which(compiler) is None:
+        pytest.skip(f"{compiler} is not installed")
+    prelude, cases = read_cases(file)
+    text = "\n".join([prelude, *(case.text for case in cases)])
+    source = tmp_path / "program.c"
+    source.write_text(compile_program(Session().add(Source(file, text))).text)
+    flags = "-std=c11 -Wall -Wextra -Werror -O2 -S -o /dev/null".split()
+    command = [compiler, *flags, f"-I{_build.RUNTIME}", str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_an_object_is_made_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path))
+    text = compile_program(Session().add(Source("p", "(+ 1 2)"))).text
+    first = _build.build(text, ["-O0"])
+    monkeypatch.setattr(_build, "_compile", lambda *_: pytest.fail("compiled again"))
+    assert _build.build(text, ["-O0"]) == first
+    assert first.parent == tmp_path
+
+
+def test_without_a_compiler_the_message_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(_build.shutil, "which", lambda name: None)
+    monkeypatch.setattr(_build.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UnsupportedError, match="needs a C compiler and none was found"):
+        _build.find_compiler()
+
+
+def test_a_compiler_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "ccache gcc")
+    assert _build.find_compiler() == ("ccache", "gcc")
+
+
+def test_a_compiler_that_fails_is_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CC", "false")
+    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path))
+    with pytest.raises(UnsupportedError, match="the C compiler `false .*` failed"):
+        _build.build("int x;")
