@@ -1,0 +1,75 @@
+"""The ways to run a workload: plain, by hand, and under Retape."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from workloads import Workload
+
+import retape.torch
+
+State = tuple[Tensor, ...]
+
+
+def chain(blocks: Iterable[Callable[..., State]], state: State) -> State:
+    for block in blocks:
+        state = block(*state)
+    return state
+
+
+def parts(blocks: Sequence[Any], count: int) -> list[Sequence[Any]]:
+    size = -(-len(blocks) // count)
+    return [blocks[k : k + size] for k in range(0, len(blocks), size)]
+
+
+def by_hand(function: Callable[..., State], state: State) -> State:
+    return checkpoint(function, *state, use_reentrant=False)
+
+
+def plain(work: Workload) -> Tensor:
+    return work.loss(*chain(work.blocks, work.start))
+
+
+def per_block(work: Workload) -> Tensor:
+    return by_parts(work, len(work.blocks))
+
+
+def by_parts(work: Workload, count: int) -> Tensor:
+    """What `checkpoint_sequential` does: all parts but the last are checkpointed."""
+    state = work.start
+    groups = parts(work.blocks, count)
+    for k, group in enumerate(groups):
+        if k + 1 == len(groups) and count < len(work.blocks):
+            state = chain(group, state)
+        else:
+            state = by_hand(lambda *s, g=group: chain(g, s), state)
+    return work.loss(*state)
+
+
+def nested(work: Workload, outer: int, inner: int) -> Tensor:
+    def run_group(group: Sequence[Any], state: State) -> State:
+        for part in parts(group, inner):
+            state = by_hand(lambda *s, p=part: chain(p, s), state)
+        return state
+
+    state = work.start
+    for group in parts(work.blocks, outer):
+        state = by_hand(lambda *s, g=group: run_group(g, s), state)
+    return work.loss(*state)
+
+
+def ours(work: Workload, **options: Any) -> Tensor:
+    with retape.torch.recompute(**options):
+        return plain(work)
+
+
+def step(work: Workload, forward: Callable[[Workload], Tensor]) -> Callable[[], None]:
+    """One forward and backward with fixed randomness."""
+
+    def job() -> None:
+        torch.manual_seed(1)
+        forward(work).backward()
+
+    return job

@@ -1,0 +1,159 @@
+"""The familiar forms: one region, one module, one chain of modules.
+
+They take what `torch.utils.checkpoint` takes. What is recomputed is recomputed by the
+trace, not by calling the function again, so buffers are updated once, counters count
+once, and any generator is restored.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from torch import nn
+
+from ._errors import PlanError, UnsupportedError
+from ._limits import Limits, read_bytes
+from ._recompute import Policy, Recomputation
+
+R = TypeVar("R")
+_TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
+_WHOLE = Limits(memory=None, snapshots=1, stage=2**62, keep_tail=False)
+
+
+def checkpoint(
+    function: Callable[..., R],
+    *args: Any,
+    use_reentrant: bool | None = None,
+    preserve_rng_state: bool = True,
+    determinism_check: str = "default",
+    debug: bool = False,
+    context_fn: Callable[..., Any] | None = None,
+    policy: Policy | None = None,
+    **kwargs: Any,
+) -> R:
+    """Call a function, keeping only its inputs for the backward.
+
+    Args:
+        function: What to call.
+        *args: Its arguments.
+        use_reentrant: Accepted; there is one implementation.
+        preserve_rng_state: Accepted; random state is always restored.
+        determinism_check: `"default"` or `"none"`; see `debug` for a real check.
+        debug: Compare every recomputed value with its first run.
+        context_fn: Refused; pass `policy`.
+        policy: Operators whose results are kept, as a collection of overloads or a
+            function from an overload to a boolean.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        What the function returns.
+
+    Example:
+        >>> w = torch.ones(3, requires_grad=True)
+        >>> checkpoint(torch.sin, w).sum().backward()
+        >>> torch.equal(w.grad, w.detach().cos())
+        True
+    """
+    del use_reentrant, preserve_rng_state
+    if context_fn is not None:
+        raise UnsupportedError(
+            "`context_fn` wraps a second call of the function, and there is none here. "
+            "Name the operators to keep in `policy=`."
+        )
+    if determinism_check not in ("default", "none"):
+        raise PlanError(
+            f'`determinism_check={determinism_check!r}` is neither "default" nor '
+            '"none". For a check of values pass `debug=True`.'
+        )
+    with Recomputation(_WHOLE, verify=debug, policy=policy):
+        return function(*args, **kwargs)
+
+
+def checkpoint_sequential(
+    functions: nn.Sequential | Sequence[Callable[[Any], Any]],
+    segments: int | None = None,
+    input: Any = None,
+    *,
+    memory: int | float | str | None = None,
+) -> Any:
+    """Run a chain of functions, keeping the inputs of its segments or a byte budget.
+
+    Args:
+        functions: The chain.
+        segments: Parts of equal length, all but the last recomputed; as in PyTorch.
+        input: What the first function is given.
+        memory: Instead of `segments`: a budget in bytes. What is kept then follows the
+            measured sizes, whatever the lengths of the functions.
+
+    Returns:
+        What the last function returns.
+
+    Raises:
+        PlanError: If not exactly one of `segments` and `memory` is given.
+    """
+    chain = list(functions)
+    if (segments is None) == (memory is None):
+        raise PlanError(
+            f"`segments={segments}` and `memory={memory}`: give exactly one of them."
+        )
+    if memory is not None:
+        with Recomputation(Limits(read_bytes(memory), None, 0)):
+            return _call_all(chain, input)
+    assert segments is not None
+    if not 1 <= segments <= max(1, len(chain)):
+        raise PlanError(
+            f"`segments={segments}` parts of `{len(chain)}` functions cannot be made; "
+            "give between 1 and their number."
+        )
+    size = len(chain) // segments
+    for k in range(segments - 1):
+        input = checkpoint(_call_all, chain[k * size : (k + 1) * size], input)
+    return _call_all(chain[(segments - 1) * size :], input)
+
+
+def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    for function in functions:
+        value = function(value)
+    return value
+
+
+class Checkpointed(nn.Module):
+    """A module whose forward is one recomputed region.
+
+    It shares the module's parameters, buffers and children under their own names, so
+    the keys of a state dict are unchanged, whatever it is nested in. Attributes that
+    the wrapper does not have are looked up in the module.
+
+    Example:
+        >>> list(Checkpointed(nn.Linear(2, 2)).state_dict())
+        ['weight', 'bias']
+    """
+
+    def __init__(self, module: nn.Module, policy: Policy | None = None) -> None:
+        super().__init__()
+        # The tables are shared, not nested: that keeps every name as it is.
+        for table in ("_parameters", "_buffers", "_modules"):
+            self.__dict__[table] = getattr(module, table)
+        self.__dict__["_non_persistent_buffers_set"] = (
+            module._non_persistent_buffers_set
+        )
+        self.__dict__["module"] = module
+        self._policy = policy
+        self.training = module.training
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's forward, recomputed in the backward."""
+        with Recomputation(_WHOLE, policy=self._policy):
+            return self.module(*args, **kwargs)
+
+    def train(self, mode: bool = True) -> "Checkpointed":
+        """Set the mode of the wrapper and of the module."""
+        super().train(mode)
+        self.module.training = mode
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        """An attribute of the wrapper, else of the module."""
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(self.__dict__["module"], name)

@@ -1,0 +1,117 @@
+"""How to reverse a gap: which stage to recompute next, and where to plant snapshots.
+
+A gap lies between a snapshot and the position that the backward has reached. It is cut
+into *units* at narrow positions. A stage is a run of alpha units whose saved values
+fit in the free memory together; with the snapshots that fit beside it, the binomial
+split says where to plant the next one. Free memory is read off at each stage, so that
+what earlier stages gave back is used by the later ones.
+"""
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from retape.schedule import binomial_split, optimal_advances
+
+from ._limits import Limits
+from ._liveness import Span, cut_into_units
+from ._replay import needed_steps
+
+if TYPE_CHECKING:
+    from ._run import Run
+
+_advances = lru_cache(maxsize=65536)(optimal_advances)
+
+
+class Gap:
+    """The steps between a snapshot and the position asked for."""
+
+    def __init__(self, run: "Run", start: int, position: int, limits: Limits) -> None:
+        self._run = run
+        self._limits = limits
+        self.start = start
+        self.end = position
+        storages = run.trace.held.storages
+        low, high, _ = run.living_between(start, position)
+        wanted: dict[int, int] = {}
+        for number in range(low, high):
+            slot = run.slot_of(number)
+            if run.alive[number] and slot not in storages:
+                wanted[slot] = run.handle_steps[number]
+        steps = needed_steps(run.trace, wanted)
+        self.span = Span(run.trace, start, position, steps, wanted)
+        self._units = self._cut()
+
+    def covers(self, start: int, position: int) -> bool:
+        """Whether this analysis serves a request."""
+        return self.start <= start and position <= self.end
+
+    def free(self, position: int) -> float:
+        """Bytes that recomputed values may take now."""
+        memory = self._limits.memory
+        if memory is None:
+            return float("inf")
+        return memory - self._run.trace.counter.live - self.span.margin(position)
+
+    def next_action(self, start: int, position: int) -> tuple[bool, int]:
+        """What to do for the values saved up to `position`, from a snapshot at `start`.
+
+        Returns:
+            `(True, cut)` to plant a snapshot at `cut`, or `(False, first)` to recompute
+            what was saved from `first` on.
+        """
+        if self._limits.snapshots is None and self._fits(start, position):
+            return False, start
+        units = [start, *(cut for cut in self._units if start < cut <= position)]
+        alpha, slots = self._stage_length(units, position)
+        stages = -(-len(units) // alpha)
+        if stages == 1:
+            return False, start
+        if slots == 1:
+            return False, units[(stages - 1) * alpha]
+        return True, units[binomial_split(stages, slots) * alpha]
+
+    def crossing(self, start: int, cut: int) -> set[int]:
+        """Slots that the rest of the gap needs of the steps between two positions."""
+        return self.span.crossing(start, cut)
+
+    def smallest_stage(self, position: int) -> int:
+        """Bytes of the last unit up to a position."""
+        before = [cut for cut in self._units if cut <= position]
+        return self.span.saved_between(before[-1] if before else self.start, position)
+
+    def _cut(self) -> list[int]:
+        if self._limits.snapshots is not None:
+            return cut_into_units(self.span, 0, self._limits.stage)
+        free = self.free(self.end)
+        size = max(1.0, free / 8)
+        units = cut_into_units(self.span, size, len(self.span.steps) + 1)
+        while size > 1 and self.span.widest_unit(units) > free:
+            size = max(1.0, size / 4)
+            units = cut_into_units(self.span, size, len(self.span.steps) + 1)
+        return units
+
+    def _fits(self, first: int, position: int) -> bool:
+        return self.span.saved_between(first, position) <= self.free(position)
+
+    def _stage_length(self, units: list[int], position: int) -> tuple[int, int]:
+        """Units in a stage, and snapshots to use, the one at the start included."""
+        if self._limits.snapshots is not None:
+            return 1, max(
+                1, self._limits.snapshots - len(self._run.trace.snapshots) + 1
+            )
+        count = len(units)
+        width = max(1.0, self.span.mean_width(units[1:]))
+        room = self.free(position)
+        best, chosen = float("inf"), (1, 1)
+        alpha = 1
+        while alpha <= count:
+            tape = self.span.saved_between(units[-alpha], position)
+            slots = 1 + int(max(0.0, room - tape) / width)
+            if tape > room and alpha > 1:
+                break
+            stages = -(-count // alpha)
+            cost = alpha * _advances(stages, min(slots, stages))
+            if cost <= best:
+                best, chosen = cost, (alpha, min(slots, stages))
+            alpha = alpha + max(1, alpha // 4)
+        return chosen

@@ -1,0 +1,249 @@
+"""What to keep during the forward run, whose length nobody knows.
+
+Everything that autograd saves is kept at first: that is the tail. When the bytes run
+out, the oldest part of the tail is sealed: a snapshot is put at the narrowest position
+of the next gap and the values before it are let go. A gap is at most as long as what
+remains of the tail, because its values will be recomputed in the room that the tail
+leaves once it has been reversed. When the snapshots themselves take too much, every
+other one is given up and the gap doubles: the spacing that needs no count of the steps.
+"""
+
+from typing import TYPE_CHECKING
+
+from ._errors import BudgetError
+from ._geometry import holders
+from ._limits import Limits
+from ._liveness import Span
+from ._trace import Snapshot, Trace
+
+if TYPE_CHECKING:
+    from ._run import Run
+
+# The first gap is the budget over this: many narrow candidates at first, since a
+# snapshot that turns out wide or superfluous is given up at no cost.
+_FIRST_GAPS = 48
+
+
+# Steps after a position by which most of what crosses it has been read.
+_LOOKAHEAD = 4
+# Snapshots may take this share of the memory. Were they to take all of it, nothing
+# would be left in which to reverse the last gap; a third is what d = 2, alpha = 1 need.
+_SNAPSHOT_SHARE = 2 / 3
+
+
+class Keeper:
+    """Keeps a run within a number of bytes, or of snapshots."""
+
+    def __init__(self, run: "Run", limits: Limits) -> None:
+        self._run = run
+        self._limits = limits
+        self._gap = max(1, (limits.memory or 0) // _FIRST_GAPS)
+        self._spacing = limits.stage
+        self.floor = 0
+        self._measured: tuple[tuple[int, ...], int] = ((), 0)
+        if limits.memory is not None:
+            run.trace.memory = run.trace.limit = limits.memory
+        if limits.snapshots is not None:
+            run.trace.next_cut = limits.stage
+
+    def relieve(self) -> None:
+        """Let values go until the run is within its limits, or nothing is left."""
+        if self._limits.snapshots is not None:
+            self._count_snapshots(self._limits.snapshots)
+            return
+        trace, tally = self._run.trace, self._run.tally
+        tally.peak = max(tally.peak, trace.counter.live)
+        while trace.counter.live > trace.limit and self._one_step():
+            pass
+        self.floor = max(self.floor, trace.counter.live)
+
+    def finish(self) -> None:
+        """The run is over: others may now write where the trace does not see it."""
+        trace = self._run.trace
+        if self._limits.memory is not None:
+            self.relieve()
+        if not self._limits.keep_tail:
+            self._drop_tail(len(trace.steps) + 1)
+        for slot, storage in list(trace.held.storages.items()):
+            if holders(storage) > 1:
+                trace.separate(slot)
+        for slot, storage in list(trace.tail.partial.items()):
+            if holders(storage) > 1:
+                trace.drop_from_tail(slot)
+
+    def check_budget(self) -> None:
+        """Refuse a budget in which the backward cannot be done.
+
+        Raises:
+            BudgetError: If there is none; the message names the least.
+        """
+        memory, trace = self._limits.memory, self._run.trace
+        # Only a budget of few operators' bytes is worth the analysis of the whole run.
+        if memory is None or memory > max(self.floor, 8 * trace.largest):
+            return
+        least = max(self.floor, least_memory(self._run))
+        if memory < least:
+            raise BudgetError(
+                f"`memory={memory}` bytes are too few for this run of "
+                f"`{len(trace.steps)}` operators; it needs at least `{least}`. Give "
+                "that much, or make the largest tensors of the program smaller."
+            )
+
+    def _one_step(self) -> bool:
+        trace = self._run.trace
+        if trace.tail.nbytes >= 2 * self._gap and self._seal():
+            return True
+        held = self._snapshot_bytes() if len(trace.snapshots) > 2 else 0
+        share = _SNAPSHOT_SHARE * trace.limit
+        if len(trace.snapshots) > 2 and (held >= 2 * self._gap or held > share):
+            return self._thin()
+        if trace.tail.steps:
+            return self._seal() or self._drop_oldest()
+        return len(trace.snapshots) > 2 and self._thin()
+
+    def _count_snapshots(self, most: int) -> None:
+        """End a gap of `spacing` steps; beyond `most` snapshots, double the spacing."""
+        trace = self._run.trace
+        begin = trace.snapshots[-1].position
+        place_snapshot(trace, narrowest(trace, begin, len(trace.steps)))
+        self._run.tally.snapshots += 1
+        self._drop_tail(trace.snapshots[-1].position)
+        if len(trace.snapshots) > most:
+            self._thin()
+            self._spacing *= 2
+        trace.next_cut = trace.snapshots[-1].position + self._spacing
+
+    def _snapshot_bytes(self) -> int:
+        trace = self._run.trace
+        key = (len(trace.snapshots), trace.opened.position, len(trace.opened.slots))
+        if key != self._measured[0]:
+            slots: set[int] = set()
+            for snapshot in trace.snapshots:
+                slots |= snapshot.slots
+            self._measured = key, sum(trace.nbytes[slot] for slot in slots)
+        return self._measured[1]
+
+    def _seal(self) -> bool:
+        """End a gap at its narrowest position and let go of what lies before."""
+        trace = self._run.trace
+        begin = trace.snapshots[-1].position
+        end = self._end_of_gap(begin, self._gap)
+        if end is None:
+            return False
+        place_snapshot(trace, narrowest(trace, begin, end))
+        self._run.tally.snapshots += 1
+        before = trace.tail.nbytes
+        self._drop_tail(trace.opened.position)
+        dropped = before - trace.tail.nbytes
+        if 1.2 * sum(trace.nbytes[slot] for slot in trace.opened.slots) > dropped:
+            self._gap *= 2  # the snapshot holds all of what was to be let go
+        trace.opened.saved = trace.saved - trace.tail.nbytes
+        return True
+
+    def _end_of_gap(self, begin: int, gap: int) -> int | None:
+        """The step by which `gap` bytes have been saved since `begin`, if they have."""
+        trace = self._run.trace
+        if trace.saved - trace.opened.saved <= gap:
+            return None
+        total = trace.saved - trace.opened.saved - trace.tail.nbytes
+        for slot, step in trace.tail.steps.items():
+            total += trace.nbytes[slot]
+            if total > gap and step > begin:
+                break
+        else:
+            step = len(trace.steps)
+        # What crosses the latest positions shows only when it has been read.
+        step = min(step, len(trace.steps) - _LOOKAHEAD)
+        return step if total > gap and step > begin else None
+
+    def _drop_tail(self, before: int) -> None:
+        """Let go of the tail's values saved before a step."""
+        trace = self._run.trace
+        steps = trace.tail.steps
+        while steps and steps[slot := next(iter(steps))] < before:
+            trace.drop_from_tail(slot)
+
+    def _drop_oldest(self) -> bool:
+        """Let one value go: the open snapshot is there to recompute it from."""
+        trace = self._run.trace
+        trace.drop_from_tail(next(iter(trace.tail.steps)))
+        return True
+
+    def _thin(self) -> bool:
+        """Give up every other snapshot, of each pair the wider one."""
+        trace = self._run.trace
+        old = trace.snapshots
+        sizes = [sum(trace.nbytes[s] for s in snapshot.slots) for snapshot in old]
+        kept = [old[0]]
+        for k in range(1, len(old) - 1, 2):
+            # The open snapshot, which collects reads, is the last one and stays.
+            first_is_wide = sizes[k] > sizes[k + 1] or k + 1 == len(old) - 1
+            wide, narrow = (k, k + 1) if first_is_wide else (k + 1, k)
+            merge_snapshot(trace, kept[-1] if first_is_wide else old[k], old[wide])
+            kept.append(old[narrow])
+        if len(old) % 2 == 0:
+            kept.append(old[-1])
+        trace.snapshots, trace.opened = kept, kept[-1]
+        self._run.tally.thinned += len(old) - len(kept)
+        self._gap *= 2
+        return True
+
+
+def place_snapshot(trace: Trace, position: int) -> None:
+    """Hold what was made before `position` and read at or after it."""
+    opened = trace.snapshots[-1]
+    slots = {slot for slot in opened.slots if trace.last_read[slot] >= position}
+    made = range(trace.first_slot(opened.position), trace.first_slot(position))
+    for slot in made:
+        if trace.producer[slot] >= 0 and trace.last_read[slot] >= position:
+            if slot in trace.held.storages:
+                slots.add(slot)
+    trace.held.again(slots)
+    trace.opened = Snapshot(position, slots, trace.saved)
+    trace.snapshots.append(trace.opened)
+
+
+def merge_snapshot(trace: Trace, left: Snapshot, right: Snapshot) -> None:
+    """Give `right` up; what its gap reads from before `left` moves there."""
+    for slot in right.slots:
+        if trace.producer[slot] < left.position and slot not in left.slots:
+            left.slots.add(slot)
+        else:
+            trace.held.release(slot)
+
+
+def narrowest(trace: Trace, begin: int, end: int) -> int:
+    """The position in the second half of (begin, end] that the fewest bytes cross.
+
+    Bytes count ten times if nothing holds them any more: such a snapshot would have to
+    be completed by recomputing from the one before it.
+    """
+    length = end - begin
+    change = [0] * (length + 2)
+    for slot in range(trace.first_slot(begin), trace.first_slot(end)):
+        made, read = trace.producer[slot], trace.last_read[slot]
+        if made >= 0 and read > made:
+            weight = trace.nbytes[slot]
+            if slot not in trace.held.storages:
+                weight *= 10
+            change[made + 1 - begin] += weight
+            change[min(read, end) + 1 - begin] -= weight
+    best, position, crossing = None, end, 0
+    for offset in range(length + 1):
+        crossing += change[offset]
+        if 2 * offset > length and (best is None or crossing <= best):
+            best, position = crossing, begin + offset
+    return position
+
+
+def least_memory(run: "Run") -> int:
+    """The fewest bytes in which a run can be reversed, one step's values at a time."""
+    trace = run.trace
+    last = len(trace.steps)
+    numbers = [number for number, alive in enumerate(run.alive) if alive]
+    wanted = {run.slot_of(number): run.handle_steps[number] for number in numbers}
+    span = Span(trace, 0, last, range(last), wanted)
+    stages = {step: span.saved_between(step, step) for step in wanted.values()}
+    # Autograd's formulas have temporaries of their own: one tensor more.
+    spare = max(trace.nbytes, default=0)
+    return max((span.margin(k) + n + spare for k, n in stages.items()), default=0)

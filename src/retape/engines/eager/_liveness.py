@@ -1,0 +1,150 @@
+"""Which bytes cross which position of a recorded span, and where it is narrow."""
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+
+from ._replay import made_by
+from ._trace import Trace, cotangent_bytes
+
+
+class Span:
+    """Some steps of a trace, with the uses of the slots that they make.
+
+    Attributes:
+        steps: The steps that have to run to compute what is wanted.
+        transient: Bytes that a replay needs beside what is wanted of it.
+        reverse: Bytes of the cotangents with which autograd goes back through a step.
+    """
+
+    def __init__(
+        self,
+        trace: Trace,
+        start: int,
+        end: int,
+        steps: Sequence[int],
+        wanted: Mapping[int, int],
+    ) -> None:
+        self._trace = trace
+        self._start, self._end = start, end
+        self.steps = steps
+        self._last_use: dict[int, int] = dict(wanted)
+        self._read_by_step: dict[int, int] = {}
+        for index in steps:
+            for slot in trace.steps[index].reads:
+                if trace.producer[slot] >= 0:
+                    self._read_by_step[slot] = index
+        for slot, index in self._read_by_step.items():
+            self._last_use[slot] = max(index, self._last_use.get(slot, -1))
+        self._saved = sorted((step, trace.nbytes[s]) for s, step in wanted.items())
+        self._saved_steps = [step for step, _ in self._saved]
+        self._sums = [0]
+        for _, nbytes in self._saved:
+            self._sums.append(self._sums[-1] + nbytes)
+        self.widths = self._crossing_bytes({})
+        self.transient, self.reverse = self._margins(wanted)
+
+    def _crossing_bytes(self, without: Mapping[int, int]) -> list[int]:
+        """For each position from start to end, the bytes made before and used after."""
+        trace, start = self._trace, self._start
+        length = self._end - start
+        change = [0] * (length + 2)
+        for index in self.steps:
+            for slot in made_by(trace.steps[index]):
+                used = self._last_use.get(slot, -1)
+                if used > index >= start and slot not in without:
+                    change[index + 1 - start] += trace.nbytes[slot]
+                    change[min(used, self._end) + 1 - start] -= trace.nbytes[slot]
+        total, widths = 0, []
+        for offset in range(length + 1):
+            total += change[offset]
+            widths.append(total)
+        return widths
+
+    def _margins(self, wanted: Mapping[int, int]) -> tuple[int, int]:
+        trace, start = self._trace, self._start
+        unwanted = self._crossing_bytes(wanted)
+        transient = reverse = 0
+        for index in self.steps:
+            step, slots = trace.steps[index], made_by(trace.steps[index])
+            made = sum(trace.nbytes[slot] for slot in slots if slot not in wanted)
+            cotangents = cotangent_bytes(
+                trace, step.signature, step.reads, slots.start, slots.stop
+            )
+            if index >= start:
+                made += unwanted[index - start]
+                inner = {slot for slot in step.reads if trace.producer[slot] >= start}
+                passing = self.widths[index - start]
+                passing -= sum(trace.nbytes[slot] for slot in inner)
+                cotangents += max(0, passing)
+            transient, reverse = max(transient, made), max(reverse, cotangents)
+        return transient, reverse
+
+    def margin(self, position: int) -> int:
+        """Bytes needed beside what is held and wanted, to reverse up to a position.
+
+        During the replay the cotangents of what crosses the position wait.
+        """
+        waiting = self.widths[min(position, self._end) - self._start]
+        if position < len(self._trace.steps):
+            made = made_by(self._trace.steps[position])
+            waiting += sum(self._trace.nbytes[slot] for slot in made)
+        return max(self.transient + waiting, self.reverse)
+
+    def crossing(self, start: int, cut: int) -> set[int]:
+        """Slots made in [start, cut) and used at or after `cut`."""
+        steps = self._trace.steps
+        low, high = bisect_left(self.steps, start), bisect_left(self.steps, cut)
+        return {
+            slot
+            for index in self.steps[low:high]
+            for slot in made_by(steps[index])
+            if self._last_use.get(slot, -1) >= cut
+        }
+
+    def saved_between(self, first: int, last: int) -> int:
+        """Bytes saved by autograd between two steps, the last one included."""
+        low = bisect_left(self._saved_steps, first)
+        high = bisect_left(self._saved_steps, last + 1)
+        return self._sums[high] - self._sums[low]
+
+    def mean_width(self, cuts: Sequence[int]) -> float:
+        """The bytes that cross a cut, on average."""
+        if not cuts:
+            return 0.0
+        return sum(self.widths[cut - self._start] for cut in cuts) / len(cuts)
+
+    def widest_unit(self, cuts: Sequence[int]) -> int:
+        """The most bytes saved between two neighbouring cuts, and a replay's margin."""
+        bounds = [self._start, *cuts, self._end + 1]
+        pairs = zip(bounds, bounds[1:], strict=False)
+        return max(self.saved_between(a, b - 1) for a, b in pairs)
+
+
+def cut_into_units(span: Span, size: float, steps: int) -> list[int]:
+    """Narrow positions, at most about `size` saved bytes or `steps` steps apart.
+
+    Each unit is ended at the narrowest position in its second half. A unit has at
+    least one step.
+    """
+    start, end = span._start, span._end
+    cuts: list[int] = []
+    begin = start
+    while (limit := _reach(span, begin, size, steps)) < end:
+        low = begin + max(1, (limit - begin + 1) // 2)
+        best = min(
+            range(low, max(low, limit) + 1), key=lambda p: (span.widths[p - start], -p)
+        )
+        cuts.append(best)
+        begin = best
+    return cuts
+
+
+def _reach(span: Span, begin: int, size: float, steps: int) -> int:
+    """The furthest end of a unit that begins at `begin`."""
+    if size <= 0:
+        return min(span._end, begin + steps)
+    target = span._sums[bisect_left(span._saved_steps, begin)] + size
+    index = bisect_left(span._sums, target)
+    if index >= len(span._saved_steps):
+        return span._end
+    return min(max(begin + 1, span._saved_steps[index]), begin + steps)

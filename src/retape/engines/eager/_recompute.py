@@ -1,0 +1,151 @@
+"""`recompute`: the front end that asks for nothing but a budget."""
+
+import contextlib
+import functools
+import sys
+from collections.abc import Callable, Collection
+from typing import Any, ParamSpec, TypeAlias, TypeVar
+
+import torch
+
+from ._errors import PlanError
+from ._keep import Keeper
+from ._limits import Limits, read_bytes
+from ._recorder import Recorder, active_recorder
+from ._report import EagerReport, Tally
+from ._run import Run
+from ._sweep import Sweep, unpack
+from ._trace import Trace
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Policy: TypeAlias = Callable[[Any], bool] | Collection[Any]
+
+
+class Recomputation:
+    """A context manager and a decorator. `report` tells about the latest run.
+
+    Inside another recomputation it does nothing: the outer one rules.
+    """
+
+    def __init__(
+        self, limits: Limits, verify: bool = False, policy: Policy | None = None
+    ) -> None:
+        self._limits = limits
+        self._verify = verify
+        self._policy = policy
+        self._tally = Tally()
+        self._open: list[tuple[Recorder, contextlib.ExitStack] | None] = []
+
+    @property
+    def report(self) -> EagerReport:
+        """What the latest run did so far."""
+        return self._tally.report()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, each call of which is a run of its own."""
+
+        @functools.wraps(function)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            with Recomputation(self._limits, self._verify, self._policy) as inner:
+                self._tally = inner._tally
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def __enter__(self) -> "Recomputation":
+        if active_recorder() is not None:
+            self._open.append(None)
+            return self
+        self._tally = Tally()
+        run = Run(Trace(), self._tally)
+        run.sweep = Sweep(run, self._limits)
+        run.trace.verify = self._verify
+        run.trace.keep = _as_function(self._policy)
+        recorder = Recorder(run, Keeper(run, self._limits))
+        scope = contextlib.ExitStack()
+        scope.enter_context(_compiled_code_runs_eagerly())
+        scope.enter_context(recorder)
+        scope.enter_context(torch.autograd.graph.saved_tensors_hooks(run.pack, unpack))
+        self._open.append((recorder, scope))
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        opened = self._open.pop()
+        if opened is None:
+            return
+        recorder, scope = opened
+        scope.__exit__(*exception)
+        run = recorder.run
+        recorder.keeper.finish()
+        run.end_of_recording()
+        if exception[0] is None:
+            recorder.keeper.check_budget()
+
+
+def _compiled_code_runs_eagerly() -> contextlib.AbstractContextManager[Any]:
+    """A compiled region is opaque to the trace, so its Python code runs instead.
+
+    Nothing can have been compiled before the compiler was imported, which takes long.
+    """
+    if "torch._dynamo" not in sys.modules:
+        return contextlib.nullcontext()
+    return torch.compiler.set_stance("force_eager")
+
+
+def _as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
+    if policy is None or callable(policy):
+        return policy
+    kept = frozenset(policy)
+    return lambda func: func in kept or func.overloadpacket in kept
+
+
+def recompute(
+    *,
+    memory: int | float | str | None = None,
+    snapshots: int | None = None,
+    stage: int = 64,
+    verify: bool = False,
+    policy: Policy | None = None,
+) -> Recomputation:
+    """Bound what the program inside keeps for its backward.
+
+    The forward runs inside, the backward is an ordinary one, anywhere. Nothing else in
+    the program changes, and the gradients are the same to the last bit.
+
+    Args:
+        memory: A budget: bytes, or text such as `"2GB"`. It covers what the program
+            inside makes and what its backward needs, gradients of leaves excepted.
+        snapshots: Instead: the most snapshots, the start included.
+        stage: With `snapshots`: about how many operators are recomputed at once.
+        verify: Compare every recomputed value with its first run. Slow; for finding
+            out why a program is not the same when run again.
+        policy: Operators whose results are kept whatever the budget, as a collection
+            of overloads or a function from an overload to a boolean.
+
+    Returns:
+        A context manager and decorator, with a `report`.
+
+    Raises:
+        PlanError: If not exactly one of `memory` and `snapshots` is given.
+        BudgetError: On leaving, if the program cannot be reversed in `memory`.
+
+    Example:
+        >>> model = torch.nn.Sequential(*[torch.nn.Linear(9, 9) for _ in range(30)])
+        >>> with recompute(snapshots=4, stage=4) as run:
+        ...     loss = model(torch.ones(2, 9)).sum()
+        >>> loss.backward()
+        >>> run.report.steps, run.report.recomputed > 0
+        (32, True)
+    """
+    if (memory is None) == (snapshots is None):
+        raise PlanError(
+            f"`memory={memory}` and `snapshots={snapshots}`: give exactly one of them."
+        )
+    if snapshots is not None and (snapshots < 1 or stage < 1):
+        raise PlanError(
+            f"`snapshots={snapshots}`, `stage={stage}`: both must be at least 1; the "
+            "start of the program counts as a snapshot."
+        )
+    limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
+    return Recomputation(limits, verify, policy)

@@ -1,0 +1,157 @@
+"""Running recorded steps again.
+
+Which steps are needed for some slots is found by walking back from these slots to
+values that are held; steps that nobody asks for are not run. A step that overwrites a
+value that somebody else holds works on a copy.
+"""
+
+from collections.abc import Collection, Iterable
+
+import torch
+
+from ._foreign import checked
+from ._geometry import Geometry, below_autograd, tensor_on
+from ._randomness import RandomStates, restored_randomness
+from ._trace import Step, Trace
+from ._verify import check_foreign, check_replayed
+
+Tensor = torch.Tensor
+
+
+def needed_steps(trace: Trace, wanted: Iterable[int], floor: int = 0) -> list[int]:
+    """Steps at or after `floor` that make the wanted slots, in order.
+
+    Example:
+        A chain `y = f(g(x))` of which nothing is held needs both steps for `y`, and
+        only `f` if the result of `g` is held.
+    """
+    producer, steps, storages = trace.producer, trace.steps, trace.held.storages
+    found: set[int] = set()
+    stack = [slot for slot in wanted if slot not in storages]
+    while stack:
+        step = producer[stack.pop()]
+        if step < floor or step in found:
+            continue
+        found.add(step)
+        stack.extend(slot for slot in steps[step].reads if slot not in storages)
+    return sorted(found)
+
+
+def inputs_of(trace: Trace, needed: Iterable[int]) -> set[int]:
+    """Slots that the steps read and do not make themselves."""
+    made: set[int] = set()
+    read: set[int] = set()
+    for index in needed:
+        step = trace.steps[index]
+        read.update(slot for slot in step.reads if slot not in made)
+        made.update(made_by(step))
+    return read
+
+
+def made_by(step: Step) -> range:
+    """The slots that a step makes: its new storages first, then its overwrites."""
+    made = len(step.signature.outputs) + len(step.writes)
+    return range(step.first, step.first + made)
+
+
+class Replay:
+    """One run of some steps, from held and foreign slots to the wanted ones."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        needed: list[int],
+        wanted: Collection[int],
+    ) -> None:
+        self._trace = trace
+        self._needed = needed
+        self._wanted = wanted
+        self._roots: dict[int, Tensor] = {}
+        self._own: set[int] = set()
+        self._overwritten: dict[int, Tensor] = {}
+
+    def run(self) -> dict[int, Tensor]:
+        """The wanted slots, as root tensors."""
+        needed, roots, wanted = self._needed, self._roots, self._wanted
+        dying = self._last_uses()
+        with below_autograd(), restored_randomness() as random:
+            for index in needed:
+                self._step(index, random)
+                for slot in dying.get(index, ()):
+                    roots.pop(slot, None)
+            return {
+                slot: self._overwritten[slot]
+                if slot in self._overwritten
+                else self._root(slot)
+                for slot in wanted
+            }
+
+    def _last_uses(self) -> dict[int, list[int]]:
+        """For each step, the slots that nobody reads after it."""
+        seen = set(self._wanted)
+        dying: dict[int, list[int]] = {}
+        for index in reversed(self._needed):
+            step = self._trace.steps[index]
+            last = [slot for slot in step.reads if slot not in seen]
+            last += [slot for slot in made_by(step) if slot not in seen]
+            if last:
+                seen.update(last)
+                dying[index] = last
+        return dying
+
+    def _root(self, slot: int) -> Tensor:
+        root = self._roots.get(slot)
+        if root is None:
+            trace = self._trace
+            known = trace.foreign.get(slot)
+            if known is not None:
+                root = checked(known)
+                if trace.verify:
+                    check_foreign(trace, slot)
+            else:
+                root = tensor_on(trace.held.storages[slot], trace.roots[slot])
+            self._roots[slot] = root
+        return root
+
+    def _step(self, index: int, random: RandomStates) -> None:
+        trace, roots = self._trace, self._roots
+        step = trace.steps[index]
+        signature = step.signature
+        for old, _ in step.writes:
+            self._own_copy(old)
+        state = trace.random.get(index)
+        if state is not None:
+            random.set(*state)
+        given: list[tuple[Tensor, Geometry]] = [
+            (self._root(slot), trace.roots[slot]) for slot in step.reads
+        ]
+        torch._C._set_grad_enabled(signature.grad)
+        result, tensors = signature.run(given)
+        torch._C._set_grad_enabled(False)
+        outputs = signature.outputs
+        if signature.single:
+            roots[step.first] = result
+            self._own.add(step.first)
+        else:
+            for slot, output in enumerate(outputs, step.first):
+                roots[slot] = result[output]
+                self._own.add(slot)
+        for old, new in step.writes:
+            self._own.add(new)
+            root = roots.pop(old)
+            if trace.roots[new] is not trace.roots[old]:  # it was resized
+                root = tensors[step.reads.index(old)]
+            roots[new] = root
+        if trace.verify:
+            for slot in made_by(step):
+                check_replayed(trace, index, slot, roots[slot])
+
+    def _own_copy(self, slot: int) -> None:
+        """Before an overwrite: others may hold the storage, or want the old value."""
+        if slot in self._own and slot not in self._wanted:
+            return
+        root = self._root(slot)
+        if slot in self._wanted:
+            self._overwritten[slot] = root
+        copy = root.untyped_storage().clone()
+        self._roots[slot] = tensor_on(copy, self._trace.roots[slot])

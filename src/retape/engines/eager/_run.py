@@ -1,0 +1,204 @@
+"""A recorded run: its trace, the tensors that autograd saved in it, and its sweep.
+
+Autograd saves tensors for its backward. Under `recompute` it is given a `Handle`
+instead, which names a slot and a geometry and holds no value. The run counts the living
+handles of each slot; a value that no handle asks for any more is let go, and when none
+is left the whole run is.
+"""
+
+import threading
+from bisect import bisect_left
+from typing import Any, Protocol
+
+import torch
+
+from ._foreign import Foreign, checked
+from ._geometry import Geometry, look, tensor_on
+from ._holdings import TAG
+from ._report import Tally
+from ._trace import Snapshot, Tail, Trace
+
+Tensor = torch.Tensor
+
+
+class Handle:
+    """Stands in an autograd graph for a tensor that was saved for backward."""
+
+    __slots__ = ("geometry", "number", "run", "slot")
+
+    def __init__(self, run: "Run", slot: int, geometry: Geometry, number: int) -> None:
+        self.run = run
+        self.slot = slot
+        self.geometry = geometry
+        self.number = number
+
+    def __del__(self) -> None:
+        self.run.dropped(self)
+
+
+class Fetcher(Protocol):
+    """Recomputes the value of a handle."""
+
+    def fetch(self, handle: Handle) -> None:
+        """Make the trace hold the handle's slot."""
+        ...
+
+
+class Run:
+    """What handles refer to. Nothing in here refers to a handle or a graph."""
+
+    def __init__(self, trace: Trace, tally: Tally) -> None:
+        self.trace = trace
+        self.tally = tally
+        self.lock = threading.RLock()
+        self.recording = True
+        self.handle_steps: list[int] = []
+        self.handle_slots: list[int] = []
+        self.alive = bytearray()
+        self.living = 0
+        self.slot_handles: dict[int, int] = {}
+        self.stages: list[Stage] = []
+        self.sweep: Fetcher | None = None
+
+    def end_of_recording(self) -> None:
+        """From now on the run is let go with its last handle."""
+        self.note_peak()
+        self.recording = False
+        self.tally.steps = len(self.trace.steps)
+        self.tally.saved = len(self.handle_steps)
+        if not self.living:
+            self.let_go()
+
+    def note_peak(self) -> None:
+        """Take the bytes alive now into the report."""
+        self.tally.peak = max(self.tally.peak, self.trace.counter.live)
+
+    def pack(self, tensor: Tensor) -> Any:
+        """What to put into the graph in place of `tensor`."""
+        trace = self.trace
+        storage = tensor.untyped_storage()
+        buffer = getattr(storage, TAG, None)
+        if buffer is None or buffer.owner is not trace.owner:
+            buffer = trace.adopt(tensor, storage)
+        slot = buffer.slot
+        if buffer.uninitialised:  # the operator that is about to run may fill it
+            trace.moved[slot] = slot
+        if trace.producer[slot] < 0:
+            return self._pack_foreign(slot, tensor)
+        step = len(trace.steps)
+        number = len(self.handle_steps)
+        self.handle_steps.append(step)
+        self.handle_slots.append(slot)
+        self.alive.append(1)
+        self.living += 1
+        self.slot_handles[slot] = self.slot_handles.get(slot, 0) + 1
+        trace.last_read[slot] = step
+        geometry = trace.geometries.of(tensor)
+        trace.add_to_tail(slot, storage, geometry)
+        return Handle(self, slot, geometry, number)
+
+    def _pack_foreign(self, slot: int, tensor: Tensor) -> Any:
+        known = self.trace.foreign[slot]
+        if known.tensor is tensor:
+            return known
+        geometry = self.trace.geometries.of(tensor)
+        return ForeignView(known, self.trace.roots[slot], geometry)
+
+    def dropped(self, handle: Handle) -> None:
+        """A handle has died with its graph."""
+        with self.lock:
+            slot, number = handle.slot, handle.number
+            actual = self.trace.moved.get(slot, slot)
+            self.alive[number] = 0
+            self.living -= 1
+            for stage in self.stages:
+                stage.dropped(number, actual)
+            left = self.slot_handles[slot] - 1
+            if left:
+                self.slot_handles[slot] = left
+            else:
+                del self.slot_handles[slot]
+                self.trace.drop_from_tail(slot)
+                if slot in self.trace.moved:
+                    self.trace.drop_from_tail(self.trace.moved[slot])
+            if not self.living and not self.recording:
+                self.let_go()
+
+    def living_between(self, first: int, last: int) -> tuple[int, int, list[int]]:
+        """Living handles packed at steps `first` to `last`, the last one included.
+
+        Returns:
+            The range of their numbers, and their slots, with repetitions.
+        """
+        low = bisect_left(self.handle_steps, first)
+        high = bisect_left(self.handle_steps, last + 1)
+        slots, alive, moved = self.handle_slots, self.alive, self.trace.moved
+        living = [slots[k] for k in range(low, high) if alive[k]]
+        return (
+            low,
+            high,
+            [moved.get(slot, slot) for slot in living] if moved else living,
+        )
+
+    def slot_of(self, number: int) -> int:
+        """The slot that a handle stands for."""
+        slot = self.handle_slots[number]
+        return self.trace.moved.get(slot, slot)
+
+    def let_go(self) -> None:
+        """Nothing can ask for a value any more."""
+        trace = self.trace
+        trace.held.clear()
+        trace.tail = Tail()
+        trace.snapshots = [Snapshot(0, set(), 0)]
+        trace.foreign.clear()
+        trace.random.clear()
+        self.stages.clear()
+
+
+class ForeignView:
+    """A foreign tensor seen through another geometry, without its history."""
+
+    __slots__ = ("geometry", "known", "root")
+
+    def __init__(self, known: Foreign, root: Geometry, geometry: Geometry) -> None:
+        self.known = known
+        self.root = root
+        self.geometry = geometry
+
+    def value(self) -> Tensor:
+        """The tensor, if its storage is as it was."""
+        tensor = checked(self.known)
+        with torch._C._AutoDispatchBelowAutograd():
+            if self.geometry is self.root:
+                return tensor_on(tensor.untyped_storage(), self.geometry)
+            return look(tensor, self.root, self.geometry)
+
+
+class Stage:
+    """Values recomputed for the handles with numbers in [low, high)."""
+
+    __slots__ = ("_left", "_run", "high", "low")
+
+    def __init__(self, run: Run, low: int, high: int, slots: list[int]) -> None:
+        self._run = run
+        self.low = low
+        self.high = high
+        self._left: dict[int, int] = {}
+        for slot in slots:
+            self._left[slot] = self._left.get(slot, 0) + 1
+
+    def dropped(self, number: int, slot: int) -> None:
+        """Let a value go with the last of its handles."""
+        if not self.low <= number < self.high or slot not in self._left:
+            return
+        self._left[slot] -= 1
+        if not self._left[slot]:
+            del self._left[slot]
+            self._run.trace.held.release(slot)
+
+    def close(self) -> None:
+        """Let every value go."""
+        for slot in self._left:
+            self._run.trace.held.release(slot)
+        self._left.clear()

@@ -1,0 +1,135 @@
+"""The constant part of an operation, interned.
+
+A loop of ten thousand turns runs the same few operators on the same geometries. What
+does not change from turn to turn (operator, constants, geometries, gradient mode) is a
+`Signature`, stored once; what does change is a tuple of slots.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from ._geometry import Geometry, look
+from ._kinds import Kind
+
+Tensor = torch.Tensor
+Place = tuple[int | str, int]
+
+
+class Signature:
+    """An operator with everything but its tensors.
+
+    Attributes:
+        func: The operator; `call` is the same, faster.
+        kind: What the trace must know about it.
+        grad: Gradient mode when it ran; some kernels read it.
+        outputs: Positions, in the result, of the tensors with a new storage.
+        single: The result is one tensor; `root`, `nbytes`: its geometry and length.
+        differentiable: For each tensor read, whether it may get a cotangent.
+        new: It has not run yet.
+        simple: Every tensor is a positional argument of its own.
+    """
+
+    __slots__ = (
+        "args", "call", "differentiable", "func", "geometries", "grad", "kind",
+        "kwargs", "new", "outputs", "places", "nbytes", "root", "simple", "single",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        func: Any,
+        kind: Kind,
+        grad: bool,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+        geometry_of: Callable[[Tensor], Geometry],
+    ) -> None:
+        places: list[Place] = []
+        geometries: list[Geometry] = []
+        differentiable: list[bool] = []
+        named = [*enumerate(args), *kwargs.items()]
+        for where, value in named:
+            for index, item in _tensors(value):
+                places.append((where, index))
+                geometries.append(geometry_of(item))
+                # Leaves may require gradients in another call of the same signature.
+                differentiable.append(
+                    item.is_floating_point() and (item.requires_grad or item.is_leaf)
+                )
+        self.func, self.call = func, func._op
+        self.kind, self.grad = kind, grad
+        self.args = [_without_tensors(value) for value in args]
+        self.kwargs = {name: _without_tensors(v) for name, v in kwargs.items()}
+        self.places, self.geometries = tuple(places), tuple(geometries)
+        self.differentiable = tuple(differentiable)
+        self.new = True
+        self.simple = not kwargs and all(
+            where.__class__ is int and index < 0 for where, index in places
+        )
+        self.outputs: tuple[int, ...] = ()
+        self.root: Geometry | None = None
+        self.nbytes = -1
+        self.single = False
+
+    def run(self, roots: Sequence[tuple[Tensor, Geometry]]) -> tuple[Any, list[Tensor]]:
+        """Run the operator on the tensors given by their roots.
+
+        Returns:
+            The result, and the tensors that the operator was given.
+        """
+        tensors = [
+            root if seen is wanted else look(root, seen, wanted)
+            for (root, seen), wanted in zip(roots, self.geometries, strict=True)
+        ]
+        args = self.args.copy()
+        if self.simple:
+            for (where, _), tensor in zip(self.places, tensors, strict=True):
+                args[where] = tensor  # pyright: ignore[reportCallIssue, reportArgumentType]
+            return self.call(*args), tensors
+        kwargs = self.kwargs.copy()
+        for (where, index), tensor in zip(self.places, tensors, strict=True):
+            holder: Any = args if where.__class__ is int else kwargs
+            if index < 0:
+                holder[where] = tensor
+            else:
+                if holder[where].__class__ is tuple:
+                    holder[where] = list(holder[where])
+                holder[where][index] = tensor
+        return self.call(*args, **kwargs), tensors
+
+
+def _tensors(value: Any) -> list[tuple[int, Tensor]]:
+    if isinstance(value, Tensor):
+        return [(-1, value)]
+    if value.__class__ is list or value.__class__ is tuple:
+        return [(k, item) for k, item in enumerate(value) if isinstance(item, Tensor)]
+    return []
+
+
+def _without_tensors(value: Any) -> Any:
+    """The value with `None` for each tensor; lists as tuples, which nobody changes."""
+    if isinstance(value, Tensor):
+        return None
+    if value.__class__ is list or value.__class__ is tuple:
+        return tuple(None if isinstance(item, Tensor) else item for item in value)
+    return value
+
+
+def constant_key(value: Any) -> Any:
+    """A key equal for two constants only if an operator cannot tell them apart.
+
+    Python's equality is too kind: `1 == 1.0 == True` and `0.0 == -0.0`.
+
+    Example:
+        >>> constant_key(1) == constant_key(1.0)
+        False
+    """
+    kind = value.__class__
+    if kind is int or value is None:
+        return value
+    if kind is list or kind is tuple:
+        return (kind, *(constant_key(item) for item in value))
+    if kind is float or kind is bool or kind is complex:
+        return (kind, repr(value))
+    return value

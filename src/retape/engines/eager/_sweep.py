@@ -1,0 +1,143 @@
+"""The backward: recompute what autograd asks for, one stage at a time.
+
+Autograd asks in reverse order of the program. When it asks for a value that is held no
+more, the values saved between that position and the nearest snapshot before it, the
+*gap*, are recomputed, if they fit, and otherwise the last part of them that does:
+snapshots are planted on the way there at binomial splits (treeverse, without
+recursion: the snapshots held are the stack).
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ._foreign import Foreign, checked
+from ._gap import Gap
+from ._geometry import tensor_on
+from ._holdings import TAG, Buffer
+from ._limits import Limits
+from ._recorder import active_recorder, paused_recording
+from ._replay import Replay, needed_steps
+from ._run import ForeignView, Handle, Run, Stage
+from ._trace import Snapshot
+
+if TYPE_CHECKING:
+    from typing import Any
+
+Tensor = torch.Tensor
+
+
+def unpack(saved: "Any") -> Tensor:
+    """The tensor that a saved object stands for."""
+    if active_recorder() is None:
+        return _value(saved)
+    with paused_recording():
+        return _value(saved)
+
+
+def _value(saved: "Any") -> Tensor:
+    if saved.__class__ is Foreign:
+        return checked(saved)
+    if saved.__class__ is ForeignView:
+        return saved.value()
+    handle: Handle = saved
+    run, trace = handle.run, handle.run.trace
+    with run.lock:
+        slot = trace.moved.get(handle.slot, handle.slot)
+        storage = trace.tail.partial.get(slot) or trace.held.storages.get(slot)
+        if storage is None:
+            assert run.sweep is not None
+            run.sweep.fetch(handle)
+            storage = trace.held.storages[slot]
+        with torch._C._AutoDispatchBelowAutograd():
+            return tensor_on(storage, handle.geometry)
+
+
+class Sweep:
+    """Recomputes the values of one run within its limits."""
+
+    def __init__(self, run: Run, limits: Limits) -> None:
+        self._run = run
+        self._limits = limits
+        self._gap: Gap | None = None
+
+    def fetch(self, handle: Handle) -> None:
+        """Recompute the stage that ends with a handle."""
+        run = self._run
+        position = run.handle_steps[handle.number]
+        self._let_go_after(position)
+        start = run.trace.snapshots[-1].position
+        if self._gap is None or not self._gap.covers(start, position):
+            self._gap = Gap(run, start, position, self._limits)
+        start = self._make_room(position)
+        gap = self._gap
+        planting, cut = gap.next_action(start, position)
+        while planting:
+            self._plant(gap.crossing(start, cut), cut)
+            start = cut
+            planting, cut = gap.next_action(start, position)
+        self._tape(cut, position)
+
+    def _let_go_after(self, position: int) -> None:
+        """Give up the stages and snapshots that the sweep has passed."""
+        run, trace = self._run, self._run.trace
+        while trace.snapshots[-1].position > position:
+            for slot in trace.snapshots.pop().slots:
+                trace.held.release(slot)
+        trace.opened = trace.snapshots[-1]
+        for stage in run.stages:
+            stage.close()
+        run.stages.clear()
+
+    def _make_room(self, position: int) -> int:
+        """Give snapshots up until a unit fits after the nearest one; its position."""
+        trace, memory = self._run.trace, self._limits.memory
+        while len(trace.snapshots) > 1 and memory is not None:
+            gap = self._gap
+            assert gap is not None
+            if gap.smallest_stage(position) <= gap.free(position):
+                break
+            for slot in trace.snapshots.pop().slots:
+                trace.held.release(slot)
+            trace.opened = trace.snapshots[-1]
+            self._gap = Gap(self._run, trace.opened.position, position, self._limits)
+        return trace.snapshots[-1].position
+
+    def _plant(self, slots: set[int], position: int) -> None:
+        """Store a snapshot at a position, computed from the ones before."""
+        trace = self._run.trace
+        missing = {slot for slot in slots if slot not in trace.held.storages}
+        computed = self._replay(missing)
+        for slot in slots:
+            if slot in computed:
+                self._hold(slot, computed[slot])
+            else:
+                trace.held.again((slot,))
+        trace.opened = Snapshot(position, set(slots), trace.saved)
+        trace.snapshots.append(trace.opened)
+        self._run.tally.planted += 1
+
+    def _tape(self, first: int, last: int) -> None:
+        """Recompute all that was saved between two steps."""
+        run, held = self._run, self._run.trace.held
+        low, high, slots = run.living_between(first, last)
+        slots = [slot for slot in slots if slot not in held.storages]
+        for slot, root in self._replay(set(slots)).items():
+            self._hold(slot, root)
+        run.stages.append(Stage(run, low, high, slots))
+        run.tally.stages += 1
+
+    def _replay(self, wanted: set[int]) -> dict[int, Tensor]:
+        trace, tally = self._run.trace, self._run.tally
+        needed = needed_steps(trace, wanted)
+        tally.recomputed += len(needed)
+        return Replay(trace, needed, wanted).run()
+
+    def _hold(self, slot: int, root: Tensor) -> None:
+        trace = self._run.trace
+        storage = root.untyped_storage()
+        if getattr(storage, TAG, None) is None:
+            buffer = Buffer(trace.owner, slot, storage.nbytes(), trace.counter)
+            setattr(storage, TAG, buffer)
+        trace.held.hold(slot, storage)
+        self._run.note_peak()

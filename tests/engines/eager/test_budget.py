@@ -1,0 +1,81 @@
+"""The budget, as the allocator counts it."""
+
+import re
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+
+from retape import torch as retape_torch
+from retape._errors import BudgetError, PlanError
+
+
+def peak_bytes(job: object) -> int:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+        job()  # type: ignore[operator]
+    live = peak = 0
+    found = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = [(e.start_ns(), e.nbytes()) for e in found if e.name() == "[memory]"]
+    for _, nbytes in sorted(events, key=lambda event: event[0]):
+        live += nbytes
+        peak = max(peak, live)
+    return peak
+
+
+def model() -> nn.Module:
+    torch.manual_seed(0)
+    layers = [m for _ in range(40) for m in (nn.Linear(64, 64), nn.ReLU())]
+    return nn.Sequential(*layers)
+
+
+def job(net: nn.Module, x: torch.Tensor, under: object) -> object:
+    def run() -> None:
+        with under:  # type: ignore[attr-defined]
+            loss = net(x).square().sum()
+        loss.backward()
+
+    return run
+
+
+def test_twenty_budgets_hold_and_more_memory_is_less_work() -> None:
+    net, x = model(), torch.randn(512, 64)
+    for parameter in net.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    ample = retape_torch.recompute(memory="1GB")
+    plain = peak_bytes(job(net, x, ample))
+    with pytest.raises(BudgetError) as caught:
+        job(net, x, retape_torch.recompute(memory=1000))()  # type: ignore[operator]
+    least = int(re.search(r"at least `(\d+)`", str(caught.value)).group(1))  # type: ignore[union-attr]
+    assert 64 * 512 * 4 < least < plain / 5
+    work = []
+    for k in range(20):
+        budget = least + (plain - least) * k // 19
+        under = retape_torch.recompute(memory=budget)
+        assert peak_bytes(job(net, x, under)) <= budget
+        work.append(under.report.recomputed)
+    assert work[-1] <= 6
+    # The spacing doubles, so neighbours may tie or swap; the trend may not.
+    assert all(later <= 1.3 * earlier + 4 for earlier, later in pairwise(work))
+
+
+def test_the_measure_sees_a_broken_budget() -> None:
+    net, x = model(), torch.randn(512, 64)
+    under = retape_torch.recompute(memory="1GB")
+    assert peak_bytes(job(net, x, under)) > 40 * 512 * 64 * 4
+
+
+@pytest.mark.parametrize("memory", ["2 XB", "much", "", -1, 0, float("inf"), "0GB"])
+def test_a_wrong_amount_is_refused(memory: object) -> None:
+    with pytest.raises(PlanError, match="memory="):
+        retape_torch.recompute(memory=memory)  # type: ignore[arg-type]
+
+
+def test_snapshots_are_bounded_by_their_number() -> None:
+    net, x = model(), torch.randn(8, 64)
+    under = retape_torch.recompute(snapshots=4, stage=4)
+    job(net, x, under)()  # type: ignore[operator]
+    report = under.report
+    assert report.steps == 82 and report.stages > 10
+    assert report.snapshots - report.thinned <= 4
