@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import jax
@@ -37,6 +38,34 @@ _CALLS = {
 def differentiable(aval: Any) -> bool:
     """Whether values of this type have a tangent."""
     return jax.dtypes.issubdtype(aval.dtype, np.inexact)
+
+
+def wide(jaxpr: core.ClosedJaxpr) -> AbstractContextManager[Any]:
+    """The setting of 64-bit types under which a program can be traced again.
+
+    A sweep counts in 64 bits whatever the user's setting, and a derivative or a batch
+    of one must do so, too. Programs without such values keep the setting.
+    """
+    return jax.enable_x64(True) if _has_wide(jaxpr.jaxpr) else nullcontext()
+
+
+def _has_wide(jaxpr: Any) -> bool:
+    made = [v.aval for e in jaxpr.eqns for v in e.outvars]
+    made += [v.aval for v in jaxpr.invars]
+    if any(_is_wide(a) for a in made):
+        return True
+    inner = (j for e in jaxpr.eqns for j in core.jaxprs_in_params(e.params))
+    return any(_has_wide(getattr(j, "jaxpr", j)) for j in inner)
+
+
+def _is_wide(aval: Any) -> bool:
+    dtype = getattr(aval, "dtype", None)
+    if dtype is None or jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return False
+    return np.dtype(dtype) in _WIDE
+
+
+_WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
 
 
 def closed(jaxpr: Any) -> core.ClosedJaxpr:

@@ -165,9 +165,8 @@ class _Flattener:
         env.update(zip(jaxpr.invars, args, strict=True))
 
         def read(atom: Any) -> Any:
-            if isinstance(atom, core.Literal):
-                return Lit(atom.val, atom.aval)
-            return env[atom]
+            literal = isinstance(atom, core.Literal)
+            return Lit(atom.val, _shaped(atom)) if literal else env[atom]
 
         for eqn in jaxpr.eqns:
             outs = self.equation(eqn, [read(a) for a in eqn.invars])
@@ -365,6 +364,10 @@ class _Flattener:
 
 def _extended(aval: Aval) -> bool:
     return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
+
+
+def _shaped(atom: Any) -> Aval:
+    return atom.aval
 
 
 def _scalar(dtype: Any) -> Aval:

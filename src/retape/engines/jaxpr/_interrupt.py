@@ -33,7 +33,7 @@ class Interrupted(RetapeError, KeyboardInterrupt):
     """
 
 
-def _leave_quietly(thread: threading.Thread) -> None:
+def _leave_quietly(finished: threading.Event) -> None:
     """When Python exits, end the process at once if the program still runs.
 
     Taking the interpreter down under a running program would crash it. This handler is
@@ -42,7 +42,7 @@ def _leave_quietly(thread: threading.Thread) -> None:
     """
 
     def leave() -> None:
-        if thread.is_alive():
+        if not finished.is_set():
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(_INTERRUPTED)
@@ -61,6 +61,7 @@ def interruptible(run: Callable[..., Any], args: Sequence[Any]) -> Any:
     began = time.monotonic()
     outcome: list[Any] = []
     failure: list[BaseException] = []
+    finished = threading.Event()
 
     def work() -> None:
         try:
@@ -68,14 +69,18 @@ def interruptible(run: Callable[..., Any], args: Sequence[Any]) -> Any:
             outcome.append(jax.block_until_ready(run(*args)))
         except BaseException as error:  # noqa: BLE001 (re-raised by the caller below)
             failure.append(error)
+        finally:
+            finished.set()
 
     thread = threading.Thread(target=work, daemon=True, name="retape")
     thread.start()
     try:
-        while thread.is_alive():
-            thread.join(_POLL_SECONDS)
+        # Not `thread.join`: an interrupt in the middle of it can leave a running
+        # thread marked as ended (Python 3.11).
+        while not finished.wait(_POLL_SECONDS):
+            pass
     except KeyboardInterrupt:
-        _leave_quietly(thread)
+        _leave_quietly(finished)
         raise Interrupted(
             f"interrupted after {time.monotonic() - began:.1f} s of `retape.jax`. A "
             "compiled program cannot be stopped half-way: it goes on in the background "

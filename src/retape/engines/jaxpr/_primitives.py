@@ -26,7 +26,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from ..._plan import Plan
-from ._activity import differentiable, propagate
+from ._activity import differentiable, propagate, wide
 from ._compile import compile_program
 from ._settle import settle
 from ._sweep import sweep
@@ -79,7 +79,8 @@ def sweep_program(
 def _sweep_program(
     jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
 ) -> core.ClosedJaxpr:
-    compiled = compile_program(jaxpr, active)
+    with wide(jaxpr):
+        compiled = compile_program(jaxpr, active)
     settings = settle(plan, compiled)
     n = len(jaxpr.in_avals)
 
@@ -90,7 +91,8 @@ def _sweep_program(
 
     wanted = propagate(jaxpr, active)
     seeds = [_struct(v) for v, a in zip(jaxpr.out_avals, wanted, strict=True) if a]
-    return jax.make_jaxpr(run)(*map(_struct, jaxpr.in_avals), *seeds)
+    with wide(jaxpr):
+        return jax.make_jaxpr(run)(*map(_struct, jaxpr.in_avals), *seeds)
 
 
 @lru_cache(maxsize=256)
@@ -116,7 +118,8 @@ def _forward_program(jaxpr: core.ClosedJaxpr, moving: Flags) -> core.ClosedJaxpr
         return list(jax.jvp(along, chosen, list(values[n:]))[1])
 
     tangents = [_tangent(jaxpr.in_avals[i]) for i in _which(moving)]
-    return jax.make_jaxpr(run)(*map(_struct, jaxpr.in_avals), *tangents)
+    with wide(jaxpr):
+        return jax.make_jaxpr(run)(*map(_struct, jaxpr.in_avals), *tangents)
 
 
 def _which(flags: Sequence[bool]) -> list[int]:
@@ -307,7 +310,9 @@ def _batched(
         for v, a in zip(jaxpr.in_avals, axes, strict=True)
     ]
     pairs = zip(shapes, jaxpr.in_avals, strict=True)
-    return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(s, v.dtype) for s, v in pairs))
+    with wide(jaxpr):
+        structs = [jax.ShapeDtypeStruct(s, v.dtype) for s, v in pairs]
+        return jax.make_jaxpr(run)(*structs)
 
 
 def _size(values: Sequence[Any], dims: Sequence[Any]) -> int:

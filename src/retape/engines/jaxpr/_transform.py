@@ -21,6 +21,12 @@ from ._problem import pose
 from ._trace import Call, take_apart, trace, under_transformation
 from ._wanted import Wanted
 
+NEEDS_NUMBERS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""What JAX raises when a function looks at the value of a traced number."""
+
 
 def checkpointed(
     fun: Callable[..., Any], *, plan: Plan | None = None
@@ -181,7 +187,7 @@ class Cached:
             return self.fixed(args, kwargs, always)
         try:
             return self.once(pieces, key)
-        except jax.errors.ConcretizationTypeError:
+        except NEEDS_NUMBERS:
             # The function looks at the value of a number, as it may under `jax.grad`.
             result = self.fixed(args, kwargs, always)
             self.needs_numbers.add(key)
@@ -269,6 +275,6 @@ def _traced(
     pieces = take_apart(args, kwargs)
     try:
         return (pieces, *trace(fun, pieces))
-    except jax.errors.ConcretizationTypeError:
+    except NEEDS_NUMBERS:
         pieces = take_apart(args, kwargs, numbers=False)
         return (pieces, *trace(fun, pieces))
