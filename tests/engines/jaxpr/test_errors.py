@@ -266,21 +266,21 @@ ENDLESS = """
 
 @pytest.mark.slow
 def test_control_c_in_a_loop_that_never_ends() -> None:
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(ENDLESS)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
-    )
-    try:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "running\n"
-        time.sleep(8)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=10)
-    finally:
-        process.kill()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "running\n"
+            time.sleep(8)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=10)
+        finally:
+            process.kill()
     # Not asserted: the exit status, since ending Python under a running program can
     # abort it.
     assert re.match(says("True interrupted after", "bound its trip count."), out), err
