@@ -11,13 +11,19 @@ import jax
 
 from ..._bytes import format_bytes
 from ..._plan import Plan, Prediction
-from ..._plans import fixed_space
 from ...driver import Report
 from ._compile import Compiled, compile_program
 from ._ir import Loop
 from ._primitives import call
 from ._problem import Problem, pose
-from ._settle import bytes_per_step, default_plan, fixed_bytes, settle
+from ._settle import (
+    bytes_per_step,
+    default_plan,
+    exactly,
+    fixed_bytes,
+    settle,
+    snapshot_bytes,
+)
 from ._state import Counts, Settings
 from ._sweep import sweep
 from ._trace import take_apart
@@ -196,17 +202,14 @@ def _predict(
 ) -> Prediction | None:
     if steps is None:
         return None
-    exact = fixed_space(
-        snapshots=settings.snapshots, stage=settings.stage, split=settings.split
-    )
-    return exact.predict(steps, w, r)
+    return exactly(settings).predict(steps, w, r)
 
 
 def peak_bytes(program: Compiled, settings: Settings) -> int:
     """Registers, cotangents and kept values once; snapshots; the tape of a stage."""
     return (
         fixed_bytes(program)
-        + settings.snapshots * program.layout.capsule_bytes()
+        + settings.snapshots * snapshot_bytes(program)
         + program.tape_bytes(settings.stage)
     )
 

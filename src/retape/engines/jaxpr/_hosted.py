@@ -16,7 +16,7 @@ from ...storage import DurableStore, SnapshotStore
 from ._compile import compile_program
 from ._machine import JaxprMachine
 from ._problem import Problem
-from ._settle import bytes_per_step, default_plan, settle
+from ._settle import exactly, settle
 from ._trace import under_transformation
 
 
@@ -41,7 +41,6 @@ def run_hosted(
     if not problem.moves:
         return problem.still()
     compiled = compile_program(problem.jaxpr, problem.active)
-    plan = plan or default_plan()
     settings = settle(plan, compiled)
     machine = JaxprMachine(
         compiled,
@@ -52,9 +51,9 @@ def run_hosted(
     )
     outcome = run(
         machine,
-        plan,
+        # The tape was made for this stage length: the driver must not choose another.
+        exactly(settings),
         store=store,
-        tape_bytes=max(1, bytes_per_step(compiled)),
         progress=progress,
         label=f"{name} {_digest(problem)}",
     )

@@ -108,9 +108,9 @@ def cheapest(at: Any, stage: Any) -> Any:
     now, more, joined = advances(lengths, (s - i)[None] + extra)
     rest = stage + 1 - at[-1]
     nothing = jnp.sum(jnp.where(i < s - 1, now, 0)) + rest * (rest - 1) // 2
-    k = i[None]
-    before = jnp.sum(jnp.where(k < i[:, None] - 1, now[None], 0), 1)
-    after = jnp.sum(jnp.where(k > i[:, None], more[None], 0), 1)
+    # Running sums, not an s x s mask: there may be thousands of snapshots.
+    before = _right(lax.cumsum(now) - now)  # the sum of now[: i - 1]
+    after = jnp.sum(more) - lax.cumsum(more)  # the sum of more[i + 1 :]
     costs = jnp.where(i == 0, FOREVER, before + joined + after)
     least = jnp.min(costs)
     chosen = jnp.max(jnp.where(costs == least, i, -1))

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from ..._errors import BudgetError
 from ..._plan import Plan
-from ..._plans import Within, logarithmic
+from ..._plans import Within, fixed_space, logarithmic
 from ._compile import Compiled
 from ._state import Settings
+from ._work import work_bytes
 
 _LONG = 1 << 16
 """A stage so long that blocks which run once do not weigh in its bytes per step."""
@@ -25,10 +26,21 @@ def bytes_per_step(compiled: Compiled) -> int:
     return -(-more // _LONG)
 
 
+def snapshot_bytes(compiled: Compiled) -> int:
+    """Bytes of one more snapshot: the capsule, and the controller's entries for it.
+
+    A stage number, a slot, a program counter, the sweeps left; while the end is
+    unknown, two dozen more numbers that the placement computes with.
+    """
+    return compiled.layout.capsule_bytes() + (
+        28 if compiled.program.length is not None else 208
+    )
+
+
 def fixed_bytes(compiled: Compiled) -> int:
     """Bytes that any sweep needs: registers, cotangents, kept values, what is held."""
     held = compiled.layout.capsule_bytes() if compiled.program.length is None else 0
-    return compiled.layout.fixed_bytes() + held
+    return compiled.layout.fixed_bytes() + held + work_bytes(compiled)
 
 
 def settle(plan: Plan | None, compiled: Compiled) -> Settings:
@@ -40,7 +52,7 @@ def settle(plan: Plan | None, compiled: Compiled) -> Settings:
     """
     plan = plan or default_plan()
     n = compiled.program.length
-    w, r = compiled.layout.capsule_bytes(), max(1, bytes_per_step(compiled))
+    w, r = snapshot_bytes(compiled), max(1, bytes_per_step(compiled))
     alpha, d, t = _spend(plan, compiled).resolve(n, w, r)
     d = max(d, 1)
     # Placing snapshots without knowing the end is as good as knowing it up to C(s+2, 2)
@@ -49,12 +61,19 @@ def settle(plan: Plan | None, compiled: Compiled) -> Settings:
     return Settings(d, alpha, plan.split, forward, t)
 
 
+def exactly(settings: Settings) -> Plan:
+    """The plan that asks for these very sizes, whatever the bytes."""
+    return fixed_space(
+        snapshots=settings.snapshots, stage=settings.stage, split=settings.split
+    )
+
+
 def _spend(plan: Plan, compiled: Compiled) -> Plan:
     """The plan with what the program needs anyway taken off a budget of bytes."""
     if not isinstance(plan, Within):
         return plan
     fixed = fixed_bytes(compiled)
-    least = fixed + compiled.layout.capsule_bytes() + compiled.tape_bytes(1)
+    least = fixed + snapshot_bytes(compiled) + compiled.tape_bytes(1)
     if plan.budget < least:
         raise BudgetError(
             f"`within({plan.budget})` is too little for this program: its registers, "

@@ -1,0 +1,107 @@
+"""The host machine: the same gradients and counts as the sweep in one program."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+
+
+def iterated(x: Any, n: Any) -> Any:
+    """A `while` whose trip count is an argument."""
+    body = lambda c: (c[0] + 1, jnp.sin(c[1]))  # noqa: E731
+    return jnp.sum(jax.lax.while_loop(lambda c: c[0] < n, body, (0, x))[1])
+
+
+X = jnp.arange(4.0) / 4
+PLANS: dict[str, retape.Plan] = {
+    "fixed space": retape.fixed_space(snapshots=3),
+    "long stages": retape.fixed_space(snapshots=3, stage=7),
+    "bisection": retape.fixed_space(snapshots=4, split="bisection"),
+    "logarithmic": retape.logarithmic(),
+    "within": retape.within("20 kB"),
+}
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
+@pytest.mark.parametrize("kind", ["memory", "disk"])
+def test_the_host_machine_gives_the_same_gradient(
+    plan: retape.Plan, kind: str, tmp_path: Path
+) -> None:
+    make: dict[str, Callable[[], Any]] = {
+        "memory": retape.MemoryStore,
+        "disk": lambda: retape.DiskStore(tmp_path / "run"),
+    }
+    for n in (0, 1, 41):
+        store = make[kind]()
+        got = retape.jax.grad(iterated, plan=plan, store=store)(X, n)
+        want = retape.jax.grad(iterated, plan=plan)(X, n)
+        np.testing.assert_array_equal(got, want)
+        if kind == "disk":
+            store.clear()
+
+
+def test_progress_ends_with_nothing_left() -> None:
+    seen: list[retape.Progress] = []
+    plan = retape.fixed_space(snapshots=2, stage=5)
+    retape.jax.grad(iterated, plan=plan, progress=seen.append)(X, 30)
+    assert len(seen) > 5
+    assert seen[-1].done == seen[-1].total
+
+
+def test_a_store_under_jit_is_refused() -> None:
+    gradient = retape.jax.grad(iterated, store=retape.MemoryStore())
+    with pytest.raises(retape.PlanError, match="need the host between the steps"):
+        jax.jit(gradient)(X, 3)
+
+
+KILLED = """
+    import sys, jax, jax.numpy as jnp, numpy as np, retape, retape.jax
+    jax.config.update("jax_enable_x64", True)
+    def run(x):
+        step = lambda x, k: (jnp.sin(x) + 0.01 * k, None)
+        return jnp.sum(jax.lax.scan(step, x, jnp.arange(400_000.0))[0])
+    store = retape.DiskStore(sys.argv[1])
+    plan = retape.fixed_space(snapshots=6, stage=20_000)
+    stages = int(sys.argv[2])
+    def watch(progress):
+        global stages
+        stages -= 1
+        if stages == 0:
+            import os, signal
+            os.kill(os.getpid(), signal.SIGKILL)
+    g = retape.jax.grad(run, plan=plan, store=store, progress=watch)(jnp.arange(4.0))
+    print(np.asarray(g).tobytes().hex())
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_run_is_taken_up_again_with_the_same_bits(tmp_path: Path) -> None:
+    def start(folder: str, stages: int) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(KILLED), tmp_path / folder]
+            + [str(stages)],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"JAX_PLATFORMS": "cpu"},
+            timeout=120,
+            check=False,
+        )
+
+    want = start("whole", -1)
+    assert want.returncode == 0, want.stderr
+    for stages in (4, 9):
+        assert start("killed", stages).returncode == -9
+    got = start("killed", -1)
+    assert got.returncode == 0, got.stderr
+    assert got.stdout == want.stdout
