@@ -48,8 +48,9 @@ def checkpoint(
         What the function returns.
 
     Example:
+        >>> import torch, retape.torch
         >>> w = torch.ones(3, requires_grad=True)
-        >>> checkpoint(torch.sin, w).sum().backward()
+        >>> retape.torch.checkpoint(torch.sin, w).sum().backward()
         >>> torch.equal(w.grad, w.detach().cos())
         True
     """
