@@ -340,7 +340,7 @@ class _Flattener:
         return self.emit(lambda: [lax.full(shape, 0, dtype)], [])[0]
 
     def emit(self, fun: Any, ins: list[Any]) -> list[Any]:
-        """Helper code of our own."""
+        """Code of our own, beside the user's."""
         made = jax.make_jaxpr(fun)(
             *(jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in ins)
         )
