@@ -17,13 +17,22 @@ FOREVER = np.int64(2**62)
 """More steps than can be run."""
 
 
+def over(a: Any, b: Any) -> Any:
+    """`a // b` for numbers that are not negative.
+
+    JAX's own `//` rounds towards minus infinity, a dozen operations each time; all of
+    them would be compiled into every sweep.
+    """
+    return lax.div(jnp.asarray(a, INT), jnp.asarray(b, INT))
+
+
 def sweeps(length: Any, snapshots: Any) -> tuple[Any, Any]:
     """The least t with beta(s, t) >= length, and that beta; beta(s, t) = C(s+t, s)."""
 
     def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
         t, reach = c[0] + INT(1), c[1]
         # Exact: t! divides the product of t consecutive numbers.
-        return t, reach * (snapshots + t) // t
+        return t, over(reach * (snapshots + t), t)
 
     return lax.while_loop(lambda c: c[1] < length, more, (INT(0), INT(1)))
 
@@ -42,12 +51,12 @@ def binomial_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
     del sweeps_left
     s = snapshots
     t, reach = sweeps(length, s)
-    full = reach * t // (s + t)  # beta(s, t-1)
-    right = full * s // jnp.maximum(s + t - 1, 1)  # beta(s-1, t-1)
-    spare = jnp.where(s > 2, right * (s - 1) // jnp.maximum(s + t - 2, 1), 1)
-    least = jnp.maximum(right * (t - 1) // s, 1)  # beta(s, t-2)
+    full = over(reach * t, s + t)  # beta(s, t-1)
+    right = over(full * s, jnp.maximum(s + t - 1, 1))  # beta(s-1, t-1)
+    spare = jnp.where(s > 2, over(right * (s - 1), jnp.maximum(s + t - 2, 1)), 1)
+    least = jnp.maximum(over(right * jnp.maximum(t - 1, 0), s), 1)  # beta(s, t-2)
     slack = jnp.where(
-        s > 3, spare * (s - 2) // jnp.maximum(t, 1), jnp.where(s == 3, 1, 0)
+        s > 3, over(spare * (s - 2), jnp.maximum(t, 1)), jnp.where(s == 3, 1, 0)
     )
     between = jnp.where(length >= reach - slack, full, length - right - spare)
     return jnp.where(length <= full + spare, least, between)
@@ -56,12 +65,13 @@ def binomial_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
 def bisection_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
     """The middle; the left half is the longer one."""
     del snapshots, sweeps_left
-    return (length + 1) // 2
+    return over(length + 1, 2)
 
 
 def treeverse_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
     """The paper's own rule, `ceil(tau * L / (delta + tau))`, and at most `L - 1`."""
-    cut = -(-sweeps_left * length // jnp.maximum(snapshots + sweeps_left, 1))
+    both = jnp.maximum(snapshots + sweeps_left, 1)
+    cut = over(sweeps_left * length + both - 1, both)
     return jnp.minimum(length - 1, cut)
 
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ._control import FOREVER, INT
+from ._control import FOREVER, INT, over
 from ._rows import row
 
 
@@ -107,7 +107,7 @@ def cheapest(at: Any, stage: Any) -> Any:
     extra = lax.iota(np.int64, 3)[:, None] > 0
     now, more, joined = advances(lengths, (s - i)[None] + extra)
     rest = stage + 1 - at[-1]
-    nothing = jnp.sum(jnp.where(i < s - 1, now, 0)) + rest * (rest - 1) // 2
+    nothing = jnp.sum(jnp.where(i < s - 1, now, 0)) + over(rest * (rest - 1), 2)
     # Running sums, not an s x s mask: there may be thousands of snapshots.
     before = _right(lax.cumsum(now) - now)  # the sum of now[: i - 1]
     after = jnp.sum(more) - lax.cumsum(more)  # the sum of more[i + 1 :]
@@ -129,12 +129,16 @@ def advances(stages: Any, snapshots: Any) -> Any:
         t, reach = c
         short = reach < stages
         t = jnp.where(short & ~single, t + 1, t)
-        return t, jnp.where(short & ~single, reach * (q + t) // t, reach)
+        return t, jnp.where(
+            short & ~single, over(reach * (q + t), jnp.maximum(t, 1)), reach
+        )
 
     def short(c: tuple[Any, Any]) -> Any:
         return jnp.any((c[1] < stages) & ~single)
 
     zeros = jnp.zeros_like(stages)
     t, reach = lax.while_loop(short, more, (zeros, zeros + 1))
-    several = t * stages - reach * t // (q + 1)
-    return jnp.where(single, stages * (stages - 1) // 2, jnp.where(t > 0, several, 0))
+    several = t * stages - over(reach * t, q + 1)
+    return jnp.where(
+        single, over(stages * (stages - 1), 2), jnp.where(t > 0, several, 0)
+    )

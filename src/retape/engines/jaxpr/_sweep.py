@@ -28,7 +28,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ._compile import Compiled
-from ._control import FOREVER, INT, SPLITS, sweeps
+from ._control import FOREVER, INT, SPLITS, over, sweeps
 from ._ir import Lit
 from ._nest import Advance, Reverse, State, Tape, run
 from ._online import Placement, place
@@ -165,7 +165,7 @@ class Sweep:
         ended = (state["mode"] != BACK) & (state["pc"] == self.compiled.end)
         n = jnp.where(ended, begin * self.stage + state["left"], state["n"])
         state = self.capture(state, ended)
-        stages = -(-n // self.stage)
+        stages = over(n + self.stage - 1, self.stage)
         if self.online:
             # Back to the start of the last stage, which is taped at once.
             held = {k: state["held", k] for k in self.registers}
