@@ -58,7 +58,7 @@ PLANS = {
     "default": None,
     "logarithmic": retape.logarithmic(),
     "within 1 MiB": retape.within("1 MiB"),
-    "within 4 kB": retape.within("4 kB"),
+    "within 12 kB": retape.within("12 kB"),
     "bisection": retape.fixed_space(snapshots=3, stage=1, split="bisection"),
     "treeverse": retape.fixed_space(snapshots=3, stage=1, split="treeverse"),
 }
