@@ -62,7 +62,7 @@ class Native:
     ) -> None:
         self.compiled = compiled
         self.names = {f.index: f.name for f in all_functions(compiled.module)}
-        self.library = _load(path)
+        self.dll = _load(path)
         self.error: BaseException | None = None
         self._read, self._write, self._checkpoint = read, write, checkpoint
         self._callbacks = (
@@ -71,7 +71,7 @@ class Native:
             _HOST(self._host_checkpoint),
         )
         request = Request(a=NURSERY_WORDS, b=0)
-        self.library.vlad_begin(ctypes.byref(request), *self._callbacks)
+        self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
 
     def __del__(self) -> None:
         library = getattr(self, "library", None)
@@ -83,38 +83,38 @@ class Native:
     def call(self, name: str, **arguments: Any) -> Request:
         """Call the runtime; a fault of the program is raised."""
         request = Request(**arguments)
-        status = getattr(self.library, f"vlad_{name}")(ctypes.byref(request))
+        status = getattr(self.dll, f"vlad_{name}")(ctypes.byref(request))
         if status:
             self._raise()
         return request
 
     def free(self, handle: int) -> None:
-        self.library.vlad_free(handle)
+        self.dll.vlad_free(handle)
 
     def marks(self) -> tuple[int, int]:
         """How far the run has read and printed."""
         request = Request()
-        self.library.vlad_marks(ctypes.byref(request))
+        self.dll.vlad_marks(ctypes.byref(request))
         return request.t, request.u
 
     def single_stage(self, steps: int) -> None:
         """Runs no longer than this are reversed as one stage, without a schedule."""
-        self.library.vlad_single_stage(steps)
+        self.dll.vlad_single_stage(steps)
 
     def exact(self, exact: bool) -> None:
         """Whether to collect everything before live bytes are noted."""
-        self.library.vlad_exact(int(exact))
+        self.dll.vlad_exact(int(exact))
 
     def collections(self) -> int:
         """How often the heap has been collected."""
-        return self.library.vlad_collections()
+        return self.dll.vlad_collections()
 
     def forget_peaks(self) -> None:
-        self.library.vlad_forget_peaks()
+        self.dll.vlad_forget_peaks()
 
     def _raise(self) -> NoReturn:
         request = Request()
-        operator = self.library.vlad_fault(ctypes.byref(request)).decode()
+        operator = self.dll.vlad_fault(ctypes.byref(request)).decode()
         values = self.take(request.d), self.take(request.e)
         error, self.error = self.error, None
         if error is not None:
@@ -132,7 +132,7 @@ class Native:
 
     def _chain(self) -> list[Where]:
         codes = (c_int32 * 40)()
-        count = self.library.vlad_chain(codes, 40)
+        count = self.dll.vlad_chain(codes, 40)
         places = self.compiled.places
         return [places[code] for code in codes[:count] if code in places]
 
@@ -141,10 +141,10 @@ class Native:
     def take(self, handle: int) -> Value:
         """The value of a handle, which is freed."""
         request = Request(a=handle)
-        self.library.vlad_export(ctypes.byref(request))
+        self.dll.vlad_export(ctypes.byref(request))
         tokens = (c_int32 * request.r)()
         reals = (c_double * max(1, request.s))()
-        self.library.vlad_exported(tokens, reals)
+        self.dll.vlad_exported(tokens, reals)
         self.free(handle)
         return self._rebuild(tokens, reals[: request.s])
 
@@ -181,7 +181,7 @@ class Native:
         request = Request(a=len(tokens), b=len(reals))
         request.tokens = (c_int32 * len(tokens))(*tokens)
         request.reals = (c_double * max(1, len(reals)))(*reals)
-        if self.library.vlad_import(ctypes.byref(request)):
+        if self.dll.vlad_import(ctypes.byref(request)):
             self._raise()
         return request.r
 
