@@ -65,6 +65,7 @@ def hoist(jaxpr: core.ClosedJaxpr) -> tuple[core.ClosedJaxpr, list[Any]]:
     return core.ClosedJaxpr(opened, ()), list(jaxpr.consts)
 
 
+@lru_cache(maxsize=256)
 def sweep_program(
     jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
 ) -> core.ClosedJaxpr:
@@ -72,13 +73,6 @@ def sweep_program(
 
     `dy` has one entry per active output and `dx` one per active input.
     """
-    return _sweep_program(jaxpr, active, plan)
-
-
-@lru_cache(maxsize=256)
-def _sweep_program(
-    jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
-) -> core.ClosedJaxpr:
     with wide(jaxpr):
         compiled = compile_program(jaxpr, active)
     settings = settle(plan, compiled)

@@ -75,7 +75,7 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     # Slot 0 holds the start state from the beginning: all registers are blank there.
     state |= {("snapshot", p): blank(layout.avals[p], d) for p in slots}
     if compiled.program.length is None and settings.forward == "online":
-        state |= {("held", p): blank(layout.avals[p]) for p in (*slots,)}
+        state |= {("held", p): blank(layout.avals[p]) for p in slots}
         state["held", "pc"] = jnp.int32(0)
     state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
