@@ -10,6 +10,8 @@ from retape.schedule import (
     Reverse,
     Schedule,
     Store,
+    Sweep,
+    Tape,
     replay,
 )
 
@@ -32,6 +34,15 @@ from retape.schedule import (
         ([Reverse(0, 3)], "a stage of 3 steps is taped where 2 may be"),
         ([Advance(0, 2), Reverse(2, 3), Reverse(2, 3)], "capsule is used up"),
         ([Advance(0, 2), Reverse(2, 2)], "the next step to be reversed is 2"),
+        ([Tape(1, 2, 0)], "the working capsule is at step 0, not at step 1"),
+        ([Tape(0, 0, 0)], "it does not go forward"),
+        ([Tape(0, 3, 0)], "it runs to step 3, and only steps below 3 are left"),
+        ([Store(0, 0), Tape(0, 1, 0)], "the slot holds step 0 already"),
+        ([Tape(0, 1, 0), Restore(0, 0)], "a tape, from which no step can be run"),
+        ([Tape(0, 1, 0), Sweep(0, 1, 0)], "the next step to be reversed is 2"),
+        ([Tape(0, 1, 0), Sweep(0, 2, 0)], "holds the tape of steps 0..0, not the"),
+        ([Store(0, 0), Sweep(0, 1, 0)], "the slot holds a state, not the tape of"),
+        ([Sweep(0, 1, 0)], "slot 0 on tier 'memory' is empty"),
     ],
 )
 def test_a_broken_rule_is_named_with_its_place(actions, text):
@@ -53,6 +64,20 @@ def test_tiers_have_capacities_of_their_own():
     actions = [Store(0, 0, "disk"), Store(0, 0, "memory")]
     with pytest.raises(ScheduleError, match="tier 'memory' would hold 1 snap"):
         replay(actions, 3, capacity={"disk": 1})
+
+
+def test_tapes_count_as_snapshots_and_as_stages():
+    tapes = [Tape(0, 1, 0), Tape(1, 2, 1)]
+    with pytest.raises(ScheduleError, match="2 snapshots where 1 may live"):
+        replay(tapes, 3, capacity=1)
+    with pytest.raises(ScheduleError, match="stage of 2 steps is taped where 1 may"):
+        replay([Tape(0, 2, 0)], 3, stage=1)
+
+
+def test_actions_of_different_kinds_are_never_equal():
+    assert Advance(0, 1) == Advance(0, 1) and Advance(0, 1) != Reverse(0, 1)
+    assert Store(0, 0) != Drop(0, 0) and Advance(0, 1) != (0, 1)
+    assert (0, 1) != Advance(0, 1) and len({Store(0, 0), Restore(0, 0)}) == 2
 
 
 def test_an_empty_run_is_one_empty_stage():

@@ -73,6 +73,22 @@ def test_larger_ones_are_legal_and_cost_what_they_say(costs):
             assert schedule.cost() == pytest.approx(both + spent(schedule, per_stage))
 
 
+@pytest.mark.parametrize("costs", GRID, ids=range(len(GRID)))
+def test_a_replay_counts_what_is_predicted(costs, monkeypatch):
+    for largest in (None, 0):
+        if largest is not None:  # the streamed near-optimum
+            monkeypatch.setattr("retape.schedule._tiers.EXACT", largest)
+        for n in (0, 1, 2, 9, 41):
+            for memory, disk in [(1, 0), (0, 4), (2, 3), (3, 20)]:
+                for stage in (1, 3):
+                    schedule = TwoTier(n, memory, disk, costs, stage)
+                    capacity = {"memory": memory, "disk": disk}
+                    counts = replay(schedule, n, capacity=capacity, stage=stage)
+                    assert counts == schedule.counts()
+                    most = schedule.counts_and_sweeps()[1]
+                    assert counts.advances <= most * max(0, n - 1)
+
+
 def test_a_free_disk_is_as_good_as_memory():
     free = TierCosts(disk_write=0, disk_read=0)
     for n in (10, 33, 60):

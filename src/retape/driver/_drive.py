@@ -2,12 +2,19 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
-from typing import Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import (
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 
 from .._errors import MachineError, PlanError
 from ..schedule import (
     Action,
-    Schedule,
+    Counts,
     begin_online,
     online_actions,
     reverse_online,
@@ -16,7 +23,7 @@ from ..schedule import (
 from ..storage import DurableStore, MemoryStore, Record, SnapshotStore
 from ._forward import find_place, sweep_forward
 from ._loop import Loop
-from ._machine import Machine
+from ._machine import Machine, TapingMachine, cannot_tape
 from ._progress import Bar, Progress
 from ._report import Report
 from ._resume import skip_done
@@ -43,7 +50,16 @@ class Planner(Protocol):
 
     def schedule(
         self, n: int, capsule_bytes: int | None, tape_bytes: int | None
-    ) -> Schedule: ...
+    ) -> "Counted": ...
+
+
+@runtime_checkable
+class Counted(Protocol):
+    """A schedule that knows what it costs."""
+
+    def __iter__(self) -> Iterator[Action]: ...
+
+    def counts(self) -> Counts: ...
 
 
 def run(
@@ -124,15 +140,15 @@ def _actions(
     """What is left to do. A run of unknown length is first run to its end."""
     if isinstance(plan, Iterable):
         stream: Iterable[Action] = plan
-        if isinstance(plan, Schedule):
-            loop.total = plan.counts().advances + plan.length
+        if isinstance(plan, Counted):
+            _foresee(loop, plan)
     else:
         capsule_bytes = None
         if tape_bytes is not None:
-            capsule_bytes = loop.machine.nbytes(loop.working)
+            capsule_bytes = loop.machine.nbytes(loop.look(0))
         if loop.length is not None:
             schedule = plan.schedule(loop.length, capsule_bytes, tape_bytes)
-            loop.total = schedule.counts().advances + loop.length
+            _foresee(loop, schedule)
             stream = schedule
         else:
             alpha, d, _ = plan.resolve(None, capsule_bytes, tape_bytes)
@@ -141,6 +157,14 @@ def _actions(
             loop.length = loop.left = record.length
             stream = online_actions(record.length, d, alpha)
     return skip_done(loop, stream, record, durable) if durable else stream
+
+
+def _foresee(loop: Loop[C, A, R], schedule: Counted) -> None:
+    """The work of a schedule; one that this machine cannot obey is refused here."""
+    counts = schedule.counts()
+    if counts.kept_tapes and not isinstance(loop.machine, TapingMachine):
+        raise cannot_tape(loop.machine)
+    loop.total = counts.advances + counts.taped
 
 
 def _run_to_the_end(

@@ -31,7 +31,7 @@ def sweep_forward(
         The number of steps, and the controller's last state.
     """
     stage = loop.at // alpha
-    after, made = _advance(loop, loop.working, loop.at, alpha)
+    after, made = _advance(loop, loop.look(loop.at), loop.at, alpha)
     while made == alpha:
         beyond, more = _advance(loop, after, (stage + 1) * alpha, alpha)
         if more == 0:
@@ -52,7 +52,7 @@ def place(loop: Loop[C, A, R], state: Controller, stage: int, alpha: int) -> Con
     for at, slot in placed.dropped:
         loop.drop(at * alpha, slot, "memory")
     if placed.slot is not None:
-        loop.keep(stage * alpha, placed.slot, "memory", loop.working)
+        loop.keep(stage * alpha, placed.slot, "memory", loop.look(loop.at))
     return state
 
 

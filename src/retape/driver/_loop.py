@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from .._errors import MachineError, SnapshotError
-from ..schedule import Action, Advance, Drop, Restore, Reverse, Store
+from .._errors import MachineError
+from ..schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from ..storage import DurableStore, Record, SnapshotStore
-from ._machine import Machine
+from ._machine import Machine, TapingMachine, cannot_tape
 from ._progress import Progress
+from ._repair import fetch
 from ._report import Report
 from ._verify import Verifier
 
@@ -31,8 +32,11 @@ class Loop(Generic[C, A, R]):
     Attributes:
         machine: The program.
         store: Where snapshots go.
-        working: The working capsule, and `at`, the step that it stands before.
-        slots: What the schedule has put where; the store may have lost some of it.
+        working: The working capsule, `None` when used up; `at`, the step before which
+            it stands.
+        slots: What the schedule has put where, by the step at which it begins; the
+            store may have lost some of it.
+        tapes: The slots that hold a tape, by the step at which it ends.
         length: The number of steps, once known.
         left: Steps not reversed yet, once the length is known.
         label: What the run is, for durable stores.
@@ -42,7 +46,7 @@ class Loop(Generic[C, A, R]):
 
     machine: Machine[C, A, R]
     store: SnapshotStore[C]
-    working: C
+    working: C | None
     verifier: Verifier[C] | None = None
     watch: Callable[[Progress], None] | None = None
     label: str = ""
@@ -52,12 +56,14 @@ class Loop(Generic[C, A, R]):
     total: int | None = None
     cotangent: A | None = None
     slots: dict[Slot, int] = field(default_factory=dict[Slot, int])
+    tapes: dict[Slot, int] = field(default_factory=dict[Slot, int])
     advances: int = 0
     taped: int = 0
     stores: int = 0
     restores: int = 0
     reverses: int = 0
     longest: int = 0
+    kept_tapes: int = 0
     repaired: int = 0
     skipped: int = 0
     resumed: bool = False
@@ -67,21 +73,41 @@ class Loop(Generic[C, A, R]):
         """Do what an action says."""
         match action:
             case Advance(start, stop):
-                self._expect(start)
-                self.working = self.advance(self.working, start, stop)
+                self.working = self.advance(self.take(start), start, stop)
                 self.at = stop
             case Store(step, slot, tier):
-                self._expect(step)
-                self.keep(step, slot, tier, self.working)
+                self.keep(step, slot, tier, self.look(step))
             case Restore(step, slot, tier):
-                self.working, self.at = self._fetch(step, slot, tier), step
+                self.working, self.at = None, step
+                self.working = fetch(self, step, (tier, slot))
                 self.restores += 1
             case Drop(step, slot, tier):
                 self.drop(step, slot, tier)
             case Reverse(start, stop):
-                self._expect(start)
                 self._reverse(start, stop)
+            case Tape(start, stop, slot, tier):
+                made, self.working = self.tape(self.take(start), start, stop)
+                self.at = stop
+                self.keep_tape(start, stop, slot, tier, made)
+            case Sweep(start, stop, slot, tier):
+                self._sweep(start, stop, slot, tier)
         self.tell()
+
+    def look(self, step: int) -> C:
+        """The working capsule, which must stand before `step`."""
+        if self.at != step or self.working is None:
+            where = "used up" if self.working is None else f"at step {self.at}"
+            raise MachineError(
+                f"the schedule goes on from step {step}, and the working capsule is "
+                f"{where}. Check the schedule with `retape.schedule.replay`."
+            )
+        return self.working
+
+    def take(self, step: int) -> C:
+        """The same, given away: the loop must not keep it alive while it is used."""
+        capsule = self.look(step)
+        self.working = None
+        return capsule
 
     def advance(self, capsule: C, start: int, stop: int) -> C:
         """Run the steps start, ..., stop - 1 of a known length."""
@@ -106,10 +132,33 @@ class Loop(Generic[C, A, R]):
         self.stores += 1
         self.spend("storage", began)
 
+    def tape(self, capsule: C, start: int, stop: int) -> tuple[Any, C]:
+        """Run a stage with a tape, for a slot: the tape, and the capsule after it."""
+        if not isinstance(self.machine, TapingMachine):
+            raise cannot_tape(self.machine)
+        began = perf_counter()
+        made: tuple[Any, C] = self.machine.tape(capsule, stop - start)
+        if self.verifier:
+            self.verifier.check(start, stop, made[1])
+        self.taped += stop - start
+        self.spend("recompute" if self.reverses else "forward", began)
+        return made
+
+    def keep_tape(self, start: int, stop: int, slot: int, tier: str, made: Any) -> None:
+        """Store a tape."""
+        began = perf_counter()
+        machine: Any = self.machine
+        nbytes = machine.tape_nbytes(made)
+        self.store.put(start, slot, tier, made, nbytes, tape=True)
+        self.slots[tier, slot], self.tapes[tier, slot] = start, stop
+        self.kept_tapes += 1
+        self.spend("storage", began)
+
     def drop(self, step: int, slot: int, tier: str) -> None:
         """Free a slot."""
         began = perf_counter()
-        self.store.drop(step, slot, tier)
+        tape = self.tapes.pop((tier, slot), None) is not None
+        self.store.drop(step, slot, tier, tape=tape)
         del self.slots[tier, slot]
         self.spend("storage", began)
 
@@ -130,59 +179,30 @@ class Loop(Generic[C, A, R]):
             note = Record(self.length, self.left, self.cotangent, self.label)
             self.store.record(note)
 
-    def _expect(self, step: int) -> None:
-        if self.at != step:
-            raise MachineError(
-                f"the schedule goes on from step {step}, and the working capsule is at "
-                f"step {self.at}. Check the schedule with `retape.schedule.replay`."
-            )
-
     def _reverse(self, start: int, stop: int) -> None:
+        capsule = self.take(start)
         began = perf_counter()
         steps = stop - start
-        self.cotangent = self.machine.reverse(self.working, steps, self.cotangent)
-        self.left = start
+        self.cotangent = self.machine.reverse(capsule, steps, self.cotangent)
         self.taped += steps
+        self._swept(start, stop, began)
+
+    def _sweep(self, start: int, stop: int, slot: int, tier: str) -> None:
+        made = fetch(self, start, (tier, slot))
+        began = perf_counter()
+        machine: Any = self.machine
+        self.cotangent = machine.sweep(made, stop - start, self.cotangent)
+        self._swept(start, stop, began)
+
+    def _swept(self, start: int, stop: int, began: float) -> None:
+        self.left, self.working = start, None
         self.reverses += 1
-        self.longest = max(self.longest, steps)
+        self.longest = max(self.longest, stop - start)
         self.spend("reverse", began)
         if isinstance(self.store, DurableStore) and self.store.record_due():
             began = perf_counter()
             self.record()
             self.spend("storage", began)
-
-    def _fetch(self, step: int, slot: int, tier: str) -> C:
-        """The capsule in a slot; recomputed from an earlier one if it is lost."""
-        began = perf_counter()
-        try:
-            return self.store.get(step, slot, tier)
-        except SnapshotError:
-            self.repaired += 1
-        finally:
-            self.spend("storage", began)
-        at, capsule, lost = self._earlier(step)
-        # All that was lost on the way is put back as it is passed: where a process
-        # died with hundreds of snapshots in memory, one pass restores them.
-        for between, held_tier, held_slot in [*reversed(lost), (step, tier, slot)]:
-            if at < between:
-                capsule = self.advance(capsule, at, between)
-                at = between
-            self.store.drop(between, held_slot, held_tier)
-            self.keep(between, held_slot, held_tier, capsule)
-        self.repaired += len(lost)
-        return capsule
-
-    def _earlier(self, step: int) -> tuple[int, C, list[tuple[int, str, int]]]:
-        """The latest readable state before `step`, and the lost ones in between."""
-        held = [(at, tier, slot) for (tier, slot), at in self.slots.items()]
-        lost: list[tuple[int, str, int]] = []
-        for at, tier, slot in sorted(held, reverse=True):
-            if at < step:
-                try:
-                    return at, self.store.get(at, slot, tier), lost
-                except SnapshotError:
-                    lost.append((at, tier, slot))
-        return 0, self.machine.start(), lost
 
     def report(self) -> Report:
         """What was done, by this process."""
@@ -199,4 +219,5 @@ class Loop(Generic[C, A, R]):
             repaired=self.repaired,
             resumed=self.resumed,
             seconds=dict(self.seconds),
+            kept_tapes=self.kept_tapes,
         )

@@ -2,10 +2,13 @@
 
 The paper interrupts a computation after a number of steps (`INTERRUPT`), resumes it
 from the capsule (`RESUME`), and counts its steps (`PRIMOPS`). Every engine offers these
-as a `Machine`, and the one loop in `driver._drive` needs nothing else.
+as a `Machine`, and the one loop in `driver._drive` needs nothing else. Mixed schedules,
+which keep tapes in slots, need a `TapingMachine`: three methods more.
 """
 
-from typing import Protocol, SupportsIndex, TypeVar
+from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
+
+from .._errors import PlanError
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -73,3 +76,45 @@ class Machine(Protocol[C, A, R_co]):
     def finish(self, cotangent: A) -> R_co:
         """Turn the cotangent of the start state into the caller's result."""
         ...
+
+
+@runtime_checkable
+class TapingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
+    """A machine whose tapes can be held, and swept back later.
+
+    A tape is a value, like a capsule. It is asked for stages only after which the run
+    goes on; the last stage of a run is always reversed at once. `sweep` after `tape`
+    must give the bits that `reverse` gives. For a store on disk a tape must be a tree
+    of arrays and plain values; `pack` and `unpack` of a `DiskStore` are for capsules.
+    """
+
+    def tape(self, capsule: C, steps: int) -> tuple[Any, C]:
+        """Run `steps` steps with a tape: the tape, and the capsule after them."""
+        ...
+
+    def sweep(self, tape: Any, steps: int, cotangent: A) -> A:
+        """Sweep a tape back.
+
+        Args:
+            tape: What `tape` returned.
+            steps: The number of steps on it.
+            cotangent: That of the state after the stage, with all that accumulates.
+
+        Returns:
+            The cotangent of the state before the stage.
+        """
+        ...
+
+    def tape_nbytes(self, tape: Any) -> int:
+        """The bytes that keeping this tape takes."""
+        ...
+
+
+def cannot_tape(machine: object) -> PlanError:
+    """The refusal of a schedule that keeps tapes."""
+    return PlanError(
+        f"this schedule keeps tapes in slots, and a `{type(machine).__name__}` cannot "
+        "hold one: it has no `tape`, `sweep` and `tape_nbytes` (see "
+        "`retape.driver.TapingMachine`). Leave `store` out of the plan, so that slots "
+        "hold states only."
+    )

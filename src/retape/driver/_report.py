@@ -25,6 +25,7 @@ class Report:
         seconds: Wall-clock time by phase: "forward" (advances before the first stage),
             "recompute" (advances after it), "reverse" (taping and sweeping back) and
             "storage" (writing, reading and dropping snapshots).
+        kept_tapes: Tapes written to slots, under a mixed plan.
     """
 
     length: int
@@ -39,14 +40,16 @@ class Report:
     repaired: int
     resumed: bool
     seconds: dict[str, float] = field(compare=False)
+    kept_tapes: int = 0
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())
         spent = ", ".join(f"{name} {s:.3g} s" for name, s in self.seconds.items())
+        tapes = f", {self.kept_tapes} tapes kept" if self.kept_tapes else ""
         return (
             f"{self.length} steps: {self.advances} advances, {self.taped} taped in "
             f"{self.reverses} stages of at most {self.longest_stage}\n"
-            f"{self.stores} stores, {self.restores} restores, at most "
+            f"{self.stores} stores, {self.restores} restores{tapes}, at most "
             f"{self.peak_snapshots} snapshots, {format_bytes(self.peak_bytes)}\n"
             f"{total:.3g} s: {spent}"
         )

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TypeVar
 
 from .._errors import MachineError, SnapshotError
-from ..schedule import Action, Advance, Drop, Reverse, Store
+from ..schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
 from ..storage import DurableStore, Record
 from ._loop import Loop
 
@@ -34,15 +34,22 @@ def skip_done(
         loop.resumed = True
     ahead = list(_until_reverse(rest))
     ahead = _skip_stored(loop, ahead, store)
-    store.keep_only(set(loop.slots.values()))
+    store.keep_only(*kept_steps(loop))
     return chain(ahead, rest)
+
+
+def kept_steps(loop: Loop[C, A, R]) -> tuple[set[int], set[int]]:
+    """The steps at which the states and the tapes begin that a schedule holds."""
+    tapes = {loop.slots[slot] for slot in loop.tapes}
+    states = {at for slot, at in loop.slots.items() if slot not in loop.tapes}
+    return states, tapes
 
 
 def _skip_reversed(loop: Loop[C, A, R], rest: Iterator[Action], left: int) -> None:
     for action in rest:
         _note(loop, action)
-        if isinstance(action, Reverse) and action.start == left:
-            loop.at = -1
+        if isinstance(action, Reverse | Sweep) and action.start == left:
+            loop.working = None
             return
     raise MachineError(
         f"the record says that {left} steps are left, and no stage of this plan ends "
@@ -53,7 +60,7 @@ def _skip_reversed(loop: Loop[C, A, R], rest: Iterator[Action], left: int) -> No
 def _until_reverse(rest: Iterator[Action]) -> Iterator[Action]:
     for action in rest:
         yield action
-        if isinstance(action, Reverse):
+        if isinstance(action, Reverse | Sweep):
             return
 
 
@@ -83,6 +90,10 @@ def _note(loop: Loop[C, A, R], action: Action) -> None:
             loop.slots[tier, slot] = step
         case Drop(_, slot, tier):
             del loop.slots[tier, slot]
+            loop.tapes.pop((tier, slot), None)
+        case Tape(start, stop, slot, tier):
+            loop.slots[tier, slot], loop.tapes[tier, slot] = start, stop
+            loop.skipped += stop - start
         case Advance(start, stop) | Reverse(start, stop):
             loop.skipped += stop - start
         case _:

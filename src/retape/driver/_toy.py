@@ -62,16 +62,30 @@ class ToyMachine:
     def reverse(
         self, capsule: ToyCapsule, steps: int, cotangent: ToyCotangent | None
     ) -> ToyCotangent:
+        tape, after = self.tape(capsule, steps)
+        return self.sweep(tape, steps, cotangent or (after.value, 1))
+
+    def tape(
+        self, capsule: ToyCapsule, steps: int
+    ) -> tuple[tuple[int, ...], ToyCapsule]:
         tape: list[int] = []
-        x = capsule.value
-        for k in range(capsule.step, capsule.step + steps):
+        x, stop = capsule.value, capsule.step + steps
+        for k in range(capsule.step, stop):
             tape.append(x)
             x = _step(x, k)
         self.taped += steps
-        output, slope = cotangent or (x, 1)
+        return tuple(tape), ToyCapsule(stop, x)
+
+    def sweep(
+        self, tape: tuple[int, ...], steps: int, cotangent: ToyCotangent
+    ) -> ToyCotangent:
+        output, slope = cotangent
         for x in reversed(tape):
             slope = slope * 2 * x % _MODULUS
         return output, slope
+
+    def tape_nbytes(self, tape: tuple[int, ...]) -> int:
+        return 8 * len(tape)
 
     def nbytes(self, capsule: ToyCapsule) -> int:
         return 8

@@ -6,6 +6,8 @@ from ._action import Drop as Drop
 from ._action import Restore as Restore
 from ._action import Reverse as Reverse
 from ._action import Store as Store
+from ._action import Sweep as Sweep
+from ._action import Tape as Tape
 from ._binomial import beta as beta
 from ._binomial import least_balanced as least_balanced
 from ._binomial import least_snapshots as least_snapshots
@@ -17,6 +19,7 @@ from ._chain import least_budget as least_budget
 from ._check import replay as replay
 from ._cost import Counts as Counts
 from ._cost import binomial_counts as binomial_counts
+from ._mixed import Mixed as Mixed
 from ._offline import PaperTree as PaperTree
 from ._offline import Schedule as Schedule
 from ._online import Controller as Controller

@@ -1,4 +1,4 @@
-"""The five actions of which every schedule consists.
+"""The seven actions of which every schedule consists.
 
 A schedule is a stream of these records: data, which the driver obeys, the validator
 replays, the plots draw and tests compare. They speak of one *working capsule* and of
@@ -10,28 +10,55 @@ numbered slots on named tiers:
 - `Drop` frees a slot;
 - `Reverse` tapes the steps of one stage from the working capsule and sweeps them back
   at once. It uses the working capsule up: the next action but a `Drop` must be a
-  `Restore`, or the end.
+  `Restore` or a `Sweep`, or the end.
 
-Reverses run from the last step to the first without a gap. Nothing is in use at the
-end. A run of no steps is the one action `Reverse(0, 0)`.
+A slot holds a state or, in mixed schedules only, the tape of a stage:
+
+- `Tape` moves the working capsule forward over one stage with a tape, and keeps the
+  tape in a slot;
+- `Sweep` sweeps a stage back from the tape in a slot; it needs no working capsule, and
+  leaves none.
+
+Stages are swept back from the last to the first without a gap. Nothing is in use at
+the end. A run of no steps is the one action `Reverse(0, 0)`.
 
 Slots are numbered from 0 upwards on each tier.
+
+The records are named tuples because a schedule of a million steps has four million of
+them; unlike plain tuples they are equal only to records of their own kind.
 """
 
-from dataclasses import dataclass
-from typing import TypeAlias
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Advance:
+def _equal(one: Any, other: object) -> bool:
+    return type(one) is type(other) and tuple.__eq__(one, other)  # pyright: ignore
+
+
+def _unequal(one: Any, other: object) -> bool:
+    return not _equal(one, other)
+
+
+def _of_its_kind(kind: type[T]) -> type[T]:
+    setattr(kind, "__eq__", _equal)  # noqa: B010
+    setattr(kind, "__ne__", _unequal)  # noqa: B010
+    return kind
+
+
+@_of_its_kind
+class Advance(NamedTuple):
     """Run the steps `start`, ..., `stop - 1` without a tape."""
 
     start: int
     stop: int
 
 
-@dataclass(frozen=True, slots=True)
-class Store:
+@_of_its_kind
+class Store(NamedTuple):
     """Keep the working capsule, which stands before step `step`, in a slot."""
 
     step: int
@@ -39,8 +66,8 @@ class Store:
     tier: str = "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Restore:
+@_of_its_kind
+class Restore(NamedTuple):
     """Make the capsule in a slot, which stands before step `step`, the working one."""
 
     step: int
@@ -48,21 +75,52 @@ class Restore:
     tier: str = "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Drop:
-    """Free a slot, whose capsule stands before step `step`."""
+@_of_its_kind
+class Drop(NamedTuple):
+    """Free a slot, whose capsule stands before step `step`, or whose tape begins."""
 
     step: int
     slot: int
     tier: str = "memory"
 
 
-@dataclass(frozen=True, slots=True)
-class Reverse:
+@_of_its_kind
+class Reverse(NamedTuple):
     """Tape the steps `start`, ..., `stop - 1` and sweep them back: one stage."""
 
     start: int
     stop: int
 
 
-Action: TypeAlias = Advance | Store | Restore | Drop | Reverse
+@_of_its_kind
+class Tape(NamedTuple):
+    """Run the steps `start`, ..., `stop - 1` with a tape, and keep it in a slot."""
+
+    start: int
+    stop: int
+    slot: int
+    tier: str = "memory"
+
+
+@_of_its_kind
+class Sweep(NamedTuple):
+    """Sweep the steps `start`, ..., `stop - 1` back from the tape in a slot."""
+
+    start: int
+    stop: int
+    slot: int
+    tier: str = "memory"
+
+
+Action: TypeAlias = Advance | Store | Restore | Drop | Reverse | Tape | Sweep
+
+
+def maker(kind: type[T]) -> Callable[[tuple[object, ...]], T]:
+    """A faster constructor, from the tuple of all fields.
+
+    Example:
+        >>> maker(Advance)((0, 2))
+        Advance(start=0, stop=2)
+    """
+    new = cast("Any", tuple).__new__
+    return cast("Callable[[tuple[object, ...]], T]", partial(new, kind))

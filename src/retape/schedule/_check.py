@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
 from .._errors import ScheduleError
-from ._action import Action, Advance, Drop, Restore, Reverse, Store
+from ._action import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from ._cost import Counts
 
 
@@ -67,9 +67,7 @@ class _Replay:
     stage: int | None
     at: int | None = 0
     left: int = field(init=False)
-    slots: dict[tuple[str, int], int] = field(
-        default_factory=dict[tuple[str, int], int]
-    )
+    slots: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
     live: dict[str, int] = field(default_factory=dict[str, int])
     done: bool = False
     advances: int = 0
@@ -77,8 +75,13 @@ class _Replay:
     stores: int = 0
     restores: int = 0
     reverses: int = 0
+    kept_tapes: int = 0
     peak: int = 0
+    peak_memory: int = 0
+    peak_disk: int = 0
     longest: int = 0
+    # The end of the tape in a slot; `slots` has its start.
+    tapes: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
 
     def __post_init__(self) -> None:
         self.left = self.length
@@ -93,6 +96,8 @@ class _Replay:
             case Restore(step, slot, tier):
                 if reason := self._holds(step, slot, tier):
                     return reason
+                if (tier, slot) in self.tapes:
+                    return "the slot holds a tape, from which no step can be run"
                 self.at = step
                 self.restores += 1
                 return ""
@@ -100,10 +105,15 @@ class _Replay:
                 if reason := self._holds(step, slot, tier):
                     return reason
                 del self.slots[tier, slot]
+                self.tapes.pop((tier, slot), None)
                 self.live[tier] -= 1
                 return ""
             case Reverse(start, stop):
                 return self._reverse(start, stop)
+            case Tape(start, stop, slot, tier):
+                return self._tape(start, stop, slot, tier)
+            case Sweep(start, stop, slot, tier):
+                return self._sweep(start, stop, slot, tier)
         assert_never(action)
 
     def _advance(self, start: int, stop: int) -> str:
@@ -120,15 +130,60 @@ class _Replay:
     def _store(self, step: int, slot: int, tier: str) -> str:
         if self.at != step:
             return f"the working capsule is {_where(self.at)}, not at step {step}"
+        if reason := self._occupy(step, slot, tier):
+            return reason
+        self.stores += 1
+        return ""
+
+    def _occupy(self, step: int, slot: int, tier: str) -> str:
         if (tier, slot) in self.slots:
             return f"the slot holds step {self.slots[tier, slot]} already"
         if slot < 0:
             return "slots are numbered from 0"
         self.slots[tier, slot] = step
         self.live[tier] = self.live.get(tier, 0) + 1
-        self.stores += 1
         self.peak = max(self.peak, len(self.slots))
+        on_disk = self.live.get("disk", 0)
+        self.peak_disk = max(self.peak_disk, on_disk)
+        self.peak_memory = max(self.peak_memory, len(self.slots) - on_disk)
         return self._over(tier)
+
+    def _tape(self, start: int, stop: int, slot: int, tier: str) -> str:
+        if self.at != start:
+            return f"the working capsule is {_where(self.at)}, not at step {start}"
+        if not start < stop:
+            return "it does not go forward"
+        if stop >= self.left:
+            return f"it runs to step {stop}, and only steps below {self.left} are left"
+        if reason := self._too_long(start, stop) or self._occupy(start, slot, tier):
+            return reason
+        self.tapes[tier, slot] = self.at = stop
+        self.taped += stop - start
+        self.kept_tapes += 1
+        return ""
+
+    def _sweep(self, start: int, stop: int, slot: int, tier: str) -> str:
+        if reason := self._holds(start, slot, tier):
+            return reason
+        if (held := self.tapes.get((tier, slot))) != stop:
+            what = (
+                "a state" if held is None else f"the tape of steps {start}..{held - 1}"
+            )
+            return f"the slot holds {what}, not the tape of steps {start}..{stop - 1}"
+        if stop != self.left:
+            return f"the next step to be reversed is {self.left - 1}"
+        self._swept(start, stop)
+        return ""
+
+    def _too_long(self, start: int, stop: int) -> str:
+        if self.stage is not None and stop - start > self.stage:
+            return f"a stage of {stop - start} steps is taped where {self.stage} may be"
+        return ""
+
+    def _swept(self, start: int, stop: int) -> None:
+        self.at, self.left, self.done = None, start, start == 0
+        self.reverses += 1
+        self.longest = max(self.longest, stop - start)
 
     def _over(self, tier: str) -> str:
         if self.total is not None and len(self.slots) > self.total:
@@ -151,12 +206,10 @@ class _Replay:
             return f"the next step to be reversed is {self.left - 1}"
         if start >= stop and self.length:
             return "it has no steps"
-        if self.stage is not None and stop - start > self.stage:
-            return f"a stage of {stop - start} steps is taped where {self.stage} may be"
-        self.at, self.left, self.done = None, start, start == 0
+        if reason := self._too_long(start, stop):
+            return reason
+        self._swept(start, stop)
         self.taped += stop - start
-        self.reverses += 1
-        self.longest = max(self.longest, stop - start)
         return ""
 
     def end(self) -> None:
@@ -181,6 +234,9 @@ class _Replay:
             reverses=self.reverses,
             peak_snapshots=self.peak,
             longest_stage=self.longest,
+            kept_tapes=self.kept_tapes,
+            peak_disk=self.peak_disk,
+            peak_memory=self.peak_memory,
         )
 
 

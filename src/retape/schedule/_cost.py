@@ -16,8 +16,11 @@ class Counts:
         stores: Snapshots written.
         restores: Snapshots read.
         reverses: Stages.
-        peak_snapshots: The most snapshots alive at once.
+        peak_snapshots: The most slots in use at once, on all tiers together.
         longest_stage: The most steps on the tape at once.
+        kept_tapes: Tapes written to slots, in mixed schedules.
+        peak_disk: The most slots in use at once on the tier "disk".
+        peak_memory: The same of all other tiers; by default `peak_snapshots`.
     """
 
     advances: int
@@ -27,10 +30,21 @@ class Counts:
     reverses: int
     peak_snapshots: int
     longest_stage: int
+    kept_tapes: int = 0
+    peak_disk: int = 0
+    peak_memory: int = -1
+
+    def __post_init__(self) -> None:
+        if self.peak_memory < 0:
+            object.__setattr__(self, "peak_memory", self.peak_snapshots)
 
     def peak_bytes(self, capsule_bytes: int, tape_bytes: int) -> int:
-        """The snapshots at their most and the longest tape: peak*w + longest*r."""
-        return self.peak_snapshots * capsule_bytes + self.longest_stage * tape_bytes
+        """Memory for snapshots at their most and the longest tape.
+
+        peak_memory*w + longest_stage*r: what is on disk is not counted, and a tape in a
+        slot as if it were a snapshot.
+        """
+        return self.peak_memory * capsule_bytes + self.longest_stage * tape_bytes
 
 
 def binomial_counts(length: int, stage: int, snapshots: int) -> Counts:

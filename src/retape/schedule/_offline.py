@@ -9,7 +9,7 @@ from ._action import Action
 from ._binomial import beta, least_sweeps
 from ._cost import Counts, binomial_counts, rule_counts
 from ._split import Split, bisection_sweeps, paper_rule, stage_rule
-from ._tree import TreeName, binary_tree, n_ary_tree
+from ._tree import Tree, TreeName, binary_tree, n_ary_tree
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +70,9 @@ class Schedule:
 
     def __iter__(self) -> Iterator[Action]:
         make = binary_tree if self.tree == "binary" else n_ary_tree
-        rule = stage_rule(self.split)
-        return make(self.length, self.stage, self.snapshots, self.sweeps, rule)
+        slots, rule = range(self.snapshots + 1), stage_rule(self.split)
+        tree = Tree(self.length, self.stage, slots, rule)
+        return make(tree, self.snapshots, self.sweeps)
 
     def counts(self) -> Counts:
         """What a replay would count, in closed form or by recurrence."""
@@ -131,7 +132,8 @@ class PaperTree:
 
     def __iter__(self) -> Iterator[Action]:
         make = binary_tree if self.tree == "binary" else n_ary_tree
-        return make(self.length, 1, self.d, self.t, paper_rule(self.alpha, self.mid))
+        rule = paper_rule(self.alpha, self.mid)
+        return make(Tree(self.length, 1, range(self.d + 1), rule), self.d, self.t)
 
     def counts(self) -> Counts:
         """What a replay would count."""

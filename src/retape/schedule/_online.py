@@ -35,7 +35,7 @@ from .._errors import PlanError
 from ._action import Action, Advance, Drop, Reverse, Store
 from ._binomial import optimal_advances
 from ._split import stage_rule
-from ._tree import Node, walk
+from ._tree import Node, Tree, walk
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]
 
@@ -250,10 +250,11 @@ def reverse_online(state: Controller, length: int, stage: int) -> Iterator[Actio
         yield Drop(at * stage, slot)
     ends = (*state.positions[1:], last)
     stack = [
-        Node.of(at, end, state.snapshots - i, 0, stage, state.slots[i])
+        Node(at, end, state.snapshots - i, 0, (at * stage, state.slots[i], "memory"))
         for i, (at, end) in enumerate(zip(state.positions, ends, strict=False))
     ]
-    yield from walk(stack, state.slots, last * stage, stage, stage_rule("binomial"))
+    tree = Tree(last * stage, stage, state.slots, stage_rule("binomial"))
+    yield from walk(tree, stack)
 
 
 def turn_advances(state: Controller, length: int, stage: int) -> int:

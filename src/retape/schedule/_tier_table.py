@@ -22,8 +22,12 @@ from math import inf
 from typing import Literal, TypeAlias
 
 from .._errors import PlanError
+from ._placed import Held
 
 TierName: TypeAlias = Literal["memory", "disk"]
+
+Room: TypeAlias = tuple[int, int]
+"""Free slots in memory and on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +77,14 @@ class Table:
         self.costs = costs
         self.shape = memory, disk
         self.value: dict[tuple[int, int], list[float]] = {}
-        self.stored: dict[tuple[TierName, int, int], list[float]] = {}
-        self.split: dict[tuple[TierName, int, int], list[int]] = {}
+        self.stored: dict[tuple[str, int, int], list[float]] = {}
+        self.splits: dict[tuple[str, int, int], list[int]] = {}
         for m in range(memory + 1):
             for d in range(disk + 1):
                 self.value[m, d] = [0.0, 0.0]
                 for tier in ("memory", "disk"):
                     self.stored[tier, m, d] = [0.0, 0.0]
-                    self.split[tier, m, d] = [0, 0]
+                    self.splits[tier, m, d] = [0, 0]
         for length in range(2, stages + 1):
             self._extend(length)
 
@@ -88,14 +92,21 @@ class Table:
         """V."""
         return self.value[m, d][length]
 
-    def tier(self, length: int, m: int, d: int) -> TierName:
+    def keep(self, stages: int, room: Room) -> Held[Room]:
         """On which tier V stores its start."""
-        return min(self._tiers(m, d), key=lambda tier: self._on(tier, length, m, d))
+        m, d = room
+        tier = min(self._tiers(m, d), key=lambda tier: self._on(tier, stages, m, d))
+        return Held(tier, False, (m - 1, d) if tier == "memory" else (m, d - 1))
 
-    def moves(self, tier: TierName, length: int, m: int, d: int) -> bool:
-        """Whether X gives the slot back and stores the start anew."""
-        back = self.value[self.with_slot(tier, m, d)][length]
-        return back < self.stored[tier, m, d][length]
+    def split(self, stages: int, held: Held[Room]) -> int:
+        """Where W goes on."""
+        return self.splits[held.tier, *held.room][stages]
+
+    def gives_back(self, stages: int, held: Held[Room]) -> Room | None:
+        """The room if X gives the slot back and stores the start anew."""
+        back = self.with_slot(held.tier, *held.room)
+        kept = self.stored[held.tier, *held.room][stages]
+        return back if self.value[back][stages] < kept else None
 
     def _extend(self, length: int) -> None:
         memory, disk = self.shape
@@ -108,7 +119,7 @@ class Table:
                     ):
                         cost, split = self._least(tier, length, m, d)
                         self.stored[tier, m, d].append(cost)
-                        self.split[tier, m, d].append(split)
+                        self.splits[tier, m, d].append(split)
         for (m, d), row in self.value.items():
             choices = [self._on(tier, length, m, d) for tier in self._tiers(m, d)]
             row.append(min(choices, default=inf))
@@ -132,7 +143,7 @@ class Table:
         return [*(["memory"] if m else []), *(["disk"] if d else [])]
 
     @staticmethod
-    def with_slot(tier: TierName, m: int, d: int) -> tuple[int, int]:
+    def with_slot(tier: str, m: int, d: int) -> tuple[int, int]:
         """The free slots after one is given back."""
         return (m + 1, d) if tier == "memory" else (m, d + 1)
 

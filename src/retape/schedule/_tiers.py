@@ -1,16 +1,16 @@
 """Two tiers: few cheap slots in memory, more slots on a disk that costs time."""
 
-import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .._errors import PlanError
-from ._action import Action, Advance, Drop, Restore, Reverse, Store
-from ._binomial import optimal_advances
-from ._cost import binomial_counts
+from ._action import Action, Advance, Drop, Restore, Store
+from ._binomial import least_sweeps, optimal_advances
+from ._cost import Counts, binomial_counts
+from ._placed import Stream, policy_counts
 from ._split import stage_rule
 from ._tier_table import Table, TierCosts, TierName, tier_table
-from ._tree import n_ary_tree
+from ._tree import Tree, n_ary_tree
 
 EXACT = 4_000_000
 """The most (stages^2 * memory * disk) for which the dynamic programme is run."""
@@ -95,8 +95,20 @@ class TwoTier:
 
     def __iter__(self) -> Iterator[Action]:
         if self.exact or self.stages <= 1:
-            return iter(_Stream(self._table(), self.length, self.stage))
+            room = self._useful()
+            return iter(Stream(self._table(), self.length, self.stage, room))
         return _segmented(self, self._segments()[1])
+
+    def counts(self) -> Counts:
+        """What a replay would count, by recurrence or in closed form."""
+        return self.counts_and_sweeps()[0]
+
+    def counts_and_sweeps(self) -> tuple[Counts, int]:
+        """The counts, and the most times that a step is advanced."""
+        if self.exact or self.stages <= 1:
+            room = self._useful()
+            return policy_counts(self._table(), self.length, self.stage, room)
+        return _segmented_counts(self, self._segments()[1])
 
     def _useful(self) -> tuple[int, int]:
         # More slots than stages, less one, are never taken.
@@ -126,71 +138,6 @@ class TwoTier:
         return counts.advances * self.costs.forward + io
 
 
-@dataclass(slots=True)
-class _Part:
-    """A stored interval of stages, with the slots that are free beside its own."""
-
-    lo: int
-    hi: int
-    m: int
-    d: int
-    tier: TierName
-    slot: int
-
-
-class _Stream:
-    """The actions that a table means, with one entry on a stack per snapshot."""
-
-    def __init__(self, table: Table, length: int, stage: int) -> None:
-        self.table, self.length, self.stage = table, length, stage
-        memory, disk = table.shape
-        self.free = {"memory": list(range(memory)), "disk": list(range(disk))}
-        self.stack: list[_Part] = []
-
-    def __iter__(self) -> Iterator[Action]:
-        yield from self._descend(0, -(-self.length // self.stage), *self.table.shape)
-        while self.stack:
-            part = self.stack[-1]
-            at = part.lo * self.stage
-            yield Restore(at, part.slot, part.tier)
-            size = part.hi - part.lo
-            if size == 1:
-                yield self._pop(at)
-                yield Reverse(at, min(part.hi * self.stage, self.length))
-            elif self.table.moves(part.tier, size, part.m, part.d):
-                yield self._pop(at)
-                m, d = self.table.with_slot(part.tier, part.m, part.d)
-                yield from self._descend(part.lo, part.hi, m, d)
-            else:
-                yield from self._advance(part)
-
-    def _descend(self, lo: int, hi: int, m: int, d: int) -> Iterator[Action]:
-        """The interval's start is in hand and not stored."""
-        if hi - lo <= 1:
-            yield Reverse(lo * self.stage, min(hi * self.stage, self.length))
-            return
-        tier = self.table.tier(hi - lo, m, d)
-        slot = heapq.heappop(self.free[tier])
-        yield Store(lo * self.stage, slot, tier)
-        left = (m - 1, d) if tier == "memory" else (m, d - 1)
-        part = _Part(lo, hi, *left, tier, slot)
-        self.stack.append(part)
-        yield from self._advance(part)
-
-    def _advance(self, part: _Part) -> Iterator[Action]:
-        """The interval's start is in hand and stored: go to its right part."""
-        row = self.table.split[part.tier, part.m, part.d]
-        middle, end = part.lo + row[part.hi - part.lo], part.hi
-        yield Advance(part.lo * self.stage, middle * self.stage)
-        part.hi = middle
-        yield from self._descend(middle, end, part.m, part.d)
-
-    def _pop(self, at: int) -> Drop:
-        part = self.stack.pop()
-        heapq.heappush(self.free[part.tier], part.slot)
-        return Drop(at, part.slot, part.tier)
-
-
 def _segmented(schedule: TwoTier, count: int) -> Iterator[Action]:
     """Segments on disk, each reversed in memory; or a single tier throughout."""
     size = -(-schedule.stages // max(1, count)) * schedule.stage
@@ -204,26 +151,40 @@ def _segmented(schedule: TwoTier, count: int) -> Iterator[Action]:
         if at != starts[-1]:
             yield Restore(at, slot, "disk")
             yield Drop(at, slot, "disk")
-        yield from _one_tier(at, min(at + size, n), schedule.stage, slots, tier)
+        part = range(at, min(at + size, n))
+        yield from _one_tier(part, schedule.stage, slots, tier)
 
 
-def _one_tier(
-    start: int, stop: int, stage: int, slots: int, tier: TierName
-) -> Iterator[Action]:
-    length = stop - start
+def _segmented_counts(schedule: TwoTier, count: int) -> tuple[Counts, int]:
+    size = -(-schedule.stages // max(1, count))
+    others, last = divmod(schedule.stages - 1, size)
+    slots = schedule.memory or schedule.disk
+    parts = [(1, last + 1), (others, size)] if others else [(1, last + 1)]
+    each = [(times, binomial_counts(stages, 1, slots)) for times, stages in parts]
+    peak = max(counts.peak_snapshots for _, counts in each)
+    counts = Counts(
+        advances=schedule.stage
+        * (others * size + sum(times * one.advances for times, one in each)),
+        taped=schedule.length,
+        stores=others + sum(times * one.stores for times, one in each),
+        restores=others + sum(times * one.restores for times, one in each),
+        reverses=schedule.stages,
+        peak_snapshots=max(
+            others + each[0][1].peak_snapshots,
+            others - 1 + each[-1][1].peak_snapshots,
+        ),
+        longest_stage=schedule.stage,
+        peak_disk=others if schedule.memory else peak,
+        peak_memory=peak if schedule.memory else 0,
+    )
+    most = max(least_sweeps(stages, slots) for _, stages in parts)
+    return counts, most + (others > 0)
+
+
+def _one_tier(steps: range, stage: int, slots: int, tier: TierName) -> Iterator[Action]:
     rule = stage_rule("binomial")
-    for action in n_ary_tree(length, stage, min(slots, length), 0, rule):
-        match action:
-            case Advance(a, b):
-                yield Advance(start + a, start + b)
-            case Reverse(a, b):
-                yield Reverse(start + a, start + b)
-            case Store(step, slot):
-                yield Store(start + step, slot, tier)
-            case Restore(step, slot):
-                yield Restore(start + step, slot, tier)
-            case Drop(step, slot):
-                yield Drop(start + step, slot, tier)
+    tree = Tree(steps.stop, stage, range(slots + 1), rule, steps.start, tier)
+    return n_ary_tree(tree, min(slots, len(steps)), 0)
 
 
 def _spread(most: int) -> list[int]:

@@ -10,7 +10,8 @@ class SnapshotStore(Protocol[C]):
 
     A capsule is opaque, and so are its bytes, which the caller measures. `step` names
     the state that a slot holds, for messages and for files. A slot must be empty before
-    `put` and full before `get` and `drop`.
+    `put` and full before `get` and `drop`. Under a mixed plan a slot may hold the tape
+    of the stage that begins at `step` in the place of a capsule; `tape` then tells.
     """
 
     @property
@@ -23,14 +24,23 @@ class SnapshotStore(Protocol[C]):
         """The most bytes of snapshots held at once."""
         ...
 
-    def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
         """Keep a capsule. Raises `StoreError` if it cannot be kept."""
         ...
 
-    def get(self, step: int, slot: int, tier: str) -> C:
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
         """Give a capsule back. Raises `StoreError` if it cannot be trusted."""
         ...
 
-    def drop(self, step: int, slot: int, tier: str) -> None:
+    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         """Free the slot."""
         ...

@@ -10,11 +10,11 @@ has used the result does not lose it: the same call gives it again, without runn
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from .._bytes import format_bytes, parse_bytes
 from .._errors import SnapshotError, StoreError
@@ -24,6 +24,9 @@ from ._durable import Record
 C = TypeVar("C")
 
 _RECORD = "record.npz"
+
+Key: TypeAlias = tuple[str, int]
+"""What a file holds, a state ("step") or a "tape", and the step at which it begins."""
 
 
 @dataclass(slots=True)
@@ -63,8 +66,8 @@ class DiskStore(Generic[C]):
     peak_bytes: int = field(default=0, init=False)
     nbytes: int = field(default=0, init=False)
     _label: str = field(default="", init=False)
-    _sizes: dict[int, int] = field(default_factory=dict[int, int], init=False)
-    _dropped: set[int] = field(default_factory=set[int], init=False)
+    _sizes: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
+    _dropped: set[Key] = field(default_factory=set[Key], init=False)
     _recorded: float = field(default=0.0, init=False)
     _lock: int | None = field(default=None, init=False)
 
@@ -91,40 +94,57 @@ class DiskStore(Generic[C]):
         return Record(length, left, cotangent, label)
 
     def steps(self) -> set[int]:
-        names = self._directory.glob("step-*.npz")
-        return {int(name.stem[5:]) for name in names if name.stem[5:].isdigit()}
+        return {step for kind, step in self._kept() if kind == "step"}
 
-    def keep_only(self, steps: set[int]) -> None:
-        found = self.steps()
-        for step in found - steps:
-            self._file(step).unlink(missing_ok=True)
+    def has(self, step: int, *, tape: bool = False) -> bool:
+        """Whether there is a file of this state or tape."""
+        return self._file(_key(step, tape)).exists()
+
+    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
+        found = self._kept()
+        kept = {_key(k, False) for k in steps} | {_key(k, True) for k in tapes}
+        for key in found - kept:
+            self._file(key).unlink(missing_ok=True)
         # Of what an earlier process left the bytes are not known, only the number.
-        self._sizes = dict.fromkeys(found & steps, 0)
-        self._dropped -= found - steps
+        self._sizes = dict.fromkeys(found & kept, 0)
+        self._dropped -= found - kept
 
-    def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
         self._check_room(step, nbytes)
-        value = self.pack(capsule) if self.pack else capsule
-        self._write(self._file(step), encode(value, self._tag(step)))
-        self._dropped.discard(step)
-        self._sizes[step] = nbytes
+        value = self.pack(capsule) if self.pack and not tape else capsule
+        key = _key(step, tape)
+        self._write(self._file(key), encode(value, self._tag(key)))
+        self._dropped.discard(key)
+        self._sizes[key] = nbytes
         self.nbytes = sum(self._sizes.values())
         self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
         self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
-    def get(self, step: int, slot: int, tier: str) -> C:
-        value, label = self._load(self._file(step))
-        if label != self._tag(step):
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
+        key = _key(step, tape)
+        file = self._file(key)
+        value, label = self._load(file)
+        if label != self._tag(key):
             raise SnapshotError(
-                f"`{self._file(step)}` belongs to another run or step, {label}. "
+                f"`{file}` belongs to another run or step, {label}. "
                 "Remove the file; its state is recomputed."
             )
-        return self.unpack(value) if self.unpack else value
+        return self.unpack(value) if self.unpack and not tape else value
 
-    def drop(self, step: int, slot: int, tier: str) -> None:
-        self._sizes.pop(step, None)
+    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+        key = _key(step, tape)
+        self._sizes.pop(key, None)
         self.nbytes = sum(self._sizes.values())
-        self._dropped.add(step)
+        self._dropped.add(key)
 
     def record_due(self) -> bool:
         return len(self._dropped) >= 4 or monotonic() - self._recorded >= self.every
@@ -133,8 +153,8 @@ class DiskStore(Generic[C]):
         value = record.length, record.left, record.cotangent
         data = encode(value, {"run": self._label})
         self._write(self._directory / _RECORD, data)
-        for step in self._dropped:
-            self._file(step).unlink(missing_ok=True)
+        for key in self._dropped:
+            self._file(key).unlink(missing_ok=True)
         self._dropped.clear()
         self._recorded = monotonic()
 
@@ -161,11 +181,20 @@ class DiskStore(Generic[C]):
     def _directory(self) -> Path:
         return Path(self.path)
 
-    def _file(self, step: int) -> Path:
-        return self._directory / f"step-{step:012d}.npz"
+    def _file(self, key: Key) -> Path:
+        return self._directory / f"{key[0]}-{key[1]:012d}.npz"
 
-    def _tag(self, step: int) -> dict[str, object]:
-        return {"run": self._label, "step": step}
+    def _kept(self) -> set[Key]:
+        """The states and tapes that have a file."""
+        names = (file.stem.partition("-") for file in self._directory.glob("*-*.npz"))
+        return {
+            (kind, int(step))
+            for kind, _, step in names
+            if kind in ("step", "tape") and step.isdigit()
+        }
+
+    def _tag(self, key: Key) -> dict[str, object]:
+        return {"run": self._label, key[0]: key[1]}
 
     def _claim(self) -> None:
         import fcntl
@@ -233,6 +262,10 @@ def _sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _key(step: int, tape: bool) -> Key:
+    return "tape" if tape else "step", step
 
 
 def _remove(part: Path) -> None:

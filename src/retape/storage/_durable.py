@@ -1,5 +1,6 @@
 """What the driver asks of a store that outlives its process."""
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -38,11 +39,11 @@ class DurableStore(SnapshotStore[C], Protocol[C]):
         ...
 
     def steps(self) -> set[int]:
-        """The steps whose snapshots are there."""
+        """The steps whose snapshots are there; tapes are not among them."""
         ...
 
-    def keep_only(self, steps: set[int]) -> None:
-        """Remove the snapshots of all other steps."""
+    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
+        """Remove all other snapshots and tapes, by the steps that they begin at."""
         ...
 
     def record_due(self) -> bool:

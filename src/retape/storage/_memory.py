@@ -44,7 +44,16 @@ class MemoryStore(Generic[C]):
             or self.nbytes + nbytes <= parse_bytes(self.capacity_bytes)
         )
 
-    def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
         if (tier, slot) in self._slots:
             raise StoreError(
                 f"slot {slot} on tier {tier!r} holds step {self._slots[tier, slot][0]} "
@@ -66,10 +75,10 @@ class MemoryStore(Generic[C]):
         self.peak_snapshots = max(self.peak_snapshots, len(self._slots))
         self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
-    def get(self, step: int, slot: int, tier: str) -> C:
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
         return self._held(step, slot, tier)[1]
 
-    def drop(self, step: int, slot: int, tier: str) -> None:
+    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         self.nbytes -= self._held(step, slot, tier)[2]
         del self._slots[tier, slot]
 

@@ -1,5 +1,6 @@
 """A store of two: memory first, disk after."""
 
+from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -43,32 +44,41 @@ class TieredStore(Generic[C]):
         default_factory=dict[tuple[str, int], bool], init=False
     )
 
-    def put(self, step: int, slot: int, tier: str, capsule: C, nbytes: int) -> None:
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
         on_disk = tier == "disk" or not self.memory.has_room(nbytes)
         store = self.disk if on_disk else self.memory
-        store.put(step, slot, tier, capsule, nbytes)
+        store.put(step, slot, tier, capsule, nbytes, tape=tape)
         self._place[tier, slot] = on_disk
         self.peak_snapshots = max(self.peak_snapshots, len(self._place))
         held = self.memory.nbytes + self.disk.nbytes
         self.peak_bytes = max(self.peak_bytes, held)
 
-    def get(self, step: int, slot: int, tier: str) -> C:
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
         on_disk = self._place.get((tier, slot))
         if on_disk is None:
-            if step in self.disk.steps():
-                return self.disk.get(step, slot, tier)
+            if self.disk.has(step, tape=tape):
+                return self.disk.get(step, slot, tier, tape=tape)
             raise SnapshotError(
                 f"step {step} was in memory when its process ended. Its state is "
                 "recomputed from an earlier one."
             )
         store = self.disk if on_disk else self.memory
-        return store.get(step, slot, tier)
+        return store.get(step, slot, tier, tape=tape)
 
-    def drop(self, step: int, slot: int, tier: str) -> None:
+    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         if self._place.pop((tier, slot), True):
-            self.disk.drop(step, slot, tier)
+            self.disk.drop(step, slot, tier, tape=tape)
         else:
-            self.memory.drop(step, slot, tier)
+            self.memory.drop(step, slot, tier, tape=tape)
 
     def open(self, label: str) -> Record | None:
         return self.disk.open(label)
@@ -76,8 +86,8 @@ class TieredStore(Generic[C]):
     def steps(self) -> set[int]:
         return self.disk.steps()
 
-    def keep_only(self, steps: set[int]) -> None:
-        self.disk.keep_only(steps)
+    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
+        self.disk.keep_only(steps, tapes)
 
     def record_due(self) -> bool:
         return self.disk.record_due()

@@ -38,7 +38,8 @@ def draw_figure(actions: Iterable[Action], *, title: str = "") -> Figure:
             colors=GREEN,
             linewidth=1.5,
         )
-        axes.hlines(y, *row.stage, colors=RED, linewidth=1.5)
+        for taped in (*row.kept, *([] if row.from_slot else [row.stage])):
+            axes.hlines(y, *taped, colors=RED, linewidth=1.5)
         axes.hlines(y + 0.4, *row.stage, colors=BLUE, linewidth=1.5)
     for line in drawn.lines:
         colour = PINK if line.tier == "disk" else GOLD

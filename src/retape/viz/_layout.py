@@ -2,14 +2,14 @@
 
 A run is drawn as the paper draws it: steps to the right, time downwards. A *row* is
 what is done between two reads of a snapshot: some advances, then one stage. A
-snapshot is a vertical line from the row in which it is written to that in which it is
-dropped.
+snapshot, or a tape in a slot, is a vertical line from the row in which it is written to
+that in which it is dropped.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..schedule import Action, Advance, Drop, Restore, Reverse, Store
+from ..schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,11 +18,16 @@ class Row:
 
     Attributes:
         advances: The (start, stop) of what is advanced.
-        stage: The (start, stop) of what is taped and swept back.
+        stage: The (start, stop) of what is swept back.
+        kept: The (start, stop) of what is taped for a slot.
+        from_slot: Whether the stage is swept back from a tape in a slot; otherwise it
+            is taped in this row.
     """
 
     advances: tuple[tuple[int, int], ...]
     stage: tuple[int, int]
+    kept: tuple[tuple[int, int], ...] = ()
+    from_slot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +54,9 @@ def layout(actions: Iterable[Action]) -> Layout:
 
     Example:
         >>> from retape.schedule import Schedule
-        >>> layout(Schedule(2, snapshots=1)).rows
-        (Row(advances=((0, 1),), stage=(1, 2)), Row(advances=(), stage=(0, 1)))
+        >>> layout(Schedule(2, snapshots=1)).rows  # doctest: +NORMALIZE_WHITESPACE
+        (Row(advances=((0, 1),), stage=(1, 2), kept=(), from_slot=False),
+         Row(advances=(), stage=(0, 1), kept=(), from_slot=False))
     """
     drawing = _Drawing()
     for action in actions:
@@ -64,6 +70,7 @@ class _Drawing:
     rows: list[Row] = field(default_factory=list[Row])
     lines: list[Line] = field(default_factory=list[Line])
     advances: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+    kept: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
     alive: dict[tuple[str, int], tuple[int, int]] = field(
         default_factory=dict[tuple[str, int], tuple[int, int]]
     )
@@ -73,8 +80,12 @@ class _Drawing:
             case Advance(start, stop):
                 self.advances.append((start, stop))
             case Reverse(start, stop):
-                self.rows.append(Row(tuple(self.advances), (start, stop)))
-                self.advances.clear()
+                self._row(start, stop, from_slot=False)
+            case Tape(start, stop, slot, tier):
+                self.kept.append((start, stop))
+                self.alive[tier, slot] = (start, len(self.rows))
+            case Sweep(start, stop):
+                self._row(start, stop, from_slot=True)
             case Store(step, slot, tier):
                 self.alive[tier, slot] = (step, len(self.rows))
             case Drop(step, slot, tier):
@@ -82,3 +93,9 @@ class _Drawing:
                 self.lines.append(Line(step, tier, first, len(self.rows)))
             case Restore():
                 pass
+
+    def _row(self, start: int, stop: int, *, from_slot: bool) -> None:
+        advances, kept = tuple(self.advances), tuple(self.kept)
+        self.rows.append(Row(advances, (start, stop), kept, from_slot))
+        self.advances.clear()
+        self.kept.clear()

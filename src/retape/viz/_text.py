@@ -7,6 +7,8 @@ from ._layout import Layout, layout
 
 LEGEND = "o snapshot   > advanced   # taped and swept back   | kept"
 
+MIXED = "% taped, the tape kept   < swept back from a kept tape"
+
 
 def draw_text(
     actions: Iterable[Action], *, width: int = 100, rows: int | None = None
@@ -33,7 +35,8 @@ def draw_text(
     lines = [_row(drawn, i, width) for i in range(len(drawn.rows))[:rows]]
     if rows is not None and rows < len(drawn.rows):
         lines.append(f"... and {len(drawn.rows) - rows} more rows")
-    return "\n".join([*lines, LEGEND])
+    mixed = any(row.kept for row in drawn.rows)
+    return "\n".join([*lines, LEGEND, MIXED] if mixed else [*lines, LEGEND])
 
 
 def _row(drawn: Layout, index: int, width: int) -> str:
@@ -46,14 +49,16 @@ def _row(drawn: Layout, index: int, width: int) -> str:
             cells[k] = mark
 
     row = drawn.rows[index]
-    begun = min([row.stage[0], *(start for start, _ in row.advances)])
+    begun = min([row.stage[0], *(start for start, _ in (*row.advances, *row.kept))])
     for start, stop in row.advances:
         put(start, stop, ">")
-    put(*row.stage, "#")
     for line in drawn.lines:
         if line.first <= index < line.last:
             mark = "o" if line.first == index or line.step == begun else "|"
             put(line.step, line.step + 1, mark)
+    for start, stop in row.kept:
+        put(start, stop, "%")
+    put(*row.stage, "<" if row.from_slot else "#")
     return "".join(cells).rstrip()
 
 

@@ -1,0 +1,130 @@
+"""Mixed schedules: a slot holds a state, or the tape of one stage.
+
+A state can be run from again and again; a tape can be swept back once, and then nothing
+is run again for its stage. Where a tape is not much larger than a state it is better
+kept than made twice.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd
+
+from .._bytes import format_bytes
+from .._errors import BudgetError, PlanError
+from ._action import Action
+from ._binomial import optimal_advances
+from ._cost import Counts
+from ._mixed_table import MixedTable, mixed_table
+from ._placed import Stream, policy_counts
+
+
+@dataclass(frozen=True, slots=True)
+class Mixed:
+    """The schedule with the fewest advances whose slots hold states or tapes.
+
+    Up to a size (`exact` tells) it is the optimum by dynamic programming. Beyond, long
+    intervals are cut at binomial splits and the programme decides about the shorter
+    ones; `bound` says how far from the optimum that can be.
+
+    The tape of the stage that is being reversed at once is not in a slot: memory is the
+    budget, and one more tape.
+
+    Args:
+        length: Steps to reverse.
+        budget: What all slots together may take, in the unit of the next two.
+        state: What a state takes.
+        tape: What the tape of a stage takes.
+        stage: Steps taped at a time.
+
+    Example:
+        >>> from retape.schedule import Mixed, optimal_advances
+        >>> for action in Mixed(3, budget=1):
+        ...     print(action)
+        Store(step=0, slot=0, tier='memory')
+        Advance(start=0, stop=2)
+        Reverse(start=2, stop=3)
+        Restore(step=0, slot=0, tier='memory')
+        Drop(step=0, slot=0, tier='memory')
+        Tape(start=0, stop=1, slot=0, tier='memory')
+        Reverse(start=1, stop=2)
+        Sweep(start=0, stop=1, slot=0, tier='memory')
+        Drop(step=0, slot=0, tier='memory')
+        >>> Mixed(100, budget=5).counts().advances, optimal_advances(100, 5)
+        (252, 316)
+    """
+
+    length: int
+    budget: int
+    state: int = 1
+    tape: int = 1
+    stage: int = 1
+
+    def __post_init__(self) -> None:
+        if min(self.length, self.budget) < 0 or self.stage < 1:
+            raise PlanError(
+                f"`length={self.length}`, `budget={self.budget}` and "
+                f"`stage={self.stage}` cannot be: pass no steps or more, no room or "
+                "more, and stages of at least one step."
+            )
+        if min(self.state, self.tape) < 1:
+            raise PlanError(
+                f"`state={self.state}` and `tape={self.tape}` cannot be: what is kept "
+                "takes room. Pass positive integers, such as bytes."
+            )
+        if self.budget < self.least_budget():
+            least = self.least_budget()
+            raise BudgetError(
+                f"`budget={self.budget}` cannot be kept: a state takes {self.state}, "
+                f"the tape of a stage {self.tape}. The least possible is {least} "
+                f"({format_bytes(least)}, if these are bytes)."
+            )
+
+    def least_budget(self) -> int:
+        """The least possible: the start state, or every tape but the last."""
+        return min(self.state, (self.stages - 1) * self.tape) if self.stages > 1 else 0
+
+    @property
+    def stages(self) -> int:
+        """ceil(length / stage)."""
+        return -(-self.length // self.stage)
+
+    @property
+    def exact(self) -> bool:
+        """Whether this is the optimum, or a near-optimum within `bound`."""
+        return self.stages <= self._table().reach
+
+    def bound(self) -> float:
+        """The steps run, taped ones included, are at most this times the fewest.
+
+        Whoever keeps a state in the place of each tape advances one stage more for it:
+        so there are at least A - (N - 1) stages to advance, where A is the optimum with
+        states only, in as many slots as the smaller of the two fills.
+        """
+        if self.exact:
+            return 1.0
+        slots = self.budget // min(self.state, self.tape)
+        fewest = optimal_advances(self.stages, slots) - (self.stages - 1)
+        run = self.counts().advances // self.stage + self.stages
+        return run / (max(0, fewest) + self.stages)
+
+    def __iter__(self) -> Iterator[Action]:
+        table, room = self._table(), self._room()
+        return iter(Stream(table, self.length, self.stage, room))
+
+    def counts(self) -> Counts:
+        """What a replay would count, by recurrence."""
+        return self.counts_and_sweeps()[0]
+
+    def counts_and_sweeps(self) -> tuple[Counts, int]:
+        """The counts, and the most times that a step is advanced."""
+        return policy_counts(self._table(), self.length, self.stage, self._room())
+
+    def _room(self) -> int:
+        # More than one thing for each stage but the last is never kept.
+        most = max(0, self.stages - 1) * max(self.state, self.tape)
+        return min(self.budget, most) // gcd(self.state, self.tape)
+
+    def _table(self) -> MixedTable:
+        unit = gcd(self.state, self.tape)
+        sizes = self.state // unit, self.tape // unit
+        return mixed_table(max(1, self.stages), self._room(), *sizes)
