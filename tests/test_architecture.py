@@ -66,7 +66,7 @@ def layer_of(module: str) -> str:
         return first
     if first in FACADES:
         return f"retape.{first}"
-    if first in ("_plan", "_plans", "_budget"):
+    if first in ("_plan", "_plans", "_hosted_plans", "_budget"):
         return "plan"
     if first == "_bytes":
         return "bytes"

@@ -30,13 +30,16 @@ TOP_LEVEL = {
     "ScheduleError",
     "SnapshotError",
     "StoreError",
+    "TierCosts",
     "TieredStore",
     "UnsupportedError",
     "adjoint",
+    "chain",
     "fixed_space",
     "fixed_time",
     "logarithmic",
     "segments",
+    "tiers",
     "within",
 }
 

@@ -18,6 +18,8 @@ from ._errors import ScheduleError as ScheduleError
 from ._errors import SnapshotError as SnapshotError
 from ._errors import StoreError as StoreError
 from ._errors import UnsupportedError as UnsupportedError
+from ._hosted_plans import chain as chain
+from ._hosted_plans import tiers as tiers
 from ._plan import Plan as Plan
 from ._plan import Prediction as Prediction
 from ._plan import Resolved as Resolved
@@ -28,6 +30,7 @@ from ._plans import segments as segments
 from ._plans import within as within
 from .driver import Progress as Progress
 from .driver import Report as Report
+from .schedule import TierCosts as TierCosts
 from .storage import DiskStore as DiskStore
 from .storage import MemoryStore as MemoryStore
 from .storage import TieredStore as TieredStore

@@ -1,6 +1,6 @@
 """The friendly front of the driver: a step function and its adjoint."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar
 
@@ -14,6 +14,9 @@ X = TypeVar("X")
 G = TypeVar("G")
 
 _Capsule: TypeAlias = tuple[int, Any]
+
+_Tape: TypeAlias = tuple[int, list[Any]]
+"""The first step, and what the adjoint of each step needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +36,13 @@ class Adjoint(Generic[X, G]):
 
 def adjoint(
     step: Callable[[X, int], X],
-    reverse_step: Callable[[X, int, G], G],
+    reverse_step: Callable[[Any, int, G], G],
     x0: X,
     *,
     seed: Callable[[X], G],
     steps: int | None = None,
     done: Callable[[X], bool] | None = None,
+    tape: Callable[[X, int], tuple[X, Any]] | None = None,
     plan: Plan | None = None,
     store: SnapshotStore[Any] | None = None,
     in_place: bool = False,
@@ -59,6 +63,10 @@ def adjoint(
         seed: From the last state to its cotangent.
         steps: The number of steps; or
         done: a predicate: the run ends at the first state for which it is true.
+        tape: From the state before step k, and k, to the state after it and all that
+            the adjoint of the step needs, a tree of arrays; `reverse_step` is given
+            this in the place of the state. Without it a step's tape is the state
+            before it.
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
@@ -94,24 +102,26 @@ def adjoint(
         )
     if steps is not None and steps < 0:
         raise PlanError(f"`steps={steps}` cannot be: a run has no steps, or some.")
-    machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place)
+    machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place, tape)
     outcome = run(
         machine,
         fixed_space(snapshots=20) if plan is None else plan,
         store=store,
-        tape_bytes=tree_nbytes(x0),
+        tape_bytes=machine.step_tape_nbytes(),
         progress=progress,
         verify=verify,
         fingerprint=fingerprint if verify else None,
-        label=_label(step, reverse_step, x0, steps) if store else "",
+        label=_label([step, reverse_step, tape], x0, steps) if store else "",
     )
     state, cotangent = outcome.result
     return Adjoint(state, cotangent, outcome.report)
 
 
-def _label(step: object, reverse_step: object, x0: object, steps: int | None) -> str:
+def _label(functions: Sequence[object], x0: object, steps: int | None) -> str:
     """What a durable store knows a run by."""
-    code = fingerprint([_code(step), _code(reverse_step), x0]).hex()
+    codes = [_code(function) for function in functions if function is not None]
+    code = fingerprint([*codes, x0]).hex()
+    step = functions[0]
     name = getattr(step, "__qualname__", type(step).__name__)
     return f"{name} (code and start state {code}), steps={steps}"
 
@@ -127,15 +137,16 @@ def _code(function: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _StepMachine(Generic[X, G]):
-    """The `Machine` of a Python step function. A capsule is (k, state)."""
+    """The `TapingMachine` of a Python step function. A capsule is (k, state)."""
 
     step: Callable[[X, int], X]
-    reverse_step: Callable[[X, int, G], G]
+    reverse_step: Callable[[Any, int, G], G]
     x0: X
     seed: Callable[[X], G]
     steps: int | None
     done: Callable[[X], bool] | None
     in_place: bool
+    taping: Callable[[X, int], tuple[X, Any]] | None
 
     def length(self) -> int | None:
         return self.steps
@@ -157,19 +168,52 @@ class _StepMachine(Generic[X, G]):
         self, capsule: _Capsule, steps: int, cotangent: tuple[X, G] | None
     ) -> tuple[X, G]:
         first, x = capsule
-        tape: list[X] = []
+        if cotangent is None:
+            tape, (_, x) = self.tape(capsule, steps)
+            return self.sweep(tape, steps, (x, self.seed(x)))
+        if self.taping is not None:
+            tape, _ = self.tape(capsule, steps)
+        else:
+            # The state after the stage is not needed: the last step is not run.
+            (_, kept), (_, x) = self.tape(capsule, steps - 1)
+            tape = first, [*kept, x]
+        return self.sweep(tape, steps, cotangent)
+
+    def tape(self, capsule: _Capsule, steps: int) -> tuple[_Tape, _Capsule]:
+        first, x = capsule
+        kept: list[Any] = []
         for k in range(first, first + steps):
-            tape.append(x)
-            x = self._own(self.step(copy_tree(x) if self.in_place else x, k))
-        last, g = (x, self.seed(x)) if cotangent is None else cotangent
+            before = copy_tree(x) if self.in_place else x
+            if self.taping is None:
+                kept.append(x)
+                x = self._own(self.step(before, k))
+            else:
+                x, made = self.taping(before, k)
+                freeze(made)
+                kept.append(made)
+                self._own(x)
+        return (first, kept), (first + steps, x)
+
+    def sweep(self, tape: _Tape, steps: int, cotangent: tuple[X, G]) -> tuple[X, G]:
+        (first, kept), (last, g) = tape, cotangent
         for k in range(first + steps - 1, first - 1, -1):
-            g = self.reverse_step(tape.pop(), k, g)
+            g = self.reverse_step(kept[k - first], k, g)
             if g is None:
                 raise MachineError(
                     f"`reverse_step` returned `None` for step {k}. Return the "
                     "cotangent of the state before the step."
                 )
         return last, g
+
+    def tape_nbytes(self, tape: _Tape) -> int:
+        return tree_nbytes(tape[1])
+
+    def step_tape_nbytes(self) -> int:
+        """The bytes of a step's tape, measured on the first step."""
+        ended = self.steps == 0 or (self.done is not None and self.done(self.x0))
+        if self.taping is None or ended:
+            return tree_nbytes(self.x0)
+        return self.tape_nbytes(self.tape(self.start(), 1)[0])
 
     def nbytes(self, capsule: _Capsule) -> int:
         return tree_nbytes(capsule[1])

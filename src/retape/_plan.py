@@ -6,11 +6,11 @@ number of steps and the bytes of a capsule and of a taped step.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from ._bytes import format_bytes
 from ._errors import PlanError
-from .schedule import Counts, Schedule, Split, TreeName
+from .schedule import Chain, Counts, Mixed, Schedule, Split, TreeName, TwoTier
 
 MANY_STEPS = 1 << 40
 """What an unknown length is taken for where a plan needs a bound: 10^12 steps."""
@@ -34,6 +34,10 @@ class Resolved(NamedTuple):
     t: int | None
 
 
+AnySchedule: TypeAlias = Schedule | Mixed | TwoTier | Chain
+"""What a plan may mean: an iterable of actions, with `counts()`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """What a run under a plan will do.
@@ -43,8 +47,12 @@ class Prediction:
         d: Snapshots allowed.
         t: Most times that a step is advanced.
         counts: Exactly what a replay of the schedule counts.
-        peak_bytes: The snapshots at their most and the longest tape, in bytes; `None`
-            without the bytes of a capsule and of a taped step.
+        peak_bytes: Memory for the snapshots at their most and the longest tape, in
+            bytes; `None` without the bytes of a capsule and of a taped step.
+        disk_bytes: The same on disk, for a plan that uses one.
+        cost: In the unit of a plan that knows costs.
+        bound: The plan is the best of its kind (1.0), or its cost, if it has one, or
+            else the steps it runs, are at most so many times the least.
     """
 
     alpha: int
@@ -52,6 +60,9 @@ class Prediction:
     t: int
     counts: Counts
     peak_bytes: int | None
+    disk_bytes: int | None = None
+    cost: float | None = None
+    bound: float = 1.0
 
     @property
     def advances(self) -> int:
@@ -71,11 +82,20 @@ class Prediction:
 
     def __str__(self) -> str:
         peak = "unknown" if self.peak_bytes is None else format_bytes(self.peak_bytes)
+        tapes, disk = self.counts.kept_tapes, self.counts.peak_disk
+        more = f"; {tapes} tapes kept" if tapes else ""
+        more += f"; at most {disk} snapshots on disk" if disk else ""
+        if self.cost is not None:
+            more += f"; cost {self.cost:g}"
+        if self.bound > 1:
+            more += f", at most {self.bound:.3f} times the least"
+        elif self.cost is not None:
+            more += ", the least"
         return (
             f"{self.taped} steps in {self.counts.reverses} stages of at most "
             f"{self.alpha}; {self.advances} advances (each step at most {self.t} "
             f"times), {self.stores} stores, {self.peak_snapshots} snapshots, "
-            f"peak {peak}"
+            f"peak {peak}{more}"
         )
 
 
@@ -112,7 +132,7 @@ class Plan:
             raise PlanError(f"`n={n}` cannot be: a run has no steps, or some.")
         if n == 0:
             return Resolved(1, 0, 0)
-        alpha, d = self._pick(n, _both(capsule_bytes, tape_bytes))
+        alpha, d = self._pick(n, both_bytes(capsule_bytes, tape_bytes))
         if n is None:
             return Resolved(alpha, d, None)
         alpha = min(alpha, n)
@@ -125,7 +145,7 @@ class Plan:
         n: int,
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
-    ) -> Schedule:
+    ) -> AnySchedule:
         """The schedule that this plan means for a run of n steps."""
         alpha, d, _ = self.resolve(n, capsule_bytes, tape_bytes)
         return Schedule(n, d, alpha, self.split, self.tree)
@@ -146,7 +166,7 @@ class Plan:
         """
         alpha, d, t = self.resolve(n, capsule_bytes, tape_bytes)
         counts = Schedule(n, d, alpha, self.split).counts()
-        both = _both(capsule_bytes, tape_bytes)
+        both = both_bytes(capsule_bytes, tape_bytes)
         peak = counts.peak_bytes(*both) if both else None
         return Prediction(alpha, d, t or 0, counts, peak)
 
@@ -155,7 +175,17 @@ class Plan:
         raise NotImplementedError(type(self).__name__)
 
 
-def _both(capsule_bytes: int | None, tape_bytes: int | None) -> Bytes | None:
+def needs_length(kind: str) -> NoReturn:
+    """Refuse a run whose length only its end tells."""
+    raise PlanError(
+        f"`{kind}` needs the number of steps beforehand, since its number of "
+        "snapshots follows from it, and this run tells its length only at its end. Use "
+        "`fixed_space(snapshots=...)`, `logarithmic()` or `within(...)`."
+    )
+
+
+def both_bytes(capsule_bytes: int | None, tape_bytes: int | None) -> Bytes | None:
+    """Both or neither."""
     if capsule_bytes is None and tape_bytes is None:
         return None
     if capsule_bytes is None or tape_bytes is None:

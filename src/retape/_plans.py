@@ -1,7 +1,8 @@
 """The five plans: each fixes some of alpha, d and t and lets the rest follow."""
 
+from collections.abc import Set
 from dataclasses import dataclass
-from typing import NoReturn, get_args
+from typing import get_args
 
 from ._budget import (
     stage_for_segments,
@@ -11,7 +12,8 @@ from ._budget import (
 )
 from ._bytes import parse_bytes
 from ._errors import PlanError
-from ._plan import MANY_STEPS, Bytes, Plan
+from ._hosted_plans import Kind, MixedSpace, keeps_tapes, mixed_space
+from ._plan import MANY_STEPS, Bytes, Plan, needs_length
 from .schedule import (
     Split,
     TreeName,
@@ -26,6 +28,10 @@ _OPTIONS = {
     "stage": "fixed_space, fixed_time, logarithmic or segments",
     "split": "fixed_space, fixed_time, logarithmic or within",
     "tree": "fixed_space, fixed_time, logarithmic or within",
+    "store": "fixed_space",
+    "memory": "tiers",
+    "disk": "tiers",
+    "costs": "tiers",
 }
 
 
@@ -35,8 +41,9 @@ def fixed_space(
     stage: int | None = None,
     split: Split = "binomial",
     tree: TreeName = "n-ary",
+    store: Set[Kind] = frozenset({"state"}),
     **others: object,
-) -> "FixedSpace":
+) -> "FixedSpace | MixedSpace":
     """A plan with a fixed number of snapshots: time grows like n^(1 + 1/d).
 
     Args:
@@ -46,15 +53,27 @@ def fixed_space(
             snapshots; 1 where they are not.
         split: Where intervals are cut.
         tree: The paper's binary or n-ary tree; the actions are the same.
+        store: What slots may hold: `{"state"}`, or `{"state", "tape"}` for a mixed
+            schedule, which keeps the tape of a stage where that saves advances. The
+            number of steps must then be known, and the machine must be able to hold
+            tapes: `retape.adjoint` is. A tape takes as many slots as its bytes do
+            (one, without bytes), and stages are as long as fits a slot.
         **others: None; an option of another plan is refused by name.
 
     Example:
         >>> import retape
         >>> retape.fixed_space(snapshots=20).resolve(1000)
         Resolved(alpha=1, d=20, t=3)
+        >>> retape.fixed_space(snapshots=20).predict(1000).advances
+        2747
+        >>> mixed = retape.fixed_space(snapshots=20, store={"state", "tape"})
+        >>> mixed.predict(1000).advances
+        1823
     """
     _refuse("fixed_space", others)
     _count("snapshots", snapshots, "holds the start state, so there is at least one")
+    if keeps_tapes(store):
+        return mixed_space(snapshots, _stage(stage), _split(split), _tree(tree))
     return FixedSpace(
         snapshots=snapshots, stage=_stage(stage), split=_split(split), tree=_tree(tree)
     )
@@ -180,7 +199,7 @@ class FixedTime(Plan):
 
     def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
         if n is None:
-            _needs_length("fixed_time")
+            needs_length("fixed_time")
         if self.split == "bisection":
             return self._bisect(n)
         alpha = self.stage
@@ -231,7 +250,7 @@ class Segments(Plan):
 
     def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
         if n is None:
-            _needs_length("segments")
+            needs_length("segments")
         alpha = self.stage or stage_for_segments(n, *(both or (1, 1)))
         return alpha, max(0, -(-n // alpha) - 1)
 
@@ -250,14 +269,6 @@ class Within(Plan):
                 "snapshots, such as `fixed_space(snapshots=20)`."
             )
         return within_budget(n, *both, self.budget)
-
-
-def _needs_length(kind: str) -> NoReturn:
-    raise PlanError(
-        f"`{kind}` needs the number of steps beforehand, since its number of "
-        "snapshots follows from it, and this run tells its length only at its end. Use "
-        "`fixed_space(snapshots=...)`, `logarithmic()` or `within(...)`."
-    )
 
 
 def _refuse(kind: str, others: dict[str, object]) -> None:

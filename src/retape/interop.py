@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from ._errors import PlanError, ScheduleError
-from .schedule import Action, Advance, Drop, Restore, Reverse, Store
+from .schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 
 _TIERS = {"RAM": "memory", "DISK": "disk"}
 
@@ -73,7 +73,7 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
             return any(
                 storage_type == peer.StorageType[_storage(action.tier)]
                 for action in actions
-                if isinstance(action, Store)
+                if isinstance(action, Store | Tape)
             )
 
     return Adapted()
@@ -84,14 +84,17 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
 
     A schedule of that package can be iterated once; so can the result. Snapshots that
     it leaves behind at its end are dropped there. An advance over the very last step,
-    which some of them make before they go back, is left out.
+    which some of them make before they go back, is left out. A tape that is stored, as
+    mixed schedules do, is a `Tape` here, and its use a `Sweep`.
 
     Args:
-        schedule: A schedule that keeps snapshots (not tapes) outside its stages.
+        schedule: A schedule of that package.
         length: The number of steps.
 
     Raises:
-        PlanError: If the schedule stores a tape, as mixed ones do.
+        PlanError: If the schedule stores a state and a tape at once, or makes a tape
+            from a tape.
+        ScheduleError: If it yields what is no action of that package.
     """
     slots = _Slots()
     for action in schedule:
@@ -99,11 +102,11 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
         if kind == "Forward":
             yield from slots.forward(action, length)
         elif kind == "Reverse":
-            yield Reverse(action.n0, action.n1)
+            yield from slots.reverse(action)
         elif kind in ("Copy", "Move"):
             yield from slots.read(action, kind == "Move")
         elif kind == "EndReverse":
-            yield from [slots.release(step, tier) for step, tier in sorted(slots.held)]
+            yield from [slots.release(key) for key in sorted(slots.held)]
             return
         elif kind != "EndForward":
             raise ScheduleError(
@@ -114,38 +117,76 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
 
 @dataclass(slots=True)
 class _Slots:
-    """Numbers for snapshots that the other package knows by their steps."""
+    """Numbers for snapshots that the other package knows by their steps.
+
+    `tapes` has the end of each tape that is held. `loaded` is a tape that was read: the
+    next action sweeps it.
+    """
 
     held: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
+    tapes: dict[tuple[int, str], int] = field(
+        default_factory=dict[tuple[int, str], int]
+    )
     free: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     high: dict[str, int] = field(default_factory=dict[str, int])
+    loaded: tuple[tuple[int, str], bool] | None = None
 
     def forward(self, action: Any, length: int) -> Iterator[Action]:
-        _refuse_tape(action)
         stop = min(action.n1, length)
+        keeps_tape = action.write_adj_deps and action.storage.name in _TIERS
+        if action.write_ics and action.write_adj_deps and keeps_tape:
+            raise PlanError(
+                f"`{action!r}` keeps a state and a tape in one slot, and a slot holds "
+                "one of them here. Pass a schedule that keeps them apart."
+            )
         if action.write_ics:
-            yield self.take(action.n0, _tier(action.storage))
-        if not action.write_adj_deps and stop < length:
+            key = action.n0, _tier(action.storage)
+            yield Store(action.n0, self.take(key), key[1])
+        if keeps_tape:
+            key = action.n0, _tier(action.storage)
+            self.tapes[key] = stop
+            yield Tape(action.n0, stop, self.take(key), key[1])
+        elif not action.write_adj_deps and stop < length:
             yield Advance(action.n0, stop)
 
-    def read(self, action: Any, move: bool) -> Iterator[Action]:
-        source = _tier(action.from_storage)
-        if action.to_storage.name != "NONE":
-            yield Restore(action.n, self.held[action.n, source], source)
+    def reverse(self, action: Any) -> Iterator[Action]:
+        if self.loaded is None:
+            yield Reverse(action.n0, action.n1)
+            return
+        (key, move), self.loaded = self.loaded, None
+        yield Sweep(action.n0, action.n1, self.held[key], key[1])
         if move:
-            yield self.release(action.n, source)
-        if action.to_storage.name in _TIERS:
-            yield self.take(action.n, _tier(action.to_storage))
+            yield self.release(key)
 
-    def take(self, step: int, tier: str) -> Store:
+    def read(self, action: Any, move: bool) -> Iterator[Action]:
+        key = action.n, _tier(action.from_storage)
+        if key in self.tapes and action.to_storage.name == "WORK":
+            self.loaded = key, move
+            return
+        if key in self.tapes and action.to_storage.name in _TIERS:
+            raise PlanError(
+                f"`{action!r}` moves a tape between tiers, and tapes stay where they "
+                "are here. Pass a schedule that leaves them."
+            )
+        if action.to_storage.name != "NONE":
+            yield Restore(action.n, self.held[key], key[1])
+        if move:
+            yield self.release(key)
+        if action.to_storage.name in _TIERS:
+            to = action.n, _tier(action.to_storage)
+            yield Store(action.n, self.take(to), to[1])
+
+    def take(self, key: tuple[int, str]) -> int:
+        tier = key[1]
         free = self.free.setdefault(tier, [])
         slot = heapq.heappop(free) if free else self.high.get(tier, 0)
         self.high[tier] = max(self.high.get(tier, 0), slot + 1)
-        self.held[step, tier] = slot
-        return Store(step, slot, tier)
+        self.held[key] = slot
+        return slot
 
-    def release(self, step: int, tier: str) -> Drop:
-        slot = self.held.pop((step, tier))
+    def release(self, key: tuple[int, str]) -> Drop:
+        (step, tier), slot = key, self.held.pop(key)
+        self.tapes.pop(key, None)
         heapq.heappush(self.free[tier], slot)
         return Drop(step, slot, tier)
 
@@ -154,7 +195,16 @@ def _translate(actions: Iterable[Action], length: int, peer: Any) -> Iterator[An
     work, none = peer.StorageType.WORK, peer.StorageType.NONE
     stored: Store | None = None
     restored: Restore | None = None
+    swept: Sweep | None = None
     for action in actions:
+        if swept:
+            gone = isinstance(action, Drop) and action.step == swept.start
+            read = peer.Move if gone else peer.Copy
+            yield read(swept.start, _peer_tier(swept.tier, peer), work)
+            yield peer.Reverse(swept.stop, swept.start, True)
+            swept = None
+            if gone:
+                continue
         if restored and not (isinstance(action, Drop) and action.step == restored.step):
             yield peer.Copy(restored.step, _peer_tier(restored.tier, peer), work)
             restored = None
@@ -176,15 +226,12 @@ def _translate(actions: Iterable[Action], length: int, peer: Any) -> Iterator[An
                 if stop == length:
                     yield peer.EndForward()
                 yield peer.Reverse(stop, start, True)
+            case Tape(start, stop, _, tier):
+                yield peer.Forward(start, stop, False, True, _peer_tier(tier, peer))
+            case Sweep():
+                # Whether it is a copy or a move tells the next action.
+                swept = action
     yield peer.EndReverse()
-
-
-def _refuse_tape(action: Any) -> None:
-    if action.write_adj_deps and action.storage.name != "WORK":
-        raise PlanError(
-            f"`{action!r}` keeps a tape in a slot, and slots hold states here. Pass a "
-            "schedule that is not mixed."
-        )
 
 
 def _tier(storage: Any) -> str:

@@ -48,6 +48,96 @@ def test_the_bits_are_those_of_storing_everything(n, plan):
     assert result.cotangent.tobytes() == cotangent.tobytes()
 
 
+def taped_step(x, k):
+    after = step(x, k)
+    return after, {"slope": 1 - after**2}
+
+
+def reverse_from_tape(tape, k, g):
+    return MATRIX.T @ (g * tape["slope"])
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 37, 120])
+@pytest.mark.parametrize("stage", [None, 1, 4])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_tapes_of_the_users_own_in_slots(n, stage, on_disk, tmp_path):
+    plan = retape.fixed_space(snapshots=4, stage=stage, store={"state", "tape"})
+    calls = []
+
+    def counted(x, k):
+        calls.append(k)
+        return taped_step(x, k)
+
+    result = retape.adjoint(
+        step,
+        reverse_from_tape,
+        np.ones(4),
+        seed=np.ones_like,
+        steps=n,
+        tape=counted,
+        plan=plan,
+        store=retape.DiskStore(tmp_path) if on_disk else None,
+    )
+    state, cotangent = plainly(n)
+    assert result.state.tobytes() == state.tobytes()
+    assert result.cotangent.tobytes() == cotangent.tobytes()
+    counts = plan.predict(n, 32, 32).counts
+    assert result.report.kept_tapes == counts.kept_tapes
+    assert result.report.advances == counts.advances
+    # Each step is taped once, and the first once more for the bytes of its tape.
+    assert len(calls) == n + (n > 0)
+
+
+def test_tapes_are_used_under_any_plan():
+    for plan in (None, retape.segments(), retape.tiers(memory=2, disk=2)):
+        result = retape.adjoint(
+            step,
+            reverse_from_tape,
+            np.ones(4),
+            seed=np.ones_like,
+            steps=30,
+            tape=taped_step,
+            plan=plan,
+        )
+        assert result.cotangent.tobytes() == plainly(30)[1].tobytes()
+
+
+def test_a_mixed_plan_needs_no_tape_of_the_users_own():
+    for in_place in (False, True):
+        result = retape.adjoint(
+            lambda x, k: 1.01 * x,
+            lambda x, k, g: 1.01 * g,
+            np.ones(2),
+            seed=np.ones_like,
+            steps=30,
+            in_place=in_place,
+            plan=retape.fixed_space(snapshots=3, store={"state", "tape"}),
+            verify="full",
+        )
+        assert np.allclose(result.cotangent, 1.01**30)
+        assert result.report.kept_tapes > 0
+
+
+def test_the_last_step_of_a_stage_is_not_run_to_be_taped():
+    runs = 0
+
+    def counted(x, k):
+        nonlocal runs
+        runs += 1
+        return step(x, k)
+
+    report = retape.adjoint(
+        counted,
+        reverse_step,
+        np.ones(4),
+        seed=np.ones_like,
+        steps=60,
+        plan=retape.fixed_space(snapshots=3, stage=6),
+    ).report
+    # `reverse_step` has the state before each step; only the run's end is computed.
+    assert runs == report.advances + 60 - (report.reverses - 1)
+
+
 def test_the_gradient_is_the_finite_difference():
     def value(x):
         for k in range(30):

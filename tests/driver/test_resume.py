@@ -40,6 +40,10 @@ class Fragile(ToyMachine):
         self._tick()
         return super().reverse(capsule, steps, cotangent)
 
+    def tape(self, capsule, steps):
+        self._tick()
+        return super().tape(capsule, steps)
+
 
 def disk_at(path, every=0.0):
     return DiskStore(
@@ -117,6 +121,43 @@ def test_power_lost_at_any_write(tmp_path, monkeypatch, moment, known):
             result = run(machine, plan, store=disk_at(path)).result
         assert result == expected
     assert writes > 0
+
+
+@pytest.mark.parametrize("tiered", [True, False])
+def test_a_run_that_keeps_tapes_crashes_often_too(tmp_path, seeded, tiered):
+    plan = retape.fixed_space(snapshots=5, store={"state", "tape"})
+    for trial in range(8):
+        path = tmp_path / str(trial)
+
+        def damage(path=path):
+            files = [*path.glob("tape-*.npz"), *path.glob("step-*.npz")]
+            for file in files:
+                if seeded.random() < 0.2:
+                    file.write_bytes(b"")
+
+        outcome, crashes = until_done(
+            path,
+            lambda: Fragile(50),
+            plan,
+            lambda: seeded.randint(6, 30),
+            tiered,
+            damage,
+        )
+        assert outcome.result == ToyMachine(50).reverse(ToyCapsule(0, 3), 50, None)
+        assert crashes > 0 and sorted(os.listdir(path)) == ["lock", "record.npz"]
+
+
+def test_a_tape_damaged_during_the_run_is_made_again(tmp_path):
+    class Vandal(ToyMachine):
+        def reverse(self, capsule, steps, cotangent):
+            for file in tmp_path.glob("tape-*.npz"):
+                file.write_bytes(b"")
+            return super().reverse(capsule, steps, cotangent)
+
+    plan = retape.fixed_space(snapshots=4, store={"state", "tape"})
+    outcome = run(Vandal(30), plan, store=disk_at(tmp_path))
+    assert outcome.result == ToyMachine(30).reverse(ToyCapsule(0, 3), 30, None)
+    assert outcome.report.repaired > 3
 
 
 def test_a_finished_run_is_not_run_again_until_it_is_cleared(tmp_path):

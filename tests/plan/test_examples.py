@@ -9,7 +9,15 @@ import pytest
 import retape
 
 PACKAGES = ["retape.schedule", "retape.storage", "retape.driver", "retape.viz"]
-SINGLE = ["_plan", "_plans", "_budget", "_bytes", "_adjoint", "interop"]
+SINGLE = [
+    "_plan",
+    "_plans",
+    "_hosted_plans",
+    "_budget",
+    "_bytes",
+    "_adjoint",
+    "interop",
+]
 MODULES = [
     f"{package}.{module.name}"
     for package in PACKAGES

@@ -7,6 +7,7 @@ from retape.driver import ToyMachine, run
 from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
 from retape.schedule import (
     Chain,
+    Mixed,
     Schedule,
     TierCosts,
     TwoTier,
@@ -16,6 +17,8 @@ from retape.schedule import (
 )
 
 peer = pytest.importorskip("checkpoint_schedules")
+
+TIERS = (peer.StorageType.RAM, peer.StorageType.DISK)
 
 
 def obey(schedule, length):
@@ -30,7 +33,10 @@ def obey(schedule, length):
                 if action.write_ics:
                     assert (action.n0, action.storage) not in kept
                     kept[action.n0, action.storage] = work
-                if action.write_adj_deps:
+                if action.write_adj_deps and action.storage in TIERS:
+                    made, work = machine.tape(work, action.n1 - action.n0)
+                    kept[action.n0, action.storage] = (made, action.n0, action.n1)
+                elif action.write_adj_deps:
                     assert action.storage == peer.StorageType.WORK
                     tape = (work, action.n0, action.n1)
                     work = None
@@ -41,13 +47,19 @@ def obey(schedule, length):
             case "Reverse":
                 assert tape is not None and tape[1:] == (action.n0, action.n1)
                 steps = action.n1 - action.n0
-                cotangent = machine.reverse(tape[0], steps, cotangent)
+                if isinstance(tape[0], tuple):
+                    cotangent = machine.sweep(tape[0], steps, cotangent)
+                else:
+                    cotangent = machine.reverse(tape[0], steps, cotangent)
             case "Copy" | "Move" as kind:
                 held = kept[action.n, action.from_storage]
                 if kind == "Move":
                     del kept[action.n, action.from_storage]
                 if action.to_storage == peer.StorageType.WORK:
-                    work = held
+                    if isinstance(held, tuple):
+                        work, tape = None, held
+                    else:
+                        work = held
             case "EndReverse":
                 ended = True
     assert ended and kept == {}
@@ -64,6 +76,9 @@ def test_code_written_for_the_peer_runs_our_schedules(n):
         TwoTier(n, 1, 2, TierCosts(disk_write=1, disk_read=1)),
         Chain([1] * n, [2] * n, [3] * n, 9),
         tuple(online_actions(n, 3)),
+        Mixed(n, 1),
+        Mixed(n, 4),
+        Mixed(n, 7, 3, 2, 2),
     ]
     for stream in streams:
         adapted = to_checkpoint_schedules(stream, n)
@@ -99,6 +114,22 @@ def test_our_driver_runs_their_schedules_and_never_with_fewer_advances(make, n, 
     assert counts.advances >= optimal_advances(n, max(1, counts.peak_snapshots))
 
 
+@pytest.mark.filterwarnings("ignore:Numba not available")
+@pytest.mark.parametrize("storage", TIERS)
+def test_mixed_schedules_go_both_ways_with_the_same_advances(storage):
+    for n in (1, 2, 3, 9, 24):
+        for s in (1, 2, 5):
+            theirs = peer.MixedCheckpointSchedule(n, s, storage=storage)
+            actions = list(from_checkpoint_schedules(theirs, n))
+            counts, ours = replay(actions, n, capacity=s, stage=1), Mixed(n, s).counts()
+            assert counts.advances == ours.advances
+            assert counts.kept_tapes + counts.stores >= ours.kept_tapes + ours.stores
+            assert (
+                run(ToyMachine(n), actions).result
+                == run(ToyMachine(n), Mixed(n, s)).result
+            )
+
+
 def test_their_schedules_of_unknown_length():
     schedule = peer.TwoLevelCheckpointSchedule(3, binomial_snapshots=2)
 
@@ -116,7 +147,12 @@ def test_their_schedules_of_unknown_length():
 
 
 def test_there_and_back_is_the_same_schedule():
-    for schedule in (Schedule(30, 3), Schedule(31, 4, 2), TwoTier(25, 2, 2)):
+    for schedule in (
+        Schedule(30, 3),
+        Schedule(31, 4, 2),
+        TwoTier(25, 2, 2),
+        Mixed(30, 4),
+    ):
         n = schedule.length
         back = from_checkpoint_schedules(to_checkpoint_schedules(schedule, n), n)
         assert list(back) == list(schedule)
@@ -125,8 +161,12 @@ def test_there_and_back_is_the_same_schedule():
 def test_what_cannot_be_translated_is_refused():
     with pytest.raises(retape.PlanError, match="`length=0` cannot be"):
         to_checkpoint_schedules(Schedule(0, 1), 0)
-    mixed = [peer.Forward(0, 1, False, True, peer.StorageType.DISK)]
-    with pytest.raises(retape.PlanError, match="keeps a tape in a slot"):
-        list(from_checkpoint_schedules(mixed, 2))
+    ram, disk = TIERS
+    both = [peer.Forward(0, 1, True, True, disk)]
+    with pytest.raises(retape.PlanError, match="keeps a state and a tape in one slot"):
+        list(from_checkpoint_schedules(both, 2))
+    moved = [peer.Forward(0, 1, False, True, disk), peer.Move(0, disk, ram)]
+    with pytest.raises(retape.PlanError, match="moves a tape between tiers"):
+        list(from_checkpoint_schedules(moved, 2))
     with pytest.raises(retape.ScheduleError, match="`3` is no action of"):
         list(from_checkpoint_schedules([3], 2))

@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
         return 0
     from ..viz._figure import draw_figure
 
-    title = f"{options.steps} steps, {schedule.snapshots} snapshots"
+    title = f"{options.steps} steps, {schedule.counts().peak_snapshots} snapshots"
     draw_figure(schedule, title=title).savefig(options.out)
     print(f"wrote {options.out}")
     return 0

@@ -24,6 +24,8 @@ from math import inf
 from .._bytes import format_bytes
 from .._errors import BudgetError, PlanError
 from ._action import Action, Advance, Drop, Restore, Reverse, Store
+from ._check import replay
+from ._cost import Counts
 
 LARGEST = 20_000_000
 """The most (steps^3 * units / 6) that is attempted."""
@@ -133,6 +135,19 @@ class Chain:
             a, b, room = stack.pop()
             stored = True
             yield Restore(a, len(stack))
+
+    def counts(self) -> Counts:
+        """What a replay counts: a chain is short enough to be gone through."""
+        return replay(self, len(self.forward))
+
+    def sweeps(self) -> int:
+        """The most times that a step is advanced."""
+        change = [0] * (len(self.forward) + 1)
+        for action in self:
+            if isinstance(action, Advance):
+                change[action.start] += 1
+                change[action.stop] -= 1
+        return max(accumulate(change))
 
     def peak_bytes(self) -> int:
         """The most bytes of snapshots and tape at once, in the sizes given."""

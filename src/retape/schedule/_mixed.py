@@ -117,7 +117,20 @@ class Mixed:
 
     def counts_and_sweeps(self) -> tuple[Counts, int]:
         """The counts, and the most times that a step is advanced."""
-        return policy_counts(self._table(), self.length, self.stage, self._room())
+        return self._totals(1, 1)[:2]
+
+    def heaviest(self, state: int, tape: int) -> int:
+        """The most that all slots hold at once, for these sizes of a state and a tape.
+
+        Example:
+            >>> Mixed(50, budget=3).heaviest(8, 20)
+            60
+        """
+        return self._totals(state, tape)[2]
+
+    def _totals(self, state: int, tape: int) -> tuple[Counts, int, int]:
+        root = self.length, self.stage, self._room()
+        return policy_counts(self._table(), *root, state=state, tape=tape)
 
     def _room(self) -> int:
         # More than one thing for each stage but the last is never kept.

@@ -20,7 +20,7 @@ from operator import add
 from ._placed import Held
 from ._split import binomial_split
 
-EXACT = 12_000_000
+EXACT = 24_000_000
 """The most (stages^2 * rooms) for which the programme is run: a second or so."""
 
 _ADVANCE = 1 << 64

@@ -133,6 +133,7 @@ class _Sum(NamedTuple):
     peak: int = 0
     memory: int = 0
     disk: int = 0
+    weight: int = 0
 
 
 class _Key(NamedTuple, Generic[R]):
@@ -144,12 +145,29 @@ class _Key(NamedTuple, Generic[R]):
 
 
 def policy_counts(
-    policy: Policy[R], length: int, stage: int, room: R
-) -> tuple[Counts, int]:
-    """What a replay would count, and the most times that a stage is advanced.
+    policy: Policy[R],
+    length: int,
+    stage: int,
+    room: R,
+    *,
+    state: int = 1,
+    tape: int = 1,
+) -> tuple[Counts, int, int]:
+    """What a replay would count, by the recurrence over the distinct intervals.
 
-    By the recurrence over the distinct intervals, of which there are few. An explicit
-    stack stands for the recursion.
+    An explicit stack stands for the recursion.
+
+    Args:
+        policy: The decisions.
+        length: Steps.
+        stage: Steps in a stage.
+        room: What is free at the beginning.
+        state: What a state weighs.
+        tape: What a tape in a slot weighs.
+
+    Returns:
+        The counts, the most times that a stage is advanced, and the most that all
+        slots weigh at once.
     """
     root = _Key(-(-length // stage), room)
     known: dict[_Key[R], _Sum] = {}
@@ -163,7 +181,7 @@ def policy_counts(
             continue
         stack.pop()
         if key not in known:
-            known[key] = _add_up(key, needed, known)
+            known[key] = _add_up(key, needed, known, (state, tape))
     total = known[root]
     counts = Counts(
         advances=total.advances * stage,
@@ -177,7 +195,7 @@ def policy_counts(
         peak_disk=total.disk,
         peak_memory=total.memory,
     )
-    return counts, total.sweeps
+    return counts, total.sweeps, total.weight
 
 
 def _children(policy: Policy[R], key: _Key[R]) -> list[_Key[R]]:
@@ -194,16 +212,21 @@ def _children(policy: Policy[R], key: _Key[R]) -> list[_Key[R]]:
     return [right, left if back is None else _Key(split, back)]
 
 
-def _add_up(key: _Key[R], needed: list[_Key[R]], known: dict[_Key[R], _Sum]) -> _Sum:
+def _add_up(
+    key: _Key[R],
+    needed: list[_Key[R]],
+    known: dict[_Key[R], _Sum],
+    weights: tuple[int, int],
+) -> _Sum:
     if not needed:
         return _Sum(reverses=1)
     first = known[needed[0]]
     if key.held is None:
         held = needed[0].held
-        return _beside(first, held or Held("memory", True, key.room))
+        return _beside(first, held or Held("memory", True, key.room), weights)
     right, left = first, known[needed[1]]
     if needed[1].held is None and needed[1].stages > 1:
-        left = _without(left, key.held.tier)
+        left = _without(left, key.held.tier, weights[0])
     return _Sum(
         advances=key.stages - needed[0].stages + right.advances + left.advances,
         stores=right.stores + left.stores,
@@ -214,10 +237,11 @@ def _add_up(key: _Key[R], needed: list[_Key[R]], known: dict[_Key[R], _Sum]) -> 
         peak=max(right.peak, left.peak),
         memory=max(right.memory, left.memory),
         disk=max(right.disk, left.disk),
+        weight=max(right.weight, left.weight),
     )
 
 
-def _beside(part: _Sum, held: Held[R]) -> _Sum:
+def _beside(part: _Sum, held: Held[R], weights: tuple[int, int]) -> _Sum:
     """With what is kept at the interval's start, which is in use all along."""
     on_disk = held.tier == "disk"
     return part._replace(
@@ -227,14 +251,16 @@ def _beside(part: _Sum, held: Held[R]) -> _Sum:
         peak=part.peak + 1,
         memory=part.memory + (not on_disk),
         disk=part.disk + on_disk,
+        weight=part.weight + weights[held.tape],
     )
 
 
-def _without(part: _Sum, tier: str) -> _Sum:
+def _without(part: _Sum, tier: str, weight: int) -> _Sum:
     """The same, where a slot in use at its beginning is given back."""
     on_disk = tier == "disk"
     return part._replace(
         peak=part.peak - 1,
         memory=part.memory - (not on_disk),
         disk=part.disk - on_disk,
+        weight=part.weight - weight,
     )

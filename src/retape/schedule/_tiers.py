@@ -107,7 +107,7 @@ class TwoTier:
         """The counts, and the most times that a step is advanced."""
         if self.exact or self.stages <= 1:
             room = self._useful()
-            return policy_counts(self._table(), self.length, self.stage, room)
+            return policy_counts(self._table(), self.length, self.stage, room)[:2]
         return _segmented_counts(self, self._segments()[1])
 
     def _useful(self) -> tuple[int, int]:

@@ -1,0 +1,233 @@
+"""Plans over tiers, of chains and with tapes in slots: predicted, run, refused."""
+
+import numpy as np
+import pytest
+
+import retape
+from retape import BudgetError, PlanError
+from retape.driver import ToyMachine, run
+from retape.schedule import Advance, Drop, Reverse, Store, Tape, replay
+
+BOTH = {"state", "tape"}
+
+
+def chain_of(n, budget):
+    return retape.chain(
+        forward=[1 + k % 3 for k in range(n)],
+        states=[2 + k % 2 for k in range(n)],
+        tapes=[3 + k % 4 for k in range(n)],
+        budget=budget,
+    )
+
+
+PLANS = [
+    retape.fixed_space(snapshots=1, store=BOTH),
+    retape.fixed_space(snapshots=4, store=BOTH),
+    retape.fixed_space(snapshots=3, stage=5, store=BOTH),
+    retape.tiers(memory=2, disk=3),
+    retape.tiers(memory="30 B", disk="1 kB"),
+    retape.tiers(memory=0, disk=3, stage=2),
+    retape.tiers(memory=3, disk=0, costs=retape.TierCosts(memory_write=0.5)),
+]
+
+
+def walked(actions, w, r):
+    """The most bytes in memory and on disk at once, slots only; the longest tape."""
+    held, most, longest = {"memory": {}, "disk": {}}, {"memory": 0, "disk": 0}, 0
+    for action in actions:
+        match action:
+            case Store(_, slot, tier):
+                held[tier][slot] = w
+            case Tape(start, stop, slot, tier):
+                held[tier][slot] = (stop - start) * r
+            case Drop(_, slot, tier):
+                del held[tier][slot]
+            case Reverse(start, stop):
+                longest = max(longest, stop - start)
+        for tier, slots in held.items():
+            most[tier] = max(most[tier], sum(slots.values()))
+    return most["memory"] + longest * r, most["disk"]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=repr)
+def test_a_prediction_is_what_a_replay_counts(plan):
+    for n in (0, 1, 2, 3, 10, 29, 101):
+        for w, r in [(10, 10), (7, 30), (40, 3)]:
+            if isinstance(plan, type(PLANS[4])) and plan.memory == "30 B" and w == 40:
+                w = 30
+            prediction = plan.predict(n, w, r)
+            schedule = plan.schedule(n, w, r)
+            assert replay(schedule, n, stage=prediction.alpha) == prediction.counts
+            memory, disk = walked(schedule, w, r)
+            if prediction.counts.kept_tapes:
+                # The longest tape may be in a slot, and is then counted there only.
+                assert memory <= prediction.peak_bytes
+                assert (
+                    prediction.peak_bytes <= plan.snapshots * w + prediction.alpha * r
+                )
+            else:
+                assert prediction.peak_bytes == memory
+            assert (prediction.disk_bytes or 0) == disk
+            assert prediction.advances <= prediction.t * n
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=repr)
+@pytest.mark.parametrize("known", [5, 40])
+def test_the_driver_does_what_is_predicted(plan, known):
+    outcome = run(ToyMachine(known), plan, tape_bytes=8)
+    start = ToyMachine(known).start()
+    assert outcome.result == ToyMachine(known).reverse(start, known, None)
+    counts, report = plan.predict(known, 8, 8).counts, outcome.report
+    assert report.advances == counts.advances and report.stores == counts.stores
+    assert report.taped == counts.taped and report.restores == counts.restores
+    assert report.kept_tapes == counts.kept_tapes
+    assert report.peak_snapshots == counts.peak_snapshots
+
+
+def test_a_chain_is_predicted_and_run():
+    plan = chain_of(12, 20)
+    prediction, schedule = plan.predict(12), plan.schedule(12)
+    assert replay(schedule, 12) == prediction.counts
+    assert prediction.peak_bytes <= 20
+    spent = sum(
+        sum(plan.forward[a.start : a.stop]) for a in schedule if isinstance(a, Advance)
+    )
+    assert prediction.cost == spent and prediction.t >= 1
+    result = run(ToyMachine(12), plan).result
+    assert result == ToyMachine(12).reverse(ToyMachine(12).start(), 12, None)
+
+
+def test_tiers_go_where_the_plan_says(tmp_path):
+    plan = retape.tiers(memory=2, disk=4, costs=retape.TierCosts(disk_write=1))
+    disk = retape.DiskStore(tmp_path)
+    store = retape.TieredStore(retape.MemoryStore(capacity=2), disk)
+    result = retape.adjoint(
+        lambda x, k: 1.01 * x,
+        lambda x, k, g: 1.01 * g,
+        np.ones(5),
+        seed=np.ones_like,
+        steps=40,
+        plan=plan,
+        store=store,
+    )
+    assert np.allclose(result.cotangent, 1.01**40)
+    counts = plan.predict(40, 40, 40).counts
+    assert store.memory.peak_snapshots == counts.peak_memory <= 2
+    assert disk.peak_snapshots == counts.peak_disk <= 4
+    assert counts.peak_disk > 0
+
+
+def test_mixed_slots_save_advances_and_sizes_matter():
+    mixed = retape.fixed_space(snapshots=9, store=BOTH)
+    plain = retape.fixed_space(snapshots=9)
+    assert mixed.predict(300).advances < plain.predict(300).advances
+    # A tape of three slots is kept less often than one of one slot.
+    kept = [mixed.predict(100, 8, r).counts.kept_tapes for r in (8, 24, 800)]
+    assert kept[0] > kept[1] > kept[2] == 0
+    # Stages are as long as a slot's bytes allow.
+    assert mixed.predict(300, 100, 10).alpha == 10
+    assert mixed.schedule(300, 100, 60).state == 1
+    assert retape.fixed_space(snapshots=9, store={"state"}) == plain
+
+
+def test_a_prediction_reads_well():
+    text = str(retape.fixed_space(snapshots=2, store=BOTH).predict(6, 8, 8))
+    assert text.endswith("2 snapshots, peak 24 B; 3 tapes kept")
+    text = str(retape.tiers(memory=1, disk=2).predict(10))
+    assert text.endswith("; at most 1 snapshots on disk; cost 55, the least")
+    text = str(retape.tiers(memory=30, disk=400).predict(100_000))
+    assert "times the least" in text
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: retape.fixed_space(snapshots=2, store={"tape"}),
+            "`store={'tape'}` cannot be: slots hold states",
+        ),
+        (
+            lambda: retape.fixed_space(snapshots=2, store="state"),
+            'cannot be: slots hold states.*Pass {"state"}',
+        ),
+        (
+            lambda: retape.fixed_space(snapshots=2, store=BOTH, split="bisection"),
+            "`split='bisection'` and `tree='n-ary'` do not go with tapes in slots",
+        ),
+        (
+            lambda: retape.segments(store=BOTH),
+            "is not an option of `segments`: it is one of fixed_space",
+        ),
+        (lambda: PLANS[1].resolve(10), "`MixedSpace` cannot be put as a stage length"),
+        (
+            lambda: PLANS[3].resolve(None),
+            "`Tiers` needs the number of steps beforehand",
+        ),
+        (lambda: retape.tiers(memory=-1, disk=2), "`memory=-1` cannot be: pass a num"),
+        (
+            lambda: retape.tiers(memory=1, disk="x"),
+            "`disk='x'` is not an amount of",
+        ),
+        (lambda: retape.tiers(memory=0, disk=0), "`memory=0` and `disk=0` cannot be"),
+        (lambda: retape.tiers(memory=1, disk=1, stage=0), "`stage=0` cannot be"),
+        (
+            lambda: retape.tiers(memory="1 kB", disk=1).predict(9),
+            "`memory='1 kB'` counts bytes, and `capsule_bytes` was not given",
+        ),
+        (lambda: chain_of(3, 9).predict(4), "this chain has 3 steps and the run has"),
+    ],
+)
+def test_what_cannot_be_is_refused(make, text):
+    with pytest.raises(PlanError, match=text):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (
+            lambda: retape.tiers(memory="1 kB", disk="2 kB").predict(9, 8000, 8000),
+            "hold no snapshot, which takes 8000 bytes .7.9 KiB.. The least possible",
+        ),
+        (lambda: chain_of(3, 4).predict(3), "the least possible is 7 b"),
+    ],
+)
+def test_a_budget_below_the_least_names_the_least(make, text):
+    with pytest.raises(BudgetError, match=text):
+        make()
+
+
+class Untaped:
+    """A machine without `tape`, `sweep` and `tape_nbytes`."""
+
+    def __init__(self, steps):
+        self.toy = ToyMachine(steps)
+        for name in ("length", "start", "advance", "reverse", "nbytes", "finish"):
+            setattr(self, name, getattr(self.toy, name))
+
+
+def test_a_machine_that_cannot_hold_tapes_refuses_a_mixed_plan():
+    for schedule in (PLANS[1], PLANS[1].schedule(9), iter(PLANS[1].schedule(9))):
+        with pytest.raises(PlanError, match="a `Untaped` cannot hold one: .*Leave `st"):
+            run(Untaped(9), schedule)
+    assert run(Untaped(9), retape.fixed_space(snapshots=2)).report.taped == 9
+    # Nothing is kept where every stage can be reversed at once.
+    assert run(Untaped(1), PLANS[1]).report.taped == 1
+
+
+def test_a_run_of_unknown_length_refuses_it():
+    for plan in (PLANS[1], PLANS[3]):
+        with pytest.raises(PlanError, match="needs the number of steps beforehand"):
+            run(ToyMachine(9, tells_length=False), plan)
+
+
+@pytest.mark.parametrize("plan", [PLANS[1], PLANS[3]], ids=["mixed", "tiers"])
+def test_an_engine_with_a_sweep_of_its_own_refuses_it(plan):
+    jax = pytest.importorskip("jax")
+    import retape.jax
+
+    def looped(x):
+        return jax.lax.fori_loop(0, 9, lambda k, y: y * x, 1.0)
+
+    with pytest.raises(PlanError, match="for `retape.adjoint` and `retape.driver.run`"):
+        retape.jax.grad(looped, plan=plan)(1.5)
