@@ -4,14 +4,13 @@ With a capsule of w bytes, r bytes of tape per step, d snapshots and stages of a
 steps a run needs d*w + alpha*r bytes at its peak.
 """
 
-from collections.abc import Callable
+from dataclasses import dataclass
+from heapq import heappop, heappush
 from math import isqrt
 
 from ._bytes import format_bytes
 from ._errors import BudgetError
-from .schedule import binomial_counts
-
-_SCAN = 2048
+from .schedule import optimal_advances
 
 
 def stage_for_snapshots(d: int, w: int, r: int) -> int:
@@ -66,9 +65,8 @@ def within_budget(n: int | None, w: int, r: int, budget: int) -> tuple[int, int]
     The advances are those of the binomial split; other splits get the same two numbers.
 
     For a given d the longest stage is (budget - d*w) // r, hence the least number N of
-    stages, and the shortest stage for that N is ceil(n/N). Every d is tried while there
-    are at most 2048; beyond, a geometric grid and then the neighbourhood of its best,
-    which is not proved to hold the optimum.
+    stages, and the shortest stage for that N is ceil(n/N). The best d is found exactly,
+    see `_Search`.
 
     For an unknown n half of the budget goes to either: that maximises d*alpha, the
     longest run of which each step is advanced and taped only once.
@@ -86,16 +84,7 @@ def within_budget(n: int | None, w: int, r: int, budget: int) -> tuple[int, int]
     if n * r <= budget:
         return max(n, 1), 0
     most = min(n - 1, (budget - r) // w) if w else n - 1
-
-    def stage(d: int) -> int:
-        stages = -(-n // ((budget - d * w) // r))
-        return -(-n // stages)
-
-    def cost(d: int) -> tuple[int, int]:
-        return binomial_counts(n, stage(d), d).advances, d
-
-    best = _least_argument(cost, most)
-    return stage(best), best
+    return _Search(n, w, r, budget).best(most)
 
 
 def least_for(n: int | None, w: int, r: int) -> int:
@@ -104,16 +93,62 @@ def least_for(n: int | None, w: int, r: int) -> int:
     return w + r if n is None else min(w + r, n * r)
 
 
-def _least_argument(cost: Callable[[int], tuple[int, int]], most: int) -> int:
-    if most <= _SCAN:
-        return min(range(1, most + 1), key=cost)
-    grid = {1, most}
-    d = 1
-    while d < most:
-        grid.add(d)
-        d += max(1, d // 64)
-    middle = min(grid, key=cost)
-    width = max(1, middle // 64)
-    near = range(max(1, middle - width), min(most, middle + width) + 1)
-    step = max(1, len(near) // _SCAN)
-    return min([*near[::step], middle], key=cost)
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The d of least advances, and the least such d, by branch and bound.
+
+    For d snapshots there are N(d) = ceil(n / ((budget - d*w) // r)) stages of
+    ceil(n / N) steps. N grows with d. The fewest advances A(N, d) fall with d and grow
+    with N, and so does A(N, d) / N, because A is convex in N. Hence for all d in
+    [first, last], with N' = N(first) and N'' = N(last), the advances are at least
+
+        max( ceil(n / N'') * A(N', last),  n * A(N', last) / N' ),
+
+    since stage * N >= n. Intervals are halved, the one of least bound first, until no
+    bound is below the best found.
+    """
+
+    n: int
+    w: int
+    r: int
+    budget: int
+
+    def best(self, most: int) -> tuple[int, int]:
+        """alpha and d, over 1 <= d <= most."""
+        best = self._cost(most)
+        heap = [(self._bound(1, most), 1, most)]
+        while heap and heap[0][:2] <= best:
+            _, first, last = heappop(heap)
+            if self._stages(first) == self._stages(last):
+                best = min(best, self._flat(first, last))
+                continue
+            middle = (first + last) // 2
+            best = min(best, self._cost(middle))
+            for part in ((first, middle), (middle + 1, last)):
+                bound = self._bound(*part)
+                if (bound, part[0]) <= best:
+                    heappush(heap, (bound, *part))
+        return -(-self.n // self._stages(best[1])), best[1]
+
+    def _stages(self, d: int) -> int:
+        return -(-self.n // ((self.budget - d * self.w) // self.r))
+
+    def _cost(self, d: int) -> tuple[int, int]:
+        stages = self._stages(d)
+        return -(-self.n // stages) * optimal_advances(stages, d), d
+
+    def _bound(self, first: int, last: int) -> int:
+        fewest, most = self._stages(first), self._stages(last)
+        advances = optimal_advances(fewest, last)
+        return max(-(-self.n // most) * advances, -(-self.n * advances // fewest))
+
+    def _flat(self, first: int, last: int) -> tuple[int, int]:
+        """The least d that costs as little as `last`, where all have as many stages."""
+        cost, _ = self._cost(last)
+        while first < last:
+            middle = (first + last) // 2
+            if self._cost(middle)[0] == cost:
+                last = middle
+            else:
+                first = middle + 1
+        return cost, first

@@ -103,11 +103,38 @@ def test_within_is_the_best_of_all_plans_that_fit(n, w, r, extra):
     assert prediction.advances == best
 
 
-def test_within_large_budgets_is_quick_and_keeps_to_them():
+@settings(max_examples=40, deadline=None)
+@given(
+    st.integers(2, 10**6), st.integers(4, 30), st.integers(1, 60), st.integers(0, 20000)
+)
+def test_within_finds_the_best_of_thousands_of_snapshots(n, w, r, extra):
+    budget = w + r + extra
+    if n * r <= budget:
+        return
+    best = None
+    for d in range(1, min(n, (budget - r) // w + 1)):
+        stages = -(-n // ((budget - d * w) // r))
+        cost = -(-n // stages) * optimal_advances(stages, d), d, -(-n // stages)
+        best = cost if best is None else min(best, cost)
+    alpha, d, _ = retape.within(budget).resolve(n, w, r)
+    assert best is not None and (alpha, d) == (best[2], min(best[1], -(-n // alpha)))
+
+
+def test_within_large_budgets_is_quick_and_keeps_to_them(monkeypatch):
+    asked = 0
+
+    def counted(stages, snapshots):
+        nonlocal asked
+        asked += 1
+        return optimal_advances(stages, snapshots)
+
+    monkeypatch.setattr("retape._budget.optimal_advances", counted)
     for n, w, r in [(10**9, 800, 2400), (10**7, 8000, 24000), (10**12, 8, 8)]:
         prediction = retape.within("6 MB").predict(n, w, r)
         assert prediction.peak_bytes is not None
         assert prediction.peak_bytes <= 6 * 10**6
+    # 750,000 numbers of snapshots are possible in the last one alone.
+    assert asked < 20_000
 
 
 def test_within_halves_the_budget_when_the_length_is_unknown():
