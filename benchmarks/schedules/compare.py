@@ -3,7 +3,12 @@
     python benchmarks/schedules/compare.py [--snapshots 10] [--limit 20]
 
 Each entry is made in a process of its own, and given up after `--limit` seconds. The
-time is that of going through all actions of the schedule once.
+time is processor time of going through all actions of the schedule once, the least of
+three goes where one takes less than a second; what is made once and kept, such as a
+table, is part of the first go only.
+
+The last lines say, for each length, how the fastest peer of the same kind compares: its
+time over ours, and its advances over ours. A ratio below 1 ends the program with 1.
 """
 
 import argparse
@@ -11,11 +16,12 @@ import json
 import subprocess
 import sys
 import warnings
-from time import perf_counter
+from time import process_time
 
 LENGTHS = (10**3, 10**4, 10**5, 10**6)
 OURS = ("retape binomial", "retape bisection", "retape treeverse", "retape online")
-PEERS = ("cs Multistage", "cs Revolve", "cs HRevolve", "cs DiskRevolve", "pyrevolve")
+PEERS = ("cs Multistage", "cs Revolve", "cs HRevolve", "pyrevolve")
+KINDS = {"retape binomial": PEERS, "retape mixed": ("cs Mixed",)}
 
 
 def main() -> None:
@@ -32,13 +38,39 @@ def main() -> None:
         return
     print(f"{options.snapshots} snapshots; cs = checkpoint_schedules")
     print(f"{'schedule':18}{'n':>9}{'seconds':>10}{'advances':>12}{'writes':>10}")
+    made: dict[tuple[str, int], tuple[float, int, int]] = {}
+    names = (*OURS, *PEERS, "retape mixed", "cs Mixed")
     for length in LENGTHS:
         if length <= options.largest:
-            for name in (*OURS, *PEERS):
-                print(line(name, length, options), flush=True)
+            for name in names:
+                print(line(name, length, options, made), flush=True)
+    sys.exit(verdict(made))
 
 
-def line(name: str, length: int, options: argparse.Namespace) -> str:
+def verdict(made: dict[tuple[str, int], tuple[float, int, int]]) -> int:
+    """How we compare; 1 if a peer is better anywhere."""
+    worse = 0
+    for (name, length), (seconds, advances, _) in made.items():
+        peers = [
+            made[peer, length] for peer in KINDS.get(name, ()) if (peer, length) in made
+        ]
+        if peers:
+            faster, fewer = min(p[0] for p in peers), min(p[1] for p in peers)
+            worse |= faster < seconds or fewer < advances
+            print(
+                f"{name:18}{length:9}: the fastest peer takes "
+                f"{faster / seconds:.1f} times as long; the fewest advances of a peer "
+                f"are {fewer / advances:.4f} of ours"
+            )
+    return int(worse)
+
+
+def line(
+    name: str,
+    length: int,
+    options: argparse.Namespace,
+    made: dict[tuple[str, int], tuple[float, int, int]],
+) -> str:
     """One line of the table, made in another process."""
     command = [sys.executable, __file__, "--entry", name, str(length)]
     command += ["--snapshots", str(options.snapshots)]
@@ -52,36 +84,40 @@ def line(name: str, length: int, options: argparse.Namespace) -> str:
     if done.returncode:
         why = (done.stderr.strip().splitlines() or [f"signal {-done.returncode}"])[-1]
         return f"{start}   failed: {why[:50]}"
-    seconds, advances, writes = json.loads(done.stdout)
+    seconds, advances, writes = made[name, length] = json.loads(done.stdout)
     return f"{start}{seconds:10.3f}{advances:12}{writes:10}"
 
 
 def entry(name: str, length: int, snapshots: int) -> tuple[float, int, int]:
     """Seconds, advances and writes of one schedule."""
     library, kind = name.split(" ") if " " in name else (name, "")
-    if library == "retape":
-        return ours(kind, length, snapshots)
-    if library == "cs":
-        return theirs(kind, length, snapshots)
-    return revolve(length, snapshots)
+    if library == "pyrevolve":
+        return revolve(length, snapshots)
+    make = ours if library == "retape" else theirs
+    goes = [make(kind, length, snapshots)]
+    while goes[0][0] < 1.0 and len(goes) < 3:
+        goes.append(make(kind, length, snapshots))
+    return min(goes)
 
 
 def ours(kind: str, length: int, snapshots: int) -> tuple[float, int, int]:
     """One of this library's."""
-    from retape.schedule import Advance, Schedule, Store, online_actions
+    from retape.schedule import Advance, Mixed, Schedule, Store, Tape, online_actions
 
-    began = perf_counter()
+    began = process_time()
     if kind == "online":
         stream = online_actions(length, snapshots)
+    elif kind == "mixed":
+        stream = iter(Mixed(length, snapshots))
     else:
         stream = iter(Schedule(length, snapshots, split=kind))
     advances = writes = 0
     for action in stream:
         if type(action) is Advance:
             advances += action.stop - action.start
-        elif type(action) is Store:
+        elif type(action) is Store or type(action) is Tape:
             writes += 1
-    return perf_counter() - began, advances, writes
+    return process_time() - began, advances, writes
 
 
 def theirs(kind: str, length: int, snapshots: int) -> tuple[float, int, int]:
@@ -89,22 +125,23 @@ def theirs(kind: str, length: int, snapshots: int) -> tuple[float, int, int]:
     warnings.simplefilter("ignore")
     import checkpoint_schedules as cs
 
-    began = perf_counter()
+    began = process_time()
     schedule = {
         "Multistage": lambda: cs.MultistageCheckpointSchedule(length, snapshots, 0),
         "Revolve": lambda: cs.Revolve(length, snapshots),
         "HRevolve": lambda: cs.HRevolve(length, snapshots, 0),
-        "DiskRevolve": lambda: cs.DiskRevolve(length, snapshots),
+        "Mixed": lambda: cs.MixedCheckpointSchedule(length, snapshots),
     }[kind]()
     advances = writes = 0
     for action in schedule:
         if isinstance(action, cs.Forward):
-            writes += action.write_ics
+            keeps = action.storage in (cs.StorageType.RAM, cs.StorageType.DISK)
+            writes += action.write_ics or keeps
             if not action.write_adj_deps:
                 advances += action.n1 - action.n0
         elif isinstance(action, cs.EndReverse):
             break
-    return perf_counter() - began, advances, writes
+    return process_time() - began, advances, writes
 
 
 def revolve(length: int, snapshots: int) -> tuple[float, int, int]:
@@ -114,7 +151,7 @@ def revolve(length: int, snapshots: int) -> tuple[float, int, int]:
     """
     from pyrevolve.crevolve import CRevolve  # type: ignore[import-not-found]
 
-    began = perf_counter()
+    began = process_time()
     schedule = CRevolve(snapshots, length, None)
     advances = writes = 0
     while True:
@@ -126,7 +163,7 @@ def revolve(length: int, snapshots: int) -> tuple[float, int, int]:
             writes += 1
         elif name in ("TERMINATE", "ERROR"):
             break
-    return perf_counter() - began, advances, writes
+    return process_time() - began, advances, writes
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@
 For each number of snapshots the worst ratio of advances over all lengths, and the
 length at which it is reached, for both placements; and the same for a placement by
 levels (Wang, Moin and Iaccarino 2009), made here for comparison only.
+
+Then what no policy at all can do better than, for small numbers of snapshots: the least
+worst ratio over all ways of keeping and giving up snapshots, by exhaustive search.
 """
 
 import argparse
@@ -28,6 +31,50 @@ def main() -> None:
         ]
         row = "".join(f"{f'{ratio:.4f} ({n})':>20}" for ratio, n in cells)
         print(f"{snapshots:9}{row}", flush=True)
+    print("no policy stays below, for all n up to")
+    for snapshots, upto in ((2, 120), (3, 70), (4, 40)):
+        print(f"{snapshots:9}{least_worst(snapshots, upto):12.4f}{upto:8}", flush=True)
+
+
+def least_worst(snapshots: int, longest: int) -> float:
+    """The least, over all policies, of the worst ratio up to a length.
+
+    A policy knows nothing but that the run has not ended, so all there is to search is
+    where its snapshots are. `reached` has the best worst ratio so far for each way.
+    """
+    reached: dict[tuple[int, ...], float] = {(0,): 1.0}
+    for n in range(2, longest + 1):
+        optimum = optimal_advances(n, snapshots)
+        later: dict[tuple[int, ...], float] = {}
+        for held, before in reached.items():
+            total = n - 1 + cheapest_turn(held, snapshots, n - 1)
+            ratio = max(before, total / optimum)
+            if len(held) < snapshots:
+                choices = [held, (*held, n - 1)]
+            else:
+                places = range(1, snapshots)
+                choices = [held, *((*held[:j], *held[j + 1 :], n - 1) for j in places)]
+            for choice in choices:
+                later[choice] = min(ratio, later.get(choice, ratio))
+        reached = later
+    return min(reached.values())
+
+
+def cheapest_turn(held: tuple[int, ...], snapshots: int, last: int) -> int:
+    """The fewest advances of reversing below `last`, some snapshots given up or none.
+
+    `after[i][used]` is for snapshot i as the `used`-th that is not given up.
+    """
+    after: list[dict[int, int]] = [{} for _ in held]
+    for i in range(len(held) - 1, -1, -1):
+        for used in range(1, i + 2):
+            slots = snapshots - used + 1
+            options = [optimal_advances(last - held[i], slots)]
+            for j in range(i + 1, len(held)):
+                gap = optimal_advances(held[j] - held[i], slots)
+                options.append(gap + after[j][used + 1])
+            after[i][used] = min(options)
+    return after[0][1]
 
 
 def worst(totals: Iterator[tuple[int, int]], snapshots: int) -> tuple[float, int]:

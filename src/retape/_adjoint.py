@@ -78,6 +78,13 @@ def adjoint(
         verify: "cheap" or "full": compare recomputed states with the first pass.
         progress: `True` for a bar, or a function that is told.
 
+    With d snapshots in memory and alpha steps in a stage no more than d + max(alpha, 2)
+    + 1 states are alive at once: the snapshots; the tape, or the two states of a step
+    that is advanced; and the last state of the run, which is part of the result. While
+    the length is unknown they are d + max(alpha + 1, 4), because the driver keeps a
+    state until it is known that another stage follows. What `step` makes inside it,
+    x0 itself and the cotangent come on top; `in_place` adds a copy.
+
     Returns:
         The last state, the cotangent of x0 and a `Report`.
 

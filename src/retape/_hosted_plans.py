@@ -214,6 +214,7 @@ def tiers(
     disk: int | str,
     costs: TierCosts | None = None,
     stage: int | None = None,
+    **others: object,
 ) -> Tiers:
     """A plan over memory and disk that weighs advances against writes and reads.
 
@@ -226,6 +227,7 @@ def tiers(
             reads, in any one unit of time. By default a disk's write and read cost as
             much as five steps.
         stage: alpha. By default as in `fixed_space`, for the snapshots in memory.
+        **others: None; an option of another plan is refused by name.
 
     Example:
         >>> import retape
@@ -233,6 +235,10 @@ def tiers(
         >>> prediction.advances, prediction.counts.peak_disk, prediction.cost
         (249, 5, 499.0)
     """
+    for name, value in others.items():
+        raise PlanError(
+            f"`{name}={value!r}` is not an option of `tiers`. Leave it out."
+        )
     for name, value in (("memory", memory), ("disk", disk)):
         if isinstance(value, str):
             parse_bytes(value, name)

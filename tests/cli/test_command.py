@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from retape.cli import main
-from retape.schedule import Schedule, TierCosts, TwoTier
+from retape.schedule import Mixed, Schedule, TierCosts, TwoTier
 from retape.viz import draw_text, layout
 
 
@@ -45,6 +45,22 @@ def test_errors_are_printed_and_end_with_1(arguments, text, capsys):
     assert text in capsys.readouterr().err
 
 
+def test_tapes_and_tiers_can_be_asked_for(capsys):
+    assert main(["plan", "--steps", "60", "--snapshots", "4", "--tapes"]) == 0
+    assert "tapes kept" in capsys.readouterr().out
+    assert main(["plan", "--steps", "60", "--memory", "2", "--disk", "9"]) == 0
+    assert "snapshots on disk; cost" in capsys.readouterr().out
+    tiers = ["--memory", "1 kB", "--disk", "2 kB", "--capsule", "100", "--tape", "100"]
+    assert main(["plan", "--steps", "60", *tiers]) == 0
+    assert "cost" in capsys.readouterr().out
+    assert main(["plan", "--steps", "60", "--disk", "2", "--segments"]) == 1
+    assert "`--disk` goes with `--memory`" in capsys.readouterr().err
+    assert main(["plan", "--steps", "60", "--tapes", "--segments"]) == 1
+    assert "is not an option of `segments`" in capsys.readouterr().err
+    assert main(["plot", "--steps", "9", "--snapshots", "2", "--tapes"]) == 0
+    assert "< swept back from a kept tape" in capsys.readouterr().out
+
+
 def test_a_negative_length_is_refused(capsys):
     assert main(["plan", "--steps", "-3", "--segments"]) == 1
     assert "`--steps -3` cannot be" in capsys.readouterr().err
@@ -79,7 +95,8 @@ def test_the_module_is_the_command():
 
 
 def test_every_step_is_swept_back_once_in_a_layout():
-    for schedule in (Schedule(40, 3, 4), TwoTier(25, 1, 2, TierCosts(disk_write=1))):
+    tiers = TwoTier(25, 1, 2, TierCosts(disk_write=1))
+    for schedule in (Schedule(40, 3, 4), tiers, Mixed(30, 3), Mixed(31, 6, 2, 1, 4)):
         drawn = layout(schedule)
         stages = [row.stage for row in reversed(drawn.rows)]
         assert [start for start, _ in stages] == [0, *(stop for _, stop in stages)][:-1]

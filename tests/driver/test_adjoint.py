@@ -1,5 +1,7 @@
 """The front for step functions: NumPy states, trees of them, both kinds of end."""
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -157,6 +159,53 @@ def test_the_gradient_is_the_finite_difference():
         (value(start + h * e) - value(start - h * e)) / (2 * h) for e in np.eye(4)
     ]
     assert np.allclose(result.cotangent, slopes, rtol=1e-5, atol=1e-9)
+
+
+class Census:
+    """Counts the states that are alive: those that `copy` and `step` have made."""
+
+    def __init__(self, monkeypatch):
+        self.live = self.peak = 0
+        monkeypatch.setattr("retape._adjoint.copy_tree", self.step)
+
+    def step(self, x, k=0):
+        made = x + 1.0
+        self.live += 1
+        self.peak = max(self.peak, self.live)
+        weakref.finalize(made, self.gone)
+        return made
+
+    def gone(self):
+        self.live -= 1
+
+
+@pytest.mark.parametrize("alpha", [1, 2, 5, 9])
+@pytest.mark.parametrize("d", [1, 3, 6])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_no_more_states_are_alive_than_is_said(
+    monkeypatch, tmp_path, d, alpha, on_disk
+):
+    for known in (True, False):
+        census = Census(monkeypatch)
+        end = {"steps": 100} if known else {"done": lambda x: x[0] > 100}
+        path = tmp_path / str(known)
+        result = retape.adjoint(
+            census.step,
+            lambda x, k, g: g,
+            np.zeros(4),
+            seed=lambda x: 1.0,
+            plan=retape.fixed_space(snapshots=d, stage=alpha),
+            store=retape.DiskStore(path) if on_disk else None,
+            **end,
+        )
+        assert result.report.length == 100 and result.report.peak_snapshots == d
+        beside = max(alpha, 2) + 1 if known else max(alpha + 1, 4)
+        if on_disk:
+            assert census.peak <= beside + 1
+        elif known or alpha > 1:
+            assert census.peak == d + beside
+        else:
+            assert census.peak == d + 3
 
 
 def test_a_predicate_ends_the_run():

@@ -168,6 +168,7 @@ def test_a_prediction_reads_well():
             lambda: retape.tiers(memory=1, disk="x"),
             "`disk='x'` is not an amount of",
         ),
+        (lambda: retape.tiers(memory=1, disk=1, store=BOTH), "an option of `tiers`"),
         (lambda: retape.tiers(memory=0, disk=0), "`memory=0` and `disk=0` cannot be"),
         (lambda: retape.tiers(memory=1, disk=1, stage=0), "`stage=0` cannot be"),
         (

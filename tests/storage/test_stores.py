@@ -11,6 +11,7 @@ import pytest
 
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
 from retape.storage import Record, copy_tree, fingerprint, freeze, tree_nbytes
+from retape.storage._platform import sync_directory
 
 TREE = {
     "field": np.arange(6.0).reshape(2, 3),
@@ -201,10 +202,18 @@ def test_a_full_disk_is_named_and_leaves_no_part(disk, monkeypatch):
     assert sorted(os.listdir(disk.path)) == ["lock", "step-000000000004.npz"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_a_read_only_directory_is_named(tmp_path):
+def test_a_read_only_directory_is_named(tmp_path, monkeypatch):
+    real = os.open
+
+    def refuse(path, flags, mode=0o777):
+        # As a read-only directory does, except to root, who may write anywhere.
+        if flags & os.O_CREAT:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, flags, mode)
+
     (tmp_path / "run").mkdir(mode=0o555)
-    with pytest.raises(StoreError, match="cannot be used: Permission denied"):
+    monkeypatch.setattr("retape.storage._platform.os.open", refuse)
+    with pytest.raises(StoreError, match="run` cannot be used: Permission denied"):
         DiskStore(tmp_path / "run").open("test")
 
 
@@ -329,3 +338,80 @@ def test_memory_comes_first_and_is_lost_with_its_process(tmp_path):
     with pytest.raises(SnapshotError, match="step 0 was in memory when its process"):
         later.get(0, 0, "memory")
     later.close()
+
+
+class Windows:
+    """Stands for `msvcrt`: one byte of a file can be locked, by one process."""
+
+    LK_NBLCK = 2
+
+    def __init__(self):
+        self.locked = False
+
+    def locking(self, handle, mode, count):
+        assert os.fstat(handle) and (mode, count) == (2, 1)
+        if self.locked:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        self.locked = True
+
+
+def test_windows_has_a_lock_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    monkeypatch.setitem(sys.modules, "msvcrt", Windows())
+    store = DiskStore(tmp_path)
+    store.open("test")
+    store.put(3, 0, "memory", np.arange(3.0), 24)
+    with pytest.raises(StoreError, match="in use by another process. Wait for it"):
+        DiskStore(tmp_path).open("test")
+    assert store.get(3, 0, "memory").tolist() == [0.0, 1.0, 2.0]
+    store.close()
+
+
+def test_a_platform_without_locks_is_refused(tmp_path, monkeypatch):
+    for name in ("fcntl", "msvcrt"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(StoreError, match="neither `fcntl` nor `msvcrt` for a"):
+        DiskStore(tmp_path).open("test")
+
+
+def test_a_directory_that_cannot_be_flushed(disk, monkeypatch):
+    real = os.open
+
+    def refuse(path, flags, mode=0o777):
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return real(path, flags, mode)
+
+    monkeypatch.setattr("retape.storage._platform.os.open", refuse)
+    with pytest.raises(StoreError, match="cannot be written: Permission denied"):
+        disk.put(5, 0, "memory", 1.0, 8)
+    # Windows cannot open a directory, and need not.
+    monkeypatch.setattr("retape.storage._platform.os.name", "nt")
+    sync_directory(tmp := disk.path)
+    monkeypatch.undo()
+    disk.put(5, 0, "memory", 1.0, 8)
+    assert disk.steps() == {5} and os.path.isdir(tmp)
+
+
+def test_tapes_and_states_have_files_of_their_own(store):
+    store.put(3, 0, "memory", 1.0, 8)
+    store.put(3, 1, "memory", ([1.0, 2.0], 3), 16, tape=True)
+    assert store.get(3, 0, "memory") == 1.0
+    assert store.get(3, 1, "memory", tape=True) == ([1.0, 2.0], 3)
+    store.drop(3, 0, "memory")
+    assert store.get(3, 1, "memory", tape=True)[1] == 3
+    store.drop(3, 1, "memory", tape=True)
+
+
+def test_pack_is_for_capsules_and_not_for_tapes(tmp_path):
+    store = DiskStore(tmp_path, pack=sorted, unpack=set)
+    store.open("test")
+    store.put(1, 0, "memory", {3, 1}, 8)
+    store.put(2, 1, "memory", (3.0, [1]), 8, tape=True)
+    assert store.steps() == {1} and store.has(2, tape=True) and not store.has(2)
+    assert store.get(2, 1, "memory", tape=True) == (3.0, [1])
+    store.keep_only({1})
+    assert not store.has(2, tape=True)
+    with pytest.raises(SnapshotError, match="tape-0*2.npz` is not there"):
+        store.get(2, 1, "memory", tape=True)
+    store.close()

@@ -2,7 +2,7 @@
 
 One file per snapshot, named for its step, written to a temporary file, flushed to the
 device and renamed: whole or not at all. A lock that the operating system releases when
-its process ends keeps a second process out. POSIX only.
+its process ends keeps a second process out.
 
 A run that is done leaves its last record, so that even a process that dies before it
 has used the result does not lose it: the same call gives it again, without running.
@@ -20,6 +20,7 @@ from .._bytes import format_bytes, parse_bytes
 from .._errors import SnapshotError, StoreError
 from ._codec import decode, encode
 from ._durable import Record
+from ._platform import NoLock, lock, sync_directory, unlock
 
 C = TypeVar("C")
 
@@ -174,7 +175,7 @@ class DiskStore(Generic[C]):
 
     def close(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            unlock(self._lock)
             self._lock = None
 
     @property
@@ -197,22 +198,21 @@ class DiskStore(Generic[C]):
         return {"run": self._label, key[0]: key[1]}
 
     def _claim(self) -> None:
-        import fcntl
-
-        lock = -1
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            lock = os.open(self._directory / "lock", os.O_RDWR | os.O_CREAT, 0o644)
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock = lock(self._directory / "lock")
         except BlockingIOError as error:
-            os.close(lock)
             raise StoreError(
                 f"`{self._directory}` is in use by another process. Wait for it to "
                 "end, or use another directory."
             ) from error
+        except NoLock as error:
+            raise StoreError(
+                f"`{self._directory}` cannot be used: {error}. Use a `MemoryStore`, or "
+                "a POSIX system or Windows."
+            ) from error
         except OSError as error:
             raise _failed(self._directory, "used", error) from error
-        self._lock = lock
 
     def _check_room(self, step: int, nbytes: int) -> None:
         if self.capacity is not None and len(self._sizes) >= self.capacity:
@@ -250,18 +250,10 @@ class DiskStore(Generic[C]):
                 out.flush()
                 os.fsync(out.fileno())
             part.replace(file)
-            _sync_directory(self._directory)
+            sync_directory(self._directory)
         except OSError as error:
             _remove(part)
             raise _failed(file, "written", error) from error
-
-
-def _sync_directory(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _key(step: int, tape: bool) -> Key:
