@@ -17,9 +17,9 @@ not the one or two states that a running step holds itself.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
 from math import inf
+from operator import add
 
 from .._bytes import format_bytes
 from .._errors import BudgetError, PlanError
@@ -188,7 +188,7 @@ def least_budget(states: Sequence[int], tapes: Sequence[int]) -> int:
 
 
 class _Solver:
-    """V and its splits, found when asked for and remembered."""
+    """V and its splits for every room that can be left, the smallest room first."""
 
     def __init__(
         self,
@@ -198,30 +198,51 @@ class _Solver:
         budget: int,
     ) -> None:
         self.states = list(states)
-        self.budget = budget
         self.cost = [0.0, *accumulate(forward)]
         self.tape = [0, *accumulate(tapes)]
-        self.most = self.tape[-1] + sum(states)
-        self._best = lru_cache(maxsize=None)(self._find)
+        self.budget = min(budget, self.tape[-1] + sum(states))
+        # values[room][a][b], the same with b before a, and where to split.
+        self.values: dict[int, list[list[float]]] = {}
+        self.columns: dict[int, list[list[float]]] = {}
+        self.splits: dict[int, list[list[int]]] = {}
+        for room in sorted(self._rooms()):
+            self._fill(room)
 
     def value(self, a: int, b: int, room: int) -> float:
         """V; infinite if `room` does not suffice."""
-        return self._best(a, b, min(room, self.most))[0]
+        return self.values[room][a][b]
 
     def split(self, a: int, b: int, room: int) -> int:
         """The k of V, or 0 for a single stage."""
-        return self._best(a, b, min(room, self.most))[1]
+        return self.splits[room][a][b]
 
-    def _find(self, a: int, b: int, room: int) -> tuple[float, int]:
-        if self.tape[b] - self.tape[a] <= room:
-            return 0.0, 0
-        best = inf, 0
-        left = room - self.states[a] if a < b else -1
-        if left < 0:
-            return best
-        for k in range(a + 1, b):
-            right = self.value(k, b, left)
-            if right < inf:
-                cost = self.cost[k] - self.cost[a] + right + self.value(a, k, room)
-                best = min(best, (cost, k))
-        return best
+    def _rooms(self) -> set[int]:
+        rooms = {self.budget}
+        for state in self.states:
+            rooms |= {room - state for room in rooms if room >= state}
+        return rooms
+
+    def _fill(self, room: int) -> None:
+        size = len(self.states) + 1
+        values = self.values[room] = [[0.0] * size for _ in range(size)]
+        columns = self.columns[room] = [[0.0] * size for _ in range(size)]
+        splits = self.splits[room] = [[0] * size for _ in range(size)]
+        # From the last start: a state of no bytes leaves the same room to its right.
+        for a in range(size - 2, -1, -1):
+            right = self.columns.get(room - self.states[a])
+            row = values[a]
+            for b in range(a + 1, size):
+                if self.tape[b] - self.tape[a] > room:
+                    row[b], splits[a][b] = self._least(a, b, row, right)
+                    columns[b][a] = row[b]
+
+    def _least(
+        self, a: int, b: int, row: list[float], right: list[list[float]] | None
+    ) -> tuple[float, int]:
+        """The least over the splits between a and b, and the first that has it."""
+        if right is None or b - a == 1:
+            return inf, 0
+        parts = map(add, right[b][a + 1 : b], row[a + 1 : b])
+        sums = list(map(add, self.cost[a + 1 : b], parts))
+        least = min(sums)
+        return least - self.cost[a], a + 1 + sums.index(least)
