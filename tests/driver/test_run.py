@@ -84,6 +84,8 @@ def test_a_stream_that_is_no_schedule_is_refused():
         run(ToyMachine(3), [Advance(0, 2)])
     with pytest.raises(MachineError, match="goes on from step 1, and the working .* 0"):
         run(ToyMachine(3), [Reverse(1, 3)])
+    with pytest.raises(MachineError, match="from step 2, and .* capsule is used up"):
+        run(ToyMachine(3), [Advance(0, 2), Reverse(2, 3), Reverse(2, 3)])
 
 
 def test_progress_ends_at_the_predicted_work():

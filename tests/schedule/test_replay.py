@@ -66,6 +66,12 @@ def test_tiers_have_capacities_of_their_own():
         replay(actions, 3, capacity={"disk": 1})
 
 
+def test_a_stage_of_no_steps_is_refused():
+    actions = [Advance(0, 1), Store(1, 0), Reverse(1, 3), Restore(1, 0), Reverse(1, 1)]
+    with pytest.raises(ScheduleError, match="action 4, .*it has no steps"):
+        replay(actions, 3)
+
+
 def test_tapes_count_as_snapshots_and_as_stages():
     tapes = [Tape(0, 1, 0), Tape(1, 2, 1)]
     with pytest.raises(ScheduleError, match="2 snapshots where 1 may live"):

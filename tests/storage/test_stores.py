@@ -178,6 +178,14 @@ def test_a_foreign_file_is_named(disk, kind):
         disk.get(5, 0, "memory")
 
 
+def test_a_format_of_another_version_is_named(disk, monkeypatch):
+    monkeypatch.setattr("retape.storage._codec.FORMAT", "retape-0")
+    disk.put(5, 0, "memory", np.arange(3.0), 24)
+    monkeypatch.undo()
+    with pytest.raises(SnapshotError, match="its format is 'retape-0'"):
+        disk.get(5, 0, "memory")
+
+
 def test_a_snapshot_of_another_step_is_foreign(disk):
     disk.put(5, 0, "memory", 1.0, 8)
     file_of(disk, 5).rename(file_of(disk, 6))
