@@ -7,6 +7,7 @@ interpreter, a hybrid of CPS conversion and interpreter, and a compiler to nativ
 from .engines.vlad._api import Function as Function
 from .engines.vlad._api import Module as Module
 from .engines.vlad._api import RunResult as RunResult
+from .engines.vlad._api import Vector as Vector
 from .engines.vlad._api import compile as compile
 from .engines.vlad._api import emit as emit
 from .engines.vlad._api import run as run

@@ -10,6 +10,7 @@ from retape._errors import PlanError
 from retape._plan import Plan
 from retape._plans import logarithmic
 from retape.driver import Report
+from retape.engines.vlad._arrays import Version, vector
 from retape.engines.vlad._engines import Engine, EngineName, Setting, make_engine
 from retape.engines.vlad._fault import RunError, Source
 from retape.engines.vlad._program import Program, Session, deep_recursion, load
@@ -151,8 +152,29 @@ def _numbers(stream: Any) -> Iterator[float]:
             yield float(word)
 
 
+class Vector(tuple[Any, ...]):
+    """A vector of the language, in Python: a tuple of its elements.
+
+    Example:
+        >>> from retape import vlad
+        >>> module = vlad.compile(
+        ...     "(define (f v) (* (vector-ref v 0) (vector-ref v 1)))",
+        ...     engine="interpreter",
+        ... )
+        >>> module["f"].grad(vlad.Vector([3, 5]))
+        Vector([5.0, 3.0])
+    """
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Vector({list(self)!r})"
+
+
 def to_python(value: Value) -> Any:
     """A value as Python has it: a proper list is a list, another pair a tuple.
+
+    A vector is a `Vector`.
 
     Example:
         >>> to_python((1.0, (2.0, ()))), to_python((1.0, 2.0))
@@ -165,6 +187,8 @@ def to_python(value: Value) -> Any:
 def _to_python(value: Value) -> Any:
     if type(value) is Closure:
         return Shown(value.code.name)
+    if type(value) is Version:
+        return Vector(_to_python(item) for item in value.items())
     if type(value) is not tuple:
         return value
     items: list[Any] = []
@@ -177,7 +201,7 @@ def _to_python(value: Value) -> Any:
 
 
 def from_python(value: Any) -> Value:
-    """The inverse of `to_python`; any number is a real.
+    """The inverse of `to_python`; any number is a real, an array of numbers a vector.
 
     Example:
         >>> from_python([1, (2, 3)])
@@ -185,6 +209,10 @@ def from_python(value: Any) -> Value:
     """
     if isinstance(value, bool):
         return value
+    if isinstance(value, Vector):
+        return vector([from_python(item) for item in value])
+    if getattr(value, "ndim", None) == 1 and hasattr(value, "tolist"):
+        return vector([from_python(item) for item in value.tolist()])
     if isinstance(value, (list, tuple)):
         parts = [from_python(item) for item in value]
         if isinstance(value, tuple) and len(parts) == 1:

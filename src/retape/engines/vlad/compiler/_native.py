@@ -9,6 +9,7 @@ from ctypes import c_double, c_int, c_int32, c_int64
 from pathlib import Path
 from typing import Any, NoReturn
 
+from retape.engines.vlad._arrays import Version, vector
 from retape.engines.vlad._fault import RunError, Where
 from retape.engines.vlad._values import Shown, Value
 from retape.engines.vlad.compiler._faults import describe
@@ -21,7 +22,7 @@ _CALLS = (
     "apply closure operate advance stage finish bytes same export import census".split()
 )
 
-_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE = range(5)
+_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
 _READ = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(c_double))
 _WRITE = ctypes.CFUNCTYPE(c_int, c_double)
 _HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64)
@@ -155,6 +156,9 @@ class Native:
                 stack.append(reals.pop())
             elif token == _A_PAIR:
                 stack.append((stack.pop(), stack.pop()))
+            elif token >= _A_VECTOR:
+                items = [stack.pop() for _ in range(token - _A_VECTOR)]
+                stack.append(vector(items))
             elif token < 0:
                 stack.append(Shown(self.names[-1 - token]))
             else:
@@ -174,6 +178,10 @@ class Native:
             elif type(v) is tuple and v:
                 tokens.append(_A_PAIR)
                 stack.extend((v[1], v[0]))
+            elif type(v) is Version:
+                items = v.items()
+                tokens.append(_A_VECTOR + len(items))
+                stack.extend(reversed(items))
             else:
                 tokens.append(
                     _AN_EMPTY if type(v) is tuple else _A_FALSE + int(bool(v))

@@ -27,7 +27,7 @@ from retape.engines.vlad.compiler._ir import (
     atoms_of,
 )
 
-TOTAL = frozenset({"cons", "null?", "boolean?", "real?", "pair?", "procedure?"})
+TOTAL = frozenset({"cons", "null?", "boolean?", "real?", "pair?", "procedure?", "vector?"})
 """Operators that neither fail nor do anything but give a value."""
 
 

@@ -151,7 +151,7 @@ static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
     o->field[i] = node_of(&G.tape[G.level], (uint32_t)i)->adjoint;
   close_tape(G.level);
   G.shadows = at;
-  return tagged(TAG_VECTOR, o);
+  return tagged(TAG_FRAME, o);
 }
 
 typedef struct Marks {
