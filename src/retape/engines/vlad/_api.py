@@ -11,6 +11,7 @@ from retape._plan import Plan
 from retape._plans import logarithmic
 from retape.driver import Report
 from retape.engines.vlad._arrays import Version, vector
+from retape.engines.vlad._disk import Disk, Store
 from retape.engines.vlad._engines import Engine, EngineName, Setting, make_engine
 from retape.engines.vlad._fault import RunError, Source
 from retape.engines.vlad._program import Program, Session, deep_recursion, load
@@ -49,6 +50,7 @@ def run(
     stdin: Input = None,
     stdout: TextIO | None = None,
     report: bool = False,
+    store: Store | None = None,
 ) -> RunResult:
     r"""Run a VLAD program.
 
@@ -60,12 +62,18 @@ def run(
         stdin: What `read-real` reads.
         stdout: Where to write the output as it is made, besides returning it.
         report: Whether to return what the checkpointed runs did.
+        store: A directory, or a `retape.DiskStore` or `TieredStore` made for one, in
+            which each outermost run of `checkpoint-*j` keeps its states. A program
+            whose process ended, in whatever way, goes on from there when the same
+            call is made again, and its gradients have the same bits.
 
     Returns:
         The output, the values and the steps.
 
     Raises:
         LanguageError: If the program is wrong. The message says where, and what to do.
+        StoreError: If the store is another program's, or cannot be written.
+        UnsupportedError: If a run that was to be kept is inside another derivative.
 
     Example:
         >>> from retape import vlad
@@ -82,6 +90,7 @@ def run(
         console.read,
         console.write,
         reports.append if report else None,
+        None if store is None else Disk(store),
     )
     values, steps = _evaluate(Session().add(source), engine, setting, console)
     return RunResult(console.text(), values, steps, tuple(reports))
@@ -251,9 +260,17 @@ class Function:
         """The gradient of a real value: that of one argument, or a tuple of several."""
         return self._gradient("*j", args)
 
-    def checkpointed_grad(self, *args: Any) -> Any:
-        """The same gradient by divide and conquer, under the module's plan."""
-        return self._gradient("checkpoint-*j", args)
+    def checkpointed_grad(self, *args: Any, store: Store | None = None) -> Any:
+        """The same gradient by divide and conquer, under the module's plan.
+
+        With a `store`, as in `run`, a later process goes on with a run that was killed.
+        """
+        engine = self._module.engine
+        engine.keep(None if store is None else Disk(store))
+        try:
+            return self._gradient("checkpoint-*j", args)
+        finally:
+            engine.keep(None)
 
     def _gradient(self, operator: str, args: tuple[Any, ...]) -> Any:
         argument = _argument(args)

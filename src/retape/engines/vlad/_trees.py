@@ -24,7 +24,6 @@ class _Vector:
     length: int
 
 
-
 def flatten(value: Value) -> tuple[list[Value], list[Any]]:
     """The reals of a tree from left to right, and its shape."""
     leaves: list[Value] = []
@@ -121,15 +120,16 @@ def copy_graph(roots: Sequence[Value], leaf: Leaf) -> tuple[Value, ...]:
             if id(v) in memo:
                 done.append(memo[id(v)])
                 continue
-            contents = _contents(v)
-            work.append(_Exit(v, len(contents)))
-            work.extend(reversed(contents))
+            parts = contents(v)
+            work.append(_Exit(v, len(parts)))
+            work.extend(reversed(parts))
         else:
             done.append(v)
     return tuple(done)
 
 
-def _contents(v: Value) -> Sequence[Value]:
+def contents(v: Value) -> Sequence[Value]:
+    """The values directly inside a tuple, a closure or a vector."""
     if type(v) is tuple:
         return v
     return v.env if type(v) is Closure else v.items()

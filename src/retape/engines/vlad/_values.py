@@ -1,7 +1,8 @@
 """Values of the interpreter and the hybrid, and how any value is printed.
 
 Reals are Python floats (or the derivative numbers of `_numbers`), booleans are bools,
-`()` is the empty tuple, a pair is a tuple of two, a function is a `Closure`, a vector a `Version` of an array.
+`()` is the empty tuple, a pair is a tuple of two, a function is a `Closure`, a vector
+a `Version` of an array.
 """
 
 from collections.abc import Iterator

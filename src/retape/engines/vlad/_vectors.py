@@ -72,7 +72,9 @@ def no_vector(name: str, value: Value) -> str:
 def bad_index(name: str, index: Value, length: int) -> str:
     """The message for an index that a vector does not have."""
     advice = f"pass a whole number from 0 to {length - 1}" if length else "it is empty"
-    return f"`{name}`: `{show_atom(index)}` is no index of a vector of {length}; {advice}"
+    return (
+        f"`{name}`: `{show_atom(index)}` is no index of a vector of {length}; {advice}"
+    )
 
 
 def bad_length(length: Value) -> str:

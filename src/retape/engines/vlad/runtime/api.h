@@ -5,12 +5,14 @@
 #define VLAD_API_H
 
 #include "code.h"
+#include "image.h"
 
 typedef struct Request {
   int64_t a, b, c, d, e, f;          /* in */
   int64_t r, s, t, u;                /* out */
   double *reals;                     /* in or out: reals of a value */
   int32_t *tokens;                   /* in or out: its shape, from the root */
+  const uint64_t *words;             /* in: of an image */
 } Request;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -55,7 +57,7 @@ static void begin(Request *q) {
 }
 
 EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
-                      int64_t (*host)(int64_t, int64_t, int64_t)) {
+                      Host host) {
   G.host_read = read;
   G.host_write = write;
   G.host_checkpoint = host;
@@ -154,6 +156,31 @@ EXPORT void vlad_free(int64_t handle) { free_handle(handle); }
 
 static void bytes(Request *q) { q->r = (int64_t)graph_bytes(G.handle[q->a]); }
 EXPORT int vlad_bytes(Request *q) { return guarded(bytes, q); }
+
+/* The words of value a, which stay until the next image: their number in r. */
+static void pack(Request *q) {
+  write_image(G.handle[q->a]);
+  q->r = (int64_t)image.count;
+}
+EXPORT int vlad_pack(Request *q) { return guarded(pack, q); }
+
+/* The pair of value a and (), for values that are no objects. */
+static void paired(Request *q) { q->r = new_handle(make_pair(G.handle[q->a], EMPTY)); }
+EXPORT int vlad_paired(Request *q) { return guarded(paired, q); }
+
+EXPORT void vlad_packed(uint64_t *words) {
+  memcpy(words, image.at, image.count * sizeof(uint64_t));
+}
+
+/* A value from a words. */
+static void unpack(Request *q) { q->r = new_handle(read_image(q->words, (size_t)q->a)); }
+EXPORT int vlad_unpack(Request *q) { return guarded(unpack, q); }
+
+/* The number of derivatives that are being taken, in r; which one is outermost. */
+EXPORT const char *vlad_outermost(Request *q) {
+  q->r = G.level;
+  return G.outermost;
+}
 
 /* Tokens of a shape: what an element is, -(1 + c) for a closure of code c, A_VECTOR + n
    for a vector of n. */

@@ -68,6 +68,10 @@ typedef struct Log {
   int has_pointers;
 } Log;
 
+/* Handles of a first state, a cotangent and the value, and the number of steps, to the
+   handle of a result; -1 for a fault of the host. */
+typedef int64_t (*Host)(int64_t, int64_t, int64_t, int64_t);
+
 typedef struct {
   /* limit leaves room for the slow road, and that for the rest of a block */
   Val *nursery, *limit, *hard_limit, *nursery_end;
@@ -111,7 +115,8 @@ typedef struct {
   /* the host */
   int (*host_read)(double *);
   int (*host_write)(double);
-  int64_t (*host_checkpoint)(int64_t, int64_t, int64_t);
+  Host host_checkpoint;
+  const char *outermost; /* the derivative of level 1 */
   int64_t single_stage; /* runs no longer than this are one stage */
 } State;
 
