@@ -20,7 +20,7 @@ def describe(
     site: int,
     values: tuple[Value, Value],
 ) -> str:
-    """The sentence of a fault, by its number in `enum Fault` of `runtime/heap.h`."""
+    """The sentence of a fault, by its number in `enum Fault` of `runtime/state.h`."""
     value, other = values
     match fault:
         case 1:
