@@ -50,6 +50,12 @@ def add(commands: Any) -> None:
         "--report", action="store_true", help="tell what checkpointed runs did"
     )
     parser.add_argument(
+        "--store",
+        metavar="DIR",
+        help="keep the states of checkpointed runs there; after a crash the same "
+        "command goes on with them",
+    )
+    parser.add_argument(
         "--emit",
         choices=("cps", "c"),
         help="print the program in a form of the compiler instead of running it",
@@ -80,6 +86,8 @@ def _main(args: Namespace) -> int:
     if args.file is None:
         if args.emit is not None:
             raise PlanError("`--emit` prints a program's form; name the FILE too")
+        if args.store is not None:
+            raise PlanError("`--store` keeps the runs of a program; name the FILE too")
         vlad.repl(engine=args.engine or "interpreter", plan=plan)
         return 0
     path = _as_path(args.file)
@@ -94,6 +102,7 @@ def _main(args: Namespace) -> int:
             stdin=sys.stdin,
             stdout=sys.stdout,
             report=args.report,
+            store=args.store,
         )
     if args.report:
         _tell(result)

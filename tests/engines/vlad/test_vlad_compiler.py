@@ -1,13 +1,17 @@
 """The compiler: its passes, the checker, the C, and the cache."""
 
+import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 from vlad_cases import FILES, read_cases
 
+import retape
 from retape._errors import UnsupportedError
 from retape.engines.vlad._fault import Source, Where
 from retape.engines.vlad._program import Session
@@ -30,6 +34,7 @@ from retape.engines.vlad.compiler._ir import (
 from retape.engines.vlad.compiler._pipeline import compile_program, intermediate
 from retape.engines.vlad.compiler._pretty import pretty
 
+IGNORED = Path(__file__).parents[3] / ".gitignore"
 WHERE = Where(Source("test", ""), 0)
 
 
@@ -126,6 +131,31 @@ def test_the_c_compiles_without_a_warning(
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.returncode == 0
+
+
+def test_the_runtime_is_part_of_the_package() -> None:
+    """Every header that a compiled program includes, none of them ignored by Git."""
+    root = _build.RUNTIME
+    found: set[str] = set()
+    pending = ["code.h", "api.h"]
+    while pending:
+        name = pending.pop()
+        if name not in found:
+            found.add(name)
+            text = (root / name).read_text()
+            pending.extend(re.findall(r'#include "(.*)"', text))
+    assert found == {path.name for path in root.glob("*.h")}
+    assert root.is_relative_to(Path(retape.__file__).parent)
+    parts = {*found, *root.relative_to(Path(retape.__file__).parent).parts}
+    patterns = [line.strip("/") for line in IGNORED.read_text().splitlines() if line]
+    assert not [p for p in patterns if any(fnmatch(part, p) for part in parts)]
+
+
+def test_a_compiler_from_a_wheel_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(_build.shutil, "which", lambda name: None)
+    monkeypatch.setattr(_build.importlib.util, "find_spec", lambda name: object())
+    assert _build.find_compiler() == (sys.executable, "-m", "ziglang", "cc")
 
 
 def test_an_object_is_made_once(

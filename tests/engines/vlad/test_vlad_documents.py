@@ -8,7 +8,7 @@ import pytest
 
 from retape import vlad
 from retape.cli import _vlad
-from retape.engines.vlad import _api, _read, _values
+from retape.engines.vlad import _api, _module, _python, _read, _values
 
 ROOT = Path(__file__).parents[3]
 DOCS = sorted((ROOT / "docs" / "vlad").glob("*.md"))
@@ -36,7 +36,7 @@ def test_python_in_the_documents_is_right(path: Path) -> None:
     assert failures == 0
 
 
-@pytest.mark.parametrize("module", [_api, _read, _values, _vlad])
+@pytest.mark.parametrize("module", [_api, _module, _python, _read, _values, _vlad])
 def test_examples_in_docstrings_are_right(module: object) -> None:
     failures, tried = doctest.testmod(module)  # type: ignore[arg-type]
     assert failures == 0

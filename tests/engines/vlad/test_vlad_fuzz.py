@@ -20,6 +20,14 @@ PRELUDE = """
 (define (d f x) (cdr (j* f x 1)))
 (define (g f x) (cdr (*j f x 1)))
 (define (c f x) (cdr (checkpoint-*j f x 1)))
+(define (three a b c)
+  (vector-set (vector-set (make-vector 3 a) 1 b) 2 c))
+(define (total v)
+  (let loop ((i 0) (s 0))
+    (if (= i (vector-length v)) s (loop (+ i 1) (+ s (vector-ref v i))))))
+(define (each f v)
+  (let loop ((i 0) (v v))
+    (if (= i 3) v (loop (+ i 1) (vector-set v i (f (vector-ref v i)))))))
 """
 
 TEMPLATES = [
@@ -46,6 +54,13 @@ TEMPLATES = [
     "(let loop ((i 0) (% {0})) (if (= i 3) % (loop (+ i 1) (* 0.5 {3}))))",
     "(letrec ((h (lambda (i %) (if (zero? i) {0} (+ 0.1 (h (- i 1) {3}))))))"
     " (h 3 {1}))",
+    "(total (each (lambda (%) {3}) (three {0} {1} {2})))",
+    "(let* ((% (three {0} {1} 0.5)) (w (vector-set % 1 (* 2 {2}))))"
+    " (+ (total %) (* (vector-ref w 1) (vector-ref % 1))))",
+    "(let ((q (*j (lambda (w) (total (each (lambda (%) {3}) w)))"
+    " (three {0} {1} {2}) 1))) (* (car q) (vector-ref (cdr q) 1)))",
+    "(total (cdr (j* (lambda (w) (each (lambda (%) {3}) w))"
+    " (make-vector 3 {0}) (three 1 {1} 0))))",
     "(0.1 {0})|d",
     "(0.1 {0})|g",
     "(0.1 {0})|c",

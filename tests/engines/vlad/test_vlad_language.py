@@ -24,6 +24,7 @@ FAULTS = [
     ("'(1 . 2 3)", "1:9", "only one datum may follow a dot"),
     ("'(1 . 2 . 3)", "1:9", "a list has at most one dot"),
     ("#x", "1:1", "`#x` is neither a number, a name, `#t` nor `#f`"),
+    ("#(1 2)", "1:1", "a vector is printed as `#(...)` but cannot be written; make"),
     ("1x", "1:1", "`1x` begins as a number but is none"),
     ('"text"', "1:1", "the language has no strings"),
     ('"', "1:1", '`"` is neither a number'),

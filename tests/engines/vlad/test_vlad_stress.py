@@ -13,8 +13,9 @@ def tiny_nursery(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("tiny_nursery")
-@pytest.mark.parametrize("file", ["derivatives.cases", "forms.cases"])
+@pytest.mark.parametrize("file", ["derivatives", "forms", "vectors"])
 def test_collecting_all_the_time_changes_nothing(file: str) -> None:
+    file += ".cases"
     bench = Bench(file, "compiled")
     native = bench.engine.native  # type: ignore[attr-defined]
     native.exact(True)

@@ -25,12 +25,21 @@ TESTS = ("null?", "boolean?", "real?", "pair?", "procedure?")
 INPUT_OUTPUT = ("read-real", "real", "write-real")
 BINARY_REAL = ("+", "-", "*", "/", "atan", "expt", "modulo")
 COMPARISONS = ("=", "<", ">", "<=", ">=")
+VECTORS = {
+    "vector?": 1,
+    "make-vector": 2,
+    "vector-length": 1,
+    "vector-ref": 2,
+    "vector-set": 3,
+}
+"""The extension, which the paper's language does not have."""
 OPERATORS = ("j*", "*j", "checkpoint-*j")
 
 ARITY: dict[str, int] = {
     **dict.fromkeys((*UNARY_REAL, *TESTS_OF_REALS, *TESTS, *INPUT_OUTPUT), 1),
     **dict.fromkeys((*BINARY_REAL, *COMPARISONS), 2),
     **dict.fromkeys(OPERATORS, 3),
+    **VECTORS,
 }
 """Every builtin with the number of its parameters; `read-real` takes none, as `()`."""
 

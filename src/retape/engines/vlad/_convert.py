@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
-from retape.engines.vlad._builtins import BUILTINS, is_builtin
+from retape.engines.vlad._code import Function, Piece, Translator, group_of
 from retape.engines.vlad._fault import Where
-from retape.engines.vlad._link import binder
+from retape.engines.vlad._patterns import Environment
 from retape.engines.vlad._primitives import Table
 from retape.engines.vlad._syntax import (
     App,
@@ -39,37 +39,8 @@ PUSH, VAR, CONST, MAKE, GROUP, NULLARY = range(6)
 NEXT, CALL, UNARY, BINARY, BRANCH, TERNARY, HALTED = range(6, 13)
 """Bodies of `lambda3`: what happens when an operand's value has arrived."""
 
-Environment = tuple[Value, ...]
 _TEMPORARY = ("%1", "%2")
 """Names of operands that wait for another; no program can write them."""
-
-
-class Term:
-    """A term of converted code; which parts it has depends on `op`."""
-
-    __slots__ = ("op", "where", "index", "value", "fn", "a", "b", "gather")
-
-    def __init__(self, op: int, where: Where, **parts: Any) -> None:
-        self.op = op
-        self.where = where
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-
-class Function:
-    """A `lambda4`: how its argument is taken apart, and its body."""
-
-    __slots__ = ("name", "where", "pattern", "bind", "size", "body", "builtin")
-
-    body: Term
-
-    def __init__(self, source: Lambda, size: int) -> None:
-        self.name = source.name
-        self.where = source.where
-        self.pattern = source.param
-        self.bind = binder(source.param)
-        self.size = size
-        self.builtin = is_builtin(source)
 
 
 class _Scope:
@@ -115,145 +86,118 @@ class _Scope:
         return itemgetter(*places)
 
 
-class Converter:
-    """Converts the definitions of a program, each when it is first needed."""
+class Converter(Translator[_Scope]):
+    """To the hybrid's code."""
 
     def __init__(self, definitions: dict[str, Lambda], table: Table) -> None:
-        self.definitions = {**BUILTINS, **definitions}
-        self.table = table
-        self.globals: dict[str, Closure] = {}
-        self._pending: list[tuple[Function, Lambda]] = []
+        super().__init__(definitions, table)
         self._free: dict[int, tuple[str, ...]] = {}
+        self._kept: list[Core] = []
 
-    def link(self, core: Core) -> Term:
-        """The converted code of an expression, with all definitions it can reach."""
-        term = self._term(core, _Scope((), {}))
-        self._finish()
-        return term
+    def _layout(self, names: Iterable[str]) -> _Scope:
+        return _Scope(names, {})
 
-    def function(self, name: str) -> Closure:
-        """A definition as a value."""
-        closure = self._global(name)
-        self._finish()
-        return closure
-
-    def _finish(self) -> None:
-        while self._pending:
-            function, source = self._pending.pop()
-            names = pattern_names(source.param)
-            function.body = self._term(source.body, _Scope(names, {}))
-
-    def _global(self, name: str) -> Closure:
-        if name not in self.globals:
-            source = self.definitions[name]
-            function = Function(source, 0)
-            self.globals[name] = Closure(function, ())
-            self._pending.append((function, source))
-        return self.globals[name]
-
-    def _term(self, core: Core, scope: _Scope) -> Term:
+    def _piece(self, core: Core, layout: _Scope) -> Piece:
         where = core.where
         match core:
             case Const():  # (20a)
-                return Term(CONST, where, value=core.value)
+                return Piece(CONST, where, value=core.value)
             case Global():
-                return Term(CONST, where, value=self._global(core.name))
+                return Piece(CONST, where, value=self._global(core.name))
             case Var():  # (20b)
-                if core.name in scope.siblings:
-                    return Term(VAR, where, fn=scope.getter(core.name), index=-1)
-                return Term(VAR, where, index=scope.places[core.name])
+                if core.name in layout.siblings:
+                    return Piece(VAR, where, fn=layout.getter(core.name), index=-1)
+                return Piece(VAR, where, index=layout.places[core.name])
             case Lambda():  # (20c)
-                return self._lambda(core, scope)
+                return self._lambda(core, layout)
             case Letrec():
-                return self._letrec(core, scope)
+                return self._letrec(core, layout)
             case App():  # (20d)
-                return self._operands(core, (core.fun, core.arg), CALL, scope)
+                return self._operands(core, (core.fun, core.arg), CALL, layout)
             case If():  # (20e)
-                return self._if(core, scope)
+                return self._if(core, layout)
             case Prim():  # (20f-j)
                 if not core.args:
-                    return Term(NULLARY, where, fn=self.table[core.op])
+                    return Piece(NULLARY, where, fn=self.table[core.op])
                 op = (UNARY, BINARY, TERNARY)[len(core.args) - 1]
-                return self._operands(core, core.args, op, scope)
+                return self._operands(core, core.args, op, layout)
 
     def _operands(
-        self, core: App | Prim, args: tuple[Core, ...], op: int, scope: _Scope
-    ) -> Term:
+        self, core: App | Prim, args: tuple[Core, ...], op: int, layout: _Scope
+    ) -> Piece:
         """Evaluate operands from left to right, each in its own `lambda3`."""
         fn = self.table[core.op] if isinstance(core, Prim) else None
         first, *rest = args
-        kept = scope.needs(name for each in rest for name in self.free(each))
-        inner = _Scope((_TEMPORARY[0], "k", *kept), scope.siblings)
+        kept = layout.needs(name for each in rest for name in self.free(each))
+        inner = _Scope((_TEMPORARY[0], "k", *kept), layout.siblings)
         body = self._rest(core.where, rest, (op, fn), inner, 1)
-        return self._push(core.where, PUSH, first, body, kept, scope)
+        return self._push(core.where, PUSH, first, body, kept, layout)
 
     def _rest(
         self,
         where: Where,
         rest: list[Core],
         finish: tuple[int, Any],
-        scope: _Scope,
+        layout: _Scope,
         have: int,
-    ) -> Term:
+    ) -> Piece:
         if not rest:
-            return Term(finish[0], where, fn=finish[1])
+            return Piece(finish[0], where, fn=finish[1])
         first, *more = rest
-        kept = scope.needs(name for each in more for name in self.free(each))
+        kept = layout.needs(name for each in more for name in self.free(each))
         waiting = [*_TEMPORARY[: have - 1], _TEMPORARY[have - 1]]
         newest = f"%{have + 1}"
-        inner = _Scope((newest, "k", *waiting, *kept), scope.siblings)
+        inner = _Scope((newest, "k", *waiting, *kept), layout.siblings)
         body = self._rest(where, more, finish, inner, have + 1)
-        return self._push(where, NEXT, first, body, [*waiting, *kept], scope)
+        return self._push(where, NEXT, first, body, [*waiting, *kept], layout)
 
     def _push(
         self,
         where: Where,
         op: int,
         first: Core,
-        body: Term,
+        body: Piece,
         kept: list[str],
-        scope: _Scope,
-    ) -> Term:
+        layout: _Scope,
+    ) -> Piece:
         """Evaluate `first` with the continuation `lambda3 n l x. body`."""
-        gather = scope.gather(kept)
-        return Term(op, where, a=self._term(first, scope), value=body, gather=gather)
+        gather = layout.gather(kept)
+        return Piece(op, where, a=self._piece(first, layout), value=body, gather=gather)
 
-    def _if(self, core: If, scope: _Scope) -> Term:
-        kept = scope.needs((*self.free(core.then), *self.free(core.other)))
-        inner = _Scope(("%1", "k", *kept), scope.siblings)
-        then, other = self._term(core.then, inner), self._term(core.other, inner)
-        body = Term(BRANCH, core.where, a=then, b=other)
-        return self._push(core.where, PUSH, core.test, body, kept, scope)
+    def _if(self, core: If, layout: _Scope) -> Piece:
+        kept = layout.needs((*self.free(core.then), *self.free(core.other)))
+        inner = _Scope(("%1", "k", *kept), layout.siblings)
+        then, other = self._piece(core.then, inner), self._piece(core.other, inner)
+        body = Piece(BRANCH, core.where, a=then, b=other)
+        return self._push(core.where, PUSH, core.test, body, kept, layout)
 
-    def _lambda(self, core: Lambda, scope: _Scope) -> Term:
-        function = Function(core, len(core.free))
-        names = [*pattern_names(core.param), *core.free]
-        function.body = self._term(core.body, _Scope(names, {}))
+    def _lambda(self, core: Lambda, layout: _Scope) -> Piece:
+        function = self._made(core)
         if not core.free:
-            return Term(CONST, core.where, value=Closure(function, ()))
-        return Term(MAKE, core.where, value=function, gather=scope.gather(core.free))
+            return Piece(CONST, core.where, value=Closure(function, ()))
+        return Piece(MAKE, core.where, value=function, gather=layout.gather(core.free))
 
-    def _letrec(self, core: Letrec, scope: _Scope) -> Term:
-        functions = [Function(each, len(core.free)) for each in core.lambdas]
+    def _letrec(self, core: Letrec, layout: _Scope) -> Piece:
+        functions = group_of(core)
         siblings = {
             name: (function, core.free)
             for name, function in zip(core.names, functions, strict=True)
         }
         for function, source in zip(functions, core.lambdas, strict=True):
             names = [*pattern_names(source.param), *core.free]
-            function.body = self._term(source.body, _Scope(names, siblings))
-        outer = {k: v for k, v in scope.siblings.items() if k not in siblings}
-        inner = _Scope((*scope.places, *core.names), outer)
-        body = self._term(core.body, inner)
-        gather = scope.gather(core.free)
-        return Term(GROUP, core.where, value=tuple(functions), gather=gather, a=body)
+            self._body(function, source, _Scope(names, siblings))
+        outer = {k: v for k, v in layout.siblings.items() if k not in siblings}
+        inner = _Scope((*layout.places, *core.names), outer)
+        body = self._piece(core.body, inner)
+        gather = layout.gather(core.free)
+        return Piece(GROUP, core.where, value=functions, gather=gather, a=body)
 
     def free(self, core: Core) -> tuple[str, ...]:
         """The free variables of an expression, in the order of their first use."""
         if id(core) not in self._free:
             names = dict.fromkeys(self._free_of(core))
             self._free[id(core)] = tuple(names)
-            self._keep(core)
+            self._kept.append(core)
         return self._free[id(core)]
 
     def _free_of(self, core: Core) -> Iterable[str]:
@@ -274,7 +218,3 @@ class Converter:
                 return [n for each in parts for n in self.free(each)]
             case Prim():
                 return [n for each in core.args for n in self.free(each)]
-
-    def _keep(self, core: Core) -> None:
-        self._kept = getattr(self, "_kept", [])
-        self._kept.append(core)

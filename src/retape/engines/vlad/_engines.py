@@ -7,15 +7,19 @@ by name. Which implementation it is shows in the time it takes, and in nothing e
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from retape._plan import Plan
 from retape.driver import Report
 from retape.driver import run as drive
+from retape.engines.vlad._codebook import CodeBook
 from retape.engines.vlad._convert import Converter
+from retape.engines.vlad._disk import Disk, digest, is_outermost
 from retape.engines.vlad._fault import RunError
-from retape.engines.vlad._hybrid import Hybrid
+from retape.engines.vlad._hybrid import HALT, Hybrid
+from retape.engines.vlad._image import Codec
+from retape.engines.vlad._image import KeptMachine as KeptEvaluatorMachine
 from retape.engines.vlad._interpreter import Interpreter
 from retape.engines.vlad._link import Linker
 from retape.engines.vlad._machine import EvaluatorMachine
@@ -39,13 +43,14 @@ class Setting:
         read: Gives the next real of the input, or `None` at its end.
         write: Takes a real that the program prints, as text.
         report: Called with the report of each run that a derivative divided.
+        disk: Where such runs are kept, to be taken up again.
     """
 
     plan: Plan
     read: Callable[[], float | None]
     write: Callable[[str], None]
     report: Callable[[Report], None] | None = None
-    live: list[int] = field(default_factory=list)
+    disk: Disk | None = None
 
 
 class Engine(Protocol):
@@ -63,6 +68,10 @@ class Engine(Protocol):
         """A derivative of a definition."""
         ...
 
+    def keep(self, disk: Disk | None) -> None:
+        """Keep the runs of `checkpoint-*j` from now on, or no longer."""
+        ...
+
 
 class EvaluatorEngine:
     """The interpreter, or the hybrid."""
@@ -78,16 +87,35 @@ class EvaluatorEngine:
         linker = Linker if name == "interpreter" else Converter
         self.linker: Any = linker(program.definitions, table)
         self.tape_bytes = TAPE_BYTES[name]
+        self.name = name
+        self._others: dict[str, Any] = {"(halt)": HALT.code}
+        self._digest: str | None = None
 
     def _drive(self, machine: EvaluatorMachine) -> tuple[Value, Value]:
-        result, report = drive(machine, self.setting.plan, tape_bytes=self.tape_bytes)
+        disk, plan = self.setting.disk, self.setting.plan
+        if disk and is_outermost(machine.level, self.operators.outermost):
+            codec = Codec(CodeBook(self.linker, self._others))
+            kept = KeptEvaluatorMachine(machine, codec)
+            if self._digest is None:
+                self._digest = digest(self.program)
+            label = f"{self.name} {kept.label(self._digest)}"
+            store = disk.next(codec.pack, codec.unpack)
+            result, report = drive(
+                kept, plan, tape_bytes=self.tape_bytes, store=store, label=label
+            )
+        else:
+            result, report = drive(machine, plan, tape_bytes=self.tape_bytes)
         if self.setting.report is not None:
             self.setting.report(report)
         return result
 
+    def keep(self, disk: Disk | None) -> None:
+        self.setting.disk = disk
+
     def evaluate(self, index: int) -> tuple[Value, int]:
         with deep_recursion():
             code = self.linker.link(self.program.expressions[index])
+        self._others["(expression)"] = code
         with no_cycles():
             done = self.evaluator.evaluate(code)
         return done.value, done.steps
@@ -123,22 +151,33 @@ class CompiledEngine:
         self.native = Native(
             self.compiled, path, setting.read, self._write, self._checkpoint
         )
-        stage = getattr(setting.plan, "stage", None)
-        if setting.report is None and stage is not None:
-            self.native.single_stage(stage)
+        self.keep(setting.disk)
 
     def _write(self, value: float) -> None:
         from retape.engines.vlad._read import show_constant
 
         self.setting.write(show_constant(value))
 
-    def _checkpoint(self, start: int, seed: int, steps: int) -> int:
-        from retape.engines.vlad.compiler._machine import NativeMachine
+    def keep(self, disk: Disk | None) -> None:
+        self.setting.disk = disk
+        stage = getattr(self.setting.plan, "stage", None)
+        host = self.setting.report is not None or disk is not None
+        self.native.single_stage(0 if host or stage is None else stage)
 
-        machine = NativeMachine(self.native, start, seed, steps)
-        result, report = drive(
-            machine, self.setting.plan, tape_bytes=TAPE_BYTES["compiled"]
-        )
+    def _checkpoint(self, *job: int) -> int:
+        from retape.engines.vlad.compiler._machine import KeptMachine, NativeMachine
+
+        disk, plan = self.setting.disk, self.setting.plan
+        tape_bytes = TAPE_BYTES["compiled"]
+        if disk and is_outermost(*self.native.derivatives()):
+            kept = KeptMachine(self.native, *job)
+            store = disk.next(kept.pack, kept.unpack)
+            result, report = drive(
+                kept, plan, tape_bytes=tape_bytes, store=store, label=kept.label()
+            )
+        else:
+            machine = NativeMachine(self.native, *job)
+            result, report = drive(machine, plan, tape_bytes=tape_bytes)
         if self.setting.report is not None:
             self.setting.report(report)
         return result

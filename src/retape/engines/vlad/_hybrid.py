@@ -7,6 +7,7 @@ environment, with a continuation that is a closure of the program's own kind.
 from typing import Any
 
 from retape.engines.vlad._builtins import BUILTINS
+from retape.engines.vlad._code import Piece
 from retape.engines.vlad._convert import (
     BINARY,
     BRANCH,
@@ -21,12 +22,11 @@ from retape.engines.vlad._convert import (
     TERNARY,
     UNARY,
     VAR,
-    Environment,
-    Term,
 )
 from retape.engines.vlad._fault import RunError, Where
 from retape.engines.vlad._interpreter import NO_LIMIT, entering
 from retape.engines.vlad._machine import Capsule, Done
+from retape.engines.vlad._patterns import Environment
 from retape.engines.vlad._primitives import World
 from retape.engines.vlad._values import Closure, Mismatch, Value, show_atom
 
@@ -38,7 +38,7 @@ class Hybrid:
         self.world = world
         self.site: Where | None = None
 
-    def evaluate(self, term: Term) -> Done:
+    def evaluate(self, term: Piece) -> Done:
         """Run an expression without a limit."""
         outcome = self._run(term, (), HALT, NO_LIMIT)
         assert isinstance(outcome, Done)
@@ -48,7 +48,7 @@ class Hybrid:
         self, function: Value, argument: Value, limit: int = NO_LIMIT
     ) -> Done | Capsule:
         """A4 (21b), with the continuation that returns: (21k), (21l)."""
-        start = Term(CALL, START, fn=None)
+        start = Piece(CALL, START, fn=None)
         return self._run(start, (argument, HALT, function), HALT, limit)
 
     def resume(self, capsule: Capsule, limit: int = NO_LIMIT) -> Done | Capsule:
@@ -59,7 +59,7 @@ class Hybrid:
         return self._run(capsule.code, capsule.env, capsule.k, limit)
 
     def _run(
-        self, term: Term, env: Environment, k: Closure, limit: int
+        self, term: Piece, env: Environment, k: Closure, limit: int
     ) -> Done | Capsule:
         try:
             return self._loop(term, env, k, 0, limit)
@@ -148,7 +148,7 @@ class _Failed(Exception):
 START = BUILTINS["+"].where
 """The place of what no text says."""
 
-HALT = Closure(Term(HALTED, START), ())
+HALT = Closure(Piece(HALTED, START), ())
 """The continuation that returns: `lambda3 n l v. v`."""
 
 

@@ -9,6 +9,7 @@ registers are the capsule (5b).
 
 from typing import Any, NoReturn
 
+from retape.engines.vlad._code import Piece
 from retape.engines.vlad._fault import RunError, Where
 from retape.engines.vlad._link import (
     APP,
@@ -23,11 +24,10 @@ from retape.engines.vlad._link import (
     SIBLING,
     UNARY,
     VAR,
-    Code,
-    Environment,
 )
 from retape.engines.vlad._machine import Capsule, Done
 from retape.engines.vlad._numbers import strip
+from retape.engines.vlad._patterns import Environment
 from retape.engines.vlad._primitives import World
 from retape.engines.vlad._values import Closure, Mismatch, Value, show_atom
 
@@ -50,7 +50,7 @@ class Interpreter:
         self.world = world
         self.site: Where | None = None
 
-    def evaluate(self, code: Code) -> Done:
+    def evaluate(self, code: Piece) -> Done:
         """Run an expression without a limit."""
         outcome = self._run(code, (), HALT, 0, NO_LIMIT)
         assert isinstance(outcome, Done)
@@ -72,7 +72,7 @@ class Interpreter:
 
     def _enter(
         self, function: Value, argument: Value, k: Frames
-    ) -> tuple[Code, Environment]:
+    ) -> tuple[Piece, Environment]:
         if type(function) is not Closure:
             self._fail(f"`{show_atom(function)}` is applied but is no function", k)
         try:
@@ -84,7 +84,7 @@ class Interpreter:
         raise RunError(message, self.site, call_chain(k))
 
     def _run(
-        self, e: Code, env: Environment, k: Frames, n: int, limit: int
+        self, e: Piece, env: Environment, k: Frames, n: int, limit: int
     ) -> Done | Capsule:
         """One loop: down into expressions, then back up through frames."""
         try:
@@ -211,7 +211,7 @@ class Interpreter:
 
     def _interrupt(
         self, f: Value, x: Value, steps: Value, limit: int, k: Frames
-    ) -> Capsule | tuple[Code, Environment]:
+    ) -> Capsule | tuple[Piece, Environment]:
         """(6p): set the limit, or wrap what the limit in force interrupts."""
         if limit == NO_LIMIT:
             return self._enter(f, x, k)

@@ -9,13 +9,11 @@ whole group; a sibling is made from them where it is mentioned, so that no value
 to itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from operator import itemgetter
-from typing import Any
 
-from retape.engines.vlad._builtins import BUILTINS, is_builtin
-from retape.engines.vlad._fault import Where
-from retape.engines.vlad._primitives import Table
+from retape.engines.vlad._code import Function, Piece, Translator, group_of
+from retape.engines.vlad._patterns import Environment
 from retape.engines.vlad._syntax import (
     App,
     Const,
@@ -24,102 +22,22 @@ from retape.engines.vlad._syntax import (
     If,
     Lambda,
     Letrec,
-    Pattern,
-    PConst,
-    PPair,
     Prim,
-    PVar,
     Var,
     pattern_names,
 )
-from retape.engines.vlad._values import Closure, Mismatch, Value, kind_of, show_pattern
+from retape.engines.vlad._values import Closure, Value
 
 VAR, CONST, APP, BINARY, IF, MAKE, UNARY, SIBLING, LETREC, TERNARY, NULLARY = range(11)
 INTERRUPT, RESUME = 11, 12
-
-Environment = tuple[Value, ...]
-
-
-class Code:
-    """One expression: an operation, and what it needs (which depends on it)."""
-
-    __slots__ = ("op", "where", "index", "value", "fn", "a", "b", "c")
-
-    def __init__(self, op: int, where: Where, **parts: Any) -> None:
-        self.op = op
-        self.where = where
-        for name, part in parts.items():
-            setattr(self, name, part)
-
-
-class Function:
-    """A function's code: how it takes its argument apart, and its body.
-
-    `size` is the number of values that a closure of it holds.
-    """
-
-    __slots__ = ("name", "where", "pattern", "bind", "bound", "size", "body", "builtin")
-
-    body: Code
-
-    def __init__(self, source: Lambda, size: int) -> None:
-        self.name = source.name
-        self.where = source.where
-        self.pattern = source.param
-        self.bind = binder(source.param)
-        self.bound = len(pattern_names(source.param))
-        self.size = size
-        self.builtin = is_builtin(source)
-
-
-def binder(pattern: Pattern) -> Callable[[Value], Environment]:
-    """What takes an argument apart: the values that a parameter binds, in order."""
-    match pattern:
-        case PVar():
-            return lambda v: (v,)
-        case PPair(car=PVar(), cdr=PVar()):
-            return lambda v: v if type(v) is tuple and v else _mismatch(pattern, v)
-    return lambda v: _bind(pattern, v)
-
-
-def _bind(pattern: Pattern, value: Value) -> Environment:
-    bound: list[Value] = []
-    stack: list[tuple[Pattern, Value]] = [(pattern, value)]
-    while stack:
-        part, v = stack.pop()
-        match part:
-            case PVar():
-                bound.append(v)
-            case PPair():
-                if type(v) is not tuple or not v:
-                    _mismatch(pattern, value)
-                stack.extend(((part.cdr, v[1]), (part.car, v[0])))
-            case PConst():
-                if not same_constant(part.value, v):
-                    _mismatch(pattern, value)
-    return tuple(bound)
-
-
-def same_constant(constant: Value, value: Value) -> bool:
-    """Whether an argument is the constant that a parameter demands."""
-    while hasattr(value, "primal"):
-        value = value.primal
-    return type(value) is type(constant) and bool(value == constant)
-
-
-def _mismatch(pattern: Pattern, value: Value) -> Environment:
-    raise Mismatch(
-        f"the argument, {kind_of(value)}, does not match the parameter "
-        f"`{show_pattern(pattern)}`"
-    )
 
 
 class _Frame:
     """The places of one function's environment, while its body is linked."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: Iterable[str]) -> None:
         self.places = {name: i for i, name in enumerate(names)}
-        self.size = len(names)
+        self.size = len(self.places)
         self.siblings: dict[str, tuple[Function, int]] = {}
 
     def extended(self, names: tuple[str, ...]) -> "_Frame":
@@ -132,97 +50,64 @@ class _Frame:
         return inner
 
 
-class Linker:
-    """Links the definitions of a program, each when it is first needed."""
+class Linker(Translator[_Frame]):
+    """To the interpreter's code."""
 
-    def __init__(self, definitions: dict[str, Lambda], table: Table) -> None:
-        self.definitions = {**BUILTINS, **definitions}
-        self.table = table
-        self.globals: dict[str, Closure] = {}
-        self._pending: list[tuple[Function, Lambda]] = []
+    def _layout(self, names: Iterable[str]) -> _Frame:
+        return _Frame(names)
 
-    def link(self, core: Core) -> Code:
-        """The code of an expression, with that of all definitions it can reach."""
-        code = self._code(core, _Frame([]))
-        self._finish()
-        return code
-
-    def function(self, name: str) -> Closure:
-        """A definition as a value."""
-        closure = self._global(name)
-        self._finish()
-        return closure
-
-    def _finish(self) -> None:
-        while self._pending:
-            function, source = self._pending.pop()
-            self._body(function, source, _Frame(pattern_names(source.param)))
-
-    def _global(self, name: str) -> Closure:
-        if name not in self.globals:
-            source = self.definitions[name]
-            function = Function(source, 0)
-            self.globals[name] = Closure(function, ())
-            self._pending.append((function, source))
-        return self.globals[name]
-
-    def _body(self, function: Function, source: Lambda, frame: _Frame) -> None:
-        function.body = self._code(source.body, frame)
-
-    def _code(self, core: Core, frame: _Frame) -> Code:
+    def _piece(self, core: Core, layout: _Frame) -> Piece:
         where = core.where
         match core:
             case Var():
-                return self._variable(core, frame)
+                return self._variable(core, layout)
             case Const():
-                return Code(CONST, where, value=core.value)
+                return Piece(CONST, where, value=core.value)
             case Global():
-                return Code(CONST, where, value=self._global(core.name))
+                return Piece(CONST, where, value=self._global(core.name))
             case App():
-                a, b = self._code(core.fun, frame), self._code(core.arg, frame)
-                return Code(APP, where, a=a, b=b)
+                a, b = self._piece(core.fun, layout), self._piece(core.arg, layout)
+                return Piece(APP, where, a=a, b=b)
             case If():
-                a, b = self._code(core.test, frame), self._code(core.then, frame)
-                return Code(IF, where, a=a, b=b, c=self._code(core.other, frame))
+                a, b = self._piece(core.test, layout), self._piece(core.then, layout)
+                return Piece(IF, where, a=a, b=b, c=self._piece(core.other, layout))
             case Lambda():
-                return self._lambda(core, frame)
+                return self._lambda(core, layout)
             case Letrec():
-                return self._letrec(core, frame)
+                return self._letrec(core, layout)
             case Prim():
-                return self._prim(core, frame)
+                return self._prim(core, layout)
 
-    def _variable(self, core: Var, frame: _Frame) -> Code:
-        if core.name in frame.siblings:
-            function, first = frame.siblings[core.name]
-            return Code(SIBLING, core.where, fn=function, index=first)
-        return Code(VAR, core.where, index=frame.places[core.name])
+    def _variable(self, core: Var, layout: _Frame) -> Piece:
+        if core.name in layout.siblings:
+            function, first = layout.siblings[core.name]
+            return Piece(SIBLING, core.where, fn=function, index=first)
+        return Piece(VAR, core.where, index=layout.places[core.name])
 
-    def _prim(self, core: Prim, frame: _Frame) -> Code:
-        parts = [self._code(arg, frame) for arg in core.args]
+    def _prim(self, core: Prim, layout: _Frame) -> Piece:
+        parts = [self._piece(arg, layout) for arg in core.args]
         op = (NULLARY, UNARY, BINARY, TERNARY)[len(parts)]
         op = {"interrupt": INTERRUPT, "resume": RESUME}.get(core.op, op)
         named = dict(zip("abc", parts, strict=False))
-        return Code(op, core.where, fn=self.table.get(core.op), value=core.op, **named)
+        return Piece(op, core.where, fn=self.table.get(core.op), value=core.op, **named)
 
-    def _lambda(self, core: Lambda, frame: _Frame) -> Code:
-        function = Function(core, len(core.free))
-        names = [*pattern_names(core.param), *core.free]
-        self._body(function, core, _Frame(names))
+    def _lambda(self, core: Lambda, layout: _Frame) -> Piece:
+        function = self._made(core)
         if not core.free:
-            return Code(CONST, core.where, value=Closure(function, ()))
-        return Code(MAKE, core.where, value=function, fn=capture(core.free, frame))
+            return Piece(CONST, core.where, value=Closure(function, ()))
+        return Piece(MAKE, core.where, value=function, fn=capture(core.free, layout))
 
-    def _letrec(self, core: Letrec, frame: _Frame) -> Code:
-        functions = [Function(each, len(core.free)) for each in core.lambdas]
+    def _letrec(self, core: Letrec, layout: _Frame) -> Piece:
+        functions = group_of(core)
         for function, source in zip(functions, core.lambdas, strict=True):
             names = [*pattern_names(source.param), *core.free]
             inner = _Frame(names)
             for name, sibling in zip(core.names, functions, strict=True):
                 inner.siblings[name] = (sibling, function.bound)
             self._body(function, source, inner)
-        body = self._code(core.body, frame.extended(core.names))
-        gather = capture(core.free, frame)
-        return Code(LETREC, core.where, value=tuple(functions), fn=gather, a=body)
+        body = self._piece(core.body, layout.extended(core.names))
+        gather = capture(core.free, layout)
+        return Piece(LETREC, core.where, value=functions, fn=gather, a=body)
 
 
 def capture(

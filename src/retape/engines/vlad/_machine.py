@@ -78,6 +78,7 @@ class EvaluatorMachine:
         done = self.evaluator.resume(self.first)
         self.end = self.evaluator.world.mark
         self.steps = int(done.steps)
+        self.value = done.value
         return self.steps
 
     def start(self) -> Capsule:

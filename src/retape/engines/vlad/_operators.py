@@ -28,6 +28,7 @@ class Operators:
         self.evaluator = evaluator
         self.drive = drive
         self.level = 0
+        self.outermost = ""
 
     def table(self) -> Table:
         return {
@@ -37,12 +38,14 @@ class Operators:
         }
 
     @contextmanager
-    def _level(self) -> Iterator[int]:
+    def _level(self, name: str) -> Iterator[int]:
         if self.level == MAX_LEVEL:
             raise Mismatch(
                 f"derivatives are nested more than {MAX_LEVEL} deep; does the program "
                 "differentiate itself without end?"
             )
+        if self.level == 0:
+            self.outermost = name
         self.level += 1
         try:
             yield self.level
@@ -53,7 +56,7 @@ class Operators:
         """(2i): pair the argument with its tangent, apply, take the result apart."""
         tangents = conform("j*", "tangent", argument, tangent)
         leaves, shape = flatten(argument)
-        with self._level() as level:
+        with self._level("j*") as level:
             duals = [Dual(level, x, dx) for x, dx in zip(leaves, tangents, strict=True)]
             value = self.evaluator.apply(function, rebuild(shape, duals)).value
         results, shape = flatten(value)
@@ -65,7 +68,7 @@ class Operators:
     def reverse(self, function: Value, argument: Value, cotangent: Value) -> Value:
         """(2j): tape the application, seed its value, sweep back."""
         leaves, shape = flatten(argument)
-        with self._level() as level:
+        with self._level("*j") as level:
             tape = Tape(level)
             inputs = [tape.input(leaf) for leaf in leaves]
             value = self.evaluator.apply(function, rebuild(shape, inputs)).value
@@ -75,7 +78,7 @@ class Operators:
 
     def checkpoint(self, function: Value, argument: Value, cotangent: Value) -> Value:
         """Fig. 18, under whatever plan the driver follows."""
-        with self._level() as level:
+        with self._level("checkpoint-*j") as level:
             job = (function, argument, cotangent)
             machine = EvaluatorMachine(self.evaluator, level, job)
             return self.drive(machine)

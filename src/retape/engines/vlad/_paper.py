@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from retape.engines.vlad._builtins import BUILTINS
+from retape.engines.vlad._code import Piece
 from retape.engines.vlad._interpreter import Interpreter
-from retape.engines.vlad._link import INTERRUPT, RESUME, VAR, Code
+from retape.engines.vlad._link import INTERRUPT, RESUME, VAR
 from retape.engines.vlad._machine import Capsule, Done, seed_value
 from retape.engines.vlad._numbers import Real, Tape, Taped, add
 from retape.engines.vlad._trees import copy_graph
@@ -26,7 +27,7 @@ class _Host:
     """A function that the paper makes in the host: its parameter, and its body."""
 
     name: str
-    body: Code
+    body: Piece
     size: int
     takes: bool
     builtin: bool = False
@@ -35,11 +36,11 @@ class _Host:
         return (argument,) if self.takes else ()
 
 
-def _place(index: int) -> Code:
-    return Code(VAR, _NOWHERE, index=index)
+def _place(index: int) -> Piece:
+    return Piece(VAR, _NOWHERE, index=index)
 
 
-_INTERRUPT = Code(
+_INTERRUPT = Piece(
     INTERRUPT,
     _NOWHERE,
     fn=None,
@@ -50,7 +51,7 @@ _INTERRUPT = Code(
 )
 _I = _Host("interrupt", _INTERRUPT, 2, takes=True)
 R = Closure(
-    _Host("resume", Code(RESUME, _NOWHERE, fn=None, a=_place(0)), 0, takes=True), ()
+    _Host("resume", Piece(RESUME, _NOWHERE, fn=None, a=_place(0)), 0, takes=True), ()
 )
 """(6o): the closure of (lambda (z) (resume z))."""
 

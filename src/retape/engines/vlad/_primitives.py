@@ -12,6 +12,7 @@ from typing import Any
 from retape.engines.vlad import _numbers as numbers
 from retape.engines.vlad._read import show_constant
 from retape.engines.vlad._values import Closure, Mismatch, Value, show_atom
+from retape.engines.vlad._vectors import TABLE as VECTORS
 
 Table = dict[str, Callable[..., Value]]
 
@@ -71,6 +72,7 @@ PURE: Table = {
     "procedure?": lambda a: type(a) is Closure,
     "real": _real,
     "cons": lambda a, b: (a, b),
+    **VECTORS,
 }
 
 

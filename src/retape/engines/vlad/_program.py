@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from retape.engines.vlad._builtins import BUILTINS
-from retape.engines.vlad._expand import Expander, is_form, refuse
+from retape.engines.vlad._expand import Expander
 from retape.engines.vlad._fault import Source, SyntaxFault
 from retape.engines.vlad._read import Form, Text, read
+from retape.engines.vlad._shapes import is_form, refuse
 from retape.engines.vlad._syntax import Core, Global, Lambda, walk
 
 

@@ -107,6 +107,12 @@ def _atom(token: str, where: Where) -> Datum:
         return Literal(token == "#t", where)
     if len(token) > 1 and token[0] == token[-1] == '"':
         return Text(token[1:-1], where)
+    if token == "#":
+        _refuse(
+            "a vector is printed as `#(...)` but cannot be written; make one with "
+            "`(make-vector n x)`",
+            where,
+        )
     if token[0] == "#" or '"' in token or "`" in token or "," in token:
         _refuse(
             f"`{token[:40]}` is neither a number, a name, `#t` nor `#f`; the language "

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from retape._plan import Plan
-from retape.engines.vlad._api import DEFAULT_PLAN
 from retape.engines.vlad._engines import EngineName, Setting, make_engine
 from retape.engines.vlad._fault import ReadError, Source, VladError
+from retape.engines.vlad._options import DEFAULT_PLAN
 from retape.engines.vlad._program import Session
 from retape.engines.vlad._read import read
 from retape.engines.vlad._values import show

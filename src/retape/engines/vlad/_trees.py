@@ -6,13 +6,22 @@ state may share a list among many frames. Neither walk recurses.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from retape.engines.vlad._arrays import Version, vector
 from retape.engines.vlad._numbers import Dual, Taped
 from retape.engines.vlad._values import Closure, Mismatch, Value, show_atom
 
 _LEAF = object()
 _PAIR = object()
+
+
+@dataclass(frozen=True, slots=True)
+class _Vector:
+    """The token of a vector, whose elements follow."""
+
+    length: int
 
 
 def flatten(value: Value) -> tuple[list[Value], list[Any]]:
@@ -33,6 +42,10 @@ def flatten(value: Value) -> tuple[list[Value], list[Any]]:
         elif kind is Closure:
             shape.append(v.code)
             stack.extend(reversed(v.env))
+        elif kind is Version:
+            items = v.items()
+            shape.append(_Vector(len(items)))
+            stack.extend(reversed(items))
         else:
             shape.append(v)
     return leaves, shape
@@ -50,6 +63,8 @@ def rebuild(shape: Sequence[Any], leaves: Sequence[Value]) -> Value:
             stack.append((stack.pop(), stack.pop()))
         elif type(token) is bool or type(token) is tuple:
             stack.append(token)
+        elif type(token) is _Vector:
+            stack.append(vector([stack.pop() for _ in range(token.length)]))
         else:
             env = tuple(stack.pop() for _ in range(token.size))
             stack.append(Closure(token, env))
@@ -61,7 +76,7 @@ def conform(name: str, role: str, value: Value, other: Value) -> list[Value]:
     _, shape = flatten(value)
     leaves, given = flatten(other)
     for a, b in zip(shape, given, strict=False):
-        if a is not b and not (type(a) is type(b) is tuple):
+        if a is not b and a != b:
             raise Mismatch(
                 f"`{name}`: the {role} does not have the shape of its primal: it has "
                 f"{_token(b)} where the primal has {_token(a)}"
@@ -74,6 +89,8 @@ def _token(token: Any) -> str:
         return "a real"
     if token is _PAIR:
         return "a pair"
+    if isinstance(token, _Vector):
+        return f"a vector of {token.length}"
     if isinstance(token, (bool, tuple)):
         return f"`{show_atom(token)}`"
     return f"`#<procedure {token.name}>`" if token.name else "`#<procedure>`"
@@ -99,32 +116,44 @@ def copy_graph(roots: Sequence[Value], leaf: Leaf) -> tuple[Value, ...]:
             done.append(leaf(v))
         elif kind is _Exit:
             v.finish(done, memo)
-        elif (kind is tuple and v) or kind is Closure:
+        elif (kind is tuple and v) or kind is Closure or kind is Version:
             if id(v) in memo:
                 done.append(memo[id(v)])
                 continue
-            work.append(_Exit(v))
-            work.extend(reversed(v if kind is tuple else v.env))
+            parts = contents(v)
+            work.append(_Exit(v, len(parts)))
+            work.extend(reversed(parts))
         else:
             done.append(v)
     return tuple(done)
 
 
+def contents(v: Value) -> Sequence[Value]:
+    """The values directly inside a tuple, a closure or a vector."""
+    if type(v) is tuple:
+        return v
+    return v.env if type(v) is Closure else v.items()
+
+
 class _Exit:
     """The end of an object's contents in a walk."""
 
-    __slots__ = ("original",)
+    __slots__ = ("original", "size")
 
-    def __init__(self, original: Value) -> None:
+    def __init__(self, original: Value, size: int) -> None:
         self.original = original
+        self.size = size
 
     def finish(self, done: list[Value], memo: dict[int, Value]) -> None:
         original = self.original
-        is_tuple = type(original) is tuple
-        size = len(original) if is_tuple else len(original.env)
-        parts = tuple(done[len(done) - size :])
-        del done[len(done) - size :]
-        copy = parts if is_tuple else Closure(original.code, parts)
+        parts = tuple(done[len(done) - self.size :])
+        del done[len(done) - self.size :]
+        if type(original) is tuple:
+            copy: Value = parts
+        elif type(original) is Closure:
+            copy = Closure(original.code, parts)
+        else:
+            copy = vector(parts)
         memo[id(original)] = copy
         done.append(copy)
 
@@ -144,6 +173,11 @@ def graph_size(roots: Sequence[Value]) -> int:
             seen.add(id(v))
             total += 40 + 8 * len(v)
             stack.extend(v)
+        elif kind is Version and id(v) not in seen:
+            seen.add(id(v))
+            items = v.items()
+            total += 200 + 8 * len(items)
+            stack.extend(items)
         elif kind is float:
             total += 24
     return total

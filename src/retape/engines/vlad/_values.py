@@ -1,13 +1,15 @@
 """Values of the interpreter and the hybrid, and how any value is printed.
 
 Reals are Python floats (or the derivative numbers of `_numbers`), booleans are bools,
-`()` is the empty tuple, a pair is a tuple of two, a function is a `Closure`.
+`()` is the empty tuple, a pair is a tuple of two, a function is a `Closure`, a vector
+a `Version` of an array.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from retape.engines.vlad._arrays import Version
 from retape.engines.vlad._read import show_constant
 from retape.engines.vlad._syntax import Pattern, PConst, PPair, PVar
 
@@ -60,6 +62,9 @@ def _show(value: Value) -> Iterator[str]:
         elif type(item) is tuple and item:
             yield "("
             stack.extend((_Rest(item[1]), item[0]))
+        elif type(item) is Version:
+            yield "#("
+            _elements(item.items(), stack)
         else:
             yield show_atom(item)
 
@@ -88,8 +93,19 @@ def _rest(value: Value, stack: list[Value]) -> None:
         stack.extend((_Text(")"), value, _Text(" . ")))
 
 
+def _elements(items: list[Value], stack: list[Value]) -> None:
+    """The elements of a vector that has been opened."""
+    stack.append(_Text(")"))
+    for index in range(len(items) - 1, -1, -1):
+        stack.append(items[index])
+        if index:
+            stack.append(_Text(" "))
+
+
 def show_atom(value: Any) -> str:
-    """Print anything but a pair."""
+    """Print anything but a pair, and of a vector its length."""
+    if type(value) is Version:
+        return repr(value)
     if type(value) is tuple:
         return "()" if not value else "a pair"
     if isinstance(value, (bool, float)):
@@ -116,6 +132,8 @@ def kind_of(value: Value) -> str:
     """What an argument is, in a message."""
     if type(value) is tuple and value:
         return "a pair"
+    if type(value) is Version:
+        return f"a vector of {len(value.items())}"
     return f"`{show_atom(value)}`"
 
 

@@ -37,7 +37,7 @@ def find_compiler() -> tuple[str, ...]:
         return (sys.executable, "-m", "ziglang", "cc")
     raise UnsupportedError(
         "the compiled engine needs a C compiler and none was found as `$CC`, `gcc`, "
-        "`clang` or `cc`. Install one, or `pip install ziglang`, or use "
+        "`clang` or `cc`. Install one, or `pip install retape[vlad]`, or use "
         '`engine="interpreter"`.'
     )
 

@@ -9,6 +9,7 @@ from retape.engines.vlad._values import (
     show_atom,
     show_pattern,
 )
+from retape.engines.vlad._vectors import bad_index, bad_length, no_vector
 from retape.engines.vlad.compiler._ir import Site
 
 
@@ -19,7 +20,7 @@ def describe(
     site: int,
     values: tuple[Value, Value],
 ) -> str:
-    """The sentence of a fault, by its number in `enum Fault` of `runtime/heap.h`."""
+    """The sentence of a fault, by its number in `enum Fault` of `runtime/state.h`."""
     value, other = values
     match fault:
         case 1:
@@ -37,6 +38,12 @@ def describe(
             return too_deep()
         case 7:
             return "the program needs more memory than there is; reduce its size"
+        case 9:
+            return no_vector(operator, value)
+        case 10:
+            return bad_index(operator, value, int(other))
+        case 11:
+            return bad_length(value)
     return "the runtime met a state that should not exist; please report this program"
 
 

@@ -83,6 +83,10 @@ class Liveness:
         return live
 
 
+_WORDS = {"cons": 3, "make-vector": 3, "vector-set": 3}
+"""What operators allocate; the arrays of vectors are no young objects."""
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The most steps and heap words of any way through a block."""
@@ -107,7 +111,7 @@ class Costs:
     def of(self, term: Term) -> Cost:
         match term:
             case Let():
-                return self.of(term.body).plus(0, 3 if term.op == "cons" else 0)
+                return self.of(term.body).plus(0, _WORDS.get(term.op, 0))
             case Close():
                 return self.of(term.body).plus(0, 1 + len(term.env))
             case Tick():

@@ -8,6 +8,8 @@ count is exact.
 """
 
 from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any
 
 from retape.engines.vlad.compiler._native import Native
 
@@ -45,14 +47,15 @@ class NativeCapsule:
 class NativeMachine:
     """The application that `checkpoint-*j` met, while the runtime waits for it."""
 
-    def __init__(self, native: Native, start: int, seed: int, steps: int) -> None:
+    def __init__(
+        self, native: Native, start: int, seed: int, value: int, steps: int
+    ) -> None:
         self.native = native
         self.begin = start
         self.seed = seed
         self.steps = steps
         self.marks = native.marks()
-        self.value: Handle | None = None
-        self.peak_live = 0
+        self.value = Handle(native, native.call("same", a=value).r)
 
     def length(self) -> int:
         return self.steps
@@ -99,8 +102,52 @@ class NativeMachine:
 
     def finish(self, cotangent: Handle) -> int:
         """The handle, for the runtime, of the value and the argument's cotangent."""
-        assert self.value is not None, "the last stage gave the value"
         done = self.native.call(
             "finish", a=self.value.number, b=cotangent.number, c=self.begin
         )
         return done.r
+
+
+class KeptMachine(NativeMachine):
+    """The same, with cotangents and capsules that can be kept on disk."""
+
+    def reverse(self, capsule: NativeCapsule, steps: int, cotangent: Any | None) -> Any:
+        given = None
+        if cotangent is not None:
+            given = Handle(self.native, self.native.unpack(cotangent))
+        made = super().reverse(capsule, steps, given)
+        return self.native.pack(made.number)
+
+    def finish(self, cotangent: Any) -> int:
+        return super().finish(Handle(self.native, self.native.unpack(cotangent)))
+
+    def pack(self, capsule: NativeCapsule) -> dict[str, Any]:
+        """A capsule as a tree of arrays."""
+        frame = capsule.frame
+        return {
+            "image": None if frame is None else self.native.pack(frame.number),
+            "place": [capsule.position, capsule.left, *capsule.marks],
+        }
+
+    def unpack(self, tree: dict[str, Any]) -> NativeCapsule:
+        """The inverse of `pack`."""
+        position, left, read, written = tree["place"]
+        words = tree["image"]
+        frame = None
+        if words is not None:
+            frame = Handle(self.native, self.native.unpack(words))
+        return NativeCapsule(frame, position, left, (read, written))
+
+    def label(self) -> str:
+        """What the run is: the program, the first state, the cotangent."""
+        total = blake2b(self.native.compiled.text.encode(), digest_size=16)
+        for handle in (self.begin, self.seed):
+            total.update(self._digestible(handle))
+        return f"compiled {total.hexdigest()}"
+
+    def _digestible(self, handle: int) -> bytes:
+        """A value's image; one that is no object is put into one first."""
+        pair = self.native.call("paired", a=handle).r
+        words = self.native.pack(pair)
+        self.native.free(pair)
+        return words.tobytes()

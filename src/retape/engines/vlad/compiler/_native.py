@@ -7,9 +7,11 @@ import tempfile
 from collections.abc import Callable
 from ctypes import c_double, c_int, c_int32, c_int64
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
+from retape.engines.vlad._arrays import Version, vector
 from retape.engines.vlad._fault import RunError, Where
+from retape.engines.vlad._image import load_numpy
 from retape.engines.vlad._values import Shown, Value
 from retape.engines.vlad.compiler._faults import describe
 from retape.engines.vlad.compiler._ir import all_functions
@@ -18,13 +20,14 @@ from retape.engines.vlad.compiler._pipeline import Compiled
 NURSERY_WORDS = 64 * 1024
 NO_LIMIT = (2**63 - 1) // 2
 _CALLS = (
-    "apply closure operate advance stage finish bytes same export import census".split()
-)
+    "apply closure operate advance stage finish bytes same export import census pack "
+    "unpack paired"
+).split()
 
-_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE = range(5)
+_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
 _READ = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(c_double))
 _WRITE = ctypes.CFUNCTYPE(c_int, c_double)
-_HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64)
+_HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64, c_int64)
 
 
 class Request(ctypes.Structure):
@@ -34,11 +37,21 @@ class Request(ctypes.Structure):
         *[(name, c_int64) for name in "abcdefrstu"],
         ("reals", ctypes.POINTER(c_double)),
         ("tokens", ctypes.POINTER(c_int32)),
+        ("words", ctypes.c_void_p),
     ]
 
 
-Checkpoint = Callable[[int, int, int], int]
-"""Handles of a first state and a cotangent, and the length, to a result's handle."""
+class Allocated(NamedTuple):
+    """Bytes of arrays and how many there were; bytes of other young objects."""
+
+    array_bytes: int
+    arrays: int
+    young: int
+
+
+Checkpoint = Callable[[int, int, int, int], int]
+"""Handles of a first state, a cotangent and the value, and the length, to a result's
+handle."""
 
 
 class Native:
@@ -62,7 +75,7 @@ class Native:
     ) -> None:
         self.compiled = compiled
         self.names = {f.index: f.name for f in all_functions(compiled.module)}
-        self.dll = _load(path)
+        self.dll: Any = _load(path)
         self.error: BaseException | None = None
         self._read, self._write, self._checkpoint = read, write, checkpoint
         self._callbacks = (
@@ -74,7 +87,7 @@ class Native:
         self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
 
     def __del__(self) -> None:
-        library = getattr(self, "library", None)
+        library, self.dll = getattr(self, "dll", None), None
         if library is not None:
             library.vlad_end()
 
@@ -89,13 +102,20 @@ class Native:
         return request
 
     def free(self, handle: int) -> None:
-        self.dll.vlad_free(handle)
+        if self.dll is not None:  # a capsule may outlive the program that made it
+            self.dll.vlad_free(handle)
 
     def marks(self) -> tuple[int, int]:
         """How far the run has read and printed."""
         request = Request()
         self.dll.vlad_marks(ctypes.byref(request))
         return request.t, request.u
+
+    def derivatives(self) -> tuple[int, str]:
+        """How many derivatives are being taken, and which one is outermost."""
+        request = Request()
+        name = self.dll.vlad_outermost(ctypes.byref(request))
+        return request.r, name.decode()
 
     def single_stage(self, steps: int) -> None:
         """Runs no longer than this are reversed as one stage, without a schedule."""
@@ -108,6 +128,12 @@ class Native:
     def collections(self) -> int:
         """How often the heap has been collected."""
         return self.dll.vlad_collections()
+
+    def allocated(self) -> Allocated:
+        """What has been allocated so far, freed or not."""
+        request = Request()
+        self.dll.vlad_allocated(ctypes.byref(request))
+        return Allocated(request.r, request.s, request.t)
 
     def forget_peaks(self) -> None:
         self.dll.vlad_forget_peaks()
@@ -155,6 +181,9 @@ class Native:
                 stack.append(reals.pop())
             elif token == _A_PAIR:
                 stack.append((stack.pop(), stack.pop()))
+            elif token >= _A_VECTOR:
+                items = [stack.pop() for _ in range(token - _A_VECTOR)]
+                stack.append(vector(items))
             elif token < 0:
                 stack.append(Shown(self.names[-1 - token]))
             else:
@@ -174,6 +203,10 @@ class Native:
             elif type(v) is tuple and v:
                 tokens.append(_A_PAIR)
                 stack.extend((v[1], v[0]))
+            elif type(v) is Version:
+                items = v.items()
+                tokens.append(_A_VECTOR + len(items))
+                stack.extend(reversed(items))
             else:
                 tokens.append(
                     _AN_EMPTY if type(v) is tuple else _A_FALSE + int(bool(v))
@@ -184,6 +217,18 @@ class Native:
         if self.dll.vlad_import(ctypes.byref(request)):
             self._raise()
         return request.r
+
+    def pack(self, handle: int) -> Any:
+        """A value as words for another process of the same program."""
+        numpy = load_numpy()
+        words = numpy.empty(self.call("pack", a=handle).r, dtype=numpy.uint64)
+        self.dll.vlad_packed(words.ctypes.data)
+        return words
+
+    def unpack(self, words: Any) -> int:
+        """The handle of a value that was packed."""
+        words = load_numpy().ascontiguousarray(words)
+        return self.call("unpack", a=len(words), words=words.ctypes.data).r
 
     # what the runtime asks of us
 
@@ -206,9 +251,9 @@ class Native:
             return -1
         return 0
 
-    def _host_checkpoint(self, start: int, seed: int, steps: int) -> int:
+    def _host_checkpoint(self, *job: int) -> int:
         try:
-            return self._checkpoint(start, seed, steps)
+            return self._checkpoint(*job)
         except BaseException as error:  # noqa: BLE001 - re-raised by `call`
             self.error = error
             return -1
@@ -220,7 +265,8 @@ def _load(path: Path) -> ctypes.CDLL:
         own = Path(folder) / f"{path.stem}-{os.getpid()}.so"
         shutil.copyfile(path, own)
         library = ctypes.CDLL(str(own))
-    library.vlad_fault.restype = ctypes.c_char_p
+    library.vlad_fault.restype = library.vlad_outermost.restype = ctypes.c_char_p
+    library.vlad_packed.argtypes = [ctypes.c_void_p]
     library.vlad_chain.restype = c_int64
     library.vlad_collections.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]

@@ -9,6 +9,7 @@ _TEST = {
     "boolean?": "{0} == TRUE || {0} == FALSE",
     "real?": "is_real({0})",
     "pair?": "tag_of({0}) == TAG_PAIR",
+    "vector?": "tag_of({0}) == TAG_VECTOR",
     "procedure?": "tag_of({0}) == TAG_CLOSURE",
 }
 
@@ -46,6 +47,11 @@ def _other(op: str, to: str, args: list[str], site: int) -> str:
             fault = f'G.k = k; fail(NOT_REAL, "real", {site}, {args[0]}, NOTHING);'
             test = f"if (UNLIKELY(!is_real({args[0]}))) {{ {fault} }}"
             return f"{test} {to} = {args[0]};"
+        case "vector-ref":
+            return f"VECTOR_REF({to}, {args[0]}, {args[1]}, {site})"
+        case "make-vector" | "vector-length" | "vector-set":
+            call = f"{op.replace('-', '_')}({', '.join(args)}, {site})"
+            return f"RUNTIME({to}, {call})"
         case "read-real":
             return f"G.k = k; {to} = read_real({site});"
         case "write-real":

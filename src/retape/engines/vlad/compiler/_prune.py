@@ -7,6 +7,7 @@ This is where the argument tuples and the pairs that a callee has taken apart go
 
 from dataclasses import replace
 
+from retape.engines.vlad._builtins import TESTS
 from retape.engines.vlad.compiler._ir import (
     Apply,
     Branch,
@@ -27,7 +28,7 @@ from retape.engines.vlad.compiler._ir import (
     atoms_of,
 )
 
-TOTAL = frozenset({"cons", "null?", "boolean?", "real?", "pair?", "procedure?"})
+TOTAL = frozenset({"cons", *TESTS, "vector?"})
 """Operators that neither fail nor do anything but give a value."""
 
 

@@ -22,8 +22,8 @@ def static_data(module: Module) -> Iterator[str]:
     """Static objects, and the function that makes values of them at the start."""
     pairs = [cell for value in module.quoted for cell in _cells(value)]
     functions = max(module.functions, default=0) + 1
+    yield f"static Object *static_cells[{max(1, len(pairs))}];"
     if pairs:
-        yield f"static Object *static_cells[{len(pairs)}];"
         yield f"static Val quoted[{len(module.quoted)}];"
     yield f"static Val closure[{functions}];"
     yield ""
@@ -36,7 +36,7 @@ def static_data(module: Module) -> Iterator[str]:
     if pairs:
         yield f"  for (int i = 0; i < {len(pairs)}; i++) {{"
         yield "    Object *o = take(sizeof(Object) + 2 * sizeof(Val));"
-        yield "    o->header = HEADER(0, 2) | IS_STATIC;"
+        yield "    o->header = HEADER(i, 2) | IS_STATIC;"
         yield "    static_cells[i] = o;"
         yield "  }"
     yield from _fill(module)

@@ -5,12 +5,14 @@
 #define VLAD_API_H
 
 #include "code.h"
+#include "image.h"
 
 typedef struct Request {
   int64_t a, b, c, d, e, f;          /* in */
   int64_t r, s, t, u;                /* out */
   double *reals;                     /* in or out: reals of a value */
   int32_t *tokens;                   /* in or out: its shape, from the root */
+  const uint64_t *words;             /* in: of an image */
 } Request;
 
 #define EXPORT __attribute__((visibility("default")))
@@ -44,9 +46,10 @@ static void begin(Request *q) {
   if (words < 4 * RESERVE + 4 * (size_t)MAX_BLOCK_WORDS)
     words = 4 * RESERVE + 4 * (size_t)MAX_BLOCK_WORDS;
   G.nursery_words = words;
-  G.nursery = take(words * sizeof(Val));
+  G.nursery = take((words + (size_t)MAX_BLOCK_WORDS) * sizeof(Val));
   G.hp = G.nursery;
   G.hard_limit = G.nursery + words;
+  G.nursery_end = G.hard_limit + MAX_BLOCK_WORDS;
   G.limit = G.hard_limit - RESERVE;
   G.old_first = G.old_last = G.scan_chunk = new_chunk(0);
   G.major_at = 4 * CHUNK_WORDS;
@@ -54,7 +57,7 @@ static void begin(Request *q) {
 }
 
 EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
-                      int64_t (*host)(int64_t, int64_t, int64_t)) {
+                      Host host) {
   G.host_read = read;
   G.host_write = write;
   G.host_checkpoint = host;
@@ -75,6 +78,9 @@ EXPORT void vlad_end(void) {
     while (t->chunks) free(t->chunk[--t->chunks]);
     free(t->chunk);
   }
+  forget_logs();
+  free(G.log);
+  free(G.written.at);
   free(G.nursery);
   free(G.handle);
   free(G.inputs);
@@ -151,8 +157,34 @@ EXPORT void vlad_free(int64_t handle) { free_handle(handle); }
 static void bytes(Request *q) { q->r = (int64_t)graph_bytes(G.handle[q->a]); }
 EXPORT int vlad_bytes(Request *q) { return guarded(bytes, q); }
 
-/* Tokens of a shape: what an element is, or -(1 + c) for a closure of code c. */
-enum Token { A_REAL, A_PAIR, AN_EMPTY, A_FALSE, A_TRUE };
+/* The words of value a, which stay until the next image: their number in r. */
+static void pack(Request *q) {
+  write_image(G.handle[q->a]);
+  q->r = (int64_t)image.count;
+}
+EXPORT int vlad_pack(Request *q) { return guarded(pack, q); }
+
+/* The pair of value a and (), for values that are no objects. */
+static void paired(Request *q) { q->r = new_handle(make_pair(G.handle[q->a], EMPTY)); }
+EXPORT int vlad_paired(Request *q) { return guarded(paired, q); }
+
+EXPORT void vlad_packed(uint64_t *words) {
+  memcpy(words, image.at, image.count * sizeof(uint64_t));
+}
+
+/* A value from a words. */
+static void unpack(Request *q) { q->r = new_handle(read_image(q->words, (size_t)q->a)); }
+EXPORT int vlad_unpack(Request *q) { return guarded(unpack, q); }
+
+/* The number of derivatives that are being taken, in r; which one is outermost. */
+EXPORT const char *vlad_outermost(Request *q) {
+  q->r = G.level;
+  return G.outermost;
+}
+
+/* Tokens of a shape: what an element is, -(1 + c) for a closure of code c, A_VECTOR + n
+   for a vector of n. */
+enum Token { A_REAL, A_PAIR, AN_EMPTY, A_FALSE, A_TRUE, A_VECTOR };
 
 static Words export_tokens, export_reals;
 
@@ -169,10 +201,12 @@ static void export_value(Request *q) {
       token = A_PAIR;
     else if (tag_of(v) == TAG_CLOSURE)
       token = -1 - (int32_t)code_of(object(v));
+    else if (tag_of(v) == TAG_VECTOR)
+      token = A_VECTOR + (int32_t)length_of(array_of(object(v)));
     else
       token = v == FALSE ? A_FALSE : v == TRUE ? A_TRUE : AN_EMPTY;
     push(&export_tokens, (uint64_t)(uint32_t)token);
-    if (tag_of(v) == TAG_PAIR) push_fields(&walk_a, v);
+    if (tag_of(v) == TAG_PAIR || tag_of(v) == TAG_VECTOR) push_fields(&walk_a, v);
   }
   q->r = (int64_t)export_tokens.count;
   q->s = (int64_t)export_reals.count;
@@ -202,9 +236,17 @@ static void import_value(Request *q) {
         push(&walk_a, make_pair(car, cdr));
         break;
       }
+      case AN_EMPTY: push(&walk_a, EMPTY); break;
       case A_FALSE: push(&walk_a, FALSE); break;
       case A_TRUE: push(&walk_a, TRUE); break;
-      default: push(&walk_a, EMPTY); break;
+      default: {
+        uint32_t length = (uint32_t)(q->tokens[i] - A_VECTOR);
+        Object *a = new_array(length);
+        for (uint32_t j = 0; j < length; j++)
+          a->field[ARRAY_HEAD + j] = walk_a.at[--walk_a.count];
+        push(&walk_a, version(old_object(0, VECTOR_WORDS), a));
+        break;
+      }
     }
   }
   q->r = new_handle(walk_a.at[0]);
@@ -245,6 +287,14 @@ EXPORT int vlad_census(Request *q) { return guarded(census, q); }
 /* From now on the live bytes are exact: everything is collected before they are noted,
    at the end of each tape. Otherwise they count what the next collection will free. */
 EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
+
+/* Bytes ever allocated for arrays in r, how many there were in s, and for young objects,
+   handles of vectors among them, in t. */
+EXPORT void vlad_allocated(Request *q) {
+  q->r = (int64_t)(G.array_words * sizeof(Val));
+  q->s = (int64_t)G.arrays;
+  q->t = (int64_t)G.allocated + (int64_t)(G.hp - G.nursery) * (int64_t)sizeof(Val);
+}
 
 EXPORT int64_t vlad_collections(void) {
   return (int64_t)(G.minor_count + G.major_count);

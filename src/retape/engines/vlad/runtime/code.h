@@ -56,6 +56,25 @@
     fail(NO_MATCH, "", site, a, boolean(whole));                  \
   }
 
+/* An element of the current version of an array, at a place that it has. */
+#define VECTOR_REF(to, v, i, site)                                \
+  {                                                               \
+    double at = is_double(i) ? unbox(i) : -1.0;                   \
+    const Object *h = tag_of(v) == TAG_VECTOR ? object(v) : NULL; \
+    if (LIKELY(h && is_current(h) && at >= 0.0 &&                 \
+               at < length_of(array_of(h)) &&                     \
+               (double)(uint32_t)at == at)) {                     \
+      to = array_of(h)->field[ARRAY_HEAD + (uint32_t)at];         \
+    } else {                                                      \
+      RUNTIME(to, vector_ref(v, i, site))                         \
+    }                                                             \
+  }
+
+#define RUNTIME(to, call)                                         \
+  G.hp = hp, G.k = k;                                             \
+  to = call;                                                      \
+  hp = G.hp;
+
 #define ALLOCATE(object_, code, size)                             \
   Object *object_ = (Object *)(void *)hp;                         \
   hp += (size) + 1;                                               \

@@ -38,6 +38,7 @@ static Val application(Val function, Val argument) {
 
 static void enter_level(const char *op, int32_t site) {
   if (G.level == MAX_LEVEL) fail(TOO_DEEP, op, site, NOTHING, NOTHING);
+  if (G.level == 0) G.outermost = op;
   G.level++;
   open_tape(G.level);
 }
@@ -151,7 +152,7 @@ static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
     o->field[i] = node_of(&G.tape[G.level], (uint32_t)i)->adjoint;
   close_tape(G.level);
   G.shadows = at;
-  return tagged(TAG_VECTOR, o);
+  return tagged(TAG_FRAME, o);
 }
 
 typedef struct Marks {
@@ -171,6 +172,7 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
   int at_cotangent = shadow(cotangent);
   Marks before = marks();
   run(G.shadow[at_start], NO_LIMIT);
+  Val done = G.result;
   int64_t steps = NO_LIMIT - G.fuel;
   Marks after = marks();
   Val result;
@@ -185,7 +187,9 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
     int64_t start = new_handle(G.shadow[at_start]);
     int64_t seed = new_handle(G.shadow[at_cotangent]);
     rewind_to(before);
-    int64_t h = G.host_checkpoint(start, seed, steps);
+    int64_t value = new_handle(done);
+    int64_t h = G.host_checkpoint(start, seed, value, steps);
+    free_handle(value);
     free_handle(start);
     free_handle(seed);
     if (h < 0) fail(FROM_HOST, "checkpoint-*j", site, NOTHING, NOTHING);

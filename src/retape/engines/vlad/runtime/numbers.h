@@ -5,7 +5,7 @@
 #define VLAD_NUMBERS_H
 
 #include <math.h>
-#include "heap.h"
+#include "collect.h"
 
 static Val primal_of(Val v) {
   if (tag_of(v) == TAG_TAPED) return node_of(&G.tape[taped_level(v)], (uint32_t)v)->value;

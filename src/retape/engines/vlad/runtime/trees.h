@@ -4,41 +4,52 @@
 #ifndef VLAD_TREES_H
 #define VLAD_TREES_H
 
-#include "numbers.h"
-
-/* A stack or list of words, in memory of its own. */
-typedef struct Words {
-  uint64_t *at;
-  size_t count, room;
-} Words;
-
-static void push(Words *w, uint64_t word) {
-  if (UNLIKELY(w->count == w->room)) {
-    size_t room = w->room ? 2 * w->room : 256;
-    uint64_t *grown = realloc(w->at, room * sizeof(uint64_t));
-    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
-    w->at = grown;
-    w->room = room;
-  }
-  w->at[w->count++] = word;
-}
+#include "vectors.h"
 
 /* Scratch lists: kept between walks, so that a fault in the middle loses nothing. */
 static Words walk_a, walk_b, leaves_a, leaves_b;
 
-static int is_compound(Val v) { return tag_of(v) == TAG_PAIR || tag_of(v) == TAG_CLOSURE; }
+static int is_compound(Val v) {
+  return tag_of(v) == TAG_PAIR || tag_of(v) == TAG_CLOSURE || tag_of(v) == TAG_VECTOR;
+}
+
+/* The values directly inside one: a vector's are its elements. */
+static Val *contents(Val v, uint32_t *size) {
+  Object *o = object(v);
+  if (tag_of(v) != TAG_VECTOR) {
+    *size = size_of(o);
+    return o->field;
+  }
+  refresh(o);
+  *size = length_of(array_of(o));
+  return array_of(o)->field + ARRAY_HEAD;
+}
+
+/* A value of the same kind, whose contents are to be filled in. */
+static Val another(Val v, uint32_t size, Val **field) {
+  if (tag_of(v) == TAG_VECTOR) {
+    Object *array = new_array(size);
+    *field = array->field + ARRAY_HEAD;
+    return version(old_object(0, VECTOR_WORDS), array);
+  }
+  Object *o = old_object(code_of(object(v)), size);
+  *field = o->field;
+  return tagged(tag_of(v), o);
+}
 
 /* What a (co)tangent must share with its primal, as one word. */
 static uint64_t shape_of(Val v) {
   if (is_real(v)) return box(0.0);
   if (tag_of(v) == TAG_PAIR) return TAG_PAIR << 48;
   if (tag_of(v) == TAG_CLOSURE) return (TAG_CLOSURE << 48) | code_of(object(v));
+  if (tag_of(v) == TAG_VECTOR) return (TAG_VECTOR << 48) | length_of(array_of(object(v)));
   return v;
 }
 
 static void push_fields(Words *w, Val v) {
-  const Object *o = object(v);
-  for (uint32_t i = size_of(o); i-- > 0;) push(w, o->field[i]);
+  uint32_t size;
+  const Val *field = contents(v, &size);
+  for (uint32_t i = size; i-- > 0;) push(w, field[i]);
 }
 
 /* The reals of a tree, from left to right. */
@@ -88,14 +99,14 @@ static Val tree_with(Val v, const uint64_t *leaf) {
     if (is_real(v)) {
       *place = *leaf++;
     } else if (is_compound(v)) {
-      const Object *from = object(v);
-      uint32_t size = size_of(from);
-      Object *to = old_object(code_of(from), size);
-      *place = tagged(tag_of(v), to);
+      uint32_t size;
+      const Val *from = contents(v, &size);
+      Val *to;
+      *place = another(v, size, &to);
       for (uint32_t i = size; i-- > 0;) {
-        to->field[i] = NOTHING;
-        push(&walk_a, from->field[i]);
-        push(&walk_b, (uint64_t)(uintptr_t)&to->field[i]);
+        to[i] = NOTHING;
+        push(&walk_a, from[i]);
+        push(&walk_b, (uint64_t)(uintptr_t)&to[i]);
       }
     } else {
       *place = v;
@@ -107,7 +118,7 @@ static Val tree_with(Val v, const uint64_t *leaf) {
 /* A table from the objects that a walk of a graph has met to their copies. */
 static struct {
   const Object **key;
-  Object **copy;
+  Val *copy;
   size_t room, count;
 } met;
 
@@ -121,7 +132,7 @@ static size_t met_place(const Object *o) {
 static void met_grow(void) {
   size_t room = met.room, larger = room ? 2 * room : 1024;
   const Object **key = met.key;
-  Object **copy = met.copy;
+  Val *copy = met.copy;
   met.key = calloc(larger, sizeof *met.key);
   met.copy = calloc(larger, sizeof *met.copy);
   if (!met.key || !met.copy) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
@@ -183,19 +194,19 @@ static Val graph_walk(Val v, int level, int seeded, const Val *given, size_t *re
     const Object *from = object(v);
     size_t i = met_place(from);
     if (met.key[i]) {
-      if (level) *place = tagged(tag_of(v), met.copy[i]);
+      if (level) *place = met.copy[i];
       continue;
     }
-    uint32_t size = size_of(from);
-    Object *to = level ? old_object(code_of(from), size) : NULL;
+    uint32_t size;
+    const Val *field = contents(v, &size);
+    Val *to = NULL;
     met.key[i] = from;
-    met.copy[i] = to;
+    if (level) *place = met.copy[i] = another(v, size, &to);
     if (2 * ++met.count > met.room) met_grow();
-    if (level) *place = tagged(tag_of(v), to);
     for (uint32_t j = size; j-- > 0;) {
-      if (level) to->field[j] = NOTHING;
-      push(&walk_a, from->field[j]);
-      push(&walk_b, (uint64_t)(uintptr_t)(level ? &to->field[j] : &root));
+      if (level) to[j] = NOTHING;
+      push(&walk_a, field[j]);
+      push(&walk_b, (uint64_t)(uintptr_t)(level ? &to[j] : &root));
     }
   }
   *reals = n;
@@ -216,8 +227,10 @@ static size_t graph_bytes(Val v) {
     if (met.key[i]) continue;
     met.key[i] = o;
     if (2 * ++met.count > met.room) met_grow();
-    bytes += ((size_t)size_of(o) + 1) * sizeof(Val);
+    size_t count = walk_a.count;
     push_fields(&walk_a, v);
+    bytes += (walk_a.count - count + 1) * sizeof(Val);
+    if (tag_of(v) == TAG_VECTOR) bytes += (VECTOR_WORDS + 1 + ARRAY_HEAD) * sizeof(Val);
   }
   return bytes;
 }

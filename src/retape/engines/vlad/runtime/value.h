@@ -20,8 +20,8 @@ typedef uint64_t Val;
 #define TAG_CLOSURE 0xFFFBull
 #define TAG_TAPED 0xFFFCull /* level << 32 | index: no pointer at all */
 #define TAG_DUAL 0xFFFDull
-#define TAG_FRAME 0xFFFEull
-#define TAG_VECTOR 0xFFFFull /* cotangents of a capsule */
+#define TAG_FRAME 0xFFFEull /* and what only the runtime sees: arrays, cotangents */
+#define TAG_VECTOR 0xFFFFull
 
 #define EMPTY ((TAG_ATOM << 48) | 0)
 #define FALSE ((TAG_ATOM << 48) | 1)
@@ -42,7 +42,7 @@ typedef struct Object {
 
 static inline uint32_t size_of(const Object *o) { return (uint32_t)o->header; }
 static inline uint32_t code_of(const Object *o) {
-  return (uint32_t)(o->header >> 32) & 0x7FFFFFFFu;
+  return (uint32_t)(o->header >> 32) & 0x3FFFFFFFu;
 }
 
 static inline int is_double(Val v) { return v < FIRST_TAGGED; }

@@ -1,0 +1,158 @@
+/* The state of a loaded program: its memory, its registers, its last fault. */
+
+#ifndef VLAD_STATE_H
+#define VLAD_STATE_H
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include "value.h"
+
+typedef struct Chunk {
+  struct Chunk *next;
+  size_t used, capacity; /* in words */
+  uint64_t word[];
+} Chunk;
+
+/* One number of a tape: its value, its adjoint, the partials, and the operands. */
+typedef struct Node {
+  Val value, adjoint, by_left, by_right;
+  uint32_t left, right;
+} Node;
+
+#define NO_NODE 0xFFFFFFFFu
+#define TAPE_SHIFT 12
+#define TAPE_CHUNK (1u << TAPE_SHIFT)
+
+typedef struct Tape {
+  Node **chunk;
+  size_t chunks, table; /* chunks allocated, places in the table */
+  uint32_t length;
+  uint32_t young_from; /* numbers from here on may point into the nursery */
+  int has_pointers;
+} Tape;
+
+#define MAX_LEVEL 100
+
+enum Fault {
+  NO_FAULT,
+  NOT_REAL,
+  NOT_FUNCTION,
+  NO_MATCH,
+  END_OF_INPUT,
+  WRONG_SHAPE,
+  TOO_DEEP,
+  NO_MEMORY,
+  FROM_HOST,
+  NOT_VECTOR,
+  BAD_INDEX,
+  BAD_LENGTH
+};
+
+/* A stack or list of words, in memory of its own. */
+typedef struct Words {
+  uint64_t *at;
+  size_t count, room;
+} Words;
+
+/* What an array held before each of its updates, the oldest first. */
+typedef struct Entry {
+  uint64_t index;
+  Val old;
+} Entry;
+
+typedef struct Log {
+  Entry *entry;
+  size_t count, room;
+  double first; /* the version before the first entry */
+  int has_pointers;
+} Log;
+
+/* Handles of a first state, a cotangent and the value, and the number of steps, to the
+   handle of a result; -1 for a fault of the host. */
+typedef int64_t (*Host)(int64_t, int64_t, int64_t, int64_t);
+
+typedef struct {
+  /* limit leaves room for the slow road, and that for the rest of a block */
+  Val *nursery, *limit, *hard_limit, *nursery_end;
+  size_t nursery_words;
+  Chunk *old_first, *old_last;
+  Chunk *scan_chunk; /* old objects from here on may point into the nursery */
+  size_t scan_at;
+  size_t old_words, major_at;
+  Chunk *from_space; /* while a major collection moves what lives in it */
+  Words written; /* old arrays that were given young elements */
+  Log *log; /* of the arrays updated since the last major collection */
+  size_t logs, log_room, log_base, log_words;
+  uint64_t arrays, array_words; /* ever made */
+  Val *handle;
+  size_t handles, free_handle;
+  Val shadow[8 * (MAX_LEVEL + 2)];
+  int shadows;
+  Tape tape[MAX_LEVEL + 2];
+  int level;
+  size_t tape_nodes, peak_tape_nodes;
+  size_t mapped, peak_mapped; /* bytes taken from the system */
+  size_t peak_live; /* bytes in objects and tapes, as seen at collections */
+  int exact; /* collect before the live bytes are noted */
+  uint64_t minor_count, major_count, allocated;
+  /* registers shared by compiled code and the runtime */
+  Val *hp;
+  Val k;
+  int64_t fuel;
+  Val result;
+  int32_t site;
+  /* a fault, for the host to tell */
+  jmp_buf *handler;
+  enum Fault fault;
+  int32_t fault_site;
+  Val fault_value, fault_other;
+  const char *fault_operator;
+  /* what the run under way has read and printed */
+  double *inputs;
+  size_t input_count, input_room, input_at;
+  size_t printed, writes;
+  /* the host */
+  int (*host_read)(double *);
+  int (*host_write)(double);
+  Host host_checkpoint;
+  const char *outermost; /* the derivative of level 1 */
+  int64_t single_stage; /* runs no longer than this are one stage */
+} State;
+
+static State G;
+
+static _Noreturn void fail(enum Fault fault, const char *op, int32_t site, Val value, Val other) {
+  G.fault = fault;
+  G.fault_operator = op;
+  G.fault_site = site;
+  G.fault_value = value;
+  G.fault_other = other;
+  longjmp(*G.handler, 1);
+}
+
+static void push(Words *w, uint64_t word) {
+  if (UNLIKELY(w->count == w->room)) {
+    size_t room = w->room ? 2 * w->room : 256;
+    uint64_t *grown = realloc(w->at, room * sizeof(uint64_t));
+    if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
+    w->at = grown;
+    w->room = room;
+  }
+  w->at[w->count++] = word;
+}
+
+static void *take(size_t bytes) {
+  void *p = malloc(bytes);
+  if (!p) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
+  G.mapped += bytes;
+  if (G.mapped > G.peak_mapped) G.peak_mapped = G.mapped;
+  return p;
+}
+
+static void give(void *p, size_t bytes) {
+  free(p);
+  G.mapped -= bytes;
+}
+
+#endif
