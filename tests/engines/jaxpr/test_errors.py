@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental import io_callback
 
 import retape
 import retape.jax
@@ -169,58 +168,6 @@ def test_plans_that_need_a_length(plan: Any, name: str) -> None:
 
 
 # Programs ---------------------------------------------------------------------------
-
-
-def prints(x: Any) -> Any:
-    def body(v: Any) -> Any:
-        jax.debug.print("v = {}", v)
-        return v * 1.5
-
-    return jax.lax.while_loop(lambda v: v < 5, body, x)
-
-
-def prints_in_order(x: Any) -> Any:
-    def body(v: Any) -> Any:
-        jax.debug.print("v = {}", v, ordered=True)
-        return v * 1.5
-
-    return jax.lax.while_loop(lambda v: v < 5, body, x)
-
-
-def calls_back(x: Any) -> Any:
-    def body(v: Any) -> Any:
-        io_callback(lambda _: None, None, v)
-        return v * 1.5
-
-    return jax.lax.while_loop(lambda v: v < 5, body, x)
-
-
-def calls_back_in_order(x: Any) -> Any:
-    def body(v: Any) -> Any:
-        io_callback(lambda _: None, None, v, ordered=True)
-        return v * 1.5
-
-    return jax.lax.while_loop(lambda v: v < 5, body, x)
-
-
-EFFECTS = [
-    (prints, "Debug", "debug"),
-    (prints_in_order, "OrderedDebug", "debug"),
-    (calls_back, "IO", "io_callback"),
-    (calls_back_in_order, "OrderedIO", "io_callback"),
-]
-
-
-@pytest.mark.parametrize(("fun", "effect", "primitive"), EFFECTS)
-@pytest.mark.parametrize("call", [retape.jax.grad, retape.jax.checkpointed])
-def test_effects_are_refused_with_the_line(
-    call: Any, fun: Any, effect: str, primitive: str
-) -> None:
-    """The line is the user's own: that of the call in the loop's body."""
-    line = fun.__code__.co_firstlineno + 2
-    expected = says(effect, primitive, f"{os.path.basename(__file__)}:{line}", "Remove")
-    with pytest.raises(retape.UnsupportedError, match=expected):
-        call(fun)(1.0)
 
 
 def test_an_operation_without_a_derivative_is_named() -> None:

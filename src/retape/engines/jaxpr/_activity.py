@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend import core
 
 from ._ir import nbytes
+from ._types import struct
 
 # Differentiable types in, differentiable types out, and yet no derivative.
 _FLAT = frozenset({"stop_gradient", "floor", "ceil", "round", "sign", "nextafter"})
@@ -192,7 +193,7 @@ def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
 
         return jax.jvp(along, [point[i] for i in moving], list(tangents))[1]
 
-    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
+    structs = [struct(a) for a in avals]
     rule = jax.make_jaxpr(forward)(*structs, *(structs[i] for i in moving))
     flags = [False] * len(avals) + [True] * len(moving)
     return not opens_inside(rule, flags, sys.maxsize)

@@ -22,6 +22,7 @@ from ._ir import Atom, Aval, Block, Item, Label, Program, Read, Var, Write
 from ._layout import numbering
 from ._liveness import Liveness, whole_defs
 from ._private import as_written
+from ._types import struct
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,8 +84,8 @@ def _encode(
         written = [_strong(read(w.source), _row_type(w)) for w in block.writes]
         return [*assigned, *written, _next(block, targets, read)]
 
-    types = [_struct(v.aval) for v in ins]
-    types += [_struct(r.out.aval) for r in block.reads]
+    types = [struct(v.aval) for v in ins]
+    types += [struct(r.out.aval) for r in block.reads]
     jaxpr = jax.make_jaxpr(run)(*types)
     jaxpr = core.ClosedJaxpr(
         pe.dce_jaxpr(jaxpr.jaxpr, [True] * len(jaxpr.jaxpr.outvars), instantiate=True)[
@@ -120,10 +121,6 @@ def _next(block: Block, targets: np.ndarray, read: Any) -> Any:
 def _row_type(write: Write) -> Aval:
     aval = write.stream.aval
     return aval.update(shape=aval.shape[1:])
-
-
-def _struct(aval: Aval) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
 
 
 def _strong(value: Any, aval: Aval) -> Any:

@@ -12,9 +12,10 @@ from jax.extend import core
 from ._check import check_code, check_layout, check_program
 from ._code import Code, encode
 from ._flatten import flatten
-from ._ir import Aval, Item, Label, Program, nbytes
+from ._ir import Item, Label, Program, nbytes
 from ._layout import Layout, lay_out
-from ._tape import Kind, TapedCode, tape
+from ._tape import TapedCode, tape
+from ._types import Kind
 
 GRAIN = 2**20
 """Scans with fewer bytes of residuals stay one operation: reversing them by storing
@@ -66,7 +67,7 @@ class Compiled:
 
 
 def _kind_bytes(kind: Kind) -> int:
-    return nbytes(Aval(kind[0], kind[1]))
+    return nbytes(kind)
 
 
 def compile_program(

@@ -119,7 +119,7 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
-    problem = _pose(fun, args, kwargs, argnums)
+    problem = _pose(fun, plan, args, kwargs, argnums)
     program = compile_program(problem.jaxpr, problem.active)
     plan = plan or default_plan()
     settings = settle(plan, program)
@@ -163,7 +163,7 @@ def measure(
         >>> done.report.taped, done.report.peak_snapshots
         (12, 4)
     """
-    problem = _pose(fun, args, kwargs, argnums)
+    problem = _pose(fun, plan, args, kwargs, argnums)
     program = compile_program(problem.jaxpr, problem.active)
     settings = settle(plan, program)
 
@@ -187,6 +187,7 @@ def measure(
 
 def _pose(
     fun: Callable[..., Any],
+    plan: Plan | None,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
     argnums: int | Sequence[int],
@@ -194,7 +195,7 @@ def _pose(
     wanted = Wanted(argnums, False, False, False)
     wanted.check_arguments(args)
     pieces = take_apart(args, kwargs)
-    return pose(fun, wanted, pieces, pieces.leaves)
+    return pose(fun, wanted, plan, pieces, pieces.leaves)
 
 
 def _predict(

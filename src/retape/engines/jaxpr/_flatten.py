@@ -25,7 +25,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 
 from ._activity import called, closed, must_open, outputs, scan_carry, while_carry
@@ -45,7 +44,7 @@ from ._ir import (
     Var,
     Write,
 )
-from ._refuse import refuse_hidden_loop
+from ._types import blank, struct
 
 # Recomputed where they are needed rather than carried from block to block, as long
 # as nothing but operands, literals and one another goes into them and no derivative
@@ -185,7 +184,6 @@ class _Flattener:
             # A `jit` inside a traced program is no more than a name for its body.
             return self.inline(closed(eqn.params["jaxpr"]), ins)
         if not must_open(eqn, active, self.grain):
-            refuse_hidden_loop(eqn, active, self.grain)
             return self.operation(eqn, ins, active)
         match eqn.primitive.name:
             case "while":
@@ -336,14 +334,11 @@ class _Flattener:
 
     def blank(self, var: Var) -> Atom:
         """An array of zeros of a variable's type."""
-        shape, dtype = var.aval.shape, var.aval.dtype
-        return self.emit(lambda: [lax.full(shape, 0, dtype)], [])[0]
+        return self.emit(lambda: [blank(var.aval)], [])[0]
 
     def emit(self, fun: Any, ins: list[Any]) -> list[Any]:
         """Code of our own, beside the user's."""
-        made = jax.make_jaxpr(fun)(
-            *(jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in ins)
-        )
+        made = jax.make_jaxpr(fun)(*(struct(a.aval) for a in ins))
         return self.inline(made, ins)
 
     def cond(self, eqn: Any, ins: list[Any], active: list[bool]) -> list[Var]:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import numpy as np
 
 from ..._errors import RetapeError
 
@@ -62,11 +63,14 @@ def interruptible(run: Callable[..., Any], args: Sequence[Any]) -> Any:
     outcome: list[Any] = []
     failure: list[BaseException] = []
     finished = threading.Event()
+    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
 
     def work() -> None:
         try:
-            # Dispatch may be asynchronous: the wait, too, must be here.
-            outcome.append(jax.block_until_ready(run(*args)))
+            # A callback of the program sees the settings of this thread.
+            with jax.enable_x64(wide):
+                # Dispatch may be asynchronous: the wait, too, must be here.
+                outcome.append(jax.block_until_ready(run(*args)))
         except BaseException as error:  # noqa: BLE001 (re-raised by the caller below)
             failure.append(error)
         finally:

@@ -18,15 +18,16 @@ from typing import Literal
 
 from ._ir import Aval, Block, Item, Label, Loop, Program, Var, blocks_of, nbytes
 from ._liveness import Liveness, liveness, whole_defs
+from ._types import Kind, kind_of
 
-Kind = Literal["operand", "slot", "kept"]
+Role = Literal["operand", "slot", "kept"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
     """Where a variable lives."""
 
-    kind: Kind
+    kind: Role
     index: int
 
 
@@ -38,7 +39,7 @@ class Layout:
     avals: dict[Place, Aval]
     active: frozenset[Place]
 
-    def places(self, kind: Kind) -> list[Place]:
+    def places(self, kind: Role) -> list[Place]:
         """All places of a kind, in order."""
         return sorted(p for p in self.avals if p.kind == kind)
 
@@ -111,10 +112,10 @@ def _colour(
     """Slot numbers such that variables that are live together differ."""
     clash = _interference(program, live, variables)
     liked = _moves(program, variables)
-    slot_type: list[tuple[object, object]] = []
+    slot_type: list[Kind] = []
     slot_of: dict[Var, int] = {}
     for var in sorted(variables, key=_age):
-        kind = (var.aval.shape, var.aval.dtype)
+        kind = kind_of(var.aval)
         taken = {slot_of[o] for o in clash[var] if o in slot_of}
         wished = [slot_of[o] for o in liked[var] if o in slot_of]
         free = [

@@ -20,7 +20,7 @@ from ._compile import Compiled
 from ._ir import Aval, Lit, nbytes
 from ._layout import Place
 from ._nest import Advance, Reverse, State, Tape, run
-from ._state import blank
+from ._types import blank, zeros
 
 Capsule = tuple[Any, ...]
 Cotangent = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -128,7 +128,7 @@ class JaxprMachine:
         state |= {("d", p): c for p, c in zip(self.active, cotangents, strict=True)}
         state["trace"] = jnp.zeros(self.stage, np.int32)
         for i, (kind, rows) in enumerate(self.compiled.pool_rows(self.stage).items()):
-            state["pool", i] = blank(Aval(*kind), rows)
+            state["pool", i] = zeros(kind, rows)
             state["top", i] = jnp.int32(0)
         state = run(self.compiled, Tape(self.compiled, operands), state)
         outs = [self._out(o, operands, state) for o in self.compiled.program.outs]

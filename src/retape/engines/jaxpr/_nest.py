@@ -36,7 +36,8 @@ from ._ir import Block, Item, Label, Var, blocks_of
 from ._layout import Place, extent, numbering
 from ._rows import put, put_rows, row, rows
 from ._scalars import evaluate
-from ._tape import Kind, TapedCode
+from ._tape import TapedCode
+from ._types import Kind, agreed, zeros_as
 
 State = dict[Any, Any]
 
@@ -254,7 +255,7 @@ def assign(
             new[place] = put(state[place], value, at)
     for var, value in zip(code.outs, values[:n], strict=True):
         new[where[var]] = value
-    new["pc"] = values[-1]
+    new["pc"] = agreed(values[-1])
     return new
 
 
@@ -291,7 +292,7 @@ def sweep_back(
     for var in code.outs:
         place = where[var]
         if place.kind == "slot" and place in compiled.layout.active:
-            state["d", place] = jnp.zeros_like(state["d", place])
+            state["d", place] = zeros_as(state["d", place])
     for i, value in zip(taped.active_ins, pulled, strict=True):
         if i < len(code.ins):
             key = ("d", where[code.ins[i]])

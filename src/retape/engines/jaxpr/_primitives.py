@@ -20,7 +20,6 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-from jax.core import ShapedArray
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
@@ -30,6 +29,7 @@ from ._activity import differentiable, propagate, wide
 from ._compile import compile_program
 from ._settle import settle
 from ._sweep import sweep
+from ._types import struct
 
 call_p = core.Primitive("retape_call")
 call_p.multiple_results = True
@@ -84,9 +84,9 @@ def sweep_program(
         return [*outs, *cotangents]
 
     wanted = propagate(jaxpr, active)
-    seeds = [_struct(v) for v, a in zip(jaxpr.out_avals, wanted, strict=True) if a]
+    seeds = [struct(v) for v, a in zip(jaxpr.out_avals, wanted, strict=True) if a]
     with wide(jaxpr):
-        return jax.make_jaxpr(run)(*map(_struct, jaxpr.in_avals), *seeds)
+        return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals), *seeds)
 
 
 @lru_cache(maxsize=256)
@@ -113,19 +113,15 @@ def _forward_program(jaxpr: core.ClosedJaxpr, moving: Flags) -> core.ClosedJaxpr
 
     tangents = [_tangent(jaxpr.in_avals[i]) for i in _which(moving)]
     with wide(jaxpr):
-        return jax.make_jaxpr(run)(*map(_struct, jaxpr.in_avals), *tangents)
+        return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals), *tangents)
 
 
 def _which(flags: Sequence[bool]) -> list[int]:
     return [i for i, f in enumerate(flags) if f]
 
 
-def _struct(aval: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
-
-
 def _tangent(aval: Any) -> jax.ShapeDtypeStruct:
-    return _struct(aval.to_tangent_aval())
+    return struct(aval.to_tangent_aval())
 
 
 def _evaluate(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
@@ -145,7 +141,7 @@ def _lower(context: Any, *values: Any, **params: Any) -> Any:
 
 
 def _abstract(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> list[Any]:
-    return [ShapedArray(v.shape, v.dtype) for v in jaxpr.out_avals]
+    return [v.update(weak_type=False) for v in jaxpr.out_avals]
 
 
 @lru_cache(maxsize=256)
@@ -305,7 +301,7 @@ def _batched(
     ]
     pairs = zip(shapes, jaxpr.in_avals, strict=True)
     with wide(jaxpr):
-        structs = [jax.ShapeDtypeStruct(s, v.dtype) for s, v in pairs]
+        structs = [struct(v.update(shape=s)) for s, v in pairs]
         return jax.make_jaxpr(run)(*structs)
 
 

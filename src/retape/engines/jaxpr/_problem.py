@@ -15,9 +15,12 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
+from ..._plan import Plan
 from ._activity import propagate
+from ._effects import let_happen
 from ._primitives import Flags, hoist
 from ._trace import Call, trace
+from ._types import spread, varying, zeros_as
 from ._wanted import Wanted, no_gradient
 
 
@@ -35,6 +38,13 @@ class Problem:
     constants: int
     """How many of the values are constants of the program, in front of the leaves."""
 
+    acting: core.ClosedJaxpr | None
+    """The program with its side effects, if it has any."""
+
+    def act(self) -> None:
+        """Let the side effects happen, once."""
+        let_happen(self.acting, self.values[self.constants :])
+
     @property
     def moves(self) -> bool:
         """Whether the value depends on the arguments at all."""
@@ -42,15 +52,14 @@ class Problem:
 
     def one(self) -> Any:
         """The seed of the sweep."""
-        return jnp.ones((), self.jaxpr.out_avals[0].dtype)
+        aval = self.jaxpr.out_avals[0]
+        return spread(jnp.ones((), aval.dtype), varying(aval))
 
     def still(self) -> tuple[list[Any], list[Any]]:
         """Outputs and gradients of a program that does not move."""
         outs = core.jaxpr_as_fun(self.jaxpr)(*self.values)
         return outs, [
-            jnp.zeros_like(v)
-            for v, a in zip(self.values, self.active, strict=True)
-            if a
+            zeros_as(v) for v, a in zip(self.values, self.active, strict=True) if a
         ]
 
     def result(self, outs: Sequence[Any], found: Sequence[Any]) -> tuple[Any, Any, Any]:
@@ -75,7 +84,11 @@ class Problem:
 
 
 def pose(
-    fun: Callable[..., Any], wanted: Wanted, pieces: Call, leaves: Sequence[Any]
+    fun: Callable[..., Any],
+    wanted: Wanted,
+    plan: Plan | None,
+    pieces: Call,
+    leaves: Sequence[Any],
 ) -> Problem:
     """Trace a function for the gradient that is wanted of it."""
 
@@ -86,7 +99,8 @@ def pose(
         return value, lax.stop_gradient(aux)
 
     pieces = pieces.with_leaves(leaves)
-    jaxpr, tree = trace(scalar, pieces)
+    traced = trace(scalar, pieces, plan)
+    jaxpr = traced.jaxpr
     numbers = wanted.numbers(pieces.positional())
     active = tuple(
         owner in numbers and jax.dtypes.issubdtype(aval.dtype, np.inexact)
@@ -97,8 +111,9 @@ def pose(
         jaxpr=hoisted,
         values=(*consts, *leaves),
         active=(False,) * len(consts) + active,
-        tree=tree,
+        tree=traced.tree,
         wanted=wanted,
         pieces=pieces,
         constants=len(consts),
+        acting=traced.acting,
     )

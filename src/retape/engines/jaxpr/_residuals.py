@@ -32,6 +32,7 @@ from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from ._code import bind
 from ._ir import nbytes
+from ._types import struct
 
 # Moving data, one flop an element, or no derivative: XLA fuses these into the reader.
 _CHEAP = frozenset(
@@ -104,7 +105,7 @@ def merge_equal(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
         return [_read(a, env) for a in inner.outvars]
 
     avals = jaxpr.in_avals
-    return jax.make_jaxpr(run)(*(jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals))
+    return jax.make_jaxpr(run)(*map(struct, avals))
 
 
 def _read(atom: Any, env: dict[Any, Any]) -> Any:
@@ -238,5 +239,5 @@ def _between(
         return [_read(o, env) for o in outs]
 
     assert not needed, "a residual does not follow from what is taped"
-    structs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in given]
+    structs = [struct(v.aval) for v in given]
     return jax.make_jaxpr(run)(*structs)

@@ -27,6 +27,7 @@ from jax import lax
 from jax.extend import core
 
 from ._code import bind
+from ._types import spread, varying
 
 _EXPENSIVE = frozenset(
     "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp exp2 expm1"
@@ -91,14 +92,19 @@ def _held(eqns: Sequence[Any], env: dict[Any, Any], truth: Any) -> None:
 
     def pretend(given: list[Any]) -> list[Any]:
         # Not constants: XLA would turn the branch into a select.
-        seed = lax.convert_element_type(_number(given[0]), np.float32) if given else 0.0
-        return [
-            _strong(lax.convert_element_type(seed, v.aval.dtype), v.aval.dtype)
-            for v in made
-        ]
+        return [_anything(v.aval, given) for v in made]
 
     outs = lax.cond(truth, compute, pretend, [env[a] for a in needed])
     env.update(zip(made, outs, strict=True))
+
+
+def _anything(aval: Any, given: Sequence[Any]) -> Any:
+    """A number of a type, made of a given one that varies over no more devices."""
+    axes = varying(aval)
+    fitting = [g for g in given if varying(jax.typeof(g)) <= axes]
+    seed = _number(fitting[0]) if fitting else jnp.zeros(())
+    number = lax.convert_element_type(seed, np.float32)
+    return spread(lax.convert_element_type(number, aval.dtype), axes)
 
 
 def _number(value: Any) -> Any:

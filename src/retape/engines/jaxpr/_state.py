@@ -28,16 +28,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ...schedule import Split
 from ._compile import Compiled
 from ._control import FOREVER, INT
-from ._ir import Aval, Var
+from ._ir import Var
 from ._layout import Place
 from ._nest import State
+from ._types import blank, zeros
 
 COUNT, ONLINE, BACK = np.int32(0), np.int32(1), np.int32(2)
 
@@ -81,7 +81,7 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
     _seed(compiled, cotangents, state)
     for i, (kind, rows) in enumerate(compiled.pool_rows(settings.stage).items()):
-        state["pool", i] = blank(Aval(*kind), rows)
+        state["pool", i] = zeros(kind, rows)
         state["top", i] = jnp.int32(0)
     for i in slot_outs(compiled):
         state["out", i] = blank(compiled.program.outs[i].aval)
@@ -136,22 +136,3 @@ def slot_outs(compiled: Compiled) -> dict[int, Place]:
         if isinstance(out, Var) and compiled.layout.where[out].kind == "slot":
             found[i] = compiled.layout.where[out]
     return found
-
-
-def blank(aval: Aval, rows: int | None = None) -> Any:
-    """Zeros of a type, or `rows` of them stacked."""
-    shape = aval.shape if rows is None else (rows, *aval.shape)
-    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-        return jnp.broadcast_to(jax.random.key(0, impl=_key_kind(aval.dtype)), shape)
-    return jnp.zeros(shape, aval.dtype)
-
-
-def _key_kind(dtype: Any) -> Any:
-    """The kind of random key that a type stands for."""
-    found: list[Any] = []
-    # JAX tells the kind of a key, not that of a type; a traced key will do.
-    jax.eval_shape(
-        lambda key: found.append(jax.random.key_impl(key)),
-        jax.ShapeDtypeStruct((), dtype),
-    )
-    return found[0]

@@ -25,15 +25,14 @@ from jax.extend import core
 
 from ..._errors import UnsupportedError
 from ._code import Code
-from ._ir import Aval, Var
+from ._effects import refuse_effects_of_rules
+from ._ir import Var
 from ._layout import Layout
 from ._private import source_line
 from ._residuals import choose
+from ._types import Kind, kind_of, struct
 
-Kind = tuple[tuple[int, ...], Any]
-"""A pool's shape and type."""
-
-COUNTS: Kind = ((), np.dtype(np.int32))
+COUNTS = Kind((), np.dtype(np.int32))
 """The pool in which loop counters are taped."""
 
 
@@ -81,10 +80,11 @@ def tape(code: Code, layout: Layout) -> TapedCode:
     if not active_ins or not active_outs:
         return TapedCode(code, code.jaxpr, (), (), None, (), ())
     split = _Split(code, active_ins, active_outs)
-    taped = jax.make_jaxpr(split.forwards)(*_structs(code.jaxpr.in_avals))
+    taped = jax.make_jaxpr(split.forwards)(*map(struct, code.jaxpr.in_avals))
+    refuse_effects_of_rules(taped)
     chosen = choose(taped, n_out + 1, _lasting(code, layout))
     saved = chosen.taped.out_avals[n_out + 1 :]
-    kinds = tuple((tuple(v.shape), v.dtype) for v in saved)
+    kinds = tuple(map(kind_of, saved))
     cotangents = [code.jaxpr.out_avals[i].to_tangent_aval() for i in active_outs]
     restored, pull = len(chosen.restore.in_avals), core.jaxpr_as_fun(chosen.restore)
 
@@ -92,7 +92,7 @@ def tape(code: Code, layout: Layout) -> TapedCode:
         return split.backwards(*pull(*values[:restored]), *values[restored:])
 
     given = [*chosen.restore.in_avals, *cotangents]
-    pullback = jax.make_jaxpr(back)(*_structs(given))
+    pullback = jax.make_jaxpr(back)(*map(struct, given))
     return TapedCode(
         code, chosen.taped, kinds, chosen.sources, pullback, active_ins, active_outs
     )
@@ -151,7 +151,3 @@ def _lasting(code: Code, layout: Layout) -> set[int]:
     """Inputs of a block that are unchanged when the stage is swept back."""
     sources: list[Var] = [*code.ins, *(r.stream for r in code.reads)]
     return {i for i, v in enumerate(sources) if layout.where[v].kind != "slot"}
-
-
-def _structs(avals: Sequence[Aval]) -> list[jax.ShapeDtypeStruct]:
-    return [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]

@@ -11,7 +11,9 @@ import numpy as np
 from jax.core import Tracer
 from jax.extend import core
 
-from ._refuse import refuse_effects
+from ..._plan import Plan
+from ._devices import call_inside
+from ._effects import take_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,24 @@ def is_array(value: Any, *, numbers: bool) -> bool:
     )
 
 
-def trace(fun: Callable[..., Any], call: Call) -> tuple[core.ClosedJaxpr, Any]:
-    """The program of a call, and the tree of its result.
+@dataclass(frozen=True, slots=True, eq=False)
+class Traced:
+    """A call's program."""
+
+    jaxpr: core.ClosedJaxpr
+    """Without side effects; no `shard_map` hides a loop to be reversed."""
+    tree: Any
+    """The structure of the result."""
+    acting: core.ClosedJaxpr | None
+    """The program with its side effects, if it has any: to be run once beside it."""
+
+
+def trace(fun: Callable[..., Any], call: Call, plan: Plan | None) -> Traced:
+    """The program of a call.
 
     Raises:
-        UnsupportedError: If the program has side effects.
+        UnsupportedError: If the program has side effects that cannot be taken out.
+        PlanError: If the plan cannot be kept inside a `shard_map`.
     """
 
     def flat(*leaves: Any) -> Any:
@@ -126,5 +141,6 @@ def trace(fun: Callable[..., Any], call: Call) -> tuple[core.ClosedJaxpr, Any]:
         return fun(*args, **kwargs)
 
     jaxpr, shape = jax.make_jaxpr(flat, return_shape=True)(*call.leaves)
-    refuse_effects(jaxpr)
-    return jaxpr, jax.tree_util.tree_structure(shape)
+    pure, acting = take_out(jaxpr)
+    tree = jax.tree_util.tree_structure(shape)
+    return Traced(call_inside(pure, plan), tree, acting)

@@ -8,17 +8,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend import core
 
 from ..._errors import PlanError
 from ..._plan import Plan
 from ...driver import Progress
 from ...storage import SnapshotStore
+from ._effects import let_happen
 from ._hosted import run_hosted
 from ._interrupt import interruptible
 from ._primitives import call, hoist, sweep_program
 from ._problem import pose
-from ._trace import Call, take_apart, trace, under_transformation
+from ._trace import Call, Traced, take_apart, trace, under_transformation
 from ._wanted import Wanted
 
 NEEDS_NUMBERS = (
@@ -43,7 +43,8 @@ def checkpointed(
         plan: How much memory to use; `retape.logarithmic()` by default.
 
     Raises:
-        UnsupportedError: When called, if the program has side effects.
+        UnsupportedError: When called, if the program has side effects whose results
+            it uses.
 
     Example:
         >>> import jax, retape.jax
@@ -56,9 +57,10 @@ def checkpointed(
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        pieces, jaxpr, tree = _traced(fun, args, kwargs)
-        outs = call(jaxpr, plan, pieces.leaves)
-        return jax.tree_util.tree_unflatten(tree, outs)
+        pieces, traced = _traced(fun, plan, args, kwargs)
+        let_happen(traced.acting, pieces.leaves)
+        outs = call(traced.jaxpr, plan, pieces.leaves)
+        return jax.tree_util.tree_unflatten(traced.tree, outs)
 
     return wrapped
 
@@ -156,7 +158,8 @@ def value_and_grad(
         wanted.check_arguments(args)
         if hosted:
             pieces = take_apart(args, kwargs, always=wanted.numbers(len(args)))
-            problem = pose(fun, wanted, pieces, pieces.leaves)
+            problem = pose(fun, wanted, plan, pieces, pieces.leaves)
+            problem.act()
             name = getattr(fun, "__qualname__", type(fun).__name__)
             found = run_hosted(problem, plan, store, progress, name)
             return wanted.join(*problem.result(*found))
@@ -222,7 +225,8 @@ def _both(
     leaves: Sequence[Any],
 ) -> Any:
     """Value and gradient in one sweep, seeded with one."""
-    problem = pose(fun, wanted, pieces, leaves)
+    problem = pose(fun, wanted, plan, pieces, leaves)
+    problem.act()
     if problem.moves:
         jaxpr, active = problem.jaxpr, problem.active
         program, consts = hoist(sweep_program(jaxpr, active, plan))
@@ -269,12 +273,15 @@ def _check_plan(plan: Any) -> None:
 
 
 def _traced(
-    fun: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Call, core.ClosedJaxpr, Any]:
+    fun: Callable[..., Any],
+    plan: Plan | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[Call, Traced]:
     """Trace with Python's numbers traced, or fixed if `fun` needs their values."""
     pieces = take_apart(args, kwargs)
     try:
-        return (pieces, *trace(fun, pieces))
+        return pieces, trace(fun, pieces, plan)
     except NEEDS_NUMBERS:
         pieces = take_apart(args, kwargs, numbers=False)
-        return (pieces, *trace(fun, pieces))
+        return pieces, trace(fun, pieces, plan)

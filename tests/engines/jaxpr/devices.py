@@ -1,0 +1,142 @@
+"""Programs on eight virtual devices: run by `test_devices.py`, in a process of its own.
+
+Prints one JSON object: for each case the greatest difference from what JAX gives for
+the same function with a counted loop, relative to the greatest entry.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import retape
+import retape.jax
+
+Function = Callable[..., Any]
+PLAN = retape.fixed_space(snapshots=3, stage=2)
+SPLIT, WHOLE = PartitionSpec("d"), PartitionSpec()
+STEPS = 11
+
+
+def alone(x: Any) -> Any:
+    return jnp.sin(x) * 1.1
+
+
+def together(x: Any) -> Any:
+    """A step in which the devices speak to one another."""
+    return jnp.sin(x) * 1.1 + lax.psum(jnp.sum(jnp.cos(x)), "d") / x.size / 16
+
+
+def counted(step: Function) -> Function:
+    return lambda x: jnp.sum(lax.fori_loop(0, STEPS, lambda i, v: step(v), x) ** 2)
+
+
+def unknown(step: Function) -> Function:
+    def run(x: Any) -> Any:
+        turn = lambda c: (c[0] + 1, step(c[1]))  # noqa: E731
+        return jnp.sum(lax.while_loop(lambda c: c[0] < STEPS, turn, (0, x))[1] ** 2)
+
+    return run
+
+
+def own_length(x: Any) -> Any:
+    """As many steps as this device's numbers need."""
+    return jnp.sum(
+        lax.while_loop(lambda v: jnp.max(v) > 0.5, lambda v: jnp.sin(v) * 0.9, x)
+    )
+
+
+def own_length_many(x: Any) -> Any:
+    """The same for all devices at once, lane by lane, with a bound."""
+
+    def step(v: Any, _: Any) -> Any:
+        on = jnp.max(v) > 0.5
+        return jnp.where(on, jnp.sin(v) * 0.9, v), None
+
+    return jnp.sum(lax.scan(step, x, None, length=40)[0])
+
+
+def cases(mesh: Any) -> dict[str, tuple[Function, Function]]:
+    """For each case the function asked about, and one that JAX can do."""
+
+    def each(f: Function, out: Any = WHOLE) -> Function:
+        return jax.shard_map(f, mesh=mesh, in_specs=SPLIT, out_specs=out)
+
+    def total(f: Function) -> Function:
+        return each(lambda x: lax.psum(f(x), "d"))
+
+    def ours(f: Function) -> Function:
+        return retape.jax.grad(f, plan=PLAN)
+
+    def under(f: Function) -> Function:
+        return retape.jax.checkpointed(f, plan=PLAN)
+
+    def spread_body(x: Any) -> Any:
+        return each(alone, SPLIT)(x)
+
+    plain = jax.grad(counted(alone))
+    talk = jax.grad(total(counted(together)))
+    lanes = jax.grad(lambda x: jnp.sum(jax.vmap(own_length_many)(x.reshape(8, -1))))
+    return {
+        "sharded arguments": (ours(unknown(alone)), plain),
+        "checkpointed inside": (jax.grad(total(under(unknown(alone)))), plain),
+        "gradient inside": (each(ours(unknown(alone)), SPLIT), plain),
+        "gradient outside": (ours(total(unknown(alone))), plain),
+        "a loop around": (ours(unknown(spread_body)), plain),
+        "talking, checkpointed inside": (
+            jax.grad(total(under(unknown(together)))),
+            talk,
+        ),
+        "talking, gradient outside": (ours(total(unknown(together))), talk),
+        "as many steps as each device needs": (
+            jax.grad(total(under(own_length))),
+            lanes,
+        ),
+    }
+
+
+def difference(got: Any, want: Any) -> float:
+    return float(jnp.max(jnp.abs(got - want)) / jnp.max(jnp.abs(want)))
+
+
+def temporary_bytes(f: Function, x: Any) -> int:
+    analysis = jax.jit(f).lower(x).compile().memory_analysis()
+    assert analysis is not None
+    return analysis.temp_size_in_bytes
+
+
+def main() -> None:
+    jax.config.update("jax_enable_x64", True)
+    found: dict[str, float] = {}
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,))
+        x = jnp.linspace(0.1, 3.0, 64)
+        there = jax.device_put(x, NamedSharding(mesh, SPLIT))
+        with jax.set_mesh(mesh):
+            for name, (f, reference) in cases(mesh).items():
+                if kind == AxisType.Explicit and name not in EXPLICIT:
+                    continue
+                got, want = jax.jit(f)(there), jax.jit(reference)(there)
+                assert got.sharding.spec == SPLIT, (name, got.sharding)
+                got, want = jax.device_get(got), jax.device_get(want)
+                found[f"{name} ({kind.name})"] = difference(got, want)
+    big = jnp.zeros(2**16)
+    there = jax.device_put(big, NamedSharding(mesh, SPLIT))
+    f = retape.jax.grad(unknown(alone), plan=PLAN)
+    found["bytes on one device"] = temporary_bytes(f, big)
+    found["bytes on each of eight"] = temporary_bytes(f, there)
+    json.dump(found, sys.stdout)
+
+
+EXPLICIT = {"sharded arguments", "talking, checkpointed inside"}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,134 @@
+"""What XLA made of a sweep: its memory, and how often it copies arrays.
+
+A copy of a snapshot buffer on every turn would be right, and a hundred times slower;
+only the compiled program tells. The sizes are such that no two arrays are taken for
+one another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import retape
+import retape.jax
+
+STATE, SNAPSHOTS, STAGE = 1009, 7, 5
+PLAN = retape.fixed_space(snapshots=SNAPSHOTS, stage=STAGE)
+
+
+def known(x: Any) -> Any:
+    return jnp.sum(lax.fori_loop(0, 400, lambda i, v: jnp.sin(v) * 1.1, x) ** 2)
+
+
+def unknown(x: Any) -> Any:
+    turn = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.1)  # noqa: E731
+    return jnp.sum(lax.while_loop(lambda c: c[0] < 400, turn, (0, x))[1] ** 2)
+
+
+def nested(x: Any) -> Any:
+    def outer(c: Any) -> Any:
+        inner = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.1)  # noqa: E731
+        return c[0] + 1, lax.while_loop(lambda v: v[0] < 20, inner, (0, c[1]))[1]
+
+    return jnp.sum(lax.while_loop(lambda c: c[0] < 20, outer, (0, x))[1] ** 2)
+
+
+PROGRAMS = {"known": known, "unknown": unknown, "nested": nested}
+
+
+@pytest.fixture(scope="module", params=PROGRAMS)
+def compiled(request: pytest.FixtureRequest) -> Any:
+    with jax.enable_x64(True):
+        gradient = jax.jit(retape.jax.grad(PROGRAMS[request.param], plan=PLAN))
+        return gradient.lower(jnp.ones(STATE)).compile()
+
+
+def copies(text: str) -> Counter[str]:
+    """How many `copy` instructions there are for each shape."""
+    return Counter(re.findall(r"= (\w+\[[\d,]*\])\S* copy\(", text))
+
+
+@pytest.mark.usefixtures("opened")
+def test_no_buffer_of_states_is_copied_in_a_loop(compiled: Any) -> None:
+    """Snapshots and tape are changed in place; those of the entry do not count."""
+    found = copies(inner_computations(compiled.as_text()))
+    buffers = {s for s in found if f",{STATE}]" in s}
+    assert not buffers, found
+
+
+def inner_computations(text: str) -> str:
+    """All computations but the one that runs first."""
+    return re.sub(r"(?ms)^ENTRY .*?^}", "", text)
+
+
+def test_states_are_seldom_copied(compiled: Any) -> None:
+    """XLA copies a register where the loop that holds it and the next one differ."""
+    found = copies(inner_computations(compiled.as_text()))
+    assert found[f"f64[{STATE}]"] <= 10, found
+
+
+def test_the_copies_of_a_poor_program_are_found() -> None:
+    """A buffer that passes through a branch is copied."""
+
+    def poor(buffer: Any) -> Any:
+        def body(c: Any) -> Any:
+            i, b = c
+            write = lambda b: b.at[i % SNAPSHOTS].add(1.0)  # noqa: E731
+            return i + 1, lax.cond(jnp.sin(b[0, 0]) > 0, lambda b: b, write, b)
+
+        return lax.while_loop(lambda c: c[0] < 100, body, (0, buffer))[1]
+
+    text = jax.jit(poor).lower(jnp.ones((SNAPSHOTS, STATE))).compile().as_text()
+    assert text is not None
+    assert copies(inner_computations(text))[f"f64[{SNAPSHOTS},{STATE}]"] > 0
+
+
+def test_memory_is_snapshots_tape_and_a_few_states(compiled: Any) -> None:
+    analysis = compiled.memory_analysis()
+    states = analysis.temp_size_in_bytes / (8 * STATE)
+    assert SNAPSHOTS + STAGE <= states <= SNAPSHOTS + STAGE + 6
+
+
+# A derivative of a derivative --------------------------------------------------------
+
+
+def simulate(x: Any, steps: Any) -> Any:
+    turn = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.1 + 0.1 * x)  # noqa: E731
+    return jnp.sum(lax.while_loop(lambda c: c[0] < steps, turn, (0, x))[1] ** 2)
+
+
+def stored(x: Any, steps: int) -> Any:
+    turn = lambda i, v: jnp.sin(v) * 1.1 + 0.1 * x  # noqa: E731
+    return jnp.sum(lax.fori_loop(0, steps, turn, x) ** 2)
+
+
+@pytest.mark.slow
+def test_a_gradient_of_a_gradient_in_sublinear_memory() -> None:
+    """Split points fall inside the inner derivative (the paper's Section 7.3).
+
+    One compiled program serves any number of steps, so its memory cannot depend on it;
+    storing everything takes more the more steps there are.
+    """
+    x = jnp.linspace(0.1, 1.0, STATE)
+    plan = retape.fixed_space(snapshots=3, stage=2)
+
+    def inner(x: Any, steps: Any) -> Any:
+        return jnp.sum(jnp.cos(retape.jax.grad(simulate, plan=plan)(x, steps)))
+
+    outer = jax.jit(retape.jax.grad(inner, plan=plan)).lower(x, 100).compile()
+    plain = jax.grad(lambda x: jnp.sum(jnp.cos(jax.grad(stored)(x, 100))))
+    everything = jax.jit(plain).lower(x).compile()
+    want = everything(x)
+    assert float(jnp.max(jnp.abs(outer(x, 100) - want)) / jnp.max(jnp.abs(want))) < 1e-9
+    ours, all_of_it = (
+        c.memory_analysis().temp_size_in_bytes for c in (outer, everything)
+    )
+    assert all_of_it > 2 * 100 * 8 * STATE
+    assert ours < all_of_it / 3
