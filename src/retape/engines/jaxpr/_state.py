@@ -56,6 +56,11 @@ class Settings:
     sweeps: int | None = None
     """Most times that a step is advanced; only the treeverse split asks for it."""
 
+    @property
+    def direct(self) -> bool:
+        """Whether a stage is one step, which needs no tape."""
+        return self.stage == 1
+
 
 class Counts(NamedTuple):
     """What a sweep did: scalars, on the device."""
@@ -80,7 +85,8 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
     _seed(compiled, cotangents, state)
-    for i, (kind, rows) in enumerate(compiled.pool_rows(settings.stage).items()):
+    pools = {} if settings.direct else compiled.pool_rows(settings.stage)
+    for i, (kind, rows) in enumerate(pools.items()):
         state["pool", i] = blank(Aval(*kind), rows)
         state["top", i] = jnp.int32(0)
     for i in slot_outs(compiled):
