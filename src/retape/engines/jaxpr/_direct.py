@@ -26,6 +26,7 @@ from jax.interpreters import partial_eval as pe
 from ._code import Code
 from ._compile import Compiled
 from ._ir import Label, Var, blocks_of
+from ._lean import lean
 from ._nest import (
     State,
     add_cotangents,
@@ -80,13 +81,23 @@ def derivative(taped: TapedCode, *, last: bool) -> core.ClosedJaxpr:
 
 
 @lru_cache(maxsize=64)
-def derivatives(compiled: Compiled) -> dict[Label, core.ClosedJaxpr]:
-    """The derivatives of all blocks through which a cotangent goes."""
+def derivatives(compiled: Compiled, thrift: bool) -> dict[Label, core.ClosedJaxpr]:
+    """The derivatives of all blocks.
+
+    Args:
+        compiled: The program.
+        thrift: Whether they hold less at once; then they take a truth in front.
+    """
     *_, last = blocks_of(compiled.items)
-    return {
+    found = {
         label: derivative(taped, last=label == last.label)
         for label, taped in compiled.taped.items()
     }
+    if not thrift:
+        return found
+    wide = next(iter(compiled.taped.values())).wide
+    with jax.enable_x64(wide):
+        return {label: lean(jaxpr) for label, jaxpr in found.items()}
 
 
 class Direct:
@@ -94,10 +105,13 @@ class Direct:
 
     backwards = False
 
-    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+    def __init__(
+        self, compiled: Compiled, operands: Sequence[Any], *, thrift: bool = False
+    ) -> None:
         self.compiled = compiled
         self.operands = operands
-        self.codes = derivatives(compiled)
+        self.thrift = thrift
+        self.codes = derivatives(compiled, thrift)
         *_, last = blocks_of(compiled.items)
         self.last = last.label
 
@@ -120,7 +134,8 @@ class Direct:
             for i in taped.active_outs
         ]
         truth = state["left"] > 0
-        found = evaluate(self.codes[label], [*values, *cotangents], truth)
+        given = [*([truth] if self.thrift else ()), *values, *cotangents]
+        found = evaluate(self.codes[label], given, truth)
         n = len(taped.active_ins)
         state = dict(state)
         add_cotangents(compiled, taped, found[:n], counts, state)

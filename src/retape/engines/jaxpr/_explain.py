@@ -207,7 +207,7 @@ def _predict(
 def peak_bytes(program: Compiled, settings: Settings) -> int:
     """Registers, cotangents and kept values once; snapshots; the tape of a stage."""
     return (
-        fixed_bytes(program, settings.stage)
+        fixed_bytes(program, settings.stage, thrift=settings.thrift)
         + settings.snapshots * snapshot_bytes(program)
         + stage_bytes(program, settings.stage)
     )

@@ -35,6 +35,8 @@ _LONG = 1 << 16
 """A stage so long that blocks which run once do not weigh in its bytes per step."""
 _FINER = (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 """How many times less a piece may tape than the hungriest block does."""
+_WEIGHS = 4
+"""How many times the work of a block a budget is, from where exactness is idle."""
 _LINE = 1 << 24
 """A program without a loop is cut if it tapes more, whatever the plan."""
 _PIECES = 64
@@ -84,7 +86,13 @@ def snapshot_bytes(compiled: Compiled) -> int:
     )
 
 
-def fixed_bytes(compiled: Compiled, stage: int = 2, *, measured: bool = False) -> int:
+def fixed_bytes(
+    compiled: Compiled,
+    stage: int = 2,
+    *,
+    thrift: bool = False,
+    measured: bool = False,
+) -> int:
     """Bytes that any sweep needs: registers, cotangents, kept values, what is held.
 
     With stages of one step what is on the tape counts among the block's work. That may
@@ -92,7 +100,7 @@ def fixed_bytes(compiled: Compiled, stage: int = 2, *, measured: bool = False) -
     """
     held = compiled.layout.capsule_bytes() if compiled.program.length is None else 0
     work = (
-        direct_work_bytes(compiled, measured=measured)
+        direct_work_bytes(compiled, thrift=thrift, measured=measured)
         if stage == 1
         else work_bytes(compiled)
     )
@@ -143,15 +151,18 @@ def fit(
             plan = _of_single_steps(plan)
         return compiled, settle(plan, compiled)
     found: list[Way | TooMuch] = list(_ways(plan, compiled))
-    tried = [compiled]
+    if not _good(found) and plan.budget < _WEIGHS * direct_work_bytes(compiled):
+        found += _singles(plan, compiled, compiled, measured=True)
+    tried: list[Compiled] = []
     for finer in _finer(compiled, jaxpr, active, make):
         if _good(found):
             break
         tried.append(finer)
-        found.append(_direct(plan, finer, compiled))
+        found += _singles(plan, finer, compiled)
     if not any(isinstance(w, Way) for w in found):
-        # Now exactness is worth compiling each hungry block once more.
-        found += [_direct(plan, c, compiled, measured=True) for c in tried]
+        # Now exactness is worth compiling the hungry blocks of each.
+        for each in tried:
+            found += _singles(plan, each, compiled, measured=True)
     best = _best(plan, found)
     return best.compiled, best.settings
 
@@ -196,7 +207,15 @@ def _finer(
 def _ways(plan: Within, compiled: Compiled) -> Iterator[Way | TooMuch]:
     """A tape for several steps, and none for single steps."""
     yield _pooled(plan, compiled)
-    yield _direct(plan, compiled, compiled)
+    yield from _singles(plan, compiled, compiled)
+
+
+def _singles(
+    plan: Within, compiled: Compiled, whole: Compiled, *, measured: bool = False
+) -> Iterator[Way | TooMuch]:
+    """Stages of one step, without and with what saves memory."""
+    for thrift in (False, True):
+        yield _direct(plan, compiled, whole, thrift=thrift, measured=measured)
 
 
 def _pooled(plan: Within, compiled: Compiled) -> Way | TooMuch:
@@ -210,17 +229,24 @@ def _pooled(plan: Within, compiled: Compiled) -> Way | TooMuch:
 
 
 def _direct(
-    plan: Within, compiled: Compiled, whole: Compiled, *, measured: bool = False
+    plan: Within,
+    compiled: Compiled,
+    whole: Compiled,
+    *,
+    thrift: bool = False,
+    measured: bool = False,
 ) -> Way | TooMuch:
     w, n = snapshot_bytes(compiled), compiled.program.length
-    fixed = fixed_bytes(compiled, 1, measured=measured) + stage_bytes(compiled, 1)
+    fixed = fixed_bytes(compiled, 1, thrift=thrift, measured=measured)
+    fixed += stage_bytes(compiled, 1)
     if plan.budget < fixed + w:
         return TooMuch(fixed + w)
     d = (plan.budget - fixed) // w
     if n is not None:
         d = max(1, min(d, n - 1))
-    settings = _settings(plan, 1, d, None)
-    return Way(compiled, settings, _price(compiled, settings, whole))
+    settings = replace(_settings(plan, 1, d, None), thrift=thrift)
+    price = _price(compiled, settings, whole) * (_TWICE if thrift else 1)
+    return Way(compiled, settings, price)
 
 
 def _price(compiled: Compiled, settings: Settings, whole: Compiled) -> float:
@@ -231,6 +257,8 @@ def _price(compiled: Compiled, settings: Settings, whole: Compiled) -> float:
     return _RUN * len(compiled.code) / len(whole.code) / (d * alpha)
 
 
+_TWICE = 1.05
+"""What doing some arithmetic twice costs, against holding its results."""
 _RUN = 64
 """Steps that a run of unknown length is thought to have at least."""
 

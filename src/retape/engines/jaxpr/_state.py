@@ -55,6 +55,8 @@ class Settings:
     """How an unknown number of steps is dealt with."""
     sweeps: int | None = None
     """Most times that a step is advanced; only the treeverse split asks for it."""
+    thrift: bool = False
+    """Whether stages of one step hold less at once, for some arithmetic done twice."""
 
     @property
     def direct(self) -> bool:

@@ -208,7 +208,8 @@ class Sweep:
         """
         compiled, operands = self.compiled, self.operands
         if self.settings.direct:
-            state = run(compiled, Direct(compiled, operands), state)
+            direct = Direct(compiled, operands, thrift=self.settings.thrift)
+            state = run(compiled, direct, state)
             return state if self.unknown else self.capture(state, last)
         state = run(compiled, Tape(compiled, operands), state)
         if not self.unknown:

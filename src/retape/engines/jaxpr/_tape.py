@@ -73,7 +73,7 @@ class TapedCode:
     @property
     def moves(self) -> bool:
         """Whether a cotangent goes through."""
-        return bool(self.active_ins and self.active_outs)
+        return bool(self.active_ins)
 
     @cached_property
     def halves(self) -> Halves:
@@ -101,13 +101,12 @@ def tape(code: Code, layout: Layout) -> TapedCode:
     """Find which places a block's derivative goes between."""
     variables = [*code.ins, *(r.out for r in code.reads)]
     flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
-    return TapedCode(
-        code,
-        frozenset(_lasting(code, layout)),
-        tuple(i for i, v in enumerate(variables) if v.active),
-        tuple(i for i, a in enumerate(flags) if a),
-        jax.dtypes.canonicalize_dtype(np.float64) == np.float64,
-    )
+    ins = tuple(i for i, v in enumerate(variables) if v.active)
+    outs = tuple(i for i, a in enumerate(flags) if a)
+    if not ins or not outs:
+        ins = outs = ()
+    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+    return TapedCode(code, frozenset(_lasting(code, layout)), ins, outs, wide)
 
 
 def _split(block: TapedCode) -> Halves:

@@ -30,16 +30,19 @@ def work_bytes(compiled: Compiled) -> int:
     return busiest + 4 * compiled.layout.capsule_bytes() + _COUNTERS
 
 
-def direct_work_bytes(compiled: Compiled, *, measured: bool) -> int:
+def direct_work_bytes(
+    compiled: Compiled, *, thrift: bool = False, measured: bool = False
+) -> int:
     """The same where every stage is one step, reversed in one piece of code.
 
     Args:
         compiled: The program.
+        thrift: Whether the derivatives are those that hold less at once.
         measured: Whether to ask the compiler what the derivative of each hungry block
             takes, which costs compiling it; else values are counted in the jaxpr's
             order, which comes out up to a third higher.
     """
-    found = derivatives(compiled)
+    found = derivatives(compiled, thrift)
     capsule = compiled.layout.capsule_bytes()
     around = {k: _handed_over(t, found[k]) for k, t in compiled.taped.items()}
     # Copies of registers weigh where they are small beside the work, or in number.
@@ -85,7 +88,10 @@ def peak_live(jaxpr: Any) -> int:
     alive = peak = 0
     for i, eqn in enumerate(jaxpr.eqns):
         alive += sum(nbytes(v.aval) for v in eqn.outvars if v not in outputs)
-        peak = max(peak, alive)
+        within = [
+            peak_live(getattr(j, "jaxpr", j)) for j in core.jaxprs_in_params(eqn.params)
+        ]
+        peak = max(peak, alive + max(within, default=0))
         gone = {
             v for v in (*_variables(eqn.invars), *eqn.outvars) if last.get(v, i) == i
         }
