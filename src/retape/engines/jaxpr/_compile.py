@@ -11,6 +11,7 @@ from jax.extend import core
 
 from ._check import check_code, check_layout, check_program
 from ._code import Code, encode
+from ._cut import check_cut, cut
 from ._flatten import flatten
 from ._ir import Item, Label, Program, nbytes
 from ._layout import Layout, lay_out
@@ -71,12 +72,21 @@ def _kind_bytes(kind: Kind) -> int:
 
 
 def compile_program(
-    jaxpr: core.ClosedJaxpr, active: Sequence[bool], *, grain: int = GRAIN
+    jaxpr: core.ClosedJaxpr,
+    active: Sequence[bool],
+    *,
+    grain: int = GRAIN,
+    piece: int | None = None,
 ) -> Compiled:
-    """All passes, in order."""
+    """All passes, in order; blocks that tape more than `piece` bytes are cut."""
     # A nested jaxpr becomes blocks, with its loops as a tree.
     program, constants = flatten(jaxpr, active, grain=grain)
     check_program(program)
+    # Long blocks become several.
+    if piece is not None:
+        whole, program = program, cut(program, piece)
+        check_cut(whole, program)
+        check_program(program)
     # Every variable that crosses blocks gets a place.
     layout, live = lay_out(program)
     check_layout(program, layout, live)

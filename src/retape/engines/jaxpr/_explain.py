@@ -20,9 +20,10 @@ from ._settle import (
     bytes_per_step,
     default_plan,
     exactly,
+    fit,
     fixed_bytes,
-    settle,
     snapshot_bytes,
+    stage_bytes,
 )
 from ._state import Counts, Settings
 from ._sweep import sweep
@@ -120,9 +121,8 @@ def explain(
         (10002, 8)
     """
     problem = _pose(fun, plan, args, kwargs, argnums)
-    program = compile_program(problem.jaxpr, problem.active)
     plan = plan or default_plan()
-    settings = settle(plan, program)
+    program, settings = fit(plan, problem.jaxpr, problem.active, compile_program)
     layout = program.layout
     steps = program.program.length
     w, r = layout.capsule_bytes(), max(1, bytes_per_step(program))
@@ -164,8 +164,7 @@ def measure(
         (12, 4)
     """
     problem = _pose(fun, plan, args, kwargs, argnums)
-    program = compile_program(problem.jaxpr, problem.active)
-    settings = settle(plan, program)
+    program, settings = fit(plan, problem.jaxpr, problem.active, compile_program)
 
     def run(values: Sequence[Any]) -> tuple[list[Any], list[Any], Counts]:
         operands = [*values, *program.constants]
@@ -209,9 +208,9 @@ def _predict(
 def peak_bytes(program: Compiled, settings: Settings) -> int:
     """Registers, cotangents and kept values once; snapshots; the tape of a stage."""
     return (
-        fixed_bytes(program)
+        fixed_bytes(program, settings.stage, thrift=settings.thrift)
         + settings.snapshots * snapshot_bytes(program)
-        + program.tape_bytes(settings.stage)
+        + stage_bytes(program, settings.stage)
     )
 
 

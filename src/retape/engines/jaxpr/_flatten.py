@@ -83,7 +83,7 @@ def flatten(
     outs = [flat.here(o) for o in outs]
     flat.block.next = Jump(None, ())
     operands = (*inputs, *flat.constants)
-    program = Program(operands, flat.items, tuple(outs), _length(flat.items))
+    program = Program(operands, flat.items, tuple(outs), run_length(flat.items))
     return program, list(flat.constants.values())
 
 
@@ -386,12 +386,12 @@ def _count_of(length: int) -> Any:
     return count
 
 
-def _length(items: list[Item]) -> int | None:
+def run_length(items: list[Item]) -> int | None:
     """Number of steps of one run, if no choice depends on a value."""
     total = 0
     for item in items:
         if isinstance(item, Loop):
-            inner = _length(item.items)
+            inner = run_length(item.items)
             if inner is None or item.length is None:
                 return None
             total += item.length * inner

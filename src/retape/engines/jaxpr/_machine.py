@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._compile import Compiled
+from ._direct import Direct
 from ._ir import Aval, Lit, nbytes
 from ._layout import Place
 from ._nest import Advance, Reverse, State, Tape, run
@@ -127,6 +128,10 @@ class JaxprMachine:
         state = self._state(values) | {"left": steps, "taped": jnp.int32(0)}
         state |= {("d", p): c for p, c in zip(self.active, cotangents, strict=True)}
         state["trace"] = jnp.zeros(self.stage, np.int32)
+        if self.stage == 1:
+            state = run(self.compiled, Direct(self.compiled, operands), state)
+            outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
+            return [state["d", p] for p in self.active], outs
         for i, (kind, rows) in enumerate(self.compiled.pool_rows(self.stage).items()):
             state["pool", i] = zeros(kind, rows)
             state["top", i] = jnp.int32(0)

@@ -107,10 +107,11 @@ class Advance:
         return {*written(self.compiled, self.compiled.code[label]), "pc", "left"}
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
-        return _between(lo, hi, state["pc"]) & (state["left"] > 0)
+        return between(lo, hi, state["pc"]) & (state["left"] > 0)
 
     def step(self, label: Label, state: State) -> State:
         code = self.compiled.code[label]
+        state = pinned(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
         outs = evaluate(code.jaxpr, values, state["left"] > 0)
         state = assign(self.compiled, code, outs, state)
@@ -136,12 +137,14 @@ class Tape:
         return {*own, *tops, "pc", "left", "trace", "taped"}
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
-        return _between(lo, hi, state["pc"]) & (state["left"] > 0)
+        return between(lo, hi, state["pc"]) & (state["left"] > 0)
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]
-        values = inputs(self.compiled, taped.code, self.operands, state)
-        outs = evaluate(taped.taped, values, state["left"] > 0)
+        code = taped.code
+        state = pinned(self.compiled, code, state, written(self.compiled, code))
+        values = inputs(self.compiled, code, self.operands, state)
+        outs = evaluate(taped.halves.taped, values, state["left"] > 0)
         n = len(taped.code.jaxpr.out_avals)
         old, state = state, assign(self.compiled, taped.code, outs[:n], state)
         self.push(taped, outs[n:], old, state)
@@ -180,14 +183,15 @@ class Reverse:
     def guard(self, lo: int, hi: int, state: State) -> Any:
         count = state["taped"]
         last = row(state["trace"], jnp.maximum(count - 1, 0))
-        return _between(lo, hi, last) & (count > 0)
+        return between(lo, hi, last) & (count > 0)
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]
         state = dict(state)
         state["taped"] = state["taped"] - 1
         values, counts = self.pop(taped, state)
-        values += [self.lasting(taped.code, i, counts, state) for i in taped.sources]
+        sources = taped.halves.sources
+        values += [self.lasting(taped.code, i, counts, state) for i in sources]
         sweep_back(self.compiled, taped, values, counts, state)
         return state
 
@@ -200,7 +204,7 @@ class Reverse:
             state[top] = state[top] - np.int32(count)
             popped[kind] = _take_rows(state[pool], count, state[top])
         found = [popped[kind].pop(0) for kind in pushed]
-        n = len(taped.kinds)
+        n = len(taped.halves.kinds)
         return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
 
     def lasting(
@@ -239,6 +243,22 @@ def inputs(
 
     rows = [row(value(r.stream), r.at.row(value(r.at.count))) for r in code.reads]
     return [*map(value, code.ins), *rows]
+
+
+def pinned(compiled: Compiled, code: Code, state: State, changed: set[Place]) -> State:
+    """The state with registers that the block leaves alone tied to its running.
+
+    A block is guarded by a loop. What follows from values alone that the loop does not
+    change XLA would move in front of it: it would be computed whether or not the block
+    runs, and be held in memory beside what other blocks need.
+    """
+    where = compiled.layout.where
+    read = [*code.ins, *(a.at.count for a in (*code.reads, *code.writes))]
+    keys = sorted({where[v] for v in read if where[v].kind == "slot"} - changed)
+    if not keys:
+        return state
+    left, *values = lax.optimization_barrier([state["left"], *(state[k] for k in keys)])
+    return state | dict(zip(keys, values, strict=True)) | {"left": left}
 
 
 def assign(
@@ -281,14 +301,28 @@ def sweep_back(
     this point of the run. So a slot that the block assigned has cotangent zero before
     it, but for what the block's own reading of that slot gives back.
     """
-    where, code = compiled.layout.where, taped.code
+    code = taped.code
     pulled: Sequence[Any] = ()
-    if taped.pullback is not None:
+    if taped.moves:
         cotangents = [
-            _cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
+            cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
         ]
         truth = state["taped"] >= 0
-        pulled = evaluate(taped.pullback, [*values, *cotangents], truth)
+        pullback = taped.halves.pullback
+        assert pullback is not None
+        pulled = evaluate(pullback, [*values, *cotangents], truth)
+    add_cotangents(compiled, taped, pulled, counts, state)
+
+
+def add_cotangents(
+    compiled: Compiled,
+    taped: TapedCode,
+    pulled: Sequence[Any],
+    counts: dict[Var, Any],
+    state: State,
+) -> None:
+    """Put what was pulled back through a block where it belongs, in place."""
+    where, code = compiled.layout.where, taped.code
     for var in code.outs:
         place = where[var]
         if place.kind == "slot" and place in compiled.layout.active:
@@ -304,7 +338,7 @@ def sweep_back(
             state[key] = put(state[key], row(state[key], at) + value, at)
 
 
-def _cotangent_out(
+def cotangent_out(
     compiled: Compiled, code: Code, i: int, counts: dict[Var, Any], state: State
 ) -> Any:
     where = compiled.layout.where
@@ -315,7 +349,7 @@ def _cotangent_out(
     return row(stream, write.at.row(counts[write.at.count]))
 
 
-def _between(lo: int, hi: int, pc: Any) -> Any:
+def between(lo: int, hi: int, pc: Any) -> Any:
     return pc == lo if lo == hi else (pc >= lo) & (pc <= hi)
 
 

@@ -27,7 +27,7 @@ from jax.interpreters import partial_eval as pe
 from ..._plan import Plan
 from ._activity import differentiable, propagate, wide
 from ._compile import compile_program
-from ._settle import settle
+from ._settle import fit
 from ._sweep import sweep
 from ._types import struct
 
@@ -74,8 +74,7 @@ def sweep_program(
     `dy` has one entry per active output and `dx` one per active input.
     """
     with wide(jaxpr):
-        compiled = compile_program(jaxpr, active)
-    settings = settle(plan, compiled)
+        compiled, settings = fit(plan, jaxpr, active, compile_program)
     n = len(jaxpr.in_avals)
 
     def run(*values: Any) -> list[Any]:

@@ -35,7 +35,7 @@ from ._ir import nbytes
 from ._types import struct
 
 # Moving data, one flop an element, or no derivative: XLA fuses these into the reader.
-_CHEAP = frozenset(
+CHEAP = frozenset(
     "slice reshape squeeze expand_dims broadcast_in_dim transpose rev concatenate stack"
     " unstack split pad dynamic_slice copy convert_element_type bitcast_convert_type"
     " neg add sub mul add_any abs sign max min clamp select_n stop_gradient square"
@@ -154,7 +154,7 @@ def _cut(jaxpr: core.Jaxpr, wanted: Sequence[Any], free: set[Any]) -> set[Any]:
     for var, at in number.items():
         edges[at, at + 1] = -(-_cost(var) // unit)
         eqn = maker.get(var)
-        if eqn is None or eqn.primitive.name not in _CHEAP:
+        if eqn is None or eqn.primitive.name not in CHEAP:
             edges[0, at] = _INFINITE
             continue
         for atom in eqn.invars:
@@ -186,7 +186,7 @@ def _cheap_past(
             continue
         found[var] = None
         eqn = maker.get(var)
-        if eqn is not None and eqn.primitive.name in _CHEAP:
+        if eqn is not None and eqn.primitive.name in CHEAP:
             stack += [
                 a
                 for a in eqn.invars

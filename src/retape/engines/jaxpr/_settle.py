@@ -1,18 +1,67 @@
-"""From a user's plan to the sizes of one sweep."""
+"""From a user's plan to the sizes of one sweep, and to blocks that are small enough.
+
+A budget of bytes can be kept in several ways: stages of many steps, whose tape is
+declared; stages of one step, reversed without a tape (`_direct`); the same with long
+blocks cut into pieces (`_cut`), finer and finer. Each way that fits is priced by how
+often it advances a step. The first that advances each step at most once is taken, else
+the cheapest: cutting finer than needed only adds registers.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from jax.extend import core
 
 from ..._errors import BudgetError
 from ..._plan import Plan
-from ..._plans import Within, fixed_space, logarithmic
+from ..._plans import (
+    FixedSpace,
+    FixedTime,
+    Logarithmic,
+    Segments,
+    Within,
+    fixed_space,
+    logarithmic,
+)
+from ...schedule import binomial_counts
 from ._compile import Compiled
+from ._cut import dearest
 from ._state import Settings
-from ._work import work_bytes
+from ._work import direct_work_bytes, work_bytes
 
 _LONG = 1 << 16
 """A stage so long that blocks which run once do not weigh in its bytes per step."""
+_FINER = (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+"""How many times less a piece may tape than the hungriest block does."""
+_WEIGHS = 4
+"""How many times the work of a block a budget is, from where exactness is idle."""
+_LINE = 1 << 24
+"""A program without a loop is cut if it tapes more, whatever the plan."""
+_PIECES = 64
+"""Into how many pieces, about."""
+
+Make = Callable[..., Compiled]
+"""`compile_program`, or a test's variant of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One way to keep a budget."""
+
+    compiled: Compiled
+    settings: Settings
+    price: float
+    """Advances of a step, on average; if the end is unknown, what falls as they do."""
+
+
+@dataclass(frozen=True, slots=True)
+class TooMuch:
+    """A way that does not fit."""
+
+    least: int
+    """The least budget with which it would."""
 
 
 def default_plan() -> Plan:
@@ -37,28 +86,85 @@ def snapshot_bytes(compiled: Compiled) -> int:
     )
 
 
-def fixed_bytes(compiled: Compiled) -> int:
-    """Bytes that any sweep needs: registers, cotangents, kept values, what is held."""
+def fixed_bytes(
+    compiled: Compiled,
+    stage: int = 2,
+    *,
+    thrift: bool = False,
+    measured: bool = False,
+) -> int:
+    """Bytes that any sweep needs: registers, cotangents, kept values, what is held.
+
+    With stages of one step what is on the tape counts among the block's work. That may
+    be measured by the compiler.
+    """
     held = compiled.layout.capsule_bytes() if compiled.program.length is None else 0
-    return compiled.layout.fixed_bytes() + held + work_bytes(compiled)
+    work = (
+        direct_work_bytes(compiled, thrift=thrift, measured=measured)
+        if stage == 1
+        else work_bytes(compiled)
+    )
+    return compiled.layout.fixed_bytes() + held + work
+
+
+def stage_bytes(compiled: Compiled, stage: int) -> int:
+    """Bytes of the tape of a stage."""
+    return 4 if stage == 1 else compiled.tape_bytes(stage)
 
 
 def settle(plan: Plan | None, compiled: Compiled) -> Settings:
-    """Choose the number of snapshots and the stage length for this program.
+    """Choose the number of snapshots and the stage length for this program as it is.
 
     Raises:
         PlanError: If the plan needs the number of steps and only a run can tell it.
         BudgetError: If a budget is below the least possible, which is named.
     """
     plan = plan or default_plan()
-    n = compiled.program.length
-    w, r = snapshot_bytes(compiled), max(1, bytes_per_step(compiled))
-    alpha, d, t = _spend(plan, compiled).resolve(n, w, r)
-    d = max(d, 1)
-    # Placing snapshots without knowing the end is as good as knowing it up to C(s+2, 2)
-    # stages and nearly so beyond, where counting first would cost every step once.
-    forward = "online" if plan.split == "binomial" else "count"
-    return Settings(d, alpha, plan.split, forward, t)
+    if isinstance(plan, Within):
+        return _best(plan, list(_ways(plan, compiled))).settings
+    r = max(1, bytes_per_step(compiled))
+    return _resolved(plan, compiled, r)
+
+
+def fit(
+    plan: Plan | None, jaxpr: core.ClosedJaxpr, active: Sequence[bool], make: Make
+) -> tuple[Compiled, Settings]:
+    """Compile a program, its blocks cut as the plan needs, and choose the sizes.
+
+    Args:
+        plan: The user's plan.
+        jaxpr: The program.
+        active: For each input, whether a derivative by it is wanted.
+        make: What compiles a program, with a limit `piece` for what blocks tape.
+
+    Raises:
+        PlanError: If the plan needs the number of steps and only a run can tell it.
+        BudgetError: If a budget is below the least possible, which is named.
+    """
+    plan = plan or default_plan()
+    compiled = make(jaxpr, active)
+    if not isinstance(plan, Within):
+        if len(compiled.code) == 1 and dearest(compiled.program) > _LINE:
+            piece = dearest(compiled.program) // _PIECES
+            compiled = make(jaxpr, active, piece=piece)
+            # How much is taped at a time the cuts say.
+            plan = _of_single_steps(plan)
+        return compiled, settle(plan, compiled)
+    found: list[Way | TooMuch] = list(_ways(plan, compiled))
+    if not _good(found) and plan.budget < _WEIGHS * direct_work_bytes(compiled):
+        found += _singles(plan, compiled, compiled, measured=True)
+    tried: list[Compiled] = []
+    for finer in _finer(compiled, jaxpr, active, make):
+        if _good(found):
+            break
+        tried.append(finer)
+        found += _singles(plan, finer, compiled)
+    if not any(isinstance(w, Way) for w in found):
+        # Now exactness is worth compiling the hungry blocks of each.
+        for each in tried:
+            found += _singles(plan, each, compiled, measured=True)
+    best = _best(plan, found)
+    return best.compiled, best.settings
 
 
 def exactly(settings: Settings) -> Plan:
@@ -68,16 +174,107 @@ def exactly(settings: Settings) -> Plan:
     )
 
 
-def _spend(plan: Plan, compiled: Compiled) -> Plan:
-    """The plan with what the program needs anyway taken off a budget of bytes."""
-    if not isinstance(plan, Within):
-        return plan
+def _of_single_steps(plan: Plan) -> Plan:
+    assert isinstance(plan, FixedSpace | FixedTime | Logarithmic | Segments)
+    return replace(plan, stage=1) if plan.stage is None else plan
+
+
+def _resolved(plan: Plan, compiled: Compiled, r: int) -> Settings:
+    n = compiled.program.length
+    alpha, d, t = plan.resolve(n, snapshot_bytes(compiled), r)
+    return _settings(plan, alpha, d, t)
+
+
+def _settings(plan: Plan, alpha: int, d: int, t: int | None) -> Settings:
+    # Placing snapshots without knowing the end is as good as knowing it up to C(s+2, 2)
+    # stages and nearly so beyond, where counting first would cost every step once.
+    forward = "online" if plan.split == "binomial" else "count"
+    return Settings(max(d, 1), alpha, plan.split, forward, t)
+
+
+def _finer(
+    whole: Compiled, jaxpr: core.ClosedJaxpr, active: Sequence[bool], make: Make
+) -> Iterator[Compiled]:
+    """The program cut finer and finer, as long as that makes a difference."""
+    dear, blocks = dearest(whole.program), len(whole.code)
+    for factor in _FINER:
+        found = make(jaxpr, active, piece=int(dear / factor))
+        if len(found.code) > blocks:
+            blocks = len(found.code)
+            yield found
+
+
+def _ways(plan: Within, compiled: Compiled) -> Iterator[Way | TooMuch]:
+    """A tape for several steps, and none for single steps."""
+    yield _pooled(plan, compiled)
+    yield from _singles(plan, compiled, compiled)
+
+
+def _singles(
+    plan: Within, compiled: Compiled, whole: Compiled, *, measured: bool = False
+) -> Iterator[Way | TooMuch]:
+    """Stages of one step, without and with what saves memory."""
+    for thrift in (False, True):
+        yield _direct(plan, compiled, whole, thrift=thrift, measured=measured)
+
+
+def _pooled(plan: Within, compiled: Compiled) -> Way | TooMuch:
     fixed = fixed_bytes(compiled)
     least = fixed + snapshot_bytes(compiled) + compiled.tape_bytes(1)
     if plan.budget < least:
-        raise BudgetError(
-            f"`within({plan.budget})` is too little for this program: its registers, "
-            f"their cotangents, one snapshot and the tape of one step take {least} "
-            f"bytes. Pass `retape.within({least})` or more."
-        )
-    return replace(plan, budget=plan.budget - fixed)
+        return TooMuch(least)
+    rest = replace(plan, budget=plan.budget - fixed)
+    settings = _resolved(rest, compiled, max(1, bytes_per_step(compiled)))
+    return Way(compiled, settings, _price(compiled, settings, compiled))
+
+
+def _direct(
+    plan: Within,
+    compiled: Compiled,
+    whole: Compiled,
+    *,
+    thrift: bool = False,
+    measured: bool = False,
+) -> Way | TooMuch:
+    w, n = snapshot_bytes(compiled), compiled.program.length
+    fixed = fixed_bytes(compiled, 1, thrift=thrift, measured=measured)
+    fixed += stage_bytes(compiled, 1)
+    if plan.budget < fixed + w:
+        return TooMuch(fixed + w)
+    d = (plan.budget - fixed) // w
+    if n is not None:
+        d = max(1, min(d, n - 1))
+    settings = replace(_settings(plan, 1, d, None), thrift=thrift)
+    price = _price(compiled, settings, whole) * (_TWICE if thrift else 1)
+    return Way(compiled, settings, price)
+
+
+def _price(compiled: Compiled, settings: Settings, whole: Compiled) -> float:
+    n, d, alpha = compiled.program.length, settings.snapshots, settings.stage
+    if n is not None:
+        return binomial_counts(n, alpha, d).advances / n
+    # The longest run of which each step is advanced once, in steps of the whole blocks.
+    return _RUN * len(compiled.code) / len(whole.code) / (d * alpha)
+
+
+_TWICE = 1.05
+"""What doing some arithmetic twice costs, against holding its results."""
+_RUN = 64
+"""Steps that a run of unknown length is thought to have at least."""
+
+
+def _good(found: Sequence[Way | TooMuch]) -> bool:
+    return any(isinstance(w, Way) and w.price <= 1 for w in found)
+
+
+def _best(plan: Within, found: Sequence[Way | TooMuch]) -> Way:
+    fitting = [w for w in found if isinstance(w, Way)]
+    if fitting:
+        return min(fitting, key=lambda w: w.price)
+    least = min(w.least for w in found if isinstance(w, TooMuch))
+    raise BudgetError(
+        f"`within({plan.budget})` is too little for this program: its registers, "
+        f"their cotangents, one snapshot and the derivative of one step take {least} "
+        f"bytes, however finely its blocks are cut. Pass `retape.within({least})` or "
+        "more."
+    )

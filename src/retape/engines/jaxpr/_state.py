@@ -55,6 +55,13 @@ class Settings:
     """How an unknown number of steps is dealt with."""
     sweeps: int | None = None
     """Most times that a step is advanced; only the treeverse split asks for it."""
+    thrift: bool = False
+    """Whether stages of one step hold less at once, for some arithmetic done twice."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether a stage is one step, which needs no tape."""
+        return self.stage == 1
 
 
 class Counts(NamedTuple):
@@ -80,7 +87,8 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
     _seed(compiled, cotangents, state)
-    for i, (kind, rows) in enumerate(compiled.pool_rows(settings.stage).items()):
+    pools = {} if settings.direct else compiled.pool_rows(settings.stage)
+    for i, (kind, rows) in enumerate(pools.items()):
         state["pool", i] = zeros(kind, rows)
         state["top", i] = jnp.int32(0)
     for i in slot_outs(compiled):

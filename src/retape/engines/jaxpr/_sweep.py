@@ -29,6 +29,7 @@ from jax import lax
 
 from ._compile import Compiled
 from ._control import FOREVER, INT, SPLITS, over, sweeps
+from ._direct import Direct
 from ._ir import Lit
 from ._nest import Advance, Reverse, State, Tape, run
 from ._online import Placement, place
@@ -190,11 +191,8 @@ class Sweep:
         begin = state["here"] * self.stage
         steps = jnp.minimum(self.stage, state["n"] - begin)
         left = jnp.where(wanted, steps, INT(0))
-        state = state | {"left": left, "taped": jnp.int32(0)}
-        state = run(self.compiled, Tape(self.compiled, self.operands), state)
-        if not self.unknown:
-            state = self.capture(state, wanted & (begin + steps == state["n"]))
-        state = run(self.compiled, Reverse(self.compiled, self.operands), state)
+        last = wanted & (begin + steps == state["n"])
+        state = self.undo(state | {"left": left, "taped": jnp.int32(0)}, last)
         newest = state["newest"]
         oldest = row(state["at"], jnp.maximum(newest, 0)) == state["here"]
         return state | {
@@ -202,6 +200,21 @@ class Sweep:
             "newest": newest - (wanted & oldest),
             "fresh": state["fresh"] & ~wanted,
         }
+
+    def undo(self, state: State, last: Any) -> State:
+        """Sweep back the stage of `left` steps, keeping the outputs if it is the last.
+
+        If the number of steps was not known, they were kept when the run ended.
+        """
+        compiled, operands = self.compiled, self.operands
+        if self.settings.direct:
+            direct = Direct(compiled, operands, thrift=self.settings.thrift)
+            state = run(compiled, direct, state)
+            return state if self.unknown else self.capture(state, last)
+        state = run(compiled, Tape(compiled, operands), state)
+        if not self.unknown:
+            state = self.capture(state, last)
+        return run(compiled, Reverse(compiled, operands), state)
 
     # Snapshots -------------------------------------------------------------------
 

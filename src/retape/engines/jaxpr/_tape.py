@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import jax
@@ -37,10 +38,9 @@ COUNTS = Kind((), np.dtype(np.int32))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TapedCode:
-    """A block's two halves, and what goes between them."""
+class Halves:
+    """A block's derivative, split in two."""
 
-    code: Code
     taped: core.ClosedJaxpr
     """`(*ins, *rows) -> (*outs, *rows, next, *values to tape)`."""
     kinds: tuple[Kind, ...]
@@ -49,21 +49,47 @@ class TapedCode:
     """Positions among `(*ins, *rows)` of inputs that the pullback reads again."""
     pullback: core.ClosedJaxpr | None
     """`(*taped, *sources, *cotangents of active_outs) -> those of active_ins`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TapedCode:
+    """A block with the places of its derivative, which is split when asked for.
+
+    A stage of one step needs no tape, so that its blocks need not be split.
+    """
+
+    code: Code
+    lasting: frozenset[int]
+    """Positions among `(*ins, *rows)` of what is unchanged when a stage is swept back.
+    """
     active_ins: tuple[int, ...]
     """Positions among `(*ins, *rows)` to which a cotangent goes back."""
     active_outs: tuple[int, ...]
     """Positions among `(*outs, *rows)` from which a cotangent comes."""
+    wide: bool
+    """Whether 64-bit types were on where the program was traced."""
+
+    @property
+    def moves(self) -> bool:
+        """Whether a cotangent goes through."""
+        return bool(self.active_ins)
+
+    @cached_property
+    def halves(self) -> Halves:
+        """What runs forwards, what runs backwards, and what goes between them."""
+        with jax.enable_x64(self.wide):
+            return _split(self)
 
     def counts(self) -> list[Var]:
         """Loop counters whose value the sweep back needs, to find a stream's rows."""
-        if self.pullback is None:
+        if not self.moves:
             return []
         found = [a.at.count for a in (*self.code.reads, *self.code.writes)]
         return list(dict.fromkeys(found))
 
     def pushed(self) -> list[Kind]:
         """The pools of all that one run of the block puts on the tape, in order."""
-        return [*self.kinds, *([COUNTS] * len(self.counts()))]
+        return [*self.halves.kinds, *([COUNTS] * len(self.counts()))]
 
     def pushes(self) -> Counter[Kind]:
         """How many rows of each pool one run of the block fills."""
@@ -71,21 +97,29 @@ class TapedCode:
 
 
 def tape(code: Code, layout: Layout) -> TapedCode:
-    """Split a block's derivative."""
+    """Find which places a block's derivative goes between."""
     variables = [*code.ins, *(r.out for r in code.reads)]
+    flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
+    ins = tuple(i for i, v in enumerate(variables) if v.active)
+    outs = tuple(i for i, a in enumerate(flags) if a)
+    if not ins or not outs:
+        ins = outs = ()
+    wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
+    return TapedCode(code, frozenset(_lasting(code, layout)), ins, outs, wide)
+
+
+def _split(block: TapedCode) -> Halves:
+    code = block.code
+    if not block.moves:
+        return Halves(code.jaxpr, (), (), None)
     n_out = len(code.outs) + len(code.writes)
-    active_ins = tuple(i for i, v in enumerate(variables) if v.active)
-    out_flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
-    active_outs = tuple(i for i, a in enumerate(out_flags) if a)
-    if not active_ins or not active_outs:
-        return TapedCode(code, code.jaxpr, (), (), None, (), ())
-    split = _Split(code, active_ins, active_outs)
+    split = _Split(code, block.active_ins, block.active_outs)
     taped = jax.make_jaxpr(split.forwards)(*map(struct, code.jaxpr.in_avals))
     refuse_effects_of_rules(taped)
-    chosen = choose(taped, n_out + 1, _lasting(code, layout))
+    chosen = choose(taped, n_out + 1, set(block.lasting))
     saved = chosen.taped.out_avals[n_out + 1 :]
     kinds = tuple(map(kind_of, saved))
-    cotangents = [code.jaxpr.out_avals[i].to_tangent_aval() for i in active_outs]
+    cotangents = [code.jaxpr.out_avals[i].to_tangent_aval() for i in block.active_outs]
     restored, pull = len(chosen.restore.in_avals), core.jaxpr_as_fun(chosen.restore)
 
     def back(*values: Any) -> tuple[Any, ...]:
@@ -93,9 +127,7 @@ def tape(code: Code, layout: Layout) -> TapedCode:
 
     given = [*chosen.restore.in_avals, *cotangents]
     pullback = jax.make_jaxpr(back)(*map(struct, given))
-    return TapedCode(
-        code, chosen.taped, kinds, chosen.sources, pullback, active_ins, active_outs
-    )
+    return Halves(chosen.taped, kinds, chosen.sources, pullback)
 
 
 class _Split:
@@ -123,7 +155,7 @@ class _Split:
         try:
             _, pull, outs = jax.vjp(partial, *chosen, has_aux=True)
         except Exception as error:
-            raise _no_rule(self.code, error) from error
+            raise no_rule(self.code, error) from error
         residuals, self.shape = jax.tree_util.tree_flatten(pull)
         return [*outs, *residuals]
 
@@ -133,7 +165,7 @@ class _Split:
         return pull(list(values[n:]))
 
 
-def _no_rule(code: Code, error: Exception) -> Exception:
+def no_rule(code: Code, error: Exception) -> Exception:
     """The error of a block that JAX cannot differentiate, with the user's lines."""
     lines = dict.fromkeys(
         f"`{e.primitive.name}` at {source_line(e)}" for e in code.jaxpr.eqns

@@ -1,0 +1,151 @@
+"""Stages of one step: taped and swept back at once, without a tape.
+
+Where a stage is a single step, what would go on the tape is read back at once. So the
+step is linearised and pulled back in one piece of code, and what goes between the two
+halves is the compiler's own to place: it shares that room with the other blocks, since
+only one of them runs at a time. That is how a program whose blocks are dear (a layer
+of a network) is reversed: no array is written to a tape and read again, and a
+step needs no more memory than its derivative does anywhere.
+
+    taped:   run block, push residuals;  pop residuals, pull back
+    direct:  cotangents += (vjp of block)(cotangents)
+
+The block's own results are not computed, but for those of the program's last block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import jax
+from jax.extend import core
+from jax.interpreters import partial_eval as pe
+
+from ._code import Code
+from ._compile import Compiled
+from ._effects import refuse_effects_of_rules
+from ._ir import Label, Var, blocks_of
+from ._lean import lean
+from ._nest import (
+    State,
+    add_cotangents,
+    assign,
+    between,
+    cotangent_out,
+    cotangents_touched,
+    inputs,
+    pinned,
+    written,
+)
+from ._scalars import evaluate
+from ._tape import TapedCode, no_rule
+from ._types import struct
+
+
+def derivative(taped: TapedCode, *, last: bool) -> core.ClosedJaxpr:
+    """A block's whole derivative as one function.
+
+    `(*ins, *rows, *cotangents of active_outs) -> (*those of active_ins)`, and in the
+    last block `(*outs, *rows, next)` behind them.
+    """
+    code, chosen = taped.code, taped.active_ins
+    run, n = core.jaxpr_as_fun(code.jaxpr), len(code.jaxpr.in_avals)
+
+    def both(*values: Any) -> list[Any]:
+        given, cotangents = list(values[:n]), list(values[n:])
+
+        def partial(*active: Any) -> tuple[list[Any], list[Any]]:
+            full = list(given)
+            for i, v in zip(chosen, active, strict=True):
+                full[i] = v
+            outs = run(*full)
+            return [outs[i] for i in taped.active_outs], outs
+
+        if not taped.moves:
+            return run(*given) if last else []
+        _, pull, outs = jax.vjp(partial, *(given[i] for i in chosen), has_aux=True)
+        return [*pull(cotangents), *(outs if last else ())]
+
+    seeds = [code.jaxpr.out_avals[i].to_tangent_aval() for i in taped.active_outs]
+    types = list(map(struct, (*code.jaxpr.in_avals, *seeds)))
+    try:
+        with jax.enable_x64(taped.wide):
+            jaxpr = jax.make_jaxpr(both)(*types)
+    except Exception as error:
+        raise no_rule(code, error) from error
+    refuse_effects_of_rules(jaxpr)
+    used = [True] * len(jaxpr.jaxpr.outvars)
+    slim, _ = pe.dce_jaxpr(jaxpr.jaxpr, used, instantiate=True)
+    return core.ClosedJaxpr(slim, jaxpr.consts)
+
+
+@lru_cache(maxsize=64)
+def derivatives(compiled: Compiled, thrift: bool) -> dict[Label, core.ClosedJaxpr]:
+    """The derivatives of all blocks.
+
+    Args:
+        compiled: The program.
+        thrift: Whether they hold less at once; then they take a truth in front.
+    """
+    *_, last = blocks_of(compiled.items)
+    found = {
+        label: derivative(taped, last=label == last.label)
+        for label, taped in compiled.taped.items()
+    }
+    if not thrift:
+        return found
+    wide = next(iter(compiled.taped.values())).wide
+    with jax.enable_x64(wide):
+        return {label: lean(jaxpr) for label, jaxpr in found.items()}
+
+
+class Direct:
+    """Reverses the one step before which the registers stand."""
+
+    backwards = False
+
+    def __init__(
+        self, compiled: Compiled, operands: Sequence[Any], *, thrift: bool = False
+    ) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.thrift = thrift
+        self.codes = derivatives(compiled, thrift)
+        *_, last = blocks_of(compiled.items)
+        self.last = last.label
+
+    def changes(self, label: Label) -> set[Any]:
+        taped = self.compiled.taped[label]
+        touched = {("d", p) for p in cotangents_touched(self.compiled, taped)}
+        outs = written(self.compiled, taped.code) if label == self.last else set()
+        return {*touched, *outs, "pc", "left"} if outs else {*touched, "left"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return between(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        compiled, taped = self.compiled, self.compiled.taped[label]
+        state = pinned(compiled, taped.code, state, set())
+        values = inputs(compiled, taped.code, self.operands, state)
+        counts = self.counts(taped.code, state)
+        cotangents = [
+            cotangent_out(compiled, taped.code, i, counts, state)
+            for i in taped.active_outs
+        ]
+        truth = state["left"] > 0
+        given = [*([truth] if self.thrift else ()), *values, *cotangents]
+        found = evaluate(self.codes[label], given, truth)
+        n = len(taped.active_ins)
+        state = dict(state)
+        add_cotangents(compiled, taped, found[:n], counts, state)
+        if label == self.last and written(compiled, taped.code):
+            state = assign(compiled, taped.code, found[n:], state)
+        return state | {"left": state["left"] - 1}
+
+    def counts(self, code: Code, state: State) -> dict[Var, Any]:
+        """Values of the loop counters by which the block reads and writes rows."""
+        where = self.compiled.layout.where
+        ats = [a.at for a in (*code.reads, *code.writes)]
+        return {a.count: state[where[a.count]] for a in ats}
