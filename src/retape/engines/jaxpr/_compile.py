@@ -11,6 +11,7 @@ from jax.extend import core
 
 from ._check import check_code, check_layout, check_program
 from ._code import Code, encode
+from ._counted import count_loops
 from ._flatten import flatten
 from ._ir import Aval, Item, Label, Program, nbytes
 from ._layout import Layout, lay_out
@@ -73,6 +74,8 @@ def compile_program(
     jaxpr: core.ClosedJaxpr, active: Sequence[bool], *, grain: int = GRAIN
 ) -> Compiled:
     """All passes, in order."""
+    # Loops of proved length become `scan`s.
+    jaxpr = count_loops(jaxpr, active, grain=grain)
     # A nested jaxpr becomes blocks, with its loops as a tree.
     program, constants = flatten(jaxpr, active, grain=grain)
     check_program(program)

@@ -29,6 +29,7 @@ from jax import lax
 from jax.extend import core
 
 from ._activity import called, closed, must_open, outputs, scan_carry, while_carry
+from ._foreign import passed_through
 from ._ir import (
     Atom,
     Aval,
@@ -184,6 +185,9 @@ class _Flattener:
         if eqn.primitive.name in ("jit", "pjit"):
             # A `jit` inside a traced program is no more than a name for its body.
             return self.inline(closed(eqn.params["jaxpr"]), ins)
+        same = passed_through(eqn, active)
+        if same is not None:
+            return [ins[same]]
         if not must_open(eqn, active, self.grain):
             refuse_hidden_loop(eqn, active, self.grain)
             return self.operation(eqn, ins, active)
