@@ -16,6 +16,7 @@ from ._flatten import flatten
 from ._ir import Aval, Item, Label, Program, nbytes
 from ._layout import Layout, lay_out
 from ._tape import Kind, TapedCode, tape
+from ._write_once import write_once
 
 GRAIN = 2**20
 """Scans with fewer bytes of residuals stay one operation: reversing them by storing
@@ -78,6 +79,8 @@ def compile_program(
     jaxpr = count_loops(jaxpr, active, grain=grain)
     # A nested jaxpr becomes blocks, with its loops as a tree.
     program, constants = flatten(jaxpr, active, grain=grain)
+    # Buffers that are filled row by row become streams.
+    write_once(program)
     check_program(program)
     # Every variable that crosses blocks gets a place.
     layout, live = lay_out(program)
