@@ -11,12 +11,14 @@ from jax.extend import core
 
 from ._check import check_code, check_layout, check_program
 from ._code import Code, encode
+from ._counted import count_loops
 from ._cut import check_cut, cut
 from ._flatten import flatten
 from ._ir import Item, Label, Program, nbytes
 from ._layout import Layout, lay_out
 from ._tape import TapedCode, tape
 from ._types import Kind
+from ._write_once import write_once
 
 GRAIN = 2**20
 """Scans with fewer bytes of residuals stay one operation: reversing them by storing
@@ -79,8 +81,12 @@ def compile_program(
     piece: int | None = None,
 ) -> Compiled:
     """All passes, in order; blocks that tape more than `piece` bytes are cut."""
+    # Loops of proved length become `scan`s.
+    jaxpr = count_loops(jaxpr, active, grain=grain)
     # A nested jaxpr becomes blocks, with its loops as a tree.
     program, constants = flatten(jaxpr, active, grain=grain)
+    # Buffers that are filled row by row become streams.
+    write_once(program)
     check_program(program)
     # Long blocks become several.
     if piece is not None:

@@ -28,6 +28,7 @@ import numpy as np
 from jax.extend import core
 
 from ._activity import called, closed, must_open, outputs, scan_carry, while_carry
+from ._foreign import passed_through
 from ._ir import (
     Atom,
     Aval,
@@ -183,6 +184,9 @@ class _Flattener:
         if eqn.primitive.name in ("jit", "pjit"):
             # A `jit` inside a traced program is no more than a name for its body.
             return self.inline(closed(eqn.params["jaxpr"]), ins)
+        same = passed_through(eqn, active)
+        if same is not None:
+            return [ins[same]]
         if not must_open(eqn, active, self.grain):
             return self.operation(eqn, ins, active)
         match eqn.primitive.name:

@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
@@ -31,6 +30,7 @@ from jax.interpreters import partial_eval as pe
 from ._code import bind
 from ._ir import nbytes
 from ._residuals import CHEAP
+from ._scalars import anything
 from ._types import struct
 
 _AGAIN = CHEAP | frozenset(
@@ -128,9 +128,7 @@ def _branch(product: _Product, env: dict[Any, Any], truth: Any) -> Any:
         return local[product.out]
 
     def pretend(given: list[Any]) -> Any:
-        # Not a constant: XLA would turn the branch into a select.
-        seed = lax.convert_element_type(jnp.ravel(given[0])[0], product.out.aval.dtype)
-        return lax.broadcast(seed, product.out.aval.shape)
+        return anything(product.out.aval, given)
 
     return lax.cond(truth, compute, pretend, [env[v] for v in product.given])
 

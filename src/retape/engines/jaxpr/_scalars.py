@@ -27,7 +27,7 @@ from jax import lax
 from jax.extend import core
 
 from ._code import bind
-from ._types import spread, varying
+from ._types import blank, spread, varying
 
 _EXPENSIVE = frozenset(
     "sin cos tan asin acos atan atan2 sinh cosh tanh asinh acosh atanh exp exp2 expm1"
@@ -91,20 +91,23 @@ def _held(eqns: Sequence[Any], env: dict[Any, Any], truth: Any) -> None:
         return [_strong(local[v], v.aval.dtype) for v in made]
 
     def pretend(given: list[Any]) -> list[Any]:
-        # Not constants: XLA would turn the branch into a select.
-        return [_anything(v.aval, given) for v in made]
+        return [anything(v.aval, given) for v in made]
 
     outs = lax.cond(truth, compute, pretend, [env[a] for a in needed])
     env.update(zip(made, outs, strict=True))
 
 
-def _anything(aval: Any, given: Sequence[Any]) -> Any:
-    """A number of a type, made of a given one that varies over no more devices."""
+def anything(aval: Any, given: Sequence[Any]) -> Any:
+    """A value of a type, made of a given one that varies over no more devices.
+
+    Not a constant: XLA would turn a branch that is one into a select.
+    """
     axes = varying(aval)
     fitting = [g for g in given if varying(jax.typeof(g)) <= axes]
-    seed = _number(fitting[0]) if fitting else jnp.zeros(())
+    seed = _number(jnp.ravel(fitting[0])[0]) if fitting else jnp.zeros(())
     number = lax.convert_element_type(seed, np.float32)
-    return spread(lax.convert_element_type(number, aval.dtype), axes)
+    number = spread(lax.convert_element_type(number, aval.dtype), axes)
+    return blank(aval) + number if aval.shape else number
 
 
 def _number(value: Any) -> Any:

@@ -1,0 +1,145 @@
+"""Primitives that are neither JAX's nor ours, seen through their own implementation.
+
+A package may define primitives of its own (Equinox's loops do: identities that raise
+under `vmap`, writes that may be masked). What such a primitive computes is what its
+`impl` computes, and an `impl` made of JAX operations can be traced like any function.
+Nothing here knows a package's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+
+def implementation(eqn: Any) -> core.ClosedJaxpr | None:
+    """What an equation computes, as operations of other primitives; or `None`.
+
+    JAX's own primitives are not made of others.
+    """
+    primitive = eqn.primitive
+    impl = getattr(primitive, "impl", None)
+    if impl is None or eqn.effects or _is_of_jax(impl):
+        return None
+    params = primitive.get_bind_params(eqn.params)
+
+    def run(*values: Any) -> Any:
+        return impl(*values, **params)
+
+    structs = [jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in eqn.invars]
+    try:
+        with eqn.ctx.manager:
+            made = jax.make_jaxpr(run)(*structs)
+    except Exception:
+        # It wants concrete values, or refuses to be traced: it stays what it is.
+        return None
+    same = [(v.aval.shape, v.aval.dtype) for v in eqn.outvars]
+    if made.effects or mentions(made.jaxpr, primitive):
+        return None
+    return made if [(a.shape, a.dtype) for a in made.out_avals] == same else None
+
+
+def _is_of_jax(impl: Any) -> bool:
+    """Whether an implementation is JAX's (most are one function, given the primitive).
+
+    Tracing those would find a call of the primitive itself, a millisecond each.
+    """
+    module = getattr(getattr(impl, "func", impl), "__module__", None) or ""
+    return module.partition(".")[0] in ("jax", "jaxlib")
+
+
+def mentions(jaxpr: Any, primitive: core.Primitive) -> bool:
+    """Whether a jaxpr contains a primitive, however deep."""
+    return any(
+        eqn.primitive is primitive
+        or any(
+            mentions(getattr(j, "jaxpr", j), primitive)
+            for j in core.jaxprs_in_params(eqn.params)
+        )
+        for eqn in jaxpr.eqns
+    )
+
+
+def passed_through(eqn: Any, active: Sequence[bool]) -> int | None:
+    """Which operand an equation returns unchanged, derivative and all; or `None`."""
+    if len(eqn.outvars) != 1:
+        return None
+    if eqn.primitive.name == "copy":
+        return 0
+    body = implementation(eqn)
+    if body is None:
+        return None
+    index = _sources(body.jaxpr)[0]
+    if not isinstance(index, int):
+        return None
+    return index if not any(active) or _pulls_to(eqn, active, index) else None
+
+
+def _pulls_to(eqn: Any, active: Sequence[bool], index: int) -> bool:
+    """Whether an equation's pullback gives all of a cotangent to one operand.
+
+    A primitive whose value is an operand's may still scale its cotangent, or refuse it.
+    """
+    moving = [i for i, a in enumerate(active) if a]
+    structs = [jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in eqn.invars]
+
+    def pull(cotangent: Any, *values: Any) -> Any:
+        def along(*chosen: Any) -> Any:
+            full = list(values)
+            for i, v in zip(moving, chosen, strict=True):
+                full[i] = v
+            return eqn.primitive.bind(
+                *full, **eqn.primitive.get_bind_params(eqn.params)
+            )
+
+        out, back = jax.vjp(along, *(values[i] for i in moving))
+        return back([cotangent] if isinstance(out, list) else cotangent)
+
+    (out,) = eqn.outvars
+    try:
+        with eqn.ctx.manager:
+            made = jax.make_jaxpr(pull)(
+                jax.ShapeDtypeStruct(out.aval.shape, out.aval.dtype), *structs
+            )
+    except Exception:
+        # It refuses reverse mode: the equation stays, to say so where it matters.
+        return False
+    want = [0 if i == index else _ZERO for i in moving]
+    return not made.effects and _sources(made.jaxpr) == want
+
+
+_ZERO = "zero"
+
+
+def _sources(jaxpr: Any) -> list[Any]:
+    """For each output: the input that it is, by number, or `_ZERO`, or `None`."""
+    found: dict[Any, Any] = {v: i for i, v in enumerate(jaxpr.invars)}
+
+    def read(atom: Any) -> Any:
+        if isinstance(atom, core.Literal):
+            return _ZERO if np.ndim(atom.val) == 0 and not atom.val else None
+        return found.get(atom)
+
+    for eqn in jaxpr.eqns:
+        ins = [read(a) for a in eqn.invars]
+        for out, source in zip(eqn.outvars, _moved(eqn, ins), strict=True):
+            if not isinstance(out, core.DropVar):
+                found[out] = source
+    return [read(a) for a in jaxpr.outvars]
+
+
+def _moved(eqn: Any, ins: Sequence[Any]) -> list[Any]:
+    name = eqn.primitive.name
+    if name == "copy" or (name == "broadcast_in_dim" and ins[0] == _ZERO):
+        return [ins[0]]
+    if name in ("jit", "pjit"):
+        inner = _sources(eqn.params["jaxpr"].jaxpr)
+        return [ins[s] if isinstance(s, int) else s for s in inner]
+    body = implementation(eqn)
+    if body is None:
+        return [None] * len(eqn.outvars)
+    return [ins[s] if isinstance(s, int) else s for s in _sources(body.jaxpr)]

@@ -1,0 +1,163 @@
+"""Buffers filled row by row: kept once where that is proved, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape.engines.jaxpr import _write_once
+from retape.engines.jaxpr._compile import compile_program
+
+from .programs import Unrolled, assert_close
+
+FEW = retape.fixed_space(snapshots=2, stage=2)
+
+
+def filled(
+    loops: Any,
+    x: Any,
+    *,
+    rows: int = 12,
+    start: int = 0,
+    step: int = 1,
+    blank: Any = jnp.zeros,
+    write: Callable[[Any, Any, Any], Any] = lambda b, i, y: b.at[i].set(y),
+    also: Callable[[Any, Any], Any] = lambda b, i: 0.0,
+    low: float = 0.02,
+) -> Any:
+    """A trajectory of a loop of unknown length, preallocated, one row an iteration."""
+
+    def body(c: Any) -> Any:
+        i, v, b = c
+        v = 0.6 * jnp.sin(v) + also(b, i)
+        return i + step, v, write(b, i, v * x)
+
+    begun = (start, x, blank((rows, 3)))
+    i, v, b = loops.while_loop(lambda c: jnp.sum(c[1] ** 2) > low, body, begun)
+    return jnp.sum(v) + jnp.sum(b**2 * jnp.arange(1.0, rows + 1)[:, None]) + i
+
+
+X = np.asarray([0.9, -0.4, 1.3])
+
+PROVED: dict[str, dict[str, Any]] = {
+    "in turn": {},
+    "every second row": {"step": 2, "rows": 20},
+    "from the third row on": {"start": 2},
+    "the row behind the counter": {"write": lambda b, i, y: b.at[i + 1].set(y)},
+    "fewer rows than trips": {"rows": 2},
+    "as many rows as trips at a stride": {"rows": 3, "step": 2},
+}
+
+
+def layout(fun: Callable[[Any], Any]) -> Any:
+    return compile_program(jax.make_jaxpr(fun)(X), [True]).layout
+
+
+def snapshot_arrays(fun: Callable[[Any], Any]) -> list[tuple[int, ...]]:
+    found = layout(fun)
+    return [found.avals[p].shape for p in found.places("slot")]
+
+
+def check(fun: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Value and gradient, against the loop unrolled and against forward mode."""
+
+    def looped(x: Any) -> Any:
+        return fun(jax.lax, x, **options)
+
+    value, gradient = jax.jit(retape.jax.value_and_grad(looped, plan=FEW))(X)
+    want = jax.value_and_grad(lambda x: fun(Unrolled, x, **options))(X)
+    assert_close((value, gradient), want)
+    assert_close(gradient, jax.jit(jax.jacfwd(looped))(X))
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_a_buffer_is_kept_once(name: str) -> None:
+    options = PROVED[name]
+    shape = (options.get("rows", 12), 3)
+    assert shape not in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
+    check(filled, options)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "not zeros": {"blank": jnp.ones},
+    "minus zeros": {"blank": lambda shape: jnp.full(shape, -0.0)},
+    "a start that the data gives": {"blank": lambda shape: jnp.zeros(shape) + X},
+    "added up": {"write": lambda b, i, y: b.at[i].add(y)},
+    "always the same row": {"write": lambda b, i, y: b.at[0].set(y)},
+    "a row twice": {"write": lambda b, i, y: b.at[i // 2].set(y)},
+    "rows in turn": {"write": lambda b, i, y: b.at[i % 3].set(y)},
+    "backwards": {"step": -1, "start": 11},
+    "the last row again and again": {
+        "write": lambda b, i, y: b.at[i].set(y, mode="clip"),
+        "rows": 2,
+    },
+    "read as a whole": {"also": lambda b, i: 0.01 * jnp.sum(b)},
+    "read where it is not written yet": {"also": lambda b, i: 0.1 * b[i]},
+    "an old copy is kept, too": {
+        "write": lambda b, i, y: jnp.where(i % 2 == 0, b.at[i].set(y), b)
+    },
+    "two rows at a time": {"write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y)},
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_buffers_are_registers(name: str) -> None:
+    options = REFUSED[name]
+    shape = (options.get("rows", 12), 3)
+    assert shape in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
+
+
+@pytest.mark.parametrize("name", ["a row twice", "read as a whole", "not zeros"])
+def test_registers_are_right(name: str) -> None:
+    check(filled, REFUSED[name])
+
+
+def test_a_proof_that_lies_gives_a_wrong_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gradients above would show a buffer kept that is read before it is full."""
+    options = REFUSED["read where it is not written yet"]
+    monkeypatch.setattr(_write_once, "_unseen", lambda *_: True)
+    with pytest.raises(AssertionError):
+        check(filled, options)
+
+
+def test_the_compiled_program_needs_less() -> None:
+    rows, plan = 500, retape.fixed_space(snapshots=16, stage=4)
+
+    def bytes_of(write: Any) -> int:
+        fun = lambda x: filled(jax.lax, x, rows=rows, write=write)  # noqa: E731
+        compiled = jax.jit(retape.jax.grad(fun, plan=plan)).lower(X).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    one = rows * 3 * 8
+    kept = bytes_of(lambda b, i, y: b.at[i].set(y))
+    copied = bytes_of(lambda b, i, y: b.at[i].add(y))
+    # Sixteen snapshots of it are gone; the buffer and its cotangent stay.
+    assert copied - kept > 14 * one
+    assert kept < 5 * one + 50_000
+
+
+def test_what_a_later_loop_does_to_it() -> None:
+    """After its loop the buffer is a value like any other."""
+
+    def fun(loops: Any, x: Any) -> Any:
+        def body(c: Any) -> Any:
+            i, v, b = c
+            return i + 1, 0.6 * jnp.sin(v), b.at[i].set(v * x)
+
+        start = (0, x, jnp.zeros((9, 3)))
+        i, v, b = loops.while_loop(lambda c: jnp.sum(c[1] ** 2) > 0.1, body, start)
+        more = lambda c: (c[0] + 1, c[1].at[c[0] - 1].multiply(v), c[2] * b[0])  # noqa: E731
+        c = loops.while_loop(lambda c: c[0] < i + 2, more, (i, b, v))
+        return jnp.sum(c[1]) + jnp.sum(c[2])
+
+    check(fun, {})
+    assert np.isfinite(float(fun(jax.lax, X)))
