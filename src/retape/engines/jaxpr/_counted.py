@@ -39,6 +39,7 @@ from ._code import bind
 from ._intervals import Known, Value, anything
 from ._private import as_written
 from ._trips import Trips, trips
+from ._types import struct
 
 _UNSURE = 16
 """Trips that need not happen, and yet are laid out: each costs a `cond`, taken or not,
@@ -116,7 +117,7 @@ def _with(jaxpr: core.ClosedJaxpr, changed: dict[int, Replacement]) -> core.Clos
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(a) for a in inner.outvars]
 
-    structs = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in inner.invars]
+    structs = [struct(v.aval) for v in inner.invars]
     return jax.make_jaxpr(run)(*structs)
 
 

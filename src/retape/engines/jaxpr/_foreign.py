@@ -15,6 +15,8 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from ._types import struct
+
 
 def implementation(eqn: Any) -> core.ClosedJaxpr | None:
     """What an equation computes, as operations of other primitives; or `None`.
@@ -30,7 +32,7 @@ def implementation(eqn: Any) -> core.ClosedJaxpr | None:
     def run(*values: Any) -> Any:
         return impl(*values, **params)
 
-    structs = [jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in eqn.invars]
+    structs = [struct(a.aval) for a in eqn.invars]
     try:
         with eqn.ctx.manager:
             made = jax.make_jaxpr(run)(*structs)
@@ -85,7 +87,7 @@ def _pulls_to(eqn: Any, active: Sequence[bool], index: int) -> bool:
     A primitive whose value is an operand's may still scale its cotangent, or refuse it.
     """
     moving = [i for i, a in enumerate(active) if a]
-    structs = [jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in eqn.invars]
+    structs = [struct(a.aval) for a in eqn.invars]
 
     def pull(cotangent: Any, *values: Any) -> Any:
         def along(*chosen: Any) -> Any:
@@ -102,9 +104,7 @@ def _pulls_to(eqn: Any, active: Sequence[bool], index: int) -> bool:
     (out,) = eqn.outvars
     try:
         with eqn.ctx.manager:
-            made = jax.make_jaxpr(pull)(
-                jax.ShapeDtypeStruct(out.aval.shape, out.aval.dtype), *structs
-            )
+            made = jax.make_jaxpr(pull)(struct(out.aval), *structs)
     except Exception:
         # It refuses reverse mode: the equation stays, to say so where it matters.
         return False

@@ -81,7 +81,7 @@ def lean(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 def _products(jaxpr: core.Jaxpr) -> list[_Product]:
     """Outputs that are one product, which nobody else reads."""
-    maker = {v: e for e in jaxpr.eqns for v in e.outvars}
+    maker: dict[Any, core.JaxprEqn] = {v: e for e in jaxpr.eqns for v in e.outvars}
     reads = Counter(a for e in jaxpr.eqns for a in _variables(e.invars))
     found: list[_Product] = []
     for out in dict.fromkeys(_variables(jaxpr.outvars)):

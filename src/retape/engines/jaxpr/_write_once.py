@@ -49,6 +49,7 @@ from ._ir import (
     Write,
     blocks_of,
 )
+from ._types import struct
 
 _FAR = 2**30
 _FOLLOWED = frozenset("broadcast_in_dim reshape squeeze convert_element_type".split())
@@ -238,7 +239,7 @@ def _change(op: Op, block: Block, start: Block, row: _Row, most: int | None) -> 
 def _guarded(block: Block, buffer: Var, here: Position, update: Atom) -> Atom:
     """The row to write; past the end, what the last row holds anyway."""
     shape = buffer.aval.shape[1:]
-    old = Var(Aval(shape, buffer.aval.dtype))
+    old = Var(update.aval)
     block.reads.append(Read(old, buffer, here))
     n = np.int32(here.length)
 
@@ -251,7 +252,7 @@ def _guarded(block: Block, buffer: Var, here: Position, update: Atom) -> Atom:
 
 def _emit(block: Block, fun: Any, ins: list[Atom]) -> Var:
     """Code of our own at the end of a block; returns its result."""
-    structs = [jax.ShapeDtypeStruct(a.aval.shape, a.aval.dtype) for a in ins]
+    structs = [struct(a.aval) for a in ins]
     made: Any = jax.make_jaxpr(fun)(*structs).jaxpr
     env: dict[Any, Atom] = dict(zip(made.invars, ins, strict=True))
     equations: list[Any] = list(made.eqns)
