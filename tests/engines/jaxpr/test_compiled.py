@@ -23,19 +23,24 @@ STATE, SNAPSHOTS, STAGE = 1009, 7, 5
 PLAN = retape.fixed_space(snapshots=SNAPSHOTS, stage=STAGE)
 
 
+# A test that looks at the state as well: its trip count cannot be proved.
+
+
 def known(x: Any) -> Any:
     return jnp.sum(lax.fori_loop(0, 400, lambda i, v: jnp.sin(v) * 1.1, x) ** 2)
 
 
 def unknown(x: Any) -> Any:
     turn = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.1)  # noqa: E731
-    return jnp.sum(lax.while_loop(lambda c: c[0] < 400, turn, (0, x))[1] ** 2)
+    going = lambda c: (c[0] < 400) & (c[1][0] < 5.0)  # noqa: E731
+    return jnp.sum(lax.while_loop(going, turn, (0, x))[1] ** 2)
 
 
 def nested(x: Any) -> Any:
     def outer(c: Any) -> Any:
         inner = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.1)  # noqa: E731
-        return c[0] + 1, lax.while_loop(lambda v: v[0] < 20, inner, (0, c[1]))[1]
+        going = lambda v: (v[0] < 20) & (v[1][0] < 5.0)  # noqa: E731
+        return c[0] + 1, lax.while_loop(going, inner, (0, c[1]))[1]
 
     return jnp.sum(lax.while_loop(lambda c: c[0] < 20, outer, (0, x))[1] ** 2)
 

@@ -51,7 +51,12 @@ def telling(act: Callable[[Any], Any]) -> Callable[[Any], Any]:
         act(c[1])
         return c[0] + 1, jnp.sin(c[1]) * 1.3
 
-    return lambda x: lax.while_loop(lambda c: c[0] < 7, body, (0, x))[1]
+    return lambda x: lax.while_loop(going, body, (0, x))[1]
+
+
+def going(c: Any) -> Any:
+    """A test whose trip count cannot be proved: seven."""
+    return (c[0] < 7) & (c[1] < 5.0)
 
 
 def silent(x: Any) -> Any:
@@ -150,7 +155,7 @@ def counted(step: Any, x: Any) -> Any:
 
 def unknown(step: Any, x: Any) -> Any:
     turn = lambda c: (c[0] + 1, step(c[1]))  # noqa: E731
-    return lax.while_loop(lambda c: c[0] < 6, turn, (0, x))[1]
+    return lax.while_loop(lambda c: (c[0] < 6) & (c[1][0] < 5), turn, (0, x))[1]
 
 
 @pytest.mark.parametrize("steps", [counted, unknown])

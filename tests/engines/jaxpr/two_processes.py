@@ -20,7 +20,8 @@ import retape.jax
 
 def simulate(x: Any) -> Any:
     turn = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.1)  # noqa: E731
-    return jnp.sum(lax.while_loop(lambda c: c[0] < 11, turn, (0, x))[1] ** 2)
+    going = lambda c: (c[0] < 11) & (jnp.max(c[1]) < 5.0)  # noqa: E731
+    return jnp.sum(lax.while_loop(going, turn, (0, x))[1] ** 2)
 
 
 def main(number: int, port: int) -> None:

@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -37,7 +38,7 @@ from ._layout import Place, extent, numbering
 from ._rows import put, put_rows, row, rows
 from ._scalars import evaluate
 from ._tape import TapedCode
-from ._types import Kind, agreed, zeros_as
+from ._types import Kind, agreed, spread, varying, zeros_as
 
 State = dict[Any, Any]
 
@@ -255,10 +256,17 @@ def pinned(compiled: Compiled, code: Code, state: State, changed: set[Place]) ->
     where = compiled.layout.where
     read = [*code.ins, *(a.at.count for a in (*code.reads, *code.writes))]
     keys = sorted({where[v] for v in read if where[v].kind == "slot"} - changed)
-    if not keys:
-        return state
-    left, *values = lax.optimization_barrier([state["left"], *(state[k] for k in keys)])
-    return state | dict(zip(keys, values, strict=True)) | {"left": left}
+    # A barrier gives all that goes through it one type, so each type has its own.
+    spreads = {varying(jax.typeof(state[k])) for k in keys}
+    for axes in sorted(spreads, key=sorted):
+        alike = [k for k in keys if varying(jax.typeof(state[k])) == axes]
+        first, *values = lax.optimization_barrier(
+            [spread(state["left"], axes), *(state[k] for k in alike)]
+        )
+        state = state | dict(zip(alike, values, strict=True))
+        if not axes:
+            state["left"] = first
+    return state
 
 
 def assign(
