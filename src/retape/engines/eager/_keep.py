@@ -14,7 +14,8 @@ from ._errors import BudgetError
 from ._geometry import holders
 from ._limits import Limits
 from ._liveness import Span
-from ._trace import Snapshot, Trace
+from ._step import Snapshot
+from ._trace import Trace
 
 if TYPE_CHECKING:
     from ._run import Run

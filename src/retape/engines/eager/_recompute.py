@@ -66,7 +66,9 @@ class Recomputation:
         scope = contextlib.ExitStack()
         scope.enter_context(_compiled_code_runs_eagerly())
         scope.enter_context(recorder)
-        scope.enter_context(torch.autograd.graph.saved_tensors_hooks(run.pack, unpack))
+        scope.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(recorder.pack, unpack)
+        )
         self._open.append((recorder, scope))
         return self
 
