@@ -59,8 +59,10 @@ def record(
     trace.latest = signature
     if len(trace.producer) > first:
         trace.steps.append(_new_step(Step, (signature, tuple(reads), first, writes)))
-    elif kind.random:
-        trace.random.pop(step, None)
+    elif step in trace.random:
+        nbytes = trace.random.pop(step)[1].nbytes
+        trace.counter.live -= nbytes
+        trace.state_bytes -= nbytes
     return result
 
 
@@ -103,7 +105,10 @@ def _save_random_state(
         if args[kind.chance] == 0.0:
             return
     generator = generator_for(args, kwargs)
-    trace.random[step] = (generator, generator.get_state())
+    state = generator.get_state()
+    trace.random[step] = (generator, state)
+    trace.counter.live += state.nbytes
+    trace.state_bytes += state.nbytes
 
 
 def _before_writes(

@@ -49,6 +49,7 @@ class Trace:
         self.largest = 0
         self.saved = 0
         self.moved: dict[int, int] = {}
+        self.state_bytes = 0
         self.latest: Signature | None = None
         self.memory: float = float("inf")
         self.limit: float = float("inf")
