@@ -34,6 +34,13 @@ def methods(name: str, work: Workload) -> list[Row]:
         )
         for budget in BUDGETS[name]
     ]
+    if name == "lstm":
+        ours.append(
+            (
+                "retape, 10 MB, mode='loop'",
+                lambda w: rivals.ours(w, memory=10**7, mode="loop"),
+            )
+        )
     return [
         ("plain", rivals.plain),
         ("torch checkpoint, each block", rivals.per_block),

@@ -20,6 +20,7 @@ from retape.engines.eager._graph import (
     auto_checkpoint_every_n as auto_checkpoint_every_n,
 )
 from retape.engines.eager._graph import mark_checkpoint as mark_checkpoint
+from retape.engines.eager._native import accelerate as accelerate
 from retape.engines.eager._node import CheckpointOptions as CheckpointOptions
 from retape.engines.eager._node import Node as Node
 from retape.engines.eager._recompute import Recomputation as Recomputation

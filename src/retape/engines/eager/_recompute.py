@@ -4,13 +4,14 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Collection
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from typing import Any, Literal, ParamSpec, TypeAlias, TypeVar
 
 import torch
 
 from ._errors import PlanError
 from ._keep import Keeper
 from ._limits import Limits, read_bytes
+from ._loop import LoopBlock
 from ._recorder import Recorder, active_recorder
 from ._report import EagerReport, Tally
 from ._run import Run
@@ -29,13 +30,18 @@ class Recomputation:
     """
 
     def __init__(
-        self, limits: Limits, verify: bool = False, policy: Policy | None = None
+        self,
+        limits: Limits,
+        verify: bool = False,
+        policy: Policy | None = None,
+        loop: bool = False,
     ) -> None:
         self._limits = limits
+        self._loop = loop
         self._verify = verify
         self._policy = policy
         self._tally = Tally()
-        self._open: list[tuple[Recorder, contextlib.ExitStack] | None] = []
+        self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
 
     @property
     def report(self) -> EagerReport:
@@ -47,7 +53,9 @@ class Recomputation:
 
         @functools.wraps(function)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            with Recomputation(self._limits, self._verify, self._policy) as inner:
+            with Recomputation(
+                self._limits, self._verify, self._policy, self._loop
+            ) as inner:
                 self._tally = inner._tally
                 return function(*args, **kwargs)
 
@@ -58,6 +66,10 @@ class Recomputation:
             self._open.append(None)
             return self
         self._tally = Tally()
+        if self._loop:
+            block = LoopBlock(self._limits, self._tally)
+            self._open.append(block.__enter__())
+            return self
         run = Run(Trace(), self._tally)
         run.sweep = Sweep(run, self._limits)
         run.trace.verify = self._verify
@@ -66,13 +78,18 @@ class Recomputation:
         scope = contextlib.ExitStack()
         scope.enter_context(_compiled_code_runs_eagerly())
         scope.enter_context(recorder)
-        scope.enter_context(torch.autograd.graph.saved_tensors_hooks(run.pack, unpack))
+        scope.enter_context(
+            torch.autograd.graph.saved_tensors_hooks(recorder.pack, unpack)
+        )
         self._open.append((recorder, scope))
         return self
 
     def __exit__(self, *exception: Any) -> None:
         opened = self._open.pop()
         if opened is None:
+            return
+        if isinstance(opened, LoopBlock):
+            opened.__exit__(*exception)
             return
         recorder, scope = opened
         scope.__exit__(*exception)
@@ -107,6 +124,7 @@ def recompute(
     stage: int = 64,
     verify: bool = False,
     policy: Policy | None = None,
+    mode: Literal["operators", "loop"] = "operators",
 ) -> Recomputation:
     """Bound what the program inside keeps for its backward.
 
@@ -122,6 +140,9 @@ def recompute(
             out why a program is not the same when run again.
         policy: Operators whose results are kept whatever the budget, as a collection
             of overloads or a function from an overload to a boolean.
+        mode: `"loop"` notes calls of public functions instead of operators: cheaper
+            for long loops of small ones, but it refuses, by name, in-place writes,
+            custom functions, autocast and gradients inside.
 
     Returns:
         A context manager and decorator, with a `report`.
@@ -142,10 +163,17 @@ def recompute(
         raise PlanError(
             f"`memory={memory}` and `snapshots={snapshots}`: give exactly one of them."
         )
+    if mode not in ("operators", "loop"):
+        raise PlanError(f'`mode={mode!r}` is neither "operators" nor "loop".')
+    if mode == "loop" and (verify or policy is not None):
+        raise PlanError(
+            '`verify` and `policy` are for `mode="operators"`: a call noted by '
+            '`mode="loop"` has no operators to compare or keep. Leave them out.'
+        )
     if snapshots is not None and (snapshots < 1 or stage < 1):
         raise PlanError(
             f"`snapshots={snapshots}`, `stage={stage}`: both must be at least 1; the "
             "start of the program counts as a snapshot."
         )
     limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
-    return Recomputation(limits, verify, policy)
+    return Recomputation(limits, verify, policy, mode == "loop")
