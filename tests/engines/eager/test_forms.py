@@ -1,4 +1,4 @@
-"""checkpoint, Checkpointed and checkpoint_sequential."""
+"""checkpoint and Checkpointed. For checkpoint_sequential see test_sequence."""
 
 import pytest
 import torch
@@ -42,26 +42,6 @@ def test_regions_give_plain_gradients_and_update_buffers_once() -> None:
     assert_same(expected, outcome(regions, forward))
 
 
-@pytest.mark.parametrize("segments", [1, 2, 4, 6])
-def test_a_chain_in_segments(segments: int) -> None:
-    plain, chain = stack(), stack()
-    assert_same(
-        outcome(plain, plain),
-        outcome(
-            chain, lambda x: retape.torch.checkpoint_sequential(chain, segments, x)
-        ),
-    )
-
-
-def test_a_chain_in_a_budget() -> None:
-    plain, chain = stack(), stack()
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return retape.torch.checkpoint_sequential(chain, input=x, memory="6kB")
-
-    assert_same(outcome(plain, plain), outcome(chain, forward))
-
-
 def test_a_wrapped_module_keeps_its_names() -> None:
     plain, wrapped = stack(), stack()
     for k in range(6):
@@ -103,10 +83,6 @@ def test_what_cannot_be_is_refused() -> None:
         retape.torch.checkpoint(torch.sin, x, context_fn=lambda: None)
     with pytest.raises(PlanError, match="determinism_check='always'"):
         retape.torch.checkpoint(torch.sin, x, determinism_check="always")
-    with pytest.raises(PlanError, match="exactly one"):
-        retape.torch.checkpoint_sequential([torch.sin], 1, x, memory=100)
-    with pytest.raises(PlanError, match="`segments=3` parts of `1`"):
-        retape.torch.checkpoint_sequential([torch.sin], 3, x)
     with pytest.raises(PlanError, match="exactly one"):
         retape.torch.recompute()
     with pytest.raises(PlanError, match="`snapshots=0`"):

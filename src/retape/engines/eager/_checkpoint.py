@@ -1,17 +1,17 @@
-"""The familiar forms: one region, one module, one chain of modules.
+"""The familiar forms: one region, one module. For a chain see `_sequence`.
 
 They take what `torch.utils.checkpoint` takes. What is recomputed is recomputed by the
 trace, not by calling the function again, so buffers are updated once, counters count
 once, and any generator is restored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torch import nn
 
 from ._errors import PlanError, UnsupportedError
-from ._limits import Limits, read_bytes
+from ._limits import Limits
 from ._recompute import Policy, Recomputation
 
 R = TypeVar("R")
@@ -67,54 +67,6 @@ def checkpoint(
         )
     with Recomputation(_WHOLE, verify=debug, policy=policy):
         return function(*args, **kwargs)
-
-
-def checkpoint_sequential(
-    functions: nn.Sequential | Sequence[Callable[[Any], Any]],
-    segments: int | None = None,
-    input: Any = None,
-    *,
-    memory: int | float | str | None = None,
-) -> Any:
-    """Run a chain of functions, keeping the inputs of its segments or a byte budget.
-
-    Args:
-        functions: The chain.
-        segments: Parts of equal length, all but the last recomputed; as in PyTorch.
-        input: What the first function is given.
-        memory: Instead of `segments`: a budget in bytes. What is kept then follows the
-            measured sizes, whatever the lengths of the functions.
-
-    Returns:
-        What the last function returns.
-
-    Raises:
-        PlanError: If not exactly one of `segments` and `memory` is given.
-    """
-    chain = list(functions)
-    if (segments is None) == (memory is None):
-        raise PlanError(
-            f"`segments={segments}` and `memory={memory}`: give exactly one of them."
-        )
-    if memory is not None:
-        with Recomputation(Limits(read_bytes(memory), None, 0)):
-            return _call_all(chain, input)
-    assert segments is not None
-    if not 1 <= segments <= max(1, len(chain)):
-        raise PlanError(
-            f"`segments={segments}` parts of `{len(chain)}` functions cannot be made; "
-            "give between 1 and their number."
-        )
-    size = len(chain) // segments
-    for k in range(segments - 1):
-        input = checkpoint(_call_all, chain[k * size : (k + 1) * size], input)
-    return _call_all(chain[(segments - 1) * size :], input)
-
-
-def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
-    for function in functions:
-        value = function(value)
-    return value
 
 
 class Checkpointed(nn.Module):

@@ -59,16 +59,20 @@ class Recomputation:
             return self
         self._tally = Tally()
         run = Run(Trace(), self._tally)
-        run.sweep = Sweep(run, self._limits)
+        keeper, run.sweep = self._equipment(run)
         run.trace.verify = self._verify
         run.trace.keep = _as_function(self._policy)
-        recorder = Recorder(run, Keeper(run, self._limits))
+        recorder = Recorder(run, keeper)
         scope = contextlib.ExitStack()
         scope.enter_context(_compiled_code_runs_eagerly())
         scope.enter_context(recorder)
         scope.enter_context(torch.autograd.graph.saved_tensors_hooks(run.pack, unpack))
         self._open.append((recorder, scope))
         return self
+
+    def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
+        """What keeps a run within its limits, forward and back."""
+        return Keeper(run, self._limits), Sweep(run, self._limits)
 
     def __exit__(self, *exception: Any) -> None:
         opened = self._open.pop()
