@@ -19,6 +19,7 @@ from retape.engines.eager._graph import (
 from retape.engines.eager._graph import mark_checkpoint as mark_checkpoint
 from retape.engines.eager._node import CheckpointOptions as CheckpointOptions
 from retape.engines.eager._node import Node as Node
+from retape.engines.eager._policy import matrix_products as matrix_products
 from retape.engines.eager._recompute import Recomputation as Recomputation
 from retape.engines.eager._recompute import recompute as recompute
 from retape.engines.eager._report import EagerReport as EagerReport

@@ -47,5 +47,6 @@ def test_public_names() -> None:
         "Checkpointed", "CheckpointOptions", "EagerReport", "Graph", "MutationError",
         "Node", "Recomputation", "RecomputeDepthError", "auto_checkpoint_by_depth",
         "auto_checkpoint_every_n", "checkpoint", "checkpoint_sequential",
-        "mark_checkpoint", "on_recomputed", "recompute", "recompute_subgraph",
+        "mark_checkpoint", "matrix_products", "on_recomputed", "recompute",
+        "recompute_subgraph",
     }  # fmt: skip

@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from ._errors import PlanError, UnsupportedError
+from ._errors import PlanError
 from ._limits import Limits
-from ._recompute import Policy, Recomputation
+from ._policy import Policy, SelectivePolicy
+from ._recompute import Recomputation
 
 R = TypeVar("R")
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -39,9 +40,10 @@ def checkpoint(
         preserve_rng_state: Accepted; random state is always restored.
         determinism_check: `"default"` or `"none"`; see `debug` for a real check.
         debug: Compare every recomputed value with its first run.
-        context_fn: Refused; pass `policy`.
+        context_fn: `create_selective_checkpoint_contexts` with its policy or list of
+            operators, as PyTorch's function takes it; nothing else.
         policy: Operators whose results are kept, as a collection of overloads or a
-            function from an overload to a boolean.
+            function from an overload to a boolean; `matrix_products` is one.
         **kwargs: Its keyword arguments.
 
     Returns:
@@ -55,17 +57,19 @@ def checkpoint(
         True
     """
     del use_reentrant, preserve_rng_state
-    if context_fn is not None:
-        raise UnsupportedError(
-            "`context_fn` wraps a second call of the function, and there is none here. "
-            "Name the operators to keep in `policy=`."
-        )
     if determinism_check not in ("default", "none"):
         raise PlanError(
             f'`determinism_check={determinism_check!r}` is neither "default" nor '
             '"none". For a check of values pass `debug=True`.'
         )
-    with Recomputation(_WHOLE, verify=debug, policy=policy):
+    if context_fn is None:
+        with Recomputation(_WHOLE, verify=debug, policy=policy):
+            return function(*args, **kwargs)
+    if policy is not None:
+        raise PlanError("`policy` and `context_fn` both say what to keep; give one.")
+    selective = SelectivePolicy(context_fn)
+    # The mode is outside of the recorder, so it sees what the recorder runs.
+    with selective, Recomputation(_WHOLE, verify=debug, policy=selective.keeps):
         return function(*args, **kwargs)
 
 

@@ -3,14 +3,18 @@
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Collection
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 
+from retape._plan import Plan
+
 from ._errors import PlanError
 from ._keep import Keeper
-from ._limits import Limits, read_bytes
+from ._limits import Limits, read_bytes, read_plan
+from ._offload import OffloadKeeper, Store, as_store
+from ._policy import Policy, as_function
 from ._recorder import Recorder, active_recorder
 from ._report import EagerReport, Tally
 from ._run import Run
@@ -19,7 +23,6 @@ from ._trace import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Policy: TypeAlias = Callable[[Any], bool] | Collection[Any]
 
 
 class Recomputation:
@@ -29,11 +32,16 @@ class Recomputation:
     """
 
     def __init__(
-        self, limits: Limits, verify: bool = False, policy: Policy | None = None
+        self,
+        limits: Limits,
+        verify: bool = False,
+        policy: Policy | None = None,
+        store: Store | None = None,
     ) -> None:
         self._limits = limits
         self._verify = verify
         self._policy = policy
+        self._store = store
         self._tally = Tally()
         self._open: list[tuple[Recorder, contextlib.ExitStack] | None] = []
 
@@ -47,7 +55,8 @@ class Recomputation:
 
         @functools.wraps(function)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            with Recomputation(self._limits, self._verify, self._policy) as inner:
+            again = self._limits, self._verify, self._policy, self._store
+            with Recomputation(*again) as inner:
                 self._tally = inner._tally
                 return function(*args, **kwargs)
 
@@ -61,7 +70,7 @@ class Recomputation:
         run = Run(Trace(), self._tally)
         keeper, run.sweep = self._equipment(run)
         run.trace.verify = self._verify
-        run.trace.keep = _as_function(self._policy)
+        run.trace.keep = as_function(self._policy)
         recorder = Recorder(run, keeper)
         scope = contextlib.ExitStack()
         scope.enter_context(_compiled_code_runs_eagerly())
@@ -72,7 +81,10 @@ class Recomputation:
 
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
         """What keeps a run within its limits, forward and back."""
-        return Keeper(run, self._limits), Sweep(run, self._limits)
+        sweep = Sweep(run, self._limits)
+        if self._store is not None:
+            return OffloadKeeper(run, self._limits, self._store), sweep
+        return Keeper(run, self._limits), sweep
 
     def __exit__(self, *exception: Any) -> None:
         opened = self._open.pop()
@@ -97,20 +109,15 @@ def _compiled_code_runs_eagerly() -> contextlib.AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager")
 
 
-def _as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
-    if policy is None or callable(policy):
-        return policy
-    kept = frozenset(policy)
-    return lambda func: func in kept or func.overloadpacket in kept
-
-
 def recompute(
     *,
     memory: int | float | str | None = None,
     snapshots: int | None = None,
     stage: int = 64,
+    plan: Plan | None = None,
     verify: bool = False,
     policy: Policy | None = None,
+    store: Store | str | None = None,
 ) -> Recomputation:
     """Bound what the program inside keeps for its backward.
 
@@ -122,16 +129,24 @@ def recompute(
             inside makes and what its backward needs, gradients of leaves excepted.
         snapshots: Instead: the most snapshots, the start included.
         stage: With `snapshots`: about how many operators are recomputed at once.
+        plan: Instead of both: `retape.fixed_space`, `logarithmic` or `within`, whose
+            steps are operators. Other plans need the number of steps beforehand.
         verify: Compare every recomputed value with its first run. Slow; for finding
             out why a program is not the same when run again.
         policy: Operators whose results are kept whatever the budget, as a collection
             of overloads or a function from an overload to a boolean.
+        store: Where snapshots go once they are complete: `"cpu"` for host memory, or a
+            `retape.DiskStore` or `retape.TieredStore` of this run's own. They are not
+            counted in `memory` then.
 
     Returns:
         A context manager and decorator, with a `report`.
 
     Raises:
-        PlanError: If not exactly one of `memory` and `snapshots` is given.
+        PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, or
+            the plan is not one for a run of unknown length.
+        StoreError: Inside, if a snapshot cannot be written; in the backward, if it
+            cannot be read.
         BudgetError: On leaving, if the program cannot be reversed in `memory`.
 
     Example:
@@ -142,14 +157,18 @@ def recompute(
         >>> run.report.steps, run.report.recomputed > 0
         (32, True)
     """
-    if (memory is None) == (snapshots is None):
+    if sum(each is not None for each in (memory, snapshots, plan)) != 1:
         raise PlanError(
-            f"`memory={memory}` and `snapshots={snapshots}`: give exactly one of them."
+            f"`memory={memory}`, `snapshots={snapshots}` and `plan={plan}`: give "
+            "exactly one of them."
         )
+    if plan is not None:
+        memory, snapshots, stage = read_plan(plan, stage)
     if snapshots is not None and (snapshots < 1 or stage < 1):
         raise PlanError(
             f"`snapshots={snapshots}`, `stage={stage}`: both must be at least 1; the "
             "start of the program counts as a snapshot."
         )
     limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
-    return Recomputation(limits, verify, policy)
+    found = None if store is None else as_store(store)
+    return Recomputation(limits, verify, policy, found)
