@@ -10,7 +10,7 @@ import torch
 
 from retape._plan import Plan
 
-from ._errors import PlanError
+from ._errors import PlanError, UnsupportedError
 from ._keep import Keeper
 from ._limits import Limits, read_bytes, read_plan
 from ._offload import OffloadKeeper, Store, as_store
@@ -63,6 +63,12 @@ class Recomputation:
         return wrapped
 
     def __enter__(self) -> "Recomputation":
+        if _being_compiled():
+            raise UnsupportedError(
+                "A recomputation records eager operators and cannot be inside of a "
+                "compiled function. Compile parts of the program (inside of "
+                "`recompute` they run eagerly), or call it outside of `torch.compile`."
+            )
         if active_recorder() is not None:
             self._open.append(None)
             return self
@@ -73,9 +79,9 @@ class Recomputation:
         run.trace.keep = as_function(self._policy)
         recorder = Recorder(run, keeper)
         scope = contextlib.ExitStack()
+        _enter_hooks(scope, run)
         scope.enter_context(_compiled_code_runs_eagerly())
         scope.enter_context(recorder)
-        scope.enter_context(torch.autograd.graph.saved_tensors_hooks(run.pack, unpack))
         self._open.append((recorder, scope))
         return self
 
@@ -97,6 +103,30 @@ class Recomputation:
         run.end_of_recording()
         if exception[0] is None:
             recorder.keeper.check_budget()
+
+
+def _enter_hooks(scope: contextlib.ExitStack, run: Run) -> None:
+    hooks = torch.autograd.graph.saved_tensors_hooks(run.pack, unpack)
+    try:
+        scope.enter_context(hooks)
+    except RuntimeError as error:
+        raise UnsupportedError(
+            "A recomputation cannot begin inside of `torch.func.grad`, `vjp` or "
+            "`jacrev`: they do not let anybody else save tensors for their backward. "
+            "Use `torch.autograd.grad`, or `torch.func.functional_call` with it."
+        ) from error
+
+
+def _being_compiled() -> bool:
+    """Whether the compiler looks at the calls that are made now."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    # The compiler has given that frame up; no public function tells that it goes on to
+    # compile the ones below.
+    state = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
+    return callable(state.get_eval_frame_callback())
 
 
 def _compiled_code_runs_eagerly() -> contextlib.AbstractContextManager[Any]:
