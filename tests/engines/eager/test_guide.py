@@ -47,6 +47,7 @@ def test_public_names() -> None:
         "Checkpointed", "CheckpointOptions", "EagerReport", "Graph", "MutationError",
         "Node", "Recomputation", "RecomputeDepthError", "accelerate",
         "auto_checkpoint_by_depth", "auto_checkpoint_every_n", "checkpoint",
-        "checkpoint_sequential", "mark_checkpoint", "on_recomputed", "recompute",
+        "checkpoint_sequential", "mark_checkpoint", "matrix_products",
+        "on_recomputed", "recompute",
         "recompute_subgraph",
     }  # fmt: skip

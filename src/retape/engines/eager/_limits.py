@@ -1,8 +1,12 @@
 """What the user allows: bytes, or a number of snapshots and a stage length."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retape._bytes import parse_bytes
+from retape._plan import Plan
+from retape._plans import FixedSpace, Logarithmic, Within
+
+from ._errors import PlanError
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +39,36 @@ def read_bytes(memory: int | float | str) -> int:
     if isinstance(memory, float) and memory.is_integer():
         memory = int(memory)
     return parse_bytes(memory, "memory")  # pyright: ignore[reportArgumentType]
+
+
+def read_plan(plan: Plan, stage: int) -> tuple[int | None, int | None, int]:
+    """The bytes, or the snapshots and the stage length, that a plan means.
+
+    Raises:
+        PlanError: If it needs the number of steps beforehand, or is none of ours.
+
+    Example:
+        >>> import retape
+        >>> read_plan(retape.fixed_space(snapshots=3), stage=64)
+        (None, 3, 64)
+        >>> read_plan(retape.within("1kB"), stage=64)
+        (1000, None, 64)
+    """
+    if isinstance(plan, Within):
+        return plan.budget, None, stage
+    if isinstance(plan, FixedSpace | Logarithmic):
+        if plan.split != "binomial":
+            raise PlanError(
+                f'`split="{plan.split}"` is not offered for a run of unknown length: '
+                "snapshots are placed as it goes on. Leave `split` out."
+            )
+        stage = plan.stage or stage
+        return None, replace(plan, stage=stage).resolve(None).d, stage
+    if isinstance(plan, Plan):
+        plan.resolve(None)  # says by name what it lacks
+    raise PlanError(
+        f"`plan={plan!r}` is not a plan for `recompute`, which learns the length of a "
+        "run at its end. Pass `retape.fixed_space(snapshots=...)`, "
+        "`retape.logarithmic()` or `retape.within(...)`; a schedule of functions is "
+        "for `checkpoint_sequential`."
+    )

@@ -45,6 +45,14 @@ def native() -> Any:
     return _Loaded.module if _Loaded.using else None
 
 
+def native_for(trace: Any) -> Any:
+    """The compiled module if it is to be used and can read what this trace holds.
+
+    It looks into dictionaries directly; snapshots that are away look in at each access.
+    """
+    return native() if type(trace.held.storages) is dict else None
+
+
 def accelerate(on: bool = True) -> None:
     """Record and replay with compiled code from now on: for small operators.
 

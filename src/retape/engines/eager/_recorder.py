@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ._errors import UnsupportedError
 from ._keep import Keeper
 from ._kinds import kind_of
-from ._native import native
+from ._native import native_for
 from ._record import record
 from ._run import Run
 
@@ -47,7 +47,8 @@ class Recorder(TorchDispatchMode):
         self.run = run
         self.keeper = keeper
         self.paused = False
-        trace, module = run.trace, native()
+        trace = run.trace
+        module = native_for(trace)
         watched = trace.verify or trace.keep is not None
         self._native: Any = None if watched else module
         run.native = module

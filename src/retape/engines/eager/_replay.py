@@ -12,7 +12,7 @@ import torch
 
 from ._foreign import checked
 from ._geometry import Geometry, below_autograd, tensor_on
-from ._native import native
+from ._native import native_for
 from ._randomness import RandomStates, restored_randomness
 from ._step import Step
 from ._trace import Trace
@@ -29,7 +29,7 @@ def needed_steps(trace: Trace, wanted: Iterable[int], floor: int = 0) -> list[in
         only `f` if the result of `g` is held.
     """
     producer, steps, storages = trace.producer, trace.steps, trace.held.storages
-    module = native()
+    module = native_for(trace)
     if module is not None:
         return module.needed_steps(steps, producer, storages, list(wanted), floor)
     found: set[int] = set()
@@ -89,7 +89,8 @@ class Replay:
             }
 
     def _run_steps(self, random: RandomStates) -> None:
-        trace, roots, module = self._trace, self._roots, native()
+        trace, roots = self._trace, self._roots
+        module = native_for(trace)
         if module is not None and not trace.verify:
             module.run_steps(
                 trace.steps, self._needed, self._wanted, trace.random, self,

@@ -31,7 +31,7 @@ Tensor = torch.Tensor
 def unpack(saved: "Any") -> Tensor:
     """The tensor that a saved object stands for."""
     module = native()
-    if module is not None:
+    if module is not None and not _is_away(saved):
         found = module.unpack(saved)
         if found is not None:
             return found
@@ -39,6 +39,11 @@ def unpack(saved: "Any") -> Tensor:
         return _value(saved)
     with paused_recording():
         return _value(saved)
+
+
+def _is_away(saved: "Any") -> bool:
+    """Whether it belongs to a run that is recorded without the compiled module."""
+    return saved.__class__ is Handle and saved.run.native is None
 
 
 def _value(saved: "Any") -> Tensor:
