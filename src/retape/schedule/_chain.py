@@ -18,7 +18,7 @@ not the one or two states that a running step holds itself.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf
+from math import inf, isfinite
 from operator import add
 
 from .._bytes import format_bytes
@@ -80,6 +80,16 @@ class Chain:
             raise PlanError(
                 "`forward`, `states`, `tapes` and `budget` hold a negative number. "
                 "Costs and bytes cannot be negative."
+            )
+        if not all(map(isfinite, self.forward)):
+            raise PlanError(
+                "`forward` holds a cost that is not finite. Pass the cost of each "
+                "step, in any one unit."
+            )
+        if self.units is not None and self.units < 1:
+            raise PlanError(
+                f"`units={self.units}` cannot be: the budget is divided into so many "
+                "parts. Pass a positive integer, or leave it out for single bytes."
             )
         units = self.budget if self.units is None else self.units
         if n**3 * min(units, sum(self.states) + sum(self.tapes)) > 6 * LARGEST:
