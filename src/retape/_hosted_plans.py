@@ -162,6 +162,7 @@ class ChainPlan(HostedPlan):
             counts,
             schedule.peak_bytes(),
             cost=schedule.cost(),
+            bound=schedule.bound(),
         )
 
 

@@ -1,5 +1,7 @@
 """Plans over tiers, of chains and with tapes in slots: predicted, run, refused."""
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,11 @@ def test_a_prediction_reads_well():
     assert text.endswith("2 snapshots, peak 24 B; 3 tapes kept")
     text = str(retape.tiers(memory=1, disk=2).predict(10))
     assert text.endswith("; at most 1 snapshots on disk; cost 55, the least")
+    rounded = retape.chain(
+        forward=[1] * 9, states=[7] * 9, tapes=[5] * 9, budget=40, units=6
+    )
+    assert rounded.predict(9).bound == inf
+    assert str(rounded.predict(9)).endswith("peak 27 B; cost 5")
     text = str(retape.tiers(memory=30, disk=400).predict(100_000))
     assert "times the least" in text
 

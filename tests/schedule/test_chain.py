@@ -102,6 +102,25 @@ def test_rounding_up_keeps_the_budget_and_costs_more(seeded):
         assert coarse.peak_bytes() <= budget
 
 
+def test_rounded_sizes_state_a_bound_that_is_kept(seeded):
+    above = 0
+    for _ in range(60):
+        forward, states, tapes = random_chain(seeded, seeded.randint(3, 7))
+        budget = least_budget(states, tapes) + 6
+        optimum = Chain(forward, states, tapes, budget)
+        assert optimum.exact and optimum.bound() == 1
+        try:
+            rounded = Chain(forward, states, tapes, budget, units=4)
+        except BudgetError:
+            continue
+        assert not rounded.exact
+        assert optimum.cost() <= rounded.cost() <= rounded.bound() * optimum.cost() or (
+            optimum.cost() == 0
+        )
+        above += rounded.cost() > optimum.cost() > 0
+    assert above > 3
+
+
 def test_dozens_of_steps_are_no_matter(seeded):
     forward, states, tapes = random_chain(seeded, 80)
     chain = Chain(forward, states, tapes, 60, units=10)
