@@ -66,7 +66,11 @@ def layer_of(module: str) -> str:
         return first
     if first in FACADES:
         return f"retape.{first}"
-    if first in ("_plan", "_plans", "_hosted_plans", "_budget"):
+    if (
+        first == "_budget"
+        or first.startswith("_plan")
+        or first.endswith(("_plan", "_plans"))
+    ):
         return "plan"
     if first == "_bytes":
         return "bytes"

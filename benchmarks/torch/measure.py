@@ -2,6 +2,7 @@
 
 import gc
 import time
+import tracemalloc
 from collections.abc import Callable
 
 import torch
@@ -36,6 +37,17 @@ def seconds(job: Job, repeats: int = 3) -> float:
         job()
         best = min(best, time.process_time() - begin)
     return best
+
+
+def python_bytes(job: Job) -> int:
+    """The most bytes that Python objects held at once: what bookkeeping takes."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        job()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def ready_gradients(parameters: list[torch.Tensor]) -> None:

@@ -36,8 +36,7 @@ def best(under: AbstractContextManager[Any]) -> tuple[float, float]:
     return min(run[0] for run in runs) * 1e6, min(run[1] for run in runs) * 1e6
 
 
-def main() -> None:
-    torch.set_num_threads(1)
+def report() -> None:
     plain = best(nullcontext())
     kept = best(retape.torch.recompute(memory="1GB"))
     tight = retape.torch.recompute(memory=60_000)
@@ -51,6 +50,15 @@ def main() -> None:
     print(
         f"replaying         {(evicted[1] - kept[1]) / replayed:6.2f} us a replayed one"
     )
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    print("in Python")
+    report()
+    retape.torch.accelerate()
+    print("compiled")
+    report()
 
 
 if __name__ == "__main__":

@@ -5,7 +5,11 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.checkpoint import checkpoint
+from torch.utils.checkpoint import (
+    CheckpointPolicy,
+    checkpoint,
+    create_selective_checkpoint_contexts,
+)
 from workloads import Workload
 
 import retape.torch
@@ -63,6 +67,44 @@ def nested(work: Workload, outer: int, inner: int) -> Tensor:
 def ours(work: Workload, **options: Any) -> Tensor:
     with retape.torch.recompute(**options):
         return plain(work)
+
+
+def chained(work: Workload, memory: int) -> Tensor:
+    """`checkpoint_sequential` of ours, measured at the first call."""
+    functions = [lambda s, block=block: block(*s) for block in work.blocks]
+    state = retape.torch.checkpoint_sequential(
+        functions, input=work.start, memory=memory
+    )
+    return work.loss(*state)
+
+
+def selective(work: Workload) -> Tensor:
+    """PyTorch's selective policy: each block keeps its products of matrices."""
+
+    def policy(ctx: Any, func: Any, *args: Any, **kwargs: Any) -> CheckpointPolicy:
+        if retape.torch.matrix_products(func):
+            return CheckpointPolicy.MUST_SAVE
+        return CheckpointPolicy.PREFER_RECOMPUTE
+
+    state = work.start
+    for block in work.blocks:
+        state = checkpoint(
+            block,
+            *state,
+            use_reentrant=False,
+            context_fn=lambda: create_selective_checkpoint_contexts(policy),
+        )
+    return work.loss(*state)
+
+
+def our_selective(work: Workload) -> Tensor:
+    """The same policy in ours."""
+    state = work.start
+    for block in work.blocks:
+        state = retape.torch.checkpoint(
+            block, *state, policy=retape.torch.matrix_products
+        )
+    return work.loss(*state)
 
 
 def step(work: Workload, forward: Callable[[Workload], Tensor]) -> Callable[[], None]:

@@ -1,10 +1,14 @@
 """Memory and time of every way to train a workload, in one process.
 
-    python benchmarks/torch/run.py [mlp|gpt|lstm ...]
+    python benchmarks/torch/run.py [mlp|gpt|lstm|resnet|llama ...]
 
 Times are processor times of one forward and backward on one thread, as ratios to plain
 PyTorch in the same run. Peaks are what the CPU allocator counted beyond the start,
-leaf gradients allocated before.
+leaf gradients allocated before. "All" adds the most bytes of Python objects, which is
+where a method that keeps books pays.
+
+The rows that end in "of ours" are given, as budgets, the peaks that the rivals above
+were measured to have: at equal memory, who is faster?
 """
 
 import sys
@@ -12,14 +16,18 @@ from collections.abc import Callable
 
 import rivals
 import torch
-from measure import peak_bytes, ready_gradients, seconds
+from measure import peak_bytes, python_bytes, ready_gradients, seconds
 from torch import Tensor
 from workloads import WORKLOADS, Workload
+
+from retape._errors import BudgetError
 
 BUDGETS = {
     "mlp": (100, 50, 36, 25, 15),
     "gpt": (300, 180, 120, 70, 55),
     "lstm": (60, 10),
+    "resnet": (100, 60),
+    "llama": (100, 60),
 }
 Row = tuple[str, Callable[[Workload], Tensor]]
 
@@ -34,7 +42,14 @@ def methods(name: str, work: Workload) -> list[Row]:
         )
         for budget in BUDGETS[name]
     ]
-    return [
+    if name == "lstm":
+        ours.append(
+            (
+                "retape, 10 MB, mode='loop'",
+                lambda w: rivals.ours(w, memory=10**7, mode="loop"),
+            )
+        )
+    rows: list[Row] = [
         ("plain", rivals.plain),
         ("torch checkpoint, each block", rivals.per_block),
         (f"torch checkpoint, {root} parts", lambda w: rivals.by_parts(w, root)),
@@ -42,8 +57,17 @@ def methods(name: str, work: Workload) -> list[Row]:
             f"torch checkpoint, {third} x {third} nested",
             lambda w: rivals.nested(w, third, third),
         ),
-        *ours,
     ]
+    if name != "lstm":  # a block of ten tiny operators has no use for a policy
+        rows += [
+            ("torch checkpoint, selective", rivals.selective),
+            ("retape, selective", rivals.our_selective),
+        ]
+    return [*rows, *ours]
+
+
+def chain_at(memory: float) -> Callable[[Workload], Tensor]:
+    return lambda work: rivals.chained(work, int(memory))
 
 
 def main(names: list[str]) -> None:
@@ -51,14 +75,34 @@ def main(names: list[str]) -> None:
     for name in names or list(WORKLOADS):
         work = WORKLOADS[name]()
         ready_gradients(work.parameters)
-        print(f"\n{work.name:34s} {'MB':>8s} {'time':>6s}")
-        base = 0.0
+        print(f"\n{work.name:34s} {'MB':>8s} {'all':>8s} {'time':>6s}")
+        base, peaks = 0.0, {}
         for label, forward in methods(name, work):
-            job = rivals.step(work, forward)
-            job()
-            took, peak = seconds(job), peak_bytes(job)
+            took, peak, _ = row(label, work, forward, base)
             base = base or took
-            print(f"{label:34s} {peak / 1e6:8.1f} {took / base:6.2f}", flush=True)
+            if label.startswith("torch"):
+                peaks[label] = peak
+        for label, peak in peaks.items():
+            at = label.removeprefix("torch checkpoint, ")
+            try:
+                row(f"chain at '{at}' of ours", work, chain_at(peak), base)
+            except BudgetError as error:
+                print(f"chain at '{at}': {error}")
+
+
+def row(
+    label: str, work: Workload, forward: Callable[[Workload], Tensor], base: float
+) -> tuple[float, int, int]:
+    """Measure and print one method; seconds, peak and Python bytes."""
+    job = rivals.step(work, forward)
+    job()
+    took, peak, books = seconds(job), peak_bytes(job), python_bytes(job)
+    print(
+        f"{label:34s} {peak / 1e6:8.1f} {(peak + books) / 1e6:8.1f} "
+        f"{took / (base or took):6.2f}",
+        flush=True,
+    )
+    return took, peak, books
 
 
 if __name__ == "__main__":

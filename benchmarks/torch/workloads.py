@@ -87,4 +87,88 @@ def lstm(steps: int = 2000, width: int = 128, batch: int = 16) -> Workload:
     )  # fmt: skip
 
 
-WORKLOADS = {"mlp": mlp, "gpt": gpt, "lstm": lstm}
+class Residual(nn.Module):
+    """The bottleneck block of a ResNet."""
+
+    def __init__(self, width: int, out: int, stride: int) -> None:
+        super().__init__()
+        inner = out // 4
+        self.main = nn.Sequential(
+            nn.Conv2d(width, inner, 1, bias=False),
+            nn.BatchNorm2d(inner), nn.ReLU(True),
+            nn.Conv2d(inner, inner, 3, stride, 1, bias=False),
+            nn.BatchNorm2d(inner), nn.ReLU(True),
+            nn.Conv2d(inner, out, 1, bias=False), nn.BatchNorm2d(out),
+        )  # fmt: skip
+        self.skip = nn.Sequential()
+        if stride > 1 or width != out:
+            self.skip = nn.Sequential(
+                nn.Conv2d(width, out, 1, stride, bias=False), nn.BatchNorm2d(out)
+            )
+
+    def forward(self, x: Tensor) -> tuple[Tensor]:
+        return (F.relu(self.main(x) + self.skip(x), inplace=True),)
+
+
+def resnet(batch: int = 8, size: int = 96) -> Workload:
+    """ResNet-50 for small pictures: no pooling after the first convolution's stride."""
+    torch.manual_seed(0)
+    stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64))
+    blocks, width = [], 64
+    for stage, depth in enumerate((3, 4, 6, 3)):
+        for k in range(depth):
+            out = 256 * 2**stage
+            blocks.append(Residual(width, out, 2 if k == 0 and stage else 1))
+            width = out
+    head, stack = nn.Linear(width, 100), nn.ModuleList(blocks)
+    target = torch.randint(0, 100, (batch,))
+
+    def first(x: Tensor) -> tuple[Tensor]:
+        return (F.max_pool2d(F.relu(stem(x)), 3, 2, 1),)
+
+    def loss(x: Tensor) -> Tensor:
+        return F.cross_entropy(head(x.mean((2, 3))), target)
+
+    parts = (stem, stack, head)
+    return Workload(
+        "ResNet-50", [first, *blocks], [p for part in parts for p in part.parameters()],
+        (torch.randn(batch, 3, size, size),), loss,
+    )  # fmt: skip
+
+
+def llama(layers: int = 12, width: int = 256, length: int = 256) -> Workload:
+    """A Llama of the transformers library, from its configuration."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        num_hidden_layers=layers, hidden_size=width, intermediate_size=688,
+        num_attention_heads=8, num_key_value_heads=4, vocab_size=512, use_cache=False,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    text = torch.randint(0, 512, (2, length))
+    inner = model.model
+    places = torch.arange(length)[None]
+    rotation = inner.rotary_emb(torch.zeros(1, 1, width), places)
+
+    def block(layer: nn.Module) -> Callable[..., tuple[Tensor]]:
+        def run(x: Tensor) -> tuple[Tensor]:
+            y = layer(x, position_embeddings=rotation, position_ids=places)
+            return (y[0] if isinstance(y, tuple) else y,)
+
+        return run
+
+    def embed(text: Tensor) -> tuple[Tensor]:
+        return (inner.embed_tokens(text),)
+
+    def loss(x: Tensor) -> Tensor:
+        logits = model.lm_head(inner.norm(x))
+        return F.cross_entropy(logits[:, :-1].flatten(0, 1), text[:, 1:].flatten())
+
+    return Workload(
+        f"Llama-{layers}, transformers", [embed, *map(block, inner.layers)],
+        list(model.parameters()), (text,), loss,
+    )  # fmt: skip
+
+
+WORKLOADS = {"mlp": mlp, "gpt": gpt, "lstm": lstm, "resnet": resnet, "llama": llama}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from ._errors import MachineError, PlanError
 from ._plan import Plan
@@ -66,7 +66,7 @@ def adjoint(
         tape: From the state before step k, and k, to the state after it and all that
             the adjoint of the step needs, a tree of arrays; `reverse_step` is given
             this in the place of the state. Without it a step's tape is the state
-            before it.
+            before it. It is called once more, for step 0, to measure a tape.
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
@@ -195,11 +195,21 @@ class _StepMachine(Generic[X, G]):
                 kept.append(x)
                 x = self._own(self.step(before, k))
             else:
-                x, made = self.taping(before, k)
+                x, made = self._taped(before, k)
                 freeze(made)
                 kept.append(made)
                 self._own(x)
         return (first, kept), (first + steps, x)
+
+    def _taped(self, x: X, k: int) -> tuple[X, Any]:
+        assert self.taping is not None
+        pair: Any = self.taping(x, k)
+        if not isinstance(pair, tuple) or len(cast("tuple[Any, ...]", pair)) != 2:
+            raise MachineError(
+                f"`tape` returned a `{type(pair).__name__}` for step {k}. Return a "
+                "tuple of two: the state after the step, and what its adjoint needs."
+            )
+        return cast("tuple[X, Any]", pair)
 
     def sweep(self, tape: _Tape, steps: int, cotangent: tuple[X, G]) -> tuple[X, G]:
         (first, kept), (last, g) = tape, cotangent

@@ -1,26 +1,27 @@
-"""Plans that more than (alpha, d, t) is needed for: tiers, chains, and mixed slots.
+"""Plans that more than (alpha, d, t) is needed for: tiers and chains.
 
 Their schedules come out of dynamic programmes, so the number of steps must be known,
 and the driver obeys them action by action: `retape.adjoint` and `retape.driver.run`. An
 engine that makes its own schedule from (alpha, d, t) asks `resolve`, which refuses.
 """
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import ClassVar
 
 from ._budget import stage_for_snapshots
 from ._bytes import format_bytes, parse_bytes
 from ._errors import BudgetError, PlanError
-from ._plan import Plan, Prediction, Resolved, both_bytes, needs_length
-from .schedule import Chain, Mixed, TierCosts, TwoTier
-
-Kind: TypeAlias = Literal["state", "tape"]
+from ._plan import Plan, Prediction, Resolved, both_bytes
+from ._plan_options import check_stage, refuse_others
+from .schedule import Chain, TierCosts, TwoTier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostedPlan(Plan):
     """A plan whose schedule is obeyed action by action."""
+
+    _NAME: ClassVar[str]
 
     def resolve(
         self,
@@ -29,72 +30,26 @@ class HostedPlan(Plan):
         tape_bytes: int | None = None,
     ) -> Resolved:
         """Refused: this plan is no (alpha, d, t); `schedule` and `predict` work."""
-        name = type(self).__name__
         if n is None:
-            needs_length(name)
+            raise PlanError(
+                f"`{self._NAME}` needs the number of steps beforehand, since its "
+                "schedule comes out of a dynamic programme, and this run tells its "
+                "length only at its end. Use `fixed_space(snapshots=...)` with states "
+                "only, `logarithmic()` or `within(...)`."
+            )
         raise PlanError(
-            f"`{name}` cannot be put as a stage length, a number of snapshots and a "
-            "number of sweeps, which is what was asked for. It is for `retape.adjoint` "
-            "and `retape.driver.run`, which obey it action by action. Pass another "
-            "plan here, such as `fixed_space(snapshots=20)`."
+            f"`{self._NAME}` cannot be put as a stage length, a number of snapshots "
+            "and a number of sweeps, which is what was asked for. It is for "
+            "`retape.adjoint` and `retape.driver.run`, which obey it action by action. "
+            "Pass another plan here, such as `fixed_space(snapshots=20)`."
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MixedSpace(HostedPlan):
-    """`retape.fixed_space(store={"state", "tape"})`."""
-
-    snapshots: int
-    stage: int | None = None
-
-    def schedule(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Mixed:
-        """The mixed schedule; with bytes, slots are shared out by bytes."""
-        both = both_bytes(capsule_bytes, tape_bytes)
-        w, r = both if both and min(both) > 0 else (1, 1)
-        alpha = self.stage or max(1, w // r)
-        alpha = max(1, min(alpha, n))
-        # Whole units, rounded so that bytes are kept: a tape takes several slots, or
-        # a state's bytes hold several tapes.
-        tape = -(-alpha * r // w) if both else 1
-        state = min(_FINEST, max(1, w // (alpha * r))) if both else 1
-        return Mixed(n, self.snapshots * state, state, tape, alpha)
-
-    def predict(
-        self,
-        n: int,
-        capsule_bytes: int | None = None,
-        tape_bytes: int | None = None,
-    ) -> Prediction:
-        """What a run of n steps will do, without running it."""
-        schedule = self.schedule(n, capsule_bytes, tape_bytes)
-        counts, sweeps = schedule.counts_and_sweeps()
-        both, peak = both_bytes(capsule_bytes, tape_bytes), None
-        if both:
-            w, r = both
-            held = schedule.heaviest(w, schedule.stage * r)
-            peak = held + counts.longest_stage * r
-        return Prediction(
-            schedule.stage,
-            self.snapshots,
-            sweeps,
-            counts,
-            peak,
-            bound=schedule.bound(),
-        )
-
-
-_FINEST = 8
-"""The most tapes that are counted into one state's bytes; more make large tables."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiers(HostedPlan):
     """`retape.tiers`."""
+
+    _NAME: ClassVar[str] = "tiers"
 
     memory: int | str
     disk: int | str
@@ -169,6 +124,8 @@ class Tiers(HostedPlan):
 class ChainPlan(HostedPlan):
     """`retape.chain`."""
 
+    _NAME: ClassVar[str] = "chain"
+
     forward: tuple[float, ...]
     states: tuple[int, ...]
     tapes: tuple[int, ...]
@@ -205,6 +162,7 @@ class ChainPlan(HostedPlan):
             counts,
             schedule.peak_bytes(),
             cost=schedule.cost(),
+            bound=schedule.bound(),
         )
 
 
@@ -218,7 +176,8 @@ def tiers(
 ) -> Tiers:
     """A plan over memory and disk that weighs advances against writes and reads.
 
-    Use it with a `TieredStore`, whose memory part has room for `memory`.
+    Use it with a `TieredStore`, whose memory part has room for `memory`: a store of
+    one kind keeps the snapshots of both tiers.
 
     Args:
         memory: Snapshots in memory, or bytes as a text such as "50 MB".
@@ -235,10 +194,7 @@ def tiers(
         >>> prediction.advances, prediction.counts.peak_disk, prediction.cost
         (249, 5, 499.0)
     """
-    for name, value in others.items():
-        raise PlanError(
-            f"`{name}={value!r}` is not an option of `tiers`. Leave it out."
-        )
+    refuse_others("tiers", others)
     for name, value in (("memory", memory), ("disk", disk)):
         if isinstance(value, str):
             parse_bytes(value, name)
@@ -252,8 +208,14 @@ def tiers(
             "`memory=0` and `disk=0` cannot be: the start state needs a slot on one of "
             "them."
         )
-    _check_stage(stage)
-    return Tiers(memory=memory, disk=disk, costs=costs or TierCosts(), stage=stage)
+    if costs is not None and not isinstance(costs, TierCosts):
+        raise PlanError(f"`costs={costs!r}` cannot be: pass `retape.TierCosts(...)`.")
+    return Tiers(
+        memory=memory,
+        disk=disk,
+        costs=costs or TierCosts(),
+        stage=check_stage(stage),
+    )
 
 
 def chain(
@@ -263,6 +225,7 @@ def chain(
     tapes: Sequence[int],
     budget: int | str,
     units: int | None = None,
+    **others: object,
 ) -> ChainPlan:
     """A plan for steps that differ, in cost and in bytes, within a budget of bytes.
 
@@ -276,6 +239,7 @@ def chain(
         budget: Bytes for snapshots and tape together, or a text such as "512 MiB".
         units: Sizes are rounded up to multiples of budget / units. By default bytes are
             exact, which only small chains can afford.
+        **others: None; an option of another plan is refused by name.
 
     Raises:
         BudgetError: When used, if the budget is too small; the least is named.
@@ -288,6 +252,7 @@ def chain(
         >>> plan.predict(3).cost, plan.predict(3).peak_bytes
         (7.0, 5)
     """
+    refuse_others("chain", others)
     return ChainPlan(
         forward=tuple(forward),
         states=tuple(states),
@@ -295,36 +260,3 @@ def chain(
         budget=parse_bytes(budget),
         units=units,
     )
-
-
-def mixed_space(snapshots: int, stage: int | None, split: str, tree: str) -> MixedSpace:
-    """`fixed_space` with tapes in its slots; what cannot go with them is refused."""
-    if (split, tree) != ("binomial", "n-ary"):
-        raise PlanError(
-            f"`split={split!r}` and `tree={tree!r}` do not go with tapes in slots: "
-            "where to cut comes out of a dynamic programme. Leave both out."
-        )
-    return MixedSpace(snapshots=snapshots, stage=stage)
-
-
-def keeps_tapes(store: Set[Kind]) -> bool:
-    """Whether slots may hold tapes.
-
-    Raises:
-        PlanError: If `store` is no set of "state" and "tape" with "state" in it.
-    """
-    kinds: set[object] = set(store) if isinstance(store, Set) else set()  # pyright: ignore
-    if "state" not in kinds or not kinds <= {"state", "tape"}:
-        raise PlanError(
-            f"`store={store!r}` cannot be: slots hold states, from which steps are run "
-            'again, and may hold tapes. Pass {"state"} or {"state", "tape"}.'
-        )
-    return "tape" in kinds
-
-
-def _check_stage(stage: int | None) -> None:
-    if stage is not None and (isinstance(stage, bool) or stage < 1):
-        raise PlanError(
-            f"`stage={stage!r}` cannot be: `stage` is how many steps are taped at a "
-            "time, at least one. Pass a positive integer."
-        )

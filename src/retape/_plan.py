@@ -6,6 +6,7 @@ number of steps and the bytes of a capsule and of a taped step.
 """
 
 from dataclasses import dataclass
+from math import inf
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from ._bytes import format_bytes
@@ -52,7 +53,8 @@ class Prediction:
         disk_bytes: The same on disk, for a plan that uses one.
         cost: In the unit of a plan that knows costs.
         bound: The plan is the best of its kind (1.0), or its cost, if it has one, or
-            else the steps it runs, are at most so many times the least.
+            else the steps it runs, are at most so many times the least; infinite where
+            that may be nothing.
     """
 
     alpha: int
@@ -87,9 +89,9 @@ class Prediction:
         more += f"; at most {disk} snapshots on disk" if disk else ""
         if self.cost is not None:
             more += f"; cost {self.cost:g}"
-        if self.bound > 1:
+        if 1 < self.bound < inf:
             more += f", at most {self.bound:.3f} times the least"
-        elif self.cost is not None:
+        elif self.bound == 1 and self.cost is not None:
             more += ", the least"
         return (
             f"{self.taped} steps in {self.counts.reverses} stages of at most "

@@ -2,7 +2,6 @@
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import get_args
 
 from ._budget import (
     stage_for_segments,
@@ -12,27 +11,23 @@ from ._budget import (
 )
 from ._bytes import parse_bytes
 from ._errors import PlanError
-from ._hosted_plans import Kind, MixedSpace, keeps_tapes, mixed_space
+from ._mixed_plan import MixedSpace, mixed_space
 from ._plan import MANY_STEPS, Bytes, Plan, needs_length
+from ._plan_options import (
+    Kind,
+    check_count,
+    check_split,
+    check_stage,
+    check_tree,
+    keeps_tapes,
+    refuse_others,
+)
 from .schedule import (
     Split,
     TreeName,
     least_balanced,
     least_snapshots,
 )
-
-_OPTIONS = {
-    "snapshots": "fixed_space",
-    "sweeps": "fixed_time",
-    "budget": "within",
-    "stage": "fixed_space, fixed_time, logarithmic or segments",
-    "split": "fixed_space, fixed_time, logarithmic or within",
-    "tree": "fixed_space, fixed_time, logarithmic or within",
-    "store": "fixed_space",
-    "memory": "tiers",
-    "disk": "tiers",
-    "costs": "tiers",
-}
 
 
 def fixed_space(
@@ -70,12 +65,19 @@ def fixed_space(
         >>> mixed.predict(1000).advances
         1823
     """
-    _refuse("fixed_space", others)
-    _count("snapshots", snapshots, "holds the start state, so there is at least one")
+    refuse_others("fixed_space", others)
+    check_count(
+        "snapshots", snapshots, "holds the start state, so there is at least one"
+    )
     if keeps_tapes(store):
-        return mixed_space(snapshots, _stage(stage), _split(split), _tree(tree))
+        return mixed_space(
+            snapshots, check_stage(stage), check_split(split), check_tree(tree)
+        )
     return FixedSpace(
-        snapshots=snapshots, stage=_stage(stage), split=_split(split), tree=_tree(tree)
+        snapshots=snapshots,
+        stage=check_stage(stage),
+        split=check_split(split),
+        tree=check_tree(tree),
     )
 
 
@@ -102,10 +104,13 @@ def fixed_time(
         >>> retape.fixed_time(sweeps=3).resolve(1000)
         Resolved(alpha=1, d=17, t=3)
     """
-    _refuse("fixed_time", others)
-    _count("sweeps", sweeps, "is how often a step may be advanced, at least once")
+    refuse_others("fixed_time", others)
+    check_count("sweeps", sweeps, "is how often a step may be advanced, at least once")
     return FixedTime(
-        sweeps=sweeps, stage=_stage(stage), split=_split(split), tree=_tree(tree)
+        sweeps=sweeps,
+        stage=check_stage(stage),
+        split=check_split(split),
+        tree=check_tree(tree),
     )
 
 
@@ -130,8 +135,10 @@ def logarithmic(
         >>> retape.logarithmic().resolve(1000)
         Resolved(alpha=1, d=7, t=6)
     """
-    _refuse("logarithmic", others)
-    return Logarithmic(stage=_stage(stage), split=_split(split), tree=_tree(tree))
+    refuse_others("logarithmic", others)
+    return Logarithmic(
+        stage=check_stage(stage), split=check_split(split), tree=check_tree(tree)
+    )
 
 
 def segments(*, stage: int | None = None, **others: object) -> "Segments":
@@ -147,8 +154,8 @@ def segments(*, stage: int | None = None, **others: object) -> "Segments":
         >>> retape.segments().resolve(1024)
         Resolved(alpha=32, d=31, t=1)
     """
-    _refuse("segments", others)
-    return Segments(stage=_stage(stage))
+    refuse_others("segments", others)
+    return Segments(stage=check_stage(stage))
 
 
 def within(
@@ -172,8 +179,10 @@ def within(
         >>> retape.within("1 kB").resolve(1000, capsule_bytes=10, tape_bytes=20)
         Resolved(alpha=36, d=27, t=1)
     """
-    _refuse("within", others)
-    return Within(budget=parse_bytes(budget), split=_split(split), tree=_tree(tree))
+    refuse_others("within", others)
+    return Within(
+        budget=parse_bytes(budget), split=check_split(split), tree=check_tree(tree)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -269,43 +278,3 @@ class Within(Plan):
                 "snapshots, such as `fixed_space(snapshots=20)`."
             )
         return within_budget(n, *both, self.budget)
-
-
-def _refuse(kind: str, others: dict[str, object]) -> None:
-    for name, value in others.items():
-        home = _OPTIONS.get(name)
-        hint = f"it is one of {home}" if home else "no plan has it"
-        raise PlanError(
-            f"`{name}={value!r}` is not an option of `{kind}`: {hint}. Leave it out."
-        )
-
-
-def _count(name: str, value: object, why: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise PlanError(
-            f"`{name}={value!r}` cannot be: `{name}` {why}. Pass a positive integer."
-        )
-
-
-def _stage(stage: int | None) -> int | None:
-    if stage is not None:
-        _count("stage", stage, "is how many steps are taped at a time, at least one")
-    return stage
-
-
-def _split(split: Split) -> Split:
-    if split not in get_args(Split):
-        raise PlanError(
-            f"`split={split!r}` is not a way to cut intervals. Pass one of "
-            f"{', '.join(map(repr, get_args(Split)))}."
-        )
-    return split
-
-
-def _tree(tree: TreeName) -> TreeName:
-    if tree not in get_args(TreeName):
-        raise PlanError(
-            f"`tree={tree!r}` is not a tree. Pass 'n-ary' or 'binary'; the actions "
-            "are the same."
-        )
-    return tree

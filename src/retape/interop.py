@@ -134,7 +134,7 @@ class _Slots:
     def forward(self, action: Any, length: int) -> Iterator[Action]:
         stop = min(action.n1, length)
         keeps_tape = action.write_adj_deps and action.storage.name in _TIERS
-        if action.write_ics and action.write_adj_deps and keeps_tape:
+        if action.write_ics and keeps_tape:
             raise PlanError(
                 f"`{action!r}` keeps a state and a tape in one slot, and a slot holds "
                 "one of them here. Pass a schedule that keeps them apart."

@@ -285,6 +285,20 @@ def test_a_reverse_step_without_a_result_is_named():
         )
 
 
+@pytest.mark.parametrize("made", [np.ones(2), (1.0, 2.0, 3.0), None])
+def test_a_tape_without_its_two_parts_is_named(made):
+    kind = type(made).__name__
+    with pytest.raises(MachineError, match=f"`tape` returned a `{kind}` for step 0"):
+        retape.adjoint(
+            step,
+            reverse_from_tape,
+            np.ones(4),
+            seed=np.ones_like,
+            steps=3,
+            tape=lambda x, k: made,
+        )
+
+
 def test_edited_code_is_another_run(tmp_path):
     def call(step):
         return retape.adjoint(

@@ -12,7 +12,9 @@ PACKAGES = ["retape.schedule", "retape.storage", "retape.driver", "retape.viz"]
 SINGLE = [
     "_plan",
     "_plans",
+    "_plan_options",
     "_hosted_plans",
+    "_mixed_plan",
     "_budget",
     "_bytes",
     "_adjoint",

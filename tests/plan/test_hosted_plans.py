@@ -1,5 +1,7 @@
 """Plans over tiers, of chains and with tapes in slots: predicted, run, refused."""
 
+from math import inf
+
 import numpy as np
 import pytest
 
@@ -135,6 +137,11 @@ def test_a_prediction_reads_well():
     assert text.endswith("2 snapshots, peak 24 B; 3 tapes kept")
     text = str(retape.tiers(memory=1, disk=2).predict(10))
     assert text.endswith("; at most 1 snapshots on disk; cost 55, the least")
+    rounded = retape.chain(
+        forward=[1] * 9, states=[7] * 9, tapes=[5] * 9, budget=40, units=6
+    )
+    assert rounded.predict(9).bound == inf
+    assert str(rounded.predict(9)).endswith("peak 27 B; cost 5")
     text = str(retape.tiers(memory=30, disk=400).predict(100_000))
     assert "times the least" in text
 
@@ -158,10 +165,13 @@ def test_a_prediction_reads_well():
             lambda: retape.segments(store=BOTH),
             "is not an option of `segments`: it is one of fixed_space",
         ),
-        (lambda: PLANS[1].resolve(10), "`MixedSpace` cannot be put as a stage length"),
+        (
+            lambda: PLANS[1].resolve(10),
+            "`fixed_space.store=.*` cannot be put as a stage",
+        ),
         (
             lambda: PLANS[3].resolve(None),
-            "`Tiers` needs the number of steps beforehand",
+            "`tiers` needs the number of steps beforehand, since its schedule",
         ),
         (lambda: retape.tiers(memory=-1, disk=2), "`memory=-1` cannot be: pass a num"),
         (
@@ -171,9 +181,17 @@ def test_a_prediction_reads_well():
         (lambda: retape.tiers(memory=1, disk=1, store=BOTH), "an option of `tiers`"),
         (lambda: retape.tiers(memory=0, disk=0), "`memory=0` and `disk=0` cannot be"),
         (lambda: retape.tiers(memory=1, disk=1, stage=0), "`stage=0` cannot be"),
+        (lambda: retape.tiers(memory=1, disk=1, stage=2.5), "`stage=2.5` cannot be"),
+        (lambda: retape.tiers(memory=1, disk=1, costs=3), "`costs=3` cannot be: pass"),
         (
             lambda: retape.tiers(memory="1 kB", disk=1).predict(9),
             "`memory='1 kB'` counts bytes, and `capsule_bytes` was not given",
+        ),
+        (
+            lambda: retape.chain(
+                forward=[1], states=[1], tapes=[1], budget=9, snapshots=2
+            ),
+            "`snapshots=2` is not an option of `chain`: it is one of fixed_space",
         ),
         (lambda: chain_of(3, 9).predict(4), "this chain has 3 steps and the run has"),
     ],

@@ -1,6 +1,7 @@
 """Unequal chains against an exhaustive search over persistent schedules."""
 
 import heapq
+from math import inf, nan
 
 import pytest
 
@@ -101,6 +102,25 @@ def test_rounding_up_keeps_the_budget_and_costs_more(seeded):
         assert coarse.peak_bytes() <= budget
 
 
+def test_rounded_sizes_state_a_bound_that_is_kept(seeded):
+    above = 0
+    for _ in range(60):
+        forward, states, tapes = random_chain(seeded, seeded.randint(3, 7))
+        budget = least_budget(states, tapes) + 6
+        optimum = Chain(forward, states, tapes, budget)
+        assert optimum.exact and optimum.bound() == 1
+        try:
+            rounded = Chain(forward, states, tapes, budget, units=4)
+        except BudgetError:
+            continue
+        assert not rounded.exact
+        assert optimum.cost() <= rounded.cost() <= rounded.bound() * optimum.cost() or (
+            optimum.cost() == 0
+        )
+        above += rounded.cost() > optimum.cost() > 0
+    assert above > 3
+
+
 def test_dozens_of_steps_are_no_matter(seeded):
     forward, states, tapes = random_chain(seeded, 80)
     chain = Chain(forward, states, tapes, 60, units=10)
@@ -115,6 +135,9 @@ def test_dozens_of_steps_are_no_matter(seeded):
     [
         (lambda: Chain([1], [1, 2], [3], 5), "`forward` has 1 entries, `states` 2"),
         (lambda: Chain([1], [1], [-3], 5), "hold a negative number"),
+        (lambda: Chain([1, inf], [1, 1], [1, 1], 5), "a cost that is not finite"),
+        (lambda: Chain([1, nan], [1, 1], [1, 1], 5), "a cost that is not finite"),
+        (lambda: Chain([1], [1], [1], 5, units=0), "`units=0` cannot be: the budget"),
         (lambda: Chain([1] * 3, [2] * 3, [3] * 3, 4), "least possible is 5 bytes"),
         (
             lambda: Chain([1] * 3, [2] * 3, [3] * 3, 5, units=2),

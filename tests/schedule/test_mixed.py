@@ -94,6 +94,24 @@ def test_beyond_the_exact_size_a_bound_is_stated_and_kept(n, snapshots):
     assert counts.advances < optimal_advances(n, snapshots)
 
 
+def test_many_rooms_are_no_large_table():
+    schedule = Mixed(2000, 700 * 8001, state=8001, tape=23_999)
+    assert not schedule.exact
+    counts = replay(schedule, 2000, capacity=700)
+    assert counts == schedule.counts() and counts.kept_tapes > 0
+    assert schedule.heaviest(8001, 23_999) <= schedule.budget
+    assert schedule.bound() < 2
+
+
+def test_where_all_tapes_fit_nothing_is_run_twice():
+    schedule = Mixed(10**6, 10**6 * 7 - 7, state=5, tape=7)
+    assert schedule.exact and schedule.bound() == 1
+    counts = schedule.counts()
+    assert (counts.advances, counts.kept_tapes) == (0, 10**6 - 1)
+    assert replay(Mixed(50, 49), 50) == Mixed(50, 49).counts()
+    assert Mixed(50, 48).counts().advances > 0
+
+
 def test_the_bound_is_above_the_optimum_where_that_is_known():
     for n in (beta(3, 3), 90, 150):
         exact = Mixed(n, 3).counts().advances

@@ -53,7 +53,7 @@ def plan_of(options: argparse.Namespace) -> Plan:
 
 def _amount(text: str) -> int | str:
     """A number of snapshots, or bytes."""
-    return int(text) if text.isdigit() else text
+    return int(text) if text.isdecimal() else text
 
 
 def sizes_of(options: argparse.Namespace) -> tuple[int | None, int | None]:

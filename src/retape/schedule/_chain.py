@@ -18,7 +18,7 @@ not the one or two states that a running step holds itself.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from math import inf
+from math import inf, isfinite
 from operator import add
 
 from .._bytes import format_bytes
@@ -41,8 +41,8 @@ class Chain:
         tapes: Bytes of the tape of each step.
         budget: Bytes for snapshots and tape together.
         units: Sizes are rounded up to multiples of budget / units, which keeps the
-            programme small: the budget is kept, and the cost may be above the optimum.
-            `None` counts single bytes, exactly.
+            programme small: the budget is kept, and the cost may be above the optimum,
+            by no more than `bound` says. `None` counts single bytes, exactly.
 
     Example:
         >>> from retape.schedule import Chain
@@ -81,6 +81,16 @@ class Chain:
                 "`forward`, `states`, `tapes` and `budget` hold a negative number. "
                 "Costs and bytes cannot be negative."
             )
+        if not all(map(isfinite, self.forward)):
+            raise PlanError(
+                "`forward` holds a cost that is not finite. Pass the cost of each "
+                "step, in any one unit."
+            )
+        if self.units is not None and self.units < 1:
+            raise PlanError(
+                f"`units={self.units}` cannot be: the budget is divided into so many "
+                "parts. Pass a positive integer, or leave it out for single bytes."
+            )
         units = self.budget if self.units is None else self.units
         if n**3 * min(units, sum(self.states) + sum(self.tapes)) > 6 * LARGEST:
             raise PlanError(
@@ -91,12 +101,30 @@ class Chain:
         if self._solver.value(0, n, self._solver.budget) == inf:
             self._refuse()
 
-    def _solve(self) -> "_Solver":
-        if self.units is None or self.units >= self.budget:
-            return _Solver(self.forward, self.states, self.tapes, self.budget)
-        unit = -(-self.budget // self.units)
-        states = [-(-size // unit) for size in self.states]
-        tapes = [-(-size // unit) for size in self.tapes]
+    @property
+    def exact(self) -> bool:
+        """Whether this is the optimum, or a near-optimum within `bound`."""
+        return self.units is None or self.units >= self.budget
+
+    def bound(self) -> float:
+        """The cost is at most this times the optimum: 1 if exact.
+
+        The programme with all sizes rounded down allows every schedule that keeps the
+        budget, and more: its cost is not above the optimum.
+        """
+        cost, solver = self.cost(), self._solve(up=False)
+        least = solver.value(0, len(self.forward), solver.budget)
+        if self.exact or cost == least:
+            return 1.0
+        return cost / least if least else inf
+
+    def _solve(self, up: bool = True) -> "_Solver":
+        unit = 1
+        if self.units is not None and not self.exact:
+            unit = -(-self.budget // self.units)
+        more = unit - 1 if up else 0
+        states = [(size + more) // unit for size in self.states]
+        tapes = [(size + more) // unit for size in self.tapes]
         return _Solver(self.forward, states, tapes, self.budget // unit)
 
     def _refuse(self) -> None:

@@ -24,7 +24,8 @@ class Mixed:
 
     Up to a size (`exact` tells) it is the optimum by dynamic programming. Beyond, long
     intervals are cut at binomial splits and the programme decides about the shorter
-    ones; `bound` says how far from the optimum that can be.
+    ones; `bound` says how far from the optimum that can be. Where there is room for
+    every tape nothing is run twice, whatever the size.
 
     The tape of the stage that is being reversed at once is not in a slot: memory is the
     budget, and one more tape.
@@ -91,7 +92,7 @@ class Mixed:
     @property
     def exact(self) -> bool:
         """Whether this is the optimum, or a near-optimum within `bound`."""
-        return self.stages <= self._table().reach
+        return self._all_fit() or self.stages <= self._table().reach
 
     def bound(self) -> float:
         """The steps run, taped ones included, are at most this times the fewest.
@@ -137,7 +138,12 @@ class Mixed:
         most = max(0, self.stages - 1) * max(self.state, self.tape)
         return min(self.budget, most) // gcd(self.state, self.tape)
 
+    def _all_fit(self) -> bool:
+        return self.budget >= (self.stages - 1) * self.tape
+
     def _table(self) -> MixedTable:
         unit = gcd(self.state, self.tape)
         sizes = self.state // unit, self.tape // unit
-        return mixed_table(max(1, self.stages), self._room(), *sizes)
+        if self._all_fit():
+            return mixed_table(1, 0, *sizes)
+        return mixed_table(self.stages, self._room(), *sizes)

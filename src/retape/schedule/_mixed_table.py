@@ -23,6 +23,9 @@ from ._split import binomial_split
 EXACT = 24_000_000
 """The most (stages^2 * rooms) for which the programme is run: a second or so."""
 
+MOST_ROOMS = 20_000
+"""The most different rooms for which it is run: a few seconds."""
+
 _ADVANCE = 1 << 64
 _NEVER = 1 << 200
 
@@ -31,15 +34,16 @@ class MixedTable:
     """V, W and their choices for up to `reach` stages and all rooms within one.
 
     Beyond `reach` stages states are kept, at binomial splits; the programme decides
-    about all shorter intervals. A schedule of more stages is then no optimum: `exact`
-    tells.
+    about all shorter intervals; but where all tapes fit, they are kept. With too many
+    rooms `reach` is 1.
     """
 
     def __init__(self, stages: int, room: int, state: int, tape: int) -> None:
         self.state, self.tape = state, tape
-        rooms = _rooms(room, state, tape)
+        few = min(room, (room // state + 1) * (room // tape + 1)) <= MOST_ROOMS
+        rooms = _rooms(room, state, tape) if few else []
         self.beside_state = {room - state for room in rooms if room >= state}
-        self.reach = stages
+        self.reach = stages if few else 1
         while self.reach > 1 and self.reach**2 * len(rooms) > EXACT:
             self.reach = self.reach * 7 // 8
         self.value = {room: [0, 0] for room in rooms}

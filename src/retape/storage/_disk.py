@@ -107,7 +107,7 @@ class DiskStore(Generic[C]):
         for key in found - kept:
             self._file(key).unlink(missing_ok=True)
         # Of what an earlier process left the bytes are not known, only the number.
-        self._sizes = dict.fromkeys(found & kept, 0)
+        self._sizes, self.nbytes = dict.fromkeys(found & kept, 0), 0
         self._dropped -= found - kept
 
     def put(
@@ -125,8 +125,8 @@ class DiskStore(Generic[C]):
         key = _key(step, tape)
         self._write(self._file(key), encode(value, self._tag(key)))
         self._dropped.discard(key)
+        self.nbytes += nbytes - self._sizes.get(key, 0)
         self._sizes[key] = nbytes
-        self.nbytes = sum(self._sizes.values())
         self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
         self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
@@ -143,8 +143,7 @@ class DiskStore(Generic[C]):
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         key = _key(step, tape)
-        self._sizes.pop(key, None)
-        self.nbytes = sum(self._sizes.values())
+        self.nbytes -= self._sizes.pop(key, 0)
         self._dropped.add(key)
 
     def record_due(self) -> bool:

@@ -1,8 +1,12 @@
-"""checkpoint, Checkpointed and checkpoint_sequential."""
+"""checkpoint and Checkpointed. For checkpoint_sequential see test_sequence."""
+
+import contextlib
 
 import pytest
 import torch
+import torch.utils.checkpoint
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
 from retape._errors import PlanError, UnsupportedError
@@ -42,26 +46,6 @@ def test_regions_give_plain_gradients_and_update_buffers_once() -> None:
     assert_same(expected, outcome(regions, forward))
 
 
-@pytest.mark.parametrize("segments", [1, 2, 4, 6])
-def test_a_chain_in_segments(segments: int) -> None:
-    plain, chain = stack(), stack()
-    assert_same(
-        outcome(plain, plain),
-        outcome(
-            chain, lambda x: retape.torch.checkpoint_sequential(chain, segments, x)
-        ),
-    )
-
-
-def test_a_chain_in_a_budget() -> None:
-    plain, chain = stack(), stack()
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        return retape.torch.checkpoint_sequential(chain, input=x, memory="6kB")
-
-    assert_same(outcome(plain, plain), outcome(chain, forward))
-
-
 def test_a_wrapped_module_keeps_its_names() -> None:
     plain, wrapped = stack(), stack()
     for k in range(6):
@@ -97,16 +81,81 @@ def test_a_policy_keeps_what_it_names() -> None:
     assert kept == count_matmuls(lambda op: op is torch.ops.aten.mm.default)
 
 
+def chosen(ctx: object, op: object, *args: object, **kwargs: object) -> object:
+    assert ctx.is_recompute is False  # type: ignore[attr-defined]
+    keep = op is torch.ops.aten.addmm.default and ctx.op_output.shape[-1] == 32  # type: ignore[attr-defined]
+    policy = torch.utils.checkpoint.CheckpointPolicy
+    return policy.MUST_SAVE if keep else policy.PREFER_RECOMPUTE
+
+
+SELECTIONS = [
+    [torch.ops.aten.addmm.default],
+    lambda ctx, op, *args, **kwargs: op is torch.ops.aten.addmm.default,
+    chosen,
+]
+
+
+@pytest.mark.parametrize("selection", SELECTIONS, ids=["list", "boolean", "by shape"])
+def test_pytorchs_selective_contexts(selection: object) -> None:
+    if selection is SELECTIONS[1]:
+        policies = torch.utils.checkpoint.CheckpointPolicy
+        boolean = selection
+
+        def selection(*args: object, **kwargs: object) -> object:
+            keep = boolean(*args, **kwargs)  # type: ignore[operator]
+            return policies.MUST_SAVE if keep else policies.PREFER_RECOMPUTE
+
+    def contexts() -> object:
+        make = torch.utils.checkpoint.create_selective_checkpoint_contexts
+        return make(selection)
+
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8), nn.Tanh())
+    x = torch.randn(4, 8)
+    plain = torch.autograd.grad(model(x).sum(), list(model.parameters()))
+    steps = []
+    for options in ({}, {"context_fn": contexts}):
+        calls: list[object] = []
+        y = retape.torch.checkpoint(model, x, use_reentrant=False, **options)  # type: ignore[arg-type]
+        with CountingMode(calls):
+            found = torch.autograd.grad(y.sum(), list(model.parameters()))
+        assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
+        steps.append(calls.count(torch.ops.aten.addmm.default))
+    assert steps == [2, 1 if selection is chosen else 0]
+
+
+class CountingMode(TorchDispatchMode):
+    def __init__(self, calls: list[object]) -> None:
+        super().__init__()
+        self.calls = calls
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # noqa: ANN001
+        self.calls.append(func)
+        return func(*args, **(kwargs or {}))
+
+
+def test_matrix_products_are_kept_and_the_rest_is_not() -> None:
+    w = torch.ones(4, 4, requires_grad=True)
+    calls: list[object] = []
+    h = retape.torch.checkpoint(
+        lambda: torch.sin(torch.exp(w @ w) @ w), policy=retape.torch.matrix_products
+    )
+    with CountingMode(calls):
+        h.sum().backward()
+    # Only the backward's own products: two for each of the two.
+    assert calls.count(torch.ops.aten.mm.default) == 4
+    assert calls.count(torch.ops.aten.exp.default) == 1
+
+
 def test_what_cannot_be_is_refused() -> None:
     x = torch.ones(2)
-    with pytest.raises(UnsupportedError, match="Name the operators to keep"):
-        retape.torch.checkpoint(torch.sin, x, context_fn=lambda: None)
+    with pytest.raises(UnsupportedError, match="its contexts are `_GeneratorContextM"):
+        both = contextlib.nullcontext, contextlib.contextmanager(lambda: iter([0]))
+        retape.torch.checkpoint(torch.sin, x, context_fn=lambda: (both[1](), both[0]()))
+    with pytest.raises(PlanError, match="both say what to keep"):
+        retape.torch.checkpoint(torch.sin, x, context_fn=lambda: None, policy=[])
     with pytest.raises(PlanError, match="determinism_check='always'"):
         retape.torch.checkpoint(torch.sin, x, determinism_check="always")
-    with pytest.raises(PlanError, match="exactly one"):
-        retape.torch.checkpoint_sequential([torch.sin], 1, x, memory=100)
-    with pytest.raises(PlanError, match="`segments=3` parts of `1`"):
-        retape.torch.checkpoint_sequential([torch.sin], 3, x)
     with pytest.raises(PlanError, match="exactly one"):
         retape.torch.recompute()
     with pytest.raises(PlanError, match="`snapshots=0`"):

@@ -45,7 +45,9 @@ def test_public_names() -> None:
     public = {name for name in vars(retape.torch) if not name.startswith("_")}
     assert public == {
         "Checkpointed", "CheckpointOptions", "EagerReport", "Graph", "MutationError",
-        "Node", "Recomputation", "RecomputeDepthError", "auto_checkpoint_by_depth",
-        "auto_checkpoint_every_n", "checkpoint", "checkpoint_sequential",
-        "mark_checkpoint", "on_recomputed", "recompute", "recompute_subgraph",
+        "Node", "Recomputation", "RecomputeDepthError", "accelerate",
+        "auto_checkpoint_by_depth", "auto_checkpoint_every_n", "checkpoint",
+        "checkpoint_sequential", "mark_checkpoint", "matrix_products",
+        "on_recomputed", "recompute",
+        "recompute_subgraph",
     }  # fmt: skip

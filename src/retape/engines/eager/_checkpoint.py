@@ -1,18 +1,19 @@
-"""The familiar forms: one region, one module, one chain of modules.
+"""The familiar forms: one region, one module. For a chain see `_sequence`.
 
 They take what `torch.utils.checkpoint` takes. What is recomputed is recomputed by the
 trace, not by calling the function again, so buffers are updated once, counters count
 once, and any generator is restored.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torch import nn
 
-from ._errors import PlanError, UnsupportedError
-from ._limits import Limits, read_bytes
-from ._recompute import Policy, Recomputation
+from ._errors import PlanError
+from ._limits import Limits
+from ._policy import Policy, SelectivePolicy
+from ._recompute import Recomputation
 
 R = TypeVar("R")
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -39,9 +40,10 @@ def checkpoint(
         preserve_rng_state: Accepted; random state is always restored.
         determinism_check: `"default"` or `"none"`; see `debug` for a real check.
         debug: Compare every recomputed value with its first run.
-        context_fn: Refused; pass `policy`.
+        context_fn: `create_selective_checkpoint_contexts` with its policy or list of
+            operators, as PyTorch's function takes it; nothing else.
         policy: Operators whose results are kept, as a collection of overloads or a
-            function from an overload to a boolean.
+            function from an overload to a boolean; `matrix_products` is one.
         **kwargs: Its keyword arguments.
 
     Returns:
@@ -55,66 +57,20 @@ def checkpoint(
         True
     """
     del use_reentrant, preserve_rng_state
-    if context_fn is not None:
-        raise UnsupportedError(
-            "`context_fn` wraps a second call of the function, and there is none here. "
-            "Name the operators to keep in `policy=`."
-        )
     if determinism_check not in ("default", "none"):
         raise PlanError(
             f'`determinism_check={determinism_check!r}` is neither "default" nor '
             '"none". For a check of values pass `debug=True`.'
         )
-    with Recomputation(_WHOLE, verify=debug, policy=policy):
+    if context_fn is None:
+        with Recomputation(_WHOLE, verify=debug, policy=policy):
+            return function(*args, **kwargs)
+    if policy is not None:
+        raise PlanError("`policy` and `context_fn` both say what to keep; give one.")
+    selective = SelectivePolicy(context_fn)
+    # The mode is outside of the recorder, so it sees what the recorder runs.
+    with selective, Recomputation(_WHOLE, verify=debug, policy=selective.keeps):
         return function(*args, **kwargs)
-
-
-def checkpoint_sequential(
-    functions: nn.Sequential | Sequence[Callable[[Any], Any]],
-    segments: int | None = None,
-    input: Any = None,
-    *,
-    memory: int | float | str | None = None,
-) -> Any:
-    """Run a chain of functions, keeping the inputs of its segments or a byte budget.
-
-    Args:
-        functions: The chain.
-        segments: Parts of equal length, all but the last recomputed; as in PyTorch.
-        input: What the first function is given.
-        memory: Instead of `segments`: a budget in bytes. What is kept then follows the
-            measured sizes, whatever the lengths of the functions.
-
-    Returns:
-        What the last function returns.
-
-    Raises:
-        PlanError: If not exactly one of `segments` and `memory` is given.
-    """
-    chain = list(functions)
-    if (segments is None) == (memory is None):
-        raise PlanError(
-            f"`segments={segments}` and `memory={memory}`: give exactly one of them."
-        )
-    if memory is not None:
-        with Recomputation(Limits(read_bytes(memory), None, 0)):
-            return _call_all(chain, input)
-    assert segments is not None
-    if not 1 <= segments <= max(1, len(chain)):
-        raise PlanError(
-            f"`segments={segments}` parts of `{len(chain)}` functions cannot be made; "
-            "give between 1 and their number."
-        )
-    size = len(chain) // segments
-    for k in range(segments - 1):
-        input = checkpoint(_call_all, chain[k * size : (k + 1) * size], input)
-    return _call_all(chain[(segments - 1) * size :], input)
-
-
-def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
-    for function in functions:
-        value = function(value)
-    return value
 
 
 class Checkpointed(nn.Module):

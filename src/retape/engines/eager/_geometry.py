@@ -40,12 +40,13 @@ def below_autograd() -> Iterator[None]:
 class Geometry:
     """How a tensor looks at its storage. Compared by identity: intern it."""
 
-    __slots__ = ("size", "stride", "offset", "dtype", "conj", "neg", "plain")
+    __slots__ = ("size", "stride", "offset", "dtype", "conj", "neg", "plain", "native")
 
     def __init__(self, key: tuple[Any, ...], conj: bool, neg: bool) -> None:
         self.size, self.stride, self.offset, self.dtype = key
         self.conj, self.neg = conj, neg
         self.plain = not (conj or neg)
+        self.native: Any = None
 
 
 class Geometries:

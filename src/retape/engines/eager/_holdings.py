@@ -49,15 +49,15 @@ class Buffer:
 class Holdings:
     """Slots with a strong reference to their storage, counted by holder."""
 
-    __slots__ = ("_counts", "storages")
+    __slots__ = ("counts", "storages")
 
     def __init__(self) -> None:
         self.storages: dict[int, Storage] = {}
-        self._counts: dict[int, int] = {}
+        self.counts: dict[int, int] = {}
 
     def hold(self, slot: int, storage: Storage) -> None:
         """Add a holder of `slot`; the first storage given for it stays."""
-        counts = self._counts
+        counts = self.counts
         if slot in counts:
             counts[slot] += 1
         else:
@@ -67,21 +67,21 @@ class Holdings:
     def again(self, slots: Iterable[int]) -> None:
         """Add a holder of slots that are held already."""
         for slot in slots:
-            self._counts[slot] += 1
+            self.counts[slot] += 1
 
     def release(self, slot: int) -> None:
         """Take one holder of `slot` away."""
-        left = self._counts[slot] - 1
+        left = self.counts[slot] - 1
         if left:
-            self._counts[slot] = left
+            self.counts[slot] = left
         else:
-            del self._counts[slot], self.storages[slot]
+            del self.counts[slot], self.storages[slot]
 
     def count(self, slot: int) -> int:
         """How many hold `slot`."""
-        return self._counts.get(slot, 0)
+        return self.counts.get(slot, 0)
 
     def clear(self) -> None:
         """Let go of everything."""
-        self._counts.clear()
+        self.counts.clear()
         self.storages.clear()

@@ -14,7 +14,8 @@ from ._errors import BudgetError
 from ._geometry import holders
 from ._limits import Limits
 from ._liveness import Span
-from ._trace import Snapshot, Trace
+from ._step import Snapshot
+from ._trace import Trace
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -246,4 +247,5 @@ def least_memory(run: "Run") -> int:
     stages = {step: span.saved_between(step, step) for step in wanted.values()}
     # Autograd's formulas have temporaries of their own: one tensor more.
     spare = max(trace.nbytes, default=0)
-    return max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
+    least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
+    return least + trace.state_bytes

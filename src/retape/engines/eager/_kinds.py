@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 
+from ._errors import UnsupportedError
+
 __all__ = ["Kind", "kind_of"]
 
 _HIDDEN_WRITES: dict[str, tuple[int | str, ...]] = {
@@ -45,7 +47,7 @@ _LEAN = frozenset(
 _SCRATCH = frozenset({"aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn"})
 # Their result depends on other processes: it is kept, never computed again.
 _COLLECTIVE_NAMESPACES = frozenset(
-    {"c10d", "_c10d_functional", "c10d_functional", "_dtensor", "fsdp", "symm_mem"}
+    {"c10d", "_c10d_functional", "c10d_functional", "_dtensor", "symm_mem"}
 )
 
 
@@ -95,6 +97,12 @@ def _dropout_position(schema: Any) -> int | None:
 def _read_schema(func: Any) -> Kind:
     schema, tags = func._schema, func.tags
     name: str = schema.name
+    if func.namespace == "fsdp":
+        raise UnsupportedError(
+            f"`{name}` gathers sharded parameters (FSDP2) inside of a recomputation, "
+            "which would run again on parameters that are gone. Make each unit a "
+            "region: `fully_shard(retape.torch.Checkpointed(unit))`."
+        )
     reshapes = torch.Tag.inplace_view in tags and name not in _RESIZERS
     writes = () if reshapes else _HIDDEN_WRITES.get(name) or _declared_writes(schema)
     aliases = bool(schema.returns) and all(

@@ -2,9 +2,12 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 
+from ._native import native
+from ._record import cotangent_bytes
 from ._replay import made_by
-from ._trace import Trace, cotangent_bytes
+from ._trace import Trace
 
 
 class Span:
@@ -27,21 +30,31 @@ class Span:
         self._trace = trace
         self._start, self._end = start, end
         self.steps = steps
-        self._last_use: dict[int, int] = dict(wanted)
-        self._read_by_step: dict[int, int] = {}
-        for index in steps:
-            for slot in trace.steps[index].reads:
-                if trace.producer[slot] >= 0:
-                    self._read_by_step[slot] = index
-        for slot, index in self._read_by_step.items():
-            self._last_use[slot] = max(index, self._last_use.get(slot, -1))
+        self._wanted = wanted
         self._saved = sorted((step, trace.nbytes[s]) for s, step in wanted.items())
         self._saved_steps = [step for step, _ in self._saved]
         self._sums = [0]
         for _, nbytes in self._saved:
             self._sums.append(self._sums[-1] + nbytes)
-        self.widths = self._crossing_bytes({})
-        self.transient, self.reverse = self._margins(wanted)
+        module = native()
+        if module is not None:
+            self.widths, self.transient, self.reverse = module.span_sums(
+                trace.steps, trace.producer, trace.nbytes, list(steps),
+                dict(wanted), start, end,
+            )  # fmt: skip
+        else:
+            self.widths = self._crossing_bytes({})
+            self.transient, self.reverse = self._margins(wanted)
+
+    @cached_property
+    def _last_use(self) -> dict[int, int]:
+        """For each slot, the last step that reads it or at which it was saved."""
+        last, trace = dict(self._wanted), self._trace
+        for index in self.steps:
+            for slot in trace.steps[index].reads:
+                if trace.producer[slot] >= 0 and last.get(slot, -1) < index:
+                    last[slot] = index
+        return last
 
     def _crossing_bytes(self, without: Mapping[int, int]) -> list[int]:
         """For each position from start to end, the bytes made before and used after."""

@@ -3,14 +3,19 @@
 import contextlib
 import functools
 import sys
-from collections.abc import Callable, Collection
-from typing import Any, ParamSpec, TypeAlias, TypeVar
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 
-from ._errors import PlanError
+from retape._plan import Plan
+
+from ._errors import PlanError, UnsupportedError
 from ._keep import Keeper
-from ._limits import Limits, read_bytes
+from ._limits import Limits, read_bytes, read_plan
+from ._loop import LoopBlock
+from ._offload import OffloadKeeper, Store, as_store
+from ._policy import Policy, as_function
 from ._recorder import Recorder, active_recorder
 from ._report import EagerReport, Tally
 from ._run import Run
@@ -19,7 +24,6 @@ from ._trace import Trace
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Policy: TypeAlias = Callable[[Any], bool] | Collection[Any]
 
 
 class Recomputation:
@@ -29,13 +33,20 @@ class Recomputation:
     """
 
     def __init__(
-        self, limits: Limits, verify: bool = False, policy: Policy | None = None
+        self,
+        limits: Limits,
+        verify: bool = False,
+        policy: Policy | None = None,
+        loop: bool = False,
+        store: Store | None = None,
     ) -> None:
         self._limits = limits
+        self._loop = loop
         self._verify = verify
         self._policy = policy
+        self._store = store
         self._tally = Tally()
-        self._open: list[tuple[Recorder, contextlib.ExitStack] | None] = []
+        self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
 
     @property
     def report(self) -> EagerReport:
@@ -47,32 +58,53 @@ class Recomputation:
 
         @functools.wraps(function)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            with Recomputation(self._limits, self._verify, self._policy) as inner:
+            again = self._limits, self._verify, self._policy, self._loop, self._store
+            with Recomputation(*again) as inner:
                 self._tally = inner._tally
                 return function(*args, **kwargs)
 
         return wrapped
 
     def __enter__(self) -> "Recomputation":
+        if _being_compiled():
+            raise UnsupportedError(
+                "A recomputation records eager operators and cannot be inside of a "
+                "compiled function. Compile parts of the program (inside of "
+                "`recompute` they run eagerly), or call it outside of `torch.compile`."
+            )
         if active_recorder() is not None:
             self._open.append(None)
             return self
         self._tally = Tally()
+        if self._loop:
+            block = LoopBlock(self._limits, self._tally)
+            self._open.append(block.__enter__())
+            return self
         run = Run(Trace(), self._tally)
-        run.sweep = Sweep(run, self._limits)
+        keeper, run.sweep = self._equipment(run)
         run.trace.verify = self._verify
-        run.trace.keep = _as_function(self._policy)
-        recorder = Recorder(run, Keeper(run, self._limits))
+        run.trace.keep = as_function(self._policy)
+        recorder = Recorder(run, keeper)
         scope = contextlib.ExitStack()
+        _enter_hooks(scope, recorder.pack)
         scope.enter_context(_compiled_code_runs_eagerly())
         scope.enter_context(recorder)
-        scope.enter_context(torch.autograd.graph.saved_tensors_hooks(run.pack, unpack))
         self._open.append((recorder, scope))
         return self
+
+    def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
+        """What keeps a run within its limits, forward and back."""
+        sweep = Sweep(run, self._limits)
+        if self._store is not None:
+            return OffloadKeeper(run, self._limits, self._store), sweep
+        return Keeper(run, self._limits), sweep
 
     def __exit__(self, *exception: Any) -> None:
         opened = self._open.pop()
         if opened is None:
+            return
+        if isinstance(opened, LoopBlock):
+            opened.__exit__(*exception)
             return
         recorder, scope = opened
         scope.__exit__(*exception)
@@ -81,6 +113,30 @@ class Recomputation:
         run.end_of_recording()
         if exception[0] is None:
             recorder.keeper.check_budget()
+
+
+def _enter_hooks(scope: contextlib.ExitStack, pack: Callable[[Any], Any]) -> None:
+    hooks = torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+    try:
+        scope.enter_context(hooks)
+    except RuntimeError as error:
+        raise UnsupportedError(
+            "A recomputation cannot begin inside of `torch.func.grad`, `vjp` or "
+            "`jacrev`: they do not let anybody else save tensors for their backward. "
+            "Use `torch.autograd.grad`, or `torch.func.functional_call` with it."
+        ) from error
+
+
+def _being_compiled() -> bool:
+    """Whether the compiler looks at the calls that are made now."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    # The compiler has given that frame up; no public function tells that it goes on to
+    # compile the ones below.
+    state = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
+    return callable(state.get_eval_frame_callback())
 
 
 def _compiled_code_runs_eagerly() -> contextlib.AbstractContextManager[Any]:
@@ -93,20 +149,16 @@ def _compiled_code_runs_eagerly() -> contextlib.AbstractContextManager[Any]:
     return torch.compiler.set_stance("force_eager")
 
 
-def _as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
-    if policy is None or callable(policy):
-        return policy
-    kept = frozenset(policy)
-    return lambda func: func in kept or func.overloadpacket in kept
-
-
 def recompute(
     *,
     memory: int | float | str | None = None,
     snapshots: int | None = None,
     stage: int = 64,
+    plan: Plan | None = None,
     verify: bool = False,
     policy: Policy | None = None,
+    mode: Literal["operators", "loop"] = "operators",
+    store: Store | str | None = None,
 ) -> Recomputation:
     """Bound what the program inside keeps for its backward.
 
@@ -118,16 +170,27 @@ def recompute(
             inside makes and what its backward needs, gradients of leaves excepted.
         snapshots: Instead: the most snapshots, the start included.
         stage: With `snapshots`: about how many operators are recomputed at once.
+        plan: Instead of both: `retape.fixed_space`, `logarithmic` or `within`, whose
+            steps are operators. Other plans need the number of steps beforehand.
         verify: Compare every recomputed value with its first run. Slow; for finding
             out why a program is not the same when run again.
         policy: Operators whose results are kept whatever the budget, as a collection
             of overloads or a function from an overload to a boolean.
+        mode: `"loop"` notes calls of public functions instead of operators: cheaper
+            for long loops of small ones, but it refuses, by name, in-place writes,
+            custom functions, autocast and gradients inside.
+        store: Where snapshots go once they are complete: `"cpu"` for host memory, or a
+            `retape.DiskStore` or `retape.TieredStore` of this run's own. They are not
+            counted in `memory` then.
 
     Returns:
         A context manager and decorator, with a `report`.
 
     Raises:
-        PlanError: If not exactly one of `memory` and `snapshots` is given.
+        PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, or
+            the plan is not one for a run of unknown length.
+        StoreError: Inside, if a snapshot cannot be written; in the backward, if it
+            cannot be read.
         BudgetError: On leaving, if the program cannot be reversed in `memory`.
 
     Example:
@@ -138,14 +201,26 @@ def recompute(
         >>> run.report.steps, run.report.recomputed > 0
         (32, True)
     """
-    if (memory is None) == (snapshots is None):
+    if sum(each is not None for each in (memory, snapshots, plan)) != 1:
         raise PlanError(
-            f"`memory={memory}` and `snapshots={snapshots}`: give exactly one of them."
+            f"`memory={memory}`, `snapshots={snapshots}` and `plan={plan}`: give "
+            "exactly one of them."
         )
+    if mode not in ("operators", "loop"):
+        raise PlanError(f'`mode={mode!r}` is neither "operators" nor "loop".')
+    if mode == "loop" and (verify or policy is not None or store is not None):
+        raise PlanError(
+            '`verify`, `policy` and `store` are for `mode="operators"`: a call that '
+            '`mode="loop"` notes has no operators to compare, keep or move. Leave '
+            "them out."
+        )
+    if plan is not None:
+        memory, snapshots, stage = read_plan(plan, stage)
     if snapshots is not None and (snapshots < 1 or stage < 1):
         raise PlanError(
             f"`snapshots={snapshots}`, `stage={stage}`: both must be at least 1; the "
             "start of the program counts as a snapshot."
         )
     limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
-    return Recomputation(limits, verify, policy)
+    found = None if store is None else as_store(store)
+    return Recomputation(limits, verify, policy, mode == "loop", found)

@@ -1,7 +1,7 @@
 """The dispatch mode that sees every operator below autograd."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,6 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from ._errors import UnsupportedError
 from ._keep import Keeper
 from ._kinds import kind_of
+from ._native import native_for
+from ._record import record
 from ._run import Run
 
 _active = threading.local()
@@ -45,6 +47,15 @@ class Recorder(TorchDispatchMode):
         self.run = run
         self.keeper = keeper
         self.paused = False
+        trace = run.trace
+        module = native_for(trace)
+        watched = trace.verify or trace.keep is not None
+        self._native: Any = None if watched else module
+        run.native = module
+        self.pack: Callable[[torch.Tensor], Any] = run.pack
+        if self._native is not None:
+            self._session = module.open(trace, run, kind_of, watched)
+            self.pack = module.packer(self._session)
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -53,9 +64,14 @@ class Recorder(TorchDispatchMode):
 
     def __enter__(self) -> "Recorder":
         _active.recorder = self
-        return super().__enter__()
+        super().__enter__()
+        if self._native is not None:
+            self._native.enter(self._session, self, self.keeper)
+        return self
 
     def __exit__(self, *exception: Any) -> None:
+        if self._native is not None:
+            self._native.leave()
         super().__exit__(*exception)
         _active.recorder = None
 
@@ -73,7 +89,7 @@ class Recorder(TorchDispatchMode):
         if _graph_task() != -1 and not torch.is_grad_enabled():
             return self._unrecorded(func, kind.writes, args, kwargs or {})
         trace = run.trace
-        result = trace.record(func, kind, args, kwargs or _NOTHING)
+        result = record(trace, func, kind, args, kwargs or _NOTHING)
         if trace.counter.live > trace.limit or len(trace.steps) >= trace.next_cut:
             self.keeper.relieve()
         return result

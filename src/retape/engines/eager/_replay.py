@@ -6,13 +6,16 @@ value that somebody else holds works on a copy.
 """
 
 from collections.abc import Collection, Iterable
+from functools import partial
 
 import torch
 
 from ._foreign import checked
 from ._geometry import Geometry, below_autograd, tensor_on
+from ._native import native_for
 from ._randomness import RandomStates, restored_randomness
-from ._trace import Step, Trace
+from ._step import Step
+from ._trace import Trace
 from ._verify import check_foreign, check_replayed
 
 Tensor = torch.Tensor
@@ -26,6 +29,9 @@ def needed_steps(trace: Trace, wanted: Iterable[int], floor: int = 0) -> list[in
         only `f` if the result of `g` is held.
     """
     producer, steps, storages = trace.producer, trace.steps, trace.held.storages
+    module = native_for(trace)
+    if module is not None:
+        return module.needed_steps(steps, producer, storages, list(wanted), floor)
     found: set[int] = set()
     stack = [slot for slot in wanted if slot not in storages]
     while stack:
@@ -72,19 +78,30 @@ class Replay:
 
     def run(self) -> dict[int, Tensor]:
         """The wanted slots, as root tensors."""
-        needed, roots, wanted = self._needed, self._roots, self._wanted
-        dying = self._last_uses()
+        wanted = self._wanted
         with below_autograd(), restored_randomness() as random:
-            for index in needed:
-                self._step(index, random)
-                for slot in dying.get(index, ()):
-                    roots.pop(slot, None)
+            self._run_steps(random)
             return {
                 slot: self._overwritten[slot]
                 if slot in self._overwritten
-                else self._root(slot)
+                else self.root_of(slot)
                 for slot in wanted
             }
+
+    def _run_steps(self, random: RandomStates) -> None:
+        trace, roots = self._trace, self._roots
+        module = native_for(trace)
+        if module is not None and not trace.verify:
+            module.run_steps(
+                trace.steps, self._needed, self._wanted, trace.random, self,
+                roots, self._own, partial(self._step, random=random),
+            )  # fmt: skip
+            return
+        dying = self._last_uses()
+        for index in self._needed:
+            self._step(index, random)
+            for slot in dying.get(index, ()):
+                roots.pop(slot, None)
 
     def _last_uses(self) -> dict[int, list[int]]:
         """For each step, the slots that nobody reads after it."""
@@ -99,7 +116,8 @@ class Replay:
                 dying[index] = last
         return dying
 
-    def _root(self, slot: int) -> Tensor:
+    def root_of(self, slot: int) -> Tensor:
+        """The whole storage of a slot, as a tensor."""
         root = self._roots.get(slot)
         if root is None:
             trace = self._trace
@@ -123,7 +141,7 @@ class Replay:
         if state is not None:
             random.set(*state)
         given: list[tuple[Tensor, Geometry]] = [
-            (self._root(slot), trace.roots[slot]) for slot in step.reads
+            (self.root_of(slot), trace.roots[slot]) for slot in step.reads
         ]
         torch._C._set_grad_enabled(signature.grad)
         result, tensors = signature.run(given)
@@ -150,7 +168,7 @@ class Replay:
         """Before an overwrite: others may hold the storage, or want the old value."""
         if slot in self._own and slot not in self._wanted:
             return
-        root = self._root(slot)
+        root = self.root_of(slot)
         if slot in self._wanted:
             self._overwritten[slot] = root
         copy = root.untyped_storage().clone()

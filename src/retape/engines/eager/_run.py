@@ -16,7 +16,9 @@ from ._foreign import Foreign, checked
 from ._geometry import Geometry, look, tensor_on
 from ._holdings import TAG
 from ._report import Tally
-from ._trace import Snapshot, Tail, Trace
+from ._step import Snapshot
+from ._tail import Tail
+from ._trace import Trace
 
 Tensor = torch.Tensor
 
@@ -59,6 +61,7 @@ class Run:
         self.slot_handles: dict[int, int] = {}
         self.stages: list[Stage] = []
         self.sweep: Fetcher | None = None
+        self.native: Any = None
 
     def end_of_recording(self) -> None:
         """From now on the run is let go with its last handle."""
@@ -107,22 +110,27 @@ class Run:
     def dropped(self, handle: Handle) -> None:
         """A handle has died with its graph."""
         with self.lock:
-            slot, number = handle.slot, handle.number
-            actual = self.trace.moved.get(slot, slot)
-            self.alive[number] = 0
-            self.living -= 1
-            for stage in self.stages:
-                stage.dropped(number, actual)
-            left = self.slot_handles[slot] - 1
-            if left:
-                self.slot_handles[slot] = left
+            if self.native is not None:
+                self.native.dropped(self, handle)
             else:
-                del self.slot_handles[slot]
-                self.trace.drop_from_tail(slot)
-                if slot in self.trace.moved:
-                    self.trace.drop_from_tail(self.trace.moved[slot])
+                self._dropped(handle.slot, handle.number)
             if not self.living and not self.recording:
                 self.let_go()
+
+    def _dropped(self, slot: int, number: int) -> None:
+        actual = self.trace.moved.get(slot, slot)
+        self.alive[number] = 0
+        self.living -= 1
+        for stage in self.stages:
+            stage.dropped(number, actual)
+        left = self.slot_handles[slot] - 1
+        if left:
+            self.slot_handles[slot] = left
+        else:
+            del self.slot_handles[slot]
+            self.trace.drop_from_tail(slot)
+            if actual != slot:
+                self.trace.drop_from_tail(actual)
 
     def living_between(self, first: int, last: int) -> tuple[int, int, list[int]]:
         """Living handles packed at steps `first` to `last`, the last one included.
@@ -178,27 +186,27 @@ class ForeignView:
 class Stage:
     """Values recomputed for the handles with numbers in [low, high)."""
 
-    __slots__ = ("_left", "_run", "high", "low")
+    __slots__ = ("left", "_run", "high", "low")
 
     def __init__(self, run: Run, low: int, high: int, slots: list[int]) -> None:
         self._run = run
         self.low = low
         self.high = high
-        self._left: dict[int, int] = {}
+        self.left: dict[int, int] = {}
         for slot in slots:
-            self._left[slot] = self._left.get(slot, 0) + 1
+            self.left[slot] = self.left.get(slot, 0) + 1
 
     def dropped(self, number: int, slot: int) -> None:
         """Let a value go with the last of its handles."""
-        if not self.low <= number < self.high or slot not in self._left:
+        if not self.low <= number < self.high or slot not in self.left:
             return
-        self._left[slot] -= 1
-        if not self._left[slot]:
-            del self._left[slot]
+        self.left[slot] -= 1
+        if not self.left[slot]:
+            del self.left[slot]
             self._run.trace.held.release(slot)
 
     def close(self) -> None:
         """Let every value go."""
-        for slot in self._left:
+        for slot in self.left:
             self._run.trace.held.release(slot)
-        self._left.clear()
+        self.left.clear()

@@ -28,12 +28,14 @@ class Signature:
         single: The result is one tensor; `root`, `nbytes`: its geometry and length.
         differentiable: For each tensor read, whether it may get a cotangent.
         new: It has not run yet.
+        native: The same for the accelerator, if it has met it.
         simple: Every tensor is a positional argument of its own.
     """
 
     __slots__ = (
         "args", "call", "differentiable", "func", "geometries", "grad", "kind",
-        "kwargs", "new", "outputs", "places", "nbytes", "root", "simple", "single",
+        "kwargs", "native", "new", "outputs", "places", "nbytes", "root", "simple",
+        "single",
     )  # fmt: skip
 
     def __init__(
@@ -64,6 +66,7 @@ class Signature:
         self.places, self.geometries = tuple(places), tuple(geometries)
         self.differentiable = tuple(differentiable)
         self.new = True
+        self.native: Any = None
         self.simple = not kwargs and all(
             where.__class__ is int and index < 0 for where, index in places
         )

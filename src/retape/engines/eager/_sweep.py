@@ -16,10 +16,11 @@ from ._gap import Gap
 from ._geometry import tensor_on
 from ._holdings import TAG, Buffer
 from ._limits import Limits
+from ._native import native
 from ._recorder import active_recorder, paused_recording
 from ._replay import Replay, needed_steps
 from ._run import ForeignView, Handle, Run, Stage
-from ._trace import Snapshot
+from ._step import Snapshot
 
 if TYPE_CHECKING:
     from typing import Any
@@ -29,10 +30,20 @@ Tensor = torch.Tensor
 
 def unpack(saved: "Any") -> Tensor:
     """The tensor that a saved object stands for."""
+    module = native()
+    if module is not None and not _is_away(saved):
+        found = module.unpack(saved)
+        if found is not None:
+            return found
     if active_recorder() is None:
         return _value(saved)
     with paused_recording():
         return _value(saved)
+
+
+def _is_away(saved: "Any") -> bool:
+    """Whether it belongs to a run that is recorded without the compiled module."""
+    return saved.__class__ is Handle and saved.run.native is None
 
 
 def _value(saved: "Any") -> Tensor:

@@ -1,4 +1,4 @@
-"""The record of a run: operations on slots.
+"""The trace of a run: slots, and what is held of their values.
 
 Glossary. A *slot* is one version of one storage: a storage gets a new slot whenever an
 operator overwrites it. A slot is *foreign* if no operator of the trace made it (inputs,
@@ -7,70 +7,21 @@ recorded operator; views are none, because a tensor is a slot and a geometry. Th
 is *owner* of the buffers hung on storages; other traces see them as foreign.
 """
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 import torch
 
-from ._errors import UnsupportedError
 from ._foreign import Foreign, without_history
 from ._geometry import Geometries, Geometry, below_autograd, disjoint, tensor_on
 from ._holdings import TAG, Buffer, Counter, Holdings
-from ._kinds import Kind
-from ._randomness import generator_for
-from ._signature import Signature, constant_key
+from ._signature import Signature
+from ._step import Snapshot, Step
+from ._tail import Tail
 from ._verify import fingerprint
 
 Tensor = torch.Tensor
 Storage = torch.UntypedStorage
-
-
-class Step(NamedTuple):
-    """One operator: a signature, the slots read, the first slot made, overwrites."""
-
-    signature: Signature
-    reads: tuple[int, ...]
-    first: int
-    writes: tuple[tuple[int, int], ...]
-
-
-_new_step = tuple.__new__
-
-
-class Snapshot:
-    """Slots made before `position` and read after it, until the next snapshot.
-
-    `saved` counts the bytes that autograd had saved by then, since the start.
-    """
-
-    __slots__ = ("position", "saved", "slots")
-
-    def __init__(self, position: int, slots: set[int], saved: int) -> None:
-        self.position = position
-        self.slots = slots
-        self.saved = saved
-
-
-class Tail:
-    """Slots that autograd saved and that are still held, oldest first.
-
-    Attributes:
-        steps: The step at which each was first saved.
-        windows: The geometries under which it was saved.
-        partial: Storages since overwritten, but outside these geometries: good enough
-            for autograd, not for a replay.
-        nbytes: The sum of their sizes.
-    """
-
-    __slots__ = ("nbytes", "partial", "steps", "windows")
-
-    def __init__(self) -> None:
-        # Ordered: it is emptied from the front, where a `dict` is slow.
-        self.steps: OrderedDict[int, int] = OrderedDict()
-        self.windows: dict[int, list[Geometry]] = {}
-        self.partial: dict[int, Storage] = {}
-        self.nbytes = 0
 
 
 class Trace:
@@ -98,11 +49,11 @@ class Trace:
         self.largest = 0
         self.saved = 0
         self.moved: dict[int, int] = {}
+        self.state_bytes = 0
+        self.latest: Signature | None = None
         self.memory: float = float("inf")
         self.limit: float = float("inf")
         self.next_cut: float = float("inf")
-
-    # -- slots ------------------------------------------------------------------
 
     def new_slot(self, producer: int, nbytes: int, root: Geometry) -> int:
         """A new slot, made by step `producer`."""
@@ -217,239 +168,8 @@ class Trace:
                 self.drop_from_tail(slot)
         buffer.older = tuple(kept)
 
-    # -- recording --------------------------------------------------------------
-
-    def record(self, func: Any, kind: Kind, args: Any, kwargs: dict[str, Any]) -> Any:
-        """Run an operator and add it to the trace."""
-        step, grad, owner = len(self.steps), torch.is_grad_enabled(), self.owner
-        key: list[Any] = [func, grad]
-        reads: list[int] = []
-        for position, value in enumerate(args):
-            if isinstance(value, Tensor):  # `_read`, written out: the hot path
-                storage = value.untyped_storage()
-                buffer = getattr(storage, TAG, None)
-                if buffer is None or buffer.owner is not owner or buffer.uninitialised:
-                    self._read(value, position, kind, key, reads, step)
-                    continue
-                slot = buffer.slot
-                reads.append(slot)
-                key.append(self.geometries.of(value))
-                self.last_read[slot] = step
-                if -1 < self.producer[slot] < self.opened.position:
-                    self._needed_by_snapshot(slot, storage)
-            elif value.__class__ is int or value is None:
-                key.append(value)
-            else:
-                self._scan(value, position, kind, key, reads, step)
-        for name, value in kwargs.items():
-            key.append(name)
-            self._scan(value, name, kind, key, reads, step)
-        signature = self._signature(key, func, kind, grad, args, kwargs)
-        written = self._before_writes(kind, args, kwargs) if kind.writes else ()
-        if kind.random:
-            self._save_random_state(step, kind, args, kwargs)
-        result = func(*args, **kwargs) if kwargs else func(*args)
-        first = len(self.producer)
-        self._make(signature, kind, result, step)
-        writes = self._after_writes(written, kind, step) if written else ()
-        if signature.new or self.verify or self.keep is not None:
-            self._look_closer(signature, reads, first, result, written)
-        if len(self.producer) > first:
-            self.steps.append(_new_step(Step, (signature, tuple(reads), first, writes)))
-        elif kind.random:
-            self.random.pop(step, None)
-        return result
-
-    def _read(
-        self, value: Tensor, position: int | str, kind: Kind,
-        key: list[Any], reads: list[int], step: int,
-    ) -> None:  # fmt: skip
-        storage = value.untyped_storage()
-        buffer = getattr(storage, TAG, None)
-        if buffer is None or buffer.owner is not self.owner:
-            buffer = self.adopt(value, storage)
-        elif buffer.uninitialised and position not in kind.writes:
-            self.pin(buffer, value)
-        slot = buffer.slot
-        reads.append(slot)
-        key.append(self.geometries.of(value))
-        self.last_read[slot] = step
-        if -1 < self.producer[slot] < self.opened.position:
-            self._needed_by_snapshot(slot, storage)
-
-    def _needed_by_snapshot(self, slot: int, storage: Storage) -> None:
+    def needed_by_snapshot(self, slot: int, storage: Storage) -> None:
         """A value from before the open snapshot is read after it."""
         if slot not in self.opened.slots:
             self.opened.slots.add(slot)
             self.held.hold(slot, storage)
-
-    def _scan(
-        self, value: Any, position: int | str, kind: Kind,
-        key: list[Any], reads: list[int], step: int,
-    ) -> None:  # fmt: skip
-        if isinstance(value, Tensor):
-            self._read(value, position, kind, key, reads, step)
-        elif value.__class__ is list or value.__class__ is tuple:
-            key.append(("[", len(value)))
-            for item in value:
-                self._scan(item, position, kind, key, reads, step)
-        else:
-            key.append(constant_key(value))
-
-    def _save_random_state(
-        self, step: int, kind: Kind, args: Any, kwargs: dict[str, Any]
-    ) -> None:
-        if kind.chance is not None and kind.chance < len(args):
-            if args[kind.chance] == 0.0:
-                return
-        generator = generator_for(args, kwargs)
-        self.random[step] = (generator, generator.get_state())
-
-    def _before_writes(
-        self, kind: Kind, args: Sequence[Any], kwargs: dict[str, Any]
-    ) -> list[tuple[Buffer, Tensor]]:
-        found: list[tuple[Buffer, Tensor]] = []
-        for where in kind.writes:
-            value = kwargs.get(where) if isinstance(where, str) else (
-                args[where] if where < len(args) else None
-            )  # fmt: skip
-            items = value if isinstance(value, list | tuple) else (value,)
-            for item in items:
-                if isinstance(item, Tensor):
-                    buffer = getattr(item.untyped_storage(), TAG)
-                    self.before_write(buffer, item)
-                    found.append((buffer, item))
-        return found
-
-    def _after_writes(
-        self, written: Sequence[tuple[Buffer, Tensor]], kind: Kind, step: int
-    ) -> tuple[tuple[int, int], ...]:
-        writes: list[tuple[int, int]] = []
-        for buffer, tensor in written:
-            old, root = buffer.slot, self.roots[buffer.slot]
-            # A collective may still be running: its result is pinned when first read.
-            buffer.uninitialised = kind.collective
-            nbytes = tensor.untyped_storage().nbytes()
-            if nbytes != self.nbytes[old]:  # `resize_`, or an `out=` that was too small
-                root = self.geometries.of(tensor)
-                self._resized(buffer, nbytes)
-            buffer.slot = self.new_slot(step, nbytes, root)
-            writes.append((old, buffer.slot))
-            if self.moved.get(old) == old:
-                self._born(old, buffer.slot, tensor)
-        return tuple(writes)
-
-    def _born(self, old: int, new: int, tensor: Tensor) -> None:
-        """A slot that autograd saved before this step gave it a value."""
-        self.moved[old] = new
-        self.last_read[new] = self.last_read[old]
-        self.add_to_tail(new, tensor.untyped_storage(), self.geometries.of(tensor))
-
-    def _resized(self, buffer: Buffer, nbytes: int) -> None:
-        if buffer.nbytes:
-            self.counter.live += nbytes - buffer.nbytes
-        buffer.nbytes = nbytes
-
-    def _signature(
-        self, key: list[Any], func: Any, kind: Kind, grad: bool,
-        args: Any, kwargs: dict[str, Any],
-    ) -> Signature:  # fmt: skip
-        try:
-            found = self.signatures.get(frozen := tuple(key))
-        except TypeError:  # an argument without a hash: this operator stands alone
-            return Signature(func, kind, grad, args, kwargs, self.geometries.of)
-        if found is None:
-            found = Signature(func, kind, grad, args, kwargs, self.geometries.of)
-            self.signatures[frozen] = found
-        return found
-
-    def _look_closer(
-        self, signature: Signature, reads: list[int], first: int,
-        result: Any, written: Sequence[tuple[Buffer, Tensor]],
-    ) -> None:  # fmt: skip
-        """What is done at the first call of a signature, or under `verify`."""
-        if signature.new:
-            self._leave_room(signature, reads, first)
-        outputs = result if isinstance(result, tuple | list) else (result,)
-        if self.keep is not None and self.keep(signature.func):
-            self._keep_results(outputs, first)
-        if not self.verify or signature.kind.uninitialised:
-            return
-        for tensor in (*outputs, *(tensor for _, tensor in written)):
-            scratch = signature.kind.scratch and tensor.dtype is torch.uint8
-            if isinstance(tensor, Tensor) and not scratch:
-                storage = tensor.untyped_storage()
-                self.prints[getattr(storage, TAG).slot] = fingerprint(storage)
-
-    def _keep_results(self, outputs: Sequence[Any], first: int) -> None:
-        """Hold the new storages of a result until nothing asks for the run any more."""
-        for tensor in outputs:
-            if isinstance(tensor, Tensor):
-                storage = tensor.untyped_storage()
-                slot = getattr(storage, TAG).slot
-                if slot >= first:
-                    self.held.hold(slot, storage)
-
-    def _leave_room(self, signature: Signature, reads: list[int], first: int) -> None:
-        """Keep room for the cotangents of what an operator reads and makes."""
-        signature.new = False
-        room = cotangent_bytes(self, signature, reads, first, len(self.producer))
-        if room > self.largest:
-            self.largest = room
-            self.limit = self.memory - room
-
-    def _make(self, signature: Signature, kind: Kind, result: Any, step: int) -> None:
-        """Give a slot to each new storage of a result."""
-        if isinstance(result, Tensor):
-            if self._is_new(result, signature, kind, step):
-                signature.outputs, signature.single = (0,), True
-        elif result.__class__ in (tuple, list):
-            outputs = tuple(
-                index
-                for index, tensor in enumerate(result)
-                if isinstance(tensor, Tensor)
-                and self._is_new(tensor, signature, kind, step)
-            )
-            # Which results are new storages follows from the signature.
-            assert signature.outputs in ((), outputs)
-            signature.outputs = outputs
-
-    def _is_new(
-        self, tensor: Tensor, signature: Signature, kind: Kind, step: int
-    ) -> bool:
-        storage = _storage_of(tensor, signature)
-        buffer = getattr(storage, TAG, None)
-        if buffer is not None and buffer.owner is self.owner:
-            return False
-        nbytes, known = storage.nbytes(), signature.root
-        if known is None or nbytes != signature.nbytes or kind.varying:
-            known = self.geometries.of(tensor)
-            if signature.single:  # the only result: the same at each call
-                signature.root, signature.nbytes = known, nbytes
-        slot = self.new_slot(step, nbytes, known)
-        buffer = Buffer(self.owner, slot, nbytes, self.counter)
-        buffer.uninitialised = kind.uninitialised or kind.collective
-        setattr(storage, TAG, buffer)
-        return True
-
-
-def _storage_of(tensor: Tensor, signature: Signature) -> Storage:
-    try:
-        return tensor.untyped_storage()
-    except NotImplementedError:
-        raise UnsupportedError(
-            f"`{signature.func}` made a tensor of layout `{tensor.layout}`, which has "
-            "no storage that could be recomputed. Call it outside `recompute`."
-        ) from None
-
-
-def cotangent_bytes(
-    trace: Trace, signature: Signature, reads: Sequence[int], first: int, last: int
-) -> int:
-    """The bytes of the cotangents that going back through a step may need at once."""
-    inputs = {
-        slot for slot, flag in zip(reads, signature.differentiable, strict=True) if flag
-    }
-    made = sum(trace.nbytes[first:last])
-    temporaries = 0 if signature.kind.lean else made
-    return made + temporaries + sum(trace.nbytes[slot] for slot in inputs)

@@ -84,5 +84,6 @@ def from_python(value: Any) -> Value:
     except (TypeError, ValueError):
         raise TypeError(
             f"`{value!r}` of type `{type(value).__name__}` is no value of the "
-            "language; pass numbers, booleans, lists and tuples of them"
+            "language; pass numbers, booleans, lists and tuples of them, a `Vector`, "
+            "or an array of one dimension"
         ) from None

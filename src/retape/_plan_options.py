@@ -1,0 +1,89 @@
+"""What a caller may pass to a plan, and the refusal of all else."""
+
+from collections.abc import Set
+from typing import Literal, TypeAlias, get_args
+
+from ._errors import PlanError
+from .schedule import Split, TreeName
+
+Kind: TypeAlias = Literal["state", "tape"]
+
+_OPTIONS = {
+    "snapshots": "fixed_space",
+    "sweeps": "fixed_time",
+    "budget": "within or chain",
+    "stage": "fixed_space, fixed_time, logarithmic, segments or tiers",
+    "split": "fixed_space, fixed_time, logarithmic or within",
+    "tree": "fixed_space, fixed_time, logarithmic or within",
+    "store": "fixed_space",
+    "memory": "tiers",
+    "disk": "tiers",
+    "costs": "tiers",
+    "forward": "chain",
+    "states": "chain",
+    "tapes": "chain",
+    "units": "chain",
+}
+"""Which plans have an option, for those who pass it to another one."""
+
+
+def refuse_others(kind: str, others: dict[str, object]) -> None:
+    """Refuse what is no option of this plan, and say whose it is."""
+    for name, value in others.items():
+        home = _OPTIONS.get(name)
+        hint = f"it is one of {home}" if home else "no plan has it"
+        raise PlanError(
+            f"`{name}={value!r}` is not an option of `{kind}`: {hint}. Leave it out."
+        )
+
+
+def check_count(name: str, value: object, why: str) -> None:
+    """Refuse what is no positive integer."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise PlanError(
+            f"`{name}={value!r}` cannot be: `{name}` {why}. Pass a positive integer."
+        )
+
+
+def check_stage(stage: int | None) -> int | None:
+    """A stage length, or `None`."""
+    if stage is not None:
+        check_count(
+            "stage", stage, "is how many steps are taped at a time, at least one"
+        )
+    return stage
+
+
+def check_split(split: Split) -> Split:
+    """One of the ways to cut intervals."""
+    if split not in get_args(Split):
+        raise PlanError(
+            f"`split={split!r}` is not a way to cut intervals. Pass one of "
+            f"{', '.join(map(repr, get_args(Split)))}."
+        )
+    return split
+
+
+def check_tree(tree: TreeName) -> TreeName:
+    """One of the two trees."""
+    if tree not in get_args(TreeName):
+        raise PlanError(
+            f"`tree={tree!r}` is not a tree. Pass 'n-ary' or 'binary'; the actions "
+            "are the same."
+        )
+    return tree
+
+
+def keeps_tapes(store: Set[Kind]) -> bool:
+    """Whether slots may hold tapes.
+
+    Raises:
+        PlanError: If `store` is no set of "state" and "tape" with "state" in it.
+    """
+    kinds: set[object] = set(store) if isinstance(store, Set) else set()  # pyright: ignore
+    if "state" not in kinds or not kinds <= {"state", "tape"}:
+        raise PlanError(
+            f"`store={store!r}` cannot be: slots hold states, from which steps are run "
+            'again, and may hold tapes. Pass {"state"} or {"state", "tape"}.'
+        )
+    return "tape" in kinds

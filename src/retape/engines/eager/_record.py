@@ -1,0 +1,274 @@
+"""Recording one operator: it is run, and becomes a step on the slots of a trace."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from ._errors import UnsupportedError
+from ._holdings import TAG, Buffer
+from ._kinds import Kind
+from ._randomness import generator_for
+from ._signature import Signature, constant_key
+from ._step import Step
+from ._trace import Trace
+from ._verify import fingerprint
+
+Tensor = torch.Tensor
+Storage = torch.UntypedStorage
+_new_step = tuple.__new__
+
+
+def record(
+    trace: Trace, func: Any, kind: Kind, args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Run an operator and add it to the trace."""
+    step, grad, owner = len(trace.steps), torch.is_grad_enabled(), trace.owner
+    key: list[Any] = [func, grad]
+    reads: list[int] = []
+    for position, value in enumerate(args):
+        if isinstance(value, Tensor):  # `_read`, written out: the hot path
+            storage = value.untyped_storage()
+            buffer = getattr(storage, TAG, None)
+            if buffer is None or buffer.owner is not owner or buffer.uninitialised:
+                _read(trace, value, position, kind, key, reads, step)
+                continue
+            slot = buffer.slot
+            reads.append(slot)
+            key.append(trace.geometries.of(value))
+            trace.last_read[slot] = step
+            if -1 < trace.producer[slot] < trace.opened.position:
+                trace.needed_by_snapshot(slot, storage)
+        elif value.__class__ is int or value is None:
+            key.append(value)
+        else:
+            _scan(trace, value, position, kind, key, reads, step)
+    for name, value in kwargs.items():
+        key.append(name)
+        _scan(trace, value, name, kind, key, reads, step)
+    signature = _signature(trace, key, func, kind, grad, args, kwargs)
+    written = _before_writes(trace, kind, args, kwargs) if kind.writes else ()
+    if kind.random:
+        _save_random_state(trace, step, kind, args, kwargs)
+    result = func(*args, **kwargs) if kwargs else func(*args)
+    first = len(trace.producer)
+    _make(trace, signature, kind, result, step)
+    writes = _after_writes(trace, written, kind, step) if written else ()
+    if signature.new or trace.verify or trace.keep is not None:
+        _look_closer(trace, signature, reads, first, result, written)
+    trace.latest = signature
+    if len(trace.producer) > first:
+        trace.steps.append(_new_step(Step, (signature, tuple(reads), first, writes)))
+    elif step in trace.random:
+        nbytes = trace.random.pop(step)[1].nbytes
+        trace.counter.live -= nbytes
+        trace.state_bytes -= nbytes
+    return result
+
+
+def _read(
+    trace: Trace, value: Tensor, position: int | str, kind: Kind,
+    key: list[Any], reads: list[int], step: int,
+) -> None:  # fmt: skip
+    storage = value.untyped_storage()
+    buffer = getattr(storage, TAG, None)
+    if buffer is None or buffer.owner is not trace.owner:
+        buffer = trace.adopt(value, storage)
+    elif buffer.uninitialised and position not in kind.writes:
+        trace.pin(buffer, value)
+    slot = buffer.slot
+    reads.append(slot)
+    key.append(trace.geometries.of(value))
+    trace.last_read[slot] = step
+    if -1 < trace.producer[slot] < trace.opened.position:
+        trace.needed_by_snapshot(slot, storage)
+
+
+def _scan(
+    trace: Trace, value: Any, position: int | str, kind: Kind,
+    key: list[Any], reads: list[int], step: int,
+) -> None:  # fmt: skip
+    if isinstance(value, Tensor):
+        _read(trace, value, position, kind, key, reads, step)
+    elif value.__class__ is list or value.__class__ is tuple:
+        key.append(("[", len(value)))
+        for item in value:
+            _scan(trace, item, position, kind, key, reads, step)
+    else:
+        key.append(constant_key(value))
+
+
+def _save_random_state(
+    trace: Trace, step: int, kind: Kind, args: Any, kwargs: dict[str, Any]
+) -> None:
+    if kind.chance is not None and kind.chance < len(args):
+        if args[kind.chance] == 0.0:
+            return
+    generator = generator_for(args, kwargs)
+    state = generator.get_state()
+    trace.random[step] = (generator, state)
+    trace.counter.live += state.nbytes
+    trace.state_bytes += state.nbytes
+
+
+def _before_writes(
+    trace: Trace, kind: Kind, args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[tuple[Buffer, Tensor]]:
+    found: list[tuple[Buffer, Tensor]] = []
+    for where in kind.writes:
+        value = kwargs.get(where) if isinstance(where, str) else (
+            args[where] if where < len(args) else None
+        )  # fmt: skip
+        items = value if isinstance(value, list | tuple) else (value,)
+        for item in items:
+            if isinstance(item, Tensor):
+                buffer = getattr(item.untyped_storage(), TAG)
+                trace.before_write(buffer, item)
+                found.append((buffer, item))
+    return found
+
+
+def _after_writes(
+    trace: Trace, written: Sequence[tuple[Buffer, Tensor]], kind: Kind, step: int
+) -> tuple[tuple[int, int], ...]:
+    writes: list[tuple[int, int]] = []
+    for buffer, tensor in written:
+        old, root = buffer.slot, trace.roots[buffer.slot]
+        # A collective may still be running: its result is pinned when first read.
+        buffer.uninitialised = kind.collective
+        nbytes = tensor.untyped_storage().nbytes()
+        if nbytes != trace.nbytes[old]:  # `resize_`, or an `out=` that was too small
+            root = trace.geometries.of(tensor)
+            _resized(trace, buffer, nbytes)
+        buffer.slot = trace.new_slot(step, nbytes, root)
+        writes.append((old, buffer.slot))
+        if trace.moved.get(old) == old:
+            _born(trace, old, buffer.slot, tensor)
+    return tuple(writes)
+
+
+def _born(trace: Trace, old: int, new: int, tensor: Tensor) -> None:
+    """A slot that autograd saved before this step gave it a value."""
+    trace.moved[old] = new
+    trace.last_read[new] = trace.last_read[old]
+    trace.add_to_tail(new, tensor.untyped_storage(), trace.geometries.of(tensor))
+
+
+def _resized(trace: Trace, buffer: Buffer, nbytes: int) -> None:
+    if buffer.nbytes:
+        trace.counter.live += nbytes - buffer.nbytes
+    buffer.nbytes = nbytes
+
+
+def _signature(
+    trace: Trace, key: list[Any], func: Any, kind: Kind, grad: bool,
+    args: Any, kwargs: dict[str, Any],
+) -> Signature:  # fmt: skip
+    try:
+        found = trace.signatures.get(frozen := tuple(key))
+    except TypeError:  # an argument without a hash: this operator stands alone
+        return Signature(func, kind, grad, args, kwargs, trace.geometries.of)
+    if found is None:
+        found = Signature(func, kind, grad, args, kwargs, trace.geometries.of)
+        trace.signatures[frozen] = found
+    return found
+
+
+def _look_closer(
+    trace: Trace, signature: Signature, reads: list[int], first: int,
+    result: Any, written: Sequence[tuple[Buffer, Tensor]],
+) -> None:  # fmt: skip
+    """What is done at the first call of a signature, or under `verify`."""
+    if signature.new:
+        _leave_room(trace, signature, reads, first)
+    outputs = result if isinstance(result, tuple | list) else (result,)
+    if trace.keep is not None and trace.keep(signature.func):
+        _keep_results(trace, outputs, first)
+    if not trace.verify or signature.kind.uninitialised:
+        return
+    for tensor in (*outputs, *(tensor for _, tensor in written)):
+        scratch = signature.kind.scratch and tensor.dtype is torch.uint8
+        if isinstance(tensor, Tensor) and not scratch:
+            storage = tensor.untyped_storage()
+            trace.prints[getattr(storage, TAG).slot] = fingerprint(storage)
+
+
+def _keep_results(trace: Trace, outputs: Sequence[Any], first: int) -> None:
+    """Hold the new storages of a result until nothing asks for the run any more."""
+    for tensor in outputs:
+        if isinstance(tensor, Tensor):
+            storage = tensor.untyped_storage()
+            slot = getattr(storage, TAG).slot
+            if slot >= first:
+                trace.held.hold(slot, storage)
+
+
+def _leave_room(
+    trace: Trace, signature: Signature, reads: list[int], first: int
+) -> None:
+    """Keep room for the cotangents of what an operator reads and makes."""
+    signature.new = False
+    room = cotangent_bytes(trace, signature, reads, first, len(trace.producer))
+    if room > trace.largest:
+        trace.largest = room
+        trace.limit = trace.memory - room
+
+
+def _make(
+    trace: Trace, signature: Signature, kind: Kind, result: Any, step: int
+) -> None:
+    """Give a slot to each new storage of a result."""
+    if isinstance(result, Tensor):
+        if _is_new(trace, result, signature, kind, step):
+            signature.outputs, signature.single = (0,), True
+    elif result.__class__ in (tuple, list):
+        outputs = tuple(
+            index
+            for index, tensor in enumerate(result)
+            if isinstance(tensor, Tensor)
+            and _is_new(trace, tensor, signature, kind, step)
+        )
+        # Which results are new storages follows from the signature.
+        assert signature.outputs in ((), outputs)
+        signature.outputs = outputs
+
+
+def _is_new(
+    trace: Trace, tensor: Tensor, signature: Signature, kind: Kind, step: int
+) -> bool:
+    storage = _storage_of(tensor, signature)
+    buffer = getattr(storage, TAG, None)
+    if buffer is not None and buffer.owner is trace.owner:
+        return False
+    nbytes, known = storage.nbytes(), signature.root
+    if known is None or nbytes != signature.nbytes or kind.varying:
+        known = trace.geometries.of(tensor)
+        if signature.single:  # the only result: the same at each call
+            signature.root, signature.nbytes = known, nbytes
+    slot = trace.new_slot(step, nbytes, known)
+    buffer = Buffer(trace.owner, slot, nbytes, trace.counter)
+    buffer.uninitialised = kind.uninitialised or kind.collective
+    setattr(storage, TAG, buffer)
+    return True
+
+
+def _storage_of(tensor: Tensor, signature: Signature) -> Storage:
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:
+        raise UnsupportedError(
+            f"`{signature.func}` made a tensor of layout `{tensor.layout}`, which has "
+            "no storage that could be recomputed. Call it outside `recompute`."
+        ) from None
+
+
+def cotangent_bytes(
+    trace: Trace, signature: Signature, reads: Sequence[int], first: int, last: int
+) -> int:
+    """The bytes of the cotangents that going back through a step may need at once."""
+    inputs = {
+        slot for slot, flag in zip(reads, signature.differentiable, strict=True) if flag
+    }
+    made = sum(trace.nbytes[first:last])
+    temporaries = 0 if signature.kind.lean else made
+    return made + temporaries + sum(trace.nbytes[slot] for slot in inputs)

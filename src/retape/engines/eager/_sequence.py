@@ -1,0 +1,254 @@
+"""`checkpoint_sequential`: a chain of functions, by segments, a plan or a budget.
+
+Under a budget the first call of a chain on given shapes is run by the general engine
+and measured: what each part saves, what crosses between parts, what each takes. Later
+calls follow the schedule that the dynamic programme finds for these numbers.
+"""
+
+import contextlib
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import torch
+from torch import nn
+
+from retape._plans import Within
+from retape.schedule import Action
+
+from ._chained import descents_of
+from ._checkpoint import checkpoint
+from ._errors import PlanError
+from ._keep import Keeper
+from ._limits import Limits, read_bytes
+from ._measure import Measured, OperatorTimer, measure
+from ._optimum import Descent, Optimum
+from ._planned import Plan, PlannedKeeper, PlannedSweep
+from ._recompute import Recomputation
+from ._run import Run
+from ._sweep import Sweep
+
+Functions = nn.Sequential | Sequence[Callable[[Any], Any]]
+_REMEMBERED = 64
+_TRIES = 3
+
+
+class Planner(Protocol):
+    """A plan such as `retape.fixed_space(snapshots=4)`."""
+
+    def schedule(self, n: int) -> Iterable[Action]:
+        """The actions for n functions."""
+        ...
+
+
+def checkpoint_sequential(
+    functions: Functions,
+    segments: int | None = None,
+    input: Any = None,
+    use_reentrant: bool | None = None,
+    *,
+    memory: int | float | str | None = None,
+    plan: Planner | Iterable[Action] | None = None,
+    preserve_rng_state: bool = True,
+) -> Any:
+    """Run a chain of functions, keeping the inputs of segments, a plan or a budget.
+
+    Args:
+        functions: The chain. Each takes what the one before returns.
+        segments: Parts of equal length, all but the last recomputed; as in PyTorch.
+        input: What the first function is given.
+        use_reentrant: Accepted; there is one implementation.
+        memory: Instead of `segments`: a budget in bytes, or text such as `"2GB"`. The
+            first call on given shapes measures the chain; later ones follow the
+            schedule of least time for the measured sizes and costs, in which parts are
+            kept, recomputed once, or several times.
+        plan: Instead of both: a plan such as `retape.fixed_space(snapshots=4)`, or
+            actions such as a `retape.schedule.Chain`, with the functions as steps.
+            `retape.within(bytes)` is `memory=bytes`.
+        preserve_rng_state: Accepted; random state is always restored.
+
+    Returns:
+        What the last function returns.
+
+    Raises:
+        PlanError: If not exactly one of `segments`, `memory` and `plan` is given, or
+            the plan is not one of that many functions.
+        BudgetError: If the chain cannot be reversed in `memory`.
+
+    Example:
+        >>> chain = [torch.nn.Linear(9, 9) for _ in range(30)]
+        >>> x = checkpoint_sequential(chain, input=torch.ones(2, 9), memory="1MB")
+        >>> x.sum().backward()
+
+    References:
+        Beaumont, Eyraud-Dubois, Herrmann, Joly, Shilova: Optimal checkpointing for
+        heterogeneous chains (2019).
+    """
+    del use_reentrant, preserve_rng_state
+    chain = list(functions)
+    if sum(each is not None for each in (segments, memory, plan)) != 1:
+        raise PlanError(
+            f"`segments={segments}`, `memory={memory}` and `plan={plan}`: give exactly "
+            "one of them."
+        )
+    if isinstance(plan, Within):
+        memory, plan = plan.budget, None
+    if memory is not None:
+        return _within(chain, input, read_bytes(memory))
+    if plan is not None:
+        return _by_plan(chain, input, plan)
+    assert segments is not None
+    return _by_segments(chain, input, segments)
+
+
+def _by_segments(chain: list[Callable[[Any], Any]], input: Any, segments: int) -> Any:
+    if not 1 <= segments <= max(1, len(chain)):
+        raise PlanError(
+            f"`segments={segments}` parts of `{len(chain)}` functions cannot be made; "
+            "give between 1 and their number."
+        )
+    size = len(chain) // segments
+    for k in range(segments - 1):
+        input = checkpoint(_call_all, chain[k * size : (k + 1) * size], input)
+    return _call_all(chain[(segments - 1) * size :], input)
+
+
+def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    for function in functions:
+        value = function(value)
+    return value
+
+
+class ChainRecomputation(Recomputation):
+    """A recomputation that follows a plan, and may measure what it runs."""
+
+    def __init__(self, limits: Limits, plan: Plan | None, measured: bool) -> None:
+        super().__init__(limits)
+        self.plan = plan
+        self.found: Measured | None = None
+        self._timer = OperatorTimer() if measured else None
+        self._run: Run | None = None
+        self._keeper: Keeper | None = None
+        self._boundaries: list[int] = []
+
+    def run(self, functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+        """Call the functions one after the other."""
+        with self._timer or contextlib.nullcontext():
+            with self:
+                for k, function in enumerate(functions):
+                    self._begin(k)
+                    value = function(value)
+        run = self._run
+        if self._timer is not None and run is not None and run.living:
+            nbytes = sum(tensor.nbytes for tensor in _tensors(value))
+            self.found = measure(run, self._timer.seconds, self._boundaries, nbytes)
+        return value
+
+    def _begin(self, k: int) -> None:
+        if self._run is None:  # inside another recomputation
+            return
+        self._boundaries.append(len(self._run.trace.steps))
+        plan = self.plan
+        if plan is not None and plan.measured is None:
+            assert isinstance(self._keeper, PlannedKeeper)
+            self._keeper.begin(k)
+
+    def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
+        self._run = run
+        if self._timer is not None:
+            self._timer.trace = run.trace
+        if self.plan is None:
+            keeper, sweep = super()._equipment(run)
+        else:
+            keeper = PlannedKeeper(run, self._limits, self.plan)
+            sweep = PlannedSweep(run, self._limits, self.plan)
+        self._keeper = keeper
+        return keeper, sweep
+
+
+def _by_plan(
+    chain: list[Callable[[Any], Any]], input: Any, plan: Planner | Iterable[Action]
+) -> Any:
+    actions = plan if isinstance(plan, Iterable) else plan.schedule(len(chain))
+    descents = descents_of(actions, len(chain))
+    limits = Limits(memory=None, snapshots=len(chain) + 1, stage=2**62)
+    return ChainRecomputation(limits, Plan(descents, len(chain)), False).run(
+        chain, input
+    )
+
+
+class _Entry:
+    """What is known about a chain: how to run it, and how often that was wrong."""
+
+    __slots__ = ("descents", "measured", "tries")
+
+    def __init__(self) -> None:
+        self.measured: Measured | None = None
+        self.descents: list[Descent] | None = None
+        self.tries = 0
+
+
+_entries: OrderedDict[Any, _Entry] = OrderedDict()
+_entries_lock = threading.Lock()
+
+
+def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
+    entry = _entry(_key(chain, input, memory))
+    plan = None
+    if entry.measured is not None and entry.descents is not None:
+        plan = Plan(entry.descents, len(entry.measured.units), entry.measured)
+    measured = entry.measured is None and entry.tries < _TRIES
+    job = ChainRecomputation(Limits(memory, None, 0), plan, measured)
+    value = job.run(chain, input)
+    if job.found is not None:
+        entry.tries += 1
+        best = Optimum(job.found.units, job.found.widths, memory)
+        possible = best.cost < float("inf")
+        entry.descents = best.descents() if possible else None
+        entry.measured = job.found
+    elif plan is not None and plan.broken:
+        entry.measured = entry.descents = None
+    return value
+
+
+def _entry(key: Any) -> _Entry:
+    with _entries_lock:
+        entry = _entries.get(key)
+        if entry is None:
+            entry = _entries[key] = _Entry()
+            if len(_entries) > _REMEMBERED:
+                _entries.popitem(last=False)
+        else:
+            _entries.move_to_end(key)
+        return entry
+
+
+def _key(chain: Sequence[Callable[[Any], Any]], input: Any, memory: int) -> Any:
+    """Equal for calls that will probably do the same; a plan finds out if they do not.
+
+    Identity would not do: the next function may be made where the last one died.
+    """
+    names = tuple(
+        (
+            getattr(each, "__qualname__", type(each).__qualname__),
+            getattr(each, "training", None),
+        )
+        for each in chain
+    )
+    shapes = tuple(
+        (each.shape, each.dtype, each.device, each.requires_grad)
+        for each in _tensors(input)
+    )
+    return names, shapes, memory, torch.is_grad_enabled()
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from _tensors(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from _tensors(each)

@@ -1,0 +1,140 @@
+// The Python module: recording sessions, the hook that packs, and replays.
+#include "pack.h"
+#include "recorder.h"
+#include "replay.h"
+#include "span.h"
+#include "table.h"
+#include "unpack.h"
+
+namespace retape {
+namespace {
+
+constexpr const char* SESSION = "retape.session";
+
+Session& session_in(PyObject* object) {
+  auto* session = static_cast<Session*>(PyCapsule_GetPointer(object, SESSION));
+  if (session == nullptr) fail();
+  return *session;
+}
+
+// setup(Buffer, Counter, Handle, Step)
+PyObject* setup(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  if (names == nullptr) names = new Names();
+  layout = new Layout(args[0], args[1], args[2], args[3]);
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+// open(trace, run, kind_of, watched) -> session
+PyObject* open(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  auto* session = new Session(args[0], args[1], args[2], args[3] == Py_True);
+  return PyCapsule_New(session, SESSION, [](PyObject* self) {
+    delete static_cast<Session*>(PyCapsule_GetPointer(self, SESSION));
+  });
+  END_HANDLE_TH_ERRORS
+}
+
+// enter(session, recorder, keeper): both outlive the stay
+PyObject* enter(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  Session& session = session_in(args[0]);
+  session.recorder = args[1];
+  session.keeper = args[2];
+  current = &session;
+  install_table();
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+PyObject* leave(PyObject*, PyObject*) {
+  current = nullptr;
+  remove_table();
+  Py_RETURN_NONE;
+}
+
+PyObject* call_pack(PyObject* self, PyObject* tensor) {
+  HANDLE_TH_ERRORS
+  return pack(session_in(self), tensor).release();
+  END_HANDLE_TH_ERRORS
+}
+
+PyMethodDef pack_definition = {"pack", call_pack, METH_O, nullptr};
+
+// packer(session) -> the hook
+PyObject* packer(PyObject*, PyObject* session) {
+  return PyCFunction_New(&pack_definition, session);
+}
+
+// unpack(saved) -> the tensor, or None if Python has to find it
+PyObject* call_unpack(PyObject*, PyObject* saved) {
+  HANDLE_TH_ERRORS
+  Ref found = unpack(saved);
+  if (!found) Py_RETURN_NONE;
+  return found.release();
+  END_HANDLE_TH_ERRORS
+}
+
+// dropped(run, handle)
+PyObject* call_dropped(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  dropped(args[0], args[1]);
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+// needed_steps(steps, producer, storages, wanted, floor) -> list
+PyObject* call_needed_steps(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  const Record record{args[0], args[1], args[2]};
+  return needed_steps(record, args[3], as_int(args[4])).release();
+  END_HANDLE_TH_ERRORS
+}
+
+// span_sums(steps, producer, nbytes, needed, wanted, start, end)
+//     -> (widths, transient, reverse)
+PyObject* call_span_sums(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  const SpanSums sums = sums_of(
+      {{args[0], args[1], nullptr}, args[2], args[3], args[4], as_int(args[5]), as_int(args[6])});
+  const Ref widths = Ref::checked(PyList_New(0));
+  for (const int64_t width : sums.widths) append(widths.get(), width);
+  return Py_BuildValue(
+      "OLL", widths.get(), static_cast<long long>(sums.transient),
+      static_cast<long long>(sums.reverse));
+  END_HANDLE_TH_ERRORS
+}
+
+// run_steps(steps, needed, wanted, random, replay, roots, own, slowly)
+PyObject* call_run_steps(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  const Rerun rerun{{args[0], nullptr, nullptr}, args[4], args[5], args[6], args[3], args[2]};
+  run_steps(rerun, args[1], args[7]);
+  Py_RETURN_NONE;
+  END_HANDLE_TH_ERRORS
+}
+
+#define RETAPE_FAST(name, function)                                                 \
+  {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function)),     \
+   METH_FASTCALL, nullptr}
+PyMethodDef methods[] = {
+    RETAPE_FAST("setup", setup),
+    RETAPE_FAST("open", open),
+    RETAPE_FAST("enter", enter),
+    {"leave", leave, METH_NOARGS, nullptr},
+    {"packer", packer, METH_O, nullptr},
+    {"unpack", call_unpack, METH_O, nullptr},
+    RETAPE_FAST("dropped", call_dropped),
+    RETAPE_FAST("needed_steps", call_needed_steps),
+    RETAPE_FAST("span_sums", call_span_sums),
+    RETAPE_FAST("run_steps", call_run_steps),
+    {nullptr, nullptr, 0, nullptr}};
+PyModuleDef module = {PyModuleDef_HEAD_INIT, "_retape_native", nullptr, -1, methods};
+
+}  // namespace
+}  // namespace retape
+
+extern "C" __attribute__((visibility("default"))) PyObject* PyInit__retape_native() {
+  return PyModule_Create(&retape::module);
+}

@@ -1,0 +1,66 @@
+// What `Run.pack` and `unpack` do, one level below Python.
+#pragma once
+
+#include "session.h"
+
+namespace retape {
+
+inline void add_to_tail(
+    Session& session, PyObject* slot, PyObject* storage, PyObject* window) {
+  PyObject* windows = lookup(session.tail_windows.get(), slot);
+  if (windows != nullptr) return check(PyList_Append(windows, window));
+  const Ref step = number(PyList_GET_SIZE(session.steps.get()));
+  const int64_t bytes = item(session.nbytes.get(), as_int(slot));
+  check(PyObject_SetItem(session.tail_steps.get(), slot, step.get()));
+  const Ref list = Ref::checked(PyList_New(1));
+  PyList_SET_ITEM(list.get(), 0, Py_NewRef(window));
+  check(PyDict_SetItem(session.tail_windows.get(), slot, list.get()));
+  add_to_attribute(session.tail.get(), names->nbytes, bytes);
+  add_to_attribute(session.trace.get(), names->saved, bytes);
+  session.hold(slot, storage);
+}
+
+inline void count_handle(Session& session, PyObject* slot) {
+  append(session.handle_steps.get(), PyList_GET_SIZE(session.steps.get()));
+  check(PyList_Append(session.handle_slots.get(), slot));
+  const Py_ssize_t length = PyByteArray_GET_SIZE(session.alive.get());
+  check(PyByteArray_Resize(session.alive.get(), length + 1));
+  PyByteArray_AS_STRING(session.alive.get())[length] = 1;
+  add_to_attribute(session.run.get(), names->living, 1);
+  PyObject* before = lookup(session.slot_handles.get(), slot);
+  const Ref now = number(before == nullptr ? 1 : as_int(before) + 1);
+  check(PyDict_SetItem(session.slot_handles.get(), slot, now.get()));
+}
+
+inline Ref pack(Session& session, PyObject* wrapped) {
+  const auto slowly = [&] {
+    return Ref::checked(
+        PyObject_CallMethodOneArg(session.run.get(), names->pack, wrapped));
+  };
+  const at::Tensor& tensor = THPVariable_Unpack(wrapped);
+  if (!plain_tensor(tensor)) return slowly();
+  const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+  PyObject* buffer = session.buffer_on(storage.get());
+  if (buffer == nullptr || layout->buffer_uninitialised(buffer) != Py_False)
+    return slowly();
+  const Ref slot = Ref::borrowed(layout->buffer_slot(buffer));
+  if (item(session.producer.get(), as_int(slot.get())) < 0) {
+    PyObject* known = lookup(session.foreign.get(), slot.get());
+    if (known == nullptr || PyTuple_GET_ITEM(known, 0) != wrapped) return slowly();
+    return Ref::borrowed(known);
+  }
+  const Ref window = Ref::borrowed(session.geometry_of(tensor));
+  const int64_t number_of_it = PyList_GET_SIZE(session.handle_steps.get());
+  count_handle(session, slot.get());
+  put(session.last_read.get(), as_int(slot.get()),
+      PyList_GET_SIZE(session.steps.get()));
+  add_to_tail(session, slot.get(), storage.get(), window.get());
+  Ref handle(new_instance(layout->handle_type));
+  layout->handle_run.set(handle.get(), session.run);
+  layout->handle_slot.set(handle.get(), slot);
+  layout->handle_geometry.set(handle.get(), window);
+  layout->handle_number.set(handle.get(), number(number_of_it));
+  return handle;
+}
+
+}  // namespace retape

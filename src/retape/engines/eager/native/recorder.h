@@ -1,0 +1,242 @@
+// What `Recorder.__torch_dispatch__` and `Trace.record` do, one level below Python.
+//
+// PyTorch calls a dispatch mode through the table of functions of its interpreter. While
+// something is recorded, that table is replaced by one that looks first whether the call
+// is a common one, and else passes it on.
+#pragma once
+
+#include "session.h"
+
+namespace retape {
+
+inline thread_local Session* current = nullptr;
+inline const c10::impl::PyInterpreterVTable* original = nullptr;
+
+// What a call reads, found before it runs.
+struct Call {
+  Key key;
+  c10::SmallVector<int64_t, 8> reads;
+  c10::SmallVector<std::pair<Ref, at::Tensor>, 2> written;
+  const Known* known = nullptr;
+};
+
+inline bool on_top(const Session& session) {
+  using c10::impl::TorchDispatchModeTLS;
+  const auto depth = TorchDispatchModeTLS::stack_len();
+  if (depth == 0) return false;
+  const auto& mode = TorchDispatchModeTLS::get_stack_at(depth - 1);
+  return mode->ptr(getPyInterpreter()) == session.recorder;
+}
+
+inline c10::ArrayRef<c10::IValue> arguments_on(
+    const torch::jit::Stack& stack, const c10::OperatorHandle& op) {
+  const size_t count = op.schema().arguments().size();
+  return c10::ArrayRef<c10::IValue>(stack.data() + stack.size() - count, count);
+}
+
+// The slots that a call reads; false if one of them is out of the ordinary.
+inline bool find_reads(
+    Session& session, Call& call, const OpInfo& info,
+    c10::ArrayRef<c10::IValue> arguments) {
+  return scan(call.key, arguments, [&](const at::Tensor& tensor, Place place) {
+    if (!plain_tensor(tensor)) return false;
+    add_geometry(call.key, tensor);
+    const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+    PyObject* buffer = session.buffer_on(storage.get());
+    if (buffer == nullptr) buffer = session.adopt(tensor, storage.get());
+    if (layout->buffer_uninitialised(buffer) != Py_False) return false;
+    const int64_t slot = as_int(layout->buffer_slot(buffer));
+    call.reads.push_back(slot);
+    for (const int where : info.writes)
+      if (where == place.argument) {
+        if (item(session.producer.get(), slot) < 0) return false;
+        call.written.emplace_back(Ref::borrowed(buffer), tensor);
+      }
+    return true;
+  });
+}
+
+inline void mark_reads(
+    Session& session, const Call& call, int64_t step,
+    c10::ArrayRef<c10::IValue> arguments) {
+  const Ref opened = attribute(session.trace.get(), names->opened);
+  const int64_t position = int_attribute(opened.get(), names->position);
+  size_t next = 0;
+  Key ignored;
+  bool crossing = false;
+  for (const int64_t slot : call.reads) {
+    put(session.last_read.get(), slot, step);
+    const int64_t made = item(session.producer.get(), slot);
+    crossing |= -1 < made && made < position;
+  }
+  if (!crossing) return;
+  scan(ignored, arguments, [&](const at::Tensor& tensor, Place) {
+    const int64_t slot = call.reads[next++];
+    const int64_t made = item(session.producer.get(), slot);
+    if (-1 < made && made < position) {
+      const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+      Ref::checked(PyObject_CallMethodObjArgs(
+          session.trace.get(), names->needed_by_snapshot, number(slot).get(),
+          storage.get(), nullptr));
+    }
+    return true;
+  });
+}
+
+inline void before_writes(Session& session, const Call& call) {
+  for (const auto& [buffer, tensor] : call.written) {
+    PyObject* slot = layout->buffer_slot(buffer.get());
+    if (has(session.tail_steps.get(), slot) || has(session.held_storages.get(), slot) ||
+        PyObject_Size(layout->buffer_older(buffer.get())) != 0) {
+      const Ref wrapped = Ref::checked(THPVariable_Wrap(tensor));
+      Ref::checked(PyObject_CallMethodObjArgs(
+          session.trace.get(), names->before_write, buffer.get(), wrapped.get(),
+          nullptr));
+    }
+  }
+}
+
+inline Ref after_writes(Session& session, const Call& call, int64_t step) {
+  if (call.written.empty()) return layout->empty_tuple;
+  Ref writes = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(call.written.size())));
+  Py_ssize_t k = 0;
+  for (const auto& [buffer, tensor] : call.written) {
+    const int64_t old = as_int(layout->buffer_slot(buffer.get()));
+    const int64_t bytes = item(session.nbytes.get(), old);
+    TORCH_CHECK(
+        static_cast<int64_t>(tensor.storage().nbytes()) == bytes,
+        "an in-place operator that is no resizer has resized its argument");
+    const int64_t made =
+        session.new_slot(step, bytes, PyList_GET_ITEM(session.roots.get(), old));
+    layout->buffer_slot.set(buffer.get(), number(made));
+    const Ref first = number(old), second = number(made);
+    PyTuple_SET_ITEM(writes.get(), k++, PyTuple_Pack(2, first.get(), second.get()));
+  }
+  return writes;
+}
+
+// Slots for the results, which lie on top of the stack.
+inline void make_results(
+    Session& session, const Call& call, const c10::OperatorHandle& op,
+    const torch::jit::Stack& stack, int64_t step) {
+  const auto& returns = op.schema().returns();
+  const Known& known = *call.known;
+  c10::SmallVector<int64_t, 4> made;
+  if (returns.size() == 1 && stack.back().isTensorList()) {
+    int64_t index = 0;
+    for (const at::Tensor& tensor : stack.back().toTensorVector()) {
+      if (tensor.defined() && session.make(tensor, known, step)) made.push_back(index);
+      ++index;
+    }
+  } else {
+    const size_t first = stack.size() - returns.size();
+    for (size_t k = first; k < stack.size(); ++k)
+      if (stack[k].isTensor() && stack[k].toTensor().defined())
+        if (session.make(stack[k].toTensor(), known, step))
+          made.push_back(static_cast<int64_t>(k - first));
+  }
+  TORCH_CHECK(
+      std::equal(made.begin(), made.end(), known.outputs.begin(), known.outputs.end()),
+      op.schema().name(), ": which results are new storages differs between two calls");
+}
+
+inline void add_step(Session& session, const Call& call, int64_t first, Ref writes) {
+  Ref reads = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(call.reads.size())));
+  for (size_t k = 0; k < call.reads.size(); ++k)
+    PyTuple_SET_ITEM(reads.get(), k, number(call.reads[k]).release());
+  const Ref step(new_instance(layout->step_type, 4));
+  PyTuple_SET_ITEM(step.get(), 0, Ref(call.known->signature).release());
+  PyTuple_SET_ITEM(step.get(), 1, reads.release());
+  PyTuple_SET_ITEM(step.get(), 2, number(first).release());
+  PyTuple_SET_ITEM(step.get(), 3, writes.release());
+  check(PyList_Append(session.steps.get(), step.get()));
+}
+
+inline void relieve_if_full(Session& session) {
+  const Ref limit = attribute(session.trace.get(), names->limit);
+  const Ref next_cut = attribute(session.trace.get(), names->next_cut);
+  const double steps = static_cast<double>(PyList_GET_SIZE(session.steps.get()));
+  const auto live = layout->counter_live(session.counter.get());
+  if (static_cast<double>(as_int(live)) > PyFloat_AsDouble(limit.get()) ||
+      steps >= PyFloat_AsDouble(next_cut.get()))
+    Ref::checked(PyObject_CallMethodNoArgs(session.keeper, names->relieve));
+}
+
+inline void run_below(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
+  op.callBoxed(stack);
+}
+
+// The mode is off the stack meanwhile: what the trace does for itself is no step.
+inline void record(
+    Session& session, const Call& call, const c10::OperatorHandle& op,
+    torch::jit::Stack* stack) {
+  const int64_t step = PyList_GET_SIZE(session.steps.get());
+  mark_reads(session, call, step, arguments_on(*stack, op));
+  before_writes(session, call);
+  {
+    const pybind11::gil_scoped_release nogil;
+    op.callBoxed(stack);
+  }
+  const int64_t first = PyList_GET_SIZE(session.producer.get());
+  make_results(session, call, op, *stack, step);
+  Ref writes = after_writes(session, call, step);
+  if (PyList_GET_SIZE(session.producer.get()) > first)
+    add_step(session, call, first, std::move(writes));
+  relieve_if_full(session);
+}
+
+// The first call of a signature goes through Python, which makes the signature.
+inline void record_slowly(
+    Session& session, Call& call, bool keyed, const c10::OperatorHandle& op,
+    torch::jit::Stack* stack) {
+  if (!keyed) return original->dispatch(op, stack);
+  Template made = make_template(op, arguments_on(*stack, op));
+  check(PyObject_SetAttr(session.trace.get(), names->latest, Py_None));
+  original->dispatch(op, stack);
+  Ref signature = attribute(session.trace.get(), names->latest);
+  if (signature.get() == Py_None) return;
+  const Ref outputs = attribute(signature.get(), names->outputs);
+  Known known{signature, attribute(signature.get(), names->single).get() == Py_True,
+              int_attribute(signature.get(), names->nbytes),
+              attribute(signature.get(), names->root), {}};
+  if (known.root.get() == Py_None) known.root = Ref();
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs.get()); ++k)
+    known.outputs.push_back(as_int(PyTuple_GET_ITEM(outputs.get(), k)));
+  check(PyObject_SetAttr(
+      signature.get(), names->native, capsule(std::move(made)).get()));
+  session.known.insert_or_assign(call.key, std::move(known));
+}
+
+inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  Session* session = current;
+  if (session == nullptr || !on_top(*session)) return original->dispatch(op, stack);
+  const pybind11::gil_scoped_acquire gil;
+  const OpInfo& info = session->info(op);
+  if (info.view) {
+    const pybind11::gil_scoped_release nogil;
+    return run_below(op, stack);
+  }
+  const bool backward = torch::autograd::get_current_graph_task_id() != -1 &&
+      !c10::GradMode::is_enabled();
+  if (session->watched || backward ||
+      attribute(session->recorder, names->paused).get() == Py_True)
+    return original->dispatch(op, stack);
+  const auto arguments = arguments_on(*stack, op);
+  Call call;
+  const void* which = &op.schema();
+  add(call.key, which);
+  add(call.key, c10::GradMode::is_enabled());
+  bool ordinary;
+  {
+    const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;
+    ordinary = find_reads(*session, call, info, arguments);
+    const auto found = session->known.find(std::string_view(call.key));
+    if (ordinary && found != session->known.end()) call.known = &found->second;
+    if (call.known != nullptr && info.plain) return record(*session, call, op, stack);
+  }
+  if (call.known != nullptr) return original->dispatch(op, stack);
+  record_slowly(*session, call, ordinary, op, stack);
+}
+
+}  // namespace retape

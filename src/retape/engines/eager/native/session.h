@@ -1,0 +1,175 @@
+// One recording: the lists of its trace, and the signatures that it has met.
+#pragma once
+
+#include "signature.h"
+
+namespace retape {
+
+struct OpInfo {
+  bool view, plain;
+  std::vector<int> writes;
+};
+
+struct Known {
+  Ref signature;  // null: its results are views, and no step is recorded
+  bool single;
+  int64_t nbytes;
+  Ref root;
+  std::vector<int64_t> outputs;
+};
+
+struct Transparent {
+  using is_transparent = void;
+  size_t operator()(std::string_view text) const {
+    return std::hash<std::string_view>{}(text);
+  }
+};
+template <typename T>
+using Table = std::unordered_map<Key, T, Transparent, std::equal_to<>>;
+
+class Session {
+ public:
+  // Strong, but for the recorder, which owns the session.
+  Ref trace, run, owner, counter, geometries, held_storages, held_counts, foreign, tail,
+      tail_steps, tail_windows, steps, producer, nbytes, last_read, roots, handle_steps,
+      handle_slots, alive, slot_handles, kind_of;
+  PyObject *recorder = nullptr, *keeper = nullptr;
+  bool watched;  // under `verify` or a policy every call goes the long way
+  std::unordered_map<const void*, OpInfo> operators;
+  Table<Known> known;
+  Table<Ref> geometry_table;
+
+  Session(PyObject* trace, PyObject* run, PyObject* kind_of, bool watched);
+
+  const OpInfo& info(const c10::OperatorHandle& op);
+
+  PyObject* geometry_of(const at::Tensor& tensor) {
+    key_.clear();
+    add_geometry(key_, tensor);
+    const auto found = geometry_table.find(std::string_view(key_));
+    if (found != geometry_table.end()) return found->second.get();
+    const Ref wrapped = Ref::checked(THPVariable_Wrap(tensor));
+    Ref made = Ref::checked(
+        PyObject_CallMethodOneArg(geometries.get(), names->of, wrapped.get()));
+    return geometry_table.emplace(key_, made).first->second.get();
+  }
+
+  // The buffer that this trace hung on a storage, borrowed from it; or null.
+  PyObject* buffer_on(PyObject* storage) const {
+    const Ref buffer(PyObject_GetAttr(storage, names->_retape));
+    if (!buffer) {
+      PyErr_Clear();
+      return nullptr;
+    }
+    return layout->buffer_owner(buffer.get()) == owner.get() ? buffer.get() : nullptr;
+  }
+
+  PyObject* adopt(const at::Tensor& tensor, PyObject* storage) const {
+    const Ref wrapped = Ref::checked(THPVariable_Wrap(tensor));
+    const Ref buffer = Ref::checked(PyObject_CallMethodObjArgs(
+        trace.get(), names->adopt, wrapped.get(), storage, nullptr));
+    return buffer.get();  // the storage holds it
+  }
+
+  int64_t new_slot(int64_t step, int64_t bytes, PyObject* root) {
+    const int64_t slot = PyList_GET_SIZE(producer.get());
+    append(producer.get(), step);
+    append(nbytes.get(), bytes);
+    append(last_read.get(), -1);
+    check(PyList_Append(roots.get(), root));
+    return slot;
+  }
+
+  void count(int64_t more) {
+    const auto& live = layout->counter_live;
+    live.set(counter.get(), number(as_int(live(counter.get())) + more));
+  }
+
+  // Give the storage of a result a slot, unless it has one.
+  bool make(const at::Tensor& tensor, const Known& call, int64_t step);
+
+  void hold(PyObject* slot, PyObject* storage) {
+    PyObject* before = lookup(held_counts.get(), slot);
+    const Ref now = number(before == nullptr ? 1 : as_int(before) + 1);
+    check(PyDict_SetItem(held_counts.get(), slot, now.get()));
+    if (before == nullptr) check(PyDict_SetItem(held_storages.get(), slot, storage));
+  }
+
+ private:
+  Key key_;
+};
+
+inline Ref member(const Ref& object, const char* name) {
+  return Ref::checked(PyObject_GetAttrString(object.get(), name));
+}
+
+inline Session::Session(
+    PyObject* trace_, PyObject* run_, PyObject* kind_of_, bool watched_)
+    : trace(Ref::borrowed(trace_)),
+      run(Ref::borrowed(run_)),
+      owner(member(trace, "owner")),
+      counter(member(trace, "counter")),
+      geometries(member(trace, "geometries")),
+      foreign(member(trace, "foreign")),
+      tail(member(trace, "tail")),
+      steps(member(trace, "steps")),
+      producer(member(trace, "producer")),
+      nbytes(member(trace, "nbytes")),
+      last_read(member(trace, "last_read")),
+      roots(member(trace, "roots")),
+      handle_steps(member(run, "handle_steps")),
+      handle_slots(member(run, "handle_slots")),
+      alive(member(run, "alive")),
+      slot_handles(member(run, "slot_handles")),
+      kind_of(Ref::borrowed(kind_of_)),
+      watched(watched_) {
+  const Ref held = member(trace, "held");
+  held_storages = member(held, "storages");
+  held_counts = member(held, "counts");
+  tail_steps = member(tail, "steps");
+  tail_windows = member(tail, "windows");
+}
+
+inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
+  const void* which = &op.schema();
+  const auto found = operators.find(which);
+  if (found != operators.end()) return found->second;
+  const auto func = torch::detail::getTorchApiFunction(op);
+  const Ref kind = Ref::checked(PyObject_CallOneArg(kind_of.get(), func.ptr()));
+  const auto flag = [&](const char* name) {
+    return PyObject_IsTrue(member(kind, name).get()) == 1;
+  };
+  OpInfo made{flag("view"), false, {}};
+  made.plain = !flag("random") && !flag("uninitialised") && !flag("scratch") &&
+      !flag("collective") && !flag("varying");
+  const Ref writes = member(kind, "writes");
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes.get()); ++k) {
+    PyObject* where = PyTuple_GET_ITEM(writes.get(), k);
+    if (PyLong_Check(where)) made.writes.push_back(static_cast<int>(as_int(where)));
+    else made.plain = false;
+  }
+  return operators.emplace(which, std::move(made)).first->second;
+}
+
+inline bool Session::make(const at::Tensor& tensor, const Known& call, int64_t step) {
+  const auto* impl = tensor.storage().unsafeGetStorageImpl();
+  const bool wrapped = impl->pyobj_slot()->load_pyobj() != nullptr;
+  const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+  if (wrapped && buffer_on(storage.get()) != nullptr) return false;
+  const auto bytes = static_cast<int64_t>(impl->nbytes());
+  PyObject* root = call.single && call.nbytes == bytes && call.root
+      ? call.root.get() : geometry_of(tensor);
+  const int64_t slot = new_slot(step, bytes, root);
+  const Ref buffer(new_instance(layout->buffer_type));
+  layout->buffer_owner.set(buffer.get(), owner);
+  layout->buffer_slot.set(buffer.get(), number(slot));
+  layout->buffer_nbytes.set(buffer.get(), number(bytes));
+  layout->buffer_counter.set(buffer.get(), counter);
+  layout->buffer_uninitialised.set(buffer.get(), Ref::borrowed(Py_False));
+  layout->buffer_older.set(buffer.get(), layout->empty_tuple);
+  count(bytes);
+  check(PyObject_SetAttr(storage.get(), names->_retape, buffer.get()));
+  return true;
+}
+
+}  // namespace retape

@@ -1,0 +1,129 @@
+// The sums of `Span`: bytes that cross each position, and the margins of a stage.
+#pragma once
+
+#include "replay.h"
+
+namespace retape {
+
+struct SpanInput {
+  Record record;
+  PyObject *nbytes, *needed, *wanted;
+  int64_t start, end;
+};
+
+struct SpanSums {
+  std::vector<int64_t> widths;
+  int64_t transient = 0, reverse = 0;
+};
+
+struct Made {
+  int64_t first, last;
+};
+
+inline Made made_by(PyObject* step) {
+  const Ref outputs = attribute(PyTuple_GET_ITEM(step, 0), names->outputs);
+  const int64_t first = as_int(PyTuple_GET_ITEM(step, 2));
+  return {first, first + PyTuple_GET_SIZE(outputs.get()) +
+                     PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3))};
+}
+
+using Uses = std::unordered_map<int64_t, int64_t>;
+
+// The last step that uses each slot of the span, autograd's wish for it included.
+inline Uses last_uses(const SpanInput& span) {
+  Uses uses;
+  PyObject *slot = nullptr, *step = nullptr;
+  for (Py_ssize_t k = 0; PyDict_Next(span.wanted, &k, &slot, &step);)
+    uses[as_int(slot)] = as_int(step);
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(span.needed); ++k) {
+    const int64_t index = item(span.needed, k);
+    PyObject* reads = Record::reads(span.record.step(index));
+    for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r) {
+      PyObject* read = PyTuple_GET_ITEM(reads, r);
+      if (span.record.made_by(read) < 0) continue;
+      const auto [place, fresh] = uses.try_emplace(as_int(read), index);
+      if (!fresh) place->second = std::max(place->second, index);
+    }
+  }
+  return uses;
+}
+
+// For each position from start to end, the bytes made before and used after.
+template <typename Skip>
+std::vector<int64_t> crossing(const SpanInput& span, const Uses& uses, const Skip& skip) {
+  const int64_t length = span.end - span.start;
+  std::vector<int64_t> change(length + 2, 0);
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(span.needed); ++k) {
+    const int64_t index = item(span.needed, k);
+    if (index < span.start) continue;
+    const Made made = made_by(span.record.step(index));
+    for (int64_t slot = made.first; slot < made.last; ++slot) {
+      const auto used = uses.find(slot);
+      if (used == uses.end() || used->second <= index || skip(slot)) continue;
+      change[index + 1 - span.start] += item(span.nbytes, slot);
+      change[std::min(used->second, span.end) + 1 - span.start] -= item(span.nbytes, slot);
+    }
+  }
+  for (int64_t k = 1; k <= length; ++k) change[k] += change[k - 1];
+  change.pop_back();
+  return change;
+}
+
+struct Reads {
+  int64_t inner = 0, cotangents = 0;
+};
+
+// Bytes read of the span's own slots, and of all that may get a cotangent.
+inline Reads bytes_read(const SpanInput& span, PyObject* step) {
+  const Ref flags = attribute(PyTuple_GET_ITEM(step, 0), names->differentiable);
+  PyObject* reads = Record::reads(step);
+  c10::SmallVector<int64_t, 8> inner, inputs;
+  Reads sums;
+  const auto once = [&](auto& seen, int64_t slot, int64_t& sum) {
+    if (std::find(seen.begin(), seen.end(), slot) != seen.end()) return;
+    seen.push_back(slot);
+    sum += item(span.nbytes, slot);
+  };
+  for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r) {
+    PyObject* read = PyTuple_GET_ITEM(reads, r);
+    const int64_t slot = as_int(read);
+    if (PyTuple_GET_ITEM(flags.get(), r) == Py_True) once(inputs, slot, sums.cotangents);
+    if (span.record.made_by(read) >= span.start) once(inner, slot, sums.inner);
+  }
+  return sums;
+}
+
+inline SpanSums sums_of(const SpanInput& span) {
+  const Uses uses = last_uses(span);
+  std::unordered_set<int64_t> wanted;
+  PyObject *slot = nullptr, *at = nullptr;
+  for (Py_ssize_t k = 0; PyDict_Next(span.wanted, &k, &slot, &at);)
+    wanted.insert(as_int(slot));
+  SpanSums sums;
+  sums.widths = crossing(span, uses, [](int64_t) { return false; });
+  const auto unwanted =
+      crossing(span, uses, [&](int64_t each) { return wanted.count(each) != 0; });
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(span.needed); ++k) {
+    const int64_t index = item(span.needed, k);
+    PyObject* step = span.record.step(index);
+    const Made range = made_by(step);
+    int64_t made = 0, all = 0;
+    for (int64_t each = range.first; each < range.last; ++each) {
+      all += item(span.nbytes, each);
+      if (wanted.count(each) == 0) made += item(span.nbytes, each);
+    }
+    const Reads reads = bytes_read(span, step);
+    const Ref kind = attribute(PyTuple_GET_ITEM(step, 0), names->kind);
+    const bool lean = attribute(kind.get(), names->lean).get() == Py_True;
+    int64_t cotangents = all + (lean ? 0 : all) + reads.cotangents;
+    if (index >= span.start) {
+      made += unwanted[index - span.start];
+      cotangents += std::max<int64_t>(0, sums.widths[index - span.start] - reads.inner);
+    }
+    sums.transient = std::max(sums.transient, made);
+    sums.reverse = std::max(sums.reverse, cotangents);
+  }
+  return sums;
+}
+
+}  // namespace retape
