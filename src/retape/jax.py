@@ -12,3 +12,4 @@ from .engines.jaxpr._transform import checkpointed as checkpointed
 from .engines.jaxpr._transform import grad as grad
 from .engines.jaxpr._transform import value_and_grad as value_and_grad
 from .engines.jaxpr._transform import vjp as vjp
+from .engines.jaxpr.layers._scan import scan as scan
