@@ -74,7 +74,7 @@ def nest(length: int, levels: int, carry: int = 1, slices: int = 0) -> Nest:
         >>> nest(48, 2)
         Nest(factors=(8, 6), rest=0)
         >>> nest(997, 3)     # a prime number
-        Nest(factors=(11, 10, 9), rest=7)
+        Nest(factors=(9, 11, 10), rest=7)
         >>> nest(48, 2, carry=1, slices=10)     # weights dearer than carries
         Nest(factors=(24, 2), rest=0)
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ...._errors import PlanError
@@ -48,6 +48,10 @@ class LoopOptions:
     def at_most(self) -> int:
         """Nested loops; carries in the host's memory need no second level."""
         return self.levels or (1 if self.offload else 2)
+
+    def as_keywords(self) -> dict[str, Any]:
+        """Keyword arguments, for another function with these options."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def _check_plan_goes_alone(self) -> None:
         if self.plan is None:
