@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 from flax import nnx
+from flax.errors import ModifyScopeVariableError
 from flax.nnx import bridge
 
 from .._errors import PlanError, UnsupportedError
@@ -57,6 +58,8 @@ def explain(
     error: Exception, watched: Watched, args: tuple[Any, ...], length: int | None
 ) -> None:
     """Raise what is wrong with a call; return if it isn't the call that is wrong."""
+    if isinstance(error, ModifyScopeVariableError):
+        _name_collections(args)
     if watched.inner is error:
         return
     _check_initialised(args)
@@ -92,6 +95,25 @@ def _check_initialised(args: tuple[Any, ...]) -> None:
                 "cannot create the parameters of its layers. Initialise each layer "
                 "where it is made, with "
                 f"ToNNX({linen}(...), rngs=rngs).lazy_init(x)."
+            )
+
+
+def _name_collections(args: tuple[Any, ...]) -> None:
+    """A bridged layer wrote where Linen does not let it: say where it may have."""
+    for path, node in nnx.iter_graph(args):
+        if isinstance(node, bridge.ToNNX):
+            linen = type(node.to_nnx__module).__name__
+            kinds = {type(leaf) for _, leaf in nnx.to_flat_state(nnx.split(node)[1])}
+            names = sorted(
+                nnx.variable_name_from_type(kind)
+                for kind in kinds
+                if not issubclass(kind, nnx.Param | nnx.RngState)
+            )
+            raise UnsupportedError(
+                f"args{_place(path)} is the Linen module {linen}, bridged by "
+                f"nnx.bridge.ToNNX, and changes one of its collections {names}. The "
+                "bridge carries a change only of collections that the call names. "
+                f"Call the layer as layer(..., mutable={names})."
             )
 
 

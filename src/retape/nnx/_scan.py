@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 import jax
 from flax import nnx
+from flax.errors import FlaxError
 
 from .. import jax as retape_jax
 from .._plan import Plan
@@ -163,7 +164,7 @@ def _divided(
         run = plain if jax.config.jax_disable_jit else lifted  # pyright: ignore
         try:
             return run(*args, **kwargs)
-        except (TypeError, ValueError, IndexError) as error:
+        except (TypeError, ValueError, IndexError, FlaxError) as error:
             _faults.explain(error, watched, args, theirs["length"])
             raise
 
