@@ -87,11 +87,12 @@ def remat_scan(
         segment_length: Layers in a segment. Bytes kept: about
             (n / segment_length + segment_length) carries.
         levels: Depth k of nested segments: about k * n^(1/k) carries are kept, and
-            each layer is run up to k times beside its backward pass. 2 by default.
+            each layer is run at most k times beside its backward pass. By default 2,
+            or 1 with `offload`.
         plan: A plan of Retape's, such as `retape.fixed_space(snapshots=6)`.
-        policy: What a layer keeps while it is reversed: one of
-            `jax.checkpoint_policies` or `retape.jax.policies`. By default what its
-            derivative needs.
+        policy: What is kept of a layer's intermediates when its segment is run
+            again: one of `jax.checkpoint_policies`. By default nothing: each layer is
+            run from its input when it is reversed.
         offload: `"host"` to keep the carries in the host's memory.
 
     Returns:
@@ -120,7 +121,7 @@ def remat_scan(
         (7, 4, 4)
 
     References:
-        The sqrt(n) rule: [chen2016]. More levels: [griewank-walther2008].
+        Griewank 1992 (nested segments); Chen et al. 2016, section 4.4 (sqrt(n)).
     """
     theirs: dict[str, Any] = {
         "length": length,
