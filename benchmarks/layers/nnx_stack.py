@@ -5,7 +5,7 @@ whose loops the CPU's compiler widens to single precision. Then 8,192 tokens are
 real at reduced width. Peers: `nnx.scan` with `nnx.remat` on the layer, and
 `flax.linen.remat_scan` on a Linen module that holds the same weights.
 
-    python benchmarks/layers/nnx_stack.py [--tokens 65536] [--width 2048]
+    python benchmarks/layers/nnx_stack.py [--tokens 65536] [--only-real]
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def candidates(shape: decoder.Shape) -> dict[str, tuple[Any, Any]]:
     graph, state = nnx.split(stack)
     marked = nnx.remat(lambda x, layer: layer(x))
     found = {"nnx.scan and nnx.remat": (gradient_of(graph, nnx.scan, marked), state)}
-    found["linen.remat_scan (8, 6)"] = linen_gradient(shape, (8, 6))
+    for lengths in ((8, 6), (8, 6, 1)):
+        found[f"linen.remat_scan {lengths}"] = linen_gradient(shape, lengths)
     for options in ({"segment_length": 6}, {"levels": 2}, {"levels": 3}):
         name = ", ".join(f"{key}={value}" for key, value in options.items())
         ours = partial(retape.nnx.remat_scan, **options)
@@ -124,13 +125,13 @@ def abstract(shape: decoder.Shape, tokens: int) -> None:
 def real(tokens: int = 8192) -> None:
     """Run 8,192 tokens at reduced width, by NNX's scan and by ours."""
     shape = decoder.Shape(
-        layers=LAYERS, width=32, heads=2, groups=1, head=16, hidden=96, block=256
+        layers=12, width=32, heads=1, groups=1, head=16, hidden=96, block=256
     )
     stack = nnx.jit(lambda: decoder.stack(shape, nnx.Rngs(0)))()
     graph, state = nnx.split(stack)
     x = jax.random.normal(jax.random.key(1), (1, tokens, shape.width))
     marked = nnx.remat(lambda x, layer: layer(x))
-    print(f"\n{LAYERS} layers, {tokens} tokens, width {shape.width}, for real")
+    print(f"\n{shape.layers} layers, {tokens} tokens, width {shape.width}, for real")
     results: list[Any] = []
     for name, gradient in {
         "nnx.scan and nnx.remat": gradient_of(graph, nnx.scan, marked),
@@ -150,6 +151,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=65_536)
     parser.add_argument("--width", type=int, default=2_048)
+    parser.add_argument("--only-real", action="store_true")
     given = parser.parse_args()
     shape = decoder.Shape(
         layers=LAYERS,
@@ -161,7 +163,8 @@ def main() -> None:
         block=64,
         dtype=jnp.float16,
     )
-    abstract(shape, given.tokens)
+    if not given.only_real:
+        abstract(shape, given.tokens)
     real()
 
 
