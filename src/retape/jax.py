@@ -12,6 +12,8 @@ from .engines.jaxpr._transform import checkpointed as checkpointed
 from .engines.jaxpr._transform import grad as grad
 from .engines.jaxpr._transform import value_and_grad as value_and_grad
 from .engines.jaxpr._transform import vjp as vjp
+from .engines.jaxpr.layers import policies as policies
+from .engines.jaxpr.layers._checkpoint import checkpoint as checkpoint
 from .engines.jaxpr.layers._loops import fori_loop as fori_loop
 from .engines.jaxpr.layers._loops import while_loop as while_loop
 from .engines.jaxpr.layers._scan import scan as scan
