@@ -102,24 +102,23 @@ def _marked(
             # Side effects: JAX knows which of them may be repeated.
             return as_in_jax(*args, **kwargs)
         graph, consts = graph_of(closed)
-        chosen = _chosen(graph, policy)
-        if chosen is None:
+        values = [*consts, *pieces.leaves]
+        if isinstance(policy, Strategy):
+            return jax.tree.unflatten(tree, policy.run(graph, values))
+        saved = _saved(graph, policy)
+        if saved is None:
             return as_in_jax(*args, **kwargs)
-        outs = run_stretches(*chosen, [*consts, *pieces.leaves])
-        return jax.tree.unflatten(tree, outs)
+        whole = [Stretch(0, len(graph), saved=saved)]
+        return jax.tree.unflatten(tree, run_stretches(graph, whole, values))
 
     return marked
 
 
-def _chosen(
-    graph: Graph, policy: Policy | None
-) -> tuple[Graph, Sequence[Stretch]] | None:
-    """How the graph is cut; `None` if a value is to be moved to the host."""
-    if isinstance(policy, Strategy):
-        return policy.cut(graph)
+def _saved(graph: Graph, policy: Policy | None) -> frozenset[Any] | None:
+    """What the policy keeps; `None` if some of it is to be moved to the host."""
     saved: set[Any] = set()
     if policy is None:
-        return graph, [Stretch(0, len(graph))]
+        return frozenset()
     for eqn in graph.jaxpr.eqns:
         avals = [atom.aval for atom in eqn.invars]
         answer = policy(eqn.primitive, *avals, **eqn.params)
@@ -129,7 +128,7 @@ def _chosen(
             return None
         if kind != "RecomputeType" and answer:
             saved.update(eqn.outvars)
-    return graph, [Stretch(0, len(graph), saved=frozenset(saved))]
+    return frozenset(saved)
 
 
 def _tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:

@@ -7,25 +7,38 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ...._errors import UnsupportedError
+
 
 class Footprint(NamedTuple):
-    """Attributes:
-    temp_bytes: Most bytes of temporaries at once.
-    flops: Floating-point operations; loops' bodies are counted once.
+    """What a compiled program takes, in bytes.
+
+    Attributes:
+        temp: Temporaries, at their most.
+        arguments: What it is given.
+        results: What it returns, less what takes the place of an argument.
     """
 
-    temp_bytes: int
-    flops: float
+    temp: int
+    arguments: int
+    results: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
 
 
 def footprint(fun: Callable[..., Any], *args: Any) -> Footprint:
     """Compile a function for its arguments' types, and ask."""
     structs = jax.tree.map(_struct, args)
-    compiled = jax.jit(fun).lower(*structs).compile()
-    memory = compiled.memory_analysis()
-    temp = 0 if memory is None else memory.temp_size_in_bytes
-    costs = compiled.cost_analysis() or {}
-    return Footprint(temp, float(costs.get("flops", 0.0)))
+    memory = jax.jit(fun).lower(*structs).compile().memory_analysis()
+    if memory is None:
+        raise UnsupportedError(
+            "this platform's compiler does not tell what a program takes. Compile for "
+            "the CPU (`jax.default_device`), or choose `levels` or a plan yourself."
+        )
+    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return Footprint(memory.temp_size_in_bytes, memory.argument_size_in_bytes, results)
 
 
 def reverse_footprint(

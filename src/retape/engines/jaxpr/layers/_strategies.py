@@ -27,6 +27,10 @@ class Strategy:
         """The graph, perhaps in another order, and how it is cut."""
         raise NotImplementedError(type(self).__name__)
 
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        """Evaluate the graph in this way."""
+        return run_stretches(*self.cut(graph), values)
+
     def __call__(self, *_: Any, **__: Any) -> bool:
         """What `jax.checkpoint` itself would make of it: nothing is saved."""
         return False
@@ -114,4 +118,4 @@ class Within(Strategy):
         avals = core.ClosedJaxpr(graph.jaxpr, ()).in_avals
         structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
         run = lambda values: run_stretches(graph, stretches, values)  # noqa: E731
-        return reverse_footprint(run, structs).temp_bytes
+        return reverse_footprint(run, structs).temp
