@@ -2,6 +2,9 @@
 
 `grad`, `value_and_grad` and `vjp` are called like JAX's own and take a `plan`.
 `checkpointed` gives back the function itself, for use inside larger programs.
+
+For layers: `checkpoint`, `Checkpointed` and `policies`; `scan`, `fori_loop` and
+`while_loop`; and `plan`, which says what fits into some memory.
 """
 
 from .engines.jaxpr._explain import Explanation as Explanation

@@ -41,6 +41,22 @@ def compiled(fun: Callable[..., Any], *args: Any) -> Any:
     return jax.jit(fun).lower(*args).compile()
 
 
+def graded(fun: Callable[..., Any], *args: Any) -> tuple[Any, int]:
+    """The gradient by the first argument, and the temporaries that it takes."""
+    program = compiled(jax.grad(fun), *args)
+    return program(*args), program.memory_analysis().temp_size_in_bytes
+
+
 def temp_bytes(fun: Callable[..., Any], *args: Any) -> int:
-    """Temporaries of the value and gradient, as the compiler tells."""
-    return compiled(jax.value_and_grad(fun), *args).memory_analysis().temp_size_in_bytes
+    """Temporaries of the gradient, as the compiler tells."""
+    return compiled(jax.grad(fun), *args).memory_analysis().temp_size_in_bytes
+
+
+def near(a: Any, b: Any, tolerance: float = 1e-11) -> None:
+    """Equal to rounding, each array against its own largest number."""
+
+    def compare(x: Any, y: Any) -> None:
+        largest = float(np.max(np.abs(y), initial=1e-300))
+        np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * largest)
+
+    jax.tree.map(compare, a, b)

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax.ad_checkpoint import checkpoint_name
 
@@ -17,8 +16,9 @@ from retape.engines.jaxpr.layers._cutting import Cutter, cheapest, least_peak
 from retape.engines.jaxpr.layers._graph import Graph, graph_of
 from retape.jax import checkpoint, policies, scan
 
-from .networks import layer, loss, start, temp_bytes, weights
+from .networks import graded, layer, loss, near, start, temp_bytes, weights
 
+LAYERS = 4
 whole = functools.partial(loss, layer)
 POLICIES: dict[str, Any] = {
     "every_n": policies.every_n(20),
@@ -30,29 +30,21 @@ POLICIES: dict[str, Any] = {
 }
 
 
-def close(a: Any, b: Any) -> None:
-    def compare(x: Any, y: Any) -> None:
-        np.testing.assert_allclose(x, y, rtol=1e-11, atol=1e-13)
-
-    jax.tree.map(compare, a, b)
-
-
 @functools.cache
 def plain() -> tuple[Any, int]:
-    args = weights(6), start()
-    return jax.grad(whole)(*args), temp_bytes(whole, *args)
+    return graded(whole, weights(LAYERS), start())
 
 
 @pytest.mark.parametrize("name", POLICIES)
 def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
     marked = checkpoint(whole, policy=POLICIES[name])
-    args = weights(6), start()
-    close(jax.jit(jax.grad(marked))(*args), plain()[0])
-    assert temp_bytes(marked, *args) < plain()[1]
+    slope, taken = graded(marked, weights(LAYERS), start())
+    near(slope, plain()[0])
+    assert taken < plain()[1]
 
 
 def test_a_policy_works_in_a_scan_s_body() -> None:
-    w = jax.tree.map(lambda *v: jnp.stack(v), *weights(6))
+    w = jax.tree.map(lambda *v: jnp.stack(v), *weights(LAYERS))
     h = start()
 
     def run(w: Any) -> Any:
@@ -60,7 +52,7 @@ def test_a_policy_works_in_a_scan_s_body() -> None:
         return (scan(body, h, w, policy=policies.every_n(8))[0] ** 2).mean()
 
     got = jax.tree.map(lambda v: v[2], jax.jit(jax.grad(run))(w))
-    close(got, plain()[0][2])
+    near(got, plain()[0][2])
 
 
 def test_named_values_are_saved_and_others_computed_again() -> None:
@@ -68,15 +60,13 @@ def test_named_values_are_saved_and_others_computed_again() -> None:
         kept = checkpoint_name(jnp.sin(x), "kept")
         return jnp.cos(jnp.exp(kept))
 
-    def recomputed(policy: Any) -> int:
-        text = str(jax.make_jaxpr(jax.grad(checkpoint(f, policy=policy)))(0.5))
-        return text.count("= sin")
+    def held(policy: Any) -> bool:
+        text = str(jax.make_jaxpr(checkpoint(f, policy=policy))(0.5))
+        return "retape_instead" in text
 
-    # What is saved does not stop what leads to it from being written down twice; the
-    # compiler drops what nobody reads.
-    for policy in (policies.names(save=["kept"]), policies.names(save=["other"])):
-        close(jax.grad(checkpoint(f, policy=policy))(0.5), jax.grad(f)(0.5))
-        assert recomputed(policy) > 0
+    save, other = policies.names(save=["kept"]), policies.names(save=["other"])
+    assert held(save) and not held(other)
+    near(jax.grad(checkpoint(f, policy=save))(0.5), jax.grad(f)(0.5))
 
 
 def test_a_name_is_either_saved_or_offloaded() -> None:
@@ -91,20 +81,21 @@ def test_offloaded_names_are_left_to_jax() -> None:
     marked = checkpoint(f, policy=policies.names(offload=["far"]))
     x = jnp.linspace(0, 1, 5)
     assert "<host>" in str(jax.make_jaxpr(jax.grad(marked))(x))
-    close(jax.jit(jax.grad(marked))(x), jax.grad(f)(x))
+    near(jax.jit(jax.grad(marked))(x), jax.grad(f)(x))
 
 
-@pytest.mark.parametrize("share", [0.4, 0.7, 1.0])
+@pytest.mark.parametrize("share", [0.7, 1.0])
 def test_a_budget_holds_when_measured(share: float) -> None:
-    args = weights(6), start()
+    args = weights(LAYERS), start()
     budget = int(share * plain()[1])
     marked = checkpoint(whole, policy=policies.within(budget))
-    assert temp_bytes(marked, *args) <= budget
-    close(jax.jit(jax.grad(marked))(*args), plain()[0])
+    slope, taken = graded(marked, *args)
+    assert taken <= budget
+    near(slope, plain()[0])
 
 
 def test_a_budget_that_nothing_meets_names_the_least() -> None:
-    args = weights(6), start()
+    args = weights(LAYERS), start()
     with pytest.raises(retape.BudgetError, match="The least possible is") as caught:
         jax.grad(checkpoint(whole, policy=policies.within(2000)))(*args)
     least = int(str(caught.value).split("least possible is ")[1].split()[0])
