@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from jax.extend import core
@@ -12,11 +12,13 @@ from ...._plan import Plan
 from .._code import bind
 from .._primitives import call
 from ._apply import Stretch
-from ._cost import flops, is_product
+from ._cost import flops
+from ._cutting import Cutter, least_peak
 from ._graph import Graph, evaluate
 from ._options import LoopOptions
 from ._scan import scan
 from ._strategies import Strategy
+from .policies import selective
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +31,22 @@ class AsItIs(Strategy):
 
 @dataclass(frozen=True, slots=True)
 class Selective(Strategy):
-    """Products are saved, all else is run again; for a program without loops."""
+    """Products with weights are saved, all else is run again, stretch by stretch."""
 
     def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        dots = [e for e in graph.jaxpr.eqns if is_product(e)]
-        weights = [e for e in dots if not e.params["dimension_numbers"][1]]
-        saved = frozenset(v for e in weights for v in e.outvars)
-        return graph, [Stretch(0, len(graph), saved=saved)]
+        stretches = least_peak(Cutter(graph)).stretches
+        return graph, [self._keeping(graph, s) for s in stretches]
+
+    def _keeping(self, graph: Graph, stretch: Stretch) -> Stretch:
+        eqns = graph.jaxpr.eqns[stretch.start : stretch.stop]
+        keep = selective()
+        kept = [
+            v
+            for e in eqns
+            if keep(e.primitive, *(a.aval for a in e.invars), **e.params)
+            for v in e.outvars
+        ]
+        return replace(stretch, saved=frozenset(kept))
 
 
 @dataclass(frozen=True, slots=True)
