@@ -37,14 +37,14 @@ def total(fun: Any, *args: Any) -> int:
 @functools.cache
 def found() -> retape.jax.LayerPlan:
     structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments()]
-    return retape.jax.plan(looped, *structs, memory="200 kB")
+    return retape.jax.plan(looped, *structs, memory="400 kB")
 
 
 def test_the_prediction_of_the_chosen_way_is_within_a_tenth() -> None:
     marked = found().apply(looped)
     taken = total(marked, *arguments())
     assert abs(found().chosen.peak_bytes - taken) <= 0.1 * taken
-    assert taken <= 200_000
+    assert taken <= 400_000
     got = jax.jit(jax.grad(marked))(*arguments())
     want = jax.grad(looped)(*arguments())
     np.testing.assert_allclose(got, want, rtol=1e-10)

@@ -9,7 +9,7 @@ end and what it makes itself. A cut is tried only where little crosses.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from ._apply import Stretch
 from ._cost import flops, is_product, kept_bytes, nbytes
-from ._graph import Graph
+from ._graph import Graph, variables
 
 _CUTS = 120
 """Most places that are tried. A layer has one or two narrow ones."""
@@ -126,6 +126,36 @@ class Cutter:
 
 def _sums(values: Iterable[int]) -> list[int]:
     return list(accumulate(values, initial=0))
+
+
+_VIEWS = frozenset({"slice", "squeeze", "reshape", "transpose", "broadcast_in_dim"})
+
+
+def views_first(graph: Graph) -> tuple[Graph, int]:
+    """The graph with all mere views of its inputs in front, and their number.
+
+    A stretch that takes its weights out of a stacked array would hand back a cotangent
+    of the size of the whole stack.
+    """
+    seen = set(graph.jaxpr.invars)
+    views: list[object] = []
+    others: list[object] = []
+    for eqn in graph.jaxpr.eqns:
+        mere = eqn.primitive.name in _VIEWS and seen.issuperset(variables(eqn.invars))
+        (views if mere else others).append(eqn)
+        seen.update(eqn.outvars if mere else ())
+    return Graph(graph.jaxpr.replace(eqns=[*views, *others])), len(views)
+
+
+def beyond(graph: Graph, first: int) -> Graph:
+    """What is left of a graph without its first operations."""
+    return Graph(graph.stretch(first, len(graph)).jaxpr)
+
+
+def behind(first: int, stretches: Sequence[Stretch]) -> list[Stretch]:
+    """Stretches of what is `beyond`, behind the first operations, which are stored."""
+    moved = [replace(s, start=s.start + first, stop=s.stop + first) for s in stretches]
+    return [Stretch(0, first, marked=False), *moved] if first else moved
 
 
 def every(graph: Graph, n: int) -> list[Stretch]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -12,7 +12,16 @@ from jax.extend import core
 from ...._bytes import format_bytes
 from ...._errors import BudgetError
 from ._apply import Stretch, run_stretches
-from ._cutting import Cut, Cutter, cheapest, every, least_peak
+from ._cutting import (
+    Cut,
+    Cutter,
+    behind,
+    beyond,
+    cheapest,
+    every,
+    least_peak,
+    views_first,
+)
 from ._graph import Graph, variables
 from ._measured import reverse_footprint
 
@@ -43,7 +52,8 @@ class EveryN(Strategy):
     n: int
 
     def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        return graph, every(graph, self.n)
+        graph, first = views_first(graph)
+        return graph, behind(first, every(beyond(graph, first), self.n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,9 @@ class Sqrt(Strategy):
     """See `policies.sqrt`."""
 
     def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        return graph, least_peak(Cutter(graph)).stretches
+        graph, first = views_first(graph)
+        found = least_peak(Cutter(beyond(graph, first)))
+        return graph, behind(first, found.stretches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +80,8 @@ class ByDepth(Strategy):
         order = sorted(graph.jaxpr.eqns, key=lambda eqn: deep[eqn.outvars[0]])
         sorted_graph = Graph(graph.jaxpr.replace(eqns=order))
         shallow = sum(deep[eqn.outvars[0]] <= self.depth for eqn in order)
-        below = Graph(sorted_graph.stretch(shallow, len(order)).jaxpr)
-        rest = [
-            replace(s, start=s.start + shallow, stop=s.stop + shallow)
-            for s in least_peak(Cutter(below)).stretches
-        ]
-        return sorted_graph, [Stretch(0, shallow, marked=False), *rest]
+        found = least_peak(Cutter(beyond(sorted_graph, shallow)))
+        return sorted_graph, behind(shallow, found.stretches)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +91,9 @@ class Within(Strategy):
     budget: int
 
     def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        cutter = Cutter(graph, ("mark", "products", "store"))
+        graph, first = views_first(graph)
+        rest = beyond(graph, first)
+        cutter = Cutter(rest, ("mark", "products", "store"))
         plain = (Stretch(0, len(graph), marked=False),)
         if self.measured(graph, plain) <= self.budget:
             return graph, plain
@@ -93,19 +103,20 @@ class Within(Strategy):
             found = cheapest(cutter, target)
             if found is None:
                 break
-            taken = self.measured(graph, found.stretches)
+            taken = self.measured(graph, behind(first, found.stretches))
             if taken <= self.budget and (best is None or found.work < best.work):
                 best = found
             # The model leaves out working memory, and what fusion saves.
             if 0.9 * self.budget <= taken <= self.budget:
                 break
             target = max(1, round(0.97 * target * self.budget / max(1, taken)))
-        return graph, (best or self.least(graph)).stretches
+        best = best or self.least(graph, first)
+        return graph, behind(first, best.stretches)
 
-    def least(self, graph: Graph) -> Cut:
+    def least(self, graph: Graph, first: int) -> Cut:
         """The cut of lowest peak, if that suffices."""
-        found = least_peak(Cutter(graph))
-        taken = self.measured(graph, found.stretches)
+        found = least_peak(Cutter(beyond(graph, first)))
+        taken = self.measured(graph, behind(first, found.stretches))
         if taken > self.budget:
             raise BudgetError(
                 f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "

@@ -13,7 +13,7 @@ from .._code import bind
 from .._primitives import call
 from ._apply import Stretch
 from ._cost import flops
-from ._cutting import Cutter, least_peak
+from ._cutting import Cutter, behind, beyond, least_peak, views_first
 from ._graph import Graph, evaluate
 from ._options import LoopOptions
 from ._scan import scan
@@ -34,7 +34,9 @@ class Selective(Strategy):
     """Products with weights are saved, all else is run again, stretch by stretch."""
 
     def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        stretches = least_peak(Cutter(graph)).stretches
+        graph, first = views_first(graph)
+        found = least_peak(Cutter(beyond(graph, first)))
+        stretches = behind(first, found.stretches)
         return graph, [self._keeping(graph, s) for s in stretches]
 
     def _keeping(self, graph: Graph, stretch: Stretch) -> Stretch:
