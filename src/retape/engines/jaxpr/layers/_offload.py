@@ -14,7 +14,9 @@ import jax
 from jax.ad_checkpoint import checkpoint_name
 
 from ...._errors import PlanError
+from ._checkpoint import checkpoint
 from ._options import Policy
+from ._strategies import Strategy
 
 Body = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -30,6 +32,10 @@ def marked(body: Body, policy: Policy | None, offload: str | None) -> Body:
         policy: What else is kept.
         offload: `"host"` to keep the carry there.
     """
+    if isinstance(policy, Strategy):
+        body, policy = checkpoint(body, policy=policy), None
+        if offload is None:
+            return body
     if offload is None:
         # A loop's body cannot be merged with its recomputation: no barrier.
         return jax.checkpoint(body, policy=policy, prevent_cse=False)

@@ -6,7 +6,7 @@ works.
 
 What is scanned over is not handed down from level to level, since each level would make
 a copy of its share. The innermost body takes its slice out of the whole array, and the
-slices that are handed down only carry the derivative (`_pick`); unused, they vanish.
+slices that are handed down only carry the derivative (`instead`); unused, they vanish.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ...._plan import Plan
+from .._instead import instead
 from .._transform import checkpointed
 from ._nest import Nest, nest, segmented
 from ._offload import Body, marked
@@ -84,11 +85,10 @@ def scan(
     if steps is None:
         return plainly(init, xs)  # which says what is wrong
     cut = _cut(options, steps, init, xs)
-    deep = len(cut.factors) > 1
-    body = marked(f, policy, None if deep else offload)
-    if not deep:
+    if len(cut.factors) == 1:
+        body = marked(f, policy, offload)
         return lax.scan(body, init, xs, steps, reverse=reverse, unroll=unroll)
-    return _Nested(body, cut, reverse, unroll, offload).run(init, xs)
+    return _Nested(f, cut, reverse, unroll, options).run(init, xs)
 
 
 def _cut(options: LoopOptions, steps: int, init: Any, xs: Any) -> Nest:
@@ -107,13 +107,13 @@ class _Nested:
         cut: Nest,
         reverse: bool,
         unroll: int | bool,
-        offload: str | None,
+        options: LoopOptions,
     ) -> None:
         self.body = body
         self.cut = cut
         self.reverse = reverse
         self.unroll = unroll
-        self.offload = offload
+        self.options = options
 
     def run(self, init: Any, xs: Any) -> tuple[Any, Any]:
         """All steps, in order."""
@@ -121,7 +121,8 @@ class _Nested:
         # Whichever end is scanned last is left over.
         nested = slice(rest, steps) if self.reverse else slice(0, inside)
         beyond = slice(0, rest) if self.reverse else slice(inside, steps)
-        body = _indexed(self.body, xs)
+        # The slice is taken inside what is marked, so that it is not kept.
+        body = marked(_indexed(self.body, xs), self.options.policy, None)
         index = jnp.arange(steps), _moving(xs)
         carry, ys = self.level(body, 0)(init, _folded(index, nested, self.cut.factors))
         ys = jax.tree.map(lambda y: _unfold(y, self.cut.factors), ys)
@@ -137,7 +138,7 @@ class _Nested:
         if depth + 1 == len(self.cut.factors):
             return self.loop(body, length)
         inner = self.level(body, depth + 1)
-        inner = marked(inner, None, self.offload if depth == 0 else None)
+        inner = marked(inner, None, self.options.offload if depth == 0 else None)
         return lambda carry, xs: lax.scan(
             inner, carry, xs, length, reverse=self.reverse
         )
@@ -151,17 +152,6 @@ class _Nested:
 # What is scanned over -----------------------------------------------------------
 
 
-@jax.custom_jvp
-def _pick(whole: jax.Array, index: jax.Array, slice_: jax.Array) -> jax.Array:
-    """`whole[index]`, of which `slice_` is an equal: the derivative goes by it."""
-    return lax.dynamic_index_in_dim(whole, index, keepdims=False)
-
-
-@_pick.defjvp  # pyright: ignore[reportFunctionMemberAccess]
-def _pick_jvp(primals: Any, tangents: Any) -> Any:
-    return _pick(*primals), tangents[2]
-
-
 def _indexed(body: Body, xs: Any) -> Body:
     """The body of a loop over `(index, moving slices)` instead of `xs`."""
     leaves, tree = jax.tree.flatten(jax.tree.map(jnp.asarray, xs))
@@ -170,12 +160,8 @@ def _indexed(body: Body, xs: Any) -> Body:
     def indexed(carry: Any, at: Any) -> tuple[Any, Any]:
         index, moving = at
         slices = iter(moving)
-        x = [
-            _pick(leaf, index, next(slices))
-            if _is_inexact(leaf)
-            else lax.dynamic_index_in_dim(leaf, index, keepdims=False)
-            for leaf in fixed
-        ]
+        x = [lax.dynamic_index_in_dim(leaf, index, keepdims=False) for leaf in fixed]
+        x = [instead(next(slices), v) if _is_inexact(v) else v for v in x]
         return body(carry, jax.tree.unflatten(tree, x))
 
     return indexed
