@@ -80,7 +80,7 @@ def gradient_bytes(
 def test_48_layers_keep_a_square_root_of_their_carries() -> None:
     """`nnx.remat` of the layer leaves 48 carries; two levels leave 8 + 6.
 
-    Beside them, the weights' gradients of a segment are in memory twice.
+    Beside them, the weights' gradients of a segment are in memory.
     """
     tokens = 4096
     carry = tokens * 32 * 4
@@ -90,7 +90,7 @@ def test_48_layers_keep_a_square_root_of_their_carries() -> None:
     before = gradient_bytes(nnx.scan, tokens, marked)
     after = gradient_bytes(partial(retape.nnx.remat_scan, segment_length=6), tokens)
     assert before > 48 * carry
-    predicted = (48 - 8 - 6) * carry - 2 * 6 * weights
+    predicted = (48 - 8 - 6) * carry - 6 * weights
     assert before - after > predicted - carry // 4
 
 
