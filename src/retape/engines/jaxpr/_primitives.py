@@ -27,6 +27,7 @@ from jax.interpreters import partial_eval as pe
 from ..._plan import Plan
 from ._activity import differentiable, propagate, wide
 from ._compile import compile_program
+from ._rerun import Rerun, rerun_program
 from ._settle import fit
 from ._sweep import sweep
 from ._types import struct
@@ -73,6 +74,8 @@ def sweep_program(
 
     `dy` has one entry per active output and `dx` one per active input.
     """
+    if isinstance(plan, Rerun):
+        return rerun_program(jaxpr, active)
     with wide(jaxpr):
         compiled, settings = fit(plan, jaxpr, active, compile_program)
     n = len(jaxpr.in_avals)

@@ -1,0 +1,1 @@
+"""Tools for people who train layers: loops, marked functions, policies, a planner."""

@@ -1,0 +1,161 @@
+"""`checkpoint`: `jax.checkpoint`, which saves memory on the CPU, too."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+
+from ...._errors import UnsupportedError
+from .._transform import _traced  # pyright: ignore[reportPrivateUsage]
+from ._apply import Stretch, run_stretches
+from ._graph import Graph, graph_of
+from ._options import Policy
+from ._strategies import Strategy
+
+
+def checkpoint(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *args: Any,
+    policy: Policy | None = None,
+    prevent_cse: bool | Sequence[bool] = True,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    **kwargs: Any,
+) -> Any:
+    """Mark a function: in reverse it is run again, instead of being stored.
+
+    `jax.checkpoint` with three things more. It saves memory on the CPU, where XLA
+    merges the second run of a function outside a loop with the first. It takes
+    policies that look at the whole function (`retape.jax.policies`). And
+    `checkpoint(fn, x)` calls the marked function at once.
+
+    Args:
+        fn: The function; without it, a decorator is returned.
+        *args: If there are any, the marked function is called with them.
+        policy: What is kept: one of `retape.jax.policies`, or of
+            `jax.checkpoint_policies`; by default the arguments alone.
+        prevent_cse: `False` where the call is inside the body of a loop, in which
+            nothing can be merged: `jax.checkpoint` is used as it is.
+        static_argnums: Positions of arguments that are not traced, as in
+            `jax.checkpoint`. What is no array is never traced.
+        static_argnames: Names of keyword arguments that are not traced.
+        **kwargs: Keyword arguments for the call.
+
+    Returns:
+        The marked function, or with `args` its value.
+
+    Raises:
+        BudgetError: When called, if `policies.within` cannot be met.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, retape.jax
+        >>> @retape.jax.checkpoint
+        ... def block(x):
+        ...     return jnp.tanh(jnp.sin(x))
+        >>> print(f"{jax.grad(block)(0.5):.4f}")
+        0.6930
+        >>> print(f"{retape.jax.checkpoint(jnp.sin, 0.5):.4f}")
+        0.4794
+    """
+    options = {
+        "policy": policy,
+        "prevent_cse": prevent_cse,
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+    }
+    if fn is None:
+        return functools.partial(checkpoint, **options)
+    marked = _marked(fn, **options)
+    return marked(*args, **kwargs) if args or kwargs else marked
+
+
+def _marked(
+    fn: Callable[..., Any],
+    *,
+    policy: Policy | None,
+    prevent_cse: bool | Sequence[bool],
+    static_argnums: int | Sequence[int],
+    static_argnames: str | Iterable[str],
+) -> Callable[..., Any]:
+    as_in_jax = jax.checkpoint(
+        fn,
+        policy=policy,
+        prevent_cse=prevent_cse,
+        static_argnums=_tuple(static_argnums),
+        static_argnames=static_argnames,
+    )
+    if prevent_cse is False and not isinstance(policy, Strategy):
+        return as_in_jax
+
+    @functools.wraps(fn)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        free, args_, kwargs_ = _without_static(
+            fn, args, kwargs, _tuple(static_argnums), static_argnames
+        )
+        try:
+            pieces, closed, tree = _traced(free, args_, kwargs_)
+        except UnsupportedError:
+            # Side effects: JAX knows which of them may be repeated.
+            return as_in_jax(*args, **kwargs)
+        graph, consts = graph_of(closed)
+        values = [*consts, *pieces.leaves]
+        if isinstance(policy, Strategy):
+            return jax.tree.unflatten(tree, policy.run(graph, values))
+        saved = _saved(graph, policy)
+        if saved is None:
+            return as_in_jax(*args, **kwargs)
+        whole = [Stretch(0, len(graph), saved=saved)]
+        return jax.tree.unflatten(tree, run_stretches(graph, whole, values))
+
+    return marked
+
+
+def _saved(graph: Graph, policy: Policy | None) -> frozenset[Any] | None:
+    """What the policy keeps; `None` if some of it is to be moved to the host."""
+    saved: set[Any] = set()
+    if policy is None:
+        return frozenset()
+    for eqn in graph.jaxpr.eqns:
+        avals = [atom.aval for atom in eqn.invars]
+        answer = policy(eqn.primitive, *avals, **eqn.params)
+        # A policy answers with a truth value, or an instance of one of JAX's classes.
+        kind = type(answer).__name__
+        if kind == "Offloadable":
+            return None
+        if kind != "RecomputeType" and answer:
+            saved.update(eqn.outvars)
+    return frozenset(saved)
+
+
+def _tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+
+
+def _without_static(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    static_argnums: tuple[int, ...],
+    static_argnames: str | Iterable[str],
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The function of what is traced alone."""
+    named = [static_argnames] if isinstance(static_argnames, str) else static_argnames
+    there = range(-len(args), len(args))
+    fixed = {i % len(args): args[i] for i in static_argnums if i in there}
+    apart = {name: kwargs[name] for name in named if name in kwargs}
+
+    def free(*rest: Any, **others: Any) -> Any:
+        whole = list(rest)
+        for i in sorted(fixed):
+            whole.insert(i, fixed[i])
+        return fn(*whole, **apart, **others)
+
+    return (
+        free,
+        tuple(a for i, a in enumerate(args) if i not in fixed),
+        {k: v for k, v in kwargs.items() if k not in apart},
+    )

@@ -1,0 +1,70 @@
+"""Marked loop bodies, and carries that wait in the host's memory.
+
+JAX moves a saved value to the host if a policy says so of its *name*. So the carry is
+given one inside the marked body, whose recomputation then begins at the named value:
+the device keeps none. On the CPU, host and device memory are one, and nothing is won.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+from jax.ad_checkpoint import checkpoint_name
+
+from ...._errors import PlanError
+from ._checkpoint import checkpoint
+from ._options import Policy
+from ._strategies import Strategy
+
+Body = Callable[[Any, Any], tuple[Any, Any]]
+
+_NAME = "retape.carry"
+_DEVICE, _HOST = "device", "pinned_host"
+
+
+def marked(body: Body, policy: Policy | None, offload: str | None) -> Body:
+    """A loop's body that is recomputed in reverse, from the carry that was kept.
+
+    Args:
+        body: `(carry, x) -> (carry, y)`.
+        policy: What else is kept.
+        offload: `"host"` to keep the carry there.
+    """
+    if isinstance(policy, Strategy):
+        body, policy = checkpoint(body, policy=policy), None
+        if offload is None:
+            return body
+    if offload is None:
+        # A loop's body cannot be merged with its recomputation: no barrier.
+        return jax.checkpoint(body, policy=policy, prevent_cse=False)
+    _check_host_memory()
+    named = lambda carry, x: body(checkpoint_name(carry, _NAME), x)  # noqa: E731
+    return jax.checkpoint(named, policy=_and_offload(policy), prevent_cse=False)
+
+
+def _and_offload(policy: Policy | None) -> Policy:
+    ours = jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=[_NAME],
+        offload_src=_DEVICE,
+        offload_dst=_HOST,
+    )
+
+    def both(prim: Any, *args: Any, **params: Any) -> Any:
+        if policy is None or params.get("name") == _NAME:
+            return ours(prim, *args, **params)
+        return policy(prim, *args, **params)
+
+    return both
+
+
+def _check_host_memory() -> None:
+    device = jax.devices()[0]
+    kinds = sorted(memory.kind for memory in device.addressable_memories())
+    if _HOST not in kinds:
+        raise PlanError(
+            f"`offload='host'` needs memory of kind '{_HOST}', and a device of the "
+            f"platform '{device.platform}' reaches {kinds}. Leave `offload` out."
+        )

@@ -1,0 +1,82 @@
+"""The options that the layer tools share, checked in one place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any
+
+from ...._errors import PlanError
+from ...._plan import Plan
+
+Policy = Callable[..., Any]
+"""What `jax.checkpoint` takes as a policy: an operation to whether it is saved."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoopOptions:
+    """How a loop is reversed; at most one of the first three is given."""
+
+    plan: Plan | None = None
+    levels: int | None = None
+    segment_length: int | None = None
+    policy: Policy | None = None
+    offload: str | None = None
+
+    def __post_init__(self) -> None:
+        chosen = [n for n in _WAYS if getattr(self, n) is not None]
+        if len(chosen) > 1:
+            both = " and ".join(f"`{n}={getattr(self, n)!r}`" for n in chosen)
+            raise PlanError(
+                f"{both} say the same thing twice: how the loop is cut. Pass one."
+            )
+        if self.plan is not None and not isinstance(self.plan, Plan):
+            raise PlanError(
+                f"`plan={self.plan!r}` is not a plan. Pass one that "
+                "`retape.fixed_space`, `fixed_time`, `logarithmic`, `segments` or "
+                "`within` makes."
+            )
+        for name in ("levels", "segment_length"):
+            _check_count(name, getattr(self, name))
+        if self.offload not in (None, "host"):
+            raise PlanError(
+                f"`offload={self.offload!r}` is not a place. Pass 'host', or None to "
+                "keep snapshots on the device."
+            )
+        self._check_plan_goes_alone()
+
+    def at_most(self) -> int:
+        """Nested loops; carries in the host's memory need no second level."""
+        return self.levels or (1 if self.offload else 2)
+
+    def as_keywords(self) -> dict[str, Any]:
+        """Keyword arguments, for another function with these options."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def _check_plan_goes_alone(self) -> None:
+        if self.plan is None:
+            return
+        for name in ("policy", "offload"):
+            if getattr(self, name) is not None:
+                raise PlanError(
+                    f"`plan` and `{name}` do not go together: under a plan whole steps "
+                    f"are kept or re-run. Pass `levels` or `segment_length` with "
+                    f"`{name}`."
+                )
+
+
+_WAYS = ("plan", "levels", "segment_length")
+
+
+def _check_count(name: str, value: Any) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise PlanError(
+            f"`{name}={value!r}` is not a whole number. Pass an integer, at least 1."
+        )
+    if value < 1:
+        what = "nested loops" if name == "levels" else "steps in a segment"
+        raise PlanError(
+            f"`{name}={value}` cannot be: it is the number of {what}. Pass at least 1."
+        )

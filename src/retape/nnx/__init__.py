@@ -1,0 +1,3 @@
+"""Stacks of Flax NNX layers in sublinear memory."""
+
+from ._scan import remat_scan as remat_scan

@@ -1,0 +1,145 @@
+"""`fori_loop` and `while_loop` against JAX's own, and the counting of trips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+import retape
+import retape.jax
+from retape.engines.jaxpr.layers._count import trips
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "levels": {"levels": 2},
+    "segments": {"segment_length": 3},
+    "plan": {"plan": retape.fixed_space(snapshots=2)},
+}
+
+
+def turn(i: Any, x: Any) -> Any:
+    return jnp.sin(x) + i * x / 10
+
+
+def unrolled(x: Any, lower: int, upper: int) -> Any:
+    for i in range(lower, upper):
+        x = turn(i, x)
+    return x.sum()
+
+
+@pytest.mark.parametrize("way", OPTIONS)
+def test_a_counted_fori_loop_has_the_unrolled_gradient(way: str) -> None:
+    def loss(x: Any) -> Any:
+        return retape.jax.fori_loop(2, 13, turn, x, **OPTIONS[way]).sum()
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    got, want = jax.jit(jax.grad(loss))(x), jax.grad(unrolled)(x, 2, 13)
+    assert jnp.allclose(got, want, rtol=1e-13, atol=0)
+
+
+def test_a_fori_loop_with_traced_bounds_is_reversed_under_a_plan() -> None:
+    def loss(x: Any, upper: Any) -> Any:
+        return retape.jax.fori_loop(2, upper, turn, x).sum()
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    got = jax.jit(jax.grad(loss))(x, 13)
+    assert jnp.allclose(got, jax.grad(unrolled)(x, 2, 13), rtol=1e-13, atol=0)
+
+
+def test_an_index_is_as_weakly_typed_as_in_jax() -> None:
+    def scaled(loop: Any, lower: Any) -> Any:
+        return loop(lower, 5, lambda i, x: x * i, jnp.ones(2, jnp.bfloat16))
+
+    assert scaled(retape.jax.fori_loop, 1).dtype == scaled(lax.fori_loop, 1).dtype
+    start = jnp.int16(1)
+    ours = retape.jax.fori_loop(start, jnp.int16(5), lambda i, x: x + i, start)
+    assert ours == 11 and ours.dtype == jnp.int16
+
+
+@pytest.mark.parametrize("way", OPTIONS)
+def test_a_counted_while_loop_finds_its_counter(way: str) -> None:
+    def loss(x: Any) -> Any:
+        state = {"x": x, "i": 2, "stop": 13}
+
+        def step(s: Any) -> Any:
+            return {"x": turn(s["i"], s["x"]), "i": s["i"] + 1, "stop": s["stop"]}
+
+        done = retape.jax.while_loop(
+            lambda s: s["i"] < s["stop"], step, state, **OPTIONS[way]
+        )
+        return done["x"].sum()
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    got = jax.jit(jax.grad(loss))(x)
+    assert jnp.allclose(got, jax.grad(unrolled)(x, 2, 13), rtol=1e-13, atol=0)
+
+
+def test_a_while_loop_on_its_data_is_reversed_under_the_default_plan() -> None:
+    def root(a: Any) -> Any:
+        far = lambda x: abs(x * x - a) > 1e-12  # noqa: E731
+        return retape.jax.while_loop(far, lambda x: (x + a / x) / 2, a)
+
+    assert jax.grad(root)(9.0) == pytest.approx(1 / 6, rel=1e-12)
+
+
+def collatz(s: Any) -> Any:
+    n, k, x = s
+    return jnp.where(n % 2 == 0, n // 2, 3 * n + 1), k, jnp.sin(x)
+
+
+@pytest.mark.parametrize(
+    ("cond", "body", "init", "count"),
+    [
+        (lambda s: s[0] < 10, lambda s: (s[0] + 3, s[1] * 2.0), (0, 1.0), 4),
+        (lambda s: s[0] != 1, collatz, (27, 5, 1.0), 111),
+        (lambda s: s[0] > 5, lambda s: s, (0, 1.0), 0),
+        # The counter's step is a value of the state, found in a second round.
+        (lambda s: s[0] < 12, lambda s: (s[0] + s[1], s[1] + 1, s[2]), (0, 1, 2.0), 5),
+        # The number of trips hangs on a real number, and is not counted.
+        (lambda s: s[0] < 1.0, lambda s: (s[0] + 0.3,), (0.0,), None),
+        (lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1] * 0.9), (0, 5.0), None),
+    ],
+)
+def test_trips_are_counted_where_that_can_be_done(
+    cond: Any, body: Any, init: Any, count: int | None
+) -> None:
+    assert trips(cond, body, init) == count
+    if count is not None:
+        runs = lax.while_loop(
+            lambda s: cond(s[1]), lambda s: (s[0] + 1, body(s[1])), (0, init)
+        )[0]
+        assert runs == count
+
+
+def test_a_traced_bound_is_not_counted() -> None:
+    def run(stop: Any) -> None:
+        found.append(trips(lambda s: s < stop, lambda s: s + 1, 0))
+
+    found: list[Any] = []
+    jax.jit(run)(7)
+    assert found == [None]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"levels": 2}, "`levels=2` cannot be kept by this `while_loop`: its test"),
+        ({"segment_length": 4}, "`segment_length=4` cannot be kept"),
+        ({"offload": "host"}, "Pass a `plan`, such as `retape.logarithmic\\(\\)`"),
+    ],
+)
+def test_an_uncounted_loop_needs_a_plan(options: Any, said: str) -> None:
+    with pytest.raises(retape.PlanError, match=said):
+        retape.jax.while_loop(lambda v: v > 1.0, lambda v: v / 2, 5.0, **options)
+
+
+def test_traced_bounds_need_a_plan() -> None:
+    def run(n: Any) -> Any:
+        return retape.jax.fori_loop(0, n, turn, 1.0, levels=3)
+
+    with pytest.raises(retape.PlanError, match="its bounds are traced"):
+        jax.jit(run)(4)

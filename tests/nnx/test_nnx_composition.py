@@ -1,0 +1,131 @@
+"""`remat_scan` under the transformations of JAX and of NNX, and with sharding names."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from stacks import WIDTH, Count, Tanh, batch, difference, waves
+
+import retape.nnx
+from retape import UnsupportedError
+from retape.nnx import _lift
+
+
+def loss(scan: Any, layers: Any, x: jax.Array) -> jax.Array:
+    f = scan(lambda x, layer: layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+    return jnp.sum(f(x, layers) ** 2)
+
+
+def _grad(f: Any) -> Any:
+    return nnx.grad(f)(Tanh(5), batch())
+
+
+def _value_and_grad(f: Any) -> Any:
+    return nnx.jit(nnx.value_and_grad(f, argnums=1))(Tanh(5), batch())
+
+
+def _vmap(f: Any) -> Any:
+    gradients = nnx.vmap(nnx.grad(f), in_axes=(None, 0), out_axes=0)
+    return nnx.jit(gradients)(Tanh(5), waves(3, 4, WIDTH))
+
+
+def _jvp(f: Any) -> Any:
+    of = lambda x: f(Tanh(5), x)  # noqa: E731
+    return jax.jit(partial(jax.jvp, of))((batch(),), (waves(4, WIDTH),))
+
+
+def _grad_of_grad(f: Any) -> Any:
+    first = lambda x: jnp.sum(jax.grad(lambda x: f(Tanh(5), x))(x) ** 2)  # noqa: E731
+    return jax.jit(jax.grad(first))(batch())
+
+
+def _eval_shape(f: Any) -> Any:
+    out = nnx.eval_shape(f, Tanh(5), batch())
+    return jnp.zeros(out.shape, out.dtype)
+
+
+@pytest.mark.parametrize(
+    "transform",
+    [_grad, _value_and_grad, _vmap, _jvp, _grad_of_grad, _eval_shape],
+    ids=lambda f: f.__name__.strip("_"),
+)
+def test_a_transformation_of_it_is_that_of_nnx_scan(transform: Any) -> None:
+    expected = transform(partial(loss, nnx.scan))
+    assert difference(transform(partial(loss, retape.nnx.remat_scan)), expected) < 1e-12
+
+
+def test_a_second_call_traces_nothing() -> None:
+    traced: list[int] = []
+
+    @retape.nnx.remat_scan(in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+    def f(x: jax.Array, layer: Any) -> jax.Array:
+        traced.append(1)
+        return layer(x)
+
+    layers = Tanh(5)
+    first = f(batch(), layers)
+    count = len(traced)
+    layers.weight[...] = 2 * layers.weight
+    assert difference(f(batch(), layers), first) > 0.1
+    assert len(traced) == count
+
+
+def test_with_the_compiler_off_the_layers_run_one_by_one() -> None:
+    seen: list[Any] = []
+
+    @retape.nnx.remat_scan(in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+    def f(x: jax.Array, layer: Any) -> jax.Array:
+        seen.append(float(x[0, 0]))
+        return layer(x)
+
+    with jax.disable_jit():
+        slow = f(batch(), Tanh(5))
+    assert len(seen) == 5
+    assert difference(slow, loss_free(Tanh(5))) < 1e-12
+
+
+def loss_free(layers: Any) -> jax.Array:
+    x = batch()
+    for weight in layers.weight[...]:
+        x = jnp.tanh(x @ weight)
+    return x
+
+
+def test_names_of_sharded_axes_are_those_that_nnx_scan_leaves() -> None:
+    """A layer sees its own axes; the stack has one more, which has a name."""
+
+    def after(scan: Any) -> Any:
+        layers = Tanh(5)
+        layers.weight = nnx.Param(
+            waves(5, WIDTH, WIDTH),
+            out_sharding=("layers", "in", "out"),
+            eager_sharding=False,
+        )
+        layers.count = Count(jnp.zeros(5), eager_sharding=False)
+        seen: list[Any] = []
+
+        def f(x: jax.Array, layer: Any) -> jax.Array:
+            seen.append(layer.weight.out_sharding)
+            return layer(x)
+
+        scan(
+            f,
+            in_axes=(nnx.Carry, 0),
+            out_axes=nnx.Carry,
+            transform_metadata={nnx.PARTITION_NAME: "layers"},
+        )(batch(), layers)
+        return set(seen), layers.weight.out_sharding
+
+    assert after(nnx.scan) == ({("in", "out")}, ("layers", "in", "out"))
+    assert after(retape.nnx.remat_scan) == after(nnx.scan)
+
+
+def test_a_scan_of_another_make_is_refused() -> None:
+    run = _lift.with_scan(lambda x: x + 1, jax.lax.scan)
+    with pytest.raises(UnsupportedError, match="a program with 0 scans at its top"):
+        run(jnp.ones(2))

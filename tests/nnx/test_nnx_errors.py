@@ -1,0 +1,166 @@
+"""What cannot be is refused with its name, the reason and what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import pytest
+from flax import linen, nnx
+from stacks import WIDTH, Count, Tanh, batch, waves
+
+import retape
+import retape.nnx
+
+STACKED = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
+
+
+def call(x: Any, layer: Any) -> Any:
+    return layer(x)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"segment_length": 0}, "`segment_length=0` cannot be: it is the number of st"),
+        ({"segment_length": -3}, "`segment_length=-3` cannot be"),
+        ({"segment_length": 2.0}, "`segment_length=2.0` is not a whole number"),
+        ({"levels": 0}, "`levels=0` cannot be: it is the number of nested loops"),
+        ({"levels": 2, "segment_length": 4}, "say the same thing twice"),
+        ({"levels": 2, "plan": retape.logarithmic()}, "say the same thing twice"),
+        ({"plan": 7}, "`plan=7` is not a plan"),
+        ({"offload": "disk"}, "`offload='disk'` is not a place"),
+    ],
+    ids=str,
+)
+def test_an_option_that_cannot_be_is_refused_before_any_call(
+    options: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(retape.PlanError, match=said):
+        retape.nnx.remat_scan(call, **STACKED, **options)
+    with pytest.raises(retape.PlanError, match=said):
+        retape.nnx.remat_scan(**STACKED, **options)
+
+
+def test_lengths_that_disagree_are_named() -> None:
+    f = retape.nnx.remat_scan(call, **STACKED, length=6)
+    said = r"given differently: 6 by length=, 5 by axis 0 of args\[1\]\['weight'\]\."
+    with pytest.raises(retape.PlanError, match=said):
+        f(batch(), Tanh(5))
+    layers = Tanh(5)
+    layers.bias = nnx.Param(waves(4, WIDTH))
+    said = r"4 by axis 0 of args\[1\]\['bias'\], 5 by axis 0 of args\[1\]\['weight'\]"
+    with pytest.raises(retape.PlanError, match=said):
+        retape.nnx.remat_scan(call, **STACKED)(batch(), layers)
+
+
+def test_no_length_at_all_is_asked_for() -> None:
+    f = retape.nnx.remat_scan(jnp.sin, in_axes=nnx.Carry, out_axes=nnx.Carry)
+    with pytest.raises(retape.PlanError, match=r"no argument is scanned.*Pass length="):
+        f(batch())
+
+
+def test_state_that_is_not_one_for_each_layer_is_named() -> None:
+    layers = Tanh(5)
+    layers.scale = nnx.Param(jnp.float64(2.0))
+    said = r"args\[1\]\['scale'\] has shape \(\) and so no axis 0.*None in in_axes"
+    with pytest.raises(retape.PlanError, match=said):
+        retape.nnx.remat_scan(call, **STACKED)(batch(), layers)
+
+
+def test_a_kind_of_state_that_no_axis_is_given_for_is_named() -> None:
+    layers = Tanh(5)
+    layers.count = Count(jnp.zeros(5))
+    f = retape.nnx.remat_scan(
+        call,
+        in_axes=(nnx.Carry, nnx.StateAxes({nnx.Param: 0, nnx.BatchStat: 0})),
+        out_axes=nnx.Carry,
+    )
+    said = r"about this state of a layer: count of args\[1\] \(Count\)\..*`\.\.\.: 0`"
+    with pytest.raises(retape.PlanError, match=said):
+        f(batch(), layers)
+
+
+def test_a_kind_of_state_that_a_layer_makes_is_named() -> None:
+    def sows(x: Any, layer: Any) -> Any:
+        layer.seen = nnx.Intermediate(x.mean())
+        return layer(x)
+
+    f = retape.nnx.remat_scan(
+        sows,
+        in_axes=(nnx.Carry, nnx.StateAxes({nnx.Param: 0})),
+        out_axes=nnx.Carry,
+    )
+    with pytest.raises(retape.PlanError, match=r"seen of args\[1\] \(Intermediate\)"):
+        f(batch(), Tanh(5))
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (
+            lambda x, layer: layer(x).astype(jnp.float32),
+            r"carry comes in as float64\[4,6\] and goes out as float32\[4,6\]",
+        ),
+        (
+            lambda x, layer: layer(x)[:2],
+            r"carry comes in as float64\[4,6\] and goes out as float64\[2,6\]",
+        ),
+        (
+            lambda x, layer: (layer(x), x),
+            r"changes its structure: it comes in as \(carry: float64\[4,6\]\) and goes "
+            r"out as \(carry\[0\]: float64\[4,6\], carry\[1\]: float64\[4,6\]\)",
+        ),
+    ],
+    ids=["type", "shape", "structure"],
+)
+def test_a_carry_that_changes_is_named(body: Any, said: str) -> None:
+    f = retape.nnx.remat_scan(body, **STACKED)
+    with pytest.raises(retape.UnsupportedError, match=said):
+        f(batch(), Tanh(5))
+    # Under a transformation too, where the arrays are tracers.
+    with pytest.raises(retape.UnsupportedError, match=said):
+        nnx.jit(nnx.grad(lambda m, x: jnp.sum(f(x, m))))(Tanh(5), batch())
+
+
+def test_a_carry_in_a_tuple_is_named_by_its_path() -> None:
+    @retape.nnx.remat_scan(in_axes=(nnx.Carry, 0), out_axes=(nnx.Carry, 0))
+    def f(x: Any, layer: Any) -> Any:
+        return {"h": layer(x["h"]), "n": x["n"] + 0.5}, None
+
+    said = r"type: carry\['n'\] comes in as int32\[\] and goes out as float64\[\]\. "
+    with pytest.raises(retape.UnsupportedError, match=said):
+        f({"h": batch(), "n": jnp.int32(0)}, Tanh(5))
+
+
+def test_an_error_of_the_layer_s_own_is_left_alone() -> None:
+    def fails(x: Any, layer: Any) -> Any:
+        raise ValueError("the layer's own")
+
+    f = retape.nnx.remat_scan(fails, **STACKED)
+    with pytest.raises(ValueError, match="^the layer's own"):
+        f(batch(), Tanh(5))
+
+
+def test_what_flax_refuses_is_refused_in_its_words() -> None:
+    with pytest.raises(ValueError, match="the other must also have Carry"):
+        retape.nnx.remat_scan(call, in_axes=(nnx.Carry, 0), out_axes=0)
+    with pytest.raises(ValueError, match="bound method"):
+        retape.nnx.remat_scan(Tanh(5).__call__, in_axes=(nnx.Carry,))
+
+
+@pytest.mark.parametrize("option", ["ref", "hijax"])
+def test_a_variable_that_is_changed_in_place_is_refused(option: str) -> None:
+    layers = Tanh(5)
+    layers.weight = nnx.Param(waves(5, WIDTH, WIDTH), **{option: True})
+    said = rf"args\[1\]\['weight'\] is a Variable made with {option}=True"
+    with pytest.raises(retape.UnsupportedError, match=said):
+        retape.nnx.remat_scan(call, **STACKED)(batch(), layers)
+
+
+def test_a_bridged_layer_without_parameters_is_named() -> None:
+    layers = nnx.bridge.ToNNX(linen.Dense(WIDTH), rngs=nnx.Rngs(0))
+    f = retape.nnx.remat_scan(call, **STACKED, length=5)
+    said = r"args\[1\] is the Linen module Dense.*lazy_init"
+    with pytest.raises(retape.UnsupportedError, match=said):
+        f(batch(), layers)
