@@ -22,6 +22,7 @@ from jax.interpreters import batching, mlir
 
 from ..._plan import Bytes, Plan
 from ._activity import propagate, wide
+from ._types import struct, zeros_as
 
 arrived_p = core.Primitive("retape_arrived")
 """True, as soon as its operand is known. Never batched, so that a conditional on it
@@ -51,9 +52,7 @@ def rerun_program(
     seeds = [jaxpr.out_avals[i] for i in moved]
     avals = [*jaxpr.in_avals, *seeds]
     with wide(jaxpr):
-        return jax.make_jaxpr(run)(
-            *(jax.ShapeDtypeStruct(v.shape, v.dtype) for v in avals)
-        )
+        return jax.make_jaxpr(run)(*map(struct, avals))
 
 
 def _pull_back(
@@ -77,7 +76,7 @@ def _pull_back(
         return pull(list(seeds))
 
     def nothing(point: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(jnp.zeros_like(point[i]) for i in chosen)
+        return tuple(zeros_as(point[i]) for i in chosen)
 
     # Other platforms keep the barrier, and there `arrived` is a constant.
     point, seeds = lax.optimization_barrier((list(point), list(seeds)))
