@@ -76,7 +76,7 @@ def inner_computations(text: str) -> str:
 def test_states_are_seldom_copied(compiled: Any) -> None:
     """XLA copies a register where the loop that holds it and the next one differ."""
     found = copies(inner_computations(compiled.as_text()))
-    assert found[f"f64[{STATE}]"] <= 10, found
+    assert found[f"f64[{STATE}]"] <= 11, found
 
 
 def test_the_copies_of_a_poor_program_are_found() -> None:

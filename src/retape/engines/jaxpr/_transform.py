@@ -57,7 +57,7 @@ def checkpointed(
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        pieces, traced = _traced(fun, plan, args, kwargs)
+        pieces, traced = call_traced(fun, plan, args, kwargs)
         let_happen(traced.acting, pieces.leaves)
         outs = call(traced.jaxpr, plan, pieces.leaves)
         return jax.tree_util.tree_unflatten(traced.tree, outs)
@@ -272,7 +272,7 @@ def _check_plan(plan: Any) -> None:
         )
 
 
-def _traced(
+def call_traced(
     fun: Callable[..., Any],
     plan: Plan | None,
     args: tuple[Any, ...],

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from ...._errors import UnsupportedError
-from .._transform import _traced  # pyright: ignore[reportPrivateUsage]
+from .._transform import call_traced
 from ._apply import Stretch, run_stretches
 from ._graph import Graph, graph_of
 from ._options import Policy
@@ -97,19 +97,21 @@ def _marked(
             fn, args, kwargs, _tuple(static_argnums), static_argnames
         )
         try:
-            pieces, closed, tree = _traced(free, args_, kwargs_)
+            pieces, traced = call_traced(free, None, args_, kwargs_)
         except UnsupportedError:
+            traced = None
+        if traced is None or traced.acting is not None:
             # Side effects: JAX knows which of them may be repeated.
             return as_in_jax(*args, **kwargs)
-        graph, consts = graph_of(closed)
+        graph, consts = graph_of(traced.jaxpr)
         values = [*consts, *pieces.leaves]
         if isinstance(policy, Strategy):
-            return jax.tree.unflatten(tree, policy.run(graph, values))
+            return jax.tree.unflatten(traced.tree, policy.run(graph, values))
         saved = _saved(graph, policy)
         if saved is None:
             return as_in_jax(*args, **kwargs)
         whole = [Stretch(0, len(graph), saved=saved)]
-        return jax.tree.unflatten(tree, run_stretches(graph, whole, values))
+        return jax.tree.unflatten(traced.tree, run_stretches(graph, whole, values))
 
     return marked
 
