@@ -197,7 +197,7 @@ def _ddp_worker(rank: int, path: str, queue: object) -> None:
         "gloo", init_method=f"file://{path}", rank=rank, world_size=2
     )
     grads = []
-    for memory in (None, 20_000):
+    for memory in (None, 30_000):
         torch.manual_seed(0)
         layers = [m for _ in range(8) for m in (nn.Linear(16, 16), nn.BatchNorm1d(16))]
         model = DistributedDataParallel(nn.Sequential(*layers, nn.Dropout(0.2)))

@@ -138,7 +138,7 @@ def test_unknown_randomness_is_refused() -> None:
     ("options", "text"),
     [
         ({"mode": "loops"}, 'neither "operators" nor "loop"'),
-        ({"mode": "loop", "verify": True}, "`verify` and `policy` are for"),
+        ({"mode": "loop", "verify": True}, "`verify`, `policy` and `store` are for"),
     ],
 )
 def test_wrong_modes_are_refused(options: dict[str, object], text: str) -> None:
