@@ -21,7 +21,7 @@ demo: $(VENV)/.ready-demo
 	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
 
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
 bench: $(VENV)/.ready-dev
 	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py); do \

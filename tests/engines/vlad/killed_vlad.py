@@ -50,7 +50,7 @@ def run(folder: str, engine: str) -> None:
 
 def dying_after(puts: int) -> None:
     """Arrange for the process to be killed while it writes."""
-    write = _disk._sync_directory
+    write = _disk.sync_directory
     count = 0
 
     def killed(path: object) -> None:
@@ -60,7 +60,7 @@ def dying_after(puts: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         write(path)  # type: ignore[arg-type]
 
-    _disk._sync_directory = killed
+    _disk.sync_directory = killed
 
 
 if __name__ == "__main__":

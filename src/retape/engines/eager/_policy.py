@@ -30,6 +30,7 @@ def matrix_products(func: Any) -> bool:
     them, which moves as many bytes and computes little, is run again.
 
     Example:
+        >>> import torch
         >>> matrix_products(torch.ops.aten.mm.default)
         True
         >>> matrix_products(torch.ops.aten.gelu.default)

@@ -222,4 +222,4 @@ def test_effects_are_left_to_jax(capfd: pytest.CaptureFixture[str]) -> None:
 def test_inside_a_loop_body_jax_s_own_is_used() -> None:
     marked = checkpoint(jnp.sin, prevent_cse=False)
     text = str(jax.make_jaxpr(marked)(1.0))
-    assert "retape" not in text and "checkpoint" in text
+    assert "retape" not in text and "remat" in text

@@ -163,9 +163,10 @@ def plan(
         least = min(found, key=lambda c: c.peak_bytes)
         raise BudgetError(
             f"`memory={memory!r}` does not suffice: the gradient takes "
-            f"{format_bytes(found[0].peak_bytes)} as it is, and the least possible is "
-            f"{least.peak_bytes} bytes ({format_bytes(least.peak_bytes)}), by "
-            f"{least.name}. Pass at least that, or make the arguments smaller."
+            f"{format_bytes(found[0].peak_bytes)} as it is, and the least of the ways "
+            f"that were tried is {least.peak_bytes} bytes "
+            f"({format_bytes(least.peak_bytes)}), by {least.name}. Pass at least "
+            "that, or make the arguments smaller."
         )
     chosen = min(fitting, key=lambda c: (c.extra, c.peak_bytes))
     if found[0] in fitting:
