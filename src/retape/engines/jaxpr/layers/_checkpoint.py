@@ -99,8 +99,8 @@ def _marked(
         try:
             pieces, traced = call_traced(free, None, args_, kwargs_)
         except UnsupportedError:
-            traced = None
-        if traced is None or traced.acting is not None:
+            return as_in_jax(*args, **kwargs)
+        if traced.acting is not None:
             # Side effects: JAX knows which of them may be repeated.
             return as_in_jax(*args, **kwargs)
         graph, consts = graph_of(traced.jaxpr)
