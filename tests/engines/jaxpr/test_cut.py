@@ -207,7 +207,7 @@ def test_a_straight_line_is_cut_whatever_the_plan(
 
 def test_the_least_budget_is_named_and_is_enough() -> None:
     w, x = weights(6, np.float32), state(np.float32, 512)
-    expected = r"take (\d+) bytes, however finely its blocks are cut. Pass `retape.wit"
+    expected = r"take (\d+) bytes, however finely its blocks are cut. Pass `retape"
     with pytest.raises(retape.BudgetError, match=expected) as caught:
         retape.jax.explain(scanned, w, x, plan=retape.within("300 kB"))
     found = re.search(r"take (\d+) bytes", str(caught.value))
