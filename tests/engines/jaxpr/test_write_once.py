@@ -98,7 +98,7 @@ REFUSED: dict[str, dict[str, Any]] = {
         "write": lambda b, i, y: b.at[i].set(y, mode="clip"),
         "rows": 2,
     },
-    "read as a whole": {"also": lambda b, i: 0.01 * jnp.sum(b)},
+    "read as a whole": {"also": lambda b, i: 0.001 * jnp.sum(b)},
     "read where it is not written yet": {"also": lambda b, i: 0.1 * b[i]},
     "an old copy is kept, too": {
         "write": lambda b, i, y: jnp.where(i % 2 == 0, b.at[i].set(y), b)
