@@ -186,6 +186,53 @@ def test_an_operation_without_a_derivative_is_named() -> None:
         retape.jax.grad(fun)(1.0)
 
 
+def _climbing(tangent_of_y: bool) -> Any:
+    """A `custom_jvp` whose rule carries tangents through an unbounded loop."""
+
+    @jax.custom_jvp
+    def fun(x: Any, y: Any) -> Any:
+        del y
+        return jax.lax.while_loop(lambda c: c < 9.0, lambda c: c * 2.0, x)
+
+    @fun.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        x, dx = primals[0], tangents[0]
+        both = lambda c: (c[0] * 2.0, c[1] * 2.0)  # noqa: E731
+        z, dz = jax.lax.while_loop(lambda c: c[0] < 9.0, both, (x, dx))
+        return z, dz + tangents[1] if tangent_of_y else dz
+
+    return fun
+
+
+def test_a_rule_that_cannot_be_transposed_and_reads_more_than_its_primal() -> None:
+    expected = says(
+        "`jax.custom_jvp`", "`while_loop`", "argument 1", "`jax.custom_vjp`"
+    )
+    with pytest.raises(retape.UnsupportedError, match=f"(?s).*{expected}"):
+        retape.jax.grad(_climbing(True), argnums=(0, 1))(1.0, 1.0)
+    # One that reads no more: its primal is what is reversed.
+    got = retape.jax.grad(_climbing(False), argnums=(0, 1))(1.0, 1.0)
+    assert got == (16.0, 0.0)
+
+
+def test_a_rule_that_jax_cannot_transpose_in_a_program_without_loops() -> None:
+    """Its primal has nothing to open, so the rule is what is asked for."""
+
+    @jax.custom_jvp
+    def double(x: Any) -> Any:
+        return x * 2.0
+
+    @double.defjvp
+    def _(primals: Any, tangents: Any) -> Any:
+        grow = lambda c: c + tangents[0]  # noqa: E731
+        looped = jax.lax.while_loop(lambda c: c < 2.0, grow, 0.0 * tangents[0])
+        return double(*primals), looped
+
+    expected = says("no reverse-mode rule", "`jax.custom_vjp`")
+    with pytest.raises(retape.UnsupportedError, match=f"(?s).*{expected}"):
+        retape.jax.grad(double)(1.0)
+
+
 def test_the_users_own_errors_pass_through() -> None:
     def fun(x: Any) -> Any:
         raise KeyError(f"mine: {x.shape}")

@@ -320,6 +320,46 @@ def test_custom_vjp_with_a_loop_inside_keeps_its_rule() -> None:
     assert_close(got, jnp.asarray(14.0))
 
 
+@jax.custom_jvp
+def unread(x: Any, y: Any) -> Any:
+    """A function that ignores `y`; its rule does not."""
+    del y
+    return 2.0 * x
+
+
+@unread.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, y = primals
+    dx, dy = tangents
+    return unread(x, y), 2.0 * dx + 3.0 * x * dy
+
+
+@pytest.mark.parametrize("argnums", [0, 1, (0, 1)])
+def test_a_custom_jvp_rule_decides_what_carries_a_derivative(argnums: Any) -> None:
+    """By its body alone the derivative by `y` would be zero."""
+
+    def fun(x: Any, y: Any) -> Any:
+        body = lambda c: (unread(jnp.sin(c[0]), y) * 0.5, c[1] + 1)  # noqa: E731
+        return jax.lax.while_loop(lambda c: c[1] < 5, body, (x, 0))[0]
+
+    got = retape.jax.grad(fun, argnums, plan=FEW)(0.7, 0.4)
+    assert_close(got, jax.jacfwd(fun, argnums)(0.7, 0.4))
+    assert np.all(np.asarray(got) != 0.0)
+
+
+def test_a_custom_jvp_rule_decides_in_scans_and_composed() -> None:
+    def fun(y: Any) -> Any:
+        rows = lambda c, _: (jnp.sin(c) * 1.1, unread(0.3, y + c))  # noqa: E731
+        return jnp.sum(jax.lax.scan(rows, 0.5, None, length=20)[1])
+
+    expected = jax.grad(fun)(0.4)
+    assert_close(expected, jnp.asarray(18.0))
+    inside = retape.jax.checkpointed(fun)
+    assert_close(retape.jax.grad(fun, plan=FEW)(0.4), expected)
+    assert_close(jax.grad(inside)(0.4), expected)
+    assert_close(jax.jvp(inside, (0.4,), (1.0,))[1], expected)
+
+
 def test_custom_jvp_with_a_loop_inside_keeps_its_rule(opened: None) -> None:
     """An implicit derivative by hand: the rule has no loop, so neither has reverse."""
     del opened

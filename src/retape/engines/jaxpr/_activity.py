@@ -16,7 +16,9 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from ..._errors import UnsupportedError
 from ._ir import nbytes
+from ._private import source_line
 from ._types import struct
 
 # Differentiable types in, differentiable types out, and yet no derivative.
@@ -110,7 +112,8 @@ def outputs(eqn: Any, active: Sequence[bool]) -> list[bool]:
         arms = [propagate(b, active[1:]) for b in params["branches"]]
         return [any(column) for column in zip(*arms, strict=True)]
     body = called(eqn)
-    if body is not None:
+    # What a custom rule reads, its body need not: the rule alone decides.
+    if body is not None and name != "custom_jvp_call":
         return propagate(body, active)
     return [differentiable(v.aval) for v in eqn.outvars]
 
@@ -196,7 +199,26 @@ def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
     structs = [struct(a) for a in avals]
     rule = jax.make_jaxpr(forward)(*structs, *(structs[i] for i in moving))
     flags = [False] * len(avals) + [True] * len(moving)
-    return not opens_inside(rule, flags, sys.maxsize)
+    if not opens_inside(rule, flags, sys.maxsize):
+        return True
+    _refuse_unread(eqn, moving, rule)
+    return False
+
+
+def _refuse_unread(eqn: Any, moving: Sequence[int], rule: core.ClosedJaxpr) -> None:
+    """Refuse to reverse a primal that does not read what its rule differentiates by."""
+    body, n = closed(eqn.params["call_jaxpr"]), len(eqn.invars)
+    for k, i in enumerate(moving):
+        by_rule = propagate(rule, [j == n + k for j in range(n + len(moving))])
+        by_body = propagate(body, [j == i for j in range(n)])
+        if any(r and not b for r, b in zip(by_rule, by_body, strict=True)):
+            raise UnsupportedError(
+                f"The `jax.custom_jvp` rule called at {source_line(eqn)} has a "
+                "`while_loop` that carries tangents, so that JAX cannot transpose it, "
+                f"and gives a derivative by argument {i}, which the function itself "
+                "does not read: its primal cannot be reversed in the rule's stead. "
+                "Give it a `jax.custom_vjp`, or a rule whose loops are `jax.lax.scan`."
+            )
 
 
 def opens_inside(jaxpr: core.ClosedJaxpr, active: Sequence[bool], grain: int) -> bool:

@@ -126,7 +126,10 @@ def _split(block: TapedCode) -> Halves:
         return split.backwards(*pull(*values[:restored]), *values[restored:])
 
     given = [*chosen.restore.in_avals, *cotangents]
-    pullback = jax.make_jaxpr(back)(*map(struct, given))
+    try:
+        pullback = jax.make_jaxpr(back)(*map(struct, given))
+    except Exception as error:
+        raise no_rule(code, error) from error
     return Halves(chosen.taped, kinds, chosen.sources, pullback)
 
 
