@@ -272,3 +272,24 @@ def test_what_the_pieces_share_is_registers_only() -> None:
     assert all(isinstance(v, Var) for v in rows)
     uses = set().union(*(b.uses() for b in chain))
     assert not uses & set(rows)
+
+
+def test_an_operation_without_results_is_cut_around() -> None:
+    """Third-party code has branches that only check; nothing reads what they give."""
+
+    def fun(x: Any) -> Any:
+        for _ in range(6):
+            jax.lax.cond(jnp.sum(x) > 0, lambda: (), lambda: ())
+            x = jnp.sin(x) * jnp.cos(x)
+        return jnp.sum(x)
+
+    jaxpr = jax.make_jaxpr(fun)(jnp.ones(1000))
+    assert any(not e.outvars for e in jaxpr.eqns)
+    made = compile_program(jaxpr, [True], piece=20_000)
+    assert len(made.code) > 1
+    patched = functools.partial(compile_program, piece=20_000)
+    x = jnp.linspace(0.1, 1.0, 1000)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_primitives, "compile_program", patched)
+        got = retape.jax.grad(fun)(x)
+    assert_close(got, jax.grad(fun)(x))

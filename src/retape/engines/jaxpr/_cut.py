@@ -89,7 +89,8 @@ def _tape_bytes(op: Op) -> int:
 
 def _cut_block(block: Block, operands: frozenset[Var], limit: int) -> list[Block]:
     again = _recomputed(block, operands)
-    own = [op for op in block.ops if op.outs[0] not in again]
+    # An operation without results is a check, and stays where it stands.
+    own = [op for op in block.ops if not any(o in again for o in op.outs)]
     widths = _widths(block, own, again, operands)
     costs = [_tape_bytes(op) for op in own]
     bounds = _places(costs, widths, limit)
@@ -218,7 +219,7 @@ def _chain(
     block: Block, pieces: Sequence[Sequence[Op]], again: dict[Var, Op | Read]
 ) -> list[Block]:
     """One block for each piece, each going on to the next."""
-    order = {op.outs[0]: i for i, op in enumerate(block.ops)}
+    order = {id(op): i for i, op in enumerate(block.ops)}
     labels = [block.label, *(Label() for _ in pieces[1:])]
     found: list[Block] = []
     for i, (label, ops) in enumerate(zip(labels, pieces, strict=True)):
@@ -233,7 +234,7 @@ def _chain(
             Block(
                 label,
                 reads=[r for r in block.reads if r in sources],
-                ops=sorted([*remade, *ops], key=lambda op: order[op.outs[0]]),
+                ops=sorted([*remade, *ops], key=lambda op: order[id(op)]),
                 moves=block.moves if is_last else {},
                 writes=writes,
                 next=block.next if is_last else Jump(None, (labels[i + 1],)),

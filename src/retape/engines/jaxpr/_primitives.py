@@ -27,6 +27,7 @@ from jax.interpreters import partial_eval as pe
 from ..._plan import Plan
 from ._activity import differentiable, propagate, wide
 from ._compile import compile_program
+from ._kernel import ENABLED, marked
 from ._rerun import Rerun, rerun_program
 from ._settle import fit
 from ._sweep import sweep
@@ -140,6 +141,13 @@ def _lower(context: Any, *values: Any, **params: Any) -> Any:
         return mlir.lower_fun(_evaluate, multiple_results=True)(
             context, *values, **params
         )
+
+
+def _lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
+    """The same; what is small runs as one kernel, if there is one device."""
+    alone = getattr(context.module_context.axis_context, "num_devices", 0) == 1
+    chosen = marked(jaxpr) if alone and ENABLED else jaxpr
+    return _lower(context, *values, jaxpr=chosen, **params)
 
 
 def _abstract(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> list[Any]:
@@ -403,6 +411,7 @@ for _p in (call_p, linear_p):
     _p.def_impl(_impl)
     _p.def_abstract_eval(_abstract)
     mlir.register_lowering(_p, _lower)
+    mlir.register_lowering(_p, _lower_on_cpu, platform="cpu")
 ad.primitive_jvps[call_p] = _call_jvp
 ad.primitive_jvps[linear_p] = _linear_jvp
 ad.primitive_transposes[call_p] = _call_transpose

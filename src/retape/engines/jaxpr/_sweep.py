@@ -25,12 +25,14 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ._compile import Compiled
 from ._control import FOREVER, INT, SPLITS, over, sweeps
 from ._direct import Direct
 from ._ir import Lit
+from ._kernel import in_one_kernel
 from ._nest import Advance, Reverse, State, Tape, run
 from ._online import Placement, place
 from ._rows import put, row
@@ -54,18 +56,23 @@ def sweep(
     # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
     # work. All code from here on gives its types explicitly.
     with jax.enable_x64(True):
-        going = Sweep(compiled, settings, operands)
         state = initial(compiled, settings, cotangents)
         keys = sorted(state, key=str)
-
-        def turn(carry: list[Any]) -> list[Any]:
-            after = going.turn(dict(zip(keys, carry, strict=True)))
-            return [after[k] for k in keys]
 
         def unfinished(carry: list[Any]) -> Any:
             return carry[keys.index("end")] > 0
 
-        carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
+        def turns(fixed: Sequence[Any], carry: list[Any]) -> list[Any]:
+            going = Sweep(compiled, settings, fixed)
+
+            def turn(carry: list[Any]) -> list[Any]:
+                after = going.turn(dict(zip(keys, carry, strict=True)))
+                return [after[k] for k in keys]
+
+            return lax.while_loop(unfinished, turn, carry)
+
+        carry = in_one_kernel(turns, list(operands), [state[k] for k in keys])
+        going = Sweep(compiled, settings, operands)
         return going.results(dict(zip(keys, carry, strict=True)))
 
 
@@ -80,6 +87,13 @@ def once(wanted: Any, state: State, new: State) -> State:
         lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
     )
     return state | dict(zip(keys, values, strict=True))
+
+
+def spend_sweep(sweeps: Any, newest: Any, left: Any) -> Any:
+    """What is left of a cut has one sweep less, what is right of it as many."""
+    age = lax.iota(np.int32, sweeps.shape[0])
+    fewer = jnp.where(age == newest, sweeps - 1, sweeps)
+    return jnp.where(age == newest + 1, left, fewer)
 
 
 class Sweep:
@@ -116,6 +130,13 @@ class Sweep:
 
     def decide(self, state: State) -> tuple[Any, Any, Any, State]:
         """The stage to advance to, whether to store there, whether to reverse it."""
+        read = ("here", "newest", "end", "mode", "sweeps")
+        given = {k: state[k] for k in read}
+        goal, store, stage, *swept = in_one_kernel(self.decided, given)
+        return goal, store, stage, state | dict(zip(["sweeps"], swept, strict=False))
+
+    def decided(self, state: State) -> list[Any]:
+        """The same of the integers alone; also the sweeps, if they are spent."""
         here, newest = state["here"], state["newest"]
         length = state["end"] - here
         if self.unknown:
@@ -128,23 +149,16 @@ class Sweep:
         )
         stage = (length <= 1) | (free <= 1) | (split >= length - 1)
         goal = jnp.where(stage, state["end"] - 1, here + split)
-        if self.settings.split == "treeverse":
-            state = self.spend_sweep(state, length > 1, left)
-        if not self.unknown:
-            return goal, ~stage, stage, state
-        counting, back = state["mode"] == COUNT, state["mode"] == BACK
-        goal = jnp.where(back, goal, here + 1)
-        goal = jnp.where(counting, FOREVER // self.stage, goal)
-        return goal, back & ~stage, back & stage, state
-
-    def spend_sweep(self, state: State, cut: Any, left: Any) -> State:
-        """What is left of a cut has one sweep less, what is right of it as many."""
-        newest, d = state["newest"], self.settings.snapshots
-        after = state["sweeps"].at[newest].add(-INT(1) * cut)
-        after = after.at[jnp.minimum(newest + 1, d - 1)].set(
-            jnp.where(newest + 1 < d, left, after[d - 1])
-        )
-        return state | {"sweeps": jnp.where(cut, after, state["sweeps"])}
+        store = ~stage
+        if self.unknown:
+            counting, back = state["mode"] == COUNT, state["mode"] == BACK
+            goal = jnp.where(back, goal, here + 1)
+            goal = jnp.where(counting, FOREVER // self.stage, goal)
+            store, stage = back & store, back & stage
+        if self.settings.split != "treeverse":
+            return [goal, store, stage]
+        swept = spend_sweep(state["sweeps"], newest, left)
+        return [goal, store, stage, jnp.where(length > 1, swept, state["sweeps"])]
 
     # Moving ----------------------------------------------------------------------
 
@@ -249,7 +263,7 @@ class Sweep:
             state["base"],
             asked,
         )
-        new = place(old, stage)
+        new = in_one_kernel(lambda *given: list(place(*given)), old, stage)
         chosen = [jnp.where(asked, b, a) for a, b in zip(old, new, strict=True)]
         at, slot, held, phase, base, keep = chosen
         newest = held - 1

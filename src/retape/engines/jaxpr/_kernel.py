@@ -1,0 +1,211 @@
+"""A whole sweep as one kernel, on the CPU, where its arrays are small.
+
+XLA's CPU compiler makes a kernel of every fused group of operations, and runs a loop by
+calling one after the other: some 50 ns and 15 ms of compiling for each. A sweep over
+small arrays has a few hundred of them, most of them a scalar each. The compiler can
+also emit a called function as a single kernel, control flow and all; it does so by
+itself for tiny loops, and for any call that carries an attribute of its own:
+
+    sweep:    carry = while(unfinished, turn, carry)
+    lowered:  carry = call(carry)  {inlineable = "false", xla_cpu_small_call = "true"}
+
+That is a hint and changes no result. On the paper's example (Fig. 8, 1000 elements) it
+halves a run's time and takes a third off compiling. A kernel runs on one core and calls
+no library, so only programs of small elementwise work are marked. What a kernel cannot
+hold the compiler refuses, or hands to a library before it looks (a matrix product, a
+sum over 4096 elements), so the lists below are of what a test compiles, and they hold
+for the releases of JAX with which it was run.
+
+The mark is set when a program is lowered, for then no transformation can change what is
+inside any more.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental.xla_metadata import set_xla_metadata
+from jax.extend import core
+
+from ._rewrite import contains, rewrite
+
+NAME = "retape_kernel"
+LARGEST = 4096
+"""Elements of the largest array that is worked on: beyond, a call costs nothing."""
+SUMMED = 2048
+"""Elements of the largest that is summed up."""
+MOST = 3000
+"""Equations, inner ones too: one function of the compiler's takes them all."""
+TRIED = (0, 10)
+"""The release of JAX for which the lists below were tried out."""
+
+
+def _enabled(wish: str | None) -> bool:
+    """As the environment says, else where it was tried out."""
+    if wish is not None:
+        return wish != "0"
+    return jax.__version_info__[: len(TRIED)] == TRIED
+
+
+ENABLED = _enabled(os.environ.get("RETAPE_ONE_KERNEL"))
+"""`RETAPE_ONE_KERNEL=0` leaves every sweep to XLA's own ways."""
+
+_DTYPES = frozenset(
+    np.dtype(t)
+    for t in (
+        "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64".split()
+    )
+)
+ELEMENTWISE = frozenset(
+    "abs add add_any and atan2 bitcast_convert_type cbrt ceil clamp copy cos"
+    " convert_element_type"
+    " div eq exp exp2 expm1 floor ge gt integer_pow is_finite le log log1p logistic lt"
+    " max min mul ne neg nextafter not or pow rem round rsqrt select_n shift_left"
+    " shift_right_arithmetic shift_right_logical sign sin sqrt square stop_gradient sub"
+    " tan tanh xor asin acos atan sinh cosh asinh acosh atanh erf empty2"
+    " retape_instead".split()
+)
+SHAPES = frozenset(
+    "broadcast_in_dim concatenate gather iota pad reshape rev slice split"
+    " squeeze stack transpose".split()
+)
+SUMS = frozenset(
+    "cumsum reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split()
+)
+ROWS = frozenset({"scatter", "scatter-add", "scatter-mul"})
+_FREE = frozenset({"dynamic_slice", "dynamic_update_slice", "optimization_barrier"})
+_BODIES = frozenset(
+    "while cond scan jit pjit closed_call core_call remat2 checkpoint custom_jvp_call"
+    " custom_vjp_call custom_vjp_call_jaxpr retape_call retape_linear".split()
+)
+
+
+def in_one_kernel(fun: Callable[..., list[Any]], *values: Any) -> list[Any]:
+    """`fun(*values)`, in one kernel if that is possible.
+
+    Args:
+        fun: From trees of values to a list. It reads nothing but what is handed to it.
+        values: Its arguments. Those that a `while_loop` in it starts from, if that loop
+            is all of it, are changed in place where XLA can.
+    """
+
+    def retape_kernel(*given: Any) -> list[Any]:
+        return fun(*given)
+
+    return jax.jit(retape_kernel)(*values)
+
+
+@lru_cache(maxsize=256)
+def marked(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The program with each sweep that can be one kernel marked for the compiler."""
+    return rewrite(jaxpr, _can_be_one, _mark) if contains(jaxpr, _can_be_one) else jaxpr
+
+
+def _can_be_one(eqn: Any) -> bool:
+    if eqn.primitive.name not in ("jit", "pjit") or eqn.params["name"] != NAME:
+        return False
+    body = eqn.params["jaxpr"]
+    # What is empty XLA takes out, and then nothing uses the input.
+    empty = any(0 in v.aval.shape for v in eqn.invars)
+    whole = body.jaxpr.eqns and not body.consts and not empty
+    return bool(whole) and fits(body.jaxpr)
+
+
+def _mark(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
+    """The call, marked.
+
+    The compiler stops the process at an input that no operation uses, so those are
+    handed back which are not what a loop begins with.
+    """
+    closed = eqn.params["jaxpr"]
+    body, begun = core.jaxpr_as_fun(closed), _carried(closed.jaxpr)
+    kept = [i for i, v in enumerate(closed.jaxpr.invars) if v not in begun]
+
+    def retape_kernel(*given: Any) -> tuple[list[Any], list[Any]]:
+        return body(*given), [given[i] for i in kept]
+
+    outs, _ = jax.jit(retape_kernel)(*values)
+    hint = partial(set_xla_metadata, inlineable="false", xla_cpu_small_call="true")
+    return [hint(outs[0]), *outs[1:]]
+
+
+def _carried(jaxpr: core.Jaxpr) -> set[core.Var]:
+    """What the loop that is all of the program starts from; it changes that in place.
+
+    To hand that back, too, would be to ask for a copy.
+    """
+    if [e.primitive.name for e in jaxpr.eqns] != ["while"]:
+        return set()
+    (loop,) = jaxpr.eqns
+    first = loop.params["cond_nconsts"] + loop.params["body_nconsts"]
+    return {v for v in loop.invars[first:] if isinstance(v, core.Var)}
+
+
+def fits(jaxpr: core.Jaxpr) -> bool:
+    """Whether the program is of small work that one kernel can do."""
+    budget = _count(jaxpr)
+    return budget is not None and budget <= MOST
+
+
+def _count(jaxpr: core.Jaxpr) -> int | None:
+    """Equations of a program, the inner ones too; `None` if one does not fit."""
+    total = 0
+    for eqn in jaxpr.eqns:
+        if not _allowed(eqn):
+            return None
+        total += 1
+        for inner in core.jaxprs_in_params(eqn.params):
+            if isinstance(inner, core.ClosedJaxpr):
+                inner = inner.jaxpr
+            count = _count(inner)
+            if count is None:
+                return None
+            total += count
+    return total
+
+
+def _allowed(eqn: Any) -> bool:
+    name = eqn.primitive.name
+    touched = [*eqn.invars, *eqn.outvars]
+    if eqn.effects or not all(_plain(v.aval) for v in touched):
+        return False
+    if name in _BODIES:
+        return all(_scalar(c) for c in _consts(eqn))
+    if name == "dynamic_slice":
+        return _small(eqn.outvars[0].aval)
+    if name == "dynamic_update_slice":
+        return _small(eqn.invars[1].aval)
+    if name in SUMS:
+        shape = eqn.invars[0].aval.shape
+        return prod(shape) <= SUMMED and (name != "cumsum" or len(shape) == 1)
+    if name in ROWS and prod(eqn.invars[1].aval.shape[:-1]) > 1:
+        return False
+    known = name in ELEMENTWISE or name in SHAPES or name in ROWS
+    return name in _FREE or (known and all(_small(v.aval) for v in touched))
+
+
+def _consts(eqn: core.JaxprEqn) -> list[Any]:
+    inner = core.jaxprs_in_params(eqn.params)
+    closed = [j for j in inner if isinstance(j, core.ClosedJaxpr)]
+    return [c for j in closed for c in j.consts]
+
+
+def _scalar(value: Any) -> bool:
+    return np.ndim(value) == 0
+
+
+def _plain(aval: Any) -> bool:
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if shape is None or jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return False
+    return np.dtype(dtype) in _DTYPES
+
+
+def _small(aval: Any) -> bool:
+    return prod(aval.shape) <= LARGEST
