@@ -19,13 +19,14 @@ from ._chain import least_budget as least_budget
 from ._check import replay as replay
 from ._cost import Counts as Counts
 from ._cost import binomial_counts as binomial_counts
+from ._least_cost import LeastCost as LeastCost
+from ._least_cost import Placed as Placed
+from ._least_cost import departures as departures
 from ._mixed import Mixed as Mixed
 from ._offline import PaperTree as PaperTree
 from ._offline import Schedule as Schedule
 from ._online import Controller as Controller
 from ._online import Doubling as Doubling
-from ._online import LeastCost as LeastCost
-from ._online import Placed as Placed
 from ._online import PlacementName as PlacementName
 from ._online import begin_online as begin_online
 from ._online import online_actions as online_actions
