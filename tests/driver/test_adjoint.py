@@ -265,6 +265,35 @@ def test_a_random_step_is_found():
         )
 
 
+@pytest.mark.parametrize("stage", [6, 30])
+def test_a_step_that_is_run_again_only_for_a_tape_is_looked_at(stage):
+    """Each step is advanced once at most here: what could differ is on the tapes."""
+    source, calls = np.random.default_rng(0), 0
+
+    def moody(x, k):
+        nonlocal calls
+        calls += 1
+        return x + (source.normal() if k == 9 and calls > 30 else 1.0)
+
+    def call(verify):
+        nonlocal calls
+        calls = 0
+        return retape.adjoint(
+            moody,
+            lambda x, k, g: g + k,
+            np.ones(2),
+            seed=np.ones_like,
+            steps=60,
+            plan=retape.fixed_space(snapshots=20, stage=stage),
+            verify=verify,
+        )
+
+    assert call(None).report.advances < 60
+    for verify in ("full", "cheap"):
+        with pytest.raises(retape.DeterminismError, match="^step 9 gave another state"):
+            call(verify)
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [

@@ -158,6 +158,35 @@ def test_the_cheap_way_names_a_range_in_a_long_run():
         run(Late(5000), plan, verify="full", fingerprint=print_of)
 
 
+class Untaping:
+    """The toy, with no more than the six methods of a `Machine`."""
+
+    def __init__(self, steps):
+        self.toy = ToyMachine(steps)
+
+    def __getattr__(self, name):
+        if name in ("tape", "sweep", "tape_nbytes"):
+            raise AttributeError(name)
+        return getattr(self.toy, name)
+
+
+def test_a_machine_without_tapes_is_run_once_more_to_be_looked_at():
+    class Moody(Untaping):
+        def advance(self, capsule, steps):
+            after, made = self.toy.advance(capsule, steps)
+            if capsule.step == 17 and self.toy.taped:
+                after = ToyCapsule(after.step, after.value + 1)
+            return after, made
+
+    plan = retape.fixed_space(snapshots=8, stage=5)
+    outcome = run(Untaping(40), plan, verify="full", fingerprint=print_of)
+    assert outcome.result == run(Untaping(40), plan).result
+    with pytest.raises(
+        retape.DeterminismError, match="^step 17 gave another"
+    ):
+        run(Moody(40), plan, verify="full", fingerprint=print_of)
+
+
 @pytest.mark.parametrize("verify", ["cheap", "full"])
 @pytest.mark.parametrize("known", [True, False])
 def test_a_machine_that_is_right_passes(verify, known):

@@ -17,6 +17,7 @@ from ..schedule import (
     Counts,
     begin_online,
     online_actions,
+    online_advances,
     reverse_online,
     turn_advances,
 )
@@ -106,7 +107,7 @@ def run(
     loop = Loop(machine, MemoryStore[C]() if store is None else store, machine.start())
     loop.verifier = _verifier(verify, fingerprint)
     loop.watch = Bar() if progress is True else (progress or None)
-    loop.length = loop.left = machine.length()
+    loop.length = machine.length()
     durable = loop.store if isinstance(loop.store, DurableStore) else None
     loop.label = f"{label or type(machine).__name__} under {_named(plan)}"
     record = durable.open(loop.label) if durable else None
@@ -117,11 +118,12 @@ def run(
         loop.record()
         raise
     else:
-        if durable:
-            loop.record()
+        loop.record()
     finally:
         if durable:
             durable.close()
+        else:
+            loop.release()
     if loop.cotangent is None:
         raise MachineError(
             "the stream of actions ended without a `Reverse`: there is no cotangent. "
@@ -154,7 +156,8 @@ def _actions(
             alpha, d, _ = plan.resolve(None, capsule_bytes, tape_bytes)
             if record is None or record.length is None:
                 return _run_to_the_end(loop, alpha, d, durable)
-            loop.length = loop.left = record.length
+            loop.length = record.length
+            loop.total = record.length + online_advances(record.length, d, alpha)
             stream = online_actions(record.length, d, alpha)
     return skip_done(loop, stream, record, durable) if durable else stream
 

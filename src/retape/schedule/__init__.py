@@ -30,6 +30,7 @@ from ._online import Doubling as Doubling
 from ._online import PlacementName as PlacementName
 from ._online import begin_online as begin_online
 from ._online import online_actions as online_actions
+from ._online import online_advances as online_advances
 from ._online import reverse_online as reverse_online
 from ._online import turn_advances as turn_advances
 from ._split import Split as Split

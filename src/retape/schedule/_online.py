@@ -176,6 +176,15 @@ def online_actions(
     yield from reverse_online(state, length, stage)
 
 
+def online_advances(length: int, snapshots: int, stage: int = 1) -> int:
+    """The steps that `online_actions` advances, with nothing made but placements."""
+    state = begin_online(snapshots)
+    last = max(0, -(-length // stage) - 1)
+    for p in range(last):
+        state, _ = state.place(p)
+    return last * stage + turn_advances(state, length, stage)
+
+
 def _gaps(positions: tuple[int, ...], last: int, state: Controller) -> int:
     ends = (*positions[1:], last)
     gaps = [end - at for at, end in zip(positions, ends, strict=False)]

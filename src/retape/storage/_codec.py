@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 from .._errors import SnapshotError, StoreError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
 FORMAT = "retape-1"
@@ -68,6 +70,17 @@ def decode(data: bytes, name: str) -> tuple[Any, dict[str, Any]]:
             "the file; its state is recomputed."
         )
     return _build(meta["tree"], arrays), meta["label"]
+
+
+def read_label(file: Path) -> dict[str, Any]:
+    """The label of a file, its arrays left unread; nothing if it cannot be read."""
+    import numpy as np
+
+    try:
+        with file.open("rb") as source, np.load(source) as members:
+            return json.loads(members["tree"].tobytes())["label"]
+    except _UNREADABLE:
+        return {}
 
 
 def fingerprint(value: object) -> bytes:
