@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import CodeType
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
-from ._errors import MachineError, PlanError
+from ._errors import MachineError, PlanError, StoreError
 from ._plan import Plan
 from ._plans import fixed_space
 from .driver import Progress, Report, Verify, run
@@ -71,8 +73,8 @@ def adjoint(
             `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
             killed is taken up again by the same call, and gives the same bits. The
-            same call means the same names and code of the two functions, x0, number of
-            steps and plan; what else they read must not have changed.
+            same call means the same code of all functions passed, x0, number of steps
+            and plan; variables and files that they read must not have changed.
         in_place: `step` changes its argument. Otherwise states are made read-only, so
             that a step which does so by mistake is an error.
         verify: "cheap" or "full": compare recomputed states with the first pass.
@@ -109,6 +111,7 @@ def adjoint(
         )
     if steps is not None and steps < 0:
         raise PlanError(f"`steps={steps}` cannot be: a run has no steps, or some.")
+    functions = [step, reverse_step, tape, seed, done]
     machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place, tape)
     outcome = run(
         machine,
@@ -118,7 +121,9 @@ def adjoint(
         progress=progress,
         verify=verify,
         fingerprint=fingerprint if verify else None,
-        label=_label([step, reverse_step, tape], x0, steps) if store else "",
+        label=_label([step, reverse_step, tape, seed, done], x0, steps)
+        if store
+        else "",
     )
     state, cotangent = outcome.result
     return Adjoint(state, cotangent, outcome.report)
@@ -126,7 +131,7 @@ def adjoint(
 
 def _label(functions: Sequence[object], x0: object, steps: int | None) -> str:
     """What a durable store knows a run by."""
-    codes = [_code(function) for function in functions if function is not None]
+    codes = [_code(function) for function in functions]
     code = fingerprint([*codes, x0]).hex()
     step = functions[0]
     name = getattr(step, "__qualname__", type(step).__name__)
@@ -134,12 +139,33 @@ def _label(functions: Sequence[object], x0: object, steps: int | None) -> str:
 
 
 def _code(function: object) -> str:
-    """A function's bytecode, so that an edited one is another run."""
+    """What a function is: its bytecode, so that an edited one is another run.
+
+    Functions inside it, its defaults and what `functools.partial` binds are seen; the
+    variables that it reads are not, since a run may change them as it goes.
+    """
+    if isinstance(function, partial):
+        bound: tuple[object, ...] = function.args, sorted(function.keywords.items())
+        return f"{_code(function.func)} {_constant(bound)}"
     code = getattr(function, "__code__", None)
     if code is None:
         return type(function).__qualname__
-    constants = [c for c in code.co_consts if isinstance(c, int | float | str)]
-    return f"{code.co_code.hex()} {constants!r} {code.co_names!r}"
+    return f"{_constant(code)} {_constant(getattr(function, '__defaults__', None))}"
+
+
+def _constant(value: object) -> str:
+    """A value that a function was made with, as a text that every process writes."""
+    if isinstance(value, CodeType):
+        inside = " ".join(map(_constant, value.co_consts))
+        return f"{value.co_code.hex()} {value.co_names!r} {inside}"
+    if isinstance(value, tuple | list):
+        return f"({' '.join(map(_constant, cast('Sequence[object]', value)))})"
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return repr(value)
+    try:
+        return fingerprint(value).hex()
+    except StoreError:
+        return type(value).__qualname__
 
 
 @dataclass(frozen=True, slots=True)
