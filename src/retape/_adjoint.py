@@ -121,9 +121,7 @@ def adjoint(
         progress=progress,
         verify=verify,
         fingerprint=fingerprint if verify else None,
-        label=_label([step, reverse_step, tape, seed, done], x0, steps)
-        if store
-        else "",
+        label=_label(functions, x0, steps) if store else "",
     )
     state, cotangent = outcome.result
     return Adjoint(state, cotangent, outcome.report)
