@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from operator import index
 from types import CodeType
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar, cast
 
 from ._errors import MachineError, PlanError, StoreError
 from ._plan import Plan
@@ -16,6 +17,11 @@ X = TypeVar("X")
 G = TypeVar("G")
 
 _Capsule: TypeAlias = tuple[int, Any]
+
+_READ_ONLY = (
+    "States are read-only in `retape.adjoint`, because a snapshot may be used again. "
+    "Pass `in_place=True` if `step` changes its argument."
+)
 
 _Tape: TypeAlias = tuple[int, list[Any]]
 """The first step, and what the adjoint of each step needs."""
@@ -109,9 +115,9 @@ def adjoint(
             f"`steps={steps}` and `done={done}`: pass one of them, the number of steps "
             "or a predicate that is true at the end."
         )
-    if steps is not None and steps < 0:
-        raise PlanError(f"`steps={steps}` cannot be: a run has no steps, or some.")
-    functions = [step, reverse_step, tape, seed, done]
+    if steps is not None:
+        steps = _count(steps)
+    functions = _functions(step, reverse_step, seed, done, tape)
     machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place, tape)
     outcome = run(
         machine,
@@ -125,6 +131,33 @@ def adjoint(
     )
     state, cotangent = outcome.result
     return Adjoint(state, cotangent, outcome.report)
+
+
+def _count(steps: object) -> int:
+    """A number of steps, which may be an integer of NumPy's."""
+    try:
+        count = -1 if isinstance(steps, bool) else index(cast("SupportsIndex", steps))
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise PlanError(
+            f"`steps={steps!r}` cannot be: a run has no steps, or some. Pass an "
+            "integer."
+        )
+    return count
+
+
+def _functions(*functions: object) -> Sequence[object]:
+    """The functions of a run; what cannot be called is named."""
+    names = ("step", "reverse_step", "seed", "done", "tape")
+    for name, function in zip(names, functions, strict=True):
+        missing = function is None and name in ("done", "tape")
+        if not callable(function) and not missing:
+            raise PlanError(
+                f"`{name}={function!r}` is not a function. `retape.adjoint` calls it: "
+                "see its documentation for what it is given and returns."
+            )
+    return functions
 
 
 def _label(functions: Sequence[object], x0: object, steps: int | None) -> str:
@@ -192,8 +225,23 @@ class _StepMachine(Generic[X, G]):
         for k in range(first, first + steps):
             if self.done is not None and self.done(x):
                 return (k, x), k - first
-            x = self._own(self.step(x, k))
+            x = self._after(x, k)
         return (first + steps, x), steps
+
+    def _after(self, x: X, k: int) -> X:
+        """The state after step k."""
+        try:
+            after = self.step(x, k)
+        except ValueError as error:
+            if "read-only" in str(error) and not self.in_place:
+                error.add_note(_READ_ONLY)
+            raise
+        if after is None:
+            raise MachineError(
+                f"`step` returned `None` for step {k}. Return the state after the "
+                "step, also where it is the argument, changed in place."
+            )
+        return self._own(after)
 
     def reverse(
         self, capsule: _Capsule, steps: int, cotangent: tuple[X, G] | None
@@ -217,7 +265,7 @@ class _StepMachine(Generic[X, G]):
             before = copy_tree(x) if self.in_place else x
             if self.taping is None:
                 kept.append(x)
-                x = self._own(self.step(before, k))
+                x = self._after(before, k)
             else:
                 x, made = self._taped(before, k)
                 freeze(made)

@@ -300,12 +300,51 @@ def test_a_step_that_is_run_again_only_for_a_tape_is_looked_at(stage):
     [
         ({}, "`steps=None` and `done=None`: pass one of them"),
         ({"steps": 3, "done": bool}, "`steps=3` and `done=.*: pass one of them"),
-        ({"steps": -1}, "`steps=-1` cannot be"),
+        ({"steps": -1}, "`steps=-1` cannot be: .* Pass an integer"),
+        ({"steps": 3.0}, "`steps=3.0` cannot be: .* Pass an integer"),
+        ({"steps": True}, "`steps=True` cannot be"),
+        ({"steps": 3, "seed": np.ones(2)}, r"`seed=array.* is not a function. `retape"),
+        ({"done": 7}, "`done=7` is not a function"),
+        ({"steps": 3, "tape": "t"}, "`tape='t'` is not a function"),
+        ({"steps": 3, "plan": 5}, "`plan=5` is no plan. Pass one, such as"),
+        ({"steps": 3, "plan": "segments"}, "`plan='segments'` is no plan"),
+        ({"steps": 3, "plan": retape.segments}, "`plan=<function segm.* is no plan"),
+        ({"steps": 3, "progress": "yes"}, "`progress='yes'` cannot be. Pass `True`"),
     ],
 )
-def test_an_end_must_be_given(call, text):
+def test_what_is_passed_in_a_wrong_way_is_named(call, text):
     with pytest.raises(PlanError, match=text):
-        retape.adjoint(step, reverse_step, np.ones(4), seed=np.ones_like, **call)
+        options = {"seed": np.ones_like, **call}
+        retape.adjoint(step, reverse_step, np.ones(4), **options)
+
+
+@pytest.mark.parametrize("store", ["a folder", retape.DiskStore, retape.MemoryStore])
+def test_what_is_no_store_is_named(store):
+    with pytest.raises(retape.StoreError, match="is no store. Pass a `retape.M"):
+        retape.adjoint(
+            step, reverse_step, np.ones(4), seed=np.ones_like, steps=3, store=store
+        )
+
+
+def test_numbers_of_steps_may_be_numpys():
+    state = retape.adjoint(
+        lambda x, k: x + 1, lambda x, k, g: g, 0, seed=lambda x: 1, steps=np.int64(5)
+    ).state
+    assert state == 5
+
+
+def test_a_step_that_changes_its_argument_is_told_what_to_pass():
+    def grows(x, k):
+        x += 1
+        return x
+
+    with pytest.raises(ValueError, match="read-only") as found:
+        retape.adjoint(grows, lambda x, k, g: g, np.ones(4), seed=np.ones_like, steps=3)
+    assert "Pass `in_place=True` if `step` changes" in found.value.__notes__[0]
+    with pytest.raises(MachineError, match="`step` returned `None` for step 0. Return"):
+        retape.adjoint(
+            lambda x, k: None, lambda x, k, g: g, np.ones(4), seed=np.ones_like, steps=3
+        )
 
 
 def test_a_reverse_step_without_a_result_is_named():

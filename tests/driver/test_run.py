@@ -84,7 +84,19 @@ def test_a_stream_that_is_no_schedule_is_refused():
         run(ToyMachine(3), [Advance(0, 2)])
     with pytest.raises(MachineError, match="goes on from step 1, and the working .* 0"):
         run(ToyMachine(3), [Reverse(1, 3)])
-    with pytest.raises(MachineError, match="from step 2, and .* capsule is used up"):
+    with pytest.raises(MachineError, match="from step 0, and .* capsule is used up"):
+        run(ToyMachine(4), [Advance(0, 2), Reverse(2, 4), Reverse(0, 2)])
+
+
+def test_a_schedule_of_another_length_is_refused():
+    """It would give the gradient of a part of the run."""
+    with pytest.raises(MachineError, match="ends at step 10, and 20 steps are left"):
+        run(ToyMachine(20), Schedule(10, 3))
+    with pytest.raises(MachineError, match="ends at step 20, and 10 steps are left"):
+        run(ToyMachine(10), Schedule(20, 3))
+    with pytest.raises(MachineError, match="ended with 2 steps left. Pass a schedule"):
+        run(ToyMachine(3), [Advance(0, 2), Reverse(2, 3)])
+    with pytest.raises(MachineError, match="ends at step 3, and 2 steps are left"):
         run(ToyMachine(3), [Advance(0, 2), Reverse(2, 3), Reverse(2, 3)])
 
 

@@ -26,6 +26,7 @@ TREE = {
     "empty": np.zeros((0, 3), dtype=np.complex64),
     "zero_d": np.array(7, dtype=np.int8),
     "huge": 10**40,
+    "complex": 0.1 - 0.2j,
 }
 
 
@@ -51,6 +52,7 @@ def test_what_is_put_is_given_back_bit_for_bit(store):
     for step, slot in [(3, 0), (9, 1), (3, 0)]:
         back = store.get(step, slot, "memory")
         assert fingerprint(back) == fingerprint(TREE)
+        assert back["complex"] == TREE["complex"]
         assert type(back["rest"]) is tuple and back["huge"] == 10**40
         assert isinstance(back["rest"][2], np.float32)
         assert back["empty"].shape == (0, 3) and back["zero_d"].shape == ()
@@ -84,7 +86,7 @@ def test_fingerprints_tell_small_differences():
 
 
 def test_trees_are_measured_copied_and_frozen():
-    assert tree_nbytes((np.zeros(4), 1, {"a": 2.0})) == 48
+    assert tree_nbytes((np.zeros(4), 1, {"a": 2.0}, 1j)) == 64
     copied = copy_tree(TREE)
     assert fingerprint(copied) == fingerprint(TREE)
     assert copied["field"] is not TREE["field"]
@@ -258,9 +260,9 @@ def test_an_unreadable_file_is_named(disk):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (np.array([object()]), "dtype `object` cannot be kept on disk"),
-        ({1: 2.0}, "type `dict` cannot be kept on disk"),
-        ({1, 2}, "type `set` cannot be kept on disk"),
+        (np.array([object()]), "dtype `object` cannot be in a state"),
+        ({1: 2.0}, "type `dict` cannot be in a state"),
+        ({1, 2}, "type `set` cannot be in a state"),
     ],
 )
 def test_what_cannot_be_written_is_named(disk, value, text):

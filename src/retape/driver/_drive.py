@@ -11,7 +11,7 @@ from typing import (
     runtime_checkable,
 )
 
-from .._errors import MachineError, PlanError
+from .._errors import MachineError, PlanError, StoreError
 from ..schedule import (
     Action,
     Counts,
@@ -104,6 +104,7 @@ def run(
         >>> outcome.report.advances, outcome.report.peak_snapshots
         (490, 3)
     """
+    _check(plan, store, progress)
     loop = Loop(machine, MemoryStore[C]() if store is None else store, machine.start())
     loop.verifier = _verifier(verify, fingerprint)
     loop.watch = Bar() if progress is True else (progress or None)
@@ -124,12 +125,38 @@ def run(
             durable.close()
         else:
             loop.release()
-    if loop.cotangent is None:
+    if loop.reached is None or loop.cotangent is None:
         raise MachineError(
             "the stream of actions ended without a `Reverse`: there is no cotangent. "
             "Pass a schedule of the machine's length."
         )
+    if loop.reached.left:
+        raise MachineError(
+            f"the stream of actions ended with {loop.reached.left} steps left. Pass a "
+            "schedule of the machine's length."
+        )
     return Outcome(machine.finish(loop.cotangent), loop.report())
+
+
+def _check(plan: object, store: object, progress: object) -> None:
+    """Refuse what is no plan, no store and no watcher."""
+    makes = isinstance(plan, Iterable) or hasattr(plan, "schedule")
+    if isinstance(plan, str | type) or not makes:
+        raise PlanError(
+            f"`plan={plan!r}` is no plan. Pass one, such as "
+            "`retape.fixed_space(snapshots=20)`, or a schedule."
+        )
+    keeps = all(hasattr(store, name) for name in ("put", "get", "drop"))
+    if store is not None and (isinstance(store, type) or not keeps):
+        raise StoreError(
+            f"`store={store!r}` is no store. Pass a `retape.MemoryStore()`, a "
+            "`retape.DiskStore(directory)` or a `retape.TieredStore` of both."
+        )
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise PlanError(
+            f"`progress={progress!r}` cannot be. Pass `True` for a bar, or a function "
+            "that is called with a `retape.driver.Progress`."
+        )
 
 
 def _actions(

@@ -207,9 +207,9 @@ class Loop(Generic[C, A, R]):
             self.drop(step, slot, tier)
 
     def _reverse(self, start: int, stop: int) -> None:
+        cotangent = self._turn(stop)
         capsule = self.take(start)
         began = perf_counter()
-        cotangent, self.reached = self.cotangent, None
         if self.verifier and cotangent is not None:
             cotangent = reverse_checked(
                 self.machine, self.verifier, capsule, (start, stop), cotangent
@@ -219,11 +219,23 @@ class Loop(Generic[C, A, R]):
         self.taped += stop - start
         self._swept(start, stop, cotangent, began)
 
+    def _turn(self, stop: int) -> A | None:
+        """The cotangent before step `stop`, handed to the machine for a stage."""
+        reached = self.reached or Reached[A]()
+        left = self.length if reached.left is None else reached.left
+        if left is not None and stop != left:
+            raise MachineError(
+                f"the schedule reverses a stage that ends at step {stop}, and {left} "
+                "steps are left. Pass a schedule of the machine's length."
+            )
+        self.reached = None
+        return reached.cotangent
+
     def _sweep(self, start: int, stop: int, slot: int, tier: str) -> None:
         made = fetch(self, start, (tier, slot))
+        cotangent = self._turn(stop)
         began = perf_counter()
         machine: Any = self.machine
-        cotangent, self.reached = self.cotangent, None
         cotangent = machine.sweep(made, stop - start, cotangent)
         self._swept(start, stop, cotangent, began)
 

@@ -91,10 +91,12 @@ def fingerprint(value: object) -> bytes:
 
 
 def tree_nbytes(value: object) -> int:
-    """The bytes of the arrays in a tree, and 8 for each other leaf."""
+    """The bytes of the arrays in a tree, and 8 or 16 for each other leaf."""
     arrays: list[np.ndarray[Any, Any]] = []
     tree = _strip(value, arrays)
-    return sum(array.nbytes for array in arrays) + 8 * json.dumps(tree).count('"v"')
+    text = json.dumps(tree)
+    leaves = 8 * text.count('"v"') + 16 * text.count('"c"')
+    return sum(array.nbytes for array in arrays) + leaves
 
 
 def copy_tree(value: Any) -> Any:
@@ -147,8 +149,8 @@ def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         array = np.asarray(value)
         if array.dtype.hasobject:
             raise StoreError(
-                f"an array of dtype `{array.dtype}` cannot be kept on disk: its "
-                "elements are Python objects. Use an array of numbers."
+                f"an array of dtype `{array.dtype}` cannot be in a state: its elements "
+                "are Python objects. Use an array of numbers."
             )
         leaf: dict[str, Any] = {"a": len(arrays), "s": isinstance(value, np.generic)}
         if array.dtype.isbuiltin == 2:
@@ -160,15 +162,17 @@ def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return leaf
     if value is None or isinstance(value, bool | int | float | str):
         return {"v": value}
+    if isinstance(value, complex):
+        return {"c": [value.real, value.imag]}
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         kind = "t" if isinstance(value, tuple) else "l"
         return {kind: [_strip(item, arrays) for item in value]}
     if type(value) is dict and all(isinstance(key, str) for key in value):
         return {"d": {key: _strip(item, arrays) for key, item in value.items()}}
     raise StoreError(
-        f"a value of type `{type(value).__name__}` cannot be kept on disk. A state may "
-        "consist of NumPy arrays, numbers, strings, tuples, lists and dictionaries "
-        "with string keys."
+        f"a value of type `{type(value).__name__}` cannot be in a state. A state, a "
+        "cotangent or a tape may consist of NumPy arrays, numbers, strings, tuples, "
+        "lists and dictionaries with string keys."
     )
 
 
@@ -180,6 +184,8 @@ def _build(tree: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return array[()] if tree["s"] else array
     if "t" in tree:
         return tuple(_build(item, arrays) for item in tree["t"])
+    if "c" in tree:
+        return complex(*tree["c"])
     if "l" in tree:
         return [_build(item, arrays) for item in tree["l"]]
     if "d" in tree:

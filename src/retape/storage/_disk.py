@@ -76,6 +76,7 @@ class DiskStore(Generic[C]):
 
     def __post_init__(self) -> None:
         check_capacities(self.capacity, self.capacity_bytes)
+        os.fspath(self.path)
 
     def open(self, label: str) -> Record | None:
         if self._lock is None:
