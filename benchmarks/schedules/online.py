@@ -1,6 +1,6 @@
 """How far a run of unknown length stays above the offline optimum.
 
-    python benchmarks/schedules/online.py [--longest 100000]
+    python benchmarks/schedules/online.py [--longest 20000]
 
 For each number of snapshots the worst ratio of advances over all lengths, and the
 length at which it is reached, for both placements; and the same for a placement by
@@ -23,7 +23,7 @@ LIMITS = ((2, 120), (3, 70), (4, 60), (5, 40), (6, 35))
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--longest", type=int, default=100_000)
+    parser.add_argument("--longest", type=int, default=20_000)
     longest = parser.parse_args().longest
     print(f"worst advances / optimum for n <= {longest}, and where (n)")
     print(f"{'snapshots':>9}{'least-cost':>20}{'doubling':>20}{'levels':>20}")
