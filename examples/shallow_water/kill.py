@@ -37,7 +37,7 @@ def main() -> None:
         for _ in range(options.kills):
             process = start(path, passed_on)
             try:
-                process.wait(timeout=seconds * source.uniform(0.08, 0.16))
+                process.wait(timeout=seconds * source.uniform(0.2, 0.3))
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
