@@ -1,11 +1,12 @@
 """Obeying one action at a time: the working capsule, the slots and the counting."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from .._errors import MachineError
+from .._errors import MachineError, StoreError
 from ..schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from ..storage import DurableStore, Record, SnapshotStore
 from ._machine import Machine, TapingMachine, cannot_tape
@@ -202,9 +203,10 @@ class Loop(Generic[C, A, R]):
             self.store.record(Record(self.length, *self.reached, self.label))
 
     def release(self) -> None:
-        """Free all slots, of a run that has failed."""
+        """Free all slots of a run that failed, with no error beside the one it has."""
         for (tier, slot), step in list(self.slots.items()):
-            self.drop(step, slot, tier)
+            with suppress(StoreError):
+                self.drop(step, slot, tier)
 
     def _reverse(self, start: int, stop: int) -> None:
         cotangent = self._turn(stop)

@@ -139,7 +139,7 @@ class DiskStore(Generic[C]):
         key = _key(step, tape)
         data = encode(value, {**self._tag(key), "nbytes": nbytes})
         self._dropped.pop(key, None)
-        while self._dropped and self._over(1, nbytes):
+        while self._dropped and self._over(nbytes):
             self._remove_dropped()
         try:
             self._write(self._file(key), data)
@@ -252,9 +252,9 @@ class DiskStore(Generic[C]):
         self._file(key).unlink(missing_ok=True)
         del self._dropped[key]
 
-    def _over(self, more: int, nbytes: int) -> bool:
-        """Whether files, dropped ones among them, would exceed a capacity."""
-        count = len(self._sizes) + len(self._dropped) + more
+    def _over(self, nbytes: int) -> bool:
+        """Whether one more file beside all, dropped ones too, exceeds a capacity."""
+        count = len(self._sizes) + len(self._dropped) + 1
         held = self.nbytes + sum(self._dropped.values()) + nbytes
         return (self.capacity is not None and count > self.capacity) or (
             self.capacity_bytes is not None
