@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ._compiled import warn_of_compiled_code
 from ._errors import UnsupportedError
 from ._holdings import TAG, Buffer
 from ._kinds import Kind
@@ -181,6 +182,8 @@ def _look_closer(
     """What is done at the first call of a signature, or under `verify`."""
     if signature.new:
         _leave_room(trace, signature, reads, first)
+        if not trace.warned:
+            trace.warned = warn_of_compiled_code()
     outputs = result if isinstance(result, tuple | list) else (result,)
     if trace.keep is not None and trace.keep(signature.func):
         _keep_results(trace, outputs, first)

@@ -45,6 +45,7 @@ class Trace:
         self.tail = Tail()
         self.prints: dict[int, int] = {}
         self.verify = False
+        self.warned = False
         self.keep: Callable[[Any], bool] | None = None
         self.largest = 0
         self.saved = 0
@@ -81,8 +82,7 @@ class Trace:
         storage = tensor.untyped_storage()
         root = self.roots[buffer.slot]
         slot = self.new_slot(-1, buffer.nbytes, root)
-        with below_autograd():
-            self.foreign[slot] = Foreign(tensor_on(storage.clone(), root), -1, 0)
+        self._keep_copy(slot, storage, root)
         buffer.slot, buffer.uninitialised = slot, False
 
     def before_write(self, buffer: Buffer, tensor: Tensor) -> None:
@@ -90,9 +90,7 @@ class Trace:
         slot = buffer.slot
         known = self.foreign.get(slot)
         if known is not None and known.version >= 0:
-            with below_autograd():
-                copy = tensor_on(tensor.untyped_storage().clone(), self.roots[slot])
-            self.foreign[slot] = Foreign(copy, -1, 0)
+            self._keep_copy(slot, tensor.untyped_storage(), self.roots[slot])
         if slot in self.tail.steps or buffer.older:
             self._leave_tail(buffer, tensor)
         if slot in self.held.storages:
@@ -109,10 +107,19 @@ class Trace:
             self._hold_copy(slot, shared)
 
     def _hold_copy(self, slot: int, storage: Storage) -> None:
+        self.held.storages[slot] = self._counted_copy(slot, storage)
+
+    def _keep_copy(self, slot: int, storage: Storage, root: Geometry) -> None:
+        """Make a copy of a storage the value of a foreign slot."""
+        with below_autograd():
+            copy = tensor_on(self._counted_copy(slot, storage), root)
+        self.foreign[slot] = Foreign(copy, -1, 0)
+
+    def _counted_copy(self, slot: int, storage: Storage) -> Storage:
         copy = storage.clone()
         buffer = Buffer(self.owner, slot, copy.nbytes(), self.counter)
         setattr(copy, TAG, buffer)
-        self.held.storages[slot] = copy
+        return copy
 
     def forget(self, tensor: Tensor) -> None:
         """A storage was overwritten outside the record: it is foreign from now on."""
