@@ -203,7 +203,8 @@ def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
     value = job.run(chain, input)
     if job.found is not None:
         entry.tries += 1
-        best = Optimum(job.found.units, job.found.widths, memory)
+        room = memory - job.found.kept_bytes
+        best = Optimum(job.found.units, job.found.widths, room)
         possible = best.cost < float("inf")
         entry.descents = best.descents() if possible else None
         entry.measured = job.found
