@@ -140,6 +140,7 @@ class LoopBlock:
         foreign = {s: t for s, t in calls.foreign.items() if t.requires_grad}
         if not leaving or not foreign or not torch.is_grad_enabled():
             return
+        calls.check_budget()
         sweep, slots = LoopSweep(calls, tally), tuple(leaving)
         LoopNode.apply(
             sweep, slots, tuple(foreign), tuple(leaving.values()), *foreign.values()

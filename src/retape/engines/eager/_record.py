@@ -281,7 +281,9 @@ def cotangent_bytes(
     cotangents = made + sum(trace.nbytes[slot] for slot in inputs)
     if signature.kind.copying:
         return cotangents + kernel_bytes(trace, signature, reads, first, last)
-    return cotangents + (0 if signature.kind.lean else made)
+    # An overwrite of a view is reversed on copies of the cotangent of the whole.
+    overwritten = sum(trace.nbytes[first + len(signature.outputs) : last])
+    return cotangents + (0 if signature.kind.lean else made) + 2 * overwritten
 
 
 def kernel_bytes(

@@ -110,7 +110,10 @@ inline StepBytes bytes_of(const SpanInput& span, PyObject* step) {
   const bool lean = attribute(kind.get(), names->lean).get() == Py_True;
   const bool copying = attribute(kind.get(), names->copying).get() == Py_True;
   if (copying) sums.kernel = sums.made + reads.all;
-  const int64_t formula = copying ? sums.kernel : lean ? 0 : sums.made;
+  int64_t formula = copying ? sums.kernel : lean ? 0 : sums.made;
+  PyObject* writes = PyTuple_GET_ITEM(step, 3);
+  for (int64_t k = 1; !copying && k <= PyTuple_GET_SIZE(writes); ++k)
+    formula += 2 * item(span.nbytes, range.last - k);
   sums.reverse = sums.made + reads.cotangents + formula;
   sums.inner = reads.inner;
   return sums;
