@@ -95,22 +95,6 @@ def test_a_refusal_inside_arithmetic_keeps_its_name() -> None:
             Twice.apply(torch.ones(2, requires_grad=True))
 
 
-def test_a_result_from_the_middle_waits_for_its_turn() -> None:
-    def grad(under: object) -> torch.Tensor:
-        w, h = torch.full((8, 8), 0.1, requires_grad=True), torch.ones(8)
-        with under:  # type: ignore[attr-defined]
-            for turn in range(60):
-                h = torch.tanh(h @ w)
-                if turn == 3:
-                    early = h * 2
-            loss = h.sum() + early.sum()
-        return torch.autograd.grad(loss, w)[0]
-
-    run = retape_torch.recompute(snapshots=2, stage=4, mode="loop")
-    assert torch.equal(grad(run), grad(contextlib.nullcontext()))
-    assert run.report.planted > 2
-
-
 def test_a_loop_is_reversed_once() -> None:
     w = torch.ones(2, requires_grad=True)
     with retape_torch.recompute(memory="1MB", mode="loop"):

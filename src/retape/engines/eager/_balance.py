@@ -28,12 +28,12 @@ def snapshots_to_drop(
         room: Bytes free for recomputed values while all snapshots are there.
 
     Example:
-        Three gaps of a hundred steps that save a byte each. In three bytes each gap
-        takes 34 stages from its beginning; in a room of 13 bytes two of them together
-        are cheaper.
+        Three gaps of a hundred steps that save a byte each. In three bytes the last
+        one takes 34 stages from its beginning; all of them together are cheaper in
+        the 23 bytes that there are without snapshots.
 
         >>> snapshots_to_drop([(100, 100)] * 3, [0, 10, 10], room=3)
-        1
+        2
         >>> snapshots_to_drop([(100, 100)] * 3, [0, 10, 10], room=200)
         0
     """
