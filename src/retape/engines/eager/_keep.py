@@ -268,8 +268,8 @@ def least_memory(run: "Run") -> int:
     wanted = {run.slot_of(number): run.handle_steps[number] for number in numbers}
     span = Span(trace, 0, last, range(last), wanted, waiting_bytes(trace))
     stages = {step: span.saved_between(step, step) for step in wanted.values()}
-    # Autograd's formulas have temporaries of their own: two tensors more.
+    # Autograd's formulas have temporaries of their own: one tensor more.
     made = zip(trace.producer, trace.nbytes, strict=True)
-    spare = 2 * max((nbytes for step, nbytes in made if step >= 0), default=0)
+    spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
     least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
     return least + trace.kept_bytes + trace.sum_bytes() + _NUMBERS
