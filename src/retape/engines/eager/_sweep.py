@@ -113,7 +113,8 @@ class Sweep:
     def _balance(self, position: int) -> None:
         """Give the last snapshots up if their room is worth more than they are."""
         trace, memory = self._run.trace, self._limits.memory
-        if memory is None or len(trace.snapshots) == 1:
+        away = type(trace.held.storages) is not dict  # in a store they take no room
+        if memory is None or away or len(trace.snapshots) == 1:
             return
         _, _, slots = self._run.living_between(trace.opened.position, position)
         saved = [each.saved for each in trace.snapshots]
