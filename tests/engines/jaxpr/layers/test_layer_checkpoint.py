@@ -119,6 +119,7 @@ WAYS: dict[str, Fun] = {
     "checkpoint": _calls(checkpoint),
     "selective": _calls(checkpoint(policy=policies.selective())),
     "every_n": checkpoint(_calls(lambda f: f), policy=policies.every_n(3)),
+    "within": checkpoint(_calls(lambda f: f), policy=policies.within("1 MB")),
     "levels": _loops({"levels": 2}),
 }
 
