@@ -18,7 +18,16 @@ from retape.engines.jaxpr.layers._cutting import Cutter, cheapest, least_peak
 from retape.engines.jaxpr.layers._graph import Graph, graph_of
 from retape.jax import checkpoint, policies, scan
 
-from .networks import compiled, graded, layer, loss, near, start, temp_bytes, weights
+from .networks import (
+    assert_near,
+    compiled,
+    graded,
+    layer,
+    loss,
+    start,
+    temp_bytes,
+    weights,
+)
 
 LAYERS = 4
 whole = functools.partial(loss, layer)
@@ -49,7 +58,7 @@ def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
     else:
         marked = checkpoint(whole, policy=POLICIES[name])
     slope, taken = graded(marked, weights(LAYERS), start())
-    near(slope, plain()[0])
+    assert_near(slope, plain()[0])
     assert taken < plain()[1]
 
 
@@ -62,7 +71,7 @@ def test_a_policy_works_in_a_scan_s_body() -> None:
         return (scan(body, h, w, policy=policies.every_n(8))[0] ** 2).mean()
 
     got = jax.tree.map(lambda v: v[2], jax.jit(jax.grad(run))(w))
-    near(got, plain()[0][2])
+    assert_near(got, plain()[0][2])
 
 
 def test_named_values_are_saved_and_others_computed_again() -> None:
@@ -76,7 +85,7 @@ def test_named_values_are_saved_and_others_computed_again() -> None:
 
     save, other = policies.names(save=["kept"]), policies.names(save=["other"])
     assert held(save) and not held(other)
-    near(jax.grad(checkpoint(f, policy=save))(0.5), jax.grad(f)(0.5))
+    assert_near(jax.grad(checkpoint(f, policy=save))(0.5), jax.grad(f)(0.5))
 
 
 def test_a_name_is_either_saved_or_offloaded() -> None:
@@ -91,7 +100,24 @@ def test_offloaded_names_are_left_to_jax() -> None:
     marked = checkpoint(f, policy=policies.names(offload=["far"]))
     x = jnp.linspace(0, 1, 5)
     assert "<host>" in str(jax.make_jaxpr(jax.grad(marked))(x))
-    near(jax.jit(jax.grad(marked))(x), jax.grad(f)(x))
+    assert_near(jax.jit(jax.grad(marked))(x), jax.grad(f)(x))
+
+
+def test_selective_saves_products_with_weights_and_computes_the_rest_again() -> None:
+    def f(x: Any, w: Any) -> Any:
+        scores = jax.nn.softmax(jnp.einsum("bsd,btd->bst", x @ w, x))
+        keep = jax.random.bernoulli(jax.random.key(0), 0.9, scores.shape)
+        return jnp.tanh(jnp.einsum("bst,btd->bsd", scores * keep, x)).sum()
+
+    args = jnp.ones((2, 64, 8)), jnp.ones((8, 8))
+    saved: dict[str, list[Any]] = {}
+    for name, policy in (("none", None), ("selective", policies.selective())):
+        marked = jax.checkpoint(f, policy=policy)
+        held = jax.eval_shape(lambda *a, m=marked: jax.vjp(m, *a)[1], *args)
+        saved[name] = [leaf.shape for leaf in jax.tree.leaves(held)]
+    # The product with weights more, and no scores, no mask.
+    assert saved["selective"].count((2, 64, 8)) == saved["none"].count((2, 64, 8)) + 1
+    assert (2, 64, 64) not in saved["selective"]
 
 
 # Budgets --------------------------------------------------------------------------
@@ -146,7 +172,7 @@ def test_every_budget_holds_when_compiled_and_costs_less_the_larger_it_is(
         assert valued.memory_analysis().temp_size_in_bytes <= budget
         work.append(valued.cost_analysis()["flops"])
     assert work == sorted(work, reverse=True) and work[-1] < work[0]
-    near(valued(*args), jax.value_and_grad(f)(*args))
+    assert_near(valued(*args), jax.value_and_grad(f)(*args))
     # One byte less than the least is refused: the number named is exact.
     with pytest.raises(retape.BudgetError, match=f"would do is {least} bytes"):
         jax.grad(checkpoint(f, policy=policies.within(least - 1)))(*args)
@@ -160,7 +186,7 @@ def test_a_budget_is_for_the_gradient_that_is_taken(argnums: Any) -> None:
     budget = policies.within(round(0.85 * most))
     program = compiled(jax.grad(checkpoint(f, policy=budget), argnums), *args)
     assert program.memory_analysis().temp_size_in_bytes <= 0.85 * most + 1
-    near(program(*args), slope(*args))
+    assert_near(program(*args), slope(*args))
 
 
 def test_a_budget_without_a_derivative_compiles_nothing(
@@ -176,7 +202,7 @@ def test_a_budget_for_a_linear_function_is_transposed() -> None:
     a = drawn(3, 4)
     marked = checkpoint(lambda x: jnp.sin(a) @ x, policy=policies.within("1 MB"))
     (back,) = jax.linear_transpose(marked, jnp.ones(4))(jnp.arange(3.0))
-    near(back, jnp.sin(a).T @ jnp.arange(3.0))
+    assert_near(back, jnp.sin(a).T @ jnp.arange(3.0))
 
 
 def test_slices_of_a_stack_are_neither_copied_nor_gathered() -> None:
@@ -189,7 +215,7 @@ def test_slices_of_a_stack_are_neither_copied_nor_gathered() -> None:
     program = compiled(jax.grad(marked), w, x)
     # The weights are 32 kB a layer, the activations 4: a copy of either kind is 393 kB.
     assert program.memory_analysis().temp_size_in_bytes < 3 * 32768 + 12 * 2 * 4096
-    near(program(w, x), jax.grad(stacked)(w, x))
+    assert_near(program(w, x), jax.grad(stacked)(w, x))
 
 
 def test_slices_of_a_stack_have_all_derivatives() -> None:
@@ -203,9 +229,9 @@ def test_slices_of_a_stack_have_all_derivatives() -> None:
         return jax.vmap(jax.grad(slope), (0, None))(jnp.stack([w, 2 * w]), x)
 
     marked = checkpoint(stacked, policy=policies.every_n(2))
-    near(twice(marked), twice(stacked))
+    assert_near(twice(marked), twice(stacked))
     tangent = jax.jvp(lambda w: marked(w, x), (w,), (jnp.sin(w),))
-    near(tangent, jax.jvp(lambda w: stacked(w, x), (w,), (jnp.sin(w),)))
+    assert_near(tangent, jax.jvp(lambda w: stacked(w, x), (w,), (jnp.sin(w),)))
 
 
 @pytest.mark.parametrize(
