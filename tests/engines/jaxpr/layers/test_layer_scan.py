@@ -17,6 +17,8 @@ from jax import lax
 import retape
 import retape.jax
 from retape.engines.jaxpr.layers._nest import Nest, nest, segmented
+from retape.engines.jaxpr.layers._options import LoopOptions
+from retape.engines.jaxpr.layers._scan import _Nested
 
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -166,6 +168,24 @@ def test_the_nest_is_the_best_of_all(bytes_: tuple[int, int]) -> None:
             chosen = nest(n, levels, *bytes_)
             assert chosen.length == n and len(chosen.factors) <= levels
             assert score(chosen, *bytes_) == best(n, levels, *bytes_)
+
+
+@pytest.mark.parametrize("factors", [(4, 16), (4, 4, 4), (4, 2, 8)])
+def test_each_level_gathers_the_weights_gradients_as_predicted(
+    factors: tuple[int, ...],
+) -> None:
+    cut, width = Nest(factors), 64
+
+    def run(w: Any, h: Any) -> Any:
+        return _Nested(heavy, cut, False, 1, LoopOptions()).run(h, w)[0].sum()
+
+    w = jax.ShapeDtypeStruct((cut.length, width, width), jnp.float32)
+    h = jax.ShapeDtypeStruct((1, width), jnp.float32)
+    compiled = jax.jit(jax.grad(run)).lower(w, h).compile()
+    each = 4 * width * width
+    # Beside what is gathered, one step's own: its weights' gradient, and its weights.
+    own = compiled.memory_analysis().temp_size_in_bytes - cut.peak(4 * width, each)
+    assert 0 < own < 2 * each
 
 
 def test_the_search_of_all_nests_finds_a_worse_one() -> None:
