@@ -125,7 +125,7 @@ def abstract(shape: decoder.Shape, tokens: int) -> None:
 def real(tokens: int = 8192) -> None:
     """Run 8,192 tokens at reduced width, by NNX's scan and by ours."""
     shape = decoder.Shape(
-        layers=24, width=32, heads=1, groups=1, head=16, hidden=96, block=64
+        layers=12, width=32, heads=1, groups=1, head=16, hidden=96, block=256
     )
     stack = nnx.jit(lambda: decoder.stack(shape, nnx.Rngs(0)))()
     graph, state = nnx.split(stack)
