@@ -80,8 +80,8 @@ class LayerPlan:
         return [(c.name, c.peak_bytes, c.extra) for c in self.candidates]
 
     def apply(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, reversed in the chosen way."""
-        return checkpoint(fun, policy=self.policy)
+        """The function, reversed in the chosen way; itself if it fits as it is."""
+        return fun if self.fits else checkpoint(fun, policy=self.policy)
 
     def __str__(self) -> str:
         names = [c.name for c in self.candidates] + [name for name, _ in self.refused]
@@ -253,7 +253,7 @@ class _Question:
         self, name: str, policy: Strategy, plain: Candidate | None = None
     ) -> Candidate:
         """One way: what it takes, and what it costs."""
-        marked = checkpoint(self.fun, policy=policy)
+        marked = self.fun if plain is None else checkpoint(self.fun, policy=policy)
         taken = footprint(self.gradient(marked), *self.structs)
         same = plain is not None and taken.temp == plain.temp_bytes
         note = "  (no gain here)" if same else ""
