@@ -1,8 +1,9 @@
 """Peak memory against time of the gradient of a 48-layer transformer, many ways.
 
-    python benchmarks/layers/run.py [--small] [--rounds 5]
+    python benchmarks/layers/run.py [--small] [--rounds 5] [--part loop]
 
-One table for a loop over stacked layers, one for layers called one after the other.
+One table for a loop over stacked layers, one for layers called one after the other,
+and what `retape.jax.plan` predicts against what the compiler says.
 Memory is the compiler's figure for temporaries; times are processor seconds, the least
 of all rounds. A peer's row is *met* if some row of ours takes no more memory and no
 more time, within the spread that the same program shows from run to run.
@@ -32,6 +33,7 @@ from measure import compare  # noqa: E402
 from model import Linen, Shape, layer, loss_by, start, weights  # noqa: E402
 
 Loss = Callable[..., Any]
+PARTS = ("loop", "unrolled", "plan")
 
 
 def looped(shape: Shape) -> dict[str, Loss]:
@@ -113,9 +115,34 @@ def unrolled(shape: Shape, budgets: Sequence[float]) -> dict[str, Loss]:
 
 
 def through(step: Any, h: Any, w: Any) -> Any:
-    for i in range(w["q"].shape[0]):
-        h = step(h, {name: v[i] for name, v in w.items()})
+    for each in w:
+        h = step(h, each)
     return h
+
+
+def listed(w: dict[str, Any]) -> list[dict[str, Any]]:
+    """One set of weights for each layer."""
+    return [{k: v[i] for k, v in w.items()} for i in range(w["q"].shape[0])]
+
+
+def predictions(shape: Shape, args: Sequence[Any], budgets: Sequence[float]) -> float:
+    """What the planner says and what the compiler does; the largest relative error."""
+    body = lambda h, w: (layer(shape, h, w), None)  # noqa: E731
+    loss = loss_by(lambda h, w: lax.scan(body, h, w)[0])
+    types = jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype), args)
+    fixed = sum(v.nbytes for v in jax.tree.leaves(args)) + sum(
+        v.nbytes for v in jax.tree.leaves(args[0])
+    )
+    worst = 0.0
+    for megabytes in budgets:
+        found = retape.jax.plan(loss, *types, memory=fixed + int(1e6 * megabytes))
+        slope = jax.jit(jax.value_and_grad(found.apply(loss)))
+        taken = slope.lower(*args).compile().memory_analysis().temp_size_in_bytes
+        said = found.chosen.temp_bytes
+        worst = max(worst, abs(said - taken) / taken)
+        print(f"\n{megabytes:g} MB beside arguments and gradients:\n{found}")
+        print(f"temporaries: predicted {said / 1e6:.2f} MB, found {taken / 1e6:.2f} MB")
+    return worst
 
 
 def unmet(rows: Sequence[Row], spread: float = 0.1) -> list[str]:
@@ -139,26 +166,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--layers", type=int, help="48 by default")
     parser.add_argument("--budgets", type=float, nargs="*", help="in MB, unrolled")
-    parser.add_argument("--part", choices=["loop", "unrolled", "both"], default="both")
+    parser.add_argument("--part", choices=[*PARTS, "all"], default="all")
     options = parser.parse_args(arguments)
     small = Shape(layers=8, tokens=32, width=32)
     shape = small if options.small else Shape()
     if options.layers:
         shape = shape._replace(layers=options.layers)
-    budgets = [0.4, 0.8] if options.small else [20, 40, 80, 160, 240]
+    budgets = [0.3, 0.4, 0.6, 0.8, 1] if options.small else [10, 20, 40, 80, 120]
     if options.budgets is not None:
         budgets = options.budgets
-    args = weights(shape), start(shape)
-    tables: dict[str, dict[str, Loss]] = {}
-    if options.part != "unrolled":
-        tables["layers in a loop"] = looped(shape)
-    if options.part != "loop":
-        tables["layers one after the other"] = unrolled(shape, budgets)
-    for title, ways in tables.items():
+    w, h = weights(shape), start(shape)
+    parts = PARTS if options.part == "all" else [options.part]
+    tables: list[tuple[str, dict[str, Loss], Any]] = []
+    if "loop" in parts:
+        tables.append(("layers in a loop", looped(shape), w))
+    if "unrolled" in parts:
+        tables.append(("layers in a row", unrolled(shape, budgets), listed(w)))
+    for title, ways, each in tables:
         graded = {name: jax.value_and_grad(loss) for name, loss in ways.items()}
-        rows = compare(graded, args, options.rounds)
+        rows = compare(graded, (each, h), options.rounds)
         show(f"{shape.layers} {title}", rows)
         print("peers not met:", unmet(rows) or "none", flush=True)
+    if "plan" in parts:
+        worst = predictions(shape, (w, h), budgets)
+        print(f"largest error of the planner's predictions: {100 * worst:.1f} %")
+        if worst > 0.1:
+            raise SystemExit("a prediction is more than a tenth off")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How far a run of unknown length stays above the offline optimum.
 
-    python benchmarks/schedules/online.py [--longest 3000]
+    python benchmarks/schedules/online.py [--longest 20000]
 
 For each number of snapshots the worst ratio of advances over all lengths, and the
 length at which it is reached, for both placements; and the same for a placement by
@@ -12,18 +12,22 @@ worst ratio over all ways of keeping and giving up snapshots, by exhaustive sear
 
 import argparse
 from collections.abc import Iterator
+from math import inf
 
 from retape.schedule import begin_online, beta, optimal_advances, turn_advances
+
+LIMITS = ((2, 120), (3, 70), (4, 60), (5, 40), (6, 35))
+"""Snapshots, and the lengths up to which all policies are searched."""
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--longest", type=int, default=3000)
+    parser.add_argument("--longest", type=int, default=20_000)
     longest = parser.parse_args().longest
     print(f"worst advances / optimum for n <= {longest}, and where (n)")
     print(f"{'snapshots':>9}{'least-cost':>20}{'doubling':>20}{'levels':>20}")
-    for snapshots in (1, 2, 3, 4, 5, 8, 12, 20, 40):
+    for snapshots in (1, 2, 3, 4, 5, 6, 8, 12, 20, 40):
         cells = [
             worst(ours(snapshots, longest, "least-cost"), snapshots),
             worst(ours(snapshots, longest, "doubling"), snapshots),
@@ -32,32 +36,54 @@ def main() -> None:
         row = "".join(f"{f'{ratio:.4f} ({n})':>20}" for ratio, n in cells)
         print(f"{snapshots:9}{row}", flush=True)
     print("no policy stays below, for all n up to")
-    for snapshots, upto in ((2, 120), (3, 70), (4, 40)):
-        print(f"{snapshots:9}{least_worst(snapshots, upto):12.4f}{upto:8}", flush=True)
+    for snapshots, upto in LIMITS:
+        print(f"{snapshots:9}{limit(snapshots, upto):12.4f}{upto:8}", flush=True)
 
 
-def least_worst(snapshots: int, longest: int) -> float:
+def limit(snapshots: int, longest: int) -> float:
     """The least, over all policies, of the worst ratio up to a length.
 
-    A policy knows nothing but that the run has not ended, so all there is to search is
-    where its snapshots are. `reached` has the best worst ratio so far for each way.
+    Policies that exceed an allowed ratio are left out. If none is left at some length,
+    the least ratio of those left out is allowed instead: no policy has one in between.
     """
-    reached: dict[tuple[int, ...], float] = {(0,): 1.0}
+    allowed = 1.0
+    while (refused := survive(snapshots, longest, allowed)) is not None:
+        allowed = refused
+    return allowed
+
+
+def survive(snapshots: int, longest: int, allowed: float) -> float | None:
+    """The least ratio refused, if no policy is left at some length; otherwise `None`.
+
+    A policy knows nothing but that the run has not ended, so all there is to search is
+    where its snapshots are.
+    """
+    reached, refused = {(0,)}, inf
     for n in range(2, longest + 1):
         optimum = optimal_advances(n, snapshots)
-        later: dict[tuple[int, ...], float] = {}
-        for held, before in reached.items():
-            total = n - 1 + cheapest_turn(held, snapshots, n - 1)
-            ratio = max(before, total / optimum)
-            if len(held) < snapshots:
-                choices = [held, (*held, n - 1)]
+        later: set[tuple[int, ...]] = set()
+        for held in {new for old in reached for new in choices(old, snapshots, n - 2)}:
+            ratio = (n - 1 + cheapest_turn(held, snapshots, n - 1)) / optimum
+            if ratio <= allowed:
+                later.add(held)
             else:
-                places = range(1, snapshots)
-                choices = [held, *((*held[:j], *held[j + 1 :], n - 1) for j in places)]
-            for choice in choices:
-                later[choice] = min(ratio, later.get(choice, ratio))
+                refused = min(refused, ratio)
+        if not later:
+            return refused
         reached = later
-    return min(reached.values())
+    return None
+
+
+def choices(
+    held: tuple[int, ...], snapshots: int, stage: int
+) -> Iterator[tuple[int, ...]]:
+    """All that can be kept once a stage has been asked about."""
+    yield held
+    if stage and len(held) < snapshots:
+        yield (*held, stage)
+    elif stage:
+        for j in range(1, snapshots):
+            yield (*held[:j], *held[j + 1 :], stage)
 
 
 def cheapest_turn(held: tuple[int, ...], snapshots: int, last: int) -> int:

@@ -1,6 +1,6 @@
 """The gradient of a wave's energy at a gauge with respect to the first state.
 
-    python examples/shallow_water/run.py DIRECTORY [--steps 100000] [--cells 1000]
+    python examples/shallow_water/run.py DIRECTORY [--steps 100000] [--cells 4000]
 
 Kill it and call it again: it goes on where it was. 50 MB of snapshots stay in memory,
 the others go to the directory. The result is printed with a digest of its bits.

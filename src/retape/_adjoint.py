@@ -2,9 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from functools import partial
+from operator import index
+from types import CodeType
+from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar, cast
 
-from ._errors import MachineError, PlanError
+from ._errors import MachineError, PlanError, StoreError
 from ._plan import Plan
 from ._plans import fixed_space
 from .driver import Progress, Report, Verify, run
@@ -14,6 +17,11 @@ X = TypeVar("X")
 G = TypeVar("G")
 
 _Capsule: TypeAlias = tuple[int, Any]
+
+_READ_ONLY = (
+    "States are read-only in `retape.adjoint`, because a snapshot may be used again. "
+    "Pass `in_place=True` if `step` changes its argument."
+)
 
 _Tape: TypeAlias = tuple[int, list[Any]]
 """The first step, and what the adjoint of each step needs."""
@@ -71,8 +79,8 @@ def adjoint(
             `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
             killed is taken up again by the same call, and gives the same bits. The
-            same call means the same names and code of the two functions, x0, number of
-            steps and plan; what else they read must not have changed.
+            same call means the same code of all functions passed, x0, number of steps
+            and plan; variables and files that they read must not have changed.
         in_place: `step` changes its argument. Otherwise states are made read-only, so
             that a step which does so by mistake is an error.
         verify: "cheap" or "full": compare recomputed states with the first pass.
@@ -107,8 +115,9 @@ def adjoint(
             f"`steps={steps}` and `done={done}`: pass one of them, the number of steps "
             "or a predicate that is true at the end."
         )
-    if steps is not None and steps < 0:
-        raise PlanError(f"`steps={steps}` cannot be: a run has no steps, or some.")
+    if steps is not None:
+        steps = _count(steps)
+    functions = _functions(step, reverse_step, seed, done, tape)
     machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place, tape)
     outcome = run(
         machine,
@@ -118,15 +127,42 @@ def adjoint(
         progress=progress,
         verify=verify,
         fingerprint=fingerprint if verify else None,
-        label=_label([step, reverse_step, tape], x0, steps) if store else "",
+        label=_label(functions, x0, steps) if store else "",
     )
     state, cotangent = outcome.result
     return Adjoint(state, cotangent, outcome.report)
 
 
+def _count(steps: object) -> int:
+    """A number of steps, which may be an integer of NumPy's."""
+    try:
+        count = -1 if isinstance(steps, bool) else index(cast("SupportsIndex", steps))
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise PlanError(
+            f"`steps={steps!r}` cannot be: a run has no steps, or some. Pass an "
+            "integer."
+        )
+    return count
+
+
+def _functions(*functions: object) -> Sequence[object]:
+    """The functions of a run; what cannot be called is named."""
+    names = ("step", "reverse_step", "seed", "done", "tape")
+    for name, function in zip(names, functions, strict=True):
+        missing = function is None and name in ("done", "tape")
+        if not callable(function) and not missing:
+            raise PlanError(
+                f"`{name}={function!r}` is not a function. `retape.adjoint` calls it: "
+                "see its documentation for what it is given and returns."
+            )
+    return functions
+
+
 def _label(functions: Sequence[object], x0: object, steps: int | None) -> str:
     """What a durable store knows a run by."""
-    codes = [_code(function) for function in functions if function is not None]
+    codes = [_code(function) for function in functions]
     code = fingerprint([*codes, x0]).hex()
     step = functions[0]
     name = getattr(step, "__qualname__", type(step).__name__)
@@ -134,12 +170,33 @@ def _label(functions: Sequence[object], x0: object, steps: int | None) -> str:
 
 
 def _code(function: object) -> str:
-    """A function's bytecode, so that an edited one is another run."""
+    """What a function is: its bytecode, so that an edited one is another run.
+
+    Functions inside it, its defaults and what `functools.partial` binds are seen; the
+    variables that it reads are not, since a run may change them as it goes.
+    """
+    if isinstance(function, partial):
+        bound: tuple[object, ...] = function.args, sorted(function.keywords.items())
+        return f"{_code(function.func)} {_constant(bound)}"
     code = getattr(function, "__code__", None)
     if code is None:
         return type(function).__qualname__
-    constants = [c for c in code.co_consts if isinstance(c, int | float | str)]
-    return f"{code.co_code.hex()} {constants!r} {code.co_names!r}"
+    return f"{_constant(code)} {_constant(getattr(function, '__defaults__', None))}"
+
+
+def _constant(value: object) -> str:
+    """A value that a function was made with, as a text that every process writes."""
+    if isinstance(value, CodeType):
+        inside = " ".join(map(_constant, value.co_consts))
+        return f"{value.co_code.hex()} {value.co_names!r} {inside}"
+    if isinstance(value, tuple | list):
+        return f"({' '.join(map(_constant, cast('Sequence[object]', value)))})"
+    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
+        return repr(value)
+    try:
+        return fingerprint(value).hex()
+    except StoreError:
+        return type(value).__qualname__
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +225,23 @@ class _StepMachine(Generic[X, G]):
         for k in range(first, first + steps):
             if self.done is not None and self.done(x):
                 return (k, x), k - first
-            x = self._own(self.step(x, k))
+            x = self._after(x, k)
         return (first + steps, x), steps
+
+    def _after(self, x: X, k: int) -> X:
+        """The state after step k."""
+        try:
+            after = self.step(x, k)
+        except ValueError as error:
+            if "read-only" in str(error) and not self.in_place:
+                error.add_note(_READ_ONLY)
+            raise
+        if after is None:
+            raise MachineError(
+                f"`step` returned `None` for step {k}. Return the state after the "
+                "step, also where it is the argument, changed in place."
+            )
+        return self._own(after)
 
     def reverse(
         self, capsule: _Capsule, steps: int, cotangent: tuple[X, G] | None
@@ -193,7 +265,7 @@ class _StepMachine(Generic[X, G]):
             before = copy_tree(x) if self.in_place else x
             if self.taping is None:
                 kept.append(x)
-                x = self._own(self.step(before, k))
+                x = self._after(before, k)
             else:
                 x, made = self._taped(before, k)
                 freeze(made)

@@ -45,6 +45,11 @@ class HostedPlan(Plan):
         )
 
 
+def stage_within(n: int, stage: int | None, roomy: int) -> int:
+    """The stage length asked for, or else `roomy`; no longer than the run."""
+    return max(1, min(roomy if stage is None else stage, n))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tiers(HostedPlan):
     """`retape.tiers`."""
@@ -68,10 +73,8 @@ class Tiers(HostedPlan):
             self._slots(name, value, capsule_bytes)
             for name, value in (("memory", self.memory), ("disk", self.disk))
         )
-        alpha = self.stage
-        if alpha is None:
-            alpha = stage_for_snapshots(max(1, memory), *both) if both else 1
-        alpha = max(1, min(alpha, n))
+        roomy = stage_for_snapshots(max(1, memory), *both) if both else 1
+        alpha = stage_within(n, self.stage, roomy)
         if memory + disk == 0 and n > alpha:
             raise BudgetError(
                 f"`memory={self.memory!r}` and `disk={self.disk!r}` hold no snapshot, "

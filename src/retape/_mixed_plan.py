@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ._errors import PlanError
-from ._hosted_plans import HostedPlan
+from ._hosted_plans import HostedPlan, stage_within
 from ._plan import Prediction, both_bytes
 from .schedule import Mixed
 
@@ -27,8 +27,7 @@ class MixedSpace(HostedPlan):
         """The mixed schedule; with bytes, slots are shared out by bytes."""
         both = both_bytes(capsule_bytes, tape_bytes)
         w, r = both if both and min(both) > 0 else (1, 1)
-        alpha = self.stage or max(1, w // r)
-        alpha = max(1, min(alpha, n))
+        alpha = stage_within(n, self.stage, w // r)
         # Whole units, rounded so that bytes are kept: a tape takes several slots, or
         # a state's bytes hold several tapes.
         tape = -(-alpha * r // w) if both else 1

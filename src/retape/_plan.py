@@ -105,9 +105,6 @@ class Prediction:
 class Plan:
     """What all plans share; `retape.fixed_space` and its like make one."""
 
-    split: Split = "binomial"
-    tree: TreeName = "n-ary"
-
     def resolve(
         self,
         n: int | None,
@@ -130,6 +127,47 @@ class Plan:
             >>> retape.fixed_space(snapshots=3).resolve(10)
             Resolved(alpha=1, d=3, t=2)
         """
+        raise NotImplementedError(type(self).__name__)
+
+    def schedule(
+        self,
+        n: int,
+        capsule_bytes: int | None = None,
+        tape_bytes: int | None = None,
+    ) -> AnySchedule:
+        """The schedule that this plan means for a run of n steps."""
+        raise NotImplementedError(type(self).__name__)
+
+    def predict(
+        self,
+        n: int,
+        capsule_bytes: int | None = None,
+        tape_bytes: int | None = None,
+    ) -> Prediction:
+        """What a run of n steps will do, without running it.
+
+        Example:
+            >>> import retape
+            >>> prediction = retape.fixed_space(snapshots=9).predict(1000)
+            >>> prediction.advances, prediction.peak_snapshots, prediction.t
+            (3999, 9, 5)
+        """
+        raise NotImplementedError(type(self).__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreePlan(Plan):
+    """A plan that is (alpha, d, t), and the way to cut intervals."""
+
+    split: Split = "binomial"
+    tree: TreeName = "n-ary"
+
+    def resolve(
+        self,
+        n: int | None,
+        capsule_bytes: int | None = None,
+        tape_bytes: int | None = None,
+    ) -> Resolved:
         if n is not None and n < 0:
             raise PlanError(f"`n={n}` cannot be: a run has no steps, or some.")
         if n == 0:
@@ -148,7 +186,6 @@ class Plan:
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
     ) -> AnySchedule:
-        """The schedule that this plan means for a run of n steps."""
         alpha, d, _ = self.resolve(n, capsule_bytes, tape_bytes)
         return Schedule(n, d, alpha, self.split, self.tree)
 
@@ -158,14 +195,6 @@ class Plan:
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
     ) -> Prediction:
-        """What a run of n steps will do, without running it.
-
-        Example:
-            >>> import retape
-            >>> prediction = retape.fixed_space(snapshots=9).predict(1000)
-            >>> prediction.advances, prediction.peak_snapshots, prediction.t
-            (3999, 9, 5)
-        """
         alpha, d, t = self.resolve(n, capsule_bytes, tape_bytes)
         counts = Schedule(n, d, alpha, self.split).counts()
         both = both_bytes(capsule_bytes, tape_bytes)

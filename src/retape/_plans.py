@@ -12,7 +12,7 @@ from ._budget import (
 from ._bytes import parse_bytes
 from ._errors import PlanError
 from ._mixed_plan import MixedSpace, mixed_space
-from ._plan import MANY_STEPS, Bytes, Plan, needs_length
+from ._plan import MANY_STEPS, Bytes, TreePlan, needs_length
 from ._plan_options import (
     Kind,
     check_count,
@@ -186,7 +186,7 @@ def within(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedSpace(Plan):
+class FixedSpace(TreePlan):
     """`retape.fixed_space`."""
 
     snapshots: int
@@ -200,7 +200,7 @@ class FixedSpace(Plan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedTime(Plan):
+class FixedTime(TreePlan):
     """`retape.fixed_time`."""
 
     sweeps: int
@@ -230,7 +230,7 @@ class FixedTime(Plan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Logarithmic(Plan):
+class Logarithmic(TreePlan):
     """`retape.logarithmic`."""
 
     stage: int | None = None
@@ -252,7 +252,7 @@ class Logarithmic(Plan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Segments(Plan):
+class Segments(TreePlan):
     """`retape.segments`."""
 
     stage: int | None = None
@@ -265,7 +265,7 @@ class Segments(Plan):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Within(Plan):
+class Within(TreePlan):
     """`retape.within`."""
 
     budget: int

@@ -1,6 +1,7 @@
 """The front for step functions: NumPy states, trees of them, both kinds of end."""
 
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
@@ -265,17 +266,85 @@ def test_a_random_step_is_found():
         )
 
 
+@pytest.mark.parametrize("stage", [6, 30])
+def test_a_step_that_is_run_again_only_for_a_tape_is_looked_at(stage):
+    """Each step is advanced once at most here: what could differ is on the tapes."""
+    source, calls = np.random.default_rng(0), 0
+
+    def moody(x, k):
+        nonlocal calls
+        calls += 1
+        return x + (source.normal() if k == 9 and calls > 30 else 1.0)
+
+    def call(verify):
+        nonlocal calls
+        calls = 0
+        return retape.adjoint(
+            moody,
+            lambda x, k, g: g + k,
+            np.ones(2),
+            seed=np.ones_like,
+            steps=60,
+            plan=retape.fixed_space(snapshots=20, stage=stage),
+            verify=verify,
+        )
+
+    assert call(None).report.advances < 60
+    for verify in ("full", "cheap"):
+        with pytest.raises(retape.DeterminismError, match="^step 9 gave another state"):
+            call(verify)
+
+
 @pytest.mark.parametrize(
     ("call", "text"),
     [
         ({}, "`steps=None` and `done=None`: pass one of them"),
         ({"steps": 3, "done": bool}, "`steps=3` and `done=.*: pass one of them"),
-        ({"steps": -1}, "`steps=-1` cannot be"),
+        ({"steps": -1}, "`steps=-1` cannot be: .* Pass an integer"),
+        ({"steps": 3.0}, "`steps=3.0` cannot be: .* Pass an integer"),
+        ({"steps": True}, "`steps=True` cannot be"),
+        ({"steps": 3, "seed": np.ones(2)}, r"`seed=array.* is not a function. `retape"),
+        ({"done": 7}, "`done=7` is not a function"),
+        ({"steps": 3, "tape": "t"}, "`tape='t'` is not a function"),
+        ({"steps": 3, "plan": 5}, "`plan=5` is no plan. Pass one, such as"),
+        ({"steps": 3, "plan": "segments"}, "`plan='segments'` is no plan"),
+        ({"steps": 3, "plan": retape.segments}, "`plan=<function segm.* is no plan"),
+        ({"steps": 3, "progress": "yes"}, "`progress='yes'` cannot be. Pass `True`"),
     ],
 )
-def test_an_end_must_be_given(call, text):
+def test_what_is_passed_in_a_wrong_way_is_named(call, text):
     with pytest.raises(PlanError, match=text):
-        retape.adjoint(step, reverse_step, np.ones(4), seed=np.ones_like, **call)
+        options = {"seed": np.ones_like, **call}
+        retape.adjoint(step, reverse_step, np.ones(4), **options)
+
+
+@pytest.mark.parametrize("store", ["a folder", retape.DiskStore, retape.MemoryStore])
+def test_what_is_no_store_is_named(store):
+    with pytest.raises(retape.StoreError, match="is no store. Pass a `retape.M"):
+        retape.adjoint(
+            step, reverse_step, np.ones(4), seed=np.ones_like, steps=3, store=store
+        )
+
+
+def test_numbers_of_steps_may_be_numpys():
+    state = retape.adjoint(
+        lambda x, k: x + 1, lambda x, k, g: g, 0, seed=lambda x: 1, steps=np.int64(5)
+    ).state
+    assert state == 5
+
+
+def test_a_step_that_changes_its_argument_is_told_what_to_pass():
+    def grows(x, k):
+        x += 1
+        return x
+
+    with pytest.raises(ValueError, match="read-only") as found:
+        retape.adjoint(grows, lambda x, k, g: g, np.ones(4), seed=np.ones_like, steps=3)
+    assert "Pass `in_place=True` if `step` changes" in found.value.__notes__[0]
+    with pytest.raises(MachineError, match="`step` returned `None` for step 0. Return"):
+        retape.adjoint(
+            lambda x, k: None, lambda x, k, g: g, np.ones(4), seed=np.ones_like, steps=3
+        )
 
 
 def test_a_reverse_step_without_a_result_is_named():
@@ -314,3 +383,45 @@ def test_edited_code_is_another_run(tmp_path):
     with pytest.raises(retape.StoreError, match="holds another run"):
         call(lambda x, k: 3.0 * x)
     assert call(lambda x, k: 2.0 * x) == 8.0
+
+
+def _scaled(x, k, by=2.0):
+    return by * x
+
+
+CALL = {
+    "step": lambda x, k: _scaled(x, k),
+    "reverse_step": lambda x, k, g: 2.0 * g,
+    "seed": lambda x: 1.0,
+    "done": lambda x: x >= 8.0,
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("seed", CALL["seed"], lambda x: 5.0),
+        ("done", CALL["done"], lambda x: x >= 4.0),
+        ("step", _scaled, lambda x, k, by=3.0: by * x),
+        ("step", partial(_scaled, by=2.0), partial(_scaled, by=4.0)),
+        ("step", lambda x, k: _twice(lambda: x), lambda x, k: _twice(lambda: x + x)),
+    ],
+    ids=["seed", "done", "default", "partial", "inner function"],
+)
+def test_any_function_that_is_another_one_makes_another_run(
+    tmp_path, name, before, after
+):
+    """A finished run would otherwise hand out the gradient of something else."""
+
+    def call(function):
+        store = retape.DiskStore(tmp_path)
+        return retape.adjoint(x0=1.0, store=store, **{**CALL, name: function}).cotangent
+
+    first = call(before)
+    with pytest.raises(retape.StoreError, match="holds another run"):
+        call(after)
+    assert call(before) == first
+
+
+def _twice(function):
+    return 2.0 * function()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from power import Power, PowerLost
 
 import retape
 from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
@@ -95,32 +96,60 @@ def test_a_run_that_crashes_often_gives_the_same_result(
         assert files == ["lock", "record.npz"]
 
 
-@pytest.mark.parametrize("moment", ["before", "after"])
-@pytest.mark.parametrize("known", [True, False])
-def test_power_lost_at_any_write(tmp_path, monkeypatch, moment, known):
-    plan = retape.fixed_space(snapshots=3, stage=2)
-    replace, writes = Path.replace, 0
+PLANS = {
+    "known": (retape.fixed_space(snapshots=3, stage=2), True),
+    "unknown": (retape.fixed_space(snapshots=3, stage=2), False),
+    "tapes": (retape.fixed_space(snapshots=4, store={"state", "tape"}), True),
+    "tiers": (retape.tiers(memory=1, disk=2, stage=2), True),
+}
 
-    def failing(self, target):
-        nonlocal writes
-        writes -= 1
-        if moment == "after" or writes != 0:
-            replace(self, target)
-        if writes == 0:
-            raise Crash
-        return target
 
-    monkeypatch.setattr(Path, "replace", failing)
-    expected = ToyMachine(25).reverse(ToyCapsule(0, 3), 25, None)
-    for lost in range(1, 61, 4):
-        path, writes = tmp_path / str(lost), lost
-        machine = ToyMachine(25, tells_length=known)
+@pytest.mark.parametrize("kind", PLANS)
+def test_power_lost_before_and_after_any_call_to_the_disk(
+    tmp_path, monkeypatch, seeded, kind
+):
+    """Every write, flush, rename and removal; what was not flushed may be lost."""
+    plan, known = PLANS[kind]
+
+    def lost(moment):
+        power.on(moment)
+        disk = disk_at(tmp_path, seeded.choice([0.0, 1e9]))
+        store = disk if known else TieredStore(MemoryStore(capacity=1), disk)
+        machine = ToyMachine(18, tells_length=known)
         try:
-            result = run(machine, plan, store=disk_at(path)).result
-        except Crash:
-            result = run(machine, plan, store=disk_at(path)).result
-        assert result == expected
-    assert writes > 0
+            assert run(machine, plan, store=store).result == expected
+        except PowerLost:
+            power.off()
+            return True
+        return False
+
+    power = Power(tmp_path, seeded, monkeypatch)
+    expected = ToyMachine(18).reverse(ToyCapsule(0, 3), 18, None)
+    moment = 1
+    while lost(moment):
+        lost(moment)  # The run that is taken up again may lose it, too.
+        assert not lost(0)
+        disk_at(tmp_path).clear()
+        moment += 5 if kind == "tapes" else 2
+    assert moment > 40
+
+
+def test_that_model_sees_a_store_that_does_not_flush(tmp_path, monkeypatch, seeded):
+    power = Power(tmp_path, seeded, monkeypatch, flushing=False)
+    plan, damaged = retape.fixed_space(snapshots=3, stage=2), 0
+    for moment in range(10, 60, 3):
+        power.on(moment)
+        with pytest.raises(PowerLost):
+            run(ToyMachine(18), plan, store=disk_at(tmp_path))
+        power.off()
+        try:
+            run(ToyMachine(18), plan, store=disk_at(tmp_path))
+        except StoreError as error:
+            assert "record.npz` is not a snapshot" in str(error)
+            damaged += 1
+        for file in tmp_path.glob("*.npz"):
+            file.unlink()
+    assert damaged > 3
 
 
 @pytest.mark.parametrize("tiered", [True, False])
@@ -267,10 +296,10 @@ def test_a_machine_that_changed_its_length_is_refused(tmp_path):
 
 def test_ctrl_c_is_recorded_and_taken_up_again(tmp_path):
     class Interrupted(ToyMachine):
-        def reverse(self, capsule, steps, cotangent):
-            if capsule.step == 20:
+        def advance(self, capsule, steps):
+            if self.taped == 20:
                 raise KeyboardInterrupt
-            return super().reverse(capsule, steps, cotangent)
+            return super().advance(capsule, steps)
 
     plan = retape.fixed_space(snapshots=3)
     with pytest.raises(KeyboardInterrupt):
@@ -278,7 +307,55 @@ def test_ctrl_c_is_recorded_and_taken_up_again(tmp_path):
     machine = ToyMachine(40)
     outcome = run(machine, plan, store=disk_at(tmp_path), label="it")
     assert outcome.result == machine.reverse(machine.start(), 40, None)
-    assert outcome.report.resumed and outcome.report.taped == 21
+    assert outcome.report.resumed and outcome.report.taped == 20
+
+
+@pytest.mark.parametrize("interrupted", range(1, 30, 4))
+def test_ctrl_c_while_a_cotangent_is_changed_in_place(tmp_path, interrupted):
+    """What is recorded is the last whole stage, and not one that is half done."""
+    calls = 0
+
+    def reverse_step(x, k, g):
+        nonlocal calls
+        calls += 1
+        g *= 3
+        if calls == interrupted:
+            raise KeyboardInterrupt
+        g += k
+        return g
+
+    def call():
+        return retape.adjoint(
+            lambda x, k: x + 1.0,
+            reverse_step,
+            np.zeros(2),
+            seed=np.ones_like,
+            steps=30,
+            plan=retape.fixed_space(snapshots=3, stage=4),
+            store=DiskStore(tmp_path),
+        ).cotangent
+
+    with pytest.raises(KeyboardInterrupt):
+        call()
+    g = 1
+    for k in range(29, -1, -1):
+        g = 3 * g + k
+    assert call().tolist() == [g, g]
+
+
+@pytest.mark.parametrize("tiered", [True, False])
+def test_the_same_store_serves_again_after_a_run_that_failed(tmp_path, tiered):
+    store = memory = MemoryStore(capacity=3)
+    if tiered:
+        store = TieredStore(memory, disk_at(tmp_path))
+    plan = retape.fixed_space(snapshots=3)
+    Fragile.calls = 21
+    with pytest.raises(Crash):
+        run(Fragile(30), plan, store=store)
+    Fragile.calls = 1000
+    expected = ToyMachine(30).reverse(ToyCapsule(0, 3), 30, None)
+    assert run(Fragile(30), plan, store=store).result == expected
+    assert len(memory) == memory.nbytes == 0
 
 
 def test_a_progress_that_resumes_goes_on_where_it_was(tmp_path):
@@ -291,6 +368,48 @@ def test_a_progress_that_resumes_goes_on_where_it_was(tmp_path):
     run(Fragile(40), plan, store=disk_at(tmp_path), progress=seen.append)
     assert seen[0].done > 40
     assert seen[-1].done == seen[-1].total == plan.predict(40).advances + 40
+
+
+def test_what_is_made_again_is_work_to_be_foreseen(tmp_path):
+    """Where snapshots were lost, the total grows, and the bar still ends at its end."""
+
+    class Killed(Fragile):
+        def reverse(self, capsule, steps, cotangent):
+            if capsule.step == 15:
+                raise Crash
+            return super().reverse(capsule, steps, cotangent)
+
+    def tiered():
+        return TieredStore(MemoryStore(capacity=15), disk_at(tmp_path))
+
+    plan, seen = retape.fixed_space(snapshots=30), []
+    Fragile.calls = 1000
+    with pytest.raises(Crash):
+        run(Killed(30), plan, store=tiered(), label="it")
+    run(Fragile(30), plan, store=tiered(), label="it", progress=seen.append)
+    assert seen[0].total == 59 and seen[-1].total == 59 + 14
+    assert seen[-1].done == seen[-1].total
+    assert all(one.done <= one.total for one in seen)
+
+
+def test_the_work_left_of_a_run_whose_length_is_known_by_now(tmp_path):
+    plan, seen = retape.fixed_space(snapshots=3, stage=2), []
+    Fragile.calls = 45
+    with pytest.raises(Crash):
+        run(Fragile(40, tells_length=False), plan, store=disk_at(tmp_path))
+    Fragile.calls = 1000
+    machine = Fragile(40, tells_length=False)
+    run(machine, plan, store=disk_at(tmp_path), progress=seen.append)
+    assert seen[0].length == 40 and seen[0].done > 40
+    assert seen[-1].done == seen[-1].total
+
+
+def test_the_report_of_a_run_that_was_done_says_so(tmp_path):
+    plan = retape.fixed_space(snapshots=2)
+    run(ToyMachine(30), plan, store=disk_at(tmp_path))
+    again = run(ToyMachine(30), plan, store=disk_at(tmp_path)).report
+    assert str(again).startswith("30 steps: an earlier process had done it all, and")
+    assert (again.reverses, again.taped, again.resumed) == (0, 0, True)
 
 
 @pytest.mark.parametrize("known", ["known", "unknown"])

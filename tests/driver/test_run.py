@@ -84,7 +84,19 @@ def test_a_stream_that_is_no_schedule_is_refused():
         run(ToyMachine(3), [Advance(0, 2)])
     with pytest.raises(MachineError, match="goes on from step 1, and the working .* 0"):
         run(ToyMachine(3), [Reverse(1, 3)])
-    with pytest.raises(MachineError, match="from step 2, and .* capsule is used up"):
+    with pytest.raises(MachineError, match="from step 0, and .* capsule is used up"):
+        run(ToyMachine(4), [Advance(0, 2), Reverse(2, 4), Reverse(0, 2)])
+
+
+def test_a_schedule_of_another_length_is_refused():
+    """It would give the gradient of a part of the run."""
+    with pytest.raises(MachineError, match="ends at step 10, and 20 steps are left"):
+        run(ToyMachine(20), Schedule(10, 3))
+    with pytest.raises(MachineError, match="ends at step 20, and 10 steps are left"):
+        run(ToyMachine(10), Schedule(20, 3))
+    with pytest.raises(MachineError, match="ended with 2 steps left. Pass a schedule"):
+        run(ToyMachine(3), [Advance(0, 2), Reverse(2, 3)])
+    with pytest.raises(MachineError, match="ends at step 3, and 2 steps are left"):
         run(ToyMachine(3), [Advance(0, 2), Reverse(2, 3), Reverse(2, 3)])
 
 
@@ -105,21 +117,42 @@ def test_progress_of_an_unknown_length_learns_its_total():
     assert seen[-1].done == seen[-1].total and seen[-1].length == 50
 
 
-def test_the_bar_draws_its_state():
+def test_the_bar_draws_its_state_and_the_time_that_is_left(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("retape.driver._progress.monotonic", lambda: now)
     out = io.StringIO()
-    Bar(out)(Progress(5, None, 0, None))
-    Bar(out)(Progress(5, 10, 2, 4))
-    Bar(out)(Progress(10, 10, 4, 4))
-    assert out.getvalue() == (
-        "\r5 steps run, length unknown"
-        "\r[##########          ]  50% 5/10 steps run, 2/4 reversed"
-        "\r[####################] 100% 10/10 steps run, 4/4 reversed\n"
-    )
+    bar = Bar(out)
+    for done, total, swept, length, later in [
+        (5, None, 0, None, 0.0),
+        (6, None, 0, None, 0.01),  # too soon after the one before
+        (25, 105, 2, 4, 20.0),
+        (65, 105, 3, 4, 7200.0),
+        (105, 105, 4, 4, 5.0),
+        (105, 105, 4, 4, 5.0),  # what follows the end, such as a slot that is freed
+    ]:
+        now += later
+        bar(Progress(done, total, swept, length))
+    assert [line.rstrip(" ") for line in out.getvalue().split("\r")] == [
+        "",
+        "5 steps run, length unknown, 0:00",
+        "[####                ]  24% 25/105 steps run, 2/4 reversed, 0:20 < 1:20",
+        "[############        ]  62% 65/105 steps run, 3/4 reversed, 2:00:20 < 1:20:13",
+        "[####################] 100% 105/105 steps run, 4/4 reversed, "
+        "2:00:25 < 0:00  \n",
+    ]
 
 
-def test_a_bar_can_be_asked_for(capsys):
-    run(ToyMachine(5), retape.fixed_space(snapshots=2), progress=True)
-    assert "100%" in capsys.readouterr().err
+def test_the_bar_of_actions_whose_work_is_not_known_beforehand(capsys):
+    actions = list(Schedule(30, 4))
+    run(ToyMachine(30), actions, progress=True)
+    assert capsys.readouterr().err.endswith(" steps run, 30/30 reversed, 0:00\n")
+
+
+@pytest.mark.parametrize("store", [{"state"}, {"state", "tape"}])
+def test_a_bar_can_be_asked_for(capsys, store):
+    run(ToyMachine(9), retape.fixed_space(snapshots=4, store=store), progress=True)
+    drawn = capsys.readouterr().err
+    assert drawn.count("100%") == drawn.count("\n") == 1
 
 
 class Forgetful(ToyMachine):
@@ -156,6 +189,33 @@ def test_the_cheap_way_names_a_range_in_a_long_run():
         run(Late(5000), plan, verify="cheap", fingerprint=print_of)
     with pytest.raises(retape.DeterminismError, match="^step 3001 gave another state"):
         run(Late(5000), plan, verify="full", fingerprint=print_of)
+
+
+class Untaping:
+    """The toy, with no more than the six methods of a `Machine`."""
+
+    def __init__(self, steps):
+        self.toy = ToyMachine(steps)
+
+    def __getattr__(self, name):
+        if name in ("tape", "sweep", "tape_nbytes"):
+            raise AttributeError(name)
+        return getattr(self.toy, name)
+
+
+def test_a_machine_without_tapes_is_run_once_more_to_be_looked_at():
+    class Moody(Untaping):
+        def advance(self, capsule, steps):
+            after, made = self.toy.advance(capsule, steps)
+            if capsule.step == 17 and self.toy.taped:
+                after = ToyCapsule(after.step, after.value + 1)
+            return after, made
+
+    plan = retape.fixed_space(snapshots=8, stage=5)
+    outcome = run(Untaping(40), plan, verify="full", fingerprint=print_of)
+    assert outcome.result == run(Untaping(40), plan).result
+    with pytest.raises(retape.DeterminismError, match="^step 17 gave another"):
+        run(Moody(40), plan, verify="full", fingerprint=print_of)
 
 
 @pytest.mark.parametrize("verify", ["cheap", "full"])

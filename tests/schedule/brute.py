@@ -1,6 +1,7 @@
 """Optima found without any of the theory that the library uses."""
 
 import heapq
+from fractions import Fraction
 from functools import cache
 from itertools import combinations
 
@@ -77,3 +78,34 @@ def best_over_positions(
             best = total if best is None else min(best, total)
     assert best is not None
     return best
+
+
+def last_policy(snapshots: int, ratio: Fraction, longest: int) -> int:
+    """The length up to which some online policy stays within a ratio to the optimum.
+
+    A policy that does not know the end is told nothing but that it has not come, so it
+    is a path through sets of positions: `longest`, if one goes on for so long.
+    """
+
+    def cost(stages: int, slots: int) -> int:
+        return best_split(stages, slots)[0] if stages else 0
+
+    reached = {(0,)}
+    for n in range(2, longest + 1):
+        most, stage = ratio * best_split(n, snapshots)[0], n - 2
+        options = set(reached)
+        for held in reached if stage else ():
+            if len(held) < snapshots:
+                options.add((*held, stage))
+            else:
+                options |= {
+                    (*held[:j], *held[j + 1 :], stage) for j in range(1, len(held))
+                }
+        reached = {
+            held
+            for held in options
+            if n - 1 + best_over_positions(held, n - 1, snapshots, cost) <= most
+        }
+        if not reached:
+            return n - 1
+    return longest

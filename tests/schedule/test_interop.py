@@ -6,9 +6,12 @@ import retape
 from retape.driver import ToyMachine, run
 from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
 from retape.schedule import (
+    Advance,
     Chain,
     Mixed,
+    Restore,
     Schedule,
+    Store,
     TierCosts,
     TwoTier,
     online_actions,
@@ -112,6 +115,29 @@ def test_our_driver_runs_their_schedules_and_never_with_fewer_advances(make, n, 
     assert outcome.result == ToyMachine(n).reverse(ToyMachine(n).start(), n, None)
     counts = replay(actions, n)
     assert counts.advances >= optimal_advances(n, max(1, counts.peak_snapshots))
+
+
+@pytest.mark.parametrize(("n", "memory"), [(13, 1), (30, 3), (60, 2), (100, 5)])
+def test_no_peer_is_cheaper_on_two_tiers(n, memory):
+    """Advances, writes and reads together, with the peers' own costs."""
+
+    def cost(actions):
+        total = 0
+        for action in actions:
+            if isinstance(action, Advance):
+                total += action.stop - action.start
+            elif isinstance(action, Store | Restore) and action.tier == "disk":
+                total += 2
+        return total
+
+    costs = TierCosts(disk_write=2, disk_read=2)
+    for disk in (1, 2, 5):
+        theirs = cost(from_checkpoint_schedules(peer.HRevolve(n, memory, disk), n))
+        assert cost(TwoTier(n, memory, disk, costs)) <= theirs
+    ours = TwoTier(n, memory, n, costs)
+    assert ours.exact
+    for make in (peer.DiskRevolve, peer.PeriodicDiskRevolve):
+        assert cost(ours) <= cost(from_checkpoint_schedules(make(n, memory), n))
 
 
 @pytest.mark.filterwarnings("ignore:Numba not available")

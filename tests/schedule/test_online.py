@@ -1,14 +1,18 @@
 """Unknown length: legal, optimal where a policy can be, close to it beyond."""
 
+from fractions import Fraction
+
 import pytest
-from brute import best_over_positions, best_split
+from brute import best_over_positions, best_split, last_policy
 
 from retape import PlanError
 from retape.schedule import (
     Doubling,
     LeastCost,
+    _least_cost,
     begin_online,
     beta,
+    departures,
     online_actions,
     optimal_advances,
     replay,
@@ -65,17 +69,48 @@ def test_a_run_that_fits_advances_each_step_once(placement):
             assert counts.advances == n - 1
 
 
-@pytest.mark.parametrize(
-    ("snapshots", "bound"),
-    [(1, 1.0), (2, 1.15), (3, 1.07), (4, 1.07), (5, 1.051), (8, 1.04)],
-)
-def test_least_cost_stays_near_the_optimum(snapshots, bound):
-    worst = 0.0
-    for n in range(2, 420):
-        state = state_at("least-cost", snapshots, n)
+def worst_ratio(snapshots, upto):
+    state, worst = begin_online(snapshots), Fraction(1)
+    for n in range(2, upto):
+        state, _ = state.place(n - 2)
         total = n - 1 + turn_advances(state, n, 1)
-        worst = max(worst, total / optimal_advances(n, snapshots))
-    assert worst <= bound
+        worst = max(worst, Fraction(total, optimal_advances(n, snapshots)))
+    return worst
+
+
+@pytest.mark.parametrize("snapshots", [1, 4, 5, 6, 7, 8, 9, 11, 16, 23])
+def test_least_cost_stays_within_a_twentieth_of_the_optimum(snapshots):
+    assert worst_ratio(snapshots, 1000) <= Fraction(21, 20)
+
+
+LIMITS = [(2, Fraction(46, 41), 27), (3, Fraction(19, 18), 37)]
+
+
+@pytest.mark.parametrize(("snapshots", "limit", "n"), LIMITS)
+def test_with_two_or_three_it_is_as_near_as_any_policy_can_be(snapshots, limit, n):
+    """A search over all policies: within less than `limit` none gets as far as n."""
+    assert worst_ratio(snapshots, 3000) == limit
+    assert last_policy(snapshots, limit - Fraction(1, 10**9), n) == n - 1
+    assert last_policy(snapshots, limit, n) == n
+
+
+@pytest.mark.parametrize("snapshots", [2, 3, 4, 5])
+def test_without_the_departures_it_is_not(snapshots, monkeypatch):
+    monkeypatch.setitem(_least_cost._DEPARTURES, snapshots, {})
+    limit = dict((s, limit) for s, limit, _ in LIMITS).get(snapshots, Fraction(21, 20))
+    assert worst_ratio(snapshots, 300) > limit
+
+
+def test_departures_are_where_the_rule_is_settled_and_evict_something_else():
+    for snapshots in range(1, 12):
+        state = begin_online(snapshots)
+        for stage in range(300):
+            other = departures(snapshots).get(stage)
+            if other is not None:
+                assert stage >= beta(snapshots, 2) - 1
+                assert 1 <= other < snapshots
+                assert other != state.cheapest(stage)
+            state, _ = state.place(stage)
 
 
 @pytest.mark.parametrize("snapshots", [2, 3, 5, 8, 16])

@@ -105,6 +105,27 @@ def test_a_disk_that_costs_too_much_is_not_used():
     )
 
 
+@pytest.mark.parametrize("costs", GRID, ids=range(len(GRID)))
+@pytest.mark.parametrize(("n", "memory"), [(24, 0), (30, 1), (30, 2), (33, 3)])
+def test_a_disk_that_never_fills_up_has_the_optimum_of_one_with_enough_slots(
+    monkeypatch, costs, n, memory
+):
+    full = TwoTier(n, memory, n, costs)
+    assert full.exact
+    least = full.cost()
+    # Now too large for the table of all slots, and not for the one of endless slots.
+    monkeypatch.setattr("retape.schedule._tiers.EXACT", n**2 * (memory + 1))
+    found = [TwoTier(n, memory, disk, costs) for disk in range(1, n)]
+    exact = [schedule for schedule in found if schedule.exact]
+    assert exact and exact[-1] is found[-1]
+    for schedule in exact:
+        assert schedule.cost() == pytest.approx(least, abs=1e-9)
+        replay(schedule, n, capacity={"memory": memory, "disk": schedule.disk})
+    for schedule in found[: -len(exact)]:
+        assert schedule.cost() >= least - 1e-9
+        assert schedule.cost() / schedule.bound() >= least * (1 - 1e-12)
+
+
 @pytest.mark.parametrize(("memory", "disk"), [(10, 40), (0, 50), (12, 0), (1, 400)])
 def test_beyond_the_exact_size_a_bound_is_stated_and_kept(memory, disk):
     costs = TierCosts(disk_write=2, disk_read=3)

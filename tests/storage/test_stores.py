@@ -9,7 +9,14 @@ import zipfile
 import numpy as np
 import pytest
 
-from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
+from retape import (
+    DiskStore,
+    MemoryStore,
+    PlanError,
+    SnapshotError,
+    StoreError,
+    TieredStore,
+)
 from retape.storage import Record, copy_tree, fingerprint, freeze, tree_nbytes
 from retape.storage._platform import sync_directory
 
@@ -19,6 +26,7 @@ TREE = {
     "empty": np.zeros((0, 3), dtype=np.complex64),
     "zero_d": np.array(7, dtype=np.int8),
     "huge": 10**40,
+    "complex": 0.1 - 0.2j,
 }
 
 
@@ -44,6 +52,7 @@ def test_what_is_put_is_given_back_bit_for_bit(store):
     for step, slot in [(3, 0), (9, 1), (3, 0)]:
         back = store.get(step, slot, "memory")
         assert fingerprint(back) == fingerprint(TREE)
+        assert back["complex"] == TREE["complex"]
         assert type(back["rest"]) is tuple and back["huge"] == 10**40
         assert isinstance(back["rest"][2], np.float32)
         assert back["empty"].shape == (0, 3) and back["zero_d"].shape == ()
@@ -77,7 +86,7 @@ def test_fingerprints_tell_small_differences():
 
 
 def test_trees_are_measured_copied_and_frozen():
-    assert tree_nbytes((np.zeros(4), 1, {"a": 2.0})) == 48
+    assert tree_nbytes((np.zeros(4), 1, {"a": 2.0}, 1j)) == 64
     copied = copy_tree(TREE)
     assert fingerprint(copied) == fingerprint(TREE)
     assert copied["field"] is not TREE["field"]
@@ -207,7 +216,8 @@ def test_a_full_disk_is_named_and_leaves_no_part(disk, monkeypatch):
     with pytest.raises(StoreError, match="`.*step-0*5.npz` cannot be written: No"):
         disk.put(5, 1, "memory", 2.0, 8)
     monkeypatch.undo()
-    assert sorted(os.listdir(disk.path)) == ["lock", "step-000000000004.npz"]
+    files = sorted(os.listdir(disk.path))
+    assert files == ["lock", "record.npz", "step-000000000004.npz"]
 
 
 def test_a_read_only_directory_is_named(tmp_path, monkeypatch):
@@ -232,7 +242,7 @@ def test_a_directory_that_refuses_writes_is_named(disk, monkeypatch):
     monkeypatch.setattr("pathlib.Path.replace", refuse)
     with pytest.raises(StoreError, match="cannot be written: Permission denied. Free"):
         disk.put(5, 1, "memory", 2.0, 8)
-    assert os.listdir(disk.path) == ["lock"]
+    assert sorted(os.listdir(disk.path)) == ["lock", "record.npz"]
 
 
 def test_a_file_in_the_place_of_the_directory_is_named(tmp_path):
@@ -250,9 +260,9 @@ def test_an_unreadable_file_is_named(disk):
 @pytest.mark.parametrize(
     ("value", "text"),
     [
-        (np.array([object()]), "dtype `object` cannot be kept on disk"),
-        ({1: 2.0}, "type `dict` cannot be kept on disk"),
-        ({1, 2}, "type `set` cannot be kept on disk"),
+        (np.array([object()]), "dtype `object` cannot be in a state"),
+        ({1: 2.0}, "type `dict` cannot be in a state"),
+        ({1, 2}, "type `set` cannot be in a state"),
     ],
 )
 def test_what_cannot_be_written_is_named(disk, value, text):
@@ -281,6 +291,93 @@ def test_the_disk_store_keeps_to_its_capacities(tmp_path):
     with pytest.raises(StoreError, match="step 1 needs 8 B beside the 8 B in"):
         store.put(1, 1, "memory", 1.0, 8)
     store.close()
+
+
+def test_capacities_that_cannot_be_are_refused_when_a_store_is_made():
+    for make in (MemoryStore, lambda **options: DiskStore("unused", **options)):
+        for wrong in (-1, "2 GiB", 1.5, True):
+            with pytest.raises(StoreError, match="cannot be: it is a number of snapsh"):
+                make(capacity=wrong)
+        with pytest.raises(
+            PlanError, match="`capacity_bytes='2 GHz'` is not an amount"
+        ):
+            make(capacity_bytes="2 GHz")
+
+
+def test_the_parts_of_a_tiered_store_have_an_order(tmp_path):
+    with pytest.raises(
+        StoreError, match="Pass a `MemoryStore` first and a `DiskStore`"
+    ):
+        TieredStore(DiskStore(tmp_path), MemoryStore())
+
+
+def test_dropped_files_do_not_exceed_the_capacity(tmp_path):
+    """They wait for the next record, unless their room is needed before."""
+    store = DiskStore(tmp_path, capacity=3, every=1e9)
+    store.open("test")
+    for step in range(30):
+        if step >= 2:
+            store.drop(step - 2, step % 2, "memory")
+        store.put(step, step % 2, "memory", 1.0, 8)
+        assert len(list(tmp_path.glob("step-*.npz"))) == min(step + 1, 3)
+        assert store.nbytes == 8 * min(step + 1, 2)
+    store.close()
+
+
+def test_the_bytes_on_disk_are_known_to_the_next_process(tmp_path):
+    store = DiskStore(tmp_path)
+    store.open("test")
+    for step in (0, 4, 9):
+        store.put(step, step, "memory", np.zeros(10), 80)
+    store.close()
+    later = DiskStore(tmp_path, capacity_bytes=170)
+    later.open("test")
+    file_of(later, 9).write_bytes(b"damaged")
+    later.keep_only({0, 4, 9})
+    assert later.nbytes == 160
+    with pytest.raises(StoreError, match="needs 80 B beside the 160 B in"):
+        later.put(12, 1, "memory", np.zeros(10), 80)
+    later.close()
+
+
+def test_a_disk_that_fills_up_is_freed_of_what_was_dropped(disk, monkeypatch):
+    """The write is tried again without the files that only a crash would need."""
+    real = os.fsync
+
+    def full(handle):
+        if file_of(disk, 4).exists():
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(handle)
+
+    disk.put(4, 0, "memory", 1.0, 8)
+    disk.drop(4, 0, "memory")
+    monkeypatch.setattr(os, "fsync", full)
+    disk.put(5, 0, "memory", 2.0, 8)
+    assert disk.steps() == {5}
+
+
+def test_files_of_others_are_left_alone(tmp_path):
+    names = ["film.part", "step-7.npz", "step-x.part", "tape-000000000001.npy", "a.npz"]
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    ours = ["step-000000000003.part", "record.part", "tape-000000000003.part"]
+    for name in ours:
+        (tmp_path / name).write_text("half a file")
+    store = DiskStore(tmp_path)
+    store.open("test")
+    assert store.steps() == set()
+    store.clear()
+    store.close()
+    assert sorted(os.listdir(tmp_path)) == sorted([*names, "lock"])
+
+
+def test_another_run_is_refused_before_the_first_stage_is_reversed(tmp_path):
+    store = DiskStore(tmp_path)
+    assert store.open("test") is None
+    store.put(0, 0, "memory", 1.0, 8)
+    store.close()
+    with pytest.raises(StoreError, match="holds another run, `test`"):
+        DiskStore(tmp_path).open("other")
 
 
 def test_a_record_frees_what_was_dropped(disk):
@@ -315,6 +412,11 @@ def test_a_damaged_record_is_named(disk):
     (disk.path / "record.npz").write_bytes(b"x")
     with pytest.raises(StoreError, match="record.npz` is not a snapshot of this lib"):
         disk.open("test")
+    # The directory is given up: it can be opened again once the file is removed.
+    (disk.path / "record.npz").unlink()
+    again = DiskStore(disk.path)
+    assert again.open("test") is None
+    again.close()
 
 
 def test_a_second_process_is_refused(disk):
@@ -329,6 +431,24 @@ def test_a_second_process_is_refused(disk):
     disk.close()
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == ""
+
+
+def test_a_snapshot_larger_than_the_memory_goes_to_the_disk(tmp_path):
+    memory = MemoryStore(capacity=2, capacity_bytes=100)
+    store = TieredStore(memory, DiskStore(tmp_path, capacity=2))
+    store.open("test")
+    store.put(0, 0, "memory", "large", 101)
+    store.put(1, 1, "memory", "small", 60)
+    store.put(2, 2, "memory", "no room for it", 41)
+    assert store.steps() == {0, 2} and len(memory) == 1
+    store.put(3, 3, "memory", "small", 40)
+    assert len(memory) == 2 and memory.nbytes == 100
+    with pytest.raises(StoreError, match="step 4 would be snapshot 3 in .*capacity=2"):
+        store.put(4, 4, "memory", "neither", 1)
+    store.drop(1, 1, "memory")
+    store.put(4, 4, "memory", "freed", 60)
+    assert store.get(4, 4, "memory") == "freed" and store.steps() == {0, 2}
+    store.close()
 
 
 def test_memory_comes_first_and_is_lost_with_its_process(tmp_path):

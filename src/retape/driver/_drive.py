@@ -11,12 +11,13 @@ from typing import (
     runtime_checkable,
 )
 
-from .._errors import MachineError, PlanError
+from .._errors import MachineError, PlanError, StoreError
 from ..schedule import (
     Action,
     Counts,
     begin_online,
     online_actions,
+    online_advances,
     reverse_online,
     turn_advances,
 )
@@ -103,10 +104,11 @@ def run(
         >>> outcome.report.advances, outcome.report.peak_snapshots
         (490, 3)
     """
+    _check(plan, store, progress)
     loop = Loop(machine, MemoryStore[C]() if store is None else store, machine.start())
     loop.verifier = _verifier(verify, fingerprint)
     loop.watch = Bar() if progress is True else (progress or None)
-    loop.length = loop.left = machine.length()
+    loop.length = machine.length()
     durable = loop.store if isinstance(loop.store, DurableStore) else None
     loop.label = f"{label or type(machine).__name__} under {_named(plan)}"
     record = durable.open(loop.label) if durable else None
@@ -117,17 +119,44 @@ def run(
         loop.record()
         raise
     else:
-        if durable:
-            loop.record()
+        loop.record()
     finally:
         if durable:
             durable.close()
-    if loop.cotangent is None:
+        else:
+            loop.release()
+    if loop.reached is None or loop.cotangent is None:
         raise MachineError(
             "the stream of actions ended without a `Reverse`: there is no cotangent. "
             "Pass a schedule of the machine's length."
         )
+    if loop.reached.left:
+        raise MachineError(
+            f"the stream of actions ended with {loop.reached.left} steps left. Pass a "
+            "schedule of the machine's length."
+        )
     return Outcome(machine.finish(loop.cotangent), loop.report())
+
+
+def _check(plan: object, store: object, progress: object) -> None:
+    """Refuse what is no plan, no store and no watcher."""
+    makes = isinstance(plan, Iterable) or hasattr(plan, "schedule")
+    if isinstance(plan, str | type) or not makes:
+        raise PlanError(
+            f"`plan={plan!r}` is no plan. Pass one, such as "
+            "`retape.fixed_space(snapshots=20)`, or a schedule."
+        )
+    keeps = all(hasattr(store, name) for name in ("put", "get", "drop"))
+    if store is not None and (isinstance(store, type) or not keeps):
+        raise StoreError(
+            f"`store={store!r}` is no store. Pass a `retape.MemoryStore()`, a "
+            "`retape.DiskStore(directory)` or a `retape.TieredStore` of both."
+        )
+    if not (isinstance(progress, bool) or callable(progress)):
+        raise PlanError(
+            f"`progress={progress!r}` cannot be. Pass `True` for a bar, or a function "
+            "that is called with a `retape.driver.Progress`."
+        )
 
 
 def _actions(
@@ -154,7 +183,8 @@ def _actions(
             alpha, d, _ = plan.resolve(None, capsule_bytes, tape_bytes)
             if record is None or record.length is None:
                 return _run_to_the_end(loop, alpha, d, durable)
-            loop.length = loop.left = record.length
+            loop.length = record.length
+            loop.total = record.length + online_advances(record.length, d, alpha)
             stream = online_actions(record.length, d, alpha)
     return skip_done(loop, stream, record, durable) if durable else stream
 

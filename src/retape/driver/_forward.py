@@ -40,7 +40,7 @@ def sweep_forward(
         stage += 1
         loop.working, loop.at = after, stage * alpha
         after, made = beyond, more
-    loop.length = loop.left = stage * alpha + made
+    loop.length = stage * alpha + made
     return loop.length, state
 
 

@@ -1,18 +1,19 @@
 """Obeying one action at a time: the working capsule, the slots and the counting."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from .._errors import MachineError
+from .._errors import MachineError, StoreError
 from ..schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from ..storage import DurableStore, Record, SnapshotStore
 from ._machine import Machine, TapingMachine, cannot_tape
 from ._progress import Progress
 from ._repair import fetch
 from ._report import Report
-from ._verify import Verifier
+from ._verify import Verifier, reverse_checked
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -23,6 +24,18 @@ Slot: TypeAlias = tuple[str, int]
 
 def _no_seconds() -> dict[str, float]:
     return dict.fromkeys(("forward", "recompute", "reverse", "storage"), 0.0)
+
+
+class Reached(NamedTuple, Generic[A]):
+    """How far the run is reversed: one value, so that Ctrl-C finds it old or new.
+
+    Attributes:
+        left: Steps not reversed yet, once the length is known.
+        cotangent: That of the state before step `left`; `None` if no step is reversed.
+    """
+
+    left: int | None = None
+    cotangent: A | None = None
 
 
 @dataclass(slots=True)
@@ -38,7 +51,8 @@ class Loop(Generic[C, A, R]):
             store may have lost some of it.
         tapes: The slots that hold a tape, by the step at which it ends.
         length: The number of steps, once known.
-        left: Steps not reversed yet, once the length is known.
+        reached: How far the run is reversed; `None` during a stage, when the machine
+            may be changing the cotangent in place.
         label: What the run is, for durable stores.
         total: The work of the whole run, if it can be predicted.
         skipped: Work that an earlier process has done.
@@ -52,9 +66,8 @@ class Loop(Generic[C, A, R]):
     label: str = ""
     at: int = 0
     length: int | None = None
-    left: int | None = None
+    reached: Reached[A] | None = Reached()
     total: int | None = None
-    cotangent: A | None = None
     slots: dict[Slot, int] = field(default_factory=dict[Slot, int])
     tapes: dict[Slot, int] = field(default_factory=dict[Slot, int])
     advances: int = 0
@@ -68,6 +81,11 @@ class Loop(Generic[C, A, R]):
     skipped: int = 0
     resumed: bool = False
     seconds: dict[str, float] = field(default_factory=_no_seconds)
+
+    @property
+    def cotangent(self) -> A | None:
+        """That of the last stage reversed, if there is one."""
+        return self.reached.cotangent if self.reached else None
 
     def obey(self, action: Action) -> None:
         """Do what an action says."""
@@ -120,8 +138,13 @@ class Loop(Generic[C, A, R]):
                 self.verifier.check(step, upto, capsule)
             step = upto
         self.advances += stop - start
-        self.spend("recompute" if self.reverses else "forward", began)
+        self.spend(self.phase, began)
         return capsule
+
+    @property
+    def phase(self) -> str:
+        """What a step that is advanced is booked under."""
+        return "forward" if self.cotangent is None else "recompute"
 
     def keep(self, step: int, slot: int, tier: str, capsule: C) -> None:
         """Store a capsule."""
@@ -141,7 +164,7 @@ class Loop(Generic[C, A, R]):
         if self.verifier:
             self.verifier.check(start, stop, made[1])
         self.taped += stop - start
-        self.spend("recompute" if self.reverses else "forward", began)
+        self.spend(self.phase, began)
         return made
 
     def keep_tape(self, start: int, stop: int, slot: int, tier: str, made: Any) -> None:
@@ -170,32 +193,56 @@ class Loop(Generic[C, A, R]):
         """Call the watcher."""
         if self.watch:
             done = self.advances + self.taped + self.skipped
-            swept = (self.length or 0) - (self.left or 0)
+            left = self.reached.left if self.reached else None
+            swept = 0 if left is None else (self.length or 0) - left
             self.watch(Progress(done, self.total, swept, self.length))
 
     def record(self) -> None:
-        """Write the record of a durable store."""
-        if isinstance(self.store, DurableStore):
-            note = Record(self.length, self.left, self.cotangent, self.label)
-            self.store.record(note)
+        """Write the record of a durable store, unless a stage is being reversed."""
+        if isinstance(self.store, DurableStore) and self.reached is not None:
+            self.store.record(Record(self.length, *self.reached, self.label))
+
+    def release(self) -> None:
+        """Free all slots of a run that failed, with no error beside the one it has."""
+        for (tier, slot), step in list(self.slots.items()):
+            with suppress(StoreError):
+                self.drop(step, slot, tier)
 
     def _reverse(self, start: int, stop: int) -> None:
+        cotangent = self._turn(stop)
         capsule = self.take(start)
         began = perf_counter()
-        steps = stop - start
-        self.cotangent = self.machine.reverse(capsule, steps, self.cotangent)
-        self.taped += steps
-        self._swept(start, stop, began)
+        if self.verifier and cotangent is not None:
+            cotangent = reverse_checked(
+                self.machine, self.verifier, capsule, (start, stop), cotangent
+            )
+        else:
+            cotangent = self.machine.reverse(capsule, stop - start, cotangent)
+        self.taped += stop - start
+        self._swept(start, stop, cotangent, began)
+
+    def _turn(self, stop: int) -> A | None:
+        """The cotangent before step `stop`, handed to the machine for a stage."""
+        reached = self.reached or Reached[A]()
+        left = self.length if reached.left is None else reached.left
+        if left is not None and stop != left:
+            raise MachineError(
+                f"the schedule reverses a stage that ends at step {stop}, and {left} "
+                "steps are left. Pass a schedule of the machine's length."
+            )
+        self.reached = None
+        return reached.cotangent
 
     def _sweep(self, start: int, stop: int, slot: int, tier: str) -> None:
         made = fetch(self, start, (tier, slot))
+        cotangent = self._turn(stop)
         began = perf_counter()
         machine: Any = self.machine
-        self.cotangent = machine.sweep(made, stop - start, self.cotangent)
-        self._swept(start, stop, began)
+        cotangent = machine.sweep(made, stop - start, cotangent)
+        self._swept(start, stop, cotangent, began)
 
-    def _swept(self, start: int, stop: int, began: float) -> None:
-        self.left, self.working = start, None
+    def _swept(self, start: int, stop: int, cotangent: A, began: float) -> None:
+        self.reached, self.working = Reached(start, cotangent), None
         self.reverses += 1
         self.longest = max(self.longest, stop - start)
         self.spend("reverse", began)

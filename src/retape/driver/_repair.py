@@ -31,6 +31,9 @@ def fetch(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
         loop.spend("storage", began)
     at, capsule, lost = _earlier(loop, step)
     loop.repaired += len(lost)
+    if loop.total is not None:
+        loop.total += loop.tapes.get(slot, step) - at
+    loop.tell()
     made: Any = capsule
     for between, place in [*reversed(lost), (step, slot)]:
         if at < between:

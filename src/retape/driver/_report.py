@@ -45,6 +45,11 @@ class Report:
     def __str__(self) -> str:
         total = sum(self.seconds.values())
         spent = ", ".join(f"{name} {s:.3g} s" for name, s in self.seconds.items())
+        if self.resumed and not self.reverses:
+            return (
+                f"{self.length} steps: an earlier process had done it all, and its "
+                f"result was read\n{total:.3g} s: {spent}"
+            )
         tapes = f", {self.kept_tapes} tapes kept" if self.kept_tapes else ""
         return (
             f"{self.length} steps: {self.advances} advances, {self.taped} taped in "

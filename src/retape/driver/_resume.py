@@ -13,7 +13,7 @@ from typing import TypeVar
 from .._errors import MachineError, SnapshotError
 from ..schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
 from ..storage import DurableStore, Record
-from ._loop import Loop
+from ._loop import Loop, Reached
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -28,10 +28,9 @@ def skip_done(
 ) -> Iterator[Action]:
     """The actions that are still to be done; `loop` is set to go on from there."""
     rest = iter(actions)
-    if record is not None and record.left is not None and record.left != record.length:
+    if record is not None and record.left is not None and record.cotangent is not None:
         _skip_reversed(loop, rest, record.left)
-        loop.cotangent, loop.left, loop.reverses = record.cotangent, record.left, 1
-        loop.resumed = True
+        loop.reached, loop.resumed = Reached(record.left, record.cotangent), True
     ahead = list(_until_reverse(rest))
     ahead = _skip_stored(loop, ahead, store)
     store.keep_only(*kept_steps(loop))

@@ -6,11 +6,14 @@ state when it is run again, and a gradient that is silently wrong.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Literal, TypeAlias, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 from .._errors import DeterminismError
+from ._machine import Machine, TapingMachine
 
 C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
 
 Verify: TypeAlias = Literal["cheap", "full"]
 
@@ -55,9 +58,46 @@ class Verifier(Generic[C]):
     def _complain(self, start: int, stop: int) -> None:
         one = stop == start + 1
         where = f"step {start}" if one else f"a step in {start}..{stop - 1}"
+        exact = one or self.every_step
+        hint = "" if exact else ' `verify="full"` finds the exact step.'
         raise DeterminismError(
             f"{where} gave another state when it was run again (the states before step "
             f"{stop} differ), so the gradient would be wrong. Make the step a function "
             "of its state alone: no clock, no global random state, no input changed in "
-            "place." + ("" if one else ' `verify="full"` finds the exact step.')
+            "place." + hint
         )
+
+
+def reverse_checked(
+    machine: Machine[C, A, R],
+    verifier: Verifier[C],
+    capsule: C,
+    stage: tuple[int, int],
+    cotangent: A,
+) -> A:
+    """Tape a stage, not the last one, look at its states, and sweep it back.
+
+    The states on a tape are recomputed ones, too. A `TapingMachine` tapes the stage in
+    parts from one state that is looked at to the next; another machine runs the stage
+    once more without a tape.
+    """
+    start, stop = stage
+    if not isinstance(machine, TapingMachine):
+        after, step = capsule, start
+        while step < stop:
+            upto = verifier.next_stop(step, stop)
+            after, _ = machine.advance(after, upto - step)
+            verifier.check(step, upto, after)
+            step = upto
+        return machine.reverse(capsule, stop - start, cotangent)
+    taping: TapingMachine[C, A, R] = machine
+    parts: list[tuple[Any, int]] = []
+    while start < stop:
+        upto = verifier.next_stop(start, stop)
+        tape, capsule = taping.tape(capsule, upto - start)
+        verifier.check(start, upto, capsule)
+        parts.append((tape, upto - start))
+        start = upto
+    for tape, steps in reversed(parts):
+        cotangent = taping.sweep(tape, steps, cotangent)
+    return cotangent

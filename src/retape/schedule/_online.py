@@ -27,133 +27,14 @@ in the tests. The doubling placement does gain by it, see `Doubling.turn`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import inf
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
-from .._errors import PlanError
 from ._action import Action, Advance, Drop, Reverse, Store
-from ._binomial import optimal_advances
+from ._least_cost import NOTHING, LeastCost, Placed, enough, known_advances
 from ._split import stage_rule
 from ._tree import Node, Tree, walk
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]
-
-
-class Placed(NamedTuple):
-    """What the controller decided about a stage.
-
-    Attributes:
-        slot: The physical slot for the capsule before the stage; `None`: not kept.
-        dropped: The (stage, slot) of snapshots to be dropped first.
-    """
-
-    slot: int | None
-    dropped: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeastCost:
-    """Stumm and Walther's placement, then the cheapest eviction.
-
-    For N <= C(s+2, 2) the whole run takes the advances of the offline optimum (Stumm
-    and Walther 2010). `phase` k and `base` Q are its state: with i = p - Q,
-
-        i <  s - k:  store p; in phases after the first, evict snapshot s - 1 - i;
-        i == s - k:  do not store p; k becomes k + 1, and Q becomes p + 1.
-
-    Phase k = s never comes to an end: from there on (p >= C(s+2, 2) - 1, m = s) the
-    stage is kept if that makes the reversal cheaper, supposing that the run ends after
-    stage p + 1. With A(L, q) = `optimal_advances`, y = x_0, ..., x_{s-1}, p and
-
-        keep nothing:  K   = sum_{i<s-1} A(y_{i+1} - y_i, s-i) + A(p + 1 - y_{s-1}, 1)
-        evict j >= 1:  K_j = sum_{i<j-1} A(y_{i+1} - y_i, s-i)
-                             + A(y_{j+1} - y_{j-1}, s-j+1)
-                             + sum_{j<i<s} A(y_{i+1} - y_i, s-i+1)
-
-    p is stored, evicting the last j of those with the least K_j, if that K_j < K.
-
-    Example:
-        >>> state = LeastCost.begin(2)
-        >>> for stage in range(4):
-        ...     state, placed = state.place(stage)
-        ...     print(state.positions, placed.slot)
-        (0,) 0
-        (0, 1) 1
-        (0, 1) None
-        (0, 3) 1
-    """
-
-    snapshots: int
-    positions: tuple[int, ...]
-    slots: tuple[int, ...]
-    phase: int = 0
-    base: int = 0
-
-    @classmethod
-    def begin(cls, snapshots: int) -> "LeastCost":
-        """The state before stage 0."""
-        return cls(_enough(snapshots), (), tuple(range(snapshots)))
-
-    def place(self, stage: int) -> tuple["LeastCost", Placed]:
-        """Decide about the capsule before `stage`, which is not the last."""
-        size, i = self.snapshots - self.phase, stage - self.base
-        if self.phase == self.snapshots:
-            evicted = self._cheapest(stage)
-            return (self, _NOTHING) if evicted is None else self._evict(evicted, stage)
-        if i == size:
-            return replace(self, phase=self.phase + 1, base=stage + 1), _NOTHING
-        if self.phase == 0:
-            placed = Placed(self.slots[i], ())
-            return replace(self, positions=(*self.positions, stage)), placed
-        return self._evict(self.snapshots - 1 - i, stage)
-
-    def turn(self, last: int) -> tuple["LeastCost", Placed]:
-        """Prepare for reversing the stages below `last`: nothing is given up."""
-        return self, _NOTHING
-
-    def _evict(self, j: int, stage: int) -> tuple["LeastCost", Placed]:
-        slot, x = self.slots[j], self.positions
-        after = replace(
-            self,
-            positions=(*x[:j], *x[j + 1 :], stage),
-            slots=(*self.slots[:j], *self.slots[j + 1 :], slot),
-        )
-        return after, Placed(slot, ((x[j], slot),))
-
-    def _cheapest(self, stage: int) -> int | None:
-        """The j to evict, or `None`. Only its last terms depend on the stage."""
-        s, x = self.snapshots, self.positions
-        if s == 1:
-            return None
-        kept, inner, chosen, before = _fixed_costs(s, x)
-        keep = kept + _cost(stage + 1 - x[-1], 1)
-        inner += _cost(stage - x[-1], 2)
-        last = before + _cost(stage - x[-2], 2)
-        if min(inner, last) >= keep:
-            return None
-        return s - 1 if last <= inner else chosen
-
-
-@lru_cache(maxsize=64)
-def _fixed_costs(s: int, x: tuple[int, ...]) -> tuple[int, float, int, int]:
-    """The parts of K and K_j that do not depend on the stage asked about.
-
-    Returns:
-        The sum in K; the least of those in K_1, ..., K_{s-2} and its last j; and the
-        sum in K_{s-1}.
-    """
-    now = [_cost(x[i + 1] - x[i], s - i) for i in range(s - 1)]
-    more = [_cost(x[i + 1] - x[i], s - i + 1) for i in range(s - 1)]
-    best, chosen = inf, 0
-    before, after = 0, sum(more[1:])
-    for j in range(1, s - 1):
-        after -= more[j]
-        cost = before + _cost(x[j + 1] - x[j - 1], s - j + 1) + after
-        if cost <= best:
-            best, chosen = cost, j
-        before += now[j - 1]
-    return sum(now), best, chosen, before
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +74,12 @@ class Doubling:
     @classmethod
     def begin(cls, snapshots: int) -> "Doubling":
         """The state before stage 0."""
-        return cls(_enough(snapshots), (), tuple(range(snapshots)))
+        return cls(enough(snapshots), (), tuple(range(snapshots)))
 
     def place(self, stage: int) -> tuple["Doubling", Placed]:
         """Decide about the capsule before `stage`, which is not the last."""
         if stage % self.spacing:
-            return self, _NOTHING
+            return self, NOTHING
         state, dropped = self, ()
         if len(self.positions) == self.snapshots:
             state, dropped = self._thin(2)
@@ -206,7 +87,7 @@ class Doubling:
             if stage % state.spacing:
                 return state, Placed(None, dropped)
         if len(state.positions) == state.snapshots:
-            return state, _NOTHING  # a single slot, which holds the start state
+            return state, NOTHING  # a single slot, which holds the start state
         slot = state.slots[len(state.positions)]
         after = replace(state, positions=(*state.positions, stage))
         return after, Placed(slot, dropped)
@@ -227,8 +108,6 @@ class Doubling:
 
 
 Controller: TypeAlias = LeastCost | Doubling
-
-_NOTHING = Placed(None, ())
 
 
 def begin_online(snapshots: int, placement: PlacementName = "least-cost") -> Controller:
@@ -297,21 +176,16 @@ def online_actions(
     yield from reverse_online(state, length, stage)
 
 
+def online_advances(length: int, snapshots: int, stage: int = 1) -> int:
+    """The steps that `online_actions` advances, with nothing made but placements."""
+    state = begin_online(snapshots)
+    last = max(0, -(-length // stage) - 1)
+    for p in range(last):
+        state, _ = state.place(p)
+    return last * stage + turn_advances(state, length, stage)
+
+
 def _gaps(positions: tuple[int, ...], last: int, state: Controller) -> int:
     ends = (*positions[1:], last)
     gaps = [end - at for at, end in zip(positions, ends, strict=False)]
-    return sum(_cost(gap, state.snapshots - i) for i, gap in enumerate(gaps))
-
-
-@lru_cache(maxsize=1 << 16)
-def _cost(stages: int, snapshots: int) -> int:
-    return optimal_advances(stages, snapshots)
-
-
-def _enough(snapshots: int) -> int:
-    if snapshots < 1:
-        raise PlanError(
-            f"`snapshots={snapshots}` cannot be: the start state is always held. Pass "
-            "a positive integer."
-        )
-    return snapshots
+    return sum(known_advances(gap, state.snapshots - i) for i, gap in enumerate(gaps))

@@ -12,6 +12,10 @@ costs of an advance, a write and a read, m and d the free slots, and L stages:
     X(tier, i, m, d)  the same after a read: 0 if i = 1, else the least of
                       W(tier, i, m, d)  and  V(i, m, d) with the slot given back
 
+On a disk that never fills up (`ENDLESS` slots) d does not change, and the table is
+smaller by that dimension. If the schedule found needs no more slots than there are, it
+is the cheapest for them, too, since fewer slots never make one cheaper.
+
 The cost of taping and of sweeping back is the same for all schedules, length *
 (tape + backward), and is added at the end.
 """
@@ -28,6 +32,9 @@ TierName: TypeAlias = Literal["memory", "disk"]
 
 Room: TypeAlias = tuple[int, int]
 """Free slots in memory and on disk."""
+
+ENDLESS = -1
+"""The free slots of a disk that never fills up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +83,12 @@ class Table:
     def __init__(self, stages: int, memory: int, disk: int, costs: TierCosts) -> None:
         self.costs = costs
         self.shape = memory, disk
+        self.disks = (ENDLESS,) if disk == ENDLESS else tuple(range(disk + 1))
         self.value: dict[tuple[int, int], list[float]] = {}
         self.stored: dict[tuple[str, int, int], list[float]] = {}
         self.splits: dict[tuple[str, int, int], list[int]] = {}
         for m in range(memory + 1):
-            for d in range(disk + 1):
+            for d in self.disks:
                 self.value[m, d] = [0.0, 0.0]
                 for tier in ("memory", "disk"):
                     self.stored[tier, m, d] = [0.0, 0.0]
@@ -96,7 +104,7 @@ class Table:
         """On which tier V stores its start."""
         m, d = room
         tier = min(self._tiers(m, d), key=lambda tier: self._on(tier, stages, m, d))
-        return Held(tier, False, (m - 1, d) if tier == "memory" else (m, d - 1))
+        return Held(tier, False, self.without_slot(tier, m, d))
 
     def split(self, stages: int, held: Held[Room]) -> int:
         """Where W goes on."""
@@ -109,17 +117,13 @@ class Table:
         return back if self.value[back][stages] < kept else None
 
     def _extend(self, length: int) -> None:
-        memory, disk = self.shape
-        for m in range(memory + 1):
-            for d in range(disk + 1):
-                for tier in ("memory", "disk"):
-                    if (
-                        m + (tier == "memory") <= memory
-                        and d + (tier == "disk") <= disk
-                    ):
-                        cost, split = self._least(tier, length, m, d)
-                        self.stored[tier, m, d].append(cost)
-                        self.splits[tier, m, d].append(split)
+        for m, d in self.value:
+            for tier in ("memory", "disk"):
+                # One slot is the start's: it is not among the free ones.
+                if self.with_slot(tier, m, d) in self.value:
+                    cost, split = self._least(tier, length, m, d)
+                    self.stored[tier, m, d].append(cost)
+                    self.splits[tier, m, d].append(split)
         for (m, d), row in self.value.items():
             choices = [self._on(tier, length, m, d) for tier in self._tiers(m, d)]
             row.append(min(choices, default=inf))
@@ -135,7 +139,7 @@ class Table:
         )
 
     def _on(self, tier: TierName, length: int, m: int, d: int) -> float:
-        left = (m - 1, d) if tier == "memory" else (m, d - 1)
+        left = self.without_slot(tier, m, d)
         return self.costs.write(tier) + self.stored[tier, *left][length]
 
     @staticmethod
@@ -145,7 +149,12 @@ class Table:
     @staticmethod
     def with_slot(tier: str, m: int, d: int) -> tuple[int, int]:
         """The free slots after one is given back."""
-        return (m + 1, d) if tier == "memory" else (m, d + 1)
+        return (m + 1, d) if tier == "memory" else (m, d if d == ENDLESS else d + 1)
+
+    @staticmethod
+    def without_slot(tier: str, m: int, d: int) -> tuple[int, int]:
+        """The free slots after one is taken."""
+        return (m - 1, d) if tier == "memory" else (m, d if d == ENDLESS else d - 1)
 
 
 @lru_cache(maxsize=8)

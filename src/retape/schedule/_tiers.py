@@ -9,7 +9,7 @@ from ._binomial import least_sweeps, optimal_advances
 from ._cost import Counts, binomial_counts
 from ._placed import Stream, policy_counts
 from ._split import stage_rule
-from ._tier_table import Table, TierCosts, TierName, tier_table
+from ._tier_table import ENDLESS, Room, Table, TierCosts, TierName, tier_table
 from ._tree import Tree, n_ary_tree
 
 EXACT = 4_000_000
@@ -69,34 +69,37 @@ class TwoTier:
     @property
     def exact(self) -> bool:
         """Whether this is the optimum, or a near-optimum within `bound`."""
-        memory, disk = self._useful()
-        return self.stages**2 * (memory + 1) * (disk + 1) <= EXACT
+        return self._room() is not None
 
     def cost(self) -> float:
         """The cost of everything, taping and sweeping back included."""
         both = self.length / self.stage * (self.costs.tape + self.costs.backward)
         if self.stages <= 1:
             return both
-        if self.exact:
-            return both + self._table().best(self.stages, *self._useful())
+        room = self._room()
+        if room is not None:
+            return both + self._table(room).best(self.stages, *room)
         return both + self._segments()[0]
 
     def bound(self) -> float:
         """At most this times the optimum: 1 if exact.
 
-        No schedule advances less than the binomial one with all slots together.
+        No schedule advances less than the binomial one with all slots together, and
+        none is cheaper than the best one for a disk that never fills up.
         """
         if self.exact:
             return 1.0
         both = self.length / self.stage * (self.costs.tape + self.costs.backward)
         slots = self.memory + self.disk
-        least = both + self.costs.forward * optimal_advances(self.stages, slots)
-        return self.cost() / least
+        least = self.costs.forward * optimal_advances(self.stages, slots)
+        if (endless := self._endless()) is not None:
+            least = max(least, self._table(endless).best(self.stages, *endless))
+        return self.cost() / (both + least)
 
     def __iter__(self) -> Iterator[Action]:
-        if self.exact or self.stages <= 1:
-            room = self._useful()
-            return iter(Stream(self._table(), self.length, self.stage, room))
+        room = self._room()
+        if room is not None:
+            return iter(Stream(self._table(room), self.length, self.stage, room))
         return _segmented(self, self._segments()[1])
 
     def counts(self) -> Counts:
@@ -105,9 +108,9 @@ class TwoTier:
 
     def counts_and_sweeps(self) -> tuple[Counts, int]:
         """The counts, and the most times that a step is advanced."""
-        if self.exact or self.stages <= 1:
-            room = self._useful()
-            return policy_counts(self._table(), self.length, self.stage, room)[:2]
+        room = self._room()
+        if room is not None:
+            return self._counted(room)
         return _segmented_counts(self, self._segments()[1])
 
     def _useful(self) -> tuple[int, int]:
@@ -115,8 +118,28 @@ class TwoTier:
         most = max(0, self.stages - 1)
         return min(self.memory, most), min(self.disk, most)
 
-    def _table(self) -> "Table":
-        return tier_table(self.stages, *self._useful(), self.costs)
+    def _endless(self) -> Room | None:
+        """Any number of slots on disk, if the table for that is not too large."""
+        memory, disk = self._useful()
+        fits = disk > 0 and self.stages**2 * (memory + 1) <= EXACT
+        return (memory, ENDLESS) if fits else None
+
+    def _room(self) -> Room | None:
+        """The slots of the table that has the optimum, if it is not too large."""
+        memory, disk = self._useful()
+        size = self.stages**2 * (memory + 1) * (disk + 1)
+        if self.stages <= 1 or size <= EXACT:
+            return memory, disk
+        endless = self._endless()
+        if endless is not None and self._counted(endless)[0].peak_disk <= disk:
+            return endless
+        return None
+
+    def _counted(self, room: Room) -> tuple[Counts, int]:
+        return policy_counts(self._table(room), self.length, self.stage, room)[:2]
+
+    def _table(self, room: Room) -> Table:
+        return tier_table(self.stages, *room, self.costs)
 
     def _segments(self) -> tuple[float, int]:
         """The least cost over the numbers of segments, and that number."""

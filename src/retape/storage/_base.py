@@ -2,6 +2,9 @@
 
 from typing import Protocol, TypeVar
 
+from .._bytes import parse_bytes
+from .._errors import StoreError
+
 C = TypeVar("C")
 
 
@@ -44,3 +47,16 @@ class SnapshotStore(Protocol[C]):
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         """Free the slot."""
         ...
+
+
+def check_capacities(capacity: object, capacity_bytes: int | str | None) -> None:
+    """Refuse capacities that cannot be, when a store is made."""
+    if isinstance(capacity, int) and not isinstance(capacity, bool) and capacity >= 0:
+        capacity = None
+    if capacity is not None:
+        raise StoreError(
+            f"`capacity={capacity!r}` cannot be: it is a number of snapshots. Pass an "
+            'integer, or bytes as `capacity_bytes="2 GiB"`.'
+        )
+    if capacity_bytes is not None:
+        parse_bytes(capacity_bytes, "capacity_bytes")

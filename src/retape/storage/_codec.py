@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 from .._errors import SnapshotError, StoreError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
 FORMAT = "retape-1"
@@ -70,6 +72,17 @@ def decode(data: bytes, name: str) -> tuple[Any, dict[str, Any]]:
     return _build(meta["tree"], arrays), meta["label"]
 
 
+def read_label(file: Path) -> dict[str, Any]:
+    """The label of a file, its arrays left unread; nothing if it cannot be read."""
+    import numpy as np
+
+    try:
+        with file.open("rb") as source, np.load(source) as members:
+            return json.loads(members["tree"].tobytes())["label"]
+    except _UNREADABLE:
+        return {}
+
+
 def fingerprint(value: object) -> bytes:
     """A digest of a tree of arrays, equal for equal bits."""
     arrays: list[np.ndarray[Any, Any]] = []
@@ -78,10 +91,12 @@ def fingerprint(value: object) -> bytes:
 
 
 def tree_nbytes(value: object) -> int:
-    """The bytes of the arrays in a tree, and 8 for each other leaf."""
+    """The bytes of the arrays in a tree, and 8 or 16 for each other leaf."""
     arrays: list[np.ndarray[Any, Any]] = []
     tree = _strip(value, arrays)
-    return sum(array.nbytes for array in arrays) + 8 * json.dumps(tree).count('"v"')
+    text = json.dumps(tree)
+    leaves = 8 * text.count('"v"') + 16 * text.count('"c"')
+    return sum(array.nbytes for array in arrays) + leaves
 
 
 def copy_tree(value: Any) -> Any:
@@ -134,8 +149,8 @@ def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         array = np.asarray(value)
         if array.dtype.hasobject:
             raise StoreError(
-                f"an array of dtype `{array.dtype}` cannot be kept on disk: its "
-                "elements are Python objects. Use an array of numbers."
+                f"an array of dtype `{array.dtype}` cannot be in a state: its elements "
+                "are Python objects. Use an array of numbers."
             )
         leaf: dict[str, Any] = {"a": len(arrays), "s": isinstance(value, np.generic)}
         if array.dtype.isbuiltin == 2:
@@ -147,15 +162,17 @@ def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return leaf
     if value is None or isinstance(value, bool | int | float | str):
         return {"v": value}
+    if isinstance(value, complex):
+        return {"c": [value.real, value.imag]}
     if isinstance(value, tuple | list) and type(value) in (tuple, list):
         kind = "t" if isinstance(value, tuple) else "l"
         return {kind: [_strip(item, arrays) for item in value]}
     if type(value) is dict and all(isinstance(key, str) for key in value):
         return {"d": {key: _strip(item, arrays) for key, item in value.items()}}
     raise StoreError(
-        f"a value of type `{type(value).__name__}` cannot be kept on disk. A state may "
-        "consist of NumPy arrays, numbers, strings, tuples, lists and dictionaries "
-        "with string keys."
+        f"a value of type `{type(value).__name__}` cannot be in a state. A state, a "
+        "cotangent or a tape may consist of NumPy arrays, numbers, strings, tuples, "
+        "lists and dictionaries with string keys."
     )
 
 
@@ -167,6 +184,8 @@ def _build(tree: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         return array[()] if tree["s"] else array
     if "t" in tree:
         return tuple(_build(item, arrays) for item in tree["t"])
+    if "c" in tree:
+        return complex(*tree["c"])
     if "l" in tree:
         return [_build(item, arrays) for item in tree["l"]]
     if "d" in tree:

@@ -18,7 +18,8 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from .._bytes import format_bytes, parse_bytes
 from .._errors import SnapshotError, StoreError
-from ._codec import decode, encode
+from ._base import check_capacities
+from ._codec import decode, encode, read_label
 from ._durable import Record
 from ._platform import NoLock, lock, sync_directory, unlock
 
@@ -40,7 +41,8 @@ class DiskStore(Generic[C]):
     Args:
         path: A directory of the run's own; made if it is not there.
         capacity: The most snapshots to hold, or `None`.
-        capacity_bytes: The most bytes, or a text such as "2 GiB", or `None`.
+        capacity_bytes: The most bytes of arrays, or a text such as "2 GiB", or `None`;
+            a file takes about 1 kB more.
         every: The record of how far the run has come is written this many seconds after
             the last one, and whenever four dropped snapshots wait for it.
         pack: From a capsule to a tree of arrays.
@@ -68,25 +70,36 @@ class DiskStore(Generic[C]):
     nbytes: int = field(default=0, init=False)
     _label: str = field(default="", init=False)
     _sizes: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
-    _dropped: set[Key] = field(default_factory=set[Key], init=False)
+    _dropped: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
     _recorded: float = field(default=0.0, init=False)
     _lock: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        check_capacities(self.capacity, self.capacity_bytes)
+        os.fspath(self.path)
 
     def open(self, label: str) -> Record | None:
         if self._lock is None:
             self._claim()
+        try:
+            return self._begin(label)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, label: str) -> Record | None:
         self._label, self._recorded = label, monotonic()
-        self._sizes.clear()
-        self._dropped.clear()
-        self.nbytes = 0
-        for leftover in self._directory.glob("*.part"):
-            leftover.unlink()
+        self._forget()
+        self.peak_snapshots = self.peak_bytes = 0
         file = self._directory / _RECORD
+        for whole in [file, *map(self._file, self._kept(".part"))]:
+            whole.with_suffix(".part").unlink(missing_ok=True)
         if not file.exists():
+            # So that another run is refused from now on, and a bad place right away.
+            self.record(Record(None, None, None, label))
             return None
         value, kept = self._load(file)
         if kept.get("run") != label:
-            self.close()
             raise StoreError(
                 f"`{self._directory}` holds another run, `{kept.get('run')}`, and this "
                 f"one is `{label}`. Use another directory, or remove that one."
@@ -106,9 +119,10 @@ class DiskStore(Generic[C]):
         kept = {_key(k, False) for k in steps} | {_key(k, True) for k in tapes}
         for key in found - kept:
             self._file(key).unlink(missing_ok=True)
-        # Of what an earlier process left the bytes are not known, only the number.
-        self._sizes, self.nbytes = dict.fromkeys(found & kept, 0), 0
-        self._dropped -= found - kept
+        self._forget()
+        for key in found & kept:
+            self._sizes[key] = read_label(self._file(key)).get("nbytes", 0)
+        self.nbytes = sum(self._sizes.values())
 
     def put(
         self,
@@ -123,8 +137,18 @@ class DiskStore(Generic[C]):
         self._check_room(step, nbytes)
         value = self.pack(capsule) if self.pack and not tape else capsule
         key = _key(step, tape)
-        self._write(self._file(key), encode(value, self._tag(key)))
-        self._dropped.discard(key)
+        data = encode(value, {**self._tag(key), "nbytes": nbytes})
+        self._dropped.pop(key, None)
+        while self._dropped and self._over(nbytes):
+            self._remove_dropped()
+        try:
+            self._write(self._file(key), data)
+        except StoreError:
+            if not self._dropped:
+                raise
+            while self._dropped:
+                self._remove_dropped()
+            self._write(self._file(key), data)
         self.nbytes += nbytes - self._sizes.get(key, 0)
         self._sizes[key] = nbytes
         self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
@@ -134,6 +158,7 @@ class DiskStore(Generic[C]):
         key = _key(step, tape)
         file = self._file(key)
         value, label = self._load(file)
+        label.pop("nbytes", None)
         if label != self._tag(key):
             raise SnapshotError(
                 f"`{file}` belongs to another run or step, {label}. "
@@ -143,8 +168,8 @@ class DiskStore(Generic[C]):
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         key = _key(step, tape)
-        self.nbytes -= self._sizes.pop(key, 0)
-        self._dropped.add(key)
+        self._dropped[key] = self._sizes.pop(key, 0)
+        self.nbytes -= self._dropped[key]
 
     def record_due(self) -> bool:
         return len(self._dropped) >= 4 or monotonic() - self._recorded >= self.every
@@ -153,9 +178,8 @@ class DiskStore(Generic[C]):
         value = record.length, record.left, record.cotangent
         data = encode(value, {"run": self._label})
         self._write(self._directory / _RECORD, data)
-        for key in self._dropped:
-            self._file(key).unlink(missing_ok=True)
-        self._dropped.clear()
+        while self._dropped:
+            self._remove_dropped()
         self._recorded = monotonic()
 
     def clear(self) -> None:
@@ -166,9 +190,6 @@ class DiskStore(Generic[C]):
         # The record goes first: snapshots without one are a run at its beginning.
         (self._directory / _RECORD).unlink(missing_ok=True)
         self.keep_only(set())
-        self._sizes.clear()
-        self._dropped.clear()
-        self.nbytes = 0
         if claimed:
             self.close()
 
@@ -184,14 +205,16 @@ class DiskStore(Generic[C]):
     def _file(self, key: Key) -> Path:
         return self._directory / f"{key[0]}-{key[1]:012d}.npz"
 
-    def _kept(self) -> set[Key]:
-        """The states and tapes that have a file."""
-        names = (file.stem.partition("-") for file in self._directory.glob("*-*.npz"))
-        return {
-            (kind, int(step))
-            for kind, _, step in names
-            if kind in ("step", "tape") and step.isdigit()
-        }
+    def _kept(self, suffix: str = ".npz") -> set[Key]:
+        """The states and tapes that have a file; one of another name is not ours."""
+        found: set[Key] = set()
+        for file in self._directory.glob(f"*-*{suffix}"):
+            kind, _, step = file.stem.partition("-")
+            if kind in ("step", "tape") and step.isdigit():
+                key = kind, int(step)
+                if self._file(key).stem == file.stem:
+                    found.add(key)
+        return found
 
     def _tag(self, key: Key) -> dict[str, object]:
         return {"run": self._label, key[0]: key[1]}
@@ -212,6 +235,31 @@ class DiskStore(Generic[C]):
             ) from error
         except OSError as error:
             raise _failed(self._directory, "used", error) from error
+
+    def _forget(self) -> None:
+        """Know of no snapshot."""
+        self._sizes.clear()
+        self._dropped.clear()
+        self.nbytes = 0
+
+    def _remove_dropped(self) -> None:
+        """Remove the file dropped first.
+
+        Once the next record is written nobody needs it. Before, that is when its room
+        is needed, a process that goes on from the last record will recompute it.
+        """
+        key = next(iter(self._dropped))
+        self._file(key).unlink(missing_ok=True)
+        del self._dropped[key]
+
+    def _over(self, nbytes: int) -> bool:
+        """Whether one more file beside all, dropped ones too, exceeds a capacity."""
+        count = len(self._sizes) + len(self._dropped) + 1
+        held = self.nbytes + sum(self._dropped.values()) + nbytes
+        return (self.capacity is not None and count > self.capacity) or (
+            self.capacity_bytes is not None
+            and held > parse_bytes(self.capacity_bytes, "capacity_bytes")
+        )
 
     def _check_room(self, step: int, nbytes: int) -> None:
         if self.capacity is not None and len(self._sizes) >= self.capacity:

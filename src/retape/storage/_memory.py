@@ -5,6 +5,7 @@ from typing import Generic, TypeVar
 
 from .._bytes import format_bytes, parse_bytes
 from .._errors import StoreError
+from ._base import check_capacities
 
 C = TypeVar("C")
 
@@ -34,8 +35,16 @@ class MemoryStore(Generic[C]):
         default_factory=dict[tuple[str, int], tuple[int, C, int]], init=False
     )
 
+    def __post_init__(self) -> None:
+        check_capacities(self.capacity, self.capacity_bytes)
+
     def __len__(self) -> int:
         return len(self._slots)
+
+    def clear(self) -> None:
+        """Drop all snapshots."""
+        self._slots.clear()
+        self.nbytes = 0
 
     def has_room(self, nbytes: int) -> bool:
         """Whether one more snapshot of this size would be within both capacities."""

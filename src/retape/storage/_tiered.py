@@ -4,7 +4,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from .._errors import SnapshotError
+from .._errors import SnapshotError, StoreError
 from ._disk import DiskStore
 from ._durable import Record
 from ._memory import MemoryStore
@@ -44,6 +44,13 @@ class TieredStore(Generic[C]):
         default_factory=dict[tuple[str, int], bool], init=False
     )
 
+    def __post_init__(self) -> None:
+        if not _in_order(self.memory, self.disk):
+            raise StoreError(
+                f"`TieredStore({self.memory!r}, {self.disk!r})` cannot be. Pass a "
+                "`MemoryStore` first and a `DiskStore` after it."
+            )
+
     def put(
         self,
         step: int,
@@ -81,6 +88,10 @@ class TieredStore(Generic[C]):
             self.memory.drop(step, slot, tier, tape=tape)
 
     def open(self, label: str) -> Record | None:
+        # What an earlier call has left in memory, when it ended early, is lost, too.
+        self.memory.clear()
+        self._place.clear()
+        self.peak_snapshots = self.peak_bytes = 0
         return self.disk.open(label)
 
     def steps(self) -> set[int]:
@@ -100,3 +111,7 @@ class TieredStore(Generic[C]):
 
     def close(self) -> None:
         self.disk.close()
+
+
+def _in_order(memory: object, disk: object) -> bool:
+    return isinstance(memory, MemoryStore) and isinstance(disk, DiskStore)

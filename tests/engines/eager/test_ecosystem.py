@@ -1,11 +1,13 @@
 """Other parts of PyTorch around and inside a recomputation: the same, or refused."""
 
+import threading
 from typing import Any
 
 import pytest
 import torch
 from test_forms import assert_same
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 
 import retape.torch
 from retape._errors import UnsupportedError
@@ -124,13 +126,18 @@ def test_functional_call_of_a_recomputed_module() -> None:
     assert_same(list(grads[0]), list(grads[1]))
 
 
-def test_compiled_code_inside_runs_eagerly() -> None:
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_compiled_code_inside_runs_eagerly_with_a_warning(accelerated: bool) -> None:
     w = weight()
     expected = torch.autograd.grad(body(w), w)[0]
-    compiled = torch.compile(body, backend="eager")
+    counting = CompileCounter()
+    compiled = torch.compile(body, backend=counting)
     run = small()
-    with run:
+    retape.torch.accelerate(accelerated)
+    with run, pytest.warns(UserWarning, match="It runs eagerly there") as caught:
         loss = compiled(w)
+    retape.torch.accelerate(False)
+    assert len(caught) == 1 and counting.frame_count == 0
     assert torch.equal(torch.autograd.grad(loss, w)[0], expected)
     assert run.report.recomputed > 0
 
@@ -142,15 +149,42 @@ def test_a_recomputation_inside_compiled_code_is_refused() -> None:
         with run:
             return body(w)
 
-    # Whatever other tests of this process left to the compiler does not count here.
-    torch.compiler.reset()
-    with (
-        torch.compiler.set_stance("default"),
-        pytest.raises(UnsupportedError, match="inside of a compiled function"),
-    ):
+    with pytest.raises(UnsupportedError, match="inside of a compiled function"):
         torch.compile(step, backend="eager")(w)
     step(w).backward()
     assert run.report.recomputed > 0
+
+
+def test_compiled_code_inside_a_loop_runs_eagerly() -> None:
+    w = weight()
+    expected = torch.autograd.grad(body(w), w)[0]
+    counting = CompileCounter()
+    with retape.torch.recompute(memory="1MB", mode="loop"):
+        loss = torch.compile(body, backend=counting)(w)
+    assert counting.frame_count == 0
+    assert torch.equal(torch.autograd.grad(loss, w)[0], expected)
+
+
+def test_runs_that_end_out_of_order_leave_the_compiler_as_it_was() -> None:
+    counting = CompileCounter()
+    first_is_in, second_is_in = threading.Event(), threading.Event()
+
+    def first() -> None:
+        with small():
+            first_is_in.set()
+            second_is_in.wait(10)
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    first_is_in.wait(10)
+    with small():
+        second_is_in.set()
+        thread.join()
+        with pytest.warns(UserWarning, match="runs eagerly there"):
+            torch.compile(torch.sin, backend=counting)(torch.ones(1))
+        assert counting.frame_count == 0
+    torch.compile(lambda x: x * 2, backend=counting)(torch.ones(1))
+    assert counting.frame_count == 1
 
 
 def _fsdp_worker(rank: int, path: str, queue: Any) -> None:

@@ -72,7 +72,7 @@ def test_live_bytes_fall_by_what_is_put_away() -> None:
         loss.backward()
         del loss
         # What is left goes with the trace, which this test holds.
-        assert trace.counter.live == trace.state_bytes == DRAWS * STATE
+        assert trace.counter.live == trace.kept_bytes == DRAWS * STATE
         assert store is None or store.nbytes == 0
 
 

@@ -1,5 +1,7 @@
 """checkpoint_sequential: segments, plans, and the optimum under a byte budget."""
 
+from typing import Any
+
 import pytest
 import torch
 from test_budget import peak_bytes
@@ -215,6 +217,26 @@ def test_the_plan_finds_the_unit_of_a_position() -> None:
     assert [plan.unit_at(k) for k in (0, 3, 4, 8, 9, 12)] == [0, 0, 1, 1, 2, 2]
 
 
+def test_snapshots_of_a_chain_in_a_store() -> None:
+    plain, chain, store = uneven(), uneven(), Puts()
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return retape.torch.checkpoint_sequential(
+            chain, input=x, memory="60kB", store=store
+        )
+
+    assert_same(outcome(plain, plain), outcome(chain, forward))
+    assert store.puts > 3 and store.nbytes == 0
+
+
+class Puts(retape.MemoryStore[Any]):
+    puts = 0
+
+    def put(self, *args: Any) -> None:
+        self.puts += 1
+        super().put(*args)
+
+
 def test_what_cannot_be_is_refused() -> None:
     x = torch.ones(2)
     sequential = retape.torch.checkpoint_sequential
@@ -222,6 +244,8 @@ def test_what_cannot_be_is_refused() -> None:
         sequential([torch.sin], 1, x, memory=100)
     with pytest.raises(PlanError, match="exactly one of them"):
         sequential([torch.sin], input=x)
+    with pytest.raises(PlanError, match="`store='cpu'` is for `memory=`"):
+        sequential([torch.sin], 1, x, store="cpu")
     with pytest.raises(PlanError, match="`segments=3` parts of `1`"):
         sequential([torch.sin], 3, x)
     with pytest.raises(PlanError, match="schedule of `2` functions: it reverses `2` t"):

@@ -14,9 +14,11 @@ import pytest
 import retape
 from retape.engines.jaxpr._compile import Compiled, compile_program
 from retape.engines.jaxpr._control import INT, SPLITS, sweeps
+from retape.engines.jaxpr._online import Placement, begin, place
 from retape.engines.jaxpr._sweep import Settings, sweep
 from retape.schedule import (
     Schedule,
+    begin_online,
     beta,
     binomial_split,
     bisection_split,
@@ -149,6 +151,23 @@ def test_counts_of_runs_whose_length_is_found_out(d: int, alpha: int) -> None:
         assert int(counts.advances) == want.advances + last
         assert int(counts.peak_snapshots) <= d
         np.testing.assert_allclose(slope, slope_of(n), rtol=1e-12)
+
+
+@pytest.mark.parametrize("snapshots", [2, 3, 4, 5])
+def test_what_is_kept_is_what_the_schedule_keeps(snapshots: int) -> None:
+    """Every decision of the traced placement, over all stages that depart from it."""
+
+    def ask(state: Placement, stage: Any) -> tuple[Placement, Any]:
+        state = place(state, stage)
+        return state, (state.at, state.slot, state.held)
+
+    _, (at, slots, held) = jax.lax.scan(ask, begin(snapshots), np.arange(180))
+    state = begin_online(snapshots)
+    for stage in range(180):
+        state, _ = state.place(stage)
+        assert int(held[stage]) == len(state.positions)
+        assert tuple(at[stage, : held[stage]].tolist()) == state.positions
+        assert tuple(slots[stage].tolist()) == state.slots
 
 
 @pytest.mark.parametrize(("d", "alpha"), [(2, 1), (4, 3)])

@@ -76,7 +76,7 @@ KNOWN = {
 }
 
 
-def _same_under(form: Form, plan: Any) -> None:
+def _assert_same_under(form: Form, plan: Any) -> None:
     fun = form.with_loops(jax.lax)
     (x,) = form.arguments()
     both = jax.jit(retape.jax.value_and_grad(fun, plan=plan))
@@ -94,13 +94,13 @@ def _expected(name: str) -> Any:
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 def test_every_plan_on_a_run_of_unknown_length(plan: Any, opened: None) -> None:
     del opened
-    _same_under(BY_NAME["while_in_while"], plan)
+    _assert_same_under(BY_NAME["while_in_while"], plan)
 
 
 @pytest.mark.parametrize("plan", KNOWN.values(), ids=KNOWN.keys())
 def test_every_plan_on_a_run_of_known_length(plan: Any, opened: None) -> None:
     del opened
-    _same_under(BY_NAME["ys_feed_a_later_loop"], plan)
+    _assert_same_under(BY_NAME["ys_feed_a_later_loop"], plan)
 
 
 def test_an_oracle_catches_a_small_lie(opened: None) -> None:

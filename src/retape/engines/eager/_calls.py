@@ -11,13 +11,17 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ._errors import MutationError, UnsupportedError
+from ._errors import BudgetError, MutationError, UnsupportedError
 
 Tensor = torch.Tensor
 _TAG = "_retape_call"
 # Snapshots may take this share of a budget; a stage and its cotangents the rest.
 _SHARE = 0.25
 _FIRST_SPACING = 16
+_FIRST_STAGE = 8
+# What a call saves and its backward makes, over the largest of its results: eight times
+# is what an LSTM cell takes.
+_ONE_CALL = 8
 
 
 class Kind(Enum):
@@ -130,6 +134,7 @@ class Calls:
         self._random = torch.default_generator.get_state()
         self._draws = False
         self.state_bytes = 0
+        self.first_read: dict[int, int] = {}
 
     # -- what the recorder does -------------------------------------------------
 
@@ -215,6 +220,8 @@ class Calls:
                 "`recompute(mode='loop')`. Leave `mode` out."
             )
         slot = self._new(-1, tensor, tensor.requires_grad)
+        if tensor.requires_grad:
+            self.first_read[slot] = len(self.calls)
         self.foreign[slot] = tensor
         self._foreign_slots[id(tensor)] = slot
         return slot
@@ -255,7 +262,8 @@ class Calls:
         if self.most is not None:
             return len(self.snapshots) > self.most
         assert self.memory is not None
-        return len(self.snapshots) > 3 and self.snapshot_bytes() > _SHARE * self.memory
+        most = _SHARE * (self.memory - self.sum_bytes())
+        return len(self.snapshots) > 3 and self.snapshot_bytes() > most
 
     def snapshot_bytes(self) -> int:
         """Bytes that snapshots and states of generators hold."""
@@ -293,6 +301,38 @@ class Calls:
                 # An alias without graph: else the graph would hold itself.
                 snapshot.values[slot] = snapshot.values[slot].detach()
         return leaving
+
+    def sum_bytes(self) -> int:
+        """Bytes of the cotangents of what the program brought along.
+
+        Where it is read by several calls there are three: a stage's sum, the one before
+        that it begins with, and a term.
+        """
+        return sum(
+            self.nbytes[slot] * (3 if first < self.last_read[slot] else 1)
+            for slot, first in self.first_read.items()
+        )
+
+    def check_budget(self) -> None:
+        """Refuse a budget in which not even one call can be reversed.
+
+        Raises:
+            BudgetError: Its message names the least.
+        """
+        made = (self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0)
+        least = self.sum_bytes() + self.state_bytes + _ONE_CALL * max(made, default=0)
+        if self.memory is not None and self.memory < least:
+            raise BudgetError(
+                f"`memory={self.memory}` bytes are too few for this run of "
+                f"`{len(self.calls)}` calls under `recompute(mode='loop')`; it needs "
+                f"at least `{least}`. Give that much."
+            )
+
+    def first_stage(self, room: float) -> int:
+        """Calls to go back through before any was measured."""
+        made = [self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0]
+        mean = sum(made) / max(1, len(self.calls))
+        return max(1, min(_FIRST_STAGE, int(room / max(1.0, _ONE_CALL * mean))))
 
     def _check_end(self) -> None:
         for slot, tensor in self.foreign.items():

@@ -7,11 +7,12 @@ split says where to plant the next one. Free memory is read off at each stage, s
 what earlier stages gave back is used by the later ones.
 """
 
-from functools import lru_cache
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from retape.schedule import binomial_split, optimal_advances
+from retape.schedule import binomial_split
 
+from ._balance import advances
 from ._limits import Limits
 from ._liveness import Span, cut_into_units
 from ._replay import needed_steps
@@ -19,13 +20,18 @@ from ._replay import needed_steps
 if TYPE_CHECKING:
     from ._run import Run
 
-_advances = lru_cache(maxsize=65536)(optimal_advances)
-
 
 class Gap:
     """The steps between a snapshot and the position asked for."""
 
-    def __init__(self, run: "Run", start: int, position: int, limits: Limits) -> None:
+    def __init__(
+        self,
+        run: "Run",
+        start: int,
+        position: int,
+        limits: Limits,
+        waiting: Sequence[int],
+    ) -> None:
         self._run = run
         self._limits = limits
         self.start = start
@@ -38,7 +44,7 @@ class Gap:
             if run.alive[number] and slot not in storages:
                 wanted[slot] = run.handle_steps[number]
         steps = needed_steps(run.trace, wanted)
-        self.span = Span(run.trace, start, position, steps, wanted)
+        self.span = Span(run.trace, start, position, steps, wanted, waiting)
         self._units = self._cut()
 
     def covers(self, start: int, position: int) -> bool:
@@ -47,10 +53,8 @@ class Gap:
 
     def free(self, position: int) -> float:
         """Bytes that recomputed values may take now."""
-        memory = self._limits.memory
-        if memory is None:
-            return float("inf")
-        return memory - self._run.trace.counter.live - self.span.margin(position)
+        trace = self._run.trace
+        return trace.memory - trace.counter.live - self.span.margin(position)
 
     def next_action(self, start: int, position: int) -> tuple[bool, int]:
         """What to do for the values saved up to `position`, from a snapshot at `start`.
@@ -110,7 +114,7 @@ class Gap:
             if tape > room and alpha > 1:
                 break
             stages = -(-count // alpha)
-            cost = alpha * _advances(stages, min(slots, stages))
+            cost = alpha * advances(stages, min(slots, stages))
             if cost <= best:
                 best, chosen = cost, (alpha, min(slots, stages))
             alpha = alpha + max(1, alpha // 4)

@@ -8,12 +8,13 @@ leaves once it has been reversed. When the snapshots themselves take too much, e
 other one is given up and the gap doubles: the spacing that needs no count of the steps.
 """
 
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ._errors import BudgetError
 from ._geometry import holders
 from ._limits import Limits
-from ._liveness import Span
+from ._liveness import Span, waiting_bytes
 from ._step import Snapshot
 from ._trace import Trace
 
@@ -27,9 +28,13 @@ _FIRST_GAPS = 48
 
 # Steps after a position by which most of what crosses it has been read.
 _LOOKAHEAD = 4
+# A gap of so many steps without a position for a complete snapshot has none by nature.
+_MANY = 8
 # Snapshots may take this share of the memory. Were they to take all of it, nothing
 # would be left in which to reverse the last gap; a third is what d = 2, alpha = 1 need.
 _SNAPSHOT_SHARE = 2 / 3
+# The seed of the backward and the single numbers that formulas make.
+_NUMBERS = 1024
 
 
 class Keeper:
@@ -43,7 +48,7 @@ class Keeper:
         self.floor = 0
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
         if limits.memory is not None:
-            run.trace.memory = run.trace.limit = limits.memory
+            run.trace.memory = run.trace.limit = limits.memory - _NUMBERS
         if limits.snapshots is not None:
             run.trace.next_cut = limits.stage
 
@@ -56,12 +61,16 @@ class Keeper:
         tally.peak = max(tally.peak, trace.counter.live)
         while trace.counter.live > trace.limit and self._one_step():
             pass
-        self.floor = max(self.floor, trace.counter.live)
+        excess = trace.counter.live - trace.limit
+        if excess > 0 and self._limits.memory is not None:
+            self.floor = max(self.floor, self._limits.memory + int(excess))
 
     def finish(self) -> None:
         """The run is over: others may now write where the trace does not see it."""
         trace = self._run.trace
         if self._limits.memory is not None:
+            sums = trace.sum_bytes()
+            trace.memory, trace.limit = trace.memory - sums, trace.limit - sums
             self.relieve()
         if not self._limits.keep_tail:
             self._drop_tail(len(trace.steps) + 1)
@@ -80,7 +89,9 @@ class Keeper:
         """
         memory, trace = self._limits.memory, self._run.trace
         # Only a budget of few operators' bytes is worth the analysis of the whole run.
-        if memory is None or memory > max(self.floor, 8 * trace.largest):
+        if memory is None:
+            return
+        if memory > max(self.floor, 8 * trace.largest + trace.sum_bytes()):
             return
         least = max(self.floor, least_memory(self._run))
         if memory < least:
@@ -105,9 +116,7 @@ class Keeper:
     def _count_snapshots(self, most: int) -> None:
         """End a gap of `spacing` steps; beyond `most` snapshots, double the spacing."""
         trace = self._run.trace
-        begin = trace.snapshots[-1].position
-        place_snapshot(trace, narrowest(trace, begin, len(trace.steps)))
-        self._run.tally.snapshots += 1
+        self._place(trace.snapshots[-1].position, len(trace.steps))
         self._drop_tail(trace.snapshots[-1].position)
         if len(trace.snapshots) > most:
             self._thin()
@@ -131,8 +140,7 @@ class Keeper:
         end = self._end_of_gap(begin, self._gap)
         if end is None:
             return False
-        place_snapshot(trace, narrowest(trace, begin, end))
-        self._run.tally.snapshots += 1
+        self._place(begin, end)
         before = trace.tail.nbytes
         self._drop_tail(trace.opened.position)
         dropped = before - trace.tail.nbytes
@@ -140,6 +148,23 @@ class Keeper:
             self._gap *= 2  # the snapshot holds all of what was to be let go
         trace.opened.saved = trace.saved - trace.tail.nbytes
         return True
+
+    def _place(self, begin: int, end: int) -> None:
+        """Put a snapshot at the narrowest position, where it can be complete.
+
+        Loops whose state is overwritten may have no such position in a gap, nor in one
+        twice as long. A snapshot of the present collects all that is read from now on.
+        """
+        trace = self._run.trace
+        present = len(trace.steps)
+        position, missing = narrowest(trace, begin, end)
+        if missing:
+            end = min(2 * end - begin, max(end, present - _LOOKAHEAD))
+            position, missing = narrowest(trace, begin, end)
+        if missing and end - begin >= _MANY:
+            position = present
+        place_snapshot(trace, position)
+        self._run.tally.snapshots += 1
 
     def _end_of_gap(self, begin: int, gap: int) -> int | None:
         """The step by which `gap` bytes have been saved since `begin`, if they have."""
@@ -213,28 +238,26 @@ def merge_snapshot(trace: Trace, left: Snapshot, right: Snapshot) -> None:
             trace.held.release(slot)
 
 
-def narrowest(trace: Trace, begin: int, end: int) -> int:
+def narrowest(trace: Trace, begin: int, end: int) -> tuple[int, int]:
     """The position in the second half of (begin, end] that the fewest bytes cross.
 
-    Bytes count ten times if nothing holds them any more: such a snapshot would have to
-    be completed by recomputing from the one before it.
+    Returns:
+        The position, and how many of these bytes nothing holds any more: a snapshot
+        there would have to be completed by recomputing from the one before it. They
+        are as few as can be.
     """
     length = end - begin
-    change = [0] * (length + 2)
+    crossing, missing = [0] * (length + 2), [0] * (length + 2)
     for slot in range(trace.first_slot(begin), trace.first_slot(end)):
         made, read = trace.producer[slot], trace.last_read[slot]
         if made >= 0 and read > made:
-            weight = trace.nbytes[slot]
-            if slot not in trace.held.storages:
-                weight *= 10
-            change[made + 1 - begin] += weight
-            change[min(read, end) + 1 - begin] -= weight
-    best, position, crossing = None, end, 0
-    for offset in range(length + 1):
-        crossing += change[offset]
-        if 2 * offset > length and (best is None or crossing <= best):
-            best, position = crossing, begin + offset
-    return position
+            change = crossing if slot in trace.held.storages else missing
+            change[made + 1 - begin] += trace.nbytes[slot]
+            change[min(read, end) + 1 - begin] -= trace.nbytes[slot]
+    lost, kept = list(accumulate(missing)), list(accumulate(crossing))
+    second_half = range(length // 2 + 1, length + 1)
+    best = min(second_half, key=lambda k: (lost[k], kept[k], -k), default=length)
+    return begin + best, lost[best]
 
 
 def least_memory(run: "Run") -> int:
@@ -243,9 +266,10 @@ def least_memory(run: "Run") -> int:
     last = len(trace.steps)
     numbers = [number for number, alive in enumerate(run.alive) if alive]
     wanted = {run.slot_of(number): run.handle_steps[number] for number in numbers}
-    span = Span(trace, 0, last, range(last), wanted)
+    span = Span(trace, 0, last, range(last), wanted, waiting_bytes(trace))
     stages = {step: span.saved_between(step, step) for step in wanted.values()}
     # Autograd's formulas have temporaries of their own: one tensor more.
-    spare = max(trace.nbytes, default=0)
+    made = zip(trace.producer, trace.nbytes, strict=True)
+    spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
     least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
-    return least + trace.state_bytes
+    return least + trace.kept_bytes + trace.sum_bytes() + _NUMBERS

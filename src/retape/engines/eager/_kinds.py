@@ -38,11 +38,24 @@ _LEAN = frozenset(
     "aten::" + name
     for name in (
         "_log_softmax", "_softmax", "_to_copy", "_unsafe_view", "add", "addmm",
-        "baddbmm", "bmm", "cat", "clone", "convolution", "copy_", "div", "embedding",
+        "baddbmm", "bmm", "cat", "clone", "copy_", "div", "embedding",
         "gelu", "masked_fill", "mean", "mm", "mul", "native_batch_norm",
         "native_layer_norm", "relu", "sigmoid", "sub", "sum", "tanh",
     )
 )  # fmt: skip
+# Their kernels may bring all that they read and make into a layout of their own first,
+# forward and backward.
+_COPYING = frozenset(
+    {
+        "aten::_convolution",
+        "aten::_cudnn_rnn",
+        "aten::convolution",
+        "aten::convolution_overrideable",
+        "aten::cudnn_convolution",
+        "aten::mkldnn_convolution",
+        "aten::mkldnn_rnn_layer",
+    }
+)
 # Their results include a workspace, parts of which nobody writes.
 _SCRATCH = frozenset({"aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn"})
 # Their result depends on other processes: it is kept, never computed again.
@@ -64,6 +77,7 @@ class Kind:
         scratch: So do parts of one of its results.
         collective: Its result depends on other processes.
         lean: Its backward has no temporaries of the size of its result.
+        copying: Its kernels work on copies of what it reads and makes.
         varying: The geometry of its result depends on values.
     """
 
@@ -75,6 +89,7 @@ class Kind:
     scratch: bool
     collective: bool
     lean: bool
+    copying: bool
     varying: bool
 
 
@@ -117,6 +132,7 @@ def _read_schema(func: Any) -> Kind:
         scratch=name in _SCRATCH,
         collective=func.namespace in _COLLECTIVE_NAMESPACES,
         lean=name in _LEAN,
+        copying=name in _COPYING,
         varying=bool(
             {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
             & set(tags)

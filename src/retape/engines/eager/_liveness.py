@@ -1,17 +1,36 @@
 """Which bytes cross which position of a recorded span, and where it is narrow."""
 
+from array import array
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from itertools import accumulate
 
 from ._native import native
-from ._record import cotangent_bytes
+from ._record import cotangent_bytes, kernel_bytes
 from ._replay import made_by
 from ._trace import Trace
 
 
+def waiting_bytes(trace: Trace) -> "array[int]":
+    """For each step, the bytes made before it and read by it or after it.
+
+    When the backward comes to a step, the cotangents of these wait.
+    """
+    change = array("q", bytes(8 * (len(trace.steps) + 2)))
+    last = len(trace.steps)
+    uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
+    for made, read, nbytes in uses:
+        if 0 <= made < read:
+            change[made + 1] += nbytes
+            change[min(read, last) + 1] -= nbytes
+    return array("q", accumulate(change))
+
+
 class Span:
     """Some steps of a trace, with the uses of the slots that they make.
+
+    `waiting` is what `waiting_bytes` says of the trace.
 
     Attributes:
         steps: The steps that have to run to compute what is wanted.
@@ -26,8 +45,9 @@ class Span:
         end: int,
         steps: Sequence[int],
         wanted: Mapping[int, int],
+        waiting: Sequence[int],
     ) -> None:
-        self._trace = trace
+        self._trace, self._waiting = trace, waiting
         self._start, self._end = start, end
         self.steps = steps
         self._wanted = wanted
@@ -40,11 +60,12 @@ class Span:
         if module is not None:
             self.widths, self.transient, self.reverse = module.span_sums(
                 trace.steps, trace.producer, trace.nbytes, list(steps),
-                dict(wanted), start, end,
+                dict(wanted), start, end, list(waiting[start : end + 1]),
             )  # fmt: skip
         else:
             self.widths = self._crossing_bytes({})
-            self.transient, self.reverse = self._margins(wanted)
+            self.transient = self._replay_bytes(wanted)
+            self.reverse = self._reverse_bytes()
 
     @cached_property
     def _last_use(self) -> dict[int, int]:
@@ -73,31 +94,40 @@ class Span:
             widths.append(total)
         return widths
 
-    def _margins(self, wanted: Mapping[int, int]) -> tuple[int, int]:
+    def _replay_bytes(self, wanted: Mapping[int, int]) -> int:
+        """The most bytes that a replay holds at once of what is not wanted."""
         trace, start = self._trace, self._start
-        unwanted = self._crossing_bytes(wanted)
-        transient = reverse = 0
+        unwanted, most = self._crossing_bytes(wanted), 0
         for index in self.steps:
             step, slots = trace.steps[index], made_by(trace.steps[index])
             made = sum(trace.nbytes[slot] for slot in slots if slot not in wanted)
-            cotangents = cotangent_bytes(
+            made += kernel_bytes(
                 trace, step.signature, step.reads, slots.start, slots.stop
             )
             if index >= start:
                 made += unwanted[index - start]
-                inner = {slot for slot in step.reads if trace.producer[slot] >= start}
-                passing = self.widths[index - start]
-                passing -= sum(trace.nbytes[slot] for slot in inner)
-                cotangents += max(0, passing)
-            transient, reverse = max(transient, made), max(reverse, cotangents)
-        return transient, reverse
+            most = max(most, made)
+        return most
+
+    def _reverse_bytes(self) -> int:
+        """The most bytes that going back through a step of the span takes."""
+        trace, most = self._trace, 0
+        for index in range(self._start, min(self._end + 1, len(trace.steps))):
+            step, slots = trace.steps[index], made_by(trace.steps[index])
+            cotangents = cotangent_bytes(
+                trace, step.signature, step.reads, slots.start, slots.stop
+            )
+            read = {slot for slot in step.reads if trace.producer[slot] >= 0}
+            waiting = self._waiting[index] - sum(trace.nbytes[slot] for slot in read)
+            most = max(most, cotangents + max(0, waiting))
+        return most
 
     def margin(self, position: int) -> int:
         """Bytes needed beside what is held and wanted, to reverse up to a position.
 
         During the replay the cotangents of what crosses the position wait.
         """
-        waiting = self.widths[min(position, self._end) - self._start]
+        waiting = self._waiting[position]
         if position < len(self._trace.steps):
             made = made_by(self._trace.steps[position])
             waiting += sum(self._trace.nbytes[slot] for slot in made)

@@ -10,6 +10,7 @@ is one call. What cannot be run again in this way is refused by name: in-place w
 custom functions, gradients inside the block, autocast.
 """
 
+import contextlib
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from retape._errors import RetapeError
 
 from ._calls import Call, Calls, Kind, kind_of
+from ._compiled import compiled_code_runs_eagerly
 from ._errors import UnsupportedError
 from ._limits import Limits
 from ._loop_sweep import LoopNode, LoopSweep
@@ -118,13 +120,15 @@ class LoopBlock:
         self._calls = Calls(limits.memory, limits.snapshots, limits.stage)
         self._tally = tally
         self._recorder = LoopRecorder(self._calls)
+        self._scope = contextlib.ExitStack()
 
     def __enter__(self) -> "LoopBlock":
-        self._recorder.__enter__()
+        self._scope.enter_context(compiled_code_runs_eagerly())
+        self._scope.enter_context(self._recorder)
         return self
 
     def __exit__(self, *exception: Any) -> None:
-        self._recorder.__exit__(*exception)
+        self._scope.__exit__(*exception)
         refusal = self._recorder.refusal
         if refusal is not None and exception[1] is not refusal:
             raise refusal from exception[1]
@@ -136,6 +140,7 @@ class LoopBlock:
         foreign = {s: t for s, t in calls.foreign.items() if t.requires_grad}
         if not leaving or not foreign or not torch.is_grad_enabled():
             return
+        calls.check_budget()
         sweep, slots = LoopSweep(calls, tally), tuple(leaving)
         LoopNode.apply(
             sweep, slots, tuple(foreign), tuple(leaving.values()), *foreign.values()

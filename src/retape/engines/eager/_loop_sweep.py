@@ -19,7 +19,6 @@ from ._randomness import RandomStates, restored_randomness
 from ._report import Tally
 
 Tensor = torch.Tensor
-_FIRST_STAGE = 8
 # Of the bytes that snapshots leave, what a stage's graph may take.
 _STAGE_SHARE = 0.75
 
@@ -76,7 +75,7 @@ class LoopSweep:
             slots = max(1, (calls.most or 1) - len(calls.snapshots) + 1)
         else:
             width = max(1, sum(calls.nbytes[slot] for slot in start.values))
-            room = calls.memory - calls.snapshot_bytes()
+            room = calls.memory - calls.sum_bytes() - calls.snapshot_bytes()
             stage = self._stage_length(room)
             slots = 1 + max(0, int((room - stage * self._per_call) / width))
         units = -(-length // stage)
@@ -88,10 +87,10 @@ class LoopSweep:
 
     def _stage_length(self, room: int) -> int:
         if not self._per_call:
-            return _FIRST_STAGE
+            return self._calls.first_stage(room)
         # What is known of a call comes from the last stage: it may double, not leap.
         fitting = int(_STAGE_SHARE * room / self._per_call)
-        return max(1, min(fitting, 2 * max(self._latest, _FIRST_STAGE)))
+        return max(1, min(fitting, 2 * self._latest))
 
     def _crossing(self, cut: int, position: int) -> set[int]:
         """Slots made before `cut` that the rest reads, or that have a cotangent."""
@@ -110,7 +109,8 @@ class LoopSweep:
             for index in range(start.position, cut):
                 self._call(index, values, random)
                 self._drop(index, values, kept)
-        planted = {slot: values[slot] for slot in kept}
+        # A result of the block from before the start has a cotangent that waits there.
+        planted = {slot: values[slot] for slot in kept if slot in values}
         self._calls.snapshots.append(Snapshot(cut, planted))
         self._tally.planted += 1
         self._tally.recomputed += cut - start.position

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._kinds import kind_of
 from ._optimum import Unit
-from ._record import cotangent_bytes
+from ._record import cotangent_bytes, kernel_bytes
 from ._replay import made_by
 from ._run import Run
 from ._trace import Trace
@@ -64,6 +64,7 @@ class Measured:
         counts: At each cut, how many slots and saved tensors there were.
         states: At each cut, the slots made before and used after.
         units, widths: What the dynamic programme is given.
+        kept_bytes: What is kept whatever the schedule.
     """
 
     cuts: tuple[int, ...]
@@ -71,6 +72,7 @@ class Measured:
     states: tuple[Slots, ...]
     units: tuple[Unit, ...]
     widths: tuple[tuple[int, ...], ...]
+    kept_bytes: int
 
     def agrees(self, cut: int, run: Run) -> bool:
         """Whether a run that has come to a cut has done the same so far."""
@@ -111,6 +113,7 @@ def measure(
         tuple(states),
         tuple(units),
         tuple(tuple(row) for row in widths),
+        run.trace.kept_bytes,
     )
 
 
@@ -260,8 +263,11 @@ class _View:
             for slot in made_by(self.trace.steps[index]):
                 alive[slot] = self.trace.nbytes[slot]
                 live += alive[slot]
-            peak = max(peak, live)
-            made = made_by(self.trace.steps[index])
+            step, made = self.trace.steps[index], made_by(self.trace.steps[index])
+            kernel = kernel_bytes(
+                self.trace, step.signature, step.reads, made.start, made.stop
+            )
+            peak = max(peak, live + kernel)
             for slot in (*self.trace.steps[index].reads, *made):
                 dead = slot not in wanted and last_read.get(slot, -1) <= index
                 if dead and slot in alive:

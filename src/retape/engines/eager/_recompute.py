@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -10,6 +9,7 @@ import torch
 
 from retape._plan import Plan
 
+from ._compiled import being_compiled, compiled_code_runs_eagerly
 from ._errors import PlanError, UnsupportedError
 from ._keep import Keeper
 from ._limits import Limits, read_bytes, read_plan
@@ -66,7 +66,7 @@ class Recomputation:
         return wrapped
 
     def __enter__(self) -> "Recomputation":
-        if _being_compiled():
+        if being_compiled():
             raise UnsupportedError(
                 "A recomputation records eager operators and cannot be inside of a "
                 "compiled function. Compile parts of the program (inside of "
@@ -87,7 +87,7 @@ class Recomputation:
         recorder = Recorder(run, keeper)
         scope = contextlib.ExitStack()
         _enter_hooks(scope, recorder.pack)
-        scope.enter_context(_compiled_code_runs_eagerly())
+        scope.enter_context(compiled_code_runs_eagerly())
         scope.enter_context(recorder)
         self._open.append((recorder, scope))
         return self
@@ -125,28 +125,6 @@ def _enter_hooks(scope: contextlib.ExitStack, pack: Callable[[Any], Any]) -> Non
             "`jacrev`: they do not let anybody else save tensors for their backward. "
             "Use `torch.autograd.grad`, or `torch.func.functional_call` with it."
         ) from error
-
-
-def _being_compiled() -> bool:
-    """Whether the compiler looks at the calls that are made now."""
-    if "torch._dynamo" not in sys.modules:
-        return False
-    if torch.compiler.is_compiling():
-        return True
-    # The compiler has given that frame up; no public function tells that it goes on to
-    # compile the ones below.
-    state = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
-    return callable(state.get_eval_frame_callback())
-
-
-def _compiled_code_runs_eagerly() -> contextlib.AbstractContextManager[Any]:
-    """A compiled region is opaque to the trace, so its Python code runs instead.
-
-    Nothing can have been compiled before the compiler was imported, which takes long.
-    """
-    if "torch._dynamo" not in sys.modules:
-        return contextlib.nullcontext()
-    return torch.compiler.set_stance("force_eager")
 
 
 def recompute(

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from ._compiled import warn_of_compiled_code
 from ._errors import UnsupportedError
 from ._holdings import TAG, Buffer
 from ._kinds import Kind
@@ -36,6 +37,7 @@ def record(
             slot = buffer.slot
             reads.append(slot)
             key.append(trace.geometries.of(value))
+            key.append(value.requires_grad)
             trace.last_read[slot] = step
             if -1 < trace.producer[slot] < trace.opened.position:
                 trace.needed_by_snapshot(slot, storage)
@@ -62,7 +64,7 @@ def record(
     elif step in trace.random:
         nbytes = trace.random.pop(step)[1].nbytes
         trace.counter.live -= nbytes
-        trace.state_bytes -= nbytes
+        trace.kept_bytes -= nbytes
     return result
 
 
@@ -79,6 +81,7 @@ def _read(
     slot = buffer.slot
     reads.append(slot)
     key.append(trace.geometries.of(value))
+    key.append(value.requires_grad)
     trace.last_read[slot] = step
     if -1 < trace.producer[slot] < trace.opened.position:
         trace.needed_by_snapshot(slot, storage)
@@ -108,7 +111,7 @@ def _save_random_state(
     state = generator.get_state()
     trace.random[step] = (generator, state)
     trace.counter.live += state.nbytes
-    trace.state_bytes += state.nbytes
+    trace.kept_bytes += state.nbytes
 
 
 def _before_writes(
@@ -181,6 +184,8 @@ def _look_closer(
     """What is done at the first call of a signature, or under `verify`."""
     if signature.new:
         _leave_room(trace, signature, reads, first)
+        if not trace.warned:
+            trace.warned = warn_of_compiled_code()
     outputs = result if isinstance(result, tuple | list) else (result,)
     if trace.keep is not None and trace.keep(signature.func):
         _keep_results(trace, outputs, first)
@@ -265,10 +270,26 @@ def _storage_of(tensor: Tensor, signature: Signature) -> Storage:
 def cotangent_bytes(
     trace: Trace, signature: Signature, reads: Sequence[int], first: int, last: int
 ) -> int:
-    """The bytes of the cotangents that going back through a step may need at once."""
+    """The bytes that going back through a step may need at once, beside what it saved:
+
+    cotangents of what it reads and makes, and what its formula makes on the way.
+    """
     inputs = {
         slot for slot, flag in zip(reads, signature.differentiable, strict=True) if flag
     }
     made = sum(trace.nbytes[first:last])
-    temporaries = 0 if signature.kind.lean else made
-    return made + temporaries + sum(trace.nbytes[slot] for slot in inputs)
+    cotangents = made + sum(trace.nbytes[slot] for slot in inputs)
+    if signature.kind.copying:
+        return cotangents + kernel_bytes(trace, signature, reads, first, last)
+    # An overwrite of a view is reversed on copies of the cotangent of the whole.
+    overwritten = sum(trace.nbytes[first + len(signature.outputs) : last])
+    return cotangents + (0 if signature.kind.lean else made) + 2 * overwritten
+
+
+def kernel_bytes(
+    trace: Trace, signature: Signature, reads: Sequence[int], first: int, last: int
+) -> int:
+    """The bytes that the kernel of a step takes for itself while it runs."""
+    if not signature.kind.copying:
+        return 0
+    return sum(trace.nbytes[slot] for slot in {*reads, *range(first, last)})

@@ -23,6 +23,7 @@ from ._errors import PlanError
 from ._keep import Keeper
 from ._limits import Limits, read_bytes
 from ._measure import Measured, OperatorTimer, measure
+from ._offload import Store, as_store
 from ._optimum import Descent, Optimum
 from ._planned import Plan, PlannedKeeper, PlannedSweep
 from ._recompute import Recomputation
@@ -50,6 +51,7 @@ def checkpoint_sequential(
     *,
     memory: int | float | str | None = None,
     plan: Planner | Iterable[Action] | None = None,
+    store: Store | str | None = None,
     preserve_rng_state: bool = True,
 ) -> Any:
     """Run a chain of functions, keeping the inputs of segments, a plan or a budget.
@@ -66,14 +68,16 @@ def checkpoint_sequential(
         plan: Instead of both: a plan such as `retape.fixed_space(snapshots=4)`, or
             actions such as a `retape.schedule.Chain`, with the functions as steps.
             `retape.within(bytes)` is `memory=bytes`.
+        store: With `memory`: where snapshots go, as for `recompute`. They are not
+            counted then, each part is recomputed at most once, nothing is measured.
         preserve_rng_state: Accepted; random state is always restored.
 
     Returns:
         What the last function returns.
 
     Raises:
-        PlanError: If not exactly one of `segments`, `memory` and `plan` is given, or
-            the plan is not one of that many functions.
+        PlanError: If not exactly one of `segments`, `memory` and `plan` is given, if
+            the plan is not one of that many functions, or a `store` has no `memory`.
         BudgetError: If the chain cannot be reversed in `memory`.
 
     Example:
@@ -94,6 +98,15 @@ def checkpoint_sequential(
         )
     if isinstance(plan, Within):
         memory, plan = plan.budget, None
+    if store is not None:
+        if memory is None:
+            raise PlanError(
+                f"`store={store!r}` is for `memory=`: a plan and segments say "
+                "themselves what is kept. Give `memory`, or leave `store` out."
+            )
+        limits = Limits(read_bytes(memory), None, 0)
+        with Recomputation(limits, store=as_store(store)):
+            return _call_all(chain, input)
     if memory is not None:
         return _within(chain, input, read_bytes(memory))
     if plan is not None:
@@ -203,7 +216,8 @@ def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
     value = job.run(chain, input)
     if job.found is not None:
         entry.tries += 1
-        best = Optimum(job.found.units, job.found.widths, memory)
+        room = memory - job.found.kept_bytes
+        best = Optimum(job.found.units, job.found.widths, room)
         possible = best.cost < float("inf")
         entry.descents = best.descents() if possible else None
         entry.measured = job.found

@@ -26,7 +26,8 @@ class Signature:
         grad: Gradient mode when it ran; some kernels read it.
         outputs: Positions, in the result, of the tensors with a new storage.
         single: The result is one tensor; `root`, `nbytes`: its geometry and length.
-        differentiable: For each tensor read, whether it may get a cotangent.
+        differentiable: For each tensor read, whether it may get a cotangent; another
+            call is of this signature only if the same ones may.
         new: It has not run yet.
         native: The same for the accelerator, if it has met it.
         simple: Every tensor is a positional argument of its own.
@@ -55,10 +56,7 @@ class Signature:
             for index, item in _tensors(value):
                 places.append((where, index))
                 geometries.append(geometry_of(item))
-                # Leaves may require gradients in another call of the same signature.
-                differentiable.append(
-                    item.is_floating_point() and (item.requires_grad or item.is_leaf)
-                )
+                differentiable.append(item.requires_grad)
         self.func, self.call = func, func._op
         self.kind, self.grad = kind, grad
         self.args = [_without_tensors(value) for value in args]

@@ -7,15 +7,18 @@ snapshots are planted on the way there at binomial splits (treeverse, without
 recursion: the snapshots held are the stack).
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
 
+from ._balance import snapshots_to_drop
 from ._foreign import Foreign, checked
 from ._gap import Gap
 from ._geometry import tensor_on
 from ._holdings import TAG, Buffer
 from ._limits import Limits
+from ._liveness import waiting_bytes
 from ._native import native
 from ._recorder import active_recorder, paused_recording
 from ._replay import Replay, needed_steps
@@ -71,6 +74,7 @@ class Sweep:
         self._run = run
         self._limits = limits
         self._gap: Gap | None = None
+        self._waiting: Sequence[int] = ()
 
     def fetch(self, handle: Handle) -> None:
         """Recompute the stage that ends with a handle."""
@@ -79,7 +83,9 @@ class Sweep:
         self._let_go_after(position)
         start = run.trace.snapshots[-1].position
         if self._gap is None or not self._gap.covers(start, position):
-            self._gap = Gap(run, start, position, self._limits)
+            self._balance(position)
+            start = run.trace.snapshots[-1].position
+            self._gap = self._gap_between(start, position)
         start = self._make_room(position)
         gap = self._gap
         planting, cut = gap.next_action(start, position)
@@ -93,12 +99,44 @@ class Sweep:
         """Give up the stages and snapshots that the sweep has passed."""
         run, trace = self._run, self._run.trace
         while trace.snapshots[-1].position > position:
-            for slot in trace.snapshots.pop().slots:
-                trace.held.release(slot)
-        trace.opened = trace.snapshots[-1]
+            self._give_up_last()
         for stage in run.stages:
             stage.close()
         run.stages.clear()
+
+    def _gap_between(self, start: int, position: int) -> Gap:
+        trace = self._run.trace
+        if len(self._waiting) != len(trace.steps) + 2:
+            self._waiting = waiting_bytes(trace)
+        return Gap(self._run, start, position, self._limits, self._waiting)
+
+    def _balance(self, position: int) -> None:
+        """Give the last snapshots up if their room is worth more than they are."""
+        trace, memory = self._run.trace, self._limits.memory
+        away = type(trace.held.storages) is not dict  # in a store they take no room
+        if memory is None or away or len(trace.snapshots) == 1:
+            return
+        _, _, slots = self._run.living_between(trace.opened.position, position)
+        saved = [each.saved for each in trace.snapshots]
+        saved.append(saved[-1] + sum(trace.nbytes[slot] for slot in set(slots)))
+        places = [*(each.position for each in trace.snapshots), position]
+        gaps = [
+            (saved[k + 1] - saved[k], places[k + 1] - places[k])
+            for k in range(len(trace.snapshots))
+        ]
+        widths, seen = [], set[int]()
+        for each in trace.snapshots:
+            widths.append(sum(trace.nbytes[slot] for slot in each.slots - seen))
+            seen |= each.slots
+        room = trace.limit - trace.counter.live
+        for _ in range(snapshots_to_drop(gaps, widths, room)):
+            self._give_up_last()
+
+    def _give_up_last(self) -> None:
+        trace = self._run.trace
+        for slot in trace.snapshots.pop().slots:
+            trace.held.release(slot)
+        trace.opened = trace.snapshots[-1]
 
     def _make_room(self, position: int) -> int:
         """Give snapshots up until a unit fits after the nearest one; its position."""
@@ -108,10 +146,8 @@ class Sweep:
             assert gap is not None
             if gap.smallest_stage(position) <= gap.free(position):
                 break
-            for slot in trace.snapshots.pop().slots:
-                trace.held.release(slot)
-            trace.opened = trace.snapshots[-1]
-            self._gap = Gap(self._run, trace.opened.position, position, self._limits)
+            self._give_up_last()
+            self._gap = self._gap_between(trace.opened.position, position)
         return trace.snapshots[-1].position
 
     def _plant(self, slots: set[int], position: int) -> None:

@@ -5,6 +5,8 @@ operator overwrites it. A slot is *foreign* if no operator of the trace made it 
 parameters). `producer[slot]` is the step that made it, -1 if foreign. A *step* is one
 recorded operator; views are none, because a tensor is a slot and a geometry. The trace
 is *owner* of the buffers hung on storages; other traces see them as foreign.
+`kept_bytes` are those kept for good: states of generators, and copies of foreign values
+that the program has overwritten.
 """
 
 from collections.abc import Callable
@@ -38,6 +40,7 @@ class Trace:
         self.last_read: list[int] = []
         self.roots: list[Geometry] = []
         self.foreign: dict[int, Foreign] = {}
+        self.first_read: dict[int, int] = {}
         self.random: dict[int, tuple[torch.Generator, Tensor]] = {}
         self.held = Holdings()
         self.opened = Snapshot(0, set(), 0)
@@ -45,11 +48,12 @@ class Trace:
         self.tail = Tail()
         self.prints: dict[int, int] = {}
         self.verify = False
+        self.warned = False
         self.keep: Callable[[Any], bool] | None = None
         self.largest = 0
         self.saved = 0
         self.moved: dict[int, int] = {}
-        self.state_bytes = 0
+        self.kept_bytes = 0
         self.latest: Signature | None = None
         self.memory: float = float("inf")
         self.limit: float = float("inf")
@@ -70,19 +74,30 @@ class Trace:
         slot = self.new_slot(-1, nbytes, self.geometries.of(tensor))
         version = -1 if tensor.is_inference() else tensor._version
         self.foreign[slot] = Foreign(without_history(tensor), version, nbytes)
+        if tensor.requires_grad:
+            self.first_read[slot] = len(self.steps)
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
         if self.verify:
             self.prints[slot] = fingerprint(storage)
         return buffer
 
+    def sum_bytes(self) -> int:
+        """The bytes of the cotangents that are sums: of foreign slots read twice.
+
+        Autograd holds such a sum from the last read back to the first.
+        """
+        last = self.last_read
+        return sum(
+            self.nbytes[s] for s, first in self.first_read.items() if first < last[s]
+        )
+
     def pin(self, buffer: Buffer, tensor: Tensor) -> None:
         """Keep the present value of a storage for good, as a foreign slot."""
         storage = tensor.untyped_storage()
         root = self.roots[buffer.slot]
         slot = self.new_slot(-1, buffer.nbytes, root)
-        with below_autograd():
-            self.foreign[slot] = Foreign(tensor_on(storage.clone(), root), -1, 0)
+        self._keep_copy(slot, storage, root)
         buffer.slot, buffer.uninitialised = slot, False
 
     def before_write(self, buffer: Buffer, tensor: Tensor) -> None:
@@ -90,9 +105,7 @@ class Trace:
         slot = buffer.slot
         known = self.foreign.get(slot)
         if known is not None and known.version >= 0:
-            with below_autograd():
-                copy = tensor_on(tensor.untyped_storage().clone(), self.roots[slot])
-            self.foreign[slot] = Foreign(copy, -1, 0)
+            self._keep_copy(slot, tensor.untyped_storage(), self.roots[slot])
         if slot in self.tail.steps or buffer.older:
             self._leave_tail(buffer, tensor)
         if slot in self.held.storages:
@@ -109,10 +122,20 @@ class Trace:
             self._hold_copy(slot, shared)
 
     def _hold_copy(self, slot: int, storage: Storage) -> None:
+        self.held.storages[slot] = self._counted_copy(slot, storage)
+
+    def _keep_copy(self, slot: int, storage: Storage, root: Geometry) -> None:
+        """Make a copy of a storage the value of a foreign slot."""
+        self.kept_bytes += storage.nbytes()
+        with below_autograd():
+            copy = tensor_on(self._counted_copy(slot, storage), root)
+        self.foreign[slot] = Foreign(copy, -1, 0)
+
+    def _counted_copy(self, slot: int, storage: Storage) -> Storage:
         copy = storage.clone()
         buffer = Buffer(self.owner, slot, copy.nbytes(), self.counter)
         setattr(copy, TAG, buffer)
-        self.held.storages[slot] = copy
+        return copy
 
     def forget(self, tensor: Tensor) -> None:
         """A storage was overwritten outside the record: it is foreign from now on."""

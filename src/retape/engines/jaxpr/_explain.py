@@ -120,7 +120,13 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
-    problem = _pose(fun, plan, args, kwargs, argnums)
+    found: list[Problem] = []
+
+    def ask(args: Any, kwargs: Any) -> None:
+        found.append(_pose(fun, plan, args, kwargs, argnums))
+
+    _with_arrays(ask, args, kwargs)
+    (problem,) = found
     plan = plan or default_plan()
     program, settings = fit(plan, problem.jaxpr, problem.active, compile_program)
     layout = program.layout
@@ -182,6 +188,20 @@ def measure(
     seconds = perf_counter() - began
     value, _, gradient = problem.result(outs, found)
     return Measured(value, gradient, _report(program, settings, counts, seconds))
+
+
+def _with_arrays(ask: Callable[[Any, Any], None], args: Any, kwargs: Any) -> None:
+    """Call with the arguments, in which a tracer stands for each type of an array."""
+    leaves, tree = jax.tree.flatten((args, kwargs))
+    types = {i: v for i, v in enumerate(leaves) if isinstance(v, jax.ShapeDtypeStruct)}
+
+    def run(arrays: dict[int, Any]) -> None:
+        ask(*tree.unflatten([arrays.get(i, v) for i, v in enumerate(leaves)]))
+
+    if types:
+        jax.eval_shape(run, types)
+    else:
+        run({})
 
 
 def _pose(

@@ -1,8 +1,9 @@
 """Placing snapshots while the end of the run is unknown, as traced arithmetic.
 
 A transcription of `retape.schedule.LeastCost`: Stumm and Walther's placement, which is
-as good as knowing the end for up to C(s+2, 2) stages, then the cheapest eviction. Its
-docstring has the rules and the symbols; a test holds both to the same decisions.
+as good as knowing the end for up to C(s+2, 2) stages, then the cheapest eviction but at
+a few stages. Its docstring has the rules and the symbols; a test holds both to the same
+decisions.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ...schedule import departures
 from ._control import FOREVER, INT, over
 from ._rows import row
 
@@ -52,6 +54,8 @@ def place(state: Placement, stage: Any) -> Placement:
     settled = state.phase == s
     pause = ~settled & (i == s - state.phase)
     evicted = jnp.where(settled, cheapest(state.at, stage), s - 1 - i)
+    for at, other in departures(state.at.shape[0]).items():
+        evicted = jnp.where(stage == at, other, evicted)
     first = state.phase == 0
     # Nothing is evicted in the first phase: the new snapshot goes behind the others.
     out = jnp.where(first, state.held.astype(INT), evicted)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from jax.extend import core
 
 from ..._errors import BudgetError
-from ..._plan import Plan
+from ..._plan import Plan, TreePlan
 from ..._plans import (
     FixedSpace,
     FixedTime,
@@ -188,8 +188,9 @@ def _resolved(plan: Plan, compiled: Compiled, r: int) -> Settings:
 def _settings(plan: Plan, alpha: int, d: int, t: int | None) -> Settings:
     # Placing snapshots without knowing the end is as good as knowing it up to C(s+2, 2)
     # stages and nearly so beyond, where counting first would cost every step once.
-    forward = "online" if plan.split == "binomial" else "count"
-    return Settings(max(d, 1), alpha, plan.split, forward, t)
+    split = plan.split if isinstance(plan, TreePlan) else "binomial"
+    forward = "online" if split == "binomial" else "count"
+    return Settings(max(d, 1), alpha, split, forward, t)
 
 
 def _finer(

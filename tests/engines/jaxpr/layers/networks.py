@@ -52,7 +52,7 @@ def temp_bytes(fun: Callable[..., Any], *args: Any) -> int:
     return compiled(jax.grad(fun), *args).memory_analysis().temp_size_in_bytes
 
 
-def near(a: Any, b: Any, tolerance: float = 1e-11) -> None:
+def assert_near(a: Any, b: Any, tolerance: float = 1e-11) -> None:
     """Equal to rounding, each array against its own largest number."""
 
     def compare(x: Any, y: Any) -> None:

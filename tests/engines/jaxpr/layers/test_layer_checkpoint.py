@@ -16,7 +16,7 @@ import retape
 import retape.jax
 from retape.jax import checkpoint, policies
 
-from .networks import compiled, layer, loss, near, start, temp_bytes, weights
+from .networks import assert_near, compiled, layer, loss, start, temp_bytes, weights
 
 Fun = Callable[..., Any]
 
@@ -35,7 +35,7 @@ def test_checkpoint_correctness_values_and_gradients_agree_to_1e_6() -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(32, 64)))
     plain = jax.value_and_grad(lambda x: expensive(x).sum())(x)
     marked = jax.value_and_grad(lambda x: checkpoint(expensive, x).sum())(x)
-    near(marked, plain, 1e-6)
+    assert_near(marked, plain, 1e-6)
 
 
 def test_checkpoint_memory_reduction_is_at_least_half_on_the_cpu() -> None:
@@ -62,7 +62,7 @@ def test_nested_checkpoint() -> None:
     inner = lambda x: jax.nn.relu(jnp.sin(x))  # noqa: E731
     outer = lambda x: checkpoint(inner, x) * 2  # noqa: E731
     got = jax.value_and_grad(lambda x: checkpoint(outer, x))(0.7)
-    near(got, jax.value_and_grad(lambda x: 2 * inner(x))(0.7))
+    assert_near(got, jax.value_and_grad(lambda x: 2 * inner(x))(0.7))
 
 
 OPERATIONS: dict[str, Fun] = {
@@ -89,7 +89,7 @@ def test_all_differentiable_operations(name: str) -> None:
         return lambda x: sum(jnp.sum(leaf) for leaf in jax.tree.leaves(f(x)))
 
     f = OPERATIONS[name]
-    near(jax.grad(total(checkpoint(f)))(x), jax.grad(total(f))(x))
+    assert_near(jax.grad(total(checkpoint(f)))(x), jax.grad(total(f))(x))
 
 
 # Composition ----------------------------------------------------------------------
@@ -119,6 +119,7 @@ WAYS: dict[str, Fun] = {
     "checkpoint": _calls(checkpoint),
     "selective": _calls(checkpoint(policy=policies.selective())),
     "every_n": checkpoint(_calls(lambda f: f), policy=policies.every_n(3)),
+    "within": checkpoint(_calls(lambda f: f), policy=policies.within("1 MB")),
     "levels": _loops({"levels": 2}),
 }
 
@@ -166,7 +167,7 @@ def _arguments() -> tuple[Any, Any]:
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("row", TABLE)
 def test_composition(row: str, way: str) -> None:
-    near(TABLE[row](value(WAYS[way]))(*_arguments()), _wanted(row), 1e-10)
+    assert_near(TABLE[row](value(WAYS[way]))(*_arguments()), _wanted(row), 1e-10)
 
 
 def test_memory_is_saved_under_vmap_too() -> None:
@@ -196,7 +197,7 @@ def test_it_is_a_decorator_with_and_without_options() -> None:
         return jnp.sin(x)
 
     assert bare.__name__ == "bare" and dressed.__name__ == "dressed"
-    near(jax.grad(bare)(0.3), jax.grad(dressed)(0.3))
+    assert_near(jax.grad(bare)(0.3), jax.grad(dressed)(0.3))
 
 
 def test_static_arguments_are_not_traced() -> None:
@@ -214,7 +215,7 @@ def test_effects_are_left_to_jax(capfd: pytest.CaptureFixture[str]) -> None:
         jax.debug.print("x is {}", x)
         return jnp.sin(x)
 
-    near(jax.grad(checkpoint(chatty))(0.0), 1.0)
+    assert_near(jax.grad(checkpoint(chatty))(0.0), 1.0)
     jax.effects_barrier()
     assert "x is" in capfd.readouterr().out
 

@@ -14,6 +14,7 @@ from jax import lax
 
 import retape
 import retape.jax
+from retape.jax import checkpoint
 from retape.viz import draw_tradeoff
 
 
@@ -81,14 +82,58 @@ def test_points_are_for_a_plot() -> None:
     assert len(axes.collections[0].get_offsets()) == len(found().candidates)
 
 
-def test_too_little_memory_names_the_least() -> None:
-    with pytest.raises(retape.BudgetError, match="the least of the ways") as caught:
-        retape.jax.plan(looped, *arguments(), memory="1 kB")
-    named = re.search(r"tried is (\d+) bytes", str(caught.value))
+def refused(fun: Any, *args: Any) -> int:
+    """The least that a plan for one byte names."""
+    with pytest.raises(retape.BudgetError, match="the least of all ways is") as caught:
+        retape.jax.plan(fun, *args, memory=1)
+    named = re.search(r"ways is (\d+) bytes", str(caught.value))
     assert named is not None
-    enough = int(named.group(1))
-    chosen = retape.jax.plan(looped, *arguments(), memory=enough).chosen
-    assert chosen.peak_bytes <= enough
+    return int(named.group(1))
+
+
+def unrolled(w: Any, h: Any) -> Any:
+    for i in range(w.shape[0]):
+        h = jnp.tanh(jnp.sin(h) @ w[i])
+    return (h**2).mean()
+
+
+@pytest.mark.parametrize("fun", [looped, unrolled])
+def test_too_little_memory_names_the_least(fun: Any) -> None:
+    args = jnp.ones((6, 8, 8)) / 8, jnp.ones((64, 8))
+    least = refused(fun, *args)
+    chosen = retape.jax.plan(fun, *args, memory=least).chosen
+    assert chosen.peak_bytes == least
+    assert total(checkpoint(fun, policy=chosen.policy), *args) == least
+
+
+def test_a_way_that_cannot_be_gone_is_in_the_table_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As on a platform whose devices do not reach the host's memory.
+    monkeypatch.setattr("retape.engines.jaxpr.layers._offload._HOST", "elsewhere")
+    args = jnp.ones((3, 4, 4)), jnp.ones((8, 4))
+    table = retape.jax.plan(looped, *args, memory="1 GB")
+    ((name, why),) = table.refused
+    assert name == "offload" and "needs memory of kind 'elsewhere'" in why
+    assert f"not possible: {why}" in str(table)
+    assert name not in [c.name for c in table.candidates]
+
+
+def test_nothing_is_allocated() -> None:
+    # 100 layers of 4 GB each, and an input of 4 GB.
+    w = jax.ShapeDtypeStruct((100, 2**15, 2**15), jnp.float32)
+    h = jax.ShapeDtypeStruct((2**15, 2**15), jnp.float32)
+    before = len(jax.live_arrays())
+    table = retape.jax.plan(looped, w, h, memory="2 TiB")
+    assert table.candidates[0].peak_bytes > 800 * 2**30
+    assert len(jax.live_arrays()) == before
+
+
+def test_explain_takes_types_for_arrays() -> None:
+    w, h = arguments()
+    types = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (w, h)]
+    assert retape.jax.explain(looped, *types) == retape.jax.explain(looped, w, h)
+    assert retape.jax.explain(looped, types[0], h, argnums=1).steps is not None
 
 
 def test_a_function_that_is_no_scalar_is_refused() -> None:

@@ -17,6 +17,8 @@ from jax import lax
 import retape
 import retape.jax
 from retape.engines.jaxpr.layers._nest import Nest, nest, segmented
+from retape.engines.jaxpr.layers._options import LoopOptions
+from retape.engines.jaxpr.layers._scan import _Nested
 
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -24,6 +26,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "2 levels": {"levels": 2},
     "3 levels": {"levels": 3},
     "segments": {"segment_length": 4},
+    "unrolled": {"levels": 2, "unroll": 2},
     "plan": {"plan": retape.fixed_space(snapshots=3)},
     "host": {"levels": 2, "offload": "host"},
     "dots": {"levels": 2, "policy": jax.checkpoint_policies.dots_saveable},
@@ -45,7 +48,7 @@ def inputs(n: int) -> tuple[Any, Any]:
     return (jnp.asarray(rng.normal(size=(2, 3))), jnp.asarray(0)), xs
 
 
-def close(a: Any, b: Any) -> None:
+def assert_close(a: Any, b: Any) -> None:
     jax.tree.map(
         functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12), a, b
     )
@@ -66,7 +69,7 @@ def pieces(n: int) -> tuple[Any, ...]:
 def test_values_are_those_of_lax_scan(way: str, n: int, reverse: bool) -> None:
     init, xs = inputs(n)
     got = retape.jax.scan(body, init, xs, reverse=reverse, **WAYS[way])
-    close(got, lax.scan(body, init, xs, reverse=reverse))
+    assert_close(got, lax.scan(body, init, xs, reverse=reverse))
 
 
 @functools.cache
@@ -80,7 +83,19 @@ def test_gradients_are_those_of_lax_scan(way: str) -> None:
     n, reverse = 13, way in ("3 levels", "segments")
     ours = functools.partial(retape.jax.scan, reverse=reverse, **WAYS[way])
     got = jax.jit(jax.grad(functools.partial(loss, ours), argnums=(0, 1)))
-    close(got(*pieces(n)), wanted(n, reverse))
+    assert_close(got(*pieces(n)), wanted(n, reverse))
+
+
+@pytest.mark.parametrize("way", ["default", "3 levels", "segments", "plan"])
+def test_a_length_will_do_if_nothing_is_scanned_over(way: str) -> None:
+    def last(loop: Any, h: Any, **options: Any) -> Any:
+        grown = lambda h, _: (jnp.sin(h) + h / 3, h.sum())  # noqa: E731
+        h, sums = loop(grown, h, None, length=11, **options)
+        return (h * sums.mean()).sum()
+
+    h = jnp.linspace(0.1, 1.0, 3)
+    got = jax.grad(lambda h: last(retape.jax.scan, h, **WAYS[way]))(h)
+    np.testing.assert_allclose(got, jax.grad(lambda h: last(lax.scan, h))(h), 1e-12)
 
 
 def test_the_comparison_finds_a_small_lie() -> None:
@@ -88,7 +103,7 @@ def test_the_comparison_finds_a_small_lie() -> None:
     wrong = {**moving, "b": moving["b"].at[4].add(1e-6)}
     slope = jax.grad(functools.partial(loss, lax.scan), argnums=(0, 1))
     with pytest.raises(AssertionError):
-        close(slope(h, moving, n, count), slope(h, wrong, n, count))
+        assert_close(slope(h, moving, n, count), slope(h, wrong, n, count))
 
 
 # Memory -----------------------------------------------------------------------
@@ -153,6 +168,24 @@ def test_the_nest_is_the_best_of_all(bytes_: tuple[int, int]) -> None:
             chosen = nest(n, levels, *bytes_)
             assert chosen.length == n and len(chosen.factors) <= levels
             assert score(chosen, *bytes_) == best(n, levels, *bytes_)
+
+
+@pytest.mark.parametrize("factors", [(4, 16), (4, 4, 4), (4, 2, 8)])
+def test_each_level_gathers_the_weights_gradients_as_predicted(
+    factors: tuple[int, ...],
+) -> None:
+    cut, width = Nest(factors), 64
+
+    def run(w: Any, h: Any) -> Any:
+        return _Nested(heavy, cut, False, 1, LoopOptions()).run(h, w)[0].sum()
+
+    w = jax.ShapeDtypeStruct((cut.length, width, width), jnp.float32)
+    h = jax.ShapeDtypeStruct((1, width), jnp.float32)
+    compiled = jax.jit(jax.grad(run)).lower(w, h).compile()
+    each = 4 * width * width
+    # Beside what is gathered, one step's own: its weights' gradient, and its weights.
+    own = compiled.memory_analysis().temp_size_in_bytes - cut.peak(4 * width, each)
+    assert 0 < own < 2 * each
 
 
 def test_the_search_of_all_nests_finds_a_worse_one() -> None:

@@ -18,7 +18,7 @@ import retape.jax
 from retape.jax import Checkpointed
 
 
-def close(a: Any, b: Any) -> None:
+def assert_close(a: Any, b: Any) -> None:
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-5), a, b)
 
 
@@ -26,7 +26,7 @@ def test_a_function_keeps_its_name_and_gradient() -> None:
     layer = Checkpointed(jnp.tanh)
     assert layer.__name__ == "tanh"
     assert jax.tree.leaves(layer) == []
-    close(jax.grad(layer)(0.3), jax.grad(jnp.tanh)(0.3))
+    assert_close(jax.grad(layer)(0.3), jax.grad(jnp.tanh)(0.3))
 
 
 def test_an_equinox_module_stays_a_pytree_with_its_parameters() -> None:
@@ -39,7 +39,7 @@ def test_an_equinox_module_stays_a_pytree_with_its_parameters() -> None:
         return (model(x) ** 2).sum()
 
     slope = eqx.filter_grad(loss)
-    close(
+    assert_close(
         jax.tree.leaves(eqx.filter(slope(layer), eqx.is_array)),
         jax.tree.leaves(eqx.filter(slope(plain), eqx.is_array)),
     )
@@ -72,11 +72,11 @@ def test_an_nnx_module_changes_its_state_once_and_draws_the_same_masks() -> None
     slope = nnx.grad(loss, argnums=nnx.DiffState(0, nnx.Param))
     slope = nnx.jit(slope, static_argnums=1)
     got = slope(marked, True)
-    close(nnx.to_pure_dict(got), nnx.to_pure_dict(slope(plain, False)))
+    assert_close(nnx.to_pure_dict(got), nnx.to_pure_dict(slope(plain, False)))
     assert marked.calls[...] == 2
-    close(nnx.state(marked, nnx.BatchStat), nnx.state(plain, nnx.BatchStat))
+    assert_close(nnx.state(marked, nnx.BatchStat), nnx.state(plain, nnx.BatchStat))
     streams = [nnx.state(m, nnx.RngCount) for m in (marked, plain)]
-    close(*streams)
+    assert_close(*streams)
 
 
 class Block(nn.Module):
@@ -101,12 +101,12 @@ def test_a_linen_module_keeps_its_parameters_names() -> None:
     key = jax.random.key(0)
     variables = Stack(False).init(key, x)
     marked = Checkpointed(Stack(True))
-    close(marked.init(key, x), variables)
+    assert_close(marked.init(key, x), variables)
 
     def loss(model: Any, variables: Any) -> Any:
         return (model.apply(variables, x) ** 2).sum()
 
-    close(
+    assert_close(
         jax.grad(lambda v: loss(marked, v))(variables),
         jax.grad(lambda v: loss(Stack(False), v))(variables),
     )

@@ -141,7 +141,7 @@ struct Names {
   X(root) X(grad) X(pack) X(moved) X(older) X(live) X(adopt)           \
   X(root_of) X(trace) X(tail) X(partial) X(held) X(storages) X(stages) X(low)      \
   X(high) X(left) X(release) X(slot_handles) X(steps) X(drop_from_tail) X(alive)    \
-  X(differentiable) X(kind) X(lean)
+  X(differentiable) X(kind) X(lean) X(copying)
 #define RETAPE_DECLARE(name) PyObject* name = PyUnicode_InternFromString(#name);
   RETAPE_NAMES(RETAPE_DECLARE)
 #undef RETAPE_DECLARE

@@ -56,7 +56,8 @@ inline void add_geometry(Key& key, const at::Tensor& tensor) {
   key.append(reinterpret_cast<const char*>(stride.data()), 8 * stride.size());
   add(key, tensor.storage_offset());
   add(key, tensor.scalar_type());
-  add(key, static_cast<char>(tensor.is_conj() + 2 * tensor.is_neg()));
+  add(key, static_cast<char>(
+      tensor.is_conj() + 2 * tensor.is_neg() + 4 * tensor.requires_grad()));
 }
 
 inline bool plain_tensor(const at::Tensor& tensor) {

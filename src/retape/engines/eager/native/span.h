@@ -9,6 +9,7 @@ struct SpanInput {
   Record record;
   PyObject *nbytes, *needed, *wanted;
   int64_t start, end;
+  PyObject* waiting;  // from start to end
 };
 
 struct SpanSums {
@@ -70,14 +71,14 @@ std::vector<int64_t> crossing(const SpanInput& span, const Uses& uses, const Ski
 }
 
 struct Reads {
-  int64_t inner = 0, cotangents = 0;
+  int64_t inner = 0, cotangents = 0, all = 0;
 };
 
-// Bytes read of the span's own slots, and of all that may get a cotangent.
+// Bytes read of slots that steps made, of all that may get a cotangent, and of all.
 inline Reads bytes_read(const SpanInput& span, PyObject* step) {
   const Ref flags = attribute(PyTuple_GET_ITEM(step, 0), names->differentiable);
   PyObject* reads = Record::reads(step);
-  c10::SmallVector<int64_t, 8> inner, inputs;
+  c10::SmallVector<int64_t, 8> inner, inputs, any;
   Reads sums;
   const auto once = [&](auto& seen, int64_t slot, int64_t& sum) {
     if (std::find(seen.begin(), seen.end(), slot) != seen.end()) return;
@@ -87,9 +88,34 @@ inline Reads bytes_read(const SpanInput& span, PyObject* step) {
   for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r) {
     PyObject* read = PyTuple_GET_ITEM(reads, r);
     const int64_t slot = as_int(read);
+    once(any, slot, sums.all);
     if (PyTuple_GET_ITEM(flags.get(), r) == Py_True) once(inputs, slot, sums.cotangents);
-    if (span.record.made_by(read) >= span.start) once(inner, slot, sums.inner);
+    if (span.record.made_by(read) >= 0) once(inner, slot, sums.inner);
   }
+  return sums;
+}
+
+// What a step makes, what its kernel takes for itself, and what reversing it takes.
+struct StepBytes {
+  int64_t made = 0, kernel = 0, reverse = 0, inner = 0;
+};
+
+inline StepBytes bytes_of(const SpanInput& span, PyObject* step) {
+  StepBytes sums;
+  const Made range = made_by(step);
+  for (int64_t each = range.first; each < range.last; ++each)
+    sums.made += item(span.nbytes, each);
+  const Reads reads = bytes_read(span, step);
+  const Ref kind = attribute(PyTuple_GET_ITEM(step, 0), names->kind);
+  const bool lean = attribute(kind.get(), names->lean).get() == Py_True;
+  const bool copying = attribute(kind.get(), names->copying).get() == Py_True;
+  if (copying) sums.kernel = sums.made + reads.all;
+  int64_t formula = copying ? sums.kernel : lean ? 0 : sums.made;
+  PyObject* writes = PyTuple_GET_ITEM(step, 3);
+  for (int64_t k = 1; !copying && k <= PyTuple_GET_SIZE(writes); ++k)
+    formula += 2 * item(span.nbytes, range.last - k);
+  sums.reverse = sums.made + reads.cotangents + formula;
+  sums.inner = reads.inner;
   return sums;
 }
 
@@ -107,21 +133,17 @@ inline SpanSums sums_of(const SpanInput& span) {
     const int64_t index = item(span.needed, k);
     PyObject* step = span.record.step(index);
     const Made range = made_by(step);
-    int64_t made = 0, all = 0;
-    for (int64_t each = range.first; each < range.last; ++each) {
-      all += item(span.nbytes, each);
-      if (wanted.count(each) == 0) made += item(span.nbytes, each);
-    }
-    const Reads reads = bytes_read(span, step);
-    const Ref kind = attribute(PyTuple_GET_ITEM(step, 0), names->kind);
-    const bool lean = attribute(kind.get(), names->lean).get() == Py_True;
-    int64_t cotangents = all + (lean ? 0 : all) + reads.cotangents;
-    if (index >= span.start) {
-      made += unwanted[index - span.start];
-      cotangents += std::max<int64_t>(0, sums.widths[index - span.start] - reads.inner);
-    }
-    sums.transient = std::max(sums.transient, made);
-    sums.reverse = std::max(sums.reverse, cotangents);
+    int64_t transient = bytes_of(span, step).kernel;
+    for (int64_t each = range.first; each < range.last; ++each)
+      if (wanted.count(each) == 0) transient += item(span.nbytes, each);
+    if (index >= span.start) transient += unwanted[index - span.start];
+    sums.transient = std::max(sums.transient, transient);
+  }
+  const int64_t last = std::min<int64_t>(span.end + 1, PyList_GET_SIZE(span.record.steps));
+  for (int64_t index = span.start; index < last; ++index) {
+    const StepBytes bytes = bytes_of(span, span.record.step(index));
+    const int64_t waiting = item(span.waiting, index - span.start);
+    sums.reverse = std::max(sums.reverse, bytes.reverse + std::max<int64_t>(0, waiting - bytes.inner));
   }
   return sums;
 }

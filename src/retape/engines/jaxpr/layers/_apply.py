@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax import lax
@@ -20,7 +20,9 @@ from .._code import bind
 from .._instead import instead
 from .._primitives import call
 from .._rerun import Rerun
+from .._types import struct
 from ._graph import Graph, evaluate, program, read, variables
+from ._slices import InTurn, SlicesBehind
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,55 +50,87 @@ def run_stretches(
     env = dict(zip(graph.jaxpr.invars, values, strict=True))
     for stretch in stretches:
         part = graph.stretch(stretch.start, stretch.stop)
-        ins = [env[v] for v in part.jaxpr.invars]
         if stretch.marked:
-            outs = run_marked(part, stretch.saved, ins)
+            outs = _run_marked(part, _inside(graph, part, stretch), env)
         else:
-            outs = evaluate(part.jaxpr, ins, bind)
+            outs = evaluate(part.jaxpr, [env[v] for v in part.jaxpr.invars], InTurn())
         env.update(zip(part.jaxpr.outvars, outs, strict=True))
     return [read(env, atom) for atom in graph.jaxpr.outvars]
 
 
-def run_marked(
-    part: core.ClosedJaxpr, saved: frozenset[Any], values: Sequence[Any]
+class _Inside(NamedTuple):
+    """What a marked stretch is handed, or makes, instead of computing it."""
+
+    kept: core.ClosedJaxpr
+    """Makes the saved values, once, before the stretch."""
+    views: core.ClosedJaxpr
+    """Makes those of its inputs that are views of the graph's inputs: in the stretch,
+    from the whole, so that no copy of them waits for the reverse sweep."""
+    behind: Any
+    """The input that is made last: nothing in the stretch need begin before it."""
+
+
+def _inside(graph: Graph, part: core.ClosedJaxpr, stretch: Stretch) -> _Inside:
+    eqns, like = part.jaxpr.eqns, part.jaxpr
+    saved = [v for eqn in eqns for v in eqn.outvars if v in stretch.saved]
+    views = [v for v in like.invars if v in graph.views]
+    computed = [v for v in like.invars if v in graph.made and v not in graph.views]
+    return _Inside(
+        _leading_to(like, eqns, saved),
+        _leading_to(like, list(graph.views.values()), views),
+        max(computed, key=lambda v: graph.made[v], default=None),
+    )
+
+
+def _run_marked(
+    part: core.ClosedJaxpr, inside: _Inside, env: dict[Any, Any]
 ) -> list[Any]:
     """Evaluate a stretch whose reverse mode runs it again, but for what is saved."""
-    made = {v for eqn in part.jaxpr.eqns for v in eqn.outvars}
-    kept = [v for v in _ordered(part.jaxpr) if v in saved and v in made]
-    if not kept:
+    values = [env[v] for v in part.jaxpr.invars]
+    kept, views = inside.kept.jaxpr, inside.views.jaxpr
+    if not (kept.outvars or views.outvars):
         return call(part, Rerun(), values)
-    found = evaluate(_leading_to(part, kept).jaxpr, values, bind)
-    held = [lax.stop_gradient(v) for v in found]
-    structs = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (*values, *held)]
-    whole = jax.make_jaxpr(_with_held(part, kept))(*structs)
-    return call(whole, Rerun(), [*values, *held])
+    held = evaluate(kept, [env[v] for v in kept.invars], bind)
+    fixed = map(lax.stop_gradient, [*held, *(env[v] for v in views.invars)])
+    values = [*values, *fixed]
+    structs = [struct(jax.typeof(v)) for v in values]
+    whole = jax.make_jaxpr(_with_held(part, inside))(*structs)
+    return call(whole, Rerun(), values)
 
 
-def _ordered(jaxpr: Any) -> list[Any]:
-    return [v for eqn in jaxpr.eqns for v in eqn.outvars]
-
-
-def _leading_to(part: core.ClosedJaxpr, kept: Sequence[Any]) -> core.ClosedJaxpr:
-    """The operations without which `kept` cannot be computed."""
-    wanted, eqns = set(kept), []
-    for eqn in reversed(part.jaxpr.eqns):
-        if any(v in wanted for v in eqn.outvars):
+def _leading_to(
+    like: core.Jaxpr, eqns: Sequence[Any], outs: Sequence[Any]
+) -> core.ClosedJaxpr:
+    """The operations without which `outs` cannot be computed."""
+    wanted, needed = set(outs), []
+    for eqn in reversed(eqns):
+        if not wanted.isdisjoint(eqn.outvars):
             wanted.update(variables(eqn.invars))
-            eqns.append(eqn)
-    return program(part.jaxpr, part.jaxpr.invars, kept, eqns[::-1])
+            needed.append(eqn)
+    made = {v for eqn in needed for v in eqn.outvars}
+    ins = dict.fromkeys(v for eqn in needed for v in variables(eqn.invars))
+    return program(like, [v for v in ins if v not in made], outs, needed[::-1])
 
 
-def _with_held(part: core.ClosedJaxpr, kept: Sequence[Any]) -> Callable[..., list[Any]]:
-    """The stretch as a function of its inputs and of the values that were kept."""
-    n = len(part.jaxpr.invars)
+def _with_held(part: core.ClosedJaxpr, inside: _Inside) -> Callable[..., list[Any]]:
+    """The stretch as a function of its inputs, of what was kept, and of wholes."""
+    n, kept = len(part.jaxpr.invars), inside.kept.jaxpr.outvars
+    views = inside.views.jaxpr
 
     def run(*values: Any) -> list[Any]:
-        held = dict(zip(kept, values[n:], strict=True))
+        given = dict(zip(part.jaxpr.invars, values[:n], strict=True))
+        held = dict(zip(kept, values[n : n + len(kept)], strict=True))
+        take = SlicesBehind(given.get(inside.behind))
+        parts = evaluate(views, values[n + len(kept) :], take)
+        held.update(zip(views.outvars, parts, strict=True))
+
+        def standing(v: Any, value: Any) -> Any:
+            return instead(value, held[v]) if v in held else value
 
         def apply(eqn: Any, ins: list[Any]) -> list[Any]:
-            outs = zip(eqn.outvars, bind(eqn, ins), strict=True)
-            return [instead(out, held[v]) if v in held else out for v, out in outs]
+            made = zip(eqn.outvars, bind(eqn, ins), strict=True)
+            return [standing(v, out) for v, out in made]
 
-        return evaluate(part.jaxpr, values[:n], apply)
+        return evaluate(part.jaxpr, [standing(v, x) for v, x in given.items()], apply)
 
     return run

@@ -49,7 +49,7 @@ def checkpoint(
         The marked function, or with `args` its value.
 
     Raises:
-        BudgetError: When called, if `policies.within` cannot be met.
+        BudgetError: When a derivative is taken, if `policies.within` cannot be met.
 
     Example:
         >>> import jax, jax.numpy as jnp, retape.jax

@@ -17,7 +17,7 @@ import numpy as np
 
 from ._apply import Stretch
 from ._cost import flops, is_product, kept_bytes, nbytes
-from ._graph import Graph, variables
+from ._graph import Graph
 
 _CUTS = 120
 """Most places that are tried. A layer has one or two narrow ones."""
@@ -70,6 +70,11 @@ class Cutter:
         self.places = self._narrow()
         self.crossing = [self._crossing(p) for p in self.places]
         self.known: dict[tuple[int, int], list[Way]] = {}
+
+    @property
+    def everything(self) -> int:
+        """Bytes of all values, with those that cross a place."""
+        return self.held[-1] + sum(size for each in self.crossing for _, size in each)
 
     def _narrow(self) -> list[int]:
         """The place of least crossing bytes in each of `_CUTS` parts."""
@@ -128,22 +133,15 @@ def _sums(values: Iterable[int]) -> list[int]:
     return list(accumulate(values, initial=0))
 
 
-_VIEWS = frozenset({"slice", "squeeze", "reshape", "transpose", "broadcast_in_dim"})
-
-
 def views_first(graph: Graph) -> tuple[Graph, int]:
     """The graph with all mere views of its inputs in front, and their number.
 
     A stretch that takes its weights out of a stacked array would hand back a cotangent
     of the size of the whole stack.
     """
-    seen = set(graph.jaxpr.invars)
-    views: list[object] = []
-    others: list[object] = []
-    for eqn in graph.jaxpr.eqns:
-        mere = eqn.primitive.name in _VIEWS and seen.issuperset(variables(eqn.invars))
-        (views if mere else others).append(eqn)
-        seen.update(eqn.outvars if mere else ())
+    eqns = graph.jaxpr.eqns
+    views = list(graph.views.values())
+    others = [eqn for eqn in eqns if graph.views.keys().isdisjoint(eqn.outvars)]
     return Graph(graph.jaxpr.replace(eqns=[*views, *others])), len(views)
 
 
@@ -166,8 +164,8 @@ def every(graph: Graph, n: int) -> list[Stretch]:
 
 def least_peak(cutter: Cutter) -> Cut:
     """The cut with the lowest peak: the square root of the rule, for any graph."""
-    low, high = 0, cutter.held[-1] + sum(s for c in cutter.crossing for _, s in c)
-    best = _below(cutter, high)
+    low = 0
+    best = _below(cutter, cutter.everything)
     assert best is not None
     while best.peak_bytes - low > max(1, best.peak_bytes // 128):
         found = _below(cutter, (low + best.peak_bytes) // 2)

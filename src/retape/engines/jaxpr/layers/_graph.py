@@ -16,6 +16,8 @@ from .._primitives import hoist
 _OPENED = frozenset({"jit", "pjit", "closed_call", "core_call"})
 """Calls that mean no more than their body, and hold it as their one jaxpr."""
 
+_VIEWS = frozenset({"slice", "squeeze", "reshape", "transpose", "broadcast_in_dim"})
+
 
 @dataclass(frozen=True, eq=False)
 class Graph:
@@ -36,6 +38,20 @@ class Graph:
             found.update((v, i) for v in variables(eqn.invars))
         size = len(self.jaxpr.eqns)
         found.update((v, size) for v in variables(self.jaxpr.outvars))
+        return found
+
+    @cached_property
+    def views(self) -> dict[Any, Any]:
+        """For each variable that is a mere view of an input, what makes it.
+
+        A view of a view is one, too.
+        """
+        seen = set(self.jaxpr.invars)
+        found: dict[Any, Any] = {}
+        for eqn in self.jaxpr.eqns:
+            if eqn.primitive.name in _VIEWS and seen.issuperset(variables(eqn.invars)):
+                found[eqn.outvars[0]] = eqn
+                seen.update(eqn.outvars)
         return found
 
     def __len__(self) -> int:

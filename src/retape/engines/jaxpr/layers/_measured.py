@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from ...._errors import UnsupportedError
 
@@ -41,28 +42,45 @@ def footprint(fun: Callable[..., Any], *args: Any) -> Footprint:
     return Footprint(memory.temp_size_in_bytes, memory.argument_size_in_bytes, results)
 
 
-def reverse_footprint(
-    fun: Callable[..., Sequence[Any]], structs: Sequence[Any]
-) -> Footprint:
-    """The footprint of a function's value and of all of its cotangents."""
-    moving = [i for i, s in enumerate(structs) if _moves(s)]
+def gradients(
+    fun: Callable[..., Sequence[Any]], structs: Sequence[Any], moving: Sequence[bool]
+) -> tuple[list[Callable[..., Any]], tuple[Any, ...]]:
+    """Programs for the derivative by the moving inputs, and their arguments' types.
+
+    Of a scalar the gradient, without and with the value: a value may have to be
+    computed for its own sake, and the place for it is room for other things before.
+    Of anything else the value, with cotangents for any that come.
+    """
+    which = [i for i, m in enumerate(moving) if m]
+
+    def chosen(values: Sequence[Any]) -> list[Any]:
+        return [out for out in fun(values) if _moves(out)]
+
+    def pulled(values: Sequence[Any]) -> Any:
+        def along(*some: Any) -> list[Any]:
+            full = list(values)
+            for i, v in zip(which, some, strict=True):
+                full[i] = v
+            return chosen(full)
+
+        return jax.vjp(along, *(values[i] for i in which))
 
     def both(values: Sequence[Any], seeds: Any) -> Any:
-        def along(*chosen: Any) -> list[Any]:
-            full = list(values)
-            for i, v in zip(moving, chosen, strict=True):
-                full[i] = v
-            return [out for out in fun(full) if _moves(out)]
-
-        outs, pull = jax.vjp(along, *(values[i] for i in moving))
+        outs, pull = pulled(values)
         return outs, pull(seeds)
 
-    outs = jax.eval_shape(lambda v: [o for o in fun(v) if _moves(o)], list(structs))
-    return footprint(both, list(structs), outs)
+    def valued(values: Sequence[Any]) -> Any:
+        outs, pull = pulled(values)
+        return outs, pull([jnp.ones_like(outs[0])])
+
+    outs = jax.eval_shape(chosen, list(structs))
+    if len(outs) == 1 and not outs[0].shape:
+        return [lambda values: valued(values)[1], valued], (list(structs),)
+    return [both], (list(structs), outs)
 
 
 def _moves(value: Any) -> bool:
-    return jax.dtypes.issubdtype(value.dtype, jax.numpy.inexact)
+    return jax.dtypes.issubdtype(value.dtype, jnp.inexact)
 
 
 def _struct(leaf: Any) -> Any:

@@ -14,15 +14,16 @@ import jax
 
 from ...._bytes import format_bytes, parse_bytes
 from ...._errors import BudgetError, GradientTypeError, RetapeError
-from ...._plans import within
-from .._explain import Explanation, explain
+from ...._plans import fixed_space, within
+from .._explain import explain
 from ._checkpoint import checkpoint
 from ._cost import flops
 from ._graph import Graph, graph_of
-from ._measured import Footprint, footprint
+from ._measured import footprint
 from ._options import LoopOptions
-from ._strategies import Sqrt, Strategy, Within
+from ._strategies import Sqrt, Strategy
 from ._whole import AsItIs, Loops, Selective, StepMachine, has_loops
+from ._within import Least, Within
 from .policies import selective
 
 
@@ -55,11 +56,13 @@ class LayerPlan:
         memory: The bytes that were given.
         candidates: All that was looked at; the first is the function as it is.
         chosen: The one of least extra work that fits.
+        refused: Name and reason of each way that cannot be gone with this function.
     """
 
     memory: int
     candidates: tuple[Candidate, ...]
     chosen: Candidate
+    refused: tuple[tuple[str, str], ...] = ()
 
     @property
     def policy(self) -> Strategy:
@@ -77,11 +80,12 @@ class LayerPlan:
         return [(c.name, c.peak_bytes, c.extra) for c in self.candidates]
 
     def apply(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        """The function, reversed in the chosen way."""
-        return checkpoint(fun, policy=self.policy)
+        """The function, reversed in the chosen way; itself if it fits as it is."""
+        return fun if self.fits else checkpoint(fun, policy=self.policy)
 
     def __str__(self) -> str:
-        width = max(len(c.name) for c in self.candidates)
+        names = [c.name for c in self.candidates] + [name for name, _ in self.refused]
+        width = max(map(len, names))
         lines = [f"{'':{width}}        peak   extra compute"]
         for c in self.candidates:
             mark = " <- chosen" if c is self.chosen else ""
@@ -90,6 +94,7 @@ class LayerPlan:
                 f"{c.name:{width}}  {format_bytes(c.peak_bytes):>10}   "
                 f"{100 * c.extra:8.0f} %{over}{mark}{c.note}"
             )
+        lines += [f"{name:{width}}  not possible: {why}" for name, why in self.refused]
         return "\n".join([*lines, self._advice()])
 
     def _advice(self) -> str:
@@ -126,6 +131,7 @@ def plan(
 
     Raises:
         BudgetError: If nothing fits; the least that would is named.
+        UnsupportedError: If the platform's compiler does not tell what is taken.
         GradientTypeError: If `fun` does not return a scalar.
 
     Example:
@@ -140,108 +146,143 @@ def plan(
         'segments, 2 levels'
     """
     budget = parse_bytes(memory)
-    structs = jax.tree.map(_struct, args)
-    graph = _graph(fun, structs, kwargs)
-    base = _work(fun, structs, kwargs, argnums)
-    found: list[Candidate] = []
-    for name, policy in _candidates(graph, budget):
-        note = ""
-        marked = checkpoint(fun, policy=policy)
-        try:
-            taken = _taken(marked, structs, kwargs, argnums)
-            extra = _extra(fun, marked, policy, structs, kwargs, argnums, base)
-        except RetapeError as error:
-            if not found:
-                raise
-            del error  # this way cannot be gone with this program
-            continue
-        if taken.temp == (found[0].temp_bytes if found else -1):
-            note = "  (no gain here)"
-        found.append(Candidate(name, policy, taken.total, taken.temp, extra, note))
+    question = _Question(fun, jax.tree.map(_struct, args), kwargs, argnums)
+    looped = has_loops(question.graph())
+    plain = question.candidate("as it is", AsItIs())
+    rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
+    found, refused = question.try_all(_candidates(looped, budget, rest), plain)
+    if min(c.peak_bytes for c in (plain, *found)) > budget:
+        # What costs more than anybody wants, but may be the only way.
+        more = question.try_all(_last_resorts(looped), plain)
+        found, refused = [*found, *more[0]], [*refused, *more[1]]
+    found = [plain, *found]
     fitting = [c for c in found if c.peak_bytes <= budget]
     if not fitting:
-        least = min(found, key=lambda c: c.peak_bytes)
-        raise BudgetError(
-            f"`memory={memory!r}` does not suffice: the gradient takes "
-            f"{format_bytes(found[0].peak_bytes)} as it is, and the least of the ways "
-            f"that were tried is {least.peak_bytes} bytes "
-            f"({format_bytes(least.peak_bytes)}), by {least.name}. Pass at least "
-            "that, or make the arguments smaller."
-        )
+        raise _nothing_fits(memory, found)
     chosen = min(fitting, key=lambda c: (c.extra, c.peak_bytes))
-    if found[0] in fitting:
-        chosen = found[0]
-    return LayerPlan(budget, tuple(found), chosen)
+    chosen = plain if plain in fitting else chosen
+    return LayerPlan(budget, tuple(found), chosen, tuple(refused))
 
 
-def _candidates(graph: Graph, budget: int) -> list[tuple[str, Strategy]]:
-    binomial = ("binomial", StepMachine(within(max(1, budget // 2))))
-    if not has_loops(graph):
+def _nothing_fits(memory: int | str, found: Sequence[Candidate]) -> BudgetError:
+    least = min(found, key=lambda c: c.peak_bytes)
+    return BudgetError(
+        f"`memory={memory!r}` does not suffice: the gradient takes "
+        f"{format_bytes(found[0].peak_bytes)} as it is, and the least of all ways is "
+        f"{least.peak_bytes} bytes ({format_bytes(least.peak_bytes)}), by "
+        f"{least.name}. Pass at least that, or make the arguments smaller."
+    )
+
+
+def _candidates(looped: bool, budget: int, rest: int) -> list[tuple[str, Strategy]]:
+    """Ways to try beside the function as it is.
+
+    Args:
+        looped: Whether loops do most of the work.
+        budget: Bytes in all.
+        rest: Bytes of it that arguments and results leave.
+    """
+    if not looped:
         return [
-            ("as it is", AsItIs()),
             ("selective", Selective()),
             ("segments", Sqrt()),
-            ("within half", Within(max(1, budget // 2))),
+            ("within", Within(rest)),
         ]
-    ways: list[tuple[str, Strategy]] = [("as it is", AsItIs())]
-    ways.append(("selective", Loops(LoopOptions(levels=1, policy=selective()))))
-    ways.append(("every step", Loops(LoopOptions(levels=1))))
+    ways: list[tuple[str, Strategy]] = [
+        ("selective", Loops(LoopOptions(levels=1, policy=selective()))),
+        ("every step", Loops(LoopOptions(levels=1))),
+    ]
     for levels in (2, 3):
         ways.append((f"segments, {levels} levels", Loops(LoopOptions(levels=levels))))
-    ways.append(binomial)
-    return [*ways, ("offload", Loops(LoopOptions(levels=1, offload="host")))]
+    return [
+        *ways,
+        ("binomial", StepMachine(within(max(1, budget // 2)))),
+        ("offload", Loops(LoopOptions(levels=1, offload="host"))),
+    ]
 
 
-def _graph(fun: Callable[..., Any], structs: Any, kwargs: dict[str, Any]) -> Graph:
-    closed, shape = jax.make_jaxpr(lambda *a: fun(*a, **kwargs), return_shape=True)(
-        *structs
-    )
-    if len(jax.tree.leaves(shape)) != 1 or jax.tree.leaves(shape)[0].shape:
-        raise GradientTypeError(
-            "`plan` is about gradients of a scalar, and the function returns "
-            f"{jax.tree.map(lambda s: s.shape, shape)}. Return the loss alone."
+def _last_resorts(looped: bool) -> list[tuple[str, Strategy]]:
+    if not looped:
+        return [("all run again", Least())]
+    return [
+        ("segments, 5 levels", Loops(LoopOptions(levels=5))),
+        ("one snapshot", StepMachine(fixed_space(snapshots=1, stage=1))),
+    ]
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).split(". ")[0].rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A function, the types of its arguments, and what its gradient is by."""
+
+    fun: Callable[..., Any]
+    structs: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    argnums: int | Sequence[int]
+
+    def graph(self) -> Graph:
+        """The program of the value, which has to be a scalar."""
+        closed, shape = jax.make_jaxpr(
+            lambda *a: self.fun(*a, **self.kwargs), return_shape=True
+        )(*self.structs)
+        shapes = [leaf.shape for leaf in jax.tree.leaves(shape)]
+        if shapes != [()]:
+            raise GradientTypeError(
+                "`plan` is about gradients of a scalar, and the function returns "
+                f"{jax.tree.map(lambda s: s.shape, shape)}. Return the loss alone."
+            )
+        return graph_of(closed)[0]
+
+    def try_all(
+        self, ways: Sequence[tuple[str, Strategy]], plain: Candidate
+    ) -> tuple[list[Candidate], list[tuple[str, str]]]:
+        """The ways that can be gone, and those that cannot with the reason."""
+        found: list[Candidate] = []
+        refused: list[tuple[str, str]] = []
+        for name, policy in ways:
+            try:
+                found.append(self.candidate(name, policy, plain))
+            except RetapeError as error:
+                refused.append((name, _first_sentence(error)))
+        return found, refused
+
+    def candidate(
+        self, name: str, policy: Strategy, plain: Candidate | None = None
+    ) -> Candidate:
+        """One way: what it takes, and what it costs."""
+        marked = self.fun if plain is None else checkpoint(self.fun, policy=policy)
+        taken = footprint(self.gradient(marked), *self.structs)
+        same = plain is not None and taken.temp == plain.temp_bytes
+        note = "  (no gain here)" if same else ""
+        extra = 0.0 if plain is None else self.extra(marked, policy)
+        return Candidate(name, policy, taken.total, taken.temp, extra, note)
+
+    def gradient(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.value_and_grad(lambda *a: fun(*a, **self.kwargs), self.argnums)
+
+    def work(self, fun: Callable[..., Any]) -> int:
+        """Floating-point operations of a function, about."""
+        closed = jax.make_jaxpr(fun)(*self.structs)
+        return sum(map(flops, closed.jaxpr.eqns))
+
+    def extra(self, marked: Callable[..., Any], policy: Strategy) -> float:
+        """Work that is done once more, as a fraction of a plain gradient's."""
+        base = self.work(self.gradient(self.fun))
+        if not isinstance(policy, StepMachine):
+            return max(0.0, self.work(self.gradient(marked)) / base - 1)
+        # A sweep's loops have no fixed numbers of trips; its schedule's are exact.
+        numbers = self.argnums
+        numbers = numbers if isinstance(numbers, int) else tuple(numbers)
+        told = explain(
+            self.fun, *self.structs, plan=policy.plan, argnums=numbers, **self.kwargs
         )
-    return graph_of(closed)[0]
-
-
-def _gradient(fun: Any, kwargs: dict[str, Any], argnums: Any) -> Callable[..., Any]:
-    return jax.value_and_grad(lambda *a: fun(*a, **kwargs), argnums)
-
-
-def _taken(fun: Any, structs: Any, kwargs: Any, argnums: Any) -> Footprint:
-    return footprint(_gradient(fun, kwargs, argnums), *structs)
-
-
-def _work(fun: Any, structs: Any, kwargs: Any, argnums: Any) -> int:
-    closed = jax.make_jaxpr(_gradient(fun, kwargs, argnums))(*structs)
-    return sum(map(flops, closed.jaxpr.eqns))
-
-
-def _extra(
-    fun: Any,
-    marked: Any,
-    policy: Strategy,
-    structs: Any,
-    kwargs: Any,
-    argnums: Any,
-    base: int,
-) -> float:
-    if not isinstance(policy, StepMachine):
-        return max(0.0, _work(marked, structs, kwargs, argnums) / base - 1)
-    # A sweep's loops have no fixed numbers of trips; its schedule has exact counts.
-    numbers = argnums if isinstance(argnums, int) else tuple(argnums)
-    said: list[Explanation] = []
-
-    def ask(*arrays: Any) -> None:
-        said.append(explain(fun, *arrays, plan=policy.plan, argnums=numbers, **kwargs))
-
-    jax.eval_shape(ask, *structs)
-    told = said[0]
-    if told.prediction is None or told.steps is None:
-        return 1.0
-    forward = jax.make_jaxpr(lambda *a: fun(*a, **kwargs))(*structs)
-    once = sum(map(flops, forward.jaxpr.eqns))
-    return told.prediction.advances / max(1, told.steps) * once / base
+        if told.prediction is None or told.steps is None:
+            return 1.0
+        once = self.work(lambda *a: self.fun(*a, **self.kwargs))
+        return told.prediction.advances / max(1, told.steps) * once / base
 
 
 def _struct(leaf: Any) -> Any:

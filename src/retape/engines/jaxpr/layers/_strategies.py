@@ -6,30 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-from jax.extend import core
-
-from ...._bytes import format_bytes
-from ...._errors import BudgetError
 from ._apply import Stretch, run_stretches
-from ._cutting import (
-    Cut,
-    Cutter,
-    behind,
-    beyond,
-    cheapest,
-    every,
-    least_peak,
-    views_first,
-)
+from ._cutting import Cutter, behind, beyond, every, least_peak, views_first
 from ._graph import Graph, variables
-from ._measured import reverse_footprint
-
-_TRIES = 5
-"""Most compilations in search of a budget."""
-
-_MARGIN = 1.12
-"""A function compiled alone is laid out otherwise than inside a program."""
 
 
 class Strategy:
@@ -85,52 +64,3 @@ class ByDepth(Strategy):
         shallow = sum(deep[eqn.outvars[0]] <= self.depth for eqn in order)
         found = least_peak(Cutter(beyond(sorted_graph, shallow)))
         return sorted_graph, behind(shallow, found.stretches)
-
-
-@dataclass(frozen=True, slots=True)
-class Within(Strategy):
-    """See `policies.within`."""
-
-    budget: int
-
-    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        graph, first = views_first(graph)
-        rest = beyond(graph, first)
-        cutter = Cutter(rest, ("mark", "products", "store"))
-        plain = (Stretch(0, len(graph), marked=False),)
-        if self.measured(graph, plain) <= self.budget:
-            return graph, plain
-        best: Cut | None = None
-        target = self.budget
-        for _ in range(_TRIES):
-            found = cheapest(cutter, target)
-            if found is None:
-                break
-            taken = self.measured(graph, behind(first, found.stretches))
-            if taken <= self.budget and (best is None or found.work < best.work):
-                best = found
-            # The model leaves out working memory, and what fusion saves.
-            if 0.9 * self.budget <= taken <= self.budget:
-                break
-            target = max(1, round(0.97 * target * self.budget / max(1, taken)))
-        best = best or self.least(graph, first)
-        return graph, behind(first, best.stretches)
-
-    def least(self, graph: Graph, first: int) -> Cut:
-        """The cut of lowest peak, if that suffices."""
-        found = least_peak(Cutter(beyond(graph, first)))
-        taken = self.measured(graph, behind(first, found.stretches))
-        if taken > self.budget:
-            raise BudgetError(
-                f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "
-                f"kept: run again as often as helps, the function takes {taken} bytes. "
-                f"The least possible is {taken} bytes ({format_bytes(taken)})."
-            )
-        return found
-
-    def measured(self, graph: Graph, stretches: Sequence[Stretch]) -> int:
-        avals = core.ClosedJaxpr(graph.jaxpr, ()).in_avals
-        structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in avals]
-        run = lambda values: run_stretches(graph, stretches, values)  # noqa: E731
-        # In the user's program the same function takes a little more or less.
-        return round(_MARGIN * reverse_footprint(run, structs).temp)

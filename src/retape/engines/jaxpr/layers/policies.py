@@ -15,7 +15,8 @@ import jax
 from ...._bytes import parse_bytes
 from ...._errors import PlanError
 from ._options import Policy
-from ._strategies import ByDepth, EveryN, Sqrt, Strategy, Within
+from ._strategies import ByDepth, EveryN, Sqrt, Strategy
+from ._within import Within
 
 __all__ = ["by_depth", "every_n", "names", "selective", "sqrt", "within"]
 
@@ -129,18 +130,36 @@ def within(budget: int | str) -> Strategy:
     """Run as little again as a number of bytes allows.
 
     Pieces of the function are stored, run again but for their matrix products, or run
-    again whole: the cheapest choice whose predicted peak keeps to the budget is found
-    by a dynamic programme. It is compiled and the compiler's figure looked at; while
-    that exceeds the budget, the programme is given less.
+    again whole. A dynamic programme finds the cheapest choice for each of a row of
+    predicted peaks. Their gradients are compiled, by bisection, and the cheapest found
+    whose temporaries keep to the budget by the compiler's own figure is taken: that of
+    `jax.jit(jax.grad(f))` and of `jax.value_and_grad`, by the arguments that the
+    gradient is taken by. A larger budget never leads to more work.
+
+    The choice is made when a derivative is taken, which takes some compilations (about
+    ten of each function; the same function is not searched again). Under an outer
+    `vmap`, or as a part of a larger program, the figure is that of the function alone.
 
     Args:
-        budget: Bytes of temporaries of the function's value and cotangents together,
-            or a text such as "2 GiB". Arguments and gradients are not counted.
+        budget: Bytes of temporaries of the gradient, or a text such as "2 GiB".
+            Arguments, gradients and the value are not counted.
 
     Raises:
         PlanError: If the budget is no number of bytes.
-        BudgetError: When the function is called, if nothing meets the budget; the
-            least that would be met is named.
+        BudgetError: When the derivative is taken, if nothing that was compiled meets
+            the budget; the least that would do is named.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, retape.jax
+        >>> def loss(x):
+        ...     for _ in range(8):
+        ...         x = jnp.sin(jnp.cumsum(x))
+        ...     return x.sum()
+        >>> policy = retape.jax.policies.within("1 MB")
+        >>> slope = jax.jit(jax.grad(retape.jax.checkpoint(loss, policy=policy)))
+        >>> program = slope.lower(jnp.ones(1000)).compile()
+        >>> program.memory_analysis().temp_size_in_bytes <= 1_000_000
+        True
     """
     return Within(parse_bytes(budget))
 

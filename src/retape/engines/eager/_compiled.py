@@ -1,0 +1,80 @@
+"""Compiled code around and inside of a recording: refused around, eager inside."""
+
+import contextlib
+import sys
+import threading
+import warnings
+from collections.abc import Iterator
+
+import torch
+
+_lock = threading.Lock()
+_open = 0
+_stance = contextlib.ExitStack()
+
+
+def being_compiled() -> bool:
+    """Whether the compiler looks at the calls that are made now."""
+    if "torch._dynamo" not in sys.modules:
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    # The compiler has given that frame up; no public function tells that it goes on to
+    # compile the ones below.
+    state = torch._C._dynamo.eval_frame  # pyright: ignore[reportAttributeAccessIssue]
+    return callable(state.get_eval_frame_callback())
+
+
+@contextlib.contextmanager
+def compiled_code_runs_eagerly() -> Iterator[None]:
+    """A compiled region is opaque to the trace, so its Python code runs instead.
+
+    Nothing can have been compiled before the compiler was imported, which takes long.
+    The compiler's stance is that of the process, and recordings of several threads end
+    in any order: the first one sets it and the last one sets it back.
+    """
+    if "torch._dynamo" not in sys.modules:
+        yield
+        return
+    _change(+1)
+    try:
+        yield
+    finally:
+        _change(-1)
+
+
+def warn_of_compiled_code() -> bool:
+    """Say so if the operator that is being recorded belongs to a compiled function.
+
+    The frame of the compiler's wrapper tells: it is on the stack although it has
+    compiled nothing.
+
+    Returns:
+        Whether there was something to say.
+    """
+    if not _open:
+        return False
+    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name == "compile_wrapper" and "_dynamo" in code.co_filename:
+            warnings.warn(
+                "A function compiled by `torch.compile` was called under `recompute`. "
+                "It runs eagerly there, since a compiled region cannot be recorded: "
+                "results are the same, the speed is not. Compile what is outside, or "
+                "do without `torch.compile`.",
+                stacklevel=2,
+            )
+            return True
+        frame = frame.f_back
+    return False
+
+
+def _change(by: int) -> None:
+    global _open
+    with _lock:
+        if _open == 0:
+            _stance.enter_context(torch.compiler.set_stance("force_eager"))
+        _open += by
+        if _open == 0:
+            _stance.close()

@@ -1,0 +1,66 @@
+"""Budgets from the least to plain: each holds, and a larger one costs no more.
+
+Bytes are those that the allocator counted, work is counted in operators.
+"""
+
+from itertools import accumulate
+from pathlib import Path
+
+import pytest
+import torch
+
+import retape.torch
+from retape._errors import BudgetError
+
+BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "torch"
+# Snapshots are where few bytes cross, so the work falls in jumps of a block: it may
+# rise again by so many forwards.
+JUMP = 0.45
+
+
+@pytest.mark.parametrize("name", ["mlp", "gpt", "lstm", "resnet"])
+def test_budgets_hold_and_more_memory_is_less_work(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    budgets = pytest.importorskip("budgets")
+    # At the very least a formula's own temporaries may exceed what was set aside.
+    rows = list(budgets.sweep(budgets.SMALL[name](), count=7))[1:]
+    assert [row.budget for row in rows if row.peak > row.budget] == []
+    work = [row.again for row in rows]
+    assert all(
+        now <= best + JUMP
+        for now, best in zip(work, accumulate(work, min), strict=True)
+    )
+    assert work[-1] < 0.5 < work[0]
+
+
+def test_a_loop_keeps_its_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    budgets = pytest.importorskip("budgets")
+    rows = list(budgets.sweep(budgets.SMALL["lstm"](), count=7, mode="loop"))
+    assert [row.budget for row in rows if row.peak > row.budget] == []
+    work = [row.again for row in rows]
+    assert work == sorted(work, reverse=True)
+
+
+def test_a_loop_in_too_few_bytes_names_the_least() -> None:
+    w = torch.ones(64, 64, requires_grad=True)
+    with pytest.raises(BudgetError, match="calls under .* it needs at least `147456`"):
+        with retape.torch.recompute(memory=1000, mode="loop"):
+            loss = torch.tanh(torch.ones(64, 64) @ w).sum()
+    assert not loss.requires_grad
+
+
+def test_sums_of_cotangents_are_counted() -> None:
+    """A parameter read at each step has a sum as large as itself all the while."""
+    w = torch.ones(64, 64, requires_grad=True)
+    once, often = [], []
+    for turns, found in ((1, once), (8, often)):
+        with retape.torch.recompute(memory="1GB") as run:
+            h = torch.ones(2, 64)
+            for _ in range(turns):
+                h = torch.tanh(h @ w)
+            trace = run._open[0][0].run.trace  # type: ignore[index, union-attr]
+        found.append(trace.sum_bytes())
+    assert (once, often) == ([0], [w.nbytes])
