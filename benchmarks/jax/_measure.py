@@ -73,7 +73,9 @@ def difference(a: Any, b: Any) -> float:
     found = 0.0
     for x, y in pairs:
         x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
-        found = max(found, float(np.linalg.norm(x - y) / (np.linalg.norm(y) or 1.0)))
+        off = float(np.linalg.norm(x - y) / (np.linalg.norm(y) or 1.0))
+        # `max` would lose what is not a number.
+        found = float(np.maximum(found, off))
     return found
 
 
