@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ._errors import BudgetError
 from ._geometry import holders
 from ._limits import Limits
-from ._liveness import Span, waiting_bytes
+from ._liveness import Span, step_cotangents, waiting_bytes
 from ._step import Snapshot
 from ._trace import Trace
 
@@ -69,8 +69,7 @@ class Keeper:
         """The run is over: others may now write where the trace does not see it."""
         trace = self._run.trace
         if self._limits.memory is not None:
-            sums = trace.sum_bytes()
-            trace.memory, trace.limit = trace.memory - sums, trace.limit - sums
+            self._leave_room_for_sums()
             self.relieve()
         if not self._limits.keep_tail:
             self._drop_tail(len(trace.steps) + 1)
@@ -80,6 +79,15 @@ class Keeper:
         for slot, storage in list(trace.tail.partial.items()):
             if holders(storage) > 1:
                 trace.drop_from_tail(slot)
+
+    def _leave_room_for_sums(self) -> None:
+        """Now it is known which parameters are read more than once."""
+        trace = self._run.trace
+        trace.note_sums_apart()
+        first = {trace.first_read[slot] for slot in trace.apart}
+        room = max((step_cotangents(trace, step) for step in first), default=0)
+        trace.memory -= trace.sum_bytes()
+        trace.limit = trace.memory - max(trace.largest, room)
 
     def check_budget(self) -> None:
         """Refuse a budget in which the backward cannot be done.

@@ -27,6 +27,12 @@ def waiting_bytes(trace: Trace) -> "array[int]":
     return array("q", accumulate(change))
 
 
+def step_cotangents(trace: Trace, index: int) -> int:
+    """The bytes that going back through a recorded step may need at once."""
+    step = trace.steps[index]
+    return cotangent_bytes(trace, index, step.signature, step.reads, made_by(step))
+
+
 class Span:
     """Some steps of a trace, with the uses of the slots that they make.
 
@@ -59,8 +65,9 @@ class Span:
         module = native()
         if module is not None:
             self.widths, self.transient, self.reverse = module.span_sums(
-                trace.steps, trace.producer, trace.nbytes, list(steps),
-                dict(wanted), start, end, list(waiting[start : end + 1]),
+                trace.steps, trace.producer, trace.nbytes, trace.apart,
+                list(steps), dict(wanted), start, end,
+                list(waiting[start : end + 1]),
             )  # fmt: skip
         else:
             self.widths = self._crossing_bytes({})
@@ -101,9 +108,7 @@ class Span:
         for index in self.steps:
             step, slots = trace.steps[index], made_by(trace.steps[index])
             made = sum(trace.nbytes[slot] for slot in slots if slot not in wanted)
-            made += kernel_bytes(
-                trace, step.signature, step.reads, slots.start, slots.stop
-            )
+            made += kernel_bytes(trace, step.signature, step.reads, slots)
             if index >= start:
                 made += unwanted[index - start]
             most = max(most, made)
@@ -113,13 +118,9 @@ class Span:
         """The most bytes that going back through a step of the span takes."""
         trace, most = self._trace, 0
         for index in range(self._start, min(self._end + 1, len(trace.steps))):
-            step, slots = trace.steps[index], made_by(trace.steps[index])
-            cotangents = cotangent_bytes(
-                trace, step.signature, step.reads, slots.start, slots.stop
-            )
-            read = {slot for slot in step.reads if trace.producer[slot] >= 0}
+            read = {s for s in trace.steps[index].reads if trace.producer[s] >= 0}
             waiting = self._waiting[index] - sum(trace.nbytes[slot] for slot in read)
-            most = max(most, cotangents + max(0, waiting))
+            most = max(most, step_cotangents(trace, index) + max(0, waiting))
         return most
 
     def margin(self, position: int) -> int:

@@ -17,8 +17,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from ._kinds import kind_of
+from ._liveness import step_cotangents
 from ._optimum import Unit
-from ._record import cotangent_bytes, kernel_bytes
+from ._record import kernel_bytes
 from ._replay import made_by
 from ._run import Run
 from ._trace import Trace
@@ -264,9 +265,7 @@ class _View:
                 alive[slot] = self.trace.nbytes[slot]
                 live += alive[slot]
             step, made = self.trace.steps[index], made_by(self.trace.steps[index])
-            kernel = kernel_bytes(
-                self.trace, step.signature, step.reads, made.start, made.stop
-            )
+            kernel = kernel_bytes(self.trace, step.signature, step.reads, made)
             peak = max(peak, live + kernel)
             for slot in (*self.trace.steps[index].reads, *made):
                 dead = slot not in wanted and last_read.get(slot, -1) <= index
@@ -285,9 +284,7 @@ class _View:
             step = self.trace.steps[index]
             made = made_by(step)
             reads = {slot for slot in step.reads if self.trace.producer[slot] >= 0}
-            cotangents = cotangent_bytes(
-                self.trace, step.signature, step.reads, made.start, made.stop
-            )
+            cotangents = step_cotangents(self.trace, index)
             passing -= set(made)
             waiting = self.nbytes(passing - reads)
             left = self.nbytes(s for s, saved in own.items() if saved <= index + 1)

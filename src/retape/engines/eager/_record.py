@@ -213,7 +213,8 @@ def _leave_room(
 ) -> None:
     """Keep room for the cotangents of what an operator reads and makes."""
     signature.new = False
-    room = cotangent_bytes(trace, signature, reads, first, len(trace.producer))
+    made = range(first, len(trace.producer))
+    room = cotangent_bytes(trace, len(trace.steps), signature, reads, made)
     if room > trace.largest:
         trace.largest = room
         trace.limit = trace.memory - room
@@ -268,28 +269,38 @@ def _storage_of(tensor: Tensor, signature: Signature) -> Storage:
 
 
 def cotangent_bytes(
-    trace: Trace, signature: Signature, reads: Sequence[int], first: int, last: int
+    trace: Trace, index: int, signature: Signature, reads: Sequence[int], made: range
 ) -> int:
     """The bytes that going back through a step may need at once, beside what it saved:
 
-    cotangents of what it reads and makes, and what its formula makes on the way.
+    cotangents of what it reads and makes, and what its formula makes on the way. Then
+    come the sums, of which some begin as tensors of their own.
     """
-    inputs = {
-        slot for slot, flag in zip(reads, signature.differentiable, strict=True) if flag
-    }
-    made = sum(trace.nbytes[first:last])
-    cotangents = made + sum(trace.nbytes[slot] for slot in inputs)
+    given = zip(reads, signature.differentiable, strict=True)
+    inputs = {slot for slot, flag in given if flag}
+    nbytes = trace.nbytes
+    summed = (nbytes[slot] for slot in inputs if trace.apart.get(slot, -1) > index)
+    formula = _formula_bytes(trace, signature, reads, made)
+    return sum(nbytes[slot] for slot in inputs) + max(formula, *summed, 0)
+
+
+def _formula_bytes(
+    trace: Trace, signature: Signature, reads: Sequence[int], made: range
+) -> int:
+    """Cotangents of what a step makes, and what its formula makes for itself."""
+    cotangents = sum(trace.nbytes[made.start : made.stop])
     if signature.kind.copying:
-        return cotangents + kernel_bytes(trace, signature, reads, first, last)
+        return cotangents + kernel_bytes(trace, signature, reads, made)
     # An overwrite of a view is reversed on copies of the cotangent of the whole.
-    overwritten = sum(trace.nbytes[first + len(signature.outputs) : last])
-    return cotangents + (0 if signature.kind.lean else made) + 2 * overwritten
+    first = made.start + len(signature.outputs)
+    overwritten = sum(trace.nbytes[first : made.stop])
+    return cotangents * (1 if signature.kind.lean else 2) + 2 * overwritten
 
 
 def kernel_bytes(
-    trace: Trace, signature: Signature, reads: Sequence[int], first: int, last: int
+    trace: Trace, signature: Signature, reads: Sequence[int], made: range
 ) -> int:
     """The bytes that the kernel of a step takes for itself while it runs."""
     if not signature.kind.copying:
         return 0
-    return sum(trace.nbytes[slot] for slot in {*reads, *range(first, last)})
+    return sum(trace.nbytes[slot] for slot in {*reads, *made})

@@ -4,7 +4,8 @@ Glossary. A *slot* is one version of one storage: a storage gets a new slot when
 operator overwrites it. A slot is *foreign* if no operator of the trace made it (inputs,
 parameters). `producer[slot]` is the step that made it, -1 if foreign. A *step* is one
 recorded operator; views are none, because a tensor is a slot and a geometry. The trace
-is *owner* of the buffers hung on storages; other traces see them as foreign.
+is *owner* of the buffers hung on storages; other traces see them as foreign. `whole`
+has the geometry of each foreign tensor, if contiguous, that gets a gradient.
 `kept_bytes` are those kept for good: states of generators, and copies of foreign values
 that the program has overwritten.
 """
@@ -41,6 +42,8 @@ class Trace:
         self.roots: list[Geometry] = []
         self.foreign: dict[int, Foreign] = {}
         self.first_read: dict[int, int] = {}
+        self.whole: dict[int, Geometry] = {}
+        self.apart: dict[int, int] = {}
         self.random: dict[int, tuple[torch.Generator, Tensor]] = {}
         self.held = Holdings()
         self.opened = Snapshot(0, set(), 0)
@@ -76,6 +79,9 @@ class Trace:
         self.foreign[slot] = Foreign(without_history(tensor), version, nbytes)
         if tensor.requires_grad:
             self.first_read[slot] = len(self.steps)
+            whole = tensor._base if tensor._is_view() else tensor
+            if whole is not None and whole.is_contiguous():
+                self.whole[slot] = self.geometries.of(whole)
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
         if self.verify:
@@ -91,6 +97,22 @@ class Trace:
         return sum(
             self.nbytes[s] for s, first in self.first_read.items() if first < last[s]
         )
+
+    def note_sums_apart(self) -> None:
+        """Note in `apart`, with its last read, whose first sum is a tensor of its own.
+
+        Autograd adds in place to a cotangent that shares its storage with nobody. That
+        of what was read as a view does: it is a view of what the formula made. So does
+        what a product makes for a matrix that is not contiguous. For other operators
+        that share (`add`), what they made is as large, and its cotangent is counted.
+        """
+        for slot, first in self.first_read.items():
+            last = self.last_read[slot]
+            if first < last:
+                step, whole = self.steps[last], self.whole.get(slot)
+                seen = zip(step.reads, step.signature.geometries, strict=True)
+                if any(s == slot and geometry is not whole for s, geometry in seen):
+                    self.apart[slot] = last
 
     def pin(self, buffer: Buffer, tensor: Tensor) -> None:
         """Keep the present value of a storage for good, as a foreign slot."""

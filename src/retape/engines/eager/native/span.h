@@ -7,7 +7,7 @@ namespace retape {
 
 struct SpanInput {
   Record record;
-  PyObject *nbytes, *needed, *wanted;
+  PyObject *nbytes, *apart, *needed, *wanted;
   int64_t start, end;
   PyObject* waiting;  // from start to end
 };
@@ -71,11 +71,13 @@ std::vector<int64_t> crossing(const SpanInput& span, const Uses& uses, const Ski
 }
 
 struct Reads {
-  int64_t inner = 0, cotangents = 0, all = 0;
+  int64_t inner = 0, cotangents = 0, all = 0, summed = 0;
 };
 
-// Bytes read of slots that steps made, of all that may get a cotangent, and of all.
-inline Reads bytes_read(const SpanInput& span, PyObject* step) {
+// Bytes read of slots that steps made, of all that may get a cotangent, and of all; and
+// of the largest parameter whose sum with that of a later read is a tensor of its own.
+inline Reads bytes_read(const SpanInput& span, int64_t index) {
+  PyObject* step = span.record.step(index);
   const Ref flags = attribute(PyTuple_GET_ITEM(step, 0), names->differentiable);
   PyObject* reads = Record::reads(step);
   c10::SmallVector<int64_t, 8> inner, inputs, any;
@@ -89,8 +91,12 @@ inline Reads bytes_read(const SpanInput& span, PyObject* step) {
     PyObject* read = PyTuple_GET_ITEM(reads, r);
     const int64_t slot = as_int(read);
     once(any, slot, sums.all);
-    if (PyTuple_GET_ITEM(flags.get(), r) == Py_True) once(inputs, slot, sums.cotangents);
+    const bool flag = PyTuple_GET_ITEM(flags.get(), r) == Py_True;
+    if (flag) once(inputs, slot, sums.cotangents);
     if (span.record.made_by(read) >= 0) once(inner, slot, sums.inner);
+    PyObject* last = flag ? lookup(span.apart, read) : nullptr;
+    if (last && as_int(last) > index)
+      sums.summed = std::max(sums.summed, item(span.nbytes, slot));
   }
   return sums;
 }
@@ -100,12 +106,13 @@ struct StepBytes {
   int64_t made = 0, kernel = 0, reverse = 0, inner = 0;
 };
 
-inline StepBytes bytes_of(const SpanInput& span, PyObject* step) {
+inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
+  PyObject* step = span.record.step(index);
   StepBytes sums;
   const Made range = made_by(step);
   for (int64_t each = range.first; each < range.last; ++each)
     sums.made += item(span.nbytes, each);
-  const Reads reads = bytes_read(span, step);
+  const Reads reads = bytes_read(span, index);
   const Ref kind = attribute(PyTuple_GET_ITEM(step, 0), names->kind);
   const bool lean = attribute(kind.get(), names->lean).get() == Py_True;
   const bool copying = attribute(kind.get(), names->copying).get() == Py_True;
@@ -114,7 +121,7 @@ inline StepBytes bytes_of(const SpanInput& span, PyObject* step) {
   PyObject* writes = PyTuple_GET_ITEM(step, 3);
   for (int64_t k = 1; !copying && k <= PyTuple_GET_SIZE(writes); ++k)
     formula += 2 * item(span.nbytes, range.last - k);
-  sums.reverse = sums.made + reads.cotangents + formula;
+  sums.reverse = reads.cotangents + std::max(sums.made + formula, reads.summed);
   sums.inner = reads.inner;
   return sums;
 }
@@ -133,7 +140,7 @@ inline SpanSums sums_of(const SpanInput& span) {
     const int64_t index = item(span.needed, k);
     PyObject* step = span.record.step(index);
     const Made range = made_by(step);
-    int64_t transient = bytes_of(span, step).kernel;
+    int64_t transient = bytes_of(span, index).kernel;
     for (int64_t each = range.first; each < range.last; ++each)
       if (wanted.count(each) == 0) transient += item(span.nbytes, each);
     if (index >= span.start) transient += unwanted[index - span.start];
@@ -141,7 +148,7 @@ inline SpanSums sums_of(const SpanInput& span) {
   }
   const int64_t last = std::min<int64_t>(span.end + 1, PyList_GET_SIZE(span.record.steps));
   for (int64_t index = span.start; index < last; ++index) {
-    const StepBytes bytes = bytes_of(span, span.record.step(index));
+    const StepBytes bytes = bytes_of(span, index);
     const int64_t waiting = item(span.waiting, index - span.start);
     sums.reverse = std::max(sums.reverse, bytes.reverse + std::max<int64_t>(0, waiting - bytes.inner));
   }
