@@ -146,7 +146,8 @@ def _lower(context: Any, *values: Any, **params: Any) -> Any:
 def _lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     """The same; what is small runs as one kernel, if there is one device."""
     alone = getattr(context.module_context.axis_context, "num_devices", 0) == 1
-    chosen = marked(jaxpr) if alone and ENABLED else jaxpr
+    with jax.enable_x64(True):
+        chosen = marked(jaxpr) if alone and ENABLED else jaxpr
     return _lower(context, *values, jaxpr=chosen, **params)
 
 

@@ -65,6 +65,7 @@ def _inside(param: Any, chosen: Chooses, replace: Replaces) -> Any:
         return rewrite(param, chosen, replace)
     if isinstance(param, core.Jaxpr):
         return rewrite(core.ClosedJaxpr(param, ()), chosen, replace).jaxpr
-    if isinstance(param, tuple):
+    # Of a named tuple, such as a kind of random keys, only the type would be lost.
+    if type(param) is tuple:
         return tuple(_inside(p, chosen, replace) for p in param)
     return param
