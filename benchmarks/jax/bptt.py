@@ -98,7 +98,7 @@ def main() -> None:
     }
     for n in (140, 64, 14, 8):
         candidates[f"equinox, {n} snapshots"] = gradient(loss(equinox(n)))
-    for n in (0.82, 0.58, 0.28, 0.15, 0.077, 0.055):
+    for n in (0.82, 0.58, 0.28, 0.15, 0.077, 0.06):
         plan = retape.within(int(n * 1e6))
         candidates[f"retape, {n} MB"] = ours(loss(plain), plan=plan)
         candidates[f"retape, {n} MB, n unknown"] = ours(loss(unknown), plan=plan)
