@@ -155,19 +155,28 @@ def test_counts_of_runs_whose_length_is_found_out(d: int, alpha: int) -> None:
 
 @pytest.mark.parametrize("snapshots", [2, 3, 4, 5])
 def test_what_is_kept_is_what_the_schedule_keeps(snapshots: int) -> None:
-    """Every decision of the traced placement, over all stages that depart from it."""
+    """Every decision of the traced placement, over all stages that depart from it.
+
+    Capsules are written as a sweep writes them: each waits in the first free slot, and
+    must be found later where the placement says that it is.
+    """
 
     def ask(state: Placement, stage: Any) -> tuple[Placement, Any]:
         state = place(state, stage)
         return state, (state.at, state.slot, state.held)
 
     _, (at, slots, held) = jax.lax.scan(ask, begin(snapshots), np.arange(180))
-    state = begin_online(snapshots)
+    state, contents = begin_online(snapshots), [-1] * (snapshots + 1)
+    waits = 0
     for stage in range(180):
+        contents[waits] = stage
         state, _ = state.place(stage)
         assert int(held[stage]) == len(state.positions)
         assert tuple(at[stage, : held[stage]].tolist()) == state.positions
-        assert tuple(slots[stage].tolist()) == state.slots
+        assert sorted(slots[stage].tolist()) == list(range(snapshots + 1))
+        found = [contents[slot] for slot in slots[stage, : held[stage]].tolist()]
+        assert tuple(found) == state.positions
+        waits = int(slots[stage, held[stage]])
 
 
 @pytest.mark.parametrize(("d", "alpha"), [(2, 1), (4, 3)])

@@ -74,7 +74,7 @@ ELEMENTWISE = frozenset(
 )
 SHAPES = frozenset(
     "broadcast_in_dim concatenate gather iota pad reshape rev slice split"
-    " squeeze stack transpose".split()
+    " squeeze stack transpose unstack".split()
 )
 SUMS = frozenset(
     "cumsum reduce_and reduce_max reduce_min reduce_or reduce_prod reduce_sum".split()

@@ -35,7 +35,8 @@ from ._code import Code
 from ._compile import Compiled
 from ._ir import Block, Item, Label, Var, blocks_of
 from ._layout import Place, extent, numbering
-from ._rows import put, put_rows, row, rows
+from ._pools import pool_of, pop, push
+from ._rows import put, row
 from ._scalars import evaluate
 from ._tape import TapedCode
 from ._types import Kind, agreed, spread, varying, zeros_as
@@ -159,10 +160,11 @@ class Tape:
         self, taped: TapedCode, values: Sequence[Any], old: State, state: State
     ) -> None:
         counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
-        for kind, given in _by_kind(taped, [*values, *counts]).items():
+        filled = taped.pushes()
+        for kind, given in _by_pool(taped, [*values, *counts]).items():
             pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
-            state[pool] = _push_rows(state[pool], given, state[top])
-            state[top] = state[top] + np.int32(len(given))
+            state[pool] = push(state[pool], given, state[top])
+            state[top] = state[top] + np.int32(filled[kind])
 
 
 class Reverse:
@@ -198,13 +200,13 @@ class Reverse:
 
     def pop(self, taped: TapedCode, state: State) -> tuple[list[Any], dict[Var, Any]]:
         """What the last step taped: values, and loop counters."""
-        pushed = taped.pushed()
+        kinds = _by_pool(taped, taped.pushed())
         popped: dict[Kind, list[Any]] = {}
         for kind, count in taped.pushes().items():
-            pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
+            at, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
             state[top] = state[top] - np.int32(count)
-            popped[kind] = _take_rows(state[pool], count, state[top])
-        found = [popped[kind].pop(0) for kind in pushed]
+            popped[kind] = pop(state[at], kinds[kind], state[top])
+        found = [popped[pool_of(kind)].pop(0) for kind in taped.pushed()]
         n = len(taped.halves.kinds)
         return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
 
@@ -361,24 +363,9 @@ def between(lo: int, hi: int, pc: Any) -> Any:
     return pc == lo if lo == hi else (pc >= lo) & (pc <= hi)
 
 
-def _by_kind(taped: TapedCode, values: Sequence[Any]) -> dict[Kind, list[Any]]:
-    rows: dict[Kind, list[Any]] = {}
+def _by_pool(taped: TapedCode, values: Sequence[Any]) -> dict[Kind, list[Any]]:
+    """One value for each that the block tapes, grouped by the pools of those."""
+    found: dict[Kind, list[Any]] = {}
     for kind, value in zip(taped.pushed(), values, strict=True):
-        rows.setdefault(kind, []).append(value)
-    return rows
-
-
-def _push_rows(pool: Any, values: Sequence[Any], top: Any) -> Any:
-    """Write rows in a row; single numbers together, arrays without copying them."""
-    if pool.ndim == 1 and len(values) > 1:
-        return put_rows(pool, jnp.stack(values), top)
-    for i, value in enumerate(values):
-        pool = put(pool, value, top + np.int32(i))
-    return pool
-
-
-def _take_rows(pool: Any, count: int, top: Any) -> list[Any]:
-    if pool.ndim == 1 and count > 1:
-        together = rows(pool, top, count)
-        return [together[i] for i in range(count)]
-    return [row(pool, top + np.int32(i)) for i in range(count)]
+        found.setdefault(pool_of(kind), []).append(value)
+    return found

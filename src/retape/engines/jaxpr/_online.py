@@ -23,23 +23,26 @@ class Placement(NamedTuple):
     """The controller's state, and what it decided last."""
 
     at: Any
-    """int64[s]: stages at which the snapshots stand, oldest first."""
+    """int64[s + 1]: stages at which the snapshots stand, oldest first."""
     slot: Any
-    """int32[s]: the slots that they are in; from `held` on, free ones."""
+    """int32[s + 1]: the slots that they are in; from `held` on, free ones.
+
+    In the first of the free ones the capsule waits that is asked about.
+    """
     held: Any
     """int32: how many there are."""
     phase: Any
     base: Any
     keep: Any
-    """bool: whether the stage asked about is kept: as the last, in the last slot."""
+    """bool: whether the stage asked about is kept, as the last."""
 
 
 def begin(snapshots: int) -> Placement:
     """The state before stage 0."""
     zero = jnp.zeros((), INT)
     return Placement(
-        at=jnp.zeros(snapshots, INT),
-        slot=jnp.arange(snapshots, dtype=np.int32),
+        at=jnp.zeros(snapshots + 1, INT),
+        slot=jnp.arange(snapshots + 1, dtype=np.int32),
         held=jnp.int32(0),
         phase=zero,
         base=zero,
@@ -49,12 +52,13 @@ def begin(snapshots: int) -> Placement:
 
 def place(state: Placement, stage: Any) -> Placement:
     """Decide about the capsule before `stage`, which is not the last."""
-    s = INT(state.at.shape[0])
+    snapshots = state.at.shape[0] - 1
+    s = INT(snapshots)
     i = stage - state.base
     settled = state.phase == s
     pause = ~settled & (i == s - state.phase)
-    evicted = jnp.where(settled, cheapest(state.at, stage), s - 1 - i)
-    for at, other in departures(state.at.shape[0]).items():
+    evicted = jnp.where(settled, cheapest(state.at[:-1], stage), s - 1 - i)
+    for at, other in departures(snapshots).items():
         evicted = jnp.where(stage == at, other, evicted)
     first = state.phase == 0
     # Nothing is evicted in the first phase: the new snapshot goes behind the others.
@@ -72,18 +76,22 @@ def place(state: Placement, stage: Any) -> Placement:
 
 
 def _evict(state: Placement, j: Any, stage: Any) -> Placement:
-    """Take out entry `j`, close the gap, and put the new one behind the last held."""
-    n = state.at.shape[0]
-    index = lax.iota(np.int64, n)
-    last = jnp.maximum(state.held.astype(INT) - (state.phase > 0), 0)
+    """Take out entry `j`, close the gap, and put the new one behind the last held.
+
+    The new one is where it waited, and the slot of the old one is free.
+    """
+    index = lax.iota(np.int64, state.at.shape[0])
+    held = state.held.astype(INT)
+    last = jnp.maximum(held - (state.phase > 0), 0)
     gap = (index >= j) & (index < last)
 
     def close(array: Any, new: Any) -> Any:
         after = jnp.where(gap, _left(array), array)
         return jnp.where(index == last, new, after)
 
-    slot = row(state.slot, j)
-    return state._replace(at=close(state.at, stage), slot=close(state.slot, slot))
+    freed = jnp.where(index == held, row(state.slot, j), state.slot)
+    slot = jnp.where(index > last, freed, close(state.slot, row(state.slot, held)))
+    return state._replace(at=close(state.at, stage), slot=slot)
 
 
 def _left(array: Any) -> Any:

@@ -3,7 +3,6 @@
     Place                a register, or a kept value
     ("d", place)         a cotangent
     ("snapshot", place)  the snapshots of a register, one row for each slot
-    ("held", place)      online: the registers at the start of the current stage
     ("out", i)           an output that lives in a slot, kept from the end on
     ("pool", i), ("top", i)   the tape, and how much of it is filled
 
@@ -11,7 +10,9 @@ and the controller's integers:
 
     pc, left     program counter, and steps still allowed
     trace, taped the blocks that the stage on the tape went through, and how many
-    at, slot     by age: stage at which a snapshot stands, and the slot it is in
+    at, slot     by age: stage at which a snapshot stands, and the slot it is in;
+                 then the free slots, in the first of which, while the end is unknown,
+                 are the registers at the start of the current stage
     newest       the last of them in use, -1 if there is none
     sweeps       by age: how often what is right of a snapshot may be advanced
     here         stage at which the registers stand
@@ -76,14 +77,11 @@ class Counts(NamedTuple):
 
 def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -> State:
     """Everything that the loop carries, before its first turn."""
-    layout, d = compiled.layout, settings.snapshots
+    layout, d = compiled.layout, slots_of(compiled, settings)
     slots = layout.places("slot")
     state: State = {p: blank(layout.avals[p]) for p in slots}
     # Slot 0 holds the start state from the beginning: all registers are blank there.
     state |= {("snapshot", p): blank(layout.avals[p], d) for p in slots}
-    if compiled.program.length is None and settings.forward == "online":
-        state |= {("held", p): blank(layout.avals[p]) for p in slots}
-        state["held", "pc"] = jnp.int32(0)
     state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
     _seed(compiled, cotangents, state)
@@ -93,11 +91,16 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
         state["top", i] = jnp.int32(0)
     for i in slot_outs(compiled):
         state["out", i] = blank(compiled.program.outs[i].aval)
-    return state | _integers(compiled.program.length, settings)
+    return state | _integers(compiled.program.length, settings, d)
 
 
-def _integers(known: int | None, settings: Settings) -> State:
-    d = settings.snapshots
+def slots_of(compiled: Compiled, settings: Settings) -> int:
+    """Slots: while the end is unknown there is one for the start of the stage."""
+    online = compiled.program.length is None and settings.forward == "online"
+    return settings.snapshots + online
+
+
+def _integers(known: int | None, settings: Settings, d: int) -> State:
     stages = FOREVER if known is None else -(-known // settings.stage)
     unknown = COUNT if settings.forward == "count" else ONLINE
     mode = BACK if known is not None else unknown

@@ -14,13 +14,13 @@ of the taping code and one of the reverse code, whatever the schedule.
 The forward sweep is the same loop in another *mode*. If the number of steps is known,
 it is just the first descent (BACK). If not, either a first run counts them (COUNT), or
 snapshots are placed while the end is unknown (ONLINE): then the registers at the
-start of the current stage are held, and stored or forgotten once the next stage has
-begun, since nobody needs a snapshot of the last one.
+start of each stage go into a free slot, and are kept or forgotten once the stage is
+done; those of the last stage are the newest snapshot when the sweep back begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -76,12 +76,17 @@ def sweep(
         return going.results(dict(zip(keys, carry, strict=True)))
 
 
-def once(wanted: Any, state: State, new: State) -> State:
-    """`state | new` if `wanted`, in place: `new` replaces values of the same types."""
-    keys = sorted(new, key=str)
+def once(
+    wanted: Any, state: State, keys: Sequence[Any], new: Callable[[Any], Sequence[Any]]
+) -> State:
+    """The state with `new(wanted)` for these keys if `wanted`, in place.
 
-    def body(_: Any) -> list[Any]:
-        return [jnp.asarray(False), *(new[k] for k in keys)]
+    `new` gives values of the same types. What it computes from `wanted` is computed
+    only then; anything else XLA does beforehand.
+    """
+
+    def body(carry: list[Any]) -> list[Any]:
+        return [jnp.asarray(False), *new(carry[0])]
 
     _, *values = lax.while_loop(
         lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
@@ -114,8 +119,6 @@ class Sweep:
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
         state = self.restore(state)
-        if self.online:
-            state = self.hold(state)
         goal, store, stage, state = self.decide(state)
         begin = state["here"]
         state = self.advance(state, goal)
@@ -182,11 +185,13 @@ class Sweep:
         state = self.capture(state, ended)
         stages = over(n + self.stage - 1, self.stage)
         if self.online:
-            # Back to the start of the last stage, which is taped at once.
-            held = {k: state["held", k] for k in self.registers}
-            state = once(ended, state, held)
-            state["here"] = jnp.where(ended, begin, state["here"])
-            state["fresh"] = state["fresh"] | ended
+            # The start of the last stage stands where snapshots do.
+            newest = state["newest"] + ended
+            at = put(state["at"], begin, jnp.maximum(newest, 0))
+            state["at"] = jnp.where(ended, at, state["at"])
+            state["newest"] = newest
+            # It was never stored, as far as anybody knows who reads the counts.
+            state["restores"] = state["restores"] - ended
         else:
             begun = ended & (stages > 1)
             state["stores"] = state["stores"] + begun
@@ -239,21 +244,21 @@ class Sweep:
         wanted = ~state["fresh"]
         if self.online:
             wanted = wanted & (state["mode"] == BACK)
-        loaded = {k: row(state["snapshot", k], slot) for k in self.registers}
+
+        def loaded(wanted: Any) -> list[Any]:
+            # A large row is not to be copied at every turn.
+            index, _ = lax.optimization_barrier((slot, wanted))
+            return [row(state["snapshot", k], index) for k in self.registers]
+
         here = jnp.where(wanted, row(state["at"], newest), state["here"])
-        return once(wanted, state, loaded) | {
+        return once(wanted, state, self.registers, loaded) | {
             "here": here,
             "fresh": state["fresh"] | wanted,
             "restores": state["restores"] + wanted,
         }
 
-    def hold(self, state: State) -> State:
-        """Online: remember the registers at the start of the stage."""
-        held = {("held", k): state[k] for k in self.registers}
-        return once(state["mode"] == ONLINE, state, held)
-
     def place(self, state: State, stage: Any) -> State:
-        """Online, and the run goes on: keep what is held, or forget it."""
+        """Online, and the run goes on: keep what waits in a free slot, or forget it."""
         asked = state["mode"] == ONLINE
         old = Placement(
             state["at"],
@@ -266,42 +271,38 @@ class Sweep:
         new = in_one_kernel(lambda *given: list(place(*given)), old, stage)
         chosen = [jnp.where(asked, b, a) for a, b in zip(old, new, strict=True)]
         at, slot, held, phase, base, keep = chosen
-        newest = held - 1
-        keep = keep & asked
-        state = self.put(state, keep, row(slot, jnp.maximum(newest, 0)), "held")
         return state | {
             "at": at,
             "slot": slot,
-            "newest": newest,
+            "newest": held - 1,
             "phase": phase,
             "base": base,
-            "stores": state["stores"] + keep,
+            "stores": state["stores"] + (keep & asked),
             "peak": jnp.maximum(state["peak"], held * asked),
         }
 
     def store(self, state: State, wanted: Any) -> State:
-        """Store the registers as the newest snapshot."""
-        newest = jnp.where(wanted, state["newest"] + 1, state["newest"])
-        index = jnp.maximum(newest, 0)
-        state = self.put(state, wanted, row(state["slot"], index), None)
+        """Store the registers as the newest snapshot, or for the stage that begins."""
+        index = state["newest"] + 1
+        begins = wanted | (state["mode"] == ONLINE) if self.online else wanted
+        state = self.put(state, begins, row(state["slot"], index))
         at = jnp.where(wanted, put(state["at"], state["here"], index), state["at"])
         return state | {
-            "newest": newest,
+            "newest": state["newest"] + wanted,
             "at": at,
             "fresh": state["fresh"] | wanted,
             "stores": state["stores"] + wanted,
-            "peak": jnp.maximum(state["peak"], wanted * (newest + 1)),
+            "peak": jnp.maximum(state["peak"], wanted * (index + 1)),
         }
 
-    def put(self, state: State, wanted: Any, slot: Any, source: str | None) -> State:
-        """Write the registers, or what is held of them, into a slot."""
+    def put(self, state: State, wanted: Any, slot: Any) -> State:
+        """Write the registers into a slot."""
         keys = [("snapshot", k) for k in self.registers]
-        values = [state[(source, k) if source else k] for k in self.registers]
+        values = [state[k] for k in self.registers]
 
         def body(carry: list[Any]) -> list[Any]:
             rows = zip(carry[1:], values, strict=True)
-            written = [put(b, v, slot) for b, v in rows]
-            return [jnp.asarray(False), *written]
+            return [jnp.asarray(False), *(put(b, v, slot) for b, v in rows)]
 
         _, *buffers = lax.while_loop(
             lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
@@ -313,8 +314,10 @@ class Sweep:
     def capture(self, state: State, wanted: Any) -> State:
         """Keep the outputs that live in slots, which the sweep back overwrites."""
         places = slot_outs(self.compiled)
-        kept = {("out", i): state[place] for i, place in places.items()}
-        return once(wanted, state, kept) if kept else dict(state)
+        if not places:
+            return dict(state)
+        keys = [("out", i) for i in places]
+        return once(wanted, state, keys, lambda _: [state[p] for p in places.values()])
 
     def results(self, state: State) -> tuple[list[Any], list[Any], Counts]:
         """What `sweep` returns, from the state at the end."""

@@ -6,10 +6,7 @@ whose leaves are the residuals. Tracing both halves separately gives two jaxprs:
     taped:     ins -> (outs, values to tape)                       run forwards
     pullback:  (values taped, lasting inputs, d outs) -> d ins     run backwards
 
-What is taped is chosen by `_residuals`. The values are grouped by shape and type into
-*pools*, one array each with as many rows as a stage can fill; blocks of any kind share
-the pools, so that a stage through many different blocks needs no more than the
-hungriest of them.
+What is taped is chosen by `_residuals`, and where, by `_pools`.
 """
 
 from __future__ import annotations
@@ -29,12 +26,13 @@ from ._code import Code
 from ._effects import refuse_effects_of_rules
 from ._ir import Var
 from ._layout import Layout
+from ._pools import pushes
 from ._private import source_line
 from ._residuals import choose
 from ._types import Kind, kind_of, struct
 
 COUNTS = Kind((), np.dtype(np.int32))
-"""The pool in which loop counters are taped."""
+"""What a loop counter is taped as."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +42,7 @@ class Halves:
     taped: core.ClosedJaxpr
     """`(*ins, *rows) -> (*outs, *rows, next, *values to tape)`."""
     kinds: tuple[Kind, ...]
-    """The pools of the values that are taped."""
+    """Of the values that are taped."""
     sources: tuple[int, ...]
     """Positions among `(*ins, *rows)` of inputs that the pullback reads again."""
     pullback: core.ClosedJaxpr | None
@@ -88,12 +86,12 @@ class TapedCode:
         return list(dict.fromkeys(found))
 
     def pushed(self) -> list[Kind]:
-        """The pools of all that one run of the block puts on the tape, in order."""
+        """What one run of the block puts on the tape, in order."""
         return [*self.halves.kinds, *([COUNTS] * len(self.counts()))]
 
     def pushes(self) -> Counter[Kind]:
         """How many rows of each pool one run of the block fills."""
-        return Counter(self.pushed())
+        return pushes(self.pushed())
 
 
 def tape(code: Code, layout: Layout) -> TapedCode:
