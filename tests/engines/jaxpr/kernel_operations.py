@@ -47,6 +47,7 @@ def shapes(x: Any, i: Any, p: Any) -> Iterator[Any]:
     yield from (lax.pad(x, x[0], [(1, 2, 0)]), x.reshape(2, -1), lax.rev(x, (0,)))
     yield from (x[1:4], x[:1][0], x.reshape(2, -1).T, *lax.split(x, (2, 4)))
     yield from (jnp.all(p), jnp.any(p), jnp.max(x), jnp.min(x), jnp.prod(x), jnp.sum(x))
+    yield from jax.vjp(lambda a, b: jnp.stack([a, b], 1), x, y)[1](jnp.stack([y, x], 1))
     yield from (lax.cumsum(x), x[jnp.abs(i)], x[i[0]], x.at[i[0]].set(3.0))
     yield from (x.at[i[0]].add(3.0), x.at[1].multiply(3.0))
     yield lax.dynamic_slice(x, (i[1],), (3,))

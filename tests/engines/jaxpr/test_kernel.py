@@ -6,6 +6,7 @@ let in is compiled here, in a process of its own.
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -91,6 +92,16 @@ def matrices(x: Any, w: Any) -> Any:
 def complexes(x: Any, w: Any) -> Any:
     z = lax.fori_loop(0, 20, lambda i, z: z * jnp.exp(1j * w), x + 0j)
     return jnp.sum(jnp.abs(z))
+
+
+def test_the_paper_s_example_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = str(Path(__file__).parents[3] / "examples")
+    monkeypatch.syspath_prepend(examples)
+    adaptive_grid = importlib.import_module("adaptive_grid")
+    plan = retape.fixed_space(snapshots=4)
+    fun = retape.jax.grad(lambda x: adaptive_grid.program(x, 53.0), plan=plan)
+    with jax.enable_x64(True):
+        assert whole(fun, np.arange(40.0, 0.0, -1.0))
 
 
 @pytest.mark.parametrize("fun", [large, matrices, complexes])

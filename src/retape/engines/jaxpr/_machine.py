@@ -132,9 +132,10 @@ class JaxprMachine:
             state = run(self.compiled, Direct(self.compiled, operands), state)
             outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
             return [state["d", p] for p in self.active], outs
-        for i, (kind, rows) in enumerate(self.compiled.pool_rows(self.stage).items()):
+        pools = self.compiled.pool_rows(self.stage)
+        for i, (kind, rows) in enumerate(pools.items()):
             state["pool", i] = zeros(kind, rows)
-            state["top", i] = jnp.int32(0)
+        state["tops"] = jnp.zeros(len(pools), np.int32)
         state = run(self.compiled, Tape(self.compiled, operands), state)
         outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
         state = run(self.compiled, Reverse(self.compiled, operands), state)

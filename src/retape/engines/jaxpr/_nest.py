@@ -132,11 +132,10 @@ class Tape:
 
     def changes(self, label: Label) -> set[Any]:
         taped = self.compiled.taped[label]
-        tops = {
-            (name, self.pools[k]) for k in taped.pushes() for name in ("pool", "top")
-        }
+        pools = {("pool", self.pools[k]) for k in taped.pushes()}
+        tops = {"tops"} if pools else set()
         own = written(self.compiled, taped.code)
-        return {*own, *tops, "pc", "left", "trace", "taped"}
+        return {*own, *pools, *tops, "pc", "left", "trace", "taped"}
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return between(lo, hi, state["pc"]) & (state["left"] > 0)
@@ -160,11 +159,11 @@ class Tape:
         self, taped: TapedCode, values: Sequence[Any], old: State, state: State
     ) -> None:
         counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
-        filled = taped.pushes()
         for kind, given in _by_pool(taped, [*values, *counts]).items():
-            pool, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
-            state[pool] = push(state[pool], given, state[top])
-            state[top] = state[top] + np.int32(filled[kind])
+            i = self.pools[kind]
+            state["pool", i] = push(state["pool", i], given, state["tops"][i])
+        if taped.pushes():
+            state["tops"] = state["tops"] + filled(taped, self.pools)
 
 
 class Reverse:
@@ -179,7 +178,7 @@ class Reverse:
 
     def changes(self, label: Label) -> set[Any]:
         taped = self.compiled.taped[label]
-        tops = {("top", self.pools[k]) for k in taped.pushes()}
+        tops = {"tops"} if taped.pushes() else set()
         touched = {("d", p) for p in cotangents_touched(self.compiled, taped)}
         return {*tops, *touched, "taped"}
 
@@ -202,10 +201,11 @@ class Reverse:
         """What the last step taped: values, and loop counters."""
         kinds = _by_pool(taped, taped.pushed())
         popped: dict[Kind, list[Any]] = {}
-        for kind, count in taped.pushes().items():
-            at, top = ("pool", self.pools[kind]), ("top", self.pools[kind])
-            state[top] = state[top] - np.int32(count)
-            popped[kind] = pop(state[at], kinds[kind], state[top])
+        if kinds:
+            state["tops"] = state["tops"] - filled(taped, self.pools)
+        for kind, alike in kinds.items():
+            i = self.pools[kind]
+            popped[kind] = pop(state["pool", i], alike, state["tops"][i])
         found = [popped[pool_of(kind)].pop(0) for kind in taped.pushed()]
         n = len(taped.halves.kinds)
         return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
@@ -361,6 +361,13 @@ def cotangent_out(
 
 def between(lo: int, hi: int, pc: Any) -> Any:
     return pc == lo if lo == hi else (pc >= lo) & (pc <= hi)
+
+
+def filled(taped: TapedCode, pools: dict[Kind, int]) -> Any:
+    """How many rows of each pool a block fills, by the numbers of the pools."""
+    counts = taped.pushes()
+    # An array would be a constant of the program, which a kernel cannot hold.
+    return jnp.stack([np.int32(counts[kind]) for kind in pools])
 
 
 def _by_pool(taped: TapedCode, values: Sequence[Any]) -> dict[Kind, list[Any]]:

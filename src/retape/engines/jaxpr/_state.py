@@ -4,7 +4,7 @@
     ("d", place)         a cotangent
     ("snapshot", place)  the snapshots of a register, one row for each slot
     ("out", i)           an output that lives in a slot, kept from the end on
-    ("pool", i), ("top", i)   the tape, and how much of it is filled
+    ("pool", i), tops    the tape, and how many rows of each pool are filled
 
 and the controller's integers:
 
@@ -88,7 +88,7 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     pools = {} if settings.direct else compiled.pool_rows(settings.stage)
     for i, (kind, rows) in enumerate(pools.items()):
         state["pool", i] = zeros(kind, rows)
-        state["top", i] = jnp.int32(0)
+    state["tops"] = jnp.zeros(len(pools), np.int32)
     for i in slot_outs(compiled):
         state["out", i] = blank(compiled.program.outs[i].aval)
     return state | _integers(compiled.program.length, settings, d)
