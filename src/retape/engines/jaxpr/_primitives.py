@@ -27,10 +27,10 @@ from jax.interpreters import partial_eval as pe
 from ..._plan import Plan
 from ._activity import differentiable, propagate, wide
 from ._compile import compile_program
+from ._exact import traced_sweep
 from ._kernel import ENABLED, marked
 from ._rerun import Rerun, rerun_program
 from ._settle import fit
-from ._sweep import sweep
 from ._types import struct
 
 call_p = core.Primitive("retape_call")
@@ -79,17 +79,7 @@ def sweep_program(
         return rerun_program(jaxpr, active)
     with wide(jaxpr):
         compiled, settings = fit(plan, jaxpr, active, compile_program)
-    n = len(jaxpr.in_avals)
-
-    def run(*values: Any) -> list[Any]:
-        operands = [*values[:n], *compiled.constants]
-        outs, cotangents, _ = sweep(compiled, settings, operands, values[n:])
-        return [*outs, *cotangents]
-
-    wanted = propagate(jaxpr, active)
-    seeds = [struct(v) for v, a in zip(jaxpr.out_avals, wanted, strict=True) if a]
-    with wide(jaxpr):
-        return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals), *seeds)
+    return traced_sweep(jaxpr, active, compiled, settings)
 
 
 @lru_cache(maxsize=256)

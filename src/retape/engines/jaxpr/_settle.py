@@ -5,6 +5,10 @@ declared; stages of one step, reversed without a tape (`_direct`); the same with
 blocks cut into pieces (`_cut`), finer and finer. Each way that fits is priced by how
 often it advances a step. The first that advances each step at most once is taken, else
 the cheapest: cutting finer than needed only adds registers.
+
+All that goes by estimates from above. Where they leave few snapshots, or none, each one
+more is worth a compilation: the sweep is compiled as it would be, and what the compiler
+reports that it takes says how many more there may be.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from ..._plans import (
 from ...schedule import binomial_counts
 from ._compile import Compiled
 from ._cut import dearest
+from ._exact import temporary_bytes
 from ._state import Settings
 from ._work import direct_work_bytes, work_bytes
 
@@ -62,6 +67,9 @@ class TooMuch:
 
     least: int
     """The least budget with which it would."""
+    compiled: Compiled
+    settings: Settings
+    """The sizes with that budget."""
 
 
 def default_plan() -> Plan:
@@ -163,7 +171,10 @@ def fit(
         # Now exactness is worth compiling the hungry blocks of each.
         for each in tried:
             found += _singles(plan, each, compiled, measured=True)
-    best = _best(plan, found)
+    best = min(found, key=_rank)
+    if isinstance(best, TooMuch) or best.price > 1:
+        best = _as_compiled(plan, best, compiled, jaxpr, active)
+    best = _best(plan, [best])
     return best.compiled, best.settings
 
 
@@ -219,11 +230,38 @@ def _singles(
         yield _direct(plan, compiled, whole, thrift=thrift, measured=measured)
 
 
+def _as_compiled(
+    plan: Within,
+    found: Way | TooMuch,
+    whole: Compiled,
+    jaxpr: core.ClosedJaxpr,
+    active: Sequence[bool],
+) -> Way | TooMuch:
+    """The same with as many snapshots as fit by what the compiler reports."""
+    compiled, settings = found.compiled, found.settings
+    taken = temporary_bytes(jaxpr, active, compiled, settings)
+    if taken is None:
+        return found
+    taken += _SPARE
+    d = settings.snapshots + (plan.budget - taken) // snapshot_bytes(compiled)
+    if d < 1:
+        more = (settings.snapshots - 1) * snapshot_bytes(compiled)
+        return TooMuch(taken - more, compiled, replace(settings, snapshots=1))
+    settings = replace(settings, snapshots=_at_most(d, compiled, settings.stage))
+    return Way(compiled, settings, _price(compiled, settings, whole))
+
+
+def _at_most(d: int, compiled: Compiled, stage: int) -> int:
+    """No more snapshots than there can be."""
+    n = compiled.program.length
+    return d if n is None else max(1, min(d, -(-n // stage) - 1))
+
+
 def _pooled(plan: Within, compiled: Compiled) -> Way | TooMuch:
     fixed = fixed_bytes(compiled)
     least = fixed + snapshot_bytes(compiled) + compiled.tape_bytes(1)
     if plan.budget < least:
-        return TooMuch(least)
+        return TooMuch(least, compiled, _settings(plan, 1, 1, None))
     rest = replace(plan, budget=plan.budget - fixed)
     settings = _resolved(rest, compiled, max(1, bytes_per_step(compiled)))
     return Way(compiled, settings, _price(compiled, settings, compiled))
@@ -237,14 +275,13 @@ def _direct(
     thrift: bool = False,
     measured: bool = False,
 ) -> Way | TooMuch:
-    w, n = snapshot_bytes(compiled), compiled.program.length
+    w = snapshot_bytes(compiled)
     fixed = fixed_bytes(compiled, 1, thrift=thrift, measured=measured)
     fixed += stage_bytes(compiled, 1)
     if plan.budget < fixed + w:
-        return TooMuch(fixed + w)
-    d = (plan.budget - fixed) // w
-    if n is not None:
-        d = max(1, min(d, n - 1))
+        settings = replace(_settings(plan, 1, 1, None), thrift=thrift)
+        return TooMuch(fixed + w, compiled, settings)
+    d = _at_most((plan.budget - fixed) // w, compiled, 1)
     settings = replace(_settings(plan, 1, d, None), thrift=thrift)
     price = _price(compiled, settings, whole) * (_TWICE if thrift else 1)
     return Way(compiled, settings, price)
@@ -258,6 +295,8 @@ def _price(compiled: Compiled, settings: Settings, whole: Compiled) -> float:
     return _RUN * len(compiled.code) / len(whole.code) / (d * alpha)
 
 
+_SPARE = 1024
+"""For the alignment of what more snapshots bring with them."""
 _TWICE = 1.05
 """What doing some arithmetic twice costs, against holding its results."""
 _RUN = 64
@@ -268,11 +307,18 @@ def _good(found: Sequence[Way | TooMuch]) -> bool:
     return any(isinstance(w, Way) and w.price <= 1 for w in found)
 
 
+def _rank(found: Way | TooMuch) -> tuple[bool, float]:
+    """What fits before what does not; then the cheaper, the nearer to fitting."""
+    if isinstance(found, Way):
+        return False, found.price
+    return True, found.least
+
+
 def _best(plan: Within, found: Sequence[Way | TooMuch]) -> Way:
-    fitting = [w for w in found if isinstance(w, Way)]
-    if fitting:
-        return min(fitting, key=lambda w: w.price)
-    least = min(w.least for w in found if isinstance(w, TooMuch))
+    best = min(found, key=_rank)
+    if isinstance(best, Way):
+        return best
+    least = best.least
     raise BudgetError(
         f"`within({plan.budget})` is too little for this program: its registers, "
         f"their cotangents, one snapshot and the derivative of one step take {least} "
