@@ -9,8 +9,8 @@ import jax
 from jax.extend import core
 
 from ._activity import propagate, wide
+from ._calls import call_p
 from ._compile import Compiled
-from ._kernel import ENABLED, marked
 from ._state import Settings
 from ._sweep import sweep
 from ._types import struct, varying
@@ -53,9 +53,8 @@ def temporary_bytes(
     if any(varying(a) or not a.sharding.mesh.empty for a in jaxpr.in_avals):
         return None
     program = traced_sweep(jaxpr, active, compiled, settings)
+    # Bound inside `jit`, so that it is lowered as a sweep is.
+    whole = jax.jit(lambda *values: call_p.bind(*values, jaxpr=program, plan=None))
     with jax.enable_x64(True):
-        if ENABLED and jax.default_backend() == "cpu":
-            program = marked(program)
-        whole = jax.jit(core.jaxpr_as_fun(program))
         report = whole.lower(*map(struct, program.in_avals)).compile().memory_analysis()
     return None if report is None else report.temp_size_in_bytes

@@ -26,17 +26,13 @@ from jax.interpreters import partial_eval as pe
 
 from ..._plan import Plan
 from ._activity import differentiable, propagate, wide
+from ._calls import call_p, linear_p
 from ._compile import compile_program
 from ._exact import traced_sweep
 from ._kernel import ENABLED, marked
 from ._rerun import Rerun, rerun_program
 from ._settle import fit
 from ._types import struct
-
-call_p = core.Primitive("retape_call")
-call_p.multiple_results = True
-linear_p = core.Primitive("retape_linear")
-linear_p.multiple_results = True
 
 Flags = tuple[bool, ...]
 

@@ -88,7 +88,8 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     pools = {} if settings.direct else compiled.pool_rows(settings.stage)
     for i, (kind, rows) in enumerate(pools.items()):
         state["pool", i] = zeros(kind, rows)
-    state["tops"] = jnp.zeros(len(pools), np.int32)
+    if pools:
+        state["tops"] = jnp.zeros(len(pools), np.int32)
     for i in slot_outs(compiled):
         state["out", i] = blank(compiled.program.outs[i].aval)
     return state | _integers(compiled.program.length, settings, d)

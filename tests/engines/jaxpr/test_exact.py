@@ -1,0 +1,60 @@
+"""Budgets that leave few snapshots: the compiled sweep says how many there may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape.engines.jaxpr import _settle
+
+X = jnp.linspace(1.0, 2.0, 1000, dtype=jnp.float32)
+
+
+def loss(x: Any, steps: Any) -> Any:
+    """Cheap steps over a thousand floats, their number known or not."""
+
+    def body(_: Any, x: Any) -> Any:
+        return jnp.roll(x * jnp.cos(jnp.sqrt(jnp.sum(x * x)) * 0.01), 1)
+
+    return jnp.sum(jax.lax.fori_loop(0, steps, body, x) * jnp.arange(1000.0))
+
+
+def taken(fun: Any, *args: Any) -> int:
+    report = jax.jit(fun).lower(*args).compile().memory_analysis()
+    assert report is not None
+    return report.temp_size_in_bytes
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_small_budget_holds_and_is_used_up(known: bool) -> None:
+    budget, capsule = 70_000, 4096
+    fun = (lambda x, _: loss(x, 200)) if known else loss
+    gradient = retape.jax.grad(fun, plan=retape.within(budget))
+    assert budget - 2 * capsule < taken(gradient, X, 200) <= budget
+    want = jax.grad(lambda x: loss(x, 200))(X)
+    np.testing.assert_allclose(gradient(X, 200), want, rtol=1e-5)
+
+
+def test_estimates_alone_would_leave_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_settle, "temporary_bytes", lambda *_: None)
+    gradient = retape.jax.grad(lambda x: loss(x, 200), plan=retape.within(70_000))
+    assert taken(gradient, X) < 60_000
+
+
+def test_the_least_budget_that_an_error_names_is_enough() -> None:
+    def gradient(budget: int) -> Any:
+        return retape.jax.grad(lambda x: loss(x, 200), plan=retape.within(budget))
+
+    with pytest.raises(retape.BudgetError, match="is too little") as raised:
+        jax.eval_shape(gradient(10_000), X)
+    words = str(raised.value).split("retape.within(")[1]
+    least = int(words.split(")")[0])
+    assert taken(gradient(least), X) <= least
+    with pytest.raises(retape.BudgetError):
+        jax.eval_shape(gradient(least - 4096), X)
