@@ -140,11 +140,8 @@ class Calls:
         ) in self._foreign_slots
 
     def _adopt(self, tensor: Tensor) -> Slot:
-        if (
-            type(tensor) not in (Tensor, torch.nn.Parameter)
-            or not tensor.is_leaf
-            and (tensor.is_inference())
-        ):
+        strange = type(tensor) not in (Tensor, torch.nn.Parameter)
+        if strange or not tensor.is_leaf and tensor.is_inference():
             raise UnsupportedError(
                 f"a tensor of type `{type(tensor).__name__}` was read under "
                 "`recompute(mode='loop')`. Leave `mode` out."
@@ -267,9 +264,13 @@ class Calls:
         Raises:
             BudgetError: Its message names the least.
         """
+        kept = self.sum_bytes() + self.state_bytes
+        most = kept + _ONE_CALL * max(self.nbytes, default=0)
+        if self.memory is None or self.memory >= most:
+            return
         made = (self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0)
-        least = self.sum_bytes() + self.state_bytes + _ONE_CALL * max(made, default=0)
-        if self.memory is not None and self.memory < least:
+        least = kept + _ONE_CALL * max(made, default=0)
+        if self.memory < least:
             raise BudgetError(
                 f"`memory={self.memory}` bytes are too few for this run of "
                 f"`{len(self.calls)}` calls under `recompute(mode='loop')`; it needs "
@@ -278,8 +279,8 @@ class Calls:
 
     def first_stage(self, room: float) -> int:
         """Calls to go back through before any was measured."""
-        made = [self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0]
-        mean = sum(made) / max(1, len(self.calls))
+        made = sum(self.nbytes) - sum(self.nbytes[slot] for slot in self.foreign)
+        mean = made / max(1, len(self.calls))
         return max(1, min(_FIRST_STAGE, int(room / max(1.0, _ONE_CALL * mean))))
 
     def _check_end(self) -> None:

@@ -146,9 +146,8 @@ class LoopSweep:
         if counter.nbytes:
             self._per_call = counter.nbytes / (position - start.position)
         self._latest = position - start.position
-        read = {s for reads in calls.reads[start.position : position] for s in reads}
-        for slot in calls.first_read:
-            if slot in read:
+        for slot, first in calls.first_read.items():
+            if first < position and calls.last_read[slot] >= start.position:
                 leaves[slot] = self._alias(slot)
         self._pull_back(values, leaves)
         self._tally.stages += 1

@@ -148,23 +148,32 @@ class Loop {
     });
   }
 
-  // A `Slot`. They are numbers that never change, so the first ones are kept.
-  static Ref slot_number(int64_t slot) {
-    static auto* known = new std::vector<Ref>();
-    const auto make = [&] {
-      return Ref::checked(PyObject_CallOneArg(layout->slot_type, number(slot).get()));
-    };
+  // A `Slot`, and what `makes` says of it. They never change: the first ones are kept.
+  struct Number {
+    Ref slot, place;
+  };
+  static Number new_number(int64_t slot) {
+    const Ref made =
+        Ref::checked(PyObject_CallOneArg(layout->slot_type, number(slot).get()));
+    const Ref place = Ref::checked(PyTuple_Pack(2, made.get(), Py_True));
+    untrack(place);
+    return {made, place};
+  }
+  static Number slot_number(int64_t slot) {
+    static auto* known = new std::vector<Number>();
     const size_t place = static_cast<size_t>(slot);
-    if (place >= KEPT_SLOTS) return make();
+    if (place >= KEPT_SLOTS) return new_number(slot);
     if (place >= known->size()) known->resize(2 * place + 16);
-    if (!(*known)[place]) (*known)[place] = make();
-    return (*known)[place];
+    Number& kept = (*known)[place];
+    if (!kept.slot) kept = new_number(slot);
+    return kept;
   }
 
   // What `Calls.add` does for a call with a single result.
   void add(const Ref& call, PyObject* result, bool grad) {
     const at::Tensor& tensor = THPVariable_Unpack(result);
-    const Ref made = slot_number(PyList_GET_SIZE(layout->Calls_producer(calls())));
+    const auto [made, place] =
+        slot_number(PyList_GET_SIZE(layout->Calls_producer(calls())));
     PyObject* needs = needs_gradient(tensor, grad) ? Py_True : Py_False;
     check(PyList_Append(layout->Calls_producer(calls()), index_.get()));
     append(layout->Calls_last_read(calls()), -1);
@@ -172,9 +181,7 @@ class Loop {
     check(PyList_Append(layout->Calls_needs(calls()), needs));
     append(layout->Calls_versions(calls()),
            tensor.is_inference() ? 0 : version_of(tensor));
-    const Ref place = Ref::checked(PyTuple_Pack(2, made.get(), Py_True));
     check(PyList_Append(layout->Calls_makes(calls()), place.get()));
-    untrack(place);
     const Ref tag =
         Ref::checked(PyTuple_Pack(2, layout->Calls__owner(calls()), made.get()));
     untrack(tag);
