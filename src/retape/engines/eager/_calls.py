@@ -6,117 +6,42 @@ after it. They are kept within a share of the budget by giving up every other on
 """
 
 import sys
-from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from ._errors import BudgetError, MutationError, UnsupportedError
+from ._loop_records import Call, Slot, Snapshot, overwritten
 
 Tensor = torch.Tensor
 _TAG = "_retape_call"
 # Snapshots may take this share of a budget; a stage and its cotangents the rest.
 _SHARE = 0.25
 _FIRST_SPACING = 16
+# Where all that is made between two snapshots is less than a 256th of the budget, there
+# are too many of them. Far apart they make the first stages, which are short, dear.
+_LITTLE, _LAST_SPACING = 256, 64
 _FIRST_STAGE = 8
 # What a call saves and its backward makes, over the largest of its results: eight times
 # is what an LSTM cell takes.
 _ONE_CALL = 8
 
 
-class Kind(Enum):
-    """What a call means for the record."""
-
-    CALL = "note it"
-    RANDOM = "note it with the state of the generator"
-    GRAD_MODE = "it sets gradient mode"
-    QUESTION = "it makes no tensor of the program"
-    REQUIRES_GRAD = "it asks what is known from the record"
-    REFUSED = "it cannot be run again"
-
-
-class Slot(int):
-    """Stands for a tensor among the arguments of a call."""
-
-
-class Call(NamedTuple):
-    """A function with its arguments, tensors as slots."""
-
-    function: Any
-    args: list[Any]
-    kwargs: dict[str, Any] | None
-    random: Tensor | None
-    grad: bool
-
-
-class Snapshot(NamedTuple):
-    """Tensors from which the calls at and after a position can be run."""
-
-    position: int
-    values: dict[int, Tensor]
-
-
-_RANDOM = (
-    "drop", "rand", "bernoulli", "multinomial", "normal", "poisson", "rrelu", "gumbel",
-    "attention", "lstm", "gru", "rnn", "sample", "fractional",
-)  # fmt: skip
-_QUESTIONS = frozenset(
-    {
-        "size", "dim", "stride", "item", "numel", "is_floating_point", "tolist",
-        "is_complex", "element_size", "storage_offset", "is_contiguous", "__len__",
-        "__bool__", "__float__", "__int__", "__index__", "__repr__", "__format__",
-        "ndimension", "nelement", "get_device", "is_tensor", "equal", "allclose",
-        "is_same_size", "result_type", "is_nonzero", "__contains__", "data_ptr",
-        "shape", "dtype", "device", "ndim", "is_cuda", "layout", "is_sparse",
-        "is_quantized", "is_meta", "is_mkldnn", "itemsize", "nbytes", "names",
-        "is_mps", "is_xpu", "is_cpu", "is_nested", "__hash__", "is_inference",
-    }
-)  # fmt: skip
-_REFUSED = frozenset(
-    {
-        "backward", "grad", "grad_fn", "is_leaf", "retain_grad", "register_hook",
-        "register_post_accumulate_grad_hook", "retains_grad", "output_nr",
-        "_backward_hooks",
-        "__setitem__", "__set__", "__delete__", "empty", "empty_like", "new_empty",
-        "empty_strided", "new_empty_strided", "empty_permuted", "batch_norm",
-        "instance_norm", "_version", "untyped_storage", "numpy", "__array__",
-        "__dlpack__", "checkpoint", "__deepcopy__",
-    }
-)  # fmt: skip
-_NO_WRITES = ("__invert__", "__index__", "__int__")
-_table: dict[Any, Kind] = {torch._C._set_grad_enabled: Kind.GRAD_MODE}
-
-
-def kind_of(function: Any) -> Kind:
-    """The kind of a public function or method of PyTorch."""
-    kind = _table.get(function)
-    if kind is None:
-        kind = _table[function] = _classify(function)
-    return kind
-
-
-def _classify(function: Any) -> Kind:
-    name = getattr(function, "__name__", "")
-    if name == "__get__":
-        name = getattr(function.__self__, "__name__", "")
-    if name == "requires_grad":
-        return Kind.REQUIRES_GRAD
-    inplace = name.endswith("_") and not name.endswith("__")
-    arithmetic = name.startswith("__i") and name not in _NO_WRITES
-    if inplace or arithmetic or name in _REFUSED:
-        return Kind.REFUSED
-    if name in _QUESTIONS:
-        return Kind.QUESTION
-    if name.endswith("_cell"):  # one step of a recurrent layer draws nothing
-        return Kind.CALL
-    return Kind.RANDOM if any(part in name for part in _RANDOM) else Kind.CALL
-
-
 class Calls:
-    """Calls in order, what the program brought along, and snapshots."""
+    """Calls in order, what the program brought along, and snapshots.
+
+    `grad` is gradient mode as the program has set it.
+    """
+
+    # What compiled code reads at each call has a fixed place.
+    __slots__ = (
+        "__dict__", "_foreign_slots", "_next", "_owner", "_pending", "calls", "grad",
+        "last_read", "makes", "nbytes", "needs", "producer", "reads", "versions",
+    )  # fmt: skip
 
     def __init__(self, memory: int | None, snapshots: int | None, stage: int) -> None:
         self.memory, self.most, self.stage = memory, snapshots, stage
+        self.grad = torch.is_grad_enabled()
         self.calls: list[Call] = []
         self.reads: list[tuple[int, ...]] = []
         self.makes: list[tuple[int, bool]] = []
@@ -127,12 +52,14 @@ class Calls:
         self.versions: list[int] = []
         self.foreign: dict[int, Tensor] = {}
         self.snapshots = [Snapshot(0, {})]
-        self._foreign_slots: dict[int, int] = {}
+        self._owner = object()  # in the tags: they make no cycle
+        self._foreign_slots: dict[int, Slot] = {}
         self._pending: dict[int, Tensor] = {}
         self._spacing = _FIRST_SPACING if snapshots is None else stage
         self._next = self._spacing
         self._random = torch.default_generator.get_state()
         self._draws = False
+        self._at_most = 0  # bytes that snapshots hold: a bound
         self.state_bytes = 0
         self.first_read: dict[int, int] = {}
 
@@ -144,7 +71,7 @@ class Calls:
             slot = self.slot_of(value)
             reads.append(slot)
             self.last_read[slot] = len(self.calls)
-            return Slot(slot)
+            return slot
         kind = value.__class__
         if kind is list or kind is tuple:
             return kind(self.encode(item, reads) for item in value)
@@ -155,16 +82,16 @@ class Calls:
             )
         return value
 
-    def slot_of(self, tensor: Tensor) -> int:
+    def slot_of(self, tensor: Tensor) -> Slot:
         """The slot of a tensor, which is foreign if no call made it."""
         tag = getattr(tensor, _TAG, None)
-        if tag is not None and tag[0] is self:
-            slot: int = tag[1]
+        if tag is not None and tag[0] is self._owner:
+            slot: Slot = tag[1]
         else:
             found = self._foreign_slots.get(id(tensor))
             slot = self._adopt(tensor) if found is None else found
         if tensor._version != self.versions[slot]:
-            raise MutationError(_overwritten(tensor))
+            raise MutationError(overwritten(tensor))
         return slot
 
     def differentiable(self, tensor: Tensor) -> bool:
@@ -181,6 +108,7 @@ class Calls:
             return None
         self._draws = True
         self.state_bytes += before.nbytes
+        self._at_most += before.nbytes
         return before
 
     def add(self, call: Call, reads: list[int], results: Any, single: bool) -> None:
@@ -198,7 +126,7 @@ class Calls:
         for tensor in results:
             floating = needs and (tensor.is_floating_point() or tensor.is_complex())
             slot = self._new(index, tensor, floating)
-            setattr(tensor, _TAG, (self, slot))
+            setattr(tensor, _TAG, (self._owner, slot))
             self._pending[slot] = tensor
         self.calls.append(call)
         self.reads.append(tuple(reads))
@@ -207,14 +135,13 @@ class Calls:
 
     def _is_known(self, tensor: Tensor) -> bool:
         tag = getattr(tensor, _TAG, None)
-        return (tag is not None and tag[0] is self) or id(tensor) in self._foreign_slots
+        return (tag is not None and tag[0] is self._owner) or id(
+            tensor
+        ) in self._foreign_slots
 
-    def _adopt(self, tensor: Tensor) -> int:
-        if (
-            type(tensor) not in (Tensor, torch.nn.Parameter)
-            or not tensor.is_leaf
-            and (tensor.is_inference())
-        ):
+    def _adopt(self, tensor: Tensor) -> Slot:
+        strange = type(tensor) not in (Tensor, torch.nn.Parameter)
+        if strange or not tensor.is_leaf and tensor.is_inference():
             raise UnsupportedError(
                 f"a tensor of type `{type(tensor).__name__}` was read under "
                 "`recompute(mode='loop')`. Leave `mode` out."
@@ -226,8 +153,8 @@ class Calls:
         self._foreign_slots[id(tensor)] = slot
         return slot
 
-    def _new(self, producer: int, tensor: Tensor, needs: bool) -> int:
-        slot = len(self.producer)
+    def _new(self, producer: int, tensor: Tensor, needs: bool) -> Slot:
+        slot = Slot(len(self.producer))
         self.producer.append(producer)
         self.last_read.append(-1)
         self.nbytes.append(tensor.nbytes)
@@ -246,11 +173,19 @@ class Calls:
             if sys.getrefcount(tensor) > _OURS
         }
         self._prune(before)
+        self._space_out()
         self._pending.clear()
         self.snapshots.append(Snapshot(len(self.calls), values))
+        self._at_most += sum(map(self.nbytes.__getitem__, values))
         if self._too_many():
             self._thin()
         self._next = len(self.calls) + self._spacing
+
+    def _space_out(self) -> None:
+        """Mark half as often if little of the budget was held since the last time."""
+        if self.memory is not None and self._spacing < _LAST_SPACING:
+            if _LITTLE * sum(map(self.nbytes.__getitem__, self._pending)) < self.memory:
+                self._spacing *= 2
 
     def _prune(self, snapshot: Snapshot) -> None:
         """Forget what nobody has read since a snapshot."""
@@ -263,7 +198,10 @@ class Calls:
             return len(self.snapshots) > self.most
         assert self.memory is not None
         most = _SHARE * (self.memory - self.sum_bytes())
-        return len(self.snapshots) > 3 and self.snapshot_bytes() > most
+        if len(self.snapshots) <= 3 or self._at_most <= most:
+            return False
+        self._at_most = self.snapshot_bytes()
+        return self._at_most > most
 
     def snapshot_bytes(self) -> int:
         """Bytes that snapshots and states of generators hold."""
@@ -277,11 +215,18 @@ class Calls:
             if k % 2 == 0 or k == len(old) - 1:
                 kept.append(snapshot)
                 continue
-            for slot, tensor in snapshot.values.items():
-                if self.producer[slot] < kept[-1].position:
-                    kept[-1].values[slot] = tensor
+            self._merge(kept[-1], snapshot)
         self.snapshots = kept
         self._spacing *= 2
+
+    def give_up_last(self) -> None:
+        """Go on from the snapshot before the last one."""
+        self._merge(self.snapshots[-2], self.snapshots.pop())
+
+    def _merge(self, into: Snapshot, given_up: Snapshot) -> None:
+        for slot, tensor in given_up.values.items():
+            if self.producer[slot] < into.position:
+                into.values[slot] = tensor
 
     def finish(self) -> dict[int, Tensor]:
         """The recording is over: results that are still held and need a gradient."""
@@ -319,9 +264,13 @@ class Calls:
         Raises:
             BudgetError: Its message names the least.
         """
+        kept = self.sum_bytes() + self.state_bytes
+        most = kept + _ONE_CALL * max(self.nbytes, default=0)
+        if self.memory is None or self.memory >= most:
+            return
         made = (self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0)
-        least = self.sum_bytes() + self.state_bytes + _ONE_CALL * max(made, default=0)
-        if self.memory is not None and self.memory < least:
+        least = kept + _ONE_CALL * max(made, default=0)
+        if self.memory < least:
             raise BudgetError(
                 f"`memory={self.memory}` bytes are too few for this run of "
                 f"`{len(self.calls)}` calls under `recompute(mode='loop')`; it needs "
@@ -330,14 +279,14 @@ class Calls:
 
     def first_stage(self, room: float) -> int:
         """Calls to go back through before any was measured."""
-        made = [self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0]
-        mean = sum(made) / max(1, len(self.calls))
+        made = sum(self.nbytes) - sum(self.nbytes[slot] for slot in self.foreign)
+        mean = made / max(1, len(self.calls))
         return max(1, min(_FIRST_STAGE, int(room / max(1.0, _ONE_CALL * mean))))
 
     def _check_end(self) -> None:
         for slot, tensor in self.foreign.items():
             if tensor._version != self.versions[slot]:
-                raise MutationError(_overwritten(tensor))
+                raise MutationError(overwritten(tensor))
         state = torch.default_generator.get_state()
         if not self._draws and not torch.equal(state, self._random):
             raise UnsupportedError(
@@ -349,11 +298,3 @@ class Calls:
 # References to a tensor that nobody but the record holds, at the place of the count:
 # the table that it is in, the loop's variable, the pair, and the argument.
 _OURS = 4
-
-
-def _overwritten(tensor: Tensor) -> str:
-    return (
-        f"A tensor of shape `{tuple(tensor.shape)}`, which the program under "
-        "`recompute(mode='loop')` read, was overwritten in place, so the calls that "
-        "read it cannot be run again. Leave `mode` out, or write into a copy."
-    )

@@ -8,6 +8,7 @@ what earlier stages gave back is used by the later ones.
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from retape.schedule import binomial_split
@@ -37,15 +38,13 @@ class Gap:
         self.start = start
         self.end = position
         storages = run.trace.held.storages
-        low, high, _ = run.living_between(start, position)
-        wanted: dict[int, int] = {}
-        for number in range(low, high):
-            slot = run.slot_of(number)
-            if run.alive[number] and slot not in storages:
-                wanted[slot] = run.handle_steps[number]
+        wanted = {
+            slot: step
+            for slot, step in run.living_with_steps(start, position)
+            if slot not in storages
+        }
         steps = needed_steps(run.trace, wanted)
         self.span = Span(run.trace, start, position, steps, wanted, waiting)
-        self._units = self._cut()
 
     def covers(self, start: int, position: int) -> bool:
         """Whether this analysis serves a request."""
@@ -63,7 +62,7 @@ class Gap:
             `(True, cut)` to plant a snapshot at `cut`, or `(False, first)` to recompute
             what was saved from `first` on.
         """
-        if self._limits.snapshots is None and self._fits(start, position):
+        if self._limits.snapshots is None and self.fits(start, position):
             return False, start
         units = [start, *(cut for cut in self._units if start < cut <= position)]
         alpha, slots = self._stage_length(units, position)
@@ -83,7 +82,9 @@ class Gap:
         before = [cut for cut in self._units if cut <= position]
         return self.span.saved_between(before[-1] if before else self.start, position)
 
-    def _cut(self) -> list[int]:
+    @cached_property
+    def _units(self) -> list[int]:
+        """Where the gap may be cut; a gap that is one stage never asks."""
         if self._limits.snapshots is not None:
             return cut_into_units(self.span, 0, self._limits.stage)
         free = self.free(self.end)
@@ -94,7 +95,8 @@ class Gap:
             units = cut_into_units(self.span, size, len(self.span.steps) + 1)
         return units
 
-    def _fits(self, first: int, position: int) -> bool:
+    def fits(self, first: int, position: int) -> bool:
+        """Whether what was saved between two steps can be recomputed at once."""
         return self.span.saved_between(first, position) <= self.free(position)
 
     def _stage_length(self, units: list[int], position: int) -> tuple[int, int]:

@@ -6,8 +6,6 @@ conjugation and negation) is interned, so that comparing two is comparing identi
 and a program of a million operators has as many geometries as it has shapes.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -22,19 +20,29 @@ for _name in ("CUDA", "XPU", "MPS", "HPU", "PrivateUse1"):
     )
 
 
-@contextmanager
-def below_autograd() -> Iterator[None]:
+class below_autograd:
     """Dispatch straight to the kernels: no graph, no hooks, no autocast.
 
     The trace is taken below these levels, so a replay must enter there. PyTorch has no
     public way in. Gradient mode, which some kernels read, is restored.
     """
-    with (
-        torch.no_grad(),
-        torch._C._AutoDispatchBelowAutograd(),
-        torch._C._ExcludeDispatchKeyGuard(_AUTOCAST),
-    ):
-        yield
+
+    __slots__ = ("_grad", "_guards")
+
+    def __enter__(self) -> None:
+        self._grad = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        self._guards = (
+            torch._C._AutoDispatchBelowAutograd(),
+            torch._C._ExcludeDispatchKeyGuard(_AUTOCAST),
+        )
+        for guard in self._guards:
+            guard.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        for guard in reversed(self._guards):
+            guard.__exit__(*exception)
+        torch._C._set_grad_enabled(self._grad)
 
 
 class Geometry:

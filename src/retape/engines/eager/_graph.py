@@ -14,7 +14,7 @@ import torch
 
 from ._errors import PlanError, UnsupportedError
 from ._node import CheckpointOptions, Node, node_name, topological_order
-from ._randomness import default_generator, restored_randomness
+from ._randomness import RandomStates, default_generator
 from ._subgraph import check_in_place, recompute_subgraph
 
 Tensor = torch.Tensor
@@ -193,7 +193,7 @@ def _pull(node: Node, arriving: Tensor) -> Sequence[Tensor | None]:
         t.detach().requires_grad_(t.is_floating_point() or t.is_complex())
         for t in sources
     ]
-    with torch.enable_grad(), restored_randomness() as random:
+    with torch.enable_grad(), RandomStates() as random:
         if node._random is not None:
             random.set(default_generator(torch.device("cpu")), node._random)
         result = op(*inputs)

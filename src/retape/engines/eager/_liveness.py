@@ -17,8 +17,14 @@ def waiting_bytes(trace: Trace) -> "array[int]":
 
     When the backward comes to a step, the cotangents of these wait.
     """
-    change = array("q", bytes(8 * (len(trace.steps) + 2)))
+    module = native()
     last = len(trace.steps)
+    if module is not None:
+        found = module.waiting_bytes(
+            trace.producer, trace.last_read, trace.nbytes, last
+        )
+        return array("q", found)
+    change = array("q", bytes(8 * (last + 2)))
     uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
     for made, read, nbytes in uses:
         if 0 <= made < read:

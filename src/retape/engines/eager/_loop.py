@@ -18,11 +18,14 @@ from torch.overrides import TorchFunctionMode
 
 from retape._errors import RetapeError
 
-from ._calls import Call, Calls, Kind, kind_of
+from ._calls import Calls
 from ._compiled import compiled_code_runs_eagerly
 from ._errors import UnsupportedError
 from ._limits import Limits
+from ._loop_kinds import Kind, kind_of, kinds
+from ._loop_records import Call
 from ._loop_sweep import LoopNode, LoopSweep
+from ._native import native
 from ._report import Tally
 
 Tensor = torch.Tensor
@@ -42,11 +45,23 @@ class LoopRecorder(TorchFunctionMode):
             inside an arithmetic operator PyTorch takes a `TypeError` for its own.
     """
 
+    __slots__ = ("native",)
+
     def __init__(self, calls: Calls) -> None:
         super().__init__()
         self.calls = calls
         self.refusal: Exception | None = None
-        self._grad = torch.is_grad_enabled()
+        module = native()
+        if module is not None:
+            slowly = LoopRecorder.__torch_function__
+            self.__torch_function__ = module.loop(
+                self, calls, kinds, Kind.CALL, slowly, noted
+            )
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        # The compiled one refers to this object.
+        self.__dict__.pop("__torch_function__", None)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -69,11 +84,11 @@ class LoopRecorder(TorchFunctionMode):
             self.refusal = error
             raise
         if kind is Kind.GRAD_MODE:
-            self._grad = bool(args[0])
+            self.calls.grad = bool(args[0])
         return func(*args, **(kwargs or _NOTHING))
 
     def _call(self, func: Any, kind: Kind, args: Any, kwargs: Any) -> Any:
-        grad, calls = self._grad, self.calls
+        calls, grad = self.calls, self.calls.grad
         if torch.is_grad_enabled() is not grad or _any_autocast():
             raise UnsupportedError(
                 f"`{_name(func)}` was called under autocast, in inference mode or "
@@ -95,17 +110,23 @@ class LoopRecorder(TorchFunctionMode):
             _set_grad(grad)
         if state is not None:
             state = calls.drawn(state)
-        if isinstance(result, Tensor):
-            calls.add(Call(func, given, named, state, grad), reads, (result,), True)
-        elif isinstance(result, tuple | list) and result:
-            if all(isinstance(item, Tensor) for item in result):
-                calls.add(Call(func, given, named, state, grad), reads, result, False)
-            elif any(isinstance(item, Tensor) for item in result):
-                raise UnsupportedError(
-                    f"`{_name(func)}` returned tensors among other things, which "
-                    "`recompute(mode='loop')` cannot note. " + _LEAVE_OUT
-                )
-        return result
+        call = Call(func, given, named, state, grad)
+        return noted(calls, call, reads, result)
+
+
+def noted(calls: Calls, call: Call, reads: list[int], result: Any) -> Any:
+    """The result of a call, which is noted if it is made of tensors."""
+    if isinstance(result, Tensor):
+        calls.add(call, reads, (result,), True)
+    elif isinstance(result, tuple | list) and result:
+        if all(isinstance(item, Tensor) for item in result):
+            calls.add(call, reads, result, False)
+        elif any(isinstance(item, Tensor) for item in result):
+            raise UnsupportedError(
+                f"`{_name(call.function)}` returned tensors among other things, which "
+                "`recompute(mode='loop')` cannot note. " + _LEAVE_OUT
+            )
+    return result
 
 
 def _name(func: Any) -> str:

@@ -7,16 +7,20 @@ to the next as the first term, as a cotangent of the leaf itself.
 
 import contextlib
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
 import torch
 
 from retape.schedule import binomial_split
 
-from ._calls import Call, Calls, Slot, Snapshot, _overwritten
+from ._calls import Calls
 from ._errors import MutationError, UnsupportedError
-from ._randomness import RandomStates, restored_randomness
+from ._loop_records import Call, Slot, Snapshot, overwritten
+from ._native import native
+from ._randomness import RandomStates
 from ._report import Tally
+from ._saved_bytes import SavedBytes
 
 Tensor = torch.Tensor
 # Of the bytes that snapshots leave, what a stage's graph may take.
@@ -49,12 +53,13 @@ class LoopSweep:
         self._done = True
         self._cotangents = cotangents
         calls, position = self._calls, len(self._calls.calls)
-        with restored_randomness() as random:
+        with RandomStates() as random:
             while position and self._cotangents:
                 nearest = calls.snapshots[-1]
                 if nearest.position >= position:
                     calls.snapshots.pop()
                     continue
+                nearest = self._lengthened(position)
                 cut = self._next_cut(nearest, position)
                 if cut is None:
                     self._tape(nearest, position, random)
@@ -65,6 +70,16 @@ class LoopSweep:
         calls.snapshots = [Snapshot(0, {})]
         self._aliases.clear()
         return found
+
+    def _lengthened(self, position: int) -> Snapshot:
+        """The last snapshot, once those are given up that a stage can do without."""
+        calls = self._calls
+        if calls.memory is not None:
+            room = calls.memory - calls.sum_bytes() - calls.snapshot_bytes()
+            first = position - self._stage_length(room)
+            while len(calls.snapshots) > 1 and calls.snapshots[-2].position >= first:
+                calls.give_up_last()
+        return calls.snapshots[-1]
 
     def _next_cut(self, start: Snapshot, position: int) -> int | None:
         """Where to plant a snapshot, or `None` if a stage can begin at the last one."""
@@ -106,9 +121,7 @@ class LoopSweep:
         kept = self._crossing(cut, position)
         values = dict(start.values)
         with torch.no_grad():
-            for index in range(start.position, cut):
-                self._call(index, values, random)
-                self._drop(index, values, kept)
+            self._run_calls(start.position, cut, values, kept, random)
         # A result of the block from before the start has a cotangent that waits there.
         planted = {slot: values[slot] for slot in kept if slot in values}
         self._calls.snapshots.append(Snapshot(cut, planted))
@@ -123,20 +136,19 @@ class LoopSweep:
             for slot, tensor in start.values.items()
         }
         leaves = {slot: t for slot, t in values.items() if calls.needs[slot]}
-        counter = _Counter(self._brought)
+        counter = SavedBytes(self._brought)
         kept = set(cotangents)
-        with counter if self._measures() else contextlib.nullcontext():
-            for index in range(start.position, position):
-                with torch.set_grad_enabled(calls.calls[index].grad):
-                    self._call(index, values, random)
-                self._drop(index, values, kept)
+        with (
+            torch.enable_grad(),
+            counter if self._measures() else contextlib.nullcontext(),
+        ):
+            self._run_calls(start.position, position, values, kept, random)
         if counter.nbytes:
             self._per_call = counter.nbytes / (position - start.position)
         self._latest = position - start.position
-        for index in range(start.position, position):
-            for slot in calls.reads[index]:
-                if calls.producer[slot] < 0 and calls.needs[slot]:
-                    leaves[slot] = self._alias(slot)
+        for slot, first in calls.first_read.items():
+            if first < position and calls.last_read[slot] >= start.position:
+                leaves[slot] = self._alias(slot)
         self._pull_back(values, leaves)
         self._tally.stages += 1
         self._tally.recomputed += position - start.position
@@ -171,10 +183,31 @@ class LoopSweep:
             calls = self._calls
             tensor = calls.foreign[slot]
             if tensor._version != calls.versions[slot]:
-                raise MutationError(_overwritten(tensor))
+                raise MutationError(overwritten(tensor))
             alias = tensor.detach().requires_grad_(calls.needs[slot])
             self._aliases[slot] = alias
         return alias
+
+    def _run_calls(
+        self, first: int, last: int, values: dict[int, Tensor], kept: set[int],
+        random: RandomStates,
+    ) -> None:  # fmt: skip
+        """Run some calls again, with a graph if gradient mode is on."""
+        taped, module = torch.is_grad_enabled(), native()
+        if module is not None:
+            draw = partial(random.set, torch.default_generator)
+            module.run_calls(
+                self._calls, first, last, values, kept, taped, self._aliases,
+                self._alias, draw,
+            )  # fmt: skip
+            return
+        for index in range(first, last):
+            torch._C._set_grad_enabled(taped and self._calls.calls[index].grad)
+            try:
+                self._call(index, values, random)
+            finally:
+                torch._C._set_grad_enabled(taped)
+            self._drop(index, values, kept)
 
     def _call(
         self, index: int, values: dict[int, Tensor], random: RandomStates
@@ -216,22 +249,6 @@ class LoopSweep:
 
 
 _HOLDERS = (Slot, list, tuple)
-
-
-class _Counter(torch.autograd.graph.saved_tensors_hooks):
-    """Counts the bytes that a graph saves, each storage once."""
-
-    def __init__(self, brought: frozenset[int]) -> None:
-        self.nbytes = 0
-        self._seen = set(brought)
-        super().__init__(self._pack, lambda tensor: tensor)
-
-    def _pack(self, tensor: Tensor) -> Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in self._seen:
-            self._seen.add(storage.data_ptr())
-            self.nbytes += storage.nbytes()
-        return tensor
 
 
 class LoopNode(torch.autograd.Function):

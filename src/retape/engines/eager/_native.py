@@ -22,13 +22,28 @@ from typing import Any
 
 import torch
 
+from ._calls import Calls
 from ._errors import UnsupportedError
-from ._holdings import Buffer, Counter
-from ._run import Handle
-from ._step import Step
+from ._foreign import Foreign
+from ._geometry import Geometry
+from ._holdings import Buffer, Counter, Holdings
+from ._loop_records import Call, Slot
+from ._run import Handle, Run, Stage
+from ._signature import Signature
+from ._step import Snapshot, Step
+from ._tail import Tail
+from ._trace import Trace
 
 SOURCES = Path(__file__).parent / "native"
 _NAME = "_retape_native"
+# The classes whose instances compiled code makes or looks into.
+_TYPES = {
+    each.__name__: each
+    for each in (
+        Buffer, Call, Calls, Counter, Foreign, Geometry, Handle, Holdings, Run,
+        Signature, Slot, Snapshot, Stage, Step, Tail, Trace,
+    )
+}  # fmt: skip
 # No LTO and no `-march`: the work is in the operators, and the cache may be shared.
 _FLAGS = "-std=c++20 -O2 -fPIC -shared -fvisibility=hidden".split()
 
@@ -67,7 +82,7 @@ def accelerate(on: bool = True) -> None:
     """
     if on and _Loaded.module is None:
         _Loaded.module = _load(_build())
-        _Loaded.module.setup(Buffer, Counter, Handle, Step)
+        _Loaded.module.setup(_TYPES)
     _Loaded.using = on
 
 

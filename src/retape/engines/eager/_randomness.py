@@ -1,7 +1,6 @@
 """Which generator an operator draws from, and how to give it its state back."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -35,7 +34,10 @@ def generator_for(args: Iterable[Any], kwargs: Mapping[str, Any]) -> torch.Gener
 
 
 class RandomStates:
-    """Sets generators to recorded states, and puts the present ones back at the end."""
+    """Sets generators to recorded states, and puts the present ones back at the end.
+
+    A context manager: the program's own states are back on leaving.
+    """
 
     __slots__ = ("_before",)
 
@@ -48,17 +50,9 @@ class RandomStates:
             self._before[generator] = generator.get_state()
         generator.set_state(state)
 
-    def put_back(self) -> None:
-        """Undo every `set`."""
+    def __enter__(self) -> "RandomStates":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
         for generator, state in self._before.items():
             generator.set_state(state)
-
-
-@contextmanager
-def restored_randomness() -> Iterator[RandomStates]:
-    """Random states for a replay; the program's own are back on leaving."""
-    states = RandomStates()
-    try:
-        yield states
-    finally:
-        states.put_back()

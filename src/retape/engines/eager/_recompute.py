@@ -84,9 +84,9 @@ class Recomputation:
         keeper, run.sweep = self._equipment(run)
         run.trace.verify = self._verify
         run.trace.keep = as_function(self._policy)
-        recorder = Recorder(run, keeper)
+        recorder = Recorder(run, keeper, unpack)
         scope = contextlib.ExitStack()
-        _enter_hooks(scope, recorder.pack)
+        _enter_hooks(scope, recorder)
         scope.enter_context(compiled_code_runs_eagerly())
         scope.enter_context(recorder)
         self._open.append((recorder, scope))
@@ -115,8 +115,8 @@ class Recomputation:
             recorder.keeper.check_budget()
 
 
-def _enter_hooks(scope: contextlib.ExitStack, pack: Callable[[Any], Any]) -> None:
-    hooks = torch.autograd.graph.saved_tensors_hooks(pack, unpack)
+def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
+    hooks = torch.autograd.graph.saved_tensors_hooks(recorder.pack, recorder.unpack)
     try:
         scope.enter_context(hooks)
     except RuntimeError as error:

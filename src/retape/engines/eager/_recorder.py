@@ -40,9 +40,18 @@ def paused_recording() -> Iterator[None]:
 
 
 class Recorder(TorchDispatchMode):
-    """Records the operators of one thread into a run."""
+    """Records the operators of one thread into a run.
 
-    def __init__(self, run: Run, keeper: Keeper) -> None:
+    Attributes:
+        pack: What autograd calls for a tensor that it saves.
+        unpack: What autograd calls when it needs that tensor again.
+    """
+
+    __slots__ = ("paused",)
+
+    def __init__(
+        self, run: Run, keeper: Keeper, unpack: Callable[[Any], torch.Tensor]
+    ) -> None:
         super().__init__()
         self.run = run
         self.keeper = keeper
@@ -53,7 +62,10 @@ class Recorder(TorchDispatchMode):
         self._native: Any = None if watched else module
         run.native = module
         self.pack: Callable[[torch.Tensor], Any] = run.pack
-        if self._native is not None:
+        self.unpack: Callable[[Any], torch.Tensor] = unpack
+        if module is not None:
+            self.unpack = module.unpacker(unpack)
+        if module is not None and not watched:
             self._session = module.open(trace, run, kind_of, watched)
             self.pack = module.packer(self._session)
 

@@ -13,7 +13,7 @@ import torch
 from ._foreign import checked
 from ._geometry import Geometry, below_autograd, tensor_on
 from ._native import native_for
-from ._randomness import RandomStates, restored_randomness
+from ._randomness import RandomStates
 from ._step import Step
 from ._trace import Trace
 from ._verify import check_foreign, check_replayed
@@ -79,22 +79,20 @@ class Replay:
     def run(self) -> dict[int, Tensor]:
         """The wanted slots, as root tensors."""
         wanted = self._wanted
-        with below_autograd(), restored_randomness() as random:
+        with below_autograd(), RandomStates() as random:
             self._run_steps(random)
-            return {
-                slot: self._overwritten[slot]
-                if slot in self._overwritten
-                else self.root_of(slot)
-                for slot in wanted
-            }
+            for slot in wanted:
+                if slot not in self._roots and slot not in self._overwritten:
+                    self.root_of(slot)
+            return {**self._roots, **self._overwritten}
 
     def _run_steps(self, random: RandomStates) -> None:
         trace, roots = self._trace, self._roots
         module = native_for(trace)
         if module is not None and not trace.verify:
             module.run_steps(
-                trace.steps, self._needed, self._wanted, trace.random, self,
-                roots, self._own, partial(self._step, random=random),
+                trace.steps, trace.roots, self._needed, self._wanted, trace.random,
+                self, roots, self._own, partial(self._step, random=random),
             )  # fmt: skip
             return
         dying = self._last_uses()

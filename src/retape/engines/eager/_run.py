@@ -8,6 +8,7 @@ is left the whole run is.
 
 import threading
 from bisect import bisect_left
+from itertools import compress
 from typing import Any, Protocol
 
 import torch
@@ -48,6 +49,12 @@ class Fetcher(Protocol):
 
 class Run:
     """What handles refer to. Nothing in here refers to a handle or a graph."""
+
+    # What compiled code reads at each operator has a fixed place.
+    __slots__ = (
+        "__dict__", "alive", "living", "lock", "recording", "slot_handles", "stages",
+        "trace",
+    )  # fmt: skip
 
     def __init__(self, trace: Trace, tally: Tally) -> None:
         self.trace = trace
@@ -140,13 +147,26 @@ class Run:
         """
         low = bisect_left(self.handle_steps, first)
         high = bisect_left(self.handle_steps, last + 1)
-        slots, alive, moved = self.handle_slots, self.alive, self.trace.moved
-        living = [slots[k] for k in range(low, high) if alive[k]]
+        moved = self.trace.moved
+        living = list(compress(self.handle_slots[low:high], self.alive[low:high]))
         return (
             low,
             high,
             [moved.get(slot, slot) for slot in living] if moved else living,
         )
+
+    def living_with_steps(self, first: int, last: int) -> list[tuple[int, int]]:
+        """As `living_between`: the slots, with the steps at which they were packed."""
+        low = bisect_left(self.handle_steps, first)
+        high = bisect_left(self.handle_steps, last + 1)
+        steps = self.handle_steps[low:high]
+        living = compress(
+            zip(self.handle_slots[low:high], steps, strict=True), self.alive[low:high]
+        )
+        moved = self.trace.moved
+        if not moved:
+            return list(living)
+        return [(moved.get(slot, slot), step) for slot, step in living]
 
     def slot_of(self, number: int) -> int:
         """The slot that a handle stands for."""

@@ -39,6 +39,8 @@ class Signature:
         "single",
     )  # fmt: skip
 
+    __slots__ = ("__dict__", "native")
+
     def __init__(
         self,
         func: Any,

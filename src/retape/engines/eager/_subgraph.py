@@ -11,7 +11,7 @@ import torch
 
 from ._errors import MutationError, RecomputeDepthError
 from ._node import Node, node_name
-from ._randomness import default_generator, restored_randomness
+from ._randomness import RandomStates, default_generator
 
 Tensor = torch.Tensor
 _log = logging.getLogger("retape.torch")
@@ -92,7 +92,7 @@ def _evaluate(node: Node, values: dict[int, Tensor]) -> Tensor:
     assert node.op is not None
     if node.options.verbose:
         _log.info("recompute node %d (%s)", node.index, node_name(node))
-    with torch.no_grad(), restored_randomness() as random:
+    with torch.no_grad(), RandomStates() as random:
         if node._random is not None:
             random.set(default_generator(torch.device("cpu")), node._random)
         return node.op(*inputs)

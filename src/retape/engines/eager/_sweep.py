@@ -19,7 +19,7 @@ from ._geometry import tensor_on
 from ._holdings import TAG, Buffer
 from ._limits import Limits
 from ._liveness import waiting_bytes
-from ._native import native
+from ._native import native_for
 from ._recorder import active_recorder, paused_recording
 from ._replay import Replay, needed_steps
 from ._run import ForeignView, Handle, Run, Stage
@@ -33,20 +33,10 @@ Tensor = torch.Tensor
 
 def unpack(saved: "Any") -> Tensor:
     """The tensor that a saved object stands for."""
-    module = native()
-    if module is not None and not _is_away(saved):
-        found = module.unpack(saved)
-        if found is not None:
-            return found
     if active_recorder() is None:
         return _value(saved)
     with paused_recording():
         return _value(saved)
-
-
-def _is_away(saved: "Any") -> bool:
-    """Whether it belongs to a run that is recorded without the compiled module."""
-    return saved.__class__ is Handle and saved.run.native is None
 
 
 def _value(saved: "Any") -> Tensor:
@@ -116,9 +106,13 @@ class Sweep:
         away = type(trace.held.storages) is not dict  # in a store they take no room
         if memory is None or away or len(trace.snapshots) == 1:
             return
+        room = trace.limit - trace.counter.live
         _, _, slots = self._run.living_between(trace.opened.position, position)
+        latest = sum(trace.nbytes[slot] for slot in set(slots))
+        if latest <= room:  # one stage: no longer gap is cheaper
+            return
         saved = [each.saved for each in trace.snapshots]
-        saved.append(saved[-1] + sum(trace.nbytes[slot] for slot in set(slots)))
+        saved.append(saved[-1] + latest)
         places = [*(each.position for each in trace.snapshots), position]
         gaps = [
             (saved[k + 1] - saved[k], places[k + 1] - places[k])
@@ -128,7 +122,6 @@ class Sweep:
         for each in trace.snapshots:
             widths.append(sum(trace.nbytes[slot] for slot in each.slots - seen))
             seen |= each.slots
-        room = trace.limit - trace.counter.live
         for _ in range(snapshots_to_drop(gaps, widths, room)):
             self._give_up_last()
 
@@ -144,6 +137,8 @@ class Sweep:
         while len(trace.snapshots) > 1 and memory is not None:
             gap = self._gap
             assert gap is not None
+            if gap.fits(gap.start, position):
+                break
             if gap.smallest_stage(position) <= gap.free(position):
                 break
             self._give_up_last()
@@ -155,11 +150,8 @@ class Sweep:
         trace = self._run.trace
         missing = {slot for slot in slots if slot not in trace.held.storages}
         computed = self._replay(missing)
-        for slot in slots:
-            if slot in computed:
-                self._hold(slot, computed[slot])
-            else:
-                trace.held.again((slot,))
+        self._hold_computed(computed)
+        trace.held.again(slots - computed.keys())
         trace.opened = Snapshot(position, set(slots), trace.saved)
         trace.snapshots.append(trace.opened)
         self._run.tally.planted += 1
@@ -169,8 +161,7 @@ class Sweep:
         run, held = self._run, self._run.trace.held
         low, high, slots = run.living_between(first, last)
         slots = [slot for slot in slots if slot not in held.storages]
-        for slot, root in self._replay(set(slots)).items():
-            self._hold(slot, root)
+        self._hold_computed(self._replay(set(slots)))
         run.stages.append(Stage(run, low, high, slots))
         run.tally.stages += 1
 
@@ -179,6 +170,16 @@ class Sweep:
         needed = needed_steps(trace, wanted)
         tally.recomputed += len(needed)
         return Replay(trace, needed, wanted).run()
+
+    def _hold_computed(self, computed: dict[int, Tensor]) -> None:
+        trace = self._run.trace
+        module = native_for(trace)
+        if module is None:
+            for slot, root in computed.items():
+                self._hold(slot, root)
+            return
+        module.hold(trace.owner, trace.counter, trace.held, computed)
+        self._run.note_peak()
 
     def _hold(self, slot: int, root: Tensor) -> None:
         trace = self._run.trace

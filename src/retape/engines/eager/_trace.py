@@ -30,6 +30,12 @@ Storage = torch.UntypedStorage
 class Trace:
     """Operations in order, and what is held of their values."""
 
+    # What compiled code reads at each operator has a fixed place.
+    __slots__ = (
+        "__dict__", "held", "latest", "limit", "moved", "next_cut", "opened", "saved",
+        "tail",
+    )  # fmt: skip
+
     def __init__(self) -> None:
         self.owner = object()
         self.counter = Counter()

@@ -74,13 +74,19 @@ inline Ref attribute(PyObject* object, PyObject* name) {
   return Ref::checked(PyObject_GetAttr(object, name));
 }
 
-inline int64_t int_attribute(PyObject* object, PyObject* name) {
-  return as_int(attribute(object, name).get());
+// The attribute of an object, or null if it has none.
+inline Ref peek(PyObject* object, PyObject* name) {
+  PyObject* found = nullptr;
+#if PY_VERSION_HEX >= 0x030D0000
+  check(PyObject_GetOptionalAttr(object, name, &found));
+#else
+  check(_PyObject_LookupAttr(object, name, &found));
+#endif
+  return Ref(found);
 }
 
-inline void add_to_attribute(PyObject* object, PyObject* name, int64_t more) {
-  const Ref sum = number(int_attribute(object, name) + more);
-  check(PyObject_SetAttr(object, name, sum.get()));
+inline int64_t int_attribute(PyObject* object, PyObject* name) {
+  return as_int(attribute(object, name).get());
 }
 
 // An attribute in `__slots__`, reached by its offset.
@@ -98,6 +104,11 @@ class Slot {
     PyObject* before = *place(object);
     *place(object) = value.release();
     Py_XDECREF(before);
+  }
+  // For attributes that are integers.
+  int64_t as_number(PyObject* object) const { return as_int(*place(object)); }
+  void add(PyObject* object, int64_t more) const {
+    set(object, number(as_number(object) + more));
   }
 
  private:
@@ -135,41 +146,55 @@ inline bool has(PyObject* dict, PyObject* key) {
 // Interned names and the layout of the Python classes, read once.
 struct Names {
 #define RETAPE_NAMES(X)                                                            \
-  X(_retape) X(paused) X(opened) X(position) X(limit) X(next_cut) X(latest)        \
-  X(relieve) X(native) X(needed_by_snapshot) X(before_write) X(_after_writes)     \
-  X(of) X(nbytes) X(saved) X(living) X(append) X(func) X(outputs) X(single)        \
-  X(root) X(grad) X(pack) X(moved) X(older) X(live) X(adopt)           \
-  X(root_of) X(trace) X(tail) X(partial) X(held) X(storages) X(stages) X(low)      \
-  X(high) X(left) X(release) X(slot_handles) X(steps) X(drop_from_tail) X(alive)    \
-  X(differentiable) X(kind) X(lean) X(copying)
+  X(_retape) X(relieve) X(native) X(needed_by_snapshot) X(before_write) X(of)      \
+  X(nbytes) X(outputs) X(single) X(root) X(pack) X(adopt) X(root_of)               \
+  X(drop_from_tail) X(let_go) X(acquire) X(release) X(differentiable) X(kind)      \
+  X(lean) X(copying) X(_retape_call) X(slot_of) X(_mark)
 #define RETAPE_DECLARE(name) PyObject* name = PyUnicode_InternFromString(#name);
   RETAPE_NAMES(RETAPE_DECLARE)
 #undef RETAPE_DECLARE
 };
 
+// `X(class, attribute)`: where an attribute lies in an instance.
+#define RETAPE_SLOTS(X)                                                            \
+  X(Buffer, owner) X(Buffer, slot) X(Buffer, nbytes) X(Buffer, counter)            \
+  X(Buffer, uninitialised) X(Buffer, older) X(Calls, calls) X(Calls, grad)          \
+  X(Calls, last_read) X(Calls, makes) X(Calls, nbytes) X(Calls, needs)             \
+  X(Calls, producer) X(Calls, reads) X(Calls, versions) X(Calls, _foreign_slots)   \
+  X(Calls, _next) X(Calls, _owner) X(Calls, _pending) X(Counter, live) X(Handle, run)        \
+  X(Handle, slot) X(Handle, geometry) X(Handle, number) X(Holdings, counts)        \
+  X(Holdings, storages) X(Run, alive) X(Run, living) X(Run, lock)                  \
+  X(Run, recording) X(Run, slot_handles) X(Run, stages) X(Run, trace)              \
+  X(Snapshot, position) X(Stage, high) X(Stage, left) X(Stage, low)                \
+  X(Tail, nbytes) X(Tail, partial) X(Tail, steps) X(Tail, windows)                 \
+  X(Geometry, native) X(Signature, native) X(Trace, held) X(Trace, latest) X(Trace, limit) X(Trace, moved)                  \
+  X(Trace, next_cut) X(Trace, opened) X(Trace, saved) X(Trace, tail)
+
 struct Layout {
-  PyObject *buffer_type, *handle_type, *step_type;
-  Slot buffer_owner, buffer_slot, buffer_nbytes, buffer_counter, buffer_uninitialised,
-      buffer_older, counter_live, handle_run, handle_slot, handle_geometry,
-      handle_number;
+  PyObject *step_type, *foreign_type, *python_handle_type, *call_type, *slot_type;
+  PyObject *buffer_type = nullptr, *handle_type = nullptr;  // the compiled kinds
+#define RETAPE_DECLARE(type, name) Slot type##_##name;
+  RETAPE_SLOTS(RETAPE_DECLARE)
+#undef RETAPE_DECLARE
   Ref empty_tuple;
 
-  Layout(PyObject* buffer, PyObject* counter, PyObject* handle, PyObject* step)
-      : buffer_type(Py_NewRef(buffer)),
-        handle_type(Py_NewRef(handle)),
-        step_type(Py_NewRef(step)),
-        buffer_owner(buffer, "owner"),
-        buffer_slot(buffer, "slot"),
-        buffer_nbytes(buffer, "nbytes"),
-        buffer_counter(buffer, "counter"),
-        buffer_uninitialised(buffer, "uninitialised"),
-        buffer_older(buffer, "older"),
-        counter_live(counter, "live"),
-        handle_run(handle, "run"),
-        handle_slot(handle, "slot"),
-        handle_geometry(handle, "geometry"),
-        handle_number(handle, "number"),
+  explicit Layout(PyObject* types)
+      : step_type(find(types, "Step")),
+        foreign_type(find(types, "Foreign")),
+        python_handle_type(find(types, "Handle")),
+        call_type(find(types, "Call")),
+        slot_type(find(types, "Slot")),
+#define RETAPE_PLACE(type, name) type##_##name(find(types, #type), #name),
+        RETAPE_SLOTS(RETAPE_PLACE)
+#undef RETAPE_PLACE
         empty_tuple(PyTuple_New(0)) {}
+
+ private:
+  static PyObject* find(PyObject* types, const char* name) {
+    PyObject* found = PyDict_GetItemString(types, name);
+    TORCH_CHECK(found != nullptr, name, ": no such class");
+    return found;
+  }
 };
 
 inline Names* names = nullptr;
@@ -181,5 +206,8 @@ inline PyObject* new_instance(PyObject* type, Py_ssize_t items = 0) {
   if (made == nullptr) fail();
   return made;
 }
+
+// The garbage collector need not look at an object that is part of no cycle.
+inline void untrack(const Ref& object) { PyObject_GC_UnTrack(object.get()); }
 
 }  // namespace retape

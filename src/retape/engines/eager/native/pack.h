@@ -1,4 +1,4 @@
-// What `Run.pack` and `unpack` do, one level below Python.
+// What `Run.pack` does, one level below Python.
 #pragma once
 
 #include "session.h"
@@ -7,16 +7,19 @@ namespace retape {
 
 inline void add_to_tail(
     Session& session, PyObject* slot, PyObject* storage, PyObject* window) {
-  PyObject* windows = lookup(session.tail_windows.get(), slot);
+  PyObject* tail = session.tail.get();
+  PyObject* all_windows = layout->Tail_windows(tail);
+  PyObject* windows = lookup(all_windows, slot);
   if (windows != nullptr) return check(PyList_Append(windows, window));
   const Ref step = number(PyList_GET_SIZE(session.steps.get()));
   const int64_t bytes = item(session.nbytes.get(), as_int(slot));
-  check(PyObject_SetItem(session.tail_steps.get(), slot, step.get()));
+  check(PyObject_SetItem(layout->Tail_steps(tail), slot, step.get()));
   const Ref list = Ref::checked(PyList_New(1));
   PyList_SET_ITEM(list.get(), 0, Py_NewRef(window));
-  check(PyDict_SetItem(session.tail_windows.get(), slot, list.get()));
-  add_to_attribute(session.tail.get(), names->nbytes, bytes);
-  add_to_attribute(session.trace.get(), names->saved, bytes);
+  untrack(list);
+  check(PyDict_SetItem(all_windows, slot, list.get()));
+  layout->Tail_nbytes.add(tail, bytes);
+  layout->Trace_saved.add(session.trace.get(), bytes);
   session.hold(slot, storage);
 }
 
@@ -26,7 +29,7 @@ inline void count_handle(Session& session, PyObject* slot) {
   const Py_ssize_t length = PyByteArray_GET_SIZE(session.alive.get());
   check(PyByteArray_Resize(session.alive.get(), length + 1));
   PyByteArray_AS_STRING(session.alive.get())[length] = 1;
-  add_to_attribute(session.run.get(), names->living, 1);
+  layout->Run_living.add(session.run.get(), 1);
   PyObject* before = lookup(session.slot_handles.get(), slot);
   const Ref now = number(before == nullptr ? 1 : as_int(before) + 1);
   check(PyDict_SetItem(session.slot_handles.get(), slot, now.get()));
@@ -41,9 +44,9 @@ inline Ref pack(Session& session, PyObject* wrapped) {
   if (!plain_tensor(tensor)) return slowly();
   const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
   PyObject* buffer = session.buffer_on(storage.get());
-  if (buffer == nullptr || layout->buffer_uninitialised(buffer) != Py_False)
+  if (buffer == nullptr || layout->Buffer_uninitialised(buffer) != Py_False)
     return slowly();
-  const Ref slot = Ref::borrowed(layout->buffer_slot(buffer));
+  const Ref slot = Ref::borrowed(layout->Buffer_slot(buffer));
   if (item(session.producer.get(), as_int(slot.get())) < 0) {
     PyObject* known = lookup(session.foreign.get(), slot.get());
     if (known == nullptr || PyTuple_GET_ITEM(known, 0) != wrapped) return slowly();
@@ -56,10 +59,10 @@ inline Ref pack(Session& session, PyObject* wrapped) {
       PyList_GET_SIZE(session.steps.get()));
   add_to_tail(session, slot.get(), storage.get(), window.get());
   Ref handle(new_instance(layout->handle_type));
-  layout->handle_run.set(handle.get(), session.run);
-  layout->handle_slot.set(handle.get(), slot);
-  layout->handle_geometry.set(handle.get(), window);
-  layout->handle_number.set(handle.get(), number(number_of_it));
+  layout->Handle_run.set(handle.get(), session.run);
+  layout->Handle_slot.set(handle.get(), slot);
+  layout->Handle_geometry.set(handle.get(), window);
+  layout->Handle_number.set(handle.get(), number(number_of_it));
   return handle;
 }
 

@@ -12,12 +12,16 @@ namespace retape {
 inline thread_local Session* current = nullptr;
 inline const c10::impl::PyInterpreterVTable* original = nullptr;
 
+// An operator on so few numbers is over sooner than the interpreter's lock is passed on.
+inline constexpr int64_t SMALL = 2048;
+
 // What a call reads, found before it runs.
 struct Call {
-  Key key;
-  c10::SmallVector<int64_t, 8> reads;
-  c10::SmallVector<std::pair<Ref, at::Tensor>, 2> written;
+  Key& key;
+  bool small = true;
   const Known* known = nullptr;
+  c10::SmallVector<int64_t, 8> reads = {};
+  c10::SmallVector<std::pair<Ref, at::Tensor>, 2> written = {};
 };
 
 inline bool on_top(const Session& session) {
@@ -44,9 +48,10 @@ inline bool find_reads(
     const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
     PyObject* buffer = session.buffer_on(storage.get());
     if (buffer == nullptr) buffer = session.adopt(tensor, storage.get());
-    if (layout->buffer_uninitialised(buffer) != Py_False) return false;
-    const int64_t slot = as_int(layout->buffer_slot(buffer));
+    if (layout->Buffer_uninitialised(buffer) != Py_False) return false;
+    const int64_t slot = as_int(layout->Buffer_slot(buffer));
     call.reads.push_back(slot);
+    call.small = call.small && tensor.is_cpu() && tensor.numel() <= SMALL;
     for (const int where : info.writes)
       if (where == place.argument) {
         if (item(session.producer.get(), slot) < 0) return false;
@@ -59,8 +64,8 @@ inline bool find_reads(
 inline void mark_reads(
     Session& session, const Call& call, int64_t step,
     c10::ArrayRef<c10::IValue> arguments) {
-  const Ref opened = attribute(session.trace.get(), names->opened);
-  const int64_t position = int_attribute(opened.get(), names->position);
+  PyObject* opened = layout->Trace_opened(session.trace.get());
+  const int64_t position = layout->Snapshot_position.as_number(opened);
   size_t next = 0;
   Key ignored;
   bool crossing = false;
@@ -85,9 +90,10 @@ inline void mark_reads(
 
 inline void before_writes(Session& session, const Call& call) {
   for (const auto& [buffer, tensor] : call.written) {
-    PyObject* slot = layout->buffer_slot(buffer.get());
-    if (has(session.tail_steps.get(), slot) || has(session.held_storages.get(), slot) ||
-        PyObject_Size(layout->buffer_older(buffer.get())) != 0) {
+    PyObject* slot = layout->Buffer_slot(buffer.get());
+    if (has(layout->Tail_steps(session.tail.get()), slot) ||
+        has(layout->Holdings_storages(session.held.get()), slot) ||
+        PyObject_Size(layout->Buffer_older(buffer.get())) != 0) {
       const Ref wrapped = Ref::checked(THPVariable_Wrap(tensor));
       Ref::checked(PyObject_CallMethodObjArgs(
           session.trace.get(), names->before_write, buffer.get(), wrapped.get(),
@@ -101,14 +107,14 @@ inline Ref after_writes(Session& session, const Call& call, int64_t step) {
   Ref writes = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(call.written.size())));
   Py_ssize_t k = 0;
   for (const auto& [buffer, tensor] : call.written) {
-    const int64_t old = as_int(layout->buffer_slot(buffer.get()));
+    const int64_t old = as_int(layout->Buffer_slot(buffer.get()));
     const int64_t bytes = item(session.nbytes.get(), old);
     TORCH_CHECK(
         static_cast<int64_t>(tensor.storage().nbytes()) == bytes,
         "an in-place operator that is no resizer has resized its argument");
     const int64_t made =
         session.new_slot(step, bytes, PyList_GET_ITEM(session.roots.get(), old));
-    layout->buffer_slot.set(buffer.get(), number(made));
+    layout->Buffer_slot.set(buffer.get(), number(made));
     const Ref first = number(old), second = number(made);
     PyTuple_SET_ITEM(writes.get(), k++, PyTuple_Pack(2, first.get(), second.get()));
   }
@@ -144,21 +150,23 @@ inline void add_step(Session& session, const Call& call, int64_t first, Ref writ
   Ref reads = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(call.reads.size())));
   for (size_t k = 0; k < call.reads.size(); ++k)
     PyTuple_SET_ITEM(reads.get(), k, number(call.reads[k]).release());
+  untrack(reads);
   const Ref step(new_instance(layout->step_type, 4));
   PyTuple_SET_ITEM(step.get(), 0, Ref(call.known->signature).release());
   PyTuple_SET_ITEM(step.get(), 1, reads.release());
   PyTuple_SET_ITEM(step.get(), 2, number(first).release());
   PyTuple_SET_ITEM(step.get(), 3, writes.release());
+  untrack(step);
   check(PyList_Append(session.steps.get(), step.get()));
 }
 
 inline void relieve_if_full(Session& session) {
-  const Ref limit = attribute(session.trace.get(), names->limit);
-  const Ref next_cut = attribute(session.trace.get(), names->next_cut);
+  PyObject* limit = layout->Trace_limit(session.trace.get());
+  PyObject* next_cut = layout->Trace_next_cut(session.trace.get());
   const double steps = static_cast<double>(PyList_GET_SIZE(session.steps.get()));
-  const auto live = layout->counter_live(session.counter.get());
-  if (static_cast<double>(as_int(live)) > PyFloat_AsDouble(limit.get()) ||
-      steps >= PyFloat_AsDouble(next_cut.get()))
+  const int64_t live = layout->Counter_live.as_number(session.counter.get());
+  if (static_cast<double>(live) > PyFloat_AsDouble(limit) ||
+      steps >= PyFloat_AsDouble(next_cut))
     Ref::checked(PyObject_CallMethodNoArgs(session.keeper, names->relieve));
 }
 
@@ -169,12 +177,14 @@ inline void run_below(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 
 // The mode is off the stack meanwhile: what the trace does for itself is no step.
 inline void record(
-    Session& session, const Call& call, const c10::OperatorHandle& op,
+    Session& session, const Call& call, bool own, const c10::OperatorHandle& op,
     torch::jit::Stack* stack) {
   const int64_t step = PyList_GET_SIZE(session.steps.get());
   mark_reads(session, call, step, arguments_on(*stack, op));
   before_writes(session, call);
-  {
+  if (call.small && own) {
+    op.callBoxed(stack);
+  } else {
     const pybind11::gil_scoped_release nogil;
     op.callBoxed(stack);
   }
@@ -191,21 +201,19 @@ inline void record_slowly(
     Session& session, Call& call, bool keyed, const c10::OperatorHandle& op,
     torch::jit::Stack* stack) {
   if (!keyed) return original->dispatch(op, stack);
+  const Key key = call.key;  // other calls may come in between
   Template made = make_template(op, arguments_on(*stack, op));
-  check(PyObject_SetAttr(session.trace.get(), names->latest, Py_None));
+  layout->Trace_latest.set(session.trace.get(), Ref::borrowed(Py_None));
   original->dispatch(op, stack);
-  Ref signature = attribute(session.trace.get(), names->latest);
+  const Ref signature = Ref::borrowed(layout->Trace_latest(session.trace.get()));
   if (signature.get() == Py_None) return;
-  const Ref outputs = attribute(signature.get(), names->outputs);
+  made.facts = Facts(signature.get());
   Known known{signature, attribute(signature.get(), names->single).get() == Py_True,
               int_attribute(signature.get(), names->nbytes),
-              attribute(signature.get(), names->root), {}};
+              attribute(signature.get(), names->root), made.facts.outputs};
   if (known.root.get() == Py_None) known.root = Ref();
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs.get()); ++k)
-    known.outputs.push_back(as_int(PyTuple_GET_ITEM(outputs.get(), k)));
-  check(PyObject_SetAttr(
-      signature.get(), names->native, capsule(std::move(made)).get()));
-  session.known.insert_or_assign(call.key, std::move(known));
+  layout->Signature_native.set(signature.get(), capsule(std::move(made)));
+  session.known.insert_or_assign(key, std::move(known));
 }
 
 inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -220,10 +228,11 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const bool backward = torch::autograd::get_current_graph_task_id() != -1 &&
       !c10::GradMode::is_enabled();
   if (session->watched || backward ||
-      attribute(session->recorder, names->paused).get() == Py_True)
+      session->paused(session->recorder) == Py_True)
     return original->dispatch(op, stack);
   const auto arguments = arguments_on(*stack, op);
-  Call call;
+  session->scratch.clear();
+  Call call{session->scratch};
   const void* which = &op.schema();
   add(call.key, which);
   add(call.key, c10::GradMode::is_enabled());
@@ -233,7 +242,8 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     ordinary = find_reads(*session, call, info, arguments);
     const auto found = session->known.find(std::string_view(call.key));
     if (ordinary && found != session->known.end()) call.known = &found->second;
-    if (call.known != nullptr && info.plain) return record(*session, call, op, stack);
+    if (call.known != nullptr && info.plain) 
+      return record(*session, call, info.own, op, stack);
   }
   if (call.known != nullptr) return original->dispatch(op, stack);
   record_slowly(*session, call, ordinary, op, stack);

@@ -1,184 +1,201 @@
 // Running recorded steps again, one level below Python: see `_replay.py`.
+//
+// What a span of steps reads and makes is taken from the Python records once. Its steps
+// then run one after the other without the interpreter's lock, which is taken only for
+// values from outside of the span and for steps that Python has to run.
 #pragma once
 
-#include "signature.h"
+#include "steps.h"
 
 namespace retape {
 
-// The lists of a trace that a replay reads, borrowed for the time of one call.
-struct Record {
-  PyObject *steps, *producer, *storages;
-
-  int64_t made_by(PyObject* slot) const { return item(producer, as_int(slot)); }
-  PyObject* step(int64_t index) const { return PyList_GET_ITEM(steps, index); }
-  static PyObject* reads(PyObject* step) { return PyTuple_GET_ITEM(step, 1); }
+// A storage of the span as a tensor; `own` if nobody outside of the replay knows it.
+struct Root {
+  at::Tensor tensor;
+  bool own;
 };
 
-// Steps at or after `floor` that make the wanted slots, in order.
-inline Ref needed_steps(const Record& record, PyObject* wanted, int64_t floor) {
-  std::vector<PyObject*> stack;  // borrowed: the trace and the caller hold them
-  std::vector<bool> found(PyList_GET_SIZE(record.steps), false);
-  const auto push = [&](PyObject* slot) {
-    if (lookup(record.storages, slot) == nullptr) stack.push_back(slot);
-  };
-  const Ref slots = Ref::checked(PySequence_Fast(wanted, "slots"));
-  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(slots.get()); ++k)
-    push(PySequence_Fast_GET_ITEM(slots.get(), k));
-  int64_t least = static_cast<int64_t>(found.size()), most = -1;
-  while (!stack.empty()) {
-    const int64_t step = record.made_by(stack.back());
-    stack.pop_back();
-    if (step < floor || found[step]) continue;
-    found[step] = true;
-    least = std::min(least, step);
-    most = std::max(most, step);
-    PyObject* reads = Record::reads(record.step(step));
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(reads); ++k)
-      push(PyTuple_GET_ITEM(reads, k));
-  }
-  Ref needed = Ref::checked(PyList_New(0));
-  for (int64_t step = least; step <= most; ++step)
-    if (found[step]) append(needed.get(), step);
-  return needed;
-}
+struct Write {
+  int64_t old, made;
+};
 
-// One replay: a table from slots to their tensors, and when each is needed last.
+// One step: its template, or null if Python runs it, and its parts of the lists below.
+struct Job {
+  const Template* call;
+  PyObject* index;
+  int64_t first;
+  size_t reads, writes, dying, reads_end, writes_end, dying_end;
+};
+
+// What a replay is given. All of it is Python's, borrowed for the time of one call.
 struct Rerun {
   Record record;
-  PyObject *replay, *roots, *own, *random, *wanted;
+  PyObject *geometries, *random, *replay, *roots, *own, *slowly;
 };
 
-inline Template* template_of(PyObject* step) {
-  const Ref found = attribute(PyTuple_GET_ITEM(step, 0), names->native);
-  if (found.get() == Py_None) return nullptr;
-  return static_cast<Template*>(PyCapsule_GetPointer(found.get(), TEMPLATE));
-}
-
-inline bool contains(PyObject* set, PyObject* slot) {
-  const int found = PySet_Contains(set, slot);
-  check(found);
-  return found == 1;
-}
-
-// Whether a step can be run here: no random state, and its overwrites hit nobody else.
-inline bool ordinary(const Rerun& rerun, PyObject* step, PyObject* index) {
-  if (lookup(rerun.random, index) != nullptr) return false;
-  PyObject* writes = PyTuple_GET_ITEM(step, 3);
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes); ++k) {
-    PyObject* old = PyTuple_GET_ITEM(PyTuple_GET_ITEM(writes, k), 0);
-    if (!contains(rerun.own, old) || contains(rerun.wanted, old)) return false;
+class Replayer {
+ public:
+  Replayer(const Rerun& rerun, PyObject* needed, PyObject* wanted) : rerun_(rerun) {
+    const Ref slots = Ref::checked(PySequence_Fast(wanted, "slots"));
+    for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(slots.get()); ++k)
+      wanted_.insert(as_int(PySequence_Fast_GET_ITEM(slots.get(), k)));
+    const Py_ssize_t count = PyList_GET_SIZE(needed);
+    jobs_.reserve(count);
+    for (Py_ssize_t k = 0; k < count; ++k) read_step(PyList_GET_ITEM(needed, k));
+    find_last_uses();
   }
-  return true;
-}
 
-inline void keep_root(const Rerun& rerun, int64_t slot, const at::Tensor& tensor) {
-  const Ref index = number(slot), root = Ref::checked(THPVariable_Wrap(tensor));
-  check(PyDict_SetItem(rerun.roots, index.get(), root.get()));
-  check(PySet_Add(rerun.own, index.get()));
-}
-
-inline at::Tensor root_of(const Rerun& rerun, PyObject* slot) {
-  PyObject* root = lookup(rerun.roots, slot);
-  if (root != nullptr) return THPVariable_Unpack(root);
-  const Ref made =
-      Ref::checked(PyObject_CallMethodOneArg(rerun.replay, names->root_of, slot));
-  return THPVariable_Unpack(made.get());
-}
-
-inline torch::jit::Stack arguments_of(
-    const Rerun& rerun, const Template& call, PyObject* step) {
-  torch::jit::Stack stack = call.arguments;
-  PyObject* reads = Record::reads(step);
-  for (size_t k = 0; k < call.places.size(); ++k) {
-    const Place place = call.places[k];
-    at::Tensor tensor = look(root_of(rerun, PyTuple_GET_ITEM(reads, k)), call.sights[k]);
-    c10::IValue& argument = stack[place.argument];
-    if (place.index < 0) {
-      argument = std::move(tensor);
-    } else {
-      if (place.index == 0) argument = c10::List<at::Tensor>();
-      argument.toTensorList().push_back(std::move(tensor));
+  void run() {
+    {
+      const pybind11::gil_scoped_release nogil;
+      for (const Job& job : jobs_) {
+        if (job.call != nullptr && hits_nobody(job))
+          run_step(job);
+        else
+          run_in_python(job);
+        for (size_t k = job.dying; k < job.dying_end; ++k) table_.erase(dying_[k]);
+      }
     }
+    for (const int64_t slot : wanted_) give(slot, false);
   }
-  return stack;
-}
 
-// Signatures are shared by calls that Python cannot tell apart.
-inline bool fits(const Template& call, PyObject* step) {
-  return static_cast<Py_ssize_t>(call.places.size()) ==
-      PyTuple_GET_SIZE(Record::reads(step));
-}
-
-inline void run_step(const Rerun& rerun, const Template& call, PyObject* step) {
-  torch::jit::Stack stack = arguments_of(rerun, call, step);
-  {
-    const pybind11::gil_scoped_release nogil;
-    const c10::AutoGradMode mode(call.grad);
-    call.op.callBoxed(&stack);
-  }
-  PyObject* signature = PyTuple_GET_ITEM(step, 0);
-  int64_t slot = as_int(PyTuple_GET_ITEM(step, 2));
-  const Ref outputs = attribute(signature, names->outputs);
-  const bool list = stack.size() == 1 && stack[0].isTensorList();
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(outputs.get()); ++k) {
-    const int64_t output = as_int(PyTuple_GET_ITEM(outputs.get(), k));
-    keep_root(rerun, slot++, list ? stack[0].toTensorVector()[output]
-                                  : stack[output].toTensor());
-  }
-  PyObject* writes = PyTuple_GET_ITEM(step, 3);
-  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes); ++k) {
-    PyObject* pair = PyTuple_GET_ITEM(writes, k);
-    PyObject *old = PyTuple_GET_ITEM(pair, 0), *made = PyTuple_GET_ITEM(pair, 1);
-    const Ref root = Ref::borrowed(lookup(rerun.roots, old));
-    check(PyDict_SetItem(rerun.roots, made, root.get()));
-    check(PyDict_DelItem(rerun.roots, old));
-    check(PySet_Add(rerun.own, made));
-  }
-}
-
-// For each step of `needed` the slots that nobody reads after it.
-inline std::vector<std::vector<int64_t>> last_uses(
-    const Rerun& rerun, PyObject* needed) {
-  const Py_ssize_t count = PyList_GET_SIZE(needed);
-  std::vector<std::vector<int64_t>> dying(count);
-  std::unordered_set<int64_t> seen;
-  const Ref wanted = Ref::checked(PySequence_Fast(rerun.wanted, "slots"));
-  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(wanted.get()); ++k)
-    seen.insert(as_int(PySequence_Fast_GET_ITEM(wanted.get(), k)));
-  for (Py_ssize_t k = count - 1; k >= 0; --k) {
-    PyObject* step = rerun.record.step(item(needed, k));
-    const auto use = [&](int64_t slot) {
-      if (seen.insert(slot).second) dying[k].push_back(slot);
-    };
+ private:
+  void read_step(PyObject* index) {
+    PyObject* step = rerun_.record.step(as_int(index));
+    Job job{template_of(step), index, as_int(PyTuple_GET_ITEM(step, 2)),
+            reads_.size(), writes_.size(), 0, 0, 0, 0};
     PyObject* reads = Record::reads(step);
     for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r)
-      use(as_int(PyTuple_GET_ITEM(reads, r)));
-    const Ref outputs = attribute(PyTuple_GET_ITEM(step, 0), names->outputs);
-    const int64_t made = PyTuple_GET_SIZE(outputs.get()) +
-        PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3));
-    const int64_t first = as_int(PyTuple_GET_ITEM(step, 2));
-    for (int64_t slot = first; slot < first + made; ++slot) use(slot);
+      reads_.push_back(as_int(PyTuple_GET_ITEM(reads, r)));
+    PyObject* writes = PyTuple_GET_ITEM(step, 3);
+    for (Py_ssize_t w = 0; w < PyTuple_GET_SIZE(writes); ++w) {
+      PyObject* pair = PyTuple_GET_ITEM(writes, w);
+      const Write write{as_int(PyTuple_GET_ITEM(pair, 0)), as_int(PyTuple_GET_ITEM(pair, 1))};
+      writes_.push_back(write);
+      if (PyList_GET_ITEM(rerun_.geometries, write.old) !=
+          PyList_GET_ITEM(rerun_.geometries, write.made))
+        job.call = nullptr;  // it was resized
+    }
+    job.reads_end = reads_.size();
+    job.writes_end = writes_.size();
+    if (lookup(rerun_.random, index) != nullptr) job.call = nullptr;
+    Facts otherwise;
+    made_.push_back(made_by(step, facts_of(step, otherwise)).last);
+    jobs_.push_back(job);
   }
-  return dying;
-}
 
-// Run steps; what is out of the ordinary is run by `slowly(index)`, a Python function.
-inline void run_steps(const Rerun& rerun, PyObject* needed, PyObject* slowly) {
-  const auto dying = last_uses(rerun, needed);
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(needed); ++k) {
-    PyObject* index = PyList_GET_ITEM(needed, k);
-    PyObject* step = rerun.record.step(as_int(index));
-    const Template* call = template_of(step);
-    if (call != nullptr && fits(*call, step) && ordinary(rerun, step, index))
-      run_step(rerun, *call, step);
-    else
-      Ref::checked(PyObject_CallOneArg(slowly, index));
-    for (const int64_t slot : dying[k]) {
-      const Ref dead = number(slot);
-      if (lookup(rerun.roots, dead.get()) != nullptr)
-        check(PyDict_DelItem(rerun.roots, dead.get()));
+  // For each step the slots that nobody uses after it.
+  void find_last_uses() {
+    Slots seen = wanted_;
+    for (size_t k = jobs_.size(); k-- > 0;) {
+      Job& job = jobs_[k];
+      job.dying = dying_.size();
+      const auto use = [&](int64_t slot) {
+        if (seen.insert(slot).second) dying_.push_back(slot);
+      };
+      for (size_t r = job.reads; r < job.reads_end; ++r) use(reads_[r]);
+      for (int64_t slot = job.first; slot < made_[k]; ++slot) use(slot);
+      job.dying_end = dying_.size();
     }
   }
-}
+
+  // Whether the storages that a step overwrites are known to this replay alone.
+  bool hits_nobody(const Job& job) const {
+    for (size_t k = job.writes; k < job.writes_end; ++k) {
+      const auto found = table_.find(writes_[k].old);
+      if (found == table_.end() || !found->second.own || wanted_.count(writes_[k].old))
+        return false;
+    }
+    return true;
+  }
+
+  const at::Tensor& root_of(int64_t slot) {
+    const auto found = table_.find(slot);
+    if (found != table_.end()) return found->second.tensor;
+    const pybind11::gil_scoped_acquire gil;
+    const Ref index = number(slot);
+    const Ref made = Ref::checked(
+        PyObject_CallMethodOneArg(rerun_.replay, names->root_of, index.get()));
+    check(PyDict_DelItem(rerun_.roots, index.get()));
+    const at::Tensor& tensor = THPVariable_Unpack(made.get());
+    return table_.emplace(slot, Root{tensor, false}).first->second.tensor;
+  }
+
+  void fill_stack(const Job& job) {
+    const Template& call = *job.call;
+    stack_.assign(call.arguments.begin(), call.arguments.end());
+    for (size_t k = 0; k < call.places.size(); ++k) {
+      const Place place = call.places[k];
+      at::Tensor tensor = look(root_of(reads_[job.reads + k]), call.sights[k]);
+      c10::IValue& argument = stack_[place.argument];
+      if (place.index < 0) {
+        argument = std::move(tensor);
+      } else {
+        if (place.index == 0) argument = c10::List<at::Tensor>();
+        argument.toTensorList().push_back(std::move(tensor));
+      }
+    }
+  }
+
+  void run_step(const Job& job) {
+    fill_stack(job);
+    {
+      const c10::AutoGradMode mode(job.call->grad);
+      job.call->op.callBoxed(&stack_);
+    }
+    int64_t slot = job.first;
+    if (stack_.size() == 1 && stack_[0].isTensorList()) {
+      const auto list = stack_[0].toTensorVector();
+      for (const int64_t output : job.call->facts.outputs)
+        table_.insert_or_assign(slot++, Root{list[output], true});
+    } else {
+      for (const int64_t output : job.call->facts.outputs)
+        table_.insert_or_assign(slot++, Root{std::move(stack_[output]).toTensor(), true});
+    }
+    for (size_t k = job.writes; k < job.writes_end; ++k) {
+      const auto old = table_.find(writes_[k].old);
+      Root root = std::move(old->second);
+      table_.erase(old);
+      table_.insert_or_assign(writes_[k].made, std::move(root));
+    }
+    stack_.clear();
+  }
+
+  // Put a root where Python looks for it.
+  void give(int64_t slot, bool with_owner) {
+    const auto found = table_.find(slot);
+    if (found == table_.end()) return;
+    const Ref index = number(slot);
+    const Ref root = Ref::checked(THPVariable_Wrap(found->second.tensor));
+    check(PyDict_SetItem(rerun_.roots, index.get(), root.get()));
+    if (with_owner && found->second.own) check(PySet_Add(rerun_.own, index.get()));
+  }
+
+  void run_in_python(const Job& job) {
+    const pybind11::gil_scoped_acquire gil;
+    for (size_t k = job.reads; k < job.reads_end; ++k) give(reads_[k], true);
+    for (size_t k = job.writes; k < job.writes_end; ++k) {
+      give(writes_[k].old, true);
+      table_.erase(writes_[k].old);
+    }
+    Ref::checked(PyObject_CallOneArg(rerun_.slowly, job.index));
+    PyObject *slot = nullptr, *root = nullptr;
+    for (Py_ssize_t k = 0; PyDict_Next(rerun_.roots, &k, &slot, &root);) {
+      const int owned = PySet_Contains(rerun_.own, slot);
+      check(owned);
+      table_.insert_or_assign(as_int(slot), Root{THPVariable_Unpack(root), owned == 1});
+    }
+    PyDict_Clear(rerun_.roots);
+    check(PySet_Clear(rerun_.own));
+  }
+
+  Rerun rerun_;
+  Slots wanted_;
+  std::vector<Job> jobs_;
+  std::vector<int64_t> reads_, dying_, made_;
+  std::vector<Write> writes_;
+  ska::flat_hash_map<int64_t, Root> table_;
+  torch::jit::Stack stack_;
+};
 
 }  // namespace retape

@@ -1,12 +1,13 @@
 // One recording: the lists of its trace, and the signatures that it has met.
 #pragma once
 
+#include "objects.h"
 #include "signature.h"
 
 namespace retape {
 
 struct OpInfo {
-  bool view, plain;
+  bool view, plain, own;  // `own`: PyTorch's own operator
   std::vector<int> writes;
 };
 
@@ -30,14 +31,15 @@ using Table = std::unordered_map<Key, T, Transparent, std::equal_to<>>;
 class Session {
  public:
   // Strong, but for the recorder, which owns the session.
-  Ref trace, run, owner, counter, geometries, held_storages, held_counts, foreign, tail,
-      tail_steps, tail_windows, steps, producer, nbytes, last_read, roots, handle_steps,
+  Ref trace, run, owner, counter, geometries, held, foreign, tail, steps, producer, nbytes, last_read, roots, handle_steps,
       handle_slots, alive, slot_handles, kind_of;
   PyObject *recorder = nullptr, *keeper = nullptr;
+  Slot paused;  // of the recorder
   bool watched;  // under `verify` or a policy every call goes the long way
   std::unordered_map<const void*, OpInfo> operators;
   Table<Known> known;
   Table<Ref> geometry_table;
+  Key scratch;  // for the key of the present call
 
   Session(PyObject* trace, PyObject* run, PyObject* kind_of, bool watched);
 
@@ -56,12 +58,9 @@ class Session {
 
   // The buffer that this trace hung on a storage, borrowed from it; or null.
   PyObject* buffer_on(PyObject* storage) const {
-    const Ref buffer(PyObject_GetAttr(storage, names->_retape));
-    if (!buffer) {
-      PyErr_Clear();
-      return nullptr;
-    }
-    return layout->buffer_owner(buffer.get()) == owner.get() ? buffer.get() : nullptr;
+    PyObject* buffer = any_buffer_on(storage);
+    if (buffer == nullptr) return nullptr;
+    return layout->Buffer_owner(buffer) == owner.get() ? buffer : nullptr;
   }
 
   PyObject* adopt(const at::Tensor& tensor, PyObject* storage) const {
@@ -80,19 +79,11 @@ class Session {
     return slot;
   }
 
-  void count(int64_t more) {
-    const auto& live = layout->counter_live;
-    live.set(counter.get(), number(as_int(live(counter.get())) + more));
-  }
-
   // Give the storage of a result a slot, unless it has one.
   bool make(const at::Tensor& tensor, const Known& call, int64_t step);
 
-  void hold(PyObject* slot, PyObject* storage) {
-    PyObject* before = lookup(held_counts.get(), slot);
-    const Ref now = number(before == nullptr ? 1 : as_int(before) + 1);
-    check(PyDict_SetItem(held_counts.get(), slot, now.get()));
-    if (before == nullptr) check(PyDict_SetItem(held_storages.get(), slot, storage));
+  void hold(PyObject* slot, PyObject* storage) const {
+    Holder{owner, counter, held.get()}.add(slot, storage);
   }
 
  private:
@@ -110,6 +101,7 @@ inline Session::Session(
       owner(member(trace, "owner")),
       counter(member(trace, "counter")),
       geometries(member(trace, "geometries")),
+      held(member(trace, "held")),
       foreign(member(trace, "foreign")),
       tail(member(trace, "tail")),
       steps(member(trace, "steps")),
@@ -122,13 +114,7 @@ inline Session::Session(
       alive(member(run, "alive")),
       slot_handles(member(run, "slot_handles")),
       kind_of(Ref::borrowed(kind_of_)),
-      watched(watched_) {
-  const Ref held = member(trace, "held");
-  held_storages = member(held, "storages");
-  held_counts = member(held, "counts");
-  tail_steps = member(tail, "steps");
-  tail_windows = member(tail, "windows");
-}
+      watched(watched_) {}
 
 inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
   const void* which = &op.schema();
@@ -139,7 +125,8 @@ inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
   const auto flag = [&](const char* name) {
     return PyObject_IsTrue(member(kind, name).get()) == 1;
   };
-  OpInfo made{flag("view"), false, {}};
+  const bool own = op.schema().name().rfind("aten::", 0) == 0;
+  OpInfo made{flag("view"), false, own, {}};
   made.plain = !flag("random") && !flag("uninitialised") && !flag("scratch") &&
       !flag("collective") && !flag("varying");
   const Ref writes = member(kind, "writes");
@@ -160,15 +147,7 @@ inline bool Session::make(const at::Tensor& tensor, const Known& call, int64_t s
   PyObject* root = call.single && call.nbytes == bytes && call.root
       ? call.root.get() : geometry_of(tensor);
   const int64_t slot = new_slot(step, bytes, root);
-  const Ref buffer(new_instance(layout->buffer_type));
-  layout->buffer_owner.set(buffer.get(), owner);
-  layout->buffer_slot.set(buffer.get(), number(slot));
-  layout->buffer_nbytes.set(buffer.get(), number(bytes));
-  layout->buffer_counter.set(buffer.get(), counter);
-  layout->buffer_uninitialised.set(buffer.get(), Ref::borrowed(Py_False));
-  layout->buffer_older.set(buffer.get(), layout->empty_tuple);
-  count(bytes);
-  check(PyObject_SetAttr(storage.get(), names->_retape, buffer.get()));
+  hang_buffer(storage.get(), owner, counter, number(slot), bytes);
   return true;
 }
 

@@ -35,11 +35,32 @@ struct Place {
   int32_t argument, index;
 };
 
+// What the analysis of a run must know of a `Signature`.
+struct Facts {
+  std::vector<int64_t> outputs;
+  std::vector<char> differentiable;
+  bool lean = false, copying = false;
+
+  Facts() = default;
+  explicit Facts(PyObject* signature) {
+    const Ref results = attribute(signature, names->outputs);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(results.get()); ++k)
+      outputs.push_back(as_int(PyTuple_GET_ITEM(results.get(), k)));
+    const Ref flags = attribute(signature, names->differentiable);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(flags.get()); ++k)
+      differentiable.push_back(PyTuple_GET_ITEM(flags.get(), k) == Py_True);
+    const Ref kind = attribute(signature, names->kind);
+    lean = attribute(kind.get(), names->lean).get() == Py_True;
+    copying = attribute(kind.get(), names->copying).get() == Py_True;
+  }
+};
+
 struct Template {
   c10::OperatorHandle op;
   std::vector<c10::IValue> arguments;
   std::vector<Place> places;
   std::vector<Sight> sights;
+  Facts facts;
   bool grad;
 };
 
@@ -152,7 +173,7 @@ bool scan(Key& key, c10::ArrayRef<c10::IValue> arguments, const Each& each) {
 
 inline Template make_template(
     const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-  Template made{op, arguments.vec(), {}, {}, false};
+  Template made{op, arguments.vec(), {}, {}, {}, false};
   made.grad = c10::GradMode::is_enabled();
   Key ignored;
   scan(ignored, arguments, [&](const at::Tensor& tensor, Place place) {

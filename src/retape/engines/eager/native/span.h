@@ -1,7 +1,7 @@
 // The sums of `Span`: bytes that cross each position, and the margins of a stage.
 #pragma once
 
-#include "replay.h"
+#include "steps.h"
 
 namespace retape {
 
@@ -12,23 +12,26 @@ struct SpanInput {
   PyObject* waiting;  // from start to end
 };
 
+// For each of some steps, the bytes made before it and read by it or after it.
+inline std::vector<int64_t> waiting_bytes(
+    PyObject* producer, PyObject* last_read, PyObject* nbytes, int64_t steps) {
+  std::vector<int64_t> waiting(steps + 2, 0);
+  for (Py_ssize_t slot = 0; slot < PyList_GET_SIZE(producer); ++slot) {
+    const int64_t made = item(producer, slot), read = item(last_read, slot);
+    if (made < 0 || read <= made) continue;
+    waiting[made + 1] += item(nbytes, slot);
+    waiting[std::min(read, steps) + 1] -= item(nbytes, slot);
+  }
+  for (size_t k = 1; k < waiting.size(); ++k) waiting[k] += waiting[k - 1];
+  return waiting;
+}
+
 struct SpanSums {
   std::vector<int64_t> widths;
   int64_t transient = 0, reverse = 0;
 };
 
-struct Made {
-  int64_t first, last;
-};
-
-inline Made made_by(PyObject* step) {
-  const Ref outputs = attribute(PyTuple_GET_ITEM(step, 0), names->outputs);
-  const int64_t first = as_int(PyTuple_GET_ITEM(step, 2));
-  return {first, first + PyTuple_GET_SIZE(outputs.get()) +
-                     PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3))};
-}
-
-using Uses = std::unordered_map<int64_t, int64_t>;
+using Uses = ska::flat_hash_map<int64_t, int64_t>;
 
 // The last step that uses each slot of the span, autograd's wish for it included.
 inline Uses last_uses(const SpanInput& span) {
@@ -42,7 +45,7 @@ inline Uses last_uses(const SpanInput& span) {
     for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r) {
       PyObject* read = PyTuple_GET_ITEM(reads, r);
       if (span.record.made_by(read) < 0) continue;
-      const auto [place, fresh] = uses.try_emplace(as_int(read), index);
+      const auto [place, fresh] = uses.emplace(as_int(read), index);
       if (!fresh) place->second = std::max(place->second, index);
     }
   }
@@ -57,7 +60,9 @@ std::vector<int64_t> crossing(const SpanInput& span, const Uses& uses, const Ski
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(span.needed); ++k) {
     const int64_t index = item(span.needed, k);
     if (index < span.start) continue;
-    const Made made = made_by(span.record.step(index));
+    PyObject* step = span.record.step(index);
+    Facts otherwise;
+    const Made made = made_by(step, facts_of(step, otherwise));
     for (int64_t slot = made.first; slot < made.last; ++slot) {
       const auto used = uses.find(slot);
       if (used == uses.end() || used->second <= index || skip(slot)) continue;
@@ -76,9 +81,8 @@ struct Reads {
 
 // Bytes read of slots that steps made, of all that may get a cotangent, and of all; and
 // of the largest parameter whose sum with that of a later read is a tensor of its own.
-inline Reads bytes_read(const SpanInput& span, int64_t index) {
+inline Reads bytes_read(const SpanInput& span, int64_t index, const Facts& facts) {
   PyObject* step = span.record.step(index);
-  const Ref flags = attribute(PyTuple_GET_ITEM(step, 0), names->differentiable);
   PyObject* reads = Record::reads(step);
   c10::SmallVector<int64_t, 8> inner, inputs, any;
   Reads sums;
@@ -91,7 +95,7 @@ inline Reads bytes_read(const SpanInput& span, int64_t index) {
     PyObject* read = PyTuple_GET_ITEM(reads, r);
     const int64_t slot = as_int(read);
     once(any, slot, sums.all);
-    const bool flag = PyTuple_GET_ITEM(flags.get(), r) == Py_True;
+    const bool flag = facts.differentiable[r] != 0;
     if (flag) once(inputs, slot, sums.cotangents);
     if (span.record.made_by(read) >= 0) once(inner, slot, sums.inner);
     PyObject* last = flag ? lookup(span.apart, read) : nullptr;
@@ -109,13 +113,13 @@ struct StepBytes {
 inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
   PyObject* step = span.record.step(index);
   StepBytes sums;
-  const Made range = made_by(step);
+  Facts otherwise;
+  const Facts& facts = facts_of(step, otherwise);
+  const Made range = made_by(step, facts);
   for (int64_t each = range.first; each < range.last; ++each)
     sums.made += item(span.nbytes, each);
-  const Reads reads = bytes_read(span, index);
-  const Ref kind = attribute(PyTuple_GET_ITEM(step, 0), names->kind);
-  const bool lean = attribute(kind.get(), names->lean).get() == Py_True;
-  const bool copying = attribute(kind.get(), names->copying).get() == Py_True;
+  const Reads reads = bytes_read(span, index, facts);
+  const bool lean = facts.lean, copying = facts.copying;
   if (copying) sums.kernel = sums.made + reads.all;
   int64_t formula = copying ? sums.kernel : lean ? 0 : sums.made;
   PyObject* writes = PyTuple_GET_ITEM(step, 3);
@@ -128,7 +132,7 @@ inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
 
 inline SpanSums sums_of(const SpanInput& span) {
   const Uses uses = last_uses(span);
-  std::unordered_set<int64_t> wanted;
+  Slots wanted;
   PyObject *slot = nullptr, *at = nullptr;
   for (Py_ssize_t k = 0; PyDict_Next(span.wanted, &k, &slot, &at);)
     wanted.insert(as_int(slot));
@@ -139,8 +143,10 @@ inline SpanSums sums_of(const SpanInput& span) {
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(span.needed); ++k) {
     const int64_t index = item(span.needed, k);
     PyObject* step = span.record.step(index);
-    const Made range = made_by(step);
-    int64_t transient = bytes_of(span, index).kernel;
+    Facts otherwise;
+    const Facts& facts = facts_of(step, otherwise);
+    const Made range = made_by(step, facts);
+    int64_t transient = facts.copying ? bytes_of(span, index).kernel : 0;
     for (int64_t each = range.first; each < range.last; ++each)
       if (wanted.count(each) == 0) transient += item(span.nbytes, each);
     if (index >= span.start) transient += unwanted[index - span.start];

@@ -5,6 +5,7 @@
 #include "recorder.h"
 
 #include <c10/core/TensorOptions.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/Dtype.h>
 
 namespace retape {
@@ -27,7 +28,7 @@ inline std::vector<int64_t> integers(const Ref& tuple) {
 
 // A `Geometry` as numbers, kept on it.
 inline const Window& window_of(PyObject* geometry) {
-  Ref kept = attribute(geometry, names->native);
+  Ref kept = Ref::borrowed(layout->Geometry_native(geometry));
   if (kept.get() == Py_None) {
     const Ref seen = Ref::borrowed(geometry);
     const Ref dtype = member(seen, "dtype");
@@ -39,7 +40,7 @@ inline const Window& window_of(PyObject* geometry) {
     kept = Ref::checked(PyCapsule_New(made, SIGHT, [](PyObject* self) {
       delete static_cast<Window*>(PyCapsule_GetPointer(self, SIGHT));
     }));
-    check(PyObject_SetAttr(geometry, names->native, kept.get()));
+    layout->Geometry_native.set(geometry, kept);
   }
   return *static_cast<Window*>(PyCapsule_GetPointer(kept.get(), SIGHT));
 }
@@ -59,72 +60,115 @@ inline at::Tensor tensor_on(PyObject* storage, const Window& window) {
   return made;
 }
 
-// The tensor of a handle whose value is held; else null.
+inline bool is_handle(PyObject* saved) {
+  auto* kind = reinterpret_cast<PyObject*>(Py_TYPE(saved));
+  return kind == layout->handle_type || kind == layout->python_handle_type;
+}
+
+// The tensor of a `Foreign`, if nobody has overwritten it; else null, and Python says so.
+inline Ref unchanged(PyObject* known) {
+  PyObject* wrapped = PyTuple_GET_ITEM(known, 0);
+  const int64_t version = as_int(PyTuple_GET_ITEM(known, 1));
+  if (version >= 0) {
+    const at::Tensor& tensor = THPVariable_Unpack(wrapped);
+    const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
+    const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
+    if (counter.current_version() != version || bytes != as_int(PyTuple_GET_ITEM(known, 2)))
+      return Ref();
+  }
+  return Ref::borrowed(wrapped);
+}
+
+// The tensor of a saved object if it is foreign, or a handle whose value is held.
 inline Ref unpack(PyObject* saved) {
-  if (current != nullptr || reinterpret_cast<PyObject*>(Py_TYPE(saved)) != layout->handle_type)
-    return Ref();
-  const Ref trace = attribute(layout->handle_run(saved), names->trace);
-  PyObject* slot = layout->handle_slot(saved);
-  const Ref moved = attribute(trace.get(), names->moved);
-  if (PyObject* actual = lookup(moved.get(), slot)) slot = actual;
-  const Ref tail = attribute(trace.get(), names->tail);
-  const Ref partial = attribute(tail.get(), names->partial);
-  PyObject* storage = lookup(partial.get(), slot);
+  if (reinterpret_cast<PyObject*>(Py_TYPE(saved)) == layout->foreign_type)
+    return unchanged(saved);
+  if (current != nullptr || !is_handle(saved)) return Ref();
+  PyObject* trace = layout->Run_trace(layout->Handle_run(saved));
+  PyObject* slot = layout->Handle_slot(saved);
+  if (PyObject* actual = lookup(layout->Trace_moved(trace), slot)) slot = actual;
+  PyObject* storage = lookup(layout->Tail_partial(layout->Trace_tail(trace)), slot);
   if (storage == nullptr) {
-    const Ref held = attribute(trace.get(), names->held);
-    const Ref storages = attribute(held.get(), names->storages);
-    storage = lookup(storages.get(), slot);
+    PyObject* storages = layout->Holdings_storages(layout->Trace_held(trace));
+    if (PyDict_CheckExact(storages)) storage = lookup(storages, slot);
     if (storage == nullptr) return Ref();
   }
   return Ref::checked(
-      THPVariable_Wrap(tensor_on(storage, window_of(layout->handle_geometry(saved)))));
+      THPVariable_Wrap(tensor_on(storage, window_of(layout->Handle_geometry(saved)))));
 }
 
 inline void decrement_stages(PyObject* run, PyObject* trace, int64_t which, PyObject* slot) {
-  const Ref stages = attribute(run, names->stages);
-  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(stages.get()); ++k) {
-    PyObject* stage = PyList_GET_ITEM(stages.get(), k);
-    if (which < int_attribute(stage, names->low) || which >= int_attribute(stage, names->high))
+  PyObject* stages = layout->Run_stages(run);
+  for (Py_ssize_t k = 0; k < PyList_GET_SIZE(stages); ++k) {
+    PyObject* stage = PyList_GET_ITEM(stages, k);
+    if (which < layout->Stage_low.as_number(stage) ||
+        which >= layout->Stage_high.as_number(stage))
       continue;
-    const Ref left = attribute(stage, names->left);
-    PyObject* count = lookup(left.get(), slot);
+    PyObject* left = layout->Stage_left(stage);
+    PyObject* count = lookup(left, slot);
     if (count == nullptr) continue;
     const int64_t fewer = as_int(count) - 1;
     if (fewer != 0) {
-      check(PyDict_SetItem(left.get(), slot, number(fewer).get()));
+      check(PyDict_SetItem(left, slot, number(fewer).get()));
     } else {
-      check(PyDict_DelItem(left.get(), slot));
-      const Ref held = attribute(trace, names->held);
-      Ref::checked(PyObject_CallMethodOneArg(held.get(), names->release, slot));
+      check(PyDict_DelItem(left, slot));
+      release(layout->Trace_held(trace), slot);
     }
   }
 }
 
 inline void forget_slot(PyObject* run, PyObject* trace, PyObject* slot, PyObject* actual) {
-  const Ref handles = attribute(run, names->slot_handles);
-  const int64_t fewer = as_int(lookup(handles.get(), slot)) - 1;
-  if (fewer != 0) return check(PyDict_SetItem(handles.get(), slot, number(fewer).get()));
-  check(PyDict_DelItem(handles.get(), slot));
-  const Ref tail = attribute(trace, names->tail);
-  const Ref steps = attribute(tail.get(), names->steps);
+  PyObject* handles = layout->Run_slot_handles(run);
+  const int64_t fewer = as_int(lookup(handles, slot)) - 1;
+  if (fewer != 0) return check(PyDict_SetItem(handles, slot, number(fewer).get()));
+  check(PyDict_DelItem(handles, slot));
+  PyObject* steps = layout->Tail_steps(layout->Trace_tail(trace));
   for (PyObject* each : {slot, actual})
-    if (has(steps.get(), each))
+    if (has(steps, each))
       Ref::checked(PyObject_CallMethodOneArg(trace, names->drop_from_tail, each));
 }
 
 // A handle has died with its graph. The caller holds the run's lock.
 inline void dropped(PyObject* run, PyObject* handle) {
-  const Ref trace = attribute(run, names->trace);
-  const Ref slot = Ref::borrowed(layout->handle_slot(handle));
-  const int64_t which = as_int(layout->handle_number(handle));
-  const Ref moved = attribute(trace.get(), names->moved);
-  PyObject* elsewhere = lookup(moved.get(), slot.get());
+  PyObject* trace = layout->Run_trace(run);
+  const Ref slot = Ref::borrowed(layout->Handle_slot(handle));
+  const int64_t which = layout->Handle_number.as_number(handle);
+  PyObject* elsewhere = lookup(layout->Trace_moved(trace), slot.get());
   const Ref actual = Ref::borrowed(elsewhere == nullptr ? slot.get() : elsewhere);
-  const Ref alive = attribute(run, names->alive);
-  PyByteArray_AS_STRING(alive.get())[which] = 0;
-  add_to_attribute(run, names->living, -1);
-  decrement_stages(run, trace.get(), which, actual.get());
-  forget_slot(run, trace.get(), slot.get(), actual.get());
+  PyByteArray_AS_STRING(layout->Run_alive(run))[which] = 0;
+  layout->Run_living.add(run, -1);
+  decrement_stages(run, trace, which, actual.get());
+  forget_slot(run, trace, slot.get(), actual.get());
+}
+
+// What `Run.dropped` does, the lock included.
+inline void drop_handle(PyObject* handle) {
+  const Ref run = Ref::borrowed(layout->Handle_run(handle));
+  if (!run) return;
+  PyObject* lock = layout->Run_lock(run.get());
+  Ref::checked(PyObject_CallMethodNoArgs(lock, names->acquire));
+  const auto unlock = c10::make_scope_exit(
+      [&] { Ref(PyObject_CallMethodNoArgs(lock, names->release)); });
+  dropped(run.get(), handle);
+  if (layout->Run_living.as_number(run.get()) == 0 &&
+      layout->Run_recording(run.get()) == Py_False)
+    Ref::checked(PyObject_CallMethodNoArgs(run.get(), names->let_go));
+}
+
+inline void destroy_handle(PyObject* self) {
+  PyObject *type = nullptr, *value = nullptr, *trace = nullptr;
+  PyErr_Fetch(&type, &value, &trace);  // an error may be on its way
+  try {
+    drop_handle(self);
+  } catch (python_error& error) {
+    error.restore();
+    PyErr_WriteUnraisable(nullptr);
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+    PyErr_WriteUnraisable(nullptr);
+  }
+  PyErr_Restore(type, value, trace);
+  free_instance(self);
 }
 
 }  // namespace retape

@@ -1,0 +1,108 @@
+// The compiled kinds of `Buffer` and `Handle`: the same attributes at the same places,
+// but destroyed without Python, and no business of the garbage collector, since neither
+// is part of a cycle.
+#pragma once
+
+#include "common.h"
+
+namespace retape {
+
+inline void free_instance(PyObject* self) {
+  PyTypeObject* type = Py_TYPE(self);
+  for (Py_ssize_t place = sizeof(PyObject); place < type->tp_basicsize;
+       place += sizeof(PyObject*))
+    Py_CLEAR(*reinterpret_cast<PyObject**>(reinterpret_cast<char*>(self) + place));
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+// A class with the attributes in `__slots__` of a Python class, and a destructor.
+inline PyObject* compiled_kind(PyObject* like, const char* name, destructor destroy) {
+  const Ref attributes = Ref::checked(PyObject_GetAttrString(like, "__slots__"));
+  const Ref slots = Ref::checked(PySequence_Fast(attributes.get(), "slots"));
+  std::vector<PyMemberDef> members;
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(slots.get()); ++k) {
+    PyObject* slot = Py_NewRef(PySequence_Fast_GET_ITEM(slots.get(), k));  // kept: its text
+    const Ref member = Ref::checked(PyObject_GetAttr(like, slot));
+    const auto* descriptor = reinterpret_cast<PyMemberDescrObject*>(member.get());
+    members.push_back(
+        {PyUnicode_AsUTF8(slot), T_OBJECT_EX, descriptor->d_member->offset, 0, nullptr});
+  }
+  members.push_back({nullptr, 0, 0, 0, nullptr});
+  PyType_Slot parts[] = {
+      {Py_tp_dealloc, reinterpret_cast<void*>(destroy)},
+      {Py_tp_members, members.data()},
+      {0, nullptr}};
+  const auto size = static_cast<int>(reinterpret_cast<PyTypeObject*>(like)->tp_basicsize);
+  PyType_Spec spec{name, size, 0, Py_TPFLAGS_DEFAULT, parts};
+  return Ref::checked(PyType_FromSpec(&spec)).release();
+}
+
+// The storage that it was hung on has died: its bytes are free.
+inline void destroy_buffer(PyObject* self) {
+  PyObject* counter = layout->Buffer_counter(self);
+  if (counter != nullptr)
+    layout->Counter_live.add(counter, -layout->Buffer_nbytes.as_number(self));
+  free_instance(self);
+}
+
+// A buffer for a storage without one, counted as alive.
+inline void hang_buffer(
+    PyObject* storage, const Ref& owner, const Ref& counter, Ref slot, int64_t bytes) {
+  const Ref buffer(new_instance(layout->buffer_type));
+  layout->Buffer_nbytes.set(buffer.get(), number(bytes));
+  layout->Buffer_owner.set(buffer.get(), owner);
+  layout->Buffer_slot.set(buffer.get(), std::move(slot));
+  layout->Buffer_uninitialised.set(buffer.get(), Ref::borrowed(Py_False));
+  layout->Buffer_older.set(buffer.get(), layout->empty_tuple);
+  layout->Buffer_counter.set(buffer.get(), counter);
+  layout->Counter_live.add(counter.get(), bytes);
+  check(PyObject_SetAttr(storage, names->_retape, buffer.get()));
+}
+
+// The buffer on a storage, whosever it is, borrowed from it; or null.
+inline PyObject* any_buffer_on(PyObject* storage) {
+  return peek(storage, names->_retape).get();
+}
+
+// Hold the storages of tensors that were computed again, by slot.
+struct Holder {
+  Ref owner, counter;
+  PyObject* holdings;
+
+  void hold(PyObject* computed) const {
+    PyObject *slot = nullptr, *root = nullptr;
+    for (Py_ssize_t k = 0; PyDict_Next(computed, &k, &slot, &root);) {
+      const at::Tensor& tensor = THPVariable_Unpack(root);
+      const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
+      if (any_buffer_on(storage.get()) == nullptr)
+        hang_buffer(
+            storage.get(), owner, counter, Ref::borrowed(slot),
+            static_cast<int64_t>(tensor.storage().nbytes()));
+      add(slot, storage.get());
+    }
+  }
+
+  // Add a holder of a slot; the first storage given for it stays.
+  void add(PyObject* slot, PyObject* storage) const {
+    PyObject* counts = layout->Holdings_counts(holdings);
+    PyObject* before = lookup(counts, slot);
+    check(PyDict_SetItem(
+        counts, slot, number(before == nullptr ? 1 : as_int(before) + 1).get()));
+    if (before == nullptr)
+      check(PyDict_SetItem(layout->Holdings_storages(holdings), slot, storage));
+  }
+};
+
+// Take one holder of a slot away.
+inline void release(PyObject* holdings, PyObject* slot) {
+  PyObject* counts = layout->Holdings_counts(holdings);
+  PyObject* before = lookup(counts, slot);
+  TORCH_CHECK(before != nullptr, "a slot that nobody holds is released");
+  const int64_t left = as_int(before) - 1;
+  if (left != 0) return check(PyDict_SetItem(counts, slot, number(left).get()));
+  check(PyDict_DelItem(counts, slot));
+  check(PyObject_DelItem(layout->Holdings_storages(holdings), slot));
+}
+
+}  // namespace retape

@@ -1,0 +1,77 @@
+// The recorded steps of a trace, as the replay and its analysis read them.
+#pragma once
+
+#include "signature.h"
+
+#include <c10/util/flat_hash_map.h>
+
+namespace retape {
+
+using Slots = ska::flat_hash_set<int64_t>;
+
+// The lists of a trace that a replay reads, borrowed for the time of one call.
+struct Record {
+  PyObject *steps, *producer, *storages;
+
+  int64_t made_by(PyObject* slot) const { return item(producer, as_int(slot)); }
+  PyObject* step(int64_t index) const { return PyList_GET_ITEM(steps, index); }
+  static PyObject* reads(PyObject* step) { return PyTuple_GET_ITEM(step, 1); }
+};
+
+// The template of a step, or null if it has none or not this one: signatures are shared
+// by calls that Python cannot tell apart.
+inline const Template* template_of(PyObject* step) {
+  PyObject* found = layout->Signature_native(PyTuple_GET_ITEM(step, 0));
+  if (found == Py_None) return nullptr;
+  const auto* call =
+      static_cast<const Template*>(PyCapsule_GetPointer(found, TEMPLATE));
+  const auto reads = static_cast<size_t>(PyTuple_GET_SIZE(Record::reads(step)));
+  return call->places.size() == reads ? call : nullptr;
+}
+
+// What is known of the signature of a step; `otherwise` is filled if it has no template.
+inline const Facts& facts_of(PyObject* step, Facts& otherwise) {
+  if (const Template* call = template_of(step)) return call->facts;
+  return otherwise = Facts(PyTuple_GET_ITEM(step, 0));
+}
+
+struct Made {
+  int64_t first, last;
+};
+
+// The slots that a step makes: its new storages first, then its overwrites.
+inline Made made_by(PyObject* step, const Facts& facts) {
+  const int64_t first = as_int(PyTuple_GET_ITEM(step, 2));
+  return {first, first + static_cast<int64_t>(facts.outputs.size()) +
+                     PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3))};
+}
+
+// Steps at or after `floor` that make the wanted slots, in order.
+inline Ref needed_steps(const Record& record, PyObject* wanted, int64_t floor) {
+  std::vector<PyObject*> stack;  // borrowed: the trace and the caller hold them
+  std::vector<bool> found(PyList_GET_SIZE(record.steps), false);
+  const auto push = [&](PyObject* slot) {
+    if (lookup(record.storages, slot) == nullptr) stack.push_back(slot);
+  };
+  const Ref slots = Ref::checked(PySequence_Fast(wanted, "slots"));
+  for (Py_ssize_t k = 0; k < PySequence_Fast_GET_SIZE(slots.get()); ++k)
+    push(PySequence_Fast_GET_ITEM(slots.get(), k));
+  int64_t least = static_cast<int64_t>(found.size()), most = -1;
+  while (!stack.empty()) {
+    const int64_t step = record.made_by(stack.back());
+    stack.pop_back();
+    if (step < floor || found[step]) continue;
+    found[step] = true;
+    least = std::min(least, step);
+    most = std::max(most, step);
+    PyObject* reads = Record::reads(record.step(step));
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(reads); ++k)
+      push(PyTuple_GET_ITEM(reads, k));
+  }
+  Ref needed = Ref::checked(PyList_New(0));
+  for (int64_t step = least; step <= most; ++step)
+    if (found[step]) append(needed.get(), step);
+  return needed;
+}
+
+}  // namespace retape
