@@ -13,7 +13,12 @@ from typing import Any
 import jax
 
 from ...._bytes import format_bytes, parse_bytes
-from ...._errors import BudgetError, GradientTypeError, RetapeError
+from ...._errors import (
+    BudgetError,
+    GradientTypeError,
+    RetapeError,
+    UnsupportedError,
+)
 from ...._plans import fixed_space, within
 from .._explain import explain
 from ._checkpoint import checkpoint
@@ -131,7 +136,8 @@ def plan(
 
     Raises:
         BudgetError: If nothing fits; the least that would is named.
-        UnsupportedError: If the platform's compiler does not tell what is taken.
+        UnsupportedError: If the platform's compiler does not tell what is taken, or
+            the function has a loop that plain reverse mode cannot go back through.
         GradientTypeError: If `fun` does not return a scalar.
 
     Example:
@@ -145,10 +151,15 @@ def plan(
         >>> retape.jax.plan(loss, jnp.ones((8, 8)), memory="100 kB").chosen.name
         'segments, 2 levels'
     """
-    budget = parse_bytes(memory)
+    budget = parse_bytes(memory, "memory")
+    if not callable(fun):
+        raise UnsupportedError(
+            f"`plan({fun!r}, ...)`: what cannot be called has no gradient. Pass the "
+            "loss, then its arguments, or types of them."
+        )
     question = _Question(fun, jax.tree.map(_struct, args), kwargs, argnums)
     looped = has_loops(question.graph())
-    plain = question.candidate("as it is", AsItIs())
+    plain = question.as_it_is()
     rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
     found, refused = question.try_all(_candidates(looped, budget, rest), plain)
     if min(c.peak_bytes for c in (plain, *found)) > budget:
@@ -235,6 +246,21 @@ class _Question:
                 f"{jax.tree.map(lambda s: s.shape, shape)}. Return the loss alone."
             )
         return graph_of(closed)[0]
+
+    def as_it_is(self) -> Candidate:
+        """The function as it is, which everything else is compared with."""
+        try:
+            return self.candidate("as it is", AsItIs())
+        except ValueError as error:
+            if "Reverse-mode differentiation" not in str(error):
+                raise
+            raise UnsupportedError(
+                "the function has a `while_loop` whose number of trips is not known "
+                "while tracing: there is no gradient of it as it is to compare with, "
+                "and the extra work cannot be counted. Take the gradient by "
+                "`retape.jax.grad(f, plan=retape.within(...))`, or write the loop as "
+                "`retape.jax.while_loop` to go on using `jax.grad`."
+            ) from error
 
     def try_all(
         self, ways: Sequence[tuple[str, Strategy]], plain: Candidate
