@@ -20,9 +20,17 @@ from _measure import Row, difference  # noqa: E402
 
 
 def compare(
-    candidates: dict[str, Callable[..., Any]], args: Sequence[Any], rounds: int
+    candidates: dict[str, Callable[..., Any]],
+    args: Sequence[Any],
+    rounds: int,
+    *,
+    counted: bool = False,
 ) -> list[Row]:
-    """Compile all and run all; results and times are compared with the first one's."""
+    """Compile all and run all; results and times are compared with the first one's.
+
+    With `counted` the operations of the compiled programs are printed, too. The
+    compiler counts a loop's body once, so this is for programs without loops.
+    """
     compiled, built, results = {}, {}, {}
     for name, fun in candidates.items():
         began = time.process_time()
@@ -30,6 +38,8 @@ def compare(
         built[name] = time.process_time() - began
         results[name] = jax.block_until_ready(compiled[name](*args))
         print(".", end="", file=sys.stderr, flush=True)
+    if counted:
+        show_work(compiled)
     times: dict[str, list[float]] = {n: [] for n in compiled}
     for _ in range(rounds):
         for name, program in compiled.items():
@@ -48,3 +58,12 @@ def compare(
         )
         for name in compiled
     ]
+
+
+def show_work(compiled: dict[str, Any]) -> None:
+    """Floating-point operations of each program, over those of the first."""
+    flops = {name: c.cost_analysis()["flops"] for name, c in compiled.items()}
+    once = next(iter(flops.values()))
+    print("\noperations over the first one's:")
+    for name, count in flops.items():
+        print(f"{name:28} {count / once:.3f}", flush=True)

@@ -184,7 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tables.append(("layers in a row", unrolled(shape, budgets), listed(w)))
     for title, ways, each in tables:
         graded = {name: jax.value_and_grad(loss) for name, loss in ways.items()}
-        rows = compare(graded, (each, h), options.rounds)
+        in_a_row = isinstance(each, list)
+        rows = compare(graded, (each, h), options.rounds, counted=in_a_row)
         show(f"{shape.layers} {title}", rows)
         print("peers not met:", unmet(rows) or "none", flush=True)
     if "plan" in parts:

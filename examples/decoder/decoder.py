@@ -76,24 +76,24 @@ def attend(q: jax.Array, k: jax.Array, v: jax.Array, block: int | None) -> jax.A
     return jax.lax.map(one, blocks).reshape(q.shape)
 
 
+def linear_of(shape: Shape, rngs: nnx.Rngs) -> Callable[[int, int], nnx.Linear]:
+    """What makes the matrices of a layer, by their sizes."""
+    types = {"dtype": shape.dtype, "param_dtype": shape.dtype}
+    return partial(nnx.Linear, use_bias=False, rngs=rngs, **types)
+
+
+def norm_of(shape: Shape, size: int, rngs: nnx.Rngs) -> nnx.RMSNorm:
+    """A norm of vectors of a size."""
+    types = {"dtype": shape.dtype, "param_dtype": shape.dtype}
+    return nnx.RMSNorm(size, rngs=rngs, **types)
+
+
 class Attention(nnx.Module):
     """Grouped-query attention with normalised queries and keys."""
 
     def __init__(self, shape: Shape, rngs: nnx.Rngs) -> None:
-        linear = partial(
-            nnx.Linear,
-            use_bias=False,
-            dtype=shape.dtype,
-            param_dtype=shape.dtype,
-            rngs=rngs,
-        )
-        norm = partial(
-            nnx.RMSNorm,
-            shape.head,
-            dtype=shape.dtype,
-            param_dtype=shape.dtype,
-            rngs=rngs,
-        )
+        linear = linear_of(shape, rngs)
+        norm = partial(norm_of, shape, shape.head, rngs)
         self.shape = shape
         self.query = linear(shape.width, shape.heads * shape.head)
         self.key = linear(shape.width, shape.groups * shape.head)
@@ -117,13 +117,7 @@ class Gated(nnx.Module):
     """SwiGLU: down(silu(gate(x)) * up(x))."""
 
     def __init__(self, shape: Shape, rngs: nnx.Rngs) -> None:
-        linear = partial(
-            nnx.Linear,
-            use_bias=False,
-            dtype=shape.dtype,
-            param_dtype=shape.dtype,
-            rngs=rngs,
-        )
+        linear = linear_of(shape, rngs)
         self.gate = linear(shape.width, shape.hidden)
         self.up = linear(shape.width, shape.hidden)
         self.down = linear(shape.hidden, shape.width)
@@ -136,13 +130,7 @@ class Layer(nnx.Module):
     """One layer: (batch, tokens, width) to the same."""
 
     def __init__(self, shape: Shape, rngs: nnx.Rngs) -> None:
-        norm = partial(
-            nnx.RMSNorm,
-            shape.width,
-            dtype=shape.dtype,
-            param_dtype=shape.dtype,
-            rngs=rngs,
-        )
+        norm = partial(norm_of, shape, shape.width, rngs)
         self.before_attention, self.before_gated = norm(), norm()
         self.attention = Attention(shape, rngs)
         self.gated = Gated(shape, rngs)
@@ -183,9 +171,7 @@ class Decoder(nnx.Module):
             rngs=rngs,
         )
         self.layers = stack(shape, rngs)
-        self.norm = nnx.RMSNorm(
-            shape.width, dtype=shape.dtype, param_dtype=shape.dtype, rngs=rngs
-        )
+        self.norm = norm_of(shape, shape.width, rngs)
 
     def __call__(self, tokens: jax.Array, scan: Callable[..., Any]) -> jax.Array:
         x = run(scan, self.layers, self.embed(tokens))

@@ -19,8 +19,8 @@ from .engines.jaxpr.layers import policies as policies
 from .engines.jaxpr.layers._checkpoint import checkpoint as checkpoint
 from .engines.jaxpr.layers._loops import fori_loop as fori_loop
 from .engines.jaxpr.layers._loops import while_loop as while_loop
-from .engines.jaxpr.layers._planner import Candidate as Candidate
 from .engines.jaxpr.layers._planner import LayerPlan as LayerPlan
 from .engines.jaxpr.layers._planner import plan as plan
+from .engines.jaxpr.layers._question import Candidate as Candidate
 from .engines.jaxpr.layers._scan import scan as scan
 from .engines.jaxpr.layers._wrap import Checkpointed as Checkpointed

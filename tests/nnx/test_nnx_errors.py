@@ -30,6 +30,10 @@ def call(x: Any, layer: Any) -> Any:
         ({"levels": 2, "plan": retape.logarithmic()}, "say the same thing twice"),
         ({"plan": 7}, "`plan=7` is not a plan"),
         ({"offload": "disk"}, "`offload='disk'` is not a place"),
+        ({"policy": "dots"}, "`policy='dots'` is not a policy.*Pass one of `retape.j"),
+        ({"policy": lambda x: True}, "If it makes policies, call it"),
+        ({"policy": retape.segments()}, "This is a plan: pass it"),
+        ({"transform_metadata": 3}, "`transform_metadata=3` is no mapping"),
     ],
     ids=str,
 )
@@ -40,6 +44,69 @@ def test_an_option_that_cannot_be_is_refused_before_any_call(
         retape.nnx.remat_scan(call, **STACKED, **options)
     with pytest.raises(retape.PlanError, match=said):
         retape.nnx.remat_scan(**STACKED, **options)
+
+
+@pytest.mark.parametrize(
+    ("axes", "said"),
+    [
+        ([nnx.Carry, 0], "is a list. Pass a tuple, with an entry for each argument"),
+        ((nnx.Carry, "a"), r"`in_axes\[1\]='a'` is no axis. Pass a whole number, None"),
+        ((nnx.Carry, {"w": 1.0}), r"`in_axes\[1\]\['w'\]=1.0` is no axis"),
+        ((nnx.Carry, True), r"`in_axes\[1\]=True` is no axis"),
+    ],
+    ids=str,
+)
+def test_what_is_no_axis_is_refused_before_any_call(axes: Any, said: str) -> None:
+    with pytest.raises(retape.PlanError, match=said):
+        retape.nnx.remat_scan(call, in_axes=axes, out_axes=nnx.Carry)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    with pytest.raises(
+        retape.UnsupportedError, match=r"`remat_scan\(3\)`.*lambda x, l"
+    ):
+        retape.nnx.remat_scan(3, **STACKED)  # pyright: ignore
+
+
+@pytest.mark.parametrize("axes", [(nnx.Carry,), (nnx.Carry, 0, 0)], ids=len)
+def test_axes_for_more_or_fewer_arguments_are_counted(axes: Any) -> None:
+    f = retape.nnx.remat_scan(call, in_axes=axes, out_axes=nnx.Carry)
+    said = f"in_axes has {len(axes)} entries, and the call has 2 arguments"
+    with pytest.raises(retape.PlanError, match=said):
+        f(batch(), layer=Tanh(5))
+
+
+@pytest.mark.parametrize("kind", [list, nnx.List])
+def test_a_list_of_layers_is_not_a_stack_of_them(kind: Any) -> None:
+    layers = kind([Tanh(1), Tanh(1)])
+    said = r"args\[1\] is a list of 2 modules.*nnx\.vmap.*retape\.jax\.Checkpointed"
+    with pytest.raises(retape.UnsupportedError, match=said):
+        retape.nnx.remat_scan(call, **STACKED)(batch(), layers)
+
+
+def test_stacks_in_a_list_are_fine_and_their_layers_errors_too() -> None:
+    def both(x: Any, layers: Any) -> Any:
+        return layers[1](layers[0](x))
+
+    f = retape.nnx.remat_scan(both, **STACKED)
+    assert f(batch(), [Tanh(3), Tanh(3)]).shape == batch().shape
+
+
+def test_a_linen_module_that_is_not_bridged_is_named() -> None:
+    f = retape.nnx.remat_scan(call, **STACKED, length=5)
+    said = r"args\[1\] is the Linen module Dense.*nnx\.bridge\.ToNNX\(module"
+    with pytest.raises(retape.UnsupportedError, match=said):
+        f(batch(), linen.Dense(WIDTH))
+
+
+def test_random_streams_that_are_not_split_are_said_to_be_so() -> None:
+    @retape.nnx.remat_scan(in_axes=(nnx.Carry, 0, 0), out_axes=nnx.Carry)
+    def f(x: Any, layer: Any, rngs: Any) -> Any:
+        return layer(x) * rngs.noise.uniform(x.shape)
+
+    said = r"args\[2\]\['noise'\]\['count'\] has shape.*nnx.split_rngs\(splits"
+    with pytest.raises(retape.PlanError, match=said):
+        f(batch(), Tanh(5), nnx.Rngs(noise=1))
 
 
 def test_lengths_that_disagree_are_named() -> None:
@@ -111,8 +178,9 @@ def test_a_kind_of_state_that_a_layer_makes_is_named() -> None:
             r"changes its structure: it comes in as \(carry: float64\[4,6\]\) and goes "
             r"out as \(carry\[0\]: float64\[4,6\], carry\[1\]: float64\[4,6\]\)",
         ),
+        (lambda x, layer: None, r"structure: .* goes out as nothing\. The output"),
     ],
-    ids=["type", "shape", "structure"],
+    ids=["type", "shape", "structure", "nothing"],
 )
 def test_a_carry_that_changes_is_named(body: Any, said: str) -> None:
     f = retape.nnx.remat_scan(body, **STACKED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +14,7 @@ from stacks import WIDTH, Count, Tanh, batch, difference, loop, stack, waves
 
 import retape
 import retape.nnx
+from retape.jax import policies
 
 CLOSE = 1e-12
 
@@ -80,10 +82,12 @@ def test_values_gradients_and_state_are_those_of_a_python_loop(length: int) -> N
     [
         {"levels": 1, "length": 7},
         {"levels": 3, "unroll": 3},
-        {"segment_length": 1, "unroll": True},
+        {"segment_length": 1, "unroll": True, "_split_transpose": True},
         {"segment_length": 3, "reverse": True},
         {"segment_length": 100, "graph": True, "graph_updates": False},
         {"policy": jax.checkpoint_policies.dots_saveable},
+        {"policy": policies.selective(), "levels": 3},
+        {"segment_length": 3, "offload": "host"},
         {"plan": retape.fixed_space(snapshots=2)},
     ],
     ids=str,
@@ -92,6 +96,16 @@ def test_every_option_gives_what_nnx_scan_gives(options: dict[str, Any]) -> None
     expected = by_nnx_scan(options.get("reverse", False))
     ours = swept(retape.nnx.remat_scan, Counting(7), **options)
     assert difference(ours, expected) < CLOSE
+
+
+def test_every_argument_of_nnx_scan_is_one_of_ours() -> None:
+    theirs, ours = (
+        inspect.signature(f).parameters for f in (nnx.scan, retape.nnx.remat_scan)
+    )
+    assert len(theirs) > 8 and theirs.keys() <= ours.keys()
+    for name in theirs.keys() - {"f"}:
+        assert ours[name].default == theirs[name].default, name
+        assert ours[name].kind == theirs[name].kind
 
 
 def test_the_comparison_sees_a_small_lie() -> None:
@@ -330,7 +344,34 @@ def _no_layers(scan: Any) -> Any:
     return run(scan, Tanh(0), batch())
 
 
+def _streams_for_all_layers(scan: Any) -> Any:
+    """`nnx.Rngs` that nobody split: every layer draws the same numbers."""
+
+    @scan(in_axes=(nnx.Carry, 0, None), out_axes=nnx.Carry)
+    def forward(x: jax.Array, layer: Any, rngs: nnx.Rngs) -> jax.Array:
+        return layer(x) * rngs.noise.uniform(x.shape)
+
+    rngs = nnx.Rngs(noise=5)
+    loss = lambda layers, x, rngs: jnp.sum(forward(x, layers, rngs))  # noqa: E731
+    return nnx.jit(nnx.grad(loss))(Tanh(7), batch(), rngs), nnx.split(rngs)[1]
+
+
+def _streams_handed_on(scan: Any) -> Any:
+    """`nnx.Rngs` in the carry: one stream, from layer to layer."""
+
+    @scan(in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)
+    def forward(both: Any, layer: Any) -> Any:
+        x, rngs = both
+        return layer(x) * rngs.noise.uniform(x.shape), rngs
+
+    rngs = nnx.Rngs(noise=5)
+    loss = lambda layers, x, rngs: jnp.sum(forward((x, rngs), layers)[0])  # noqa: E731
+    return nnx.jit(nnx.grad(loss))(Tanh(7), batch(), rngs), nnx.split(rngs)[1]
+
+
 FORMS = [
+    _streams_for_all_layers,
+    _streams_handed_on,
     _one_of_each_axis,
     _slices_and_outputs,
     _random_numbers_of_its_own,

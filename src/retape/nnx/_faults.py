@@ -7,20 +7,29 @@ own is left as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
+from inspect import signature
 from typing import Any
 
 import jax
-from flax import nnx
+from flax import linen, nnx
 from flax.errors import ModifyScopeVariableError
 from flax.nnx import bridge
 
 from .._errors import PlanError, UnsupportedError
-
-Types = dict[str, str]
-"""The type of each array of a carry, by the path to it."""
+from ._where import (
+    Types,
+    carry_in,
+    carry_out,
+    is_axis,
+    paired,
+    place,
+    scanned,
+    types,
+    unknown_kinds,
+)
 
 
 @dataclass(slots=True)
@@ -30,8 +39,8 @@ class Watched:
     f: Callable[..., Any]
     in_axes: Any
     out_axes: Any
-    before: Types = field(default_factory=dict[str, str])
-    after: Types = field(default_factory=dict[str, str])
+    before: Types | None = None
+    after: Types | None = None
     inner: BaseException | None = None
     unknown: list[str] = field(default_factory=list[str])
 
@@ -40,32 +49,124 @@ class Watched:
 
         @wraps(self.f)
         def f(*args: Any, **kwargs: Any) -> Any:
-            self.before = self.after = {}
-            self.before = _types(_carry_in(self.in_axes, args))
+            self.before = self.after = None
+            self.before = types(carry_in(self.in_axes, args))
             try:
                 out = self.f(*args, **kwargs)
             except BaseException as error:
                 self.inner = error
                 raise
-            self.after = _types(_carry_out(self.out_axes, out))
-            self.unknown = list(_unknown_kinds(self.in_axes, args))
+            self.after = types(carry_out(self.out_axes, out))
+            self.unknown = list(unknown_kinds(self.in_axes, args))
             return out
 
         return f
 
 
+def check_call(f: Any, in_axes: Any, out_axes: Any, metadata: Any) -> None:
+    """What can be seen before any call.
+
+    Raises:
+        PlanError: If an axis is none, or an option is not what it has to be.
+        UnsupportedError: If `f` cannot be called.
+    """
+    if not callable(f):
+        raise UnsupportedError(
+            f"`remat_scan({f!r})`: what cannot be called is no layer function. Pass "
+            "a function of a carry and a layer, such as `lambda x, layer: layer(x)`."
+        )
+    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if isinstance(axes, list):
+            raise PlanError(
+                f"`{name}={axes}` is a list. Pass a tuple, with an entry for each "
+                + ("argument." if name == "in_axes" else "result.")
+            )
+        for path, axis in jax.tree.leaves_with_path(axes, is_leaf=is_axis):
+            if not is_axis(axis):
+                where = name + jax.tree_util.keystr(path)
+                raise PlanError(
+                    f"`{where}={axis!r}` is no axis. Pass a whole number, None (the "
+                    "same for all layers), nnx.Carry (handed from layer to layer), or "
+                    "an nnx.StateAxes."
+                )
+    if not isinstance(metadata, Mapping):
+        raise PlanError(
+            f"`transform_metadata={metadata!r}` is no mapping. Pass one, such as "
+            '{nnx.PARTITION_NAME: "layers"}.'
+        )
+
+
 def explain(
-    error: Exception, watched: Watched, args: tuple[Any, ...], length: int | None
+    error: Exception,
+    watched: Watched,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    length: int | None,
 ) -> None:
     """Raise what is wrong with a call; return if it isn't the call that is wrong."""
+    args = _in_order(watched.f, args, kwargs)
     if isinstance(error, ModifyScopeVariableError):
         _name_collections(args)
+    _check_modules(watched.in_axes, args)
     if watched.inner is error:
+        if isinstance(error, TypeError) and "not callable" in str(error):
+            _check_lists(watched.in_axes, args)
         return
+    _check_count(watched.in_axes, args)
+    _check_lists(watched.in_axes, args)
     _check_initialised(args)
     _check_kinds(watched, args)
     _check_lengths(watched.in_axes, args, length)
     _check_carry(watched.before, watched.after)
+
+
+def _in_order(
+    f: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """All arguments by their positions, as `nnx.scan` sees them."""
+    try:
+        bound = signature(f).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return args
+    bound.apply_defaults()
+    return bound.args
+
+
+def _check_modules(in_axes: Any, args: tuple[Any, ...]) -> None:
+    for path, _, value in paired(in_axes, args):
+        if isinstance(value, linen.Module):
+            raise UnsupportedError(
+                f"{path} is the Linen module {type(value).__name__}, which holds no "
+                "arrays. Bridge it, and initialise it where it is made: "
+                "nnx.bridge.ToNNX(module, rngs=rngs).lazy_init(x)."
+            )
+
+
+def _check_lists(in_axes: Any, args: tuple[Any, ...]) -> None:
+    """What people pass in the place of one module whose arrays have an axis more."""
+    for path, axes, value in paired(in_axes, args):
+        if isinstance(axes, int | nnx.StateAxes) and _is_list_of_modules(value):
+            raise UnsupportedError(
+                f"{path} is a list of {len(value)} modules. A scan runs one module, "
+                "each array of which has an axis more, over the layers. Make it with "
+                "nnx.split_rngs and nnx.vmap around what makes one layer, or leave the "
+                "list and mark each of its modules with retape.jax.Checkpointed."
+            )
+
+
+def _is_list_of_modules(value: Any) -> bool:
+    if not isinstance(value, list | tuple | nnx.List):
+        return False
+    return len(value) > 0 and all(isinstance(v, nnx.Module) for v in value)
+
+
+def _check_count(in_axes: Any, args: tuple[Any, ...]) -> None:
+    if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        raise PlanError(
+            f"in_axes has {len(in_axes)} entries, and the call has {len(args)} "
+            "arguments. Each argument has an axis, None, nnx.Carry or an "
+            "nnx.StateAxes. Add the ones that are missing, or take out the others."
+        )
 
 
 def check_variables(args: Any) -> None:
@@ -78,7 +179,7 @@ def check_variables(args: Any) -> None:
         for option in ("ref", "hijax"):
             if isinstance(node, nnx.Variable) and getattr(node, option, False):
                 raise UnsupportedError(
-                    f"args{_place(path)} is a Variable made with {option}=True, which "
+                    f"args{place(path)} is a Variable made with {option}=True, which "
                     "layers change in place: a layer that is run again would change it "
                     f"again. Make it with {option}=False. Its changes are then carried "
                     "out of the loop, and made once."
@@ -90,7 +191,7 @@ def _check_initialised(args: tuple[Any, ...]) -> None:
         if isinstance(node, bridge.ToNNX) and not nnx.split(node, nnx.Param, ...)[1]:
             linen = type(node.to_nnx__module).__name__
             raise UnsupportedError(
-                f"args{_place(path)} is the Linen module {linen}, bridged by "
+                f"args{place(path)} is the Linen module {linen}, bridged by "
                 "nnx.bridge.ToNNX and without parameters yet. A scan "
                 "cannot create the parameters of its layers. Initialise each layer "
                 "where it is made, with "
@@ -110,7 +211,7 @@ def _name_collections(args: tuple[Any, ...]) -> None:
                 if not issubclass(kind, nnx.Param | nnx.RngState)
             )
             raise UnsupportedError(
-                f"args{_place(path)} is the Linen module {linen}, bridged by "
+                f"args{place(path)} is the Linen module {linen}, bridged by "
                 f"nnx.bridge.ToNNX, and changes one of its collections {names}. The "
                 "bridge carries a change only of collections that the call names. "
                 f"Call the layer as layer(..., mutable={names})."
@@ -118,7 +219,7 @@ def _name_collections(args: tuple[Any, ...]) -> None:
 
 
 def _check_kinds(watched: Watched, args: tuple[Any, ...]) -> None:
-    unknown = list(_unknown_kinds(watched.in_axes, args)) or watched.unknown
+    unknown = list(unknown_kinds(watched.in_axes, args)) or watched.unknown
     if unknown:
         raise PlanError(
             f"in_axes says nothing about this state of a layer: {', '.join(unknown)}. "
@@ -130,14 +231,19 @@ def _check_kinds(watched: Watched, args: tuple[Any, ...]) -> None:
 
 def _check_lengths(in_axes: Any, args: tuple[Any, ...], length: int | None) -> None:
     found: dict[int, str] = {} if length is None else {length: "length="}
-    for path, leaf, axis in _scanned(in_axes, args):
+    for path, leaf, axis in scanned(in_axes, args):
         shape = jax.numpy.shape(leaf)
         if not -len(shape) <= axis < len(shape):
+            make = (
+                "split random streams with nnx.split_rngs(splits=...)"
+                if _is_stream(path, args)
+                else "make the layers with nnx.vmap"
+            )
             raise PlanError(
                 f"The argument at {path} has shape {shape} and so no axis {axis} to be "
-                "scanned along. Each layer needs a state of its own: make the layers "
-                "with nnx.vmap, or give this one None in in_axes (for all layers the "
-                "same) or nnx.Carry (handed from layer to layer)."
+                f"scanned along. Each layer needs a state of its own: {make}, or give "
+                "this one None in in_axes (for all layers the same) or nnx.Carry "
+                "(handed from layer to layer)."
             )
         found.setdefault(shape[axis], f"axis {axis} of {path}")
     if not found:
@@ -149,12 +255,19 @@ def _check_lengths(in_axes: Any, args: tuple[Any, ...], length: int | None) -> N
         said = ", ".join(f"{size} by {where}" for size, where in found.items())
         raise PlanError(
             f"The number of layers is given differently: {said}. All arguments that "
-            "are scanned have one length. Correct in_axes, or length=."
+            "are scanned have one length. Correct in_axes or length=, or make what has "
+            "no axis for the layers with nnx.vmap."
         )
 
 
-def _check_carry(before: Types, after: Types) -> None:
-    if not before or not after:
+def _is_stream(path: str, args: tuple[Any, ...]) -> bool:
+    """Whether what is at a path is part of a random stream."""
+    streams = nnx.filter_state(nnx.split(args)[1], nnx.RngState)
+    return path in {f"args{place(where)}" for where, _ in nnx.to_flat_state(streams)}
+
+
+def _check_carry(before: Types | None, after: Types | None) -> None:
+    if before is None or after is None:
         return
     if before.keys() != after.keys():
         raise UnsupportedError(
@@ -176,89 +289,6 @@ def _check_carry(before: Types, after: Types) -> None:
 
 
 def _listed(types: Types) -> str:
+    if not types:
+        return "nothing"
     return "(" + ", ".join(f"{path}: {kind}" for path, kind in types.items()) + ")"
-
-
-def _carry_in(in_axes: Any, args: tuple[Any, ...]) -> Any:
-    if in_axes is nnx.Carry:
-        return args[0] if args else None
-    return _at_carry(in_axes, args)
-
-
-def _carry_out(out_axes: Any, out: Any) -> Any:
-    return out if out_axes is nnx.Carry else _at_carry(out_axes, out)
-
-
-def _at_carry(axes: Any, values: Any) -> Any:
-    """What stands where `nnx.Carry` stands."""
-    if isinstance(axes, tuple) and isinstance(values, tuple):
-        for axis, value in zip(axes, values, strict=False):
-            if axis is nnx.Carry:
-                return value
-    return None
-
-
-def _types(tree: Any) -> Types:
-    return {
-        f"carry{path}": _type(leaf)
-        for path, leaf in _leaves(tree, name="")
-        if isinstance(leaf, jax.Array | jax.ShapeDtypeStruct | float | int)
-    }
-
-
-def _type(leaf: Any) -> str:
-    # A weak type (a Python number's) becomes the type of the output.
-    return jax.typeof(leaf).str_short().removeprefix("~")
-
-
-def _leaves(tree: Any, name: str = "args") -> Iterator[tuple[str, Any]]:
-    """Every array of a tree with modules in it, with a path to it."""
-    state = nnx.split({"": tree})[1]
-    for path, leaf in jax.tree.leaves_with_path(state):
-        keys = [key for key in path[1:] if not _inside_variable(key)]
-        yield name + jax.tree_util.keystr(tuple(keys)), leaf
-
-
-def _place(path: Sequence[Any]) -> str:
-    return "".join(f"[{key!r}]" for key in path)
-
-
-def _inside_variable(key: Any) -> bool:
-    return isinstance(key, jax.tree_util.GetAttrKey)
-
-
-def _scanned(in_axes: Any, args: Any) -> Iterator[tuple[str, Any, int]]:
-    """Every array that is scanned, with a path to it and its axis."""
-    for path, axes, value in _paired(in_axes, args):
-        if isinstance(axes, nnx.StateAxes):
-            states = nnx.split(value, *axes.filters)[1:]
-            for state, axis in zip(states, axes.axes, strict=True):
-                if isinstance(axis, int):
-                    for where, leaf in jax.tree.leaves_with_path(state):
-                        yield path + jax.tree_util.keystr(where), leaf, axis
-        elif isinstance(axes, int):
-            for where, leaf in _leaves(value, path):
-                yield where, leaf, axes
-
-
-def _unknown_kinds(in_axes: Any, args: Any) -> Iterator[str]:
-    """State that no filter of a StateAxes covers: its kind, and where it is."""
-    for path, axes, value in _paired(in_axes, args):
-        if isinstance(axes, nnx.StateAxes) and ... not in axes.filters:
-            rest = nnx.split(value, *axes.filters, ...)[-1]
-            for where, leaf in nnx.to_flat_state(rest):
-                place = ".".join(str(key) for key in where)
-                yield f"{place} of {path} ({type(leaf).__name__})"
-
-
-def _paired(in_axes: Any, args: Sequence[Any]) -> Iterator[tuple[str, Any, Any]]:
-    """Each leaf of `in_axes` with the argument, or the part of one, that it is for."""
-
-    def is_leaf(x: Any) -> bool:
-        return x is None or x is nnx.Carry or isinstance(x, nnx.StateAxes)
-
-    for path, axes in jax.tree.leaves_with_path(in_axes, is_leaf=is_leaf):
-        value: Any = args
-        for key in path:
-            value = value[getattr(key, "idx", getattr(key, "key", None))]
-        yield "args" + jax.tree_util.keystr(path), axes, value

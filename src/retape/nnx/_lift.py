@@ -35,6 +35,7 @@ class Scan(Protocol):
         length: int,
         reverse: bool,
         unroll: int,
+        _split_transpose: bool,
     ) -> tuple[Any, Any]: ...
 
 
@@ -131,5 +132,7 @@ def _scan(eqn: core.JaxprEqn, inputs: list[Any], scan: Scan) -> list[Any]:
         length=params["length"],
         reverse=params["reverse"],
         unroll=params["unroll"],
+        # Releases of JAX differ in whether the equation tells.
+        _split_transpose=params.get("_split_transpose", False),
     )
     return [*carry, *ys]

@@ -26,6 +26,7 @@ class Options(TypedDict, total=False):
     length: int | None
     reverse: bool
     unroll: int | bool
+    _split_transpose: bool
     in_axes: Any
     out_axes: Any
     transform_metadata: Mapping[str, Any]
@@ -48,6 +49,7 @@ def remat_scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
+    _split_transpose: bool = False,
     in_axes: Any = (nnx.Carry, 0),
     out_axes: Any = (nnx.Carry, 0),
     transform_metadata: Mapping[str, Any] = NOTHING,
@@ -76,6 +78,7 @@ def remat_scan(
         length: Number of layers, where no argument is scanned.
         reverse: Whether to run from the last layer to the first.
         unroll: Layers in one turn of the innermost loop.
+        _split_transpose: As in `nnx.scan`, where it is experimental.
         in_axes: For each argument: an axis to scan along, None (the same for all
             layers), `nnx.Carry`, or `nnx.StateAxes` with one of these for each kind
             of state.
@@ -101,7 +104,7 @@ def remat_scan(
     Raises:
         PlanError: More than one of `segment_length`, `levels` and `plan`; one that
             cannot be; lengths that disagree; a kind of state that `in_axes` does not
-            cover.
+            cover; axes that are none, or too many.
         UnsupportedError: A carry that changes its type or its structure; state that
             is changed in place; a bridged Linen module without parameters.
 
@@ -127,6 +130,7 @@ def remat_scan(
         "length": length,
         "reverse": reverse,
         "unroll": unroll,
+        "_split_transpose": _split_transpose,
         "in_axes": in_axes,
         "out_axes": out_axes,
         "transform_metadata": transform_metadata,
@@ -144,9 +148,11 @@ def _divided(
     f: Callable[..., Any], theirs: dict[str, Any], ours: LoopOptions
 ) -> Callable[..., Any]:
     """`nnx.scan` with its options, its loop replaced by ours."""
-    # Called for what it checks: the axes, and that `f` is no bound method.
+    axes = theirs["in_axes"], theirs["out_axes"]
+    _faults.check_call(f, *axes, theirs["transform_metadata"])
+    # Called for what it checks: that axes agree, and that `f` is no bound method.
     nnx.scan(f, **theirs)
-    watched = _faults.Watched(f, theirs["in_axes"], theirs["out_axes"])
+    watched = _faults.Watched(f, *axes)
     plain = nnx.scan(watched.wrapped(), **theirs)
     loop = partial(
         retape_jax.scan,
@@ -166,7 +172,7 @@ def _divided(
         try:
             return run(*args, **kwargs)
         except (TypeError, ValueError, IndexError, FlaxError) as error:
-            _faults.explain(error, watched, args, theirs["length"])
+            _faults.explain(error, watched, args, kwargs, theirs["length"])
             raise
 
     return scanned

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -224,3 +225,68 @@ def test_inside_a_loop_body_jax_s_own_is_used() -> None:
     marked = checkpoint(jnp.sin, prevent_cse=False)
     text = str(jax.make_jaxpr(marked)(1.0))
     assert "retape" not in text and "remat" in text
+
+
+# What is refused ------------------------------------------------------------------
+
+
+def test_every_argument_of_jax_s_own_is_one_of_ours() -> None:
+    theirs, ours = (
+        inspect.signature(f).parameters for f in (jax.checkpoint, checkpoint)
+    )
+    for name in theirs.keys() - {"fun", "fn", "concrete"}:  # the last is deprecated
+        assert ours[name].default == theirs[name].default, name
+    assert len(theirs) >= 5
+
+
+@pytest.mark.parametrize(
+    ("policy", "said"),
+    [
+        (
+            "dots",
+            "`policy='dots'` is not a policy, which is asked about each operation",
+        ),
+        (policies.selective, r"If it makes policies, call it, as in `policies.select"),
+        (jax.checkpoint_policies.save_only_these_names, "If it makes policies, call"),
+        (lambda prim: True, r"if it is one, add `\*\*params` to its parameters"),
+        (retape.segments(), "This is a plan: pass it to `retape.jax.scan` as `plan`"),
+    ],
+    ids=["text", "ours", "jax's", "too few", "plan"],
+)
+def test_what_is_no_policy_is_refused_before_any_call(policy: Any, said: str) -> None:
+    for mark in (checkpoint, retape.jax.Checkpointed):
+        with pytest.raises(retape.PlanError, match=said):
+            mark(jnp.sin, policy=policy)
+
+
+def test_an_option_that_is_unknown_is_refused_and_not_lost() -> None:
+    said = (
+        r"no function, and so nothing to call with \['polcy'\]. Its options are policy"
+    )
+    with pytest.raises(retape.PlanError, match=said):
+        checkpoint(polcy=None)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    with pytest.raises(
+        retape.UnsupportedError, match=r"`checkpoint\(3.0\)`: what cannot"
+    ):
+        checkpoint(3.0)  # pyright: ignore
+
+
+def test_static_arguments_that_a_call_has_not_are_named() -> None:
+    marked = checkpoint(lambda x, n: x * n, static_argnums=(1, 5))
+    with pytest.raises(
+        retape.PlanError, match=r"2 positional arguments has not: \[5\]"
+    ):
+        marked(1.0, 2)
+
+
+def test_a_branch_on_a_traced_value_is_refused_by_the_function_s_name() -> None:
+    def branching(x: Any) -> Any:
+        return jnp.sin(x) if x > 0 else x
+
+    with pytest.raises(
+        jax.errors.TracerBoolConversionError, match="function branching at"
+    ):
+        jax.grad(checkpoint(branching))(1.0)

@@ -143,3 +143,12 @@ def test_traced_bounds_need_a_plan() -> None:
 
     with pytest.raises(retape.PlanError, match="its bounds are traced"):
         jax.jit(run)(4)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(0, 2.5), (0, jnp.array([2, 3])), (jnp.int16(0), jnp.int32(3))]
+)
+def test_bounds_that_jax_refuses_are_refused(lower: Any, upper: Any) -> None:
+    for loop in (lax.fori_loop, retape.jax.fori_loop):
+        with pytest.raises(TypeError, match="must have equal types|boolean scalar"):
+            loop(lower, upper, turn, 1.0)

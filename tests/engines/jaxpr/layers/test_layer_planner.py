@@ -139,3 +139,26 @@ def test_explain_takes_types_for_arrays() -> None:
 def test_a_function_that_is_no_scalar_is_refused() -> None:
     with pytest.raises(retape.GradientTypeError, match="Return the loss alone"):
         retape.jax.plan(lambda x: x, jnp.ones(3), memory="1 GB")
+
+
+def test_a_loop_of_unknown_length_is_refused_with_what_to_do() -> None:
+    def halve(x: Any) -> Any:
+        return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x).sum()
+
+    with pytest.raises(
+        retape.UnsupportedError, match=r"retape\.jax\.grad\(f, plan=reta"
+    ):
+        retape.jax.plan(halve, jnp.ones(3), memory="1 GB")
+
+
+@pytest.mark.parametrize("memory", ["much", 0, -5, 1.5, True], ids=str)
+def test_memory_that_is_no_amount_is_refused_by_its_name(memory: Any) -> None:
+    with pytest.raises(retape.PlanError, match=f"`memory={memory!r}` is not an amount"):
+        retape.jax.plan(looped, *arguments(), memory=memory)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    with pytest.raises(
+        retape.UnsupportedError, match="what cannot be called has no gra"
+    ):
+        retape.jax.plan(3, jnp.ones(3), memory="1 GB")  # pyright: ignore

@@ -93,6 +93,21 @@ def test_a_name_is_either_saved_or_offloaded() -> None:
         policies.names(save=["a"], offload=["a", "b"])
 
 
+@pytest.mark.parametrize("save", ["scores", 3, [1]], ids=str)
+def test_what_is_no_list_of_names_is_refused(save: Any) -> None:
+    said = "is not a list of names. Pass the names that were given by `checkpoint_name`"
+    with pytest.raises(retape.PlanError, match=said):
+        policies.names(save=save)
+
+
+@pytest.mark.parametrize("least", ["many", -1, float("nan")], ids=str)
+def test_an_intensity_that_is_no_number_is_refused(least: Any) -> None:
+    with pytest.raises(
+        retape.PlanError, match=r"`selective\(flops_per_byte=.*cannot be"
+    ):
+        policies.selective(least)
+
+
 def test_offloaded_names_are_left_to_jax() -> None:
     def f(x: Any) -> Any:
         return jnp.cos(checkpoint_name(jnp.sin(x), "far")).sum()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable
@@ -18,17 +19,18 @@ import retape
 import retape.jax
 from retape.engines.jaxpr.layers._nest import Nest, nest, segmented
 from retape.engines.jaxpr.layers._options import LoopOptions
-from retape.engines.jaxpr.layers._scan import _Nested
+from retape.engines.jaxpr.layers._scan import _Nested, _Theirs
 
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
     "1 level": {"levels": 1},
     "2 levels": {"levels": 2},
     "3 levels": {"levels": 3},
-    "segments": {"segment_length": 4},
+    "segments": {"segment_length": 4, "_split_transpose": True},
     "unrolled": {"levels": 2, "unroll": 2},
     "plan": {"plan": retape.fixed_space(snapshots=3)},
     "host": {"levels": 2, "offload": "host"},
+    "host, segments": {"segment_length": 4, "offload": "host"},
     "dots": {"levels": 2, "policy": jax.checkpoint_policies.dots_saveable},
 }
 
@@ -177,7 +179,7 @@ def test_each_level_gathers_the_weights_gradients_as_predicted(
     cut, width = Nest(factors), 64
 
     def run(w: Any, h: Any) -> Any:
-        return _Nested(heavy, cut, False, 1, LoopOptions()).run(h, w)[0].sum()
+        return _Nested(heavy, cut, _Theirs(), LoopOptions()).run(h, w)[0].sum()
 
     w = jax.ShapeDtypeStruct((cut.length, width, width), jnp.float32)
     h = jax.ShapeDtypeStruct((1, width), jnp.float32)
@@ -218,11 +220,37 @@ def test_segments_are_of_exactly_the_length_asked_for() -> None:
         ({"plan": "small"}, "`plan='small'` is not a plan"),
         ({"offload": "disk"}, "`offload='disk'` is not a place"),
         ({"plan": retape.logarithmic(), "offload": "host"}, "do not go together"),
+        ({"policy": "dots"}, "`policy='dots'` is not a policy"),
+        ({"length": -2, "xs": None}, "`length=-2` cannot be: it is the number of st"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options: Any, said: str) -> None:
     with pytest.raises(retape.PlanError, match=said):
-        retape.jax.scan(heavy, jnp.ones((2, 2)), jnp.ones((4, 2, 2)), **options)
+        given = {"xs": jnp.ones((4, 2, 2))} | options
+        retape.jax.scan(heavy, jnp.ones((2, 2)), **given)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (lax.scan, retape.jax.scan),
+        (lax.fori_loop, retape.jax.fori_loop),
+        (lax.while_loop, retape.jax.while_loop),
+    ],
+)
+def test_every_argument_of_jax_s_own_loops_is_one_of_ours(
+    theirs: Any, ours: Any
+) -> None:
+    wanted, have = (inspect.signature(f).parameters for f in (theirs, ours))
+    assert list(have)[: len(wanted)] == list(wanted)
+    for name, parameter in wanted.items():
+        assert have[name].default == parameter.default, name
+        assert have[name].kind == parameter.kind, name
+
+
+def test_numpy_s_whole_numbers_will_do() -> None:
+    assert LoopOptions(levels=np.int64(3)).levels == 3  # pyright: ignore
+    assert isinstance(LoopOptions(segment_length=np.int8(4)).segment_length, int)  # pyright: ignore
 
 
 def test_a_carry_that_changes_type_is_said_to() -> None:

@@ -21,6 +21,7 @@ from .._instead import instead
 from .._primitives import call
 from .._rerun import Rerun
 from .._types import struct
+from ._alike import seen_before
 from ._graph import Graph, evaluate, program, read, variables
 from ._slices import InTurn, SlicesBehind
 
@@ -89,13 +90,13 @@ def _run_marked(
     values = [env[v] for v in part.jaxpr.invars]
     kept, views = inside.kept.jaxpr, inside.views.jaxpr
     if not (kept.outvars or views.outvars):
-        return call(part, Rerun(), values)
+        return call(seen_before(part), Rerun(), values)
     held = evaluate(kept, [env[v] for v in kept.invars], bind)
     fixed = map(lax.stop_gradient, [*held, *(env[v] for v in views.invars)])
     values = [*values, *fixed]
     structs = [struct(jax.typeof(v)) for v in values]
     whole = jax.make_jaxpr(_with_held(part, inside))(*structs)
-    return call(whole, Rerun(), values)
+    return call(seen_before(whole), Rerun(), values)
 
 
 def _leading_to(

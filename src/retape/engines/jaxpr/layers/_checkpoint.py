@@ -8,11 +8,11 @@ from typing import Any
 
 import jax
 
-from ...._errors import UnsupportedError
-from .._transform import call_traced
+from ...._errors import PlanError, UnsupportedError
+from .._transform import NEEDS_NUMBERS, call_traced
 from ._apply import Stretch, run_stretches
 from ._graph import Graph, graph_of
-from ._options import Policy
+from ._options import Policy, check_policy
 from ._strategies import Strategy
 
 
@@ -49,6 +49,9 @@ def checkpoint(
         The marked function, or with `args` its value.
 
     Raises:
+        PlanError: If `policy` is no policy, an option is unknown, or a call has not
+            the arguments that `static_argnums` names.
+        UnsupportedError: If `fn` cannot be called.
         BudgetError: When a derivative is taken, if `policies.within` cannot be met.
 
     Example:
@@ -67,8 +70,20 @@ def checkpoint(
         "static_argnums": static_argnums,
         "static_argnames": static_argnames,
     }
+    check_policy(policy)
     if fn is None:
+        if args or kwargs:
+            raise PlanError(
+                f"`checkpoint` has no function, and so nothing to call with "
+                f"{[*args, *kwargs]}. Its options are {', '.join(options)}; "
+                "arguments of a call follow the function."
+            )
         return functools.partial(checkpoint, **options)
+    if not callable(fn):
+        raise UnsupportedError(
+            f"`checkpoint({fn!r})`: what cannot be called has nothing to run again. "
+            "Pass a function or a layer, then its arguments."
+        )
     marked = _marked(fn, **options)
     return marked(*args, **kwargs) if args or kwargs else marked
 
@@ -98,7 +113,8 @@ def _marked(
         )
         try:
             pieces, traced = call_traced(free, None, args_, kwargs_)
-        except UnsupportedError:
+        except (UnsupportedError, *NEEDS_NUMBERS):
+            # Or to be refused, in JAX's words, by the name that the function has.
             return as_in_jax(*args, **kwargs)
         if traced.acting is not None:
             # Side effects: JAX knows which of them may be repeated.
@@ -146,8 +162,14 @@ def _without_static(
 ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """The function of what is traced alone."""
     named = [static_argnames] if isinstance(static_argnames, str) else static_argnames
-    there = range(-len(args), len(args))
-    fixed = {i % len(args): args[i] for i in static_argnums if i in there}
+    beyond = [i for i in static_argnums if not -len(args) <= i < len(args)]
+    if beyond:
+        raise PlanError(
+            f"`static_argnums={static_argnums}` names positions that a call with "
+            f"{len(args)} positional arguments has not: {beyond}. Correct them, or "
+            "use `static_argnames` for what is passed by name."
+        )
+    fixed = {i % len(args): args[i] for i in static_argnums}
     apart = {name: kwargs[name] for name in named if name in kwargs}
 
     def free(*rest: Any, **others: Any) -> Any:

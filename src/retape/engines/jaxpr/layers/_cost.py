@@ -23,6 +23,9 @@ _DEAR_COST = 10
 _FREE = frozenset({"reshape", "squeeze", "expand_dims", "name", "stop_gradient"})
 _FUSED = _FREE | frozenset(
     {"broadcast_in_dim", "convert_element_type", "transpose", "iota", "slice", "pad"}
+    # What is moved is a part of an operand, however large that is.
+    | {"dynamic_slice", "dynamic_update_slice", "gather", "scatter"}
+    | {"concatenate", "rev", "copy"}
 )
 
 
@@ -40,6 +43,8 @@ def flops(eqn: Any) -> int:
         kernel = eqn.invars[1].aval.shape
         spec = params["dimension_numbers"].rhs_spec
         return 2 * out * prod(kernel) // max(1, kernel[spec[0]])
+    if name.startswith("scatter"):
+        return 0 if name in _FUSED else _size(eqn.invars[2])
     inner = list(core.jaxprs_in_params(params))
     if inner:
         each = [sum(map(flops, getattr(j, "jaxpr", j).eqns)) for j in inner]

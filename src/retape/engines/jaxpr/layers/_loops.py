@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
@@ -55,6 +56,8 @@ def fori_loop(
 
     Raises:
         PlanError: If an option cannot be, or needs known bounds.
+        TypeError: If the bounds are no whole numbers, or of different types, as
+            `jax.lax.fori_loop` does.
 
     Example:
         >>> import jax, retape.jax
@@ -71,6 +74,7 @@ def fori_loop(
             plan=plan,
         )
         return run(lower, upper, init_val)
+    _check_bounds(lower, upper)
     weak = all(isinstance(bound, int) for bound in (lower, upper))
     index = jnp.arange(lower, upper)
 
@@ -134,6 +138,11 @@ def while_loop(
 
 def _is_traced(value: Any) -> bool:
     return isinstance(value, Tracer)
+
+
+def _check_bounds(lower: Any, upper: Any) -> None:
+    """Let JAX refuse what it refuses: a loop with a body that does nothing."""
+    jax.eval_shape(lambda: lax.fori_loop(lower, upper, lambda _, value: value, 0))
 
 
 def _only_plan(options: LoopOptions, name: str, why: str) -> None:

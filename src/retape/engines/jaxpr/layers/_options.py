@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -37,7 +39,8 @@ class LoopOptions:
                 "`within` makes."
             )
         for name in ("levels", "segment_length"):
-            _check_count(name, getattr(self, name))
+            object.__setattr__(self, name, _count(name, getattr(self, name)))
+        check_policy(self.policy)
         if self.offload not in (None, "host"):
             raise PlanError(
                 f"`offload={self.offload!r}` is not a place. Pass 'host', or None to "
@@ -68,15 +71,58 @@ class LoopOptions:
 _WAYS = ("plan", "levels", "segment_length")
 
 
-def _check_count(name: str, value: Any) -> None:
+def _count(name: str, value: Any) -> int | None:
+    """A whole number of any type, NumPy's too, as Python's."""
     if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int):
+        return None
+    try:
+        count = operator.index(value)
+    except TypeError:
+        count = None
+    if count is None or isinstance(value, bool):
         raise PlanError(
             f"`{name}={value!r}` is not a whole number. Pass an integer, at least 1."
         )
-    if value < 1:
+    if count < 1:
         what = "nested loops" if name == "levels" else "steps in a segment"
         raise PlanError(
             f"`{name}={value}` cannot be: it is the number of {what}. Pass at least 1."
         )
+    return count
+
+
+def check_policy(policy: Any) -> None:
+    """Refuse what cannot be asked about an operation.
+
+    An operation's parameters are passed by name, and differ from one operation to
+    another: a policy takes any. What makes policies does not.
+
+    Raises:
+        PlanError: If `policy` is neither a policy nor `None`.
+    """
+    if policy is None or (callable(policy) and _takes_any_name(policy)):
+        return
+    if isinstance(policy, Plan):
+        advice = "This is a plan: pass it to `retape.jax.scan` as `plan`."
+    elif callable(policy):
+        advice = (
+            "If it makes policies, call it, as in `policies.selective()`; if it is "
+            "one, add `**params` to its parameters."
+        )
+    else:
+        advice = (
+            "Pass one of `retape.jax.policies`, such as `policies.selective()`, or "
+            "of `jax.checkpoint_policies`."
+        )
+    raise PlanError(
+        f"`policy={policy!r}` is not a policy, which is asked about each operation as "
+        f"`policy(primitive, *types, **params)`. {advice}"
+    )
+
+
+def _takes_any_name(policy: Callable[..., Any]) -> bool:
+    try:
+        taken = inspect.signature(policy).parameters.values()
+    except (TypeError, ValueError):  # one that is not written in Python
+        return True
+    return any(p.kind is inspect.Parameter.VAR_KEYWORD for p in taken)

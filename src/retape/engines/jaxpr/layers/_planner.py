@@ -1,7 +1,6 @@
 """`plan`: does it fit as it is, and if not, what is the cheapest way to make it fit?
 
-Every candidate is compiled for the arguments' types and the compiler asked what it
-takes; nothing is run and nothing allocated. The extra work is counted from the program.
+Here is what is tried and what is chosen; `_question` finds what each way takes.
 """
 
 from __future__ import annotations
@@ -13,39 +12,15 @@ from typing import Any
 import jax
 
 from ...._bytes import format_bytes, parse_bytes
-from ...._errors import BudgetError, GradientTypeError, RetapeError
+from ...._errors import BudgetError, UnsupportedError
 from ...._plans import fixed_space, within
-from .._explain import explain
 from ._checkpoint import checkpoint
-from ._cost import flops
-from ._graph import Graph, graph_of
-from ._measured import footprint
 from ._options import LoopOptions
+from ._question import Candidate, Question, as_type
 from ._strategies import Sqrt, Strategy
-from ._whole import AsItIs, Loops, Selective, StepMachine, has_loops
+from ._whole import Loops, Selective, StepMachine, has_loops
 from ._within import Least, Within
 from .policies import selective
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One way to take a gradient.
-
-    Attributes:
-        name: What it is called in the table.
-        policy: What to pass to `retape.jax.checkpoint(f, policy=...)`.
-        peak_bytes: Arguments, results and temporaries of value and gradient.
-        temp_bytes: The temporaries alone.
-        extra: Work done once more, as a fraction of what a plain gradient does.
-        note: A remark, or nothing.
-    """
-
-    name: str
-    policy: Strategy
-    peak_bytes: int
-    temp_bytes: int
-    extra: float
-    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +106,8 @@ def plan(
 
     Raises:
         BudgetError: If nothing fits; the least that would is named.
-        UnsupportedError: If the platform's compiler does not tell what is taken.
+        UnsupportedError: If the platform's compiler does not tell what is taken, or
+            the function has a loop that plain reverse mode cannot go back through.
         GradientTypeError: If `fun` does not return a scalar.
 
     Example:
@@ -145,10 +121,15 @@ def plan(
         >>> retape.jax.plan(loss, jnp.ones((8, 8)), memory="100 kB").chosen.name
         'segments, 2 levels'
     """
-    budget = parse_bytes(memory)
-    question = _Question(fun, jax.tree.map(_struct, args), kwargs, argnums)
+    budget = parse_bytes(memory, "memory")
+    if not callable(fun):
+        raise UnsupportedError(
+            f"`plan({fun!r}, ...)`: what cannot be called has no gradient. Pass the "
+            "loss, then its arguments, or types of them."
+        )
+    question = Question(fun, jax.tree.map(as_type, args), kwargs, argnums)
     looped = has_loops(question.graph())
-    plain = question.candidate("as it is", AsItIs())
+    plain = question.as_it_is()
     rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
     found, refused = question.try_all(_candidates(looped, budget, rest), plain)
     if min(c.peak_bytes for c in (plain, *found)) > budget:
@@ -208,85 +189,3 @@ def _last_resorts(looped: bool) -> list[tuple[str, Strategy]]:
         ("segments, 5 levels", Loops(LoopOptions(levels=5))),
         ("one snapshot", StepMachine(fixed_space(snapshots=1, stage=1))),
     ]
-
-
-def _first_sentence(error: Exception) -> str:
-    return str(error).split(". ")[0].rstrip(".")
-
-
-@dataclass(frozen=True, slots=True)
-class _Question:
-    """A function, the types of its arguments, and what its gradient is by."""
-
-    fun: Callable[..., Any]
-    structs: tuple[Any, ...]
-    kwargs: dict[str, Any]
-    argnums: int | Sequence[int]
-
-    def graph(self) -> Graph:
-        """The program of the value, which has to be a scalar."""
-        closed, shape = jax.make_jaxpr(
-            lambda *a: self.fun(*a, **self.kwargs), return_shape=True
-        )(*self.structs)
-        shapes = [leaf.shape for leaf in jax.tree.leaves(shape)]
-        if shapes != [()]:
-            raise GradientTypeError(
-                "`plan` is about gradients of a scalar, and the function returns "
-                f"{jax.tree.map(lambda s: s.shape, shape)}. Return the loss alone."
-            )
-        return graph_of(closed)[0]
-
-    def try_all(
-        self, ways: Sequence[tuple[str, Strategy]], plain: Candidate
-    ) -> tuple[list[Candidate], list[tuple[str, str]]]:
-        """The ways that can be gone, and those that cannot with the reason."""
-        found: list[Candidate] = []
-        refused: list[tuple[str, str]] = []
-        for name, policy in ways:
-            try:
-                found.append(self.candidate(name, policy, plain))
-            except RetapeError as error:
-                refused.append((name, _first_sentence(error)))
-        return found, refused
-
-    def candidate(
-        self, name: str, policy: Strategy, plain: Candidate | None = None
-    ) -> Candidate:
-        """One way: what it takes, and what it costs."""
-        marked = self.fun if plain is None else checkpoint(self.fun, policy=policy)
-        taken = footprint(self.gradient(marked), *self.structs)
-        same = plain is not None and taken.temp == plain.temp_bytes
-        note = "  (no gain here)" if same else ""
-        extra = 0.0 if plain is None else self.extra(marked, policy)
-        return Candidate(name, policy, taken.total, taken.temp, extra, note)
-
-    def gradient(self, fun: Callable[..., Any]) -> Callable[..., Any]:
-        return jax.value_and_grad(lambda *a: fun(*a, **self.kwargs), self.argnums)
-
-    def work(self, fun: Callable[..., Any]) -> int:
-        """Floating-point operations of a function, about."""
-        closed = jax.make_jaxpr(fun)(*self.structs)
-        return sum(map(flops, closed.jaxpr.eqns))
-
-    def extra(self, marked: Callable[..., Any], policy: Strategy) -> float:
-        """Work that is done once more, as a fraction of a plain gradient's."""
-        base = self.work(self.gradient(self.fun))
-        if not isinstance(policy, StepMachine):
-            return max(0.0, self.work(self.gradient(marked)) / base - 1)
-        # A sweep's loops have no fixed numbers of trips; its schedule's are exact.
-        numbers = self.argnums
-        numbers = numbers if isinstance(numbers, int) else tuple(numbers)
-        told = explain(
-            self.fun, *self.structs, plan=policy.plan, argnums=numbers, **self.kwargs
-        )
-        if told.prediction is None or told.steps is None:
-            return 1.0
-        once = self.work(lambda *a: self.fun(*a, **self.kwargs))
-        return told.prediction.advances / max(1, told.steps) * once / base
-
-
-def _struct(leaf: Any) -> Any:
-    if isinstance(leaf, jax.ShapeDtypeStruct):
-        return leaf
-    aval = jax.typeof(leaf)
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, weak_type=aval.weak_type)

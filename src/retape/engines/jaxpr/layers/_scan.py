@@ -11,13 +11,14 @@ slices that are handed down only carry the derivative (`instead`); unused, they 
 
 from __future__ import annotations
 
-import functools
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
+from ...._errors import PlanError
 from ...._plan import Plan
 from .._instead import instead
 from .._transform import checkpointed
@@ -33,6 +34,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
+    _split_transpose: bool = False,
     *,
     plan: Plan | None = None,
     levels: int | None = None,
@@ -53,6 +55,7 @@ def scan(
         length: The number of steps, if `xs` does not tell.
         reverse: Whether to begin with the last element of `xs`.
         unroll: Steps of the innermost loop in one trip, as in `jax.lax.scan`.
+        _split_transpose: As in `jax.lax.scan`, where it is experimental.
         plan: Reverse by the step machine, as `retape.jax.checkpointed` does.
         levels: Nested loops, at most; by default 2, and 1 with `offload`.
         segment_length: Two levels, with segments of exactly this many steps.
@@ -60,7 +63,8 @@ def scan(
         offload: `"host"` keeps the outermost loop's carries in the host's memory.
 
     Raises:
-        PlanError: If an option cannot be, or two of them contradict one another.
+        PlanError: If an option cannot be, or two of them contradict one another; if
+            `length` is negative.
         ValueError: If the lengths of `xs` differ, as `jax.lax.scan` does.
         TypeError: If the carry changes its type, as `jax.lax.scan` does.
 
@@ -76,19 +80,38 @@ def scan(
         Griewank 1992 (nested segments); Chen et al. 2016, section 4.4.
     """
     options = LoopOptions(plan, levels, segment_length, policy, offload)
-    plainly = functools.partial(
-        lax.scan, f, length=length, reverse=reverse, unroll=unroll
-    )
+    theirs = _Theirs(reverse, unroll, _split_transpose)
+    plainly = lambda init, xs: theirs.loop(f, init, xs, length)  # noqa: E731
     if plan is not None:
-        return checkpointed(lambda init, xs: plainly(init, xs), plan=plan)(init, xs)
+        return checkpointed(plainly, plan=plan)(init, xs)
     steps = _length(xs, length)
     if steps is None:
         return plainly(init, xs)  # which says what is wrong
     cut = _cut(options, steps, init, xs)
     if len(cut.factors) == 1:
-        body = marked(f, policy, offload)
-        return lax.scan(body, init, xs, steps, reverse=reverse, unroll=unroll)
-    return _Nested(f, cut, reverse, unroll, options).run(init, xs)
+        return theirs.loop(marked(f, policy, offload), init, xs, steps)
+    return _Nested(f, cut, theirs, options).run(init, xs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Theirs:
+    """The options of `jax.lax.scan`."""
+
+    reverse: bool = False
+    unroll: int | bool = 1
+    split_transpose: bool = False
+
+    def loop(self, body: Body, init: Any, xs: Any, length: int | None) -> Any:
+        """The innermost loop, which alone is unrolled."""
+        return self._scan(body, init, xs, length, unroll=self.unroll)
+
+    def around(self, body: Body, init: Any, xs: Any, length: int) -> Any:
+        """A loop around others."""
+        return self._scan(body, init, xs, length)
+
+    def _scan(self, body: Body, init: Any, xs: Any, length: Any, **more: Any) -> Any:
+        options = {"reverse": self.reverse, "_split_transpose": self.split_transpose}
+        return lax.scan(body, init, xs, length, **options, **more)
 
 
 def _cut(options: LoopOptions, steps: int, init: Any, xs: Any) -> Nest:
@@ -105,22 +128,21 @@ class _Nested:
         self,
         body: Body,
         cut: Nest,
-        reverse: bool,
-        unroll: int | bool,
+        theirs: _Theirs,
         options: LoopOptions,
     ) -> None:
         self.body = body
         self.cut = cut
-        self.reverse = reverse
-        self.unroll = unroll
+        self.theirs = theirs
         self.options = options
 
     def run(self, init: Any, xs: Any) -> tuple[Any, Any]:
         """All steps, in order."""
         inside, rest, steps = self.cut.inside, self.cut.rest, self.cut.length
         # Whichever end is scanned last is left over.
-        nested = slice(rest, steps) if self.reverse else slice(0, inside)
-        beyond = slice(0, rest) if self.reverse else slice(inside, steps)
+        reverse = self.theirs.reverse
+        nested = slice(rest, steps) if reverse else slice(0, inside)
+        beyond = slice(0, rest) if reverse else slice(inside, steps)
         # The slice is taken inside what is marked, so that it is not kept.
         body = marked(_indexed(self.body, xs), self.options.policy, None)
         index = jnp.arange(steps), _moving(xs)
@@ -129,7 +151,7 @@ class _Nested:
         if not rest:
             return carry, ys
         carry, last = self.loop(body, rest)(carry, _taken(index, beyond))
-        first, second = (last, ys) if self.reverse else (ys, last)
+        first, second = (last, ys) if reverse else (ys, last)
         return carry, jax.tree.map(lambda a, b: _joined(a, b), first, second)
 
     def level(self, body: Body, depth: int) -> Body:
@@ -139,14 +161,10 @@ class _Nested:
             return self.loop(body, length)
         inner = self.level(body, depth + 1)
         inner = marked(inner, None, self.options.offload if depth == 0 else None)
-        return lambda carry, xs: lax.scan(
-            inner, carry, xs, length, reverse=self.reverse
-        )
+        return lambda carry, xs: self.theirs.around(inner, carry, xs, length)
 
     def loop(self, body: Body, length: int) -> Body:
-        return lambda carry, xs: lax.scan(
-            body, carry, xs, length, reverse=self.reverse, unroll=self.unroll
-        )
+        return lambda carry, xs: self.theirs.loop(body, carry, xs, length)
 
 
 # What is scanned over -----------------------------------------------------------
@@ -196,7 +214,11 @@ def _joined(a: jax.Array, b: jax.Array) -> jax.Array:
 
 
 def _length(xs: Any, length: int | None) -> int | None:
-    """The number of steps; `None` if the arguments do not agree on one."""
+    """The number of steps; `None` if the arguments do not agree on one.
+
+    Raises:
+        PlanError: If it is negative, of which JAX makes a loop of no steps.
+    """
     leaves = jax.tree.leaves(xs)
     if any(not jnp.shape(leaf) for leaf in leaves):
         return None
@@ -205,8 +227,12 @@ def _length(xs: Any, length: int | None) -> int | None:
         found |= set() if length is None else {int(length)}
     except jax.errors.ConcretizationTypeError:
         return None
-    steps = found.pop() if len(found) == 1 else -1
-    return steps if steps >= 0 else None
+    steps = found.pop() if len(found) == 1 else None
+    if steps is not None and steps < 0:
+        raise PlanError(
+            f"`length={length}` cannot be: it is the number of steps. Pass 0 or more."
+        )
+    return steps
 
 
 def _bytes(tree: Any, *, inexact: bool = False) -> int:

@@ -100,14 +100,13 @@ class _Search:
         low, high = self.lowest - 1, top
         while high - low > 1:
             middle = (low + high) // 2
-            if self.fits(middle, budget):
+            # One program is enough to tell the way; all are asked at its end.
+            if self.bytes(middle, -1) <= budget:
                 low = middle
             else:
                 high = middle
-        if low >= self.lowest:
-            return self.cuts[low]
-        enough = [i for i in range(self.lowest) if self.fits(i, budget)]
-        return self.cuts[enough[-1]] if enough else None
+        ways = range(low, -1, -1)
+        return next((self.cuts[i] for i in ways if self.fits(i, budget)), None)
 
     @property
     def lowest(self) -> int:
@@ -116,23 +115,35 @@ class _Search:
 
     def least(self) -> int:
         """The smallest budget that `best` meets, after it did not meet one."""
-        tried = {number for number, _ in self.known}
-        return min(max(self.bytes(number)) for number in tried)
+        tried = sorted((self.bytes(number, -1), number) for number in self.programs)
+        least = max(self.sizes(tried[0][1]))
+        for size, number in tried[1:]:
+            if size < least:
+                least = min(least, max(self.sizes(number)))
+        return least
 
     def fits(self, number: int, budget: int) -> bool:
         """Whether every program for the gradient keeps to the budget."""
-        return all(size <= budget for size in self.bytes(number))
+        return all(size <= budget for size in self.sizes(number))
 
-    def bytes(self, number: int) -> Iterator[int]:
-        """Temporaries of the programs for the gradient under a cut, one by one."""
+    def sizes(self, number: int) -> Iterator[int]:
+        """Temporaries of the programs for the gradient under a cut, last ones first."""
+        count = len(self.gradients(number)[0])
+        return (self.bytes(number, -1 - i) for i in range(count))
+
+    def bytes(self, number: int, program: int) -> int:
+        """Temporaries of one of the programs, counted from the end of their list."""
+        if (number, program) not in self.known:
+            programs, args = self.gradients(number)
+            self.known[number, program] = footprint(programs[program], *args).temp
+        return self.known[number, program]
+
+    def gradients(self, number: int) -> Any:
+        """The programs for the gradient under a cut, and their arguments' types."""
         if number not in self.programs:
             found = _gradients(self.graph, self.cuts[number], self.moving)
             self.programs[number] = found
-        programs, args = self.programs[number]
-        for i, program in enumerate(programs):
-            if (number, i) not in self.known:
-                self.known[number, i] = footprint(program, *args).temp
-            yield self.known[number, i]
+        return self.programs[number]
 
 
 def _cuts(graph: Graph) -> list[Cut]:

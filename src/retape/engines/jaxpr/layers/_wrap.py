@@ -16,7 +16,7 @@ import jax
 
 from ...._errors import UnsupportedError
 from ._checkpoint import checkpoint
-from ._options import Policy
+from ._options import Policy, check_policy
 
 _OWN = ("_layer", "_policy")
 
@@ -52,6 +52,7 @@ class Checkpointed:
                 f"`Checkpointed({type(layer).__name__})`: an object that cannot be "
                 "called has nothing to run again. Pass a function or a layer."
             )
+        check_policy(policy)
         object.__setattr__(self, "_layer", layer)
         object.__setattr__(self, "_policy", policy)
 

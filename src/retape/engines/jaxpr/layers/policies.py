@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from math import prod
+from numbers import Real
 from typing import Any
 
 import jax
@@ -69,9 +70,18 @@ def selective(flops_per_byte: float | None = None) -> Policy:
         flops_per_byte: Save a product if each byte of it takes at least this many
             floating-point operations. By default products without batch dimensions are
             saved: those with weights.
+
+    Raises:
+        PlanError: If `flops_per_byte` is no number, or negative.
     """
     if flops_per_byte is None:
         return _weights
+    if not isinstance(flops_per_byte, Real) or not flops_per_byte >= 0:
+        raise PlanError(
+            f"`selective(flops_per_byte={flops_per_byte!r})` cannot be: a product of "
+            "n terms takes 2 n operations for each number. Pass a number, such as 100, "
+            "or nothing, to save the products with weights."
+        )
     least = flops_per_byte
 
     def policy(prim: Any, *avals: Any, **params: Any) -> bool:
@@ -108,9 +118,9 @@ def names(*, save: Iterable[str] = (), offload: Iterable[str] = ()) -> Policy:
         offload: Names of values that wait in the host's memory.
 
     Raises:
-        PlanError: If a name is in both.
+        PlanError: If a name is in both, or what is passed is not a list of names.
     """
-    save, offload = list(save), list(offload)
+    save, offload = _names("save", save), _names("offload", offload)
     both = sorted({*save} & {*offload})
     if both:
         raise PlanError(
@@ -124,6 +134,20 @@ def names(*, save: Iterable[str] = (), offload: Iterable[str] = ()) -> Policy:
         offload_src="device",
         offload_dst="pinned_host",
     )
+
+
+def _names(option: str, names: Any) -> list[str]:
+    found = list(names) if isinstance(names, Iterable) else None
+    if found is None or isinstance(names, str) or not _are_texts(found):
+        raise PlanError(
+            f"`names({option}={names!r})` is not a list of names. Pass the names that "
+            'were given by `checkpoint_name`, such as `["scores"]`.'
+        )
+    return found
+
+
+def _are_texts(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, str) for value in values)
 
 
 def within(budget: int | str) -> Strategy:

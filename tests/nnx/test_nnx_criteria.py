@@ -1,0 +1,86 @@
+"""What a study of scans over NNX layers asked for, one test for each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import nnx
+from stacks import Tanh, batch, difference
+
+import retape.nnx
+from retape.engines.jaxpr.layers._cost import flops
+
+STACKED: dict[str, Any] = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
+LAYERS = 48
+
+
+def forward(scan: Any, **options: Any) -> Any:
+    @scan(**STACKED, **options)
+    def apply_layers(carry: Any, layer: Any) -> Any:
+        return layer(carry)
+
+    return apply_layers
+
+
+def gradient(scan: Any, **options: Any) -> Any:
+    f = forward(scan, **options)
+    return jax.jit(
+        nnx.grad(lambda layers, x: jnp.sum(f(x, layers) ** 2), argnums=(0, 1))
+    )
+
+
+def test_segments_give_the_output_of_the_scan() -> None:
+    ours = forward(retape.nnx.remat_scan, segment_length=8)(batch(), Tanh(LAYERS))
+    assert difference(ours, forward(nnx.scan)(batch(), Tanh(LAYERS))) == 0
+
+
+def test_segments_give_the_gradient_of_the_scan() -> None:
+    ours = gradient(retape.nnx.remat_scan, segment_length=8)(Tanh(LAYERS), batch())
+    theirs = gradient(nnx.scan)(Tanh(LAYERS), batch())
+    assert max(float(jnp.abs(a).max()) for a in jax.tree.leaves(theirs)) > 1e-3
+    assert difference(ours, theirs) < 1e-12
+
+
+@pytest.mark.parametrize("segment", [6, 8])
+def test_segments_keep_the_carries_at_their_ends(segment: int) -> None:
+    """48 / s carries at the ends of segments, s inside one; not 48."""
+    tokens, width = 4096, 6
+    x = jax.ShapeDtypeStruct((tokens, width), jnp.float64)
+
+    def taken(scan: Any, **options: Any) -> float:
+        compiled = gradient(scan, **options).lower(Tanh(LAYERS), x).compile()
+        size = compiled.memory_analysis().temp_size_in_bytes
+        return size / (8 * tokens * width)
+
+    marked = nnx.remat(lambda x, layer: layer(x))
+
+    def remat(*_: Any, **options: Any) -> Any:
+        return lambda f: nnx.scan(marked, **options)
+
+    assert taken(remat) > LAYERS
+    # Beside them, one layer's own.
+    assert (
+        taken(retape.nnx.remat_scan, segment_length=segment)
+        < 48 / segment + segment + 6
+    )
+
+
+def test_segments_run_each_layer_at_most_twice_more() -> None:
+    def work(f: Any, *args: Any) -> int:
+        return sum(map(flops, jax.make_jaxpr(f)(*args).jaxpr.eqns))
+
+    graph, state = nnx.split(Tanh(LAYERS))
+
+    def slope(scan: Any, **options: Any) -> Any:
+        f = forward(scan, **options)
+        value = lambda s, x: jnp.sum(f(x, nnx.merge(graph, s)) ** 2)  # noqa: E731
+        return jax.grad(value)
+
+    once = work(lambda s, x: forward(nnx.scan)(x, nnx.merge(graph, s)), state, batch())
+    plain = work(slope(nnx.scan), state, batch())
+    ours = work(slope(retape.nnx.remat_scan, segment_length=8), state, batch())
+    # A quarter of a run is for sums of gradients and what else is small.
+    assert plain < ours < plain + 2.25 * once
