@@ -22,7 +22,8 @@ class Workload:
 def mlp(layers: int = 100, width: int = 384, batch: int = 1024) -> Workload:
     torch.manual_seed(0)
     stack = nn.ModuleList(nn.Linear(width, width) for _ in range(layers))
-    for layer in stack:  # the usual scale decays to subnormal numbers: ten times as slow
+    # The usual scale decays to subnormal numbers, which are ten times as slow.
+    for layer in stack:
         nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
 
     def block(layer: nn.Module) -> Callable[[Tensor], tuple[Tensor]]:
