@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -101,3 +102,8 @@ def difference(a: Any, b: Any) -> float:
             wide = x.astype(np.float64) - y.astype(np.float64)
             found = max(found, float(np.max(np.abs(wide))))
     return found
+
+
+def without_address(value: Any) -> str:
+    """A test's name that is the same in every process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", str(value))

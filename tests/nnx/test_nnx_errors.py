@@ -7,7 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 from flax import linen, nnx
-from stacks import WIDTH, Count, Tanh, batch, waves
+from stacks import WIDTH, Count, Tanh, batch, waves, without_address
 
 import retape
 import retape.nnx
@@ -35,7 +35,7 @@ def call(x: Any, layer: Any) -> Any:
         ({"policy": retape.segments()}, "This is a plan: pass it"),
         ({"transform_metadata": 3}, "`transform_metadata=3` is no mapping"),
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_an_option_that_cannot_be_is_refused_before_any_call(
     options: dict[str, Any], said: str
@@ -54,7 +54,7 @@ def test_an_option_that_cannot_be_is_refused_before_any_call(
         ((nnx.Carry, {"w": 1.0}), r"`in_axes\[1\]\['w'\]=1.0` is no axis"),
         ((nnx.Carry, True), r"`in_axes\[1\]=True` is no axis"),
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_what_is_no_axis_is_refused_before_any_call(axes: Any, said: str) -> None:
     with pytest.raises(retape.PlanError, match=said):

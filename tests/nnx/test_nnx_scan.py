@@ -10,7 +10,17 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from stacks import WIDTH, Count, Tanh, batch, difference, loop, stack, waves
+from stacks import (
+    WIDTH,
+    Count,
+    Tanh,
+    batch,
+    difference,
+    loop,
+    stack,
+    waves,
+    without_address,
+)
 
 import retape
 import retape.nnx
@@ -90,7 +100,7 @@ def test_values_gradients_and_state_are_those_of_a_python_loop(length: int) -> N
         {"segment_length": 3, "offload": "host"},
         {"plan": retape.fixed_space(snapshots=2)},
     ],
-    ids=str,
+    ids=without_address,
 )
 def test_every_option_gives_what_nnx_scan_gives(options: dict[str, Any]) -> None:
     expected = by_nnx_scan(options.get("reverse", False))

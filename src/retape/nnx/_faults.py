@@ -63,11 +63,10 @@ class Watched:
         return f
 
 
-def check_call(f: Any, in_axes: Any, out_axes: Any, metadata: Any) -> None:
-    """What can be seen before any call.
+def check_function(f: Any) -> None:
+    """Refuse what is no function.
 
     Raises:
-        PlanError: If an axis is none, or an option is not what it has to be.
         UnsupportedError: If `f` cannot be called.
     """
     if not callable(f):
@@ -75,6 +74,14 @@ def check_call(f: Any, in_axes: Any, out_axes: Any, metadata: Any) -> None:
             f"`remat_scan({f!r})`: what cannot be called is no layer function. Pass "
             "a function of a carry and a layer, such as `lambda x, layer: layer(x)`."
         )
+
+
+def check_options(in_axes: Any, out_axes: Any, metadata: Any) -> None:
+    """What can be seen before there is a function.
+
+    Raises:
+        PlanError: If an axis is none, or an option is not what it has to be.
+    """
     for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
         if isinstance(axes, list):
             raise PlanError(

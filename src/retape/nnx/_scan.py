@@ -139,6 +139,7 @@ def remat_scan(
     theirs |= {} if graph is None else {"graph": graph}
     theirs |= {} if graph_updates is None else {"graph_updates": graph_updates}
     ours = LoopOptions(plan, levels, segment_length, policy, offload)
+    _faults.check_options(in_axes, out_axes, transform_metadata)
     if f is None:
         return lambda f: _divided(f, theirs, ours)
     return _divided(f, theirs, ours)
@@ -149,7 +150,7 @@ def _divided(
 ) -> Callable[..., Any]:
     """`nnx.scan` with its options, its loop replaced by ours."""
     axes = theirs["in_axes"], theirs["out_axes"]
-    _faults.check_call(f, *axes, theirs["transform_metadata"])
+    _faults.check_function(f)
     # Called for what it checks: that axes agree, and that `f` is no bound method.
     nnx.scan(f, **theirs)
     watched = _faults.Watched(f, *axes)

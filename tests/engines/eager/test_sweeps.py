@@ -11,6 +11,7 @@ import torch
 
 import retape.torch
 from retape._errors import BudgetError
+from retape.engines.eager._liveness import step_cotangents
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "torch"
 # Snapshots are where few bytes cross, so the work falls in jumps of a block: it may
@@ -72,6 +73,23 @@ def test_the_first_sum_of_a_viewed_parameter_is_a_tensor_of_its_own(
     assert [row.budget for row in rows if row.peak > row.budget] == []
     least = rows[0]
     assert copies * w.nbytes < least.peak <= least.budget < 1.15 * least.peak
+
+
+def test_what_gets_no_cotangent_takes_no_room() -> None:
+    """The mask of a dropout is made by three operators without a backward."""
+    x = torch.ones(64, 64, requires_grad=True)
+    with retape.torch.recompute(memory="1GB") as run:
+        torch.nn.functional.dropout(x, 0.5).sum()
+        trace = run._open[0][0].run.trace  # type: ignore[index, union-attr]
+    names = [str(step.signature.func) for step in trace.steps]
+    passive = [step.signature.passive for step in trace.steps]
+    found = [step_cotangents(trace, index) for index in range(len(trace.steps))]
+    assert names[:4] == [
+        "aten.empty_like.default", "aten.bernoulli_.float", "aten.div_.Scalar",
+        "aten.mul.Tensor",
+    ]  # fmt: skip
+    assert passive[:4] == [True, True, True, False]
+    assert found[:4] == [0, 0, 0, 2 * x.nbytes]
 
 
 def test_sums_of_cotangents_are_counted() -> None:

@@ -34,7 +34,7 @@ _MANY = 8
 # would be left in which to reverse the last gap; a third is what d = 2, alpha = 1 need.
 _SNAPSHOT_SHARE = 2 / 3
 # The seed of the backward and the single numbers that formulas make.
-_NUMBERS = 1024
+BACKWARD_NUMBERS = 1024
 
 
 class Keeper:
@@ -48,7 +48,7 @@ class Keeper:
         self.floor = 0
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
         if limits.memory is not None:
-            run.trace.memory = run.trace.limit = limits.memory - _NUMBERS
+            run.trace.memory = run.trace.limit = limits.memory - BACKWARD_NUMBERS
         if limits.snapshots is not None:
             run.trace.next_cut = limits.stage
 
@@ -280,4 +280,4 @@ def least_memory(run: "Run") -> int:
     made = zip(trace.producer, trace.nbytes, strict=True)
     spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
     least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
-    return least + trace.kept_bytes + trace.sum_bytes() + _NUMBERS
+    return least + trace.kept_bytes + trace.sum_bytes() + BACKWARD_NUMBERS

@@ -15,19 +15,20 @@ from ._trace import Trace
 def waiting_bytes(trace: Trace) -> "array[int]":
     """For each step, the bytes made before it and read by it or after it.
 
-    When the backward comes to a step, the cotangents of these wait.
+    When the backward comes to a step, the cotangents of these wait. What gets none,
+    such as the mask of a dropout, is left out.
     """
     module = native()
     last = len(trace.steps)
     if module is not None:
         found = module.waiting_bytes(
-            trace.producer, trace.last_read, trace.nbytes, last
+            trace.steps, trace.producer, trace.last_read, trace.nbytes
         )
         return array("q", found)
     change = array("q", bytes(8 * (last + 2)))
     uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
     for made, read, nbytes in uses:
-        if 0 <= made < read:
+        if 0 <= made < read and not trace.steps[made].signature.passive:
             change[made + 1] += nbytes
             change[min(read, last) + 1] -= nbytes
     return array("q", accumulate(change))
@@ -124,7 +125,9 @@ class Span:
         """The most bytes that going back through a step of the span takes."""
         trace, most = self._trace, 0
         for index in range(self._start, min(self._end + 1, len(trace.steps))):
-            read = {s for s in trace.steps[index].reads if trace.producer[s] >= 0}
+            step = trace.steps[index]
+            given = zip(step.reads, step.signature.differentiable, strict=True)
+            read = {s for s, flag in given if flag and trace.producer[s] >= 0}
             waiting = self._waiting[index] - sum(trace.nbytes[slot] for slot in read)
             most = max(most, step_cotangents(trace, index) + max(0, waiting))
         return most

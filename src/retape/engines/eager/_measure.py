@@ -114,8 +114,14 @@ def measure(
         tuple(states),
         tuple(units),
         tuple(tuple(row) for row in widths),
-        run.trace.kept_bytes,
+        run.trace.kept_bytes + run.trace.sum_bytes() + _gradient_bytes(run),
     )
+
+
+def _gradient_bytes(run: Run) -> int:
+    """The largest gradient of a leaf: it may wait while the backward goes on."""
+    nbytes = run.trace.nbytes
+    return max((nbytes[slot] for slot in run.trace.first_read), default=0)
 
 
 def crossing_slots(run: Run, cuts: Sequence[int]) -> tuple[Slots, ...]:
@@ -283,8 +289,9 @@ class _View:
         for index in range(last - 1, first - 1, -1):
             step = self.trace.steps[index]
             made = made_by(step)
-            reads = {slot for slot in step.reads if self.trace.producer[slot] >= 0}
-            cotangents = step_cotangents(self.trace, index)
+            given = zip(step.reads, step.signature.differentiable, strict=True)
+            reads = {s for s, flag in given if flag and self.trace.producer[s] >= 0}
+            cotangents = step_cotangents(self.trace, index) + self._spare(index)
             passing -= set(made)
             waiting = self.nbytes(passing - reads)
             left = self.nbytes(s for s, saved in own.items() if saved <= index + 1)
@@ -293,12 +300,22 @@ class _View:
                 passing |= self._floating(reads)
         return max(peak, self.nbytes(own))
 
+    def _spare(self, index: int) -> int:
+        """One tensor more, which a formula such as that of `pow` takes at its most."""
+        step = self.trace.steps[index]
+        kind = step.signature.kind
+        if kind.lean or kind.copying or step.signature.passive:
+            return 0
+        return self.nbytes(made_by(step))
+
     def _floating(self, slots: Iterable[int]) -> set[int]:
-        roots = self.trace.roots
+        """Those that may get a cotangent."""
+        trace = self.trace
         return {
             slot
             for slot in slots
-            if roots[slot].dtype.is_floating_point or roots[slot].dtype.is_complex
+            if (dtype := trace.roots[slot].dtype).is_floating_point or dtype.is_complex
+            if not trace.steps[trace.producer[slot]].signature.passive
         }
 
     def _costs(self, seconds: dict[int, float]) -> dict[int, float]:

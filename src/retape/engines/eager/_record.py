@@ -276,6 +276,8 @@ def cotangent_bytes(
     cotangents of what it reads and makes, and what its formula makes on the way. Then
     come the sums, of which some begin as tensors of their own.
     """
+    if signature.passive:
+        return 0
     given = zip(reads, signature.differentiable, strict=True)
     inputs = {slot for slot, flag in given if flag}
     nbytes = trace.nbytes

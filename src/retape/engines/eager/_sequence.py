@@ -20,7 +20,7 @@ from retape.schedule import Action
 from ._chained import descents_of
 from ._checkpoint import checkpoint
 from ._errors import PlanError
-from ._keep import Keeper
+from ._keep import BACKWARD_NUMBERS, Keeper
 from ._limits import Limits, read_bytes
 from ._measure import Measured, OperatorTimer, measure
 from ._offload import Store, as_store
@@ -216,7 +216,7 @@ def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
     value = job.run(chain, input)
     if job.found is not None:
         entry.tries += 1
-        room = memory - job.found.kept_bytes
+        room = memory - job.found.kept_bytes - BACKWARD_NUMBERS
         best = Optimum(job.found.units, job.found.widths, room)
         possible = best.cost < float("inf")
         entry.descents = best.descents() if possible else None

@@ -28,16 +28,12 @@ class Signature:
         single: The result is one tensor; `root`, `nbytes`: its geometry and length.
         differentiable: For each tensor read, whether it may get a cotangent; another
             call is of this signature only if the same ones may.
+        passive: No cotangent goes through it: it reads nothing that gets one, or gives
+            no value. In a custom function, where gradient mode is off, who knows.
         new: It has not run yet.
         native: The same for the accelerator, if it has met it.
         simple: Every tensor is a positional argument of its own.
     """
-
-    __slots__ = (
-        "args", "call", "differentiable", "func", "geometries", "grad", "kind",
-        "kwargs", "native", "new", "outputs", "places", "nbytes", "root", "simple",
-        "single",
-    )  # fmt: skip
 
     __slots__ = ("__dict__", "native")
 
@@ -65,6 +61,7 @@ class Signature:
         self.kwargs = {name: _without_tensors(v) for name, v in kwargs.items()}
         self.places, self.geometries = tuple(places), tuple(geometries)
         self.differentiable = tuple(differentiable)
+        self.passive = kind.uninitialised or (grad and not any(differentiable))
         self.new = True
         self.native: Any = None
         self.simple = not kwargs and all(

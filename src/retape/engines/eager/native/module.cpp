@@ -127,10 +127,10 @@ PyObject* call_span_sums(PyObject*, PyObject* const* args, Py_ssize_t) {
   END_HANDLE_TH_ERRORS
 }
 
-// waiting_bytes(producer, last_read, nbytes, steps) -> bytes of an array of "q"
+// waiting_bytes(steps, producer, last_read, nbytes) -> bytes of an array of "q"
 PyObject* call_waiting_bytes(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
-  const auto waiting = waiting_bytes(args[0], args[1], args[2], as_int(args[3]));
+  const auto waiting = waiting_bytes(args[0], args[1], args[2], args[3]);
   return PyBytes_FromStringAndSize(
       reinterpret_cast<const char*>(waiting.data()),
       static_cast<Py_ssize_t>(8 * waiting.size()));

@@ -39,7 +39,7 @@ struct Place {
 struct Facts {
   std::vector<int64_t> outputs;
   std::vector<char> differentiable;
-  bool lean = false, copying = false;
+  bool lean = false, copying = false, passive = false;
 
   Facts() = default;
   explicit Facts(PyObject* signature) {
@@ -49,6 +49,7 @@ struct Facts {
     const Ref flags = attribute(signature, names->differentiable);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(flags.get()); ++k)
       differentiable.push_back(PyTuple_GET_ITEM(flags.get(), k) == Py_True);
+    passive = attribute(signature, names->passive).get() == Py_True;
     const Ref kind = attribute(signature, names->kind);
     lean = attribute(kind.get(), names->lean).get() == Py_True;
     copying = attribute(kind.get(), names->copying).get() == Py_True;

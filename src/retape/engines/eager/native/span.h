@@ -12,13 +12,17 @@ struct SpanInput {
   PyObject* waiting;  // from start to end
 };
 
-// For each of some steps, the bytes made before it and read by it or after it.
+// For each step, the bytes made before it and read by it or after it, those left out
+// that get no cotangent.
 inline std::vector<int64_t> waiting_bytes(
-    PyObject* producer, PyObject* last_read, PyObject* nbytes, int64_t steps) {
+    PyObject* record, PyObject* producer, PyObject* last_read, PyObject* nbytes) {
+  const int64_t steps = PyList_GET_SIZE(record);
   std::vector<int64_t> waiting(steps + 2, 0);
   for (Py_ssize_t slot = 0; slot < PyList_GET_SIZE(producer); ++slot) {
     const int64_t made = item(producer, slot), read = item(last_read, slot);
     if (made < 0 || read <= made) continue;
+    Facts otherwise;
+    if (facts_of(PyList_GET_ITEM(record, made), otherwise).passive) continue;
     waiting[made + 1] += item(nbytes, slot);
     waiting[std::min(read, steps) + 1] -= item(nbytes, slot);
   }
@@ -79,8 +83,8 @@ struct Reads {
   int64_t inner = 0, cotangents = 0, all = 0, summed = 0;
 };
 
-// Bytes read of slots that steps made, of all that may get a cotangent, and of all; and
-// of the largest parameter whose sum with that of a later read is a tensor of its own.
+// Bytes read of slots that may get a cotangent and that steps made, of all that may get
+// one, and of all; and of the largest parameter whose sum with that of a later read is a tensor of its own.
 inline Reads bytes_read(const SpanInput& span, int64_t index, const Facts& facts) {
   PyObject* step = span.record.step(index);
   PyObject* reads = Record::reads(step);
@@ -97,7 +101,7 @@ inline Reads bytes_read(const SpanInput& span, int64_t index, const Facts& facts
     once(any, slot, sums.all);
     const bool flag = facts.differentiable[r] != 0;
     if (flag) once(inputs, slot, sums.cotangents);
-    if (span.record.made_by(read) >= 0) once(inner, slot, sums.inner);
+    if (flag && span.record.made_by(read) >= 0) once(inner, slot, sums.inner);
     PyObject* last = flag ? lookup(span.apart, read) : nullptr;
     if (last && as_int(last) > index)
       sums.summed = std::max(sums.summed, item(span.nbytes, slot));
@@ -125,7 +129,8 @@ inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
   PyObject* writes = PyTuple_GET_ITEM(step, 3);
   for (int64_t k = 1; !copying && k <= PyTuple_GET_SIZE(writes); ++k)
     formula += 2 * item(span.nbytes, range.last - k);
-  sums.reverse = reads.cotangents + std::max(sums.made + formula, reads.summed);
+  if (!facts.passive)
+    sums.reverse = reads.cotangents + std::max(sums.made + formula, reads.summed);
   sums.inner = reads.inner;
   return sums;
 }
