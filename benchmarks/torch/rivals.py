@@ -15,6 +15,8 @@ from workloads import Workload
 import retape.torch
 
 State = tuple[Tensor, ...]
+# A chain's first run is measured; one that has to plan again does so in the next few.
+RUNS_TO_LEARN = 5
 
 
 def chain(blocks: Iterable[Callable[..., State]], state: State) -> State:

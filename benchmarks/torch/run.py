@@ -95,7 +95,8 @@ def row(
 ) -> tuple[float, int, int]:
     """Measure and print one method; seconds, peak and Python bytes."""
     job = rivals.step(work, forward)
-    job()
+    for _ in range(rivals.RUNS_TO_LEARN):
+        job()
     took, peak, books = seconds(job), peak_bytes(job), python_bytes(job)
     print(
         f"{label:34s} {peak / 1e6:8.1f} {(peak + books) / 1e6:8.1f} "

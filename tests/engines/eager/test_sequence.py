@@ -1,5 +1,6 @@
 """checkpoint_sequential: segments, plans, and the optimum under a byte budget."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -256,3 +257,39 @@ def test_what_cannot_be_is_refused() -> None:
     w = torch.ones(64, 64, requires_grad=True)
     with pytest.raises(BudgetError, match="needs at least"):
         sequential([torch.sin, torch.exp] * 9, input=w, memory=100)
+
+
+class Wasteful(nn.Module):
+    """Holds what it has computed until it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        held = [torch.tanh(self.layer(x))]
+        for _ in range(6):
+            held.append(held[-1] * 1.01)
+        return held[-1] + x
+
+
+def test_what_functions_hold_beyond_its_use_is_planned_for_next_time() -> None:
+    torch.manual_seed(0)
+    chain = nn.Sequential(*(Wasteful() for _ in range(12)))
+    x, size = torch.randn(64, 32), 64 * 32 * 4
+
+    def under(memory: int) -> None:
+        out = retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
+        out.sum().backward()
+
+    learned = []
+    for memory in range(15 * size, 40 * size, size):
+        key = _sequence._key(list(chain), x, memory)
+        for _ in range(8):
+            under(memory)
+        entry = _sequence._entries[key]
+        learned.append(entry.short)
+        before = entry.short, entry.descents
+        assert peak_bytes(partial(under, memory)) <= memory
+        assert (entry.short, entry.descents) == before
+    assert any(learned)

@@ -8,6 +8,7 @@ below the rules of the general engine: if a program leaves the plan, the rest is
 without one, and every value can still be recomputed.
 """
 
+import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
@@ -35,6 +36,7 @@ class Plan:
         cuts: Positions of the units as far as they are known.
         states: At each cut, the slots made before and used after.
         broken: The program has left the plan.
+        excess: Bytes that it held beyond what there was room for, if that was why.
     """
 
     descents: list[Descent]
@@ -43,6 +45,7 @@ class Plan:
     cuts: list[int] = field(default_factory=list[int])
     states: tuple[Slots, ...] = ()
     broken: bool = False
+    excess: int = 0
 
     def owner(self, unit: int) -> int:
         """The descent that tapes a unit."""
@@ -86,8 +89,11 @@ class PlannedKeeper(Keeper):
             self._follow(plan.measured)
         if not self._taped and not plan.broken:
             self._drop_unit()
-        memory = self._limits.memory
-        if memory is not None and trace.counter.live > memory:
+        # The program may hold values beyond their last use, which no plan knows of.
+        # About one more result has room between the two limits' mean and the budget.
+        most = ((self._limits.memory or float("inf")) + trace.limit) / 2
+        if trace.counter.live > most:
+            plan.excess = math.ceil(trace.counter.live - most)
             self._leave()
             super().relieve()
 

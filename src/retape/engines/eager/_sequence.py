@@ -194,12 +194,24 @@ def _by_plan(
 class _Entry:
     """What is known about a chain: how to run it, and how often that was wrong."""
 
-    __slots__ = ("descents", "measured", "tries")
+    __slots__ = ("descents", "measured", "short", "tries")
 
     def __init__(self) -> None:
         self.measured: Measured | None = None
         self.descents: list[Descent] | None = None
+        self.short = 0
         self.tries = 0
+
+    def plan_anew(self, measured: Measured, memory: int) -> None:
+        """Find the best descents for what a run was measured to take."""
+        room = memory - measured.kept_bytes - BACKWARD_NUMBERS - self.short
+        best = Optimum(measured.units, measured.widths, room)
+        self.measured = measured
+        self.descents = best.descents() if best.cost < float("inf") else None
+
+    def forget(self) -> None:
+        """The chain did something else than was measured."""
+        self.measured = self.descents = None
 
 
 _entries: OrderedDict[Any, _Entry] = OrderedDict()
@@ -216,13 +228,13 @@ def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
     value = job.run(chain, input)
     if job.found is not None:
         entry.tries += 1
-        room = memory - job.found.kept_bytes - BACKWARD_NUMBERS
-        best = Optimum(job.found.units, job.found.widths, room)
-        possible = best.cost < float("inf")
-        entry.descents = best.descents() if possible else None
-        entry.measured = job.found
+        entry.plan_anew(job.found, memory)
+    elif plan is not None and plan.broken and plan.excess and plan.measured:
+        # What its functions hold beyond the last use is theirs from now on.
+        entry.short += max(plan.excess, entry.short)
+        entry.plan_anew(plan.measured, memory)
     elif plan is not None and plan.broken:
-        entry.measured = entry.descents = None
+        entry.forget()
     return value
 
 
