@@ -261,10 +261,10 @@ def test_what_is_no_policy_is_refused_before_any_call(policy: Any, said: str) ->
 
 def test_an_option_that_is_unknown_is_refused_and_not_lost() -> None:
     said = (
-        r"no function, and so nothing to call with \['polcy'\]. Its options are policy"
+        r"no function, and so nothing to call with \['polizy'\]. Its options are policy"
     )
     with pytest.raises(retape.PlanError, match=said):
-        checkpoint(polcy=None)
+        checkpoint(polizy=None)
 
 
 def test_what_cannot_be_called_is_refused() -> None:
