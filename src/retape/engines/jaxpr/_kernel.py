@@ -9,13 +9,13 @@ itself for tiny loops, and for any call that carries an attribute of its own:
     sweep:    carry = while(unfinished, turn, carry)
     lowered:  carry = call(carry)  {inlineable = "false", xla_cpu_small_call = "true"}
 
-That is a hint and changes no result. On the paper's example (Fig. 8, 1000 elements) it
-halves the time of a run of short stages (12 steps), takes a twentieth off one of long
-stages, and a fifth to a third off compiling. A kernel runs on one core and calls
-no library, so only programs of small elementwise work are marked. What a kernel cannot
-hold the compiler refuses, or hands to a library before it looks (a matrix product, a
-sum over 4096 elements), so the lists below are of what a test compiles, and they hold
-for the releases of JAX with which it was run.
+That is a hint. Results change by rounding at most, since sums and functions may be
+compiled in another way. On the paper's example (Fig. 8, 1000 elements) it takes a third
+to a half off the time, and a fifth to a third off compiling. A kernel runs on one core
+and calls no library, so only programs of small elementwise work are marked. What a
+kernel cannot hold the compiler refuses, or hands to a library before it looks (a matrix
+product, a sum over 4096 elements), so the lists below are of what a test compiles, and
+they hold for the releases of JAX with which it was run.
 
 The mark is set when a program is lowered, for then no transformation can change what is
 inside any more.
