@@ -131,7 +131,7 @@ def plan(
     looped = has_loops(question.graph())
     plain = question.as_it_is()
     rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
-    found, refused = question.try_all(_candidates(looped, budget, rest), plain)
+    found, refused = question.try_all(_candidates(looped, rest), plain)
     if min(c.peak_bytes for c in (plain, *found)) > budget:
         # What costs more than anybody wants, but may be the only way.
         more = question.try_all(_last_resorts(looped), plain)
@@ -155,13 +155,12 @@ def _nothing_fits(memory: int | str, found: Sequence[Candidate]) -> BudgetError:
     )
 
 
-def _candidates(looped: bool, budget: int, rest: int) -> list[tuple[str, Strategy]]:
+def _candidates(looped: bool, rest: int) -> list[tuple[str, Strategy]]:
     """Ways to try beside the function as it is.
 
     Args:
         looped: Whether loops do most of the work.
-        budget: Bytes in all.
-        rest: Bytes of it that arguments and results leave.
+        rest: Bytes that arguments and results leave.
     """
     if not looped:
         return [
@@ -177,7 +176,8 @@ def _candidates(looped: bool, budget: int, rest: int) -> list[tuple[str, Strateg
         ways.append((f"segments, {levels} levels", Loops(LoopOptions(levels=levels))))
     return [
         *ways,
-        ("binomial", StepMachine(within(max(1, budget // 2)))),
+        # A tenth is for what is not the loop.
+        ("binomial", StepMachine(within(max(1, rest * 9 // 10)))),
         ("offload", Loops(LoopOptions(levels=1, offload="host"))),
     ]
 
