@@ -76,7 +76,8 @@ def within_budget(n: int | None, w: int, r: int, budget: int) -> tuple[int, int]
         raise BudgetError(
             f"`budget={budget}` bytes ({format_bytes(budget)}) cannot be kept: a "
             f"snapshot takes {w} and the tape of one step {r}. The least possible is "
-            f"{least} bytes ({format_bytes(least)})."
+            f"{least} bytes ({format_bytes(least)}).",
+            least,
         )
     if n is None:
         alpha = max(1, min(budget // 2, budget - w) // max(r, 1))

@@ -26,7 +26,23 @@ class PlanError(RetapeError, ValueError):
 
 
 class BudgetError(PlanError):
-    """A memory budget below the least with which the program can be reversed."""
+    """A memory budget below the least with which the program can be reversed.
+
+    Attributes:
+        least: The least budget in bytes that would do; None where it is not known.
+
+    Example:
+        >>> import retape
+        >>> try:
+        ...     retape.within("1 kB").resolve(100, capsule_bytes=800, tape_bytes=500)
+        ... except retape.BudgetError as error:
+        ...     print(error.least)
+        1300
+    """
+
+    def __init__(self, message: str, least: int | None = None) -> None:
+        super().__init__(message)
+        self.least = least
 
 
 class ScheduleError(RetapeError, ValueError):

@@ -16,8 +16,9 @@ def test_the_advances_are_those_of_an_exhaustive_search(state, tape):
         for budget in range(3 * max(state, tape)):
             least = fewest(n, budget, state, tape)
             if least is None:
-                with pytest.raises(BudgetError, match="The least possible is"):
+                with pytest.raises(BudgetError, match="The least possible is") as e:
                     Mixed(n, budget, state, tape)
+                assert e.value.least is not None and budget < e.value.least
                 assert budget < (min(state, (n - 1) * tape) if n > 1 else 0)
                 refused += 1
             else:

@@ -134,7 +134,8 @@ class Chain:
             hint = f" It would do with more than `units={self.units}`."
         raise BudgetError(
             f"`budget={self.budget}` bytes cannot be kept by this chain: the least "
-            f"possible is {least} bytes ({format_bytes(least)}).{hint}"
+            f"possible is {least} bytes ({format_bytes(least)}).{hint}",
+            least,
         )
 
     def cost(self) -> float:

@@ -77,7 +77,8 @@ class Mixed:
             raise BudgetError(
                 f"`budget={self.budget}` cannot be kept: a state takes {self.state}, "
                 f"the tape of a stage {self.tape}. The least possible is {least} "
-                f"({format_bytes(least)}, if these are bytes)."
+                f"({format_bytes(least)}, if these are bytes).",
+                least,
             )
 
     def least_budget(self) -> int:

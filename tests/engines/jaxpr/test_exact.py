@@ -58,3 +58,26 @@ def test_the_least_budget_that_an_error_names_is_enough() -> None:
     assert taken(gradient(least), X) <= least
     with pytest.raises(retape.BudgetError):
         jax.eval_shape(gradient(least - 4096), X)
+
+
+def test_a_short_loop_is_divided_where_its_residuals_do_not_fit() -> None:
+    # 400 kB of residuals: with memory to spare one operation that stores them all.
+    def short(x: Any) -> Any:
+        return jnp.sum(jax.lax.fori_loop(0, 100, lambda _, x: jnp.sin(x) * 1.01, x))
+
+    roomy = retape.jax.grad(short, plan=retape.within(1_000_000))
+    tight = retape.jax.grad(short, plan=retape.within(60_000))
+    assert taken(roomy, X) > 400_000
+    assert taken(tight, X) <= 60_000
+    np.testing.assert_array_equal(tight(X), jax.grad(short)(X))
+
+
+def test_the_least_of_a_short_loop_is_told_as_a_number() -> None:
+    def short(x: Any) -> Any:
+        return jnp.sum(jax.lax.fori_loop(0, 100, lambda _, x: jnp.sin(x) * 1.01, x))
+
+    with pytest.raises(retape.BudgetError) as raised:
+        retape.jax.grad(short, plan=retape.within(100))(X)
+    least = raised.value.least
+    assert least is not None and least < 40_000
+    assert taken(retape.jax.grad(short, plan=retape.within(least)), X) <= least

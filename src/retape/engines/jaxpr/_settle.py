@@ -172,6 +172,9 @@ def fit(
         for each in tried:
             found += _singles(plan, each, compiled, measured=True)
     best = min(found, key=_rank)
+    if isinstance(best, TooMuch):
+        # Short loops stay one operation for the sake of time, which is no matter now.
+        best = min([best, *_ways(plan, make(jaxpr, active, grain=0))], key=_rank)
     if isinstance(best, TooMuch) or best.price > 1:
         best = _as_compiled(plan, best, compiled, jaxpr, active)
     best = _best(plan, [best])
@@ -323,5 +326,6 @@ def _best(plan: Within, found: Sequence[Way | TooMuch]) -> Way:
         f"`within({plan.budget})` is too little for this program: its registers, "
         f"their cotangents, one snapshot and the derivative of one step take {least} "
         f"bytes, however finely its blocks are cut. Pass `retape.within({least})` or "
-        "more."
+        "more.",
+        least,
     )

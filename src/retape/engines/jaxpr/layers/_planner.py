@@ -13,7 +13,7 @@ import jax
 
 from ...._bytes import format_bytes, parse_bytes
 from ...._errors import BudgetError, UnsupportedError
-from ...._plans import fixed_space, within
+from ...._plans import within
 from ._checkpoint import checkpoint
 from ._options import LoopOptions
 from ._question import Candidate, Question, as_type
@@ -134,7 +134,7 @@ def plan(
     found, refused = question.try_all(_candidates(looped, rest), plain)
     if min(c.peak_bytes for c in (plain, *found)) > budget:
         # What costs more than anybody wants, but may be the only way.
-        more = question.try_all(_last_resorts(looped), plain)
+        more = question.try_all(_last_resorts(question, looped), plain)
         found, refused = [*found, *more[0]], [*refused, *more[1]]
     found = [plain, *found]
     fitting = [c for c in found if c.peak_bytes <= budget]
@@ -151,7 +151,8 @@ def _nothing_fits(memory: int | str, found: Sequence[Candidate]) -> BudgetError:
         f"`memory={memory!r}` does not suffice: the gradient takes "
         f"{format_bytes(found[0].peak_bytes)} as it is, and the least of all ways is "
         f"{least.peak_bytes} bytes ({format_bytes(least.peak_bytes)}), by "
-        f"{least.name}. Pass at least that, or make the arguments smaller."
+        f"{least.name}. Pass at least that, or make the arguments smaller.",
+        least.peak_bytes,
     )
 
 
@@ -182,10 +183,10 @@ def _candidates(looped: bool, rest: int) -> list[tuple[str, Strategy]]:
     ]
 
 
-def _last_resorts(looped: bool) -> list[tuple[str, Strategy]]:
+def _last_resorts(question: Question, looped: bool) -> list[tuple[str, Strategy]]:
     if not looped:
         return [("all run again", Least())]
     return [
         ("segments, 5 levels", Loops(LoopOptions(levels=5))),
-        ("one snapshot", StepMachine(fixed_space(snapshots=1, stage=1))),
+        ("one snapshot", StepMachine(question.least_plan())),
     ]

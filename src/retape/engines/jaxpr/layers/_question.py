@@ -12,7 +12,14 @@ from typing import Any
 
 import jax
 
-from ...._errors import GradientTypeError, RetapeError, UnsupportedError
+from ...._errors import (
+    BudgetError,
+    GradientTypeError,
+    RetapeError,
+    UnsupportedError,
+)
+from ...._plan import Plan
+from ...._plans import within
 from .._explain import explain
 from ._checkpoint import checkpoint
 from ._cost import flops
@@ -111,6 +118,15 @@ class Question:
     def gradient(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """Value and gradient, as they are asked for."""
         return jax.value_and_grad(lambda *a: fun(*a, **self.kwargs), self.argnums)
+
+    def least_plan(self) -> Plan:
+        """The step machine's plan of least memory."""
+        marked = checkpoint(self.fun, policy=StepMachine(within(1)))
+        try:
+            jax.eval_shape(self.gradient(marked), *self.structs)
+        except BudgetError as error:
+            return within(error.least or 1)
+        return within(1)
 
     def work(self, fun: Callable[..., Any]) -> int:
         """Floating-point operations of a function, about."""

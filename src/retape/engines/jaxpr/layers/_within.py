@@ -57,7 +57,8 @@ class Within(Strategy):
                 f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "
                 "kept, run again what one may. The least budget that would do is "
                 f"{least} bytes ({format_bytes(least)}). Pass at least that, or make "
-                "the arguments smaller."
+                "the arguments smaller.",
+                least,
             )
         # The same program from another trace has variables of its own.
         own = dict(zip(_made(search.graph), _made(graph), strict=True))
