@@ -437,6 +437,16 @@ def rows_of_typed_keys(loops: Any, x: Any) -> Any:
     )[0]
 
 
+@form(0.7, unrolls=False)
+def a_loop_in_no_steps(loops: Any, x: Any) -> Any:
+    def body(c: Any, row: Any) -> Any:
+        c = loops.while_loop(lambda v: v < 3.0, lambda v: v * 1.7 + row, c)
+        return c, c * x
+
+    last, rows = loops.scan(body, jnp.sin(x), jnp.zeros(0) * x)
+    return last * x + jnp.sum(rows)
+
+
 @form(0.7)
 def nothing_in_an_array(loops: Any, x: Any) -> Any:
     def body(c: Any) -> Any:

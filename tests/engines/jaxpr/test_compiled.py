@@ -137,3 +137,15 @@ def test_a_gradient_of_a_gradient_in_sublinear_memory() -> None:
     )
     assert all_of_it > 2 * 100 * 8 * STATE
     assert ours < all_of_it / 3
+
+
+@pytest.mark.parametrize(("size", "copies"), [(100, 1), (5000, 2)])
+def test_small_arrays_are_advanced_by_the_taping_code(size: int, copies: int) -> None:
+    def loss(x: Any) -> Any:
+        body = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.01)  # noqa: E731
+        return jnp.sum(jax.lax.while_loop(lambda c: c[1][0] < 9, body, (0, x))[1])
+
+    x = jnp.linspace(1.0, 2.0, size)
+    plan = retape.fixed_space(snapshots=3, stage=4)
+    text = str(jax.make_jaxpr(retape.jax.grad(loss, plan=plan))(x))
+    assert text.count("= sin ") == copies

@@ -153,13 +153,19 @@ def test_counts_of_runs_whose_length_is_found_out(d: int, alpha: int) -> None:
         np.testing.assert_allclose(slope, slope_of(n), rtol=1e-12)
 
 
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("snapshots", [2, 3, 4, 5])
-def test_what_is_kept_is_what_the_schedule_keeps(snapshots: int) -> None:
+def test_what_is_kept_is_what_the_schedule_keeps(
+    snapshots: int, platform: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every decision of the traced placement, over all stages that depart from it.
 
     Capsules are written as a sweep writes them: each waits in the first free slot, and
     must be found later where the placement says that it is.
     """
+
+    # An accelerator's arithmetic is another, and runs here as well.
+    monkeypatch.setattr(jax, "default_backend", lambda: platform)
 
     def ask(state: Placement, stage: Any) -> tuple[Placement, Any]:
         state = place(state, stage)

@@ -23,22 +23,14 @@ import jax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
+from ._backward import add_cotangents, cotangent_out, cotangents_touched
 from ._code import Code
 from ._compile import Compiled
 from ._effects import refuse_effects_of_rules
+from ._forward import assign, inputs, pinned, written
 from ._ir import Label, Var, blocks_of
 from ._lean import lean
-from ._nest import (
-    State,
-    add_cotangents,
-    assign,
-    between,
-    cotangent_out,
-    cotangents_touched,
-    inputs,
-    pinned,
-    written,
-)
+from ._nest import State, between
 from ._scalars import evaluate
 from ._tape import TapedCode, no_rule
 from ._types import struct

@@ -305,13 +305,12 @@ class _Flattener:
         # A row that this scan goes through in turn is read whole, before the loop.
         xs = [self.here(x) if isinstance(x, _Row) else x for x in ins[nc + nk :]]
         carry_on, ys_on = scan_carry(p, active)
+        ys = [Var(v.aval, a) for v, a in zip(eqn.outvars[nk:], ys_on, strict=True)]
+        if length == 0:
+            return [*init, *map(self.blank, ys)]
         carry = [
             Var(v.aval, a) for v, a in zip(eqn.outvars[:nk], carry_on, strict=True)
         ]
-        ys = [Var(v.aval, a) for v, a in zip(eqn.outvars[nk:], ys_on, strict=True)]
-        if length == 0:
-            self.assign([*carry, *ys], [*init, *map(self.blank, ys)])
-            return [*carry, *ys]
         count = Var(_scalar(np.int32))
         body = closed(p["jaxpr"])
         slots = body.jaxpr.invars[nc + nk :]

@@ -16,11 +16,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._backward import Reverse
 from ._compile import Compiled
 from ._direct import Direct
+from ._forward import Advance, Tape
 from ._ir import Aval, Lit, nbytes
 from ._layout import Place
-from ._nest import Advance, Reverse, State, Tape, run
+from ._nest import State, run
 from ._types import blank, zeros
 
 Capsule = tuple[Any, ...]

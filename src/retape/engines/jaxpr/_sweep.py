@@ -9,7 +9,10 @@ and sweeps it back:
 
 Every question mark is a loop of no or one trip, which XLA keeps in place where a
 conditional would copy. So the program holds exactly one copy of the advance code, one
-of the taping code and one of the reverse code, whatever the schedule.
+of the taping code and one of the reverse code, whatever the schedule. Where arrays are
+small the taping code advances, too (see `_forward`), and a turn is
+
+    turn:   restore?  ->  advance k steps, tape a stage?  ->  store?  ->  sweep it back?
 
 The forward sweep is the same loop in another *mode*. If the number of steps is known,
 it is just the first descent (BACK). If not, either a first run counts them (COUNT), or
@@ -28,12 +31,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ._backward import Reverse
 from ._compile import Compiled
 from ._control import FOREVER, INT, SPLITS, over, sweeps
 from ._direct import Direct
+from ._forward import Advance, Tape, one_copy
 from ._ir import Lit
 from ._kernel import in_one_kernel
-from ._nest import Advance, Reverse, State, Tape, run
+from ._nest import State, run
 from ._online import Placement, place
 from ._rows import put, row
 from ._state import BACK, COUNT, ONLINE, Counts, Settings, initial, slot_outs
@@ -115,13 +120,14 @@ class Sweep:
         self.unknown = compiled.program.length is None
         self.online = self.unknown and settings.forward == "online"
         self.stage = INT(settings.stage)
+        self.one_copy = not settings.direct and one_copy(compiled)
 
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
         state = self.restore(state)
         goal, store, stage, state = self.decide(state)
         begin = state["here"]
-        state = self.advance(state, goal)
+        state = self.advance(state, goal, stage)
         if self.unknown:
             state = self.look_for_the_end(state, begin)
         if self.online:
@@ -165,12 +171,23 @@ class Sweep:
 
     # Moving ----------------------------------------------------------------------
 
-    def advance(self, state: State, goal: Any) -> State:
-        """Run to a stage, or to the end; `left` then says how many steps it took."""
-        steps = (goal - state["here"]) * self.stage
-        advance = Advance(self.compiled, self.operands)
-        state = run(self.compiled, advance, state | {"left": steps})
-        made = steps - state["left"]
+    def advance(self, state: State, goal: Any, stage: Any) -> State:
+        """Run to a stage, or to the end; `left` then says how many steps it took.
+
+        With one copy of the forward code the stage is taped in the same go, if it is
+        to be reversed.
+        """
+        steps, state = (goal - state["here"]) * self.stage, dict(state)
+        if self.one_copy:
+            last = jnp.where(stage, self.steps_of(goal, state), INT(0))
+            forward = Tape(self.compiled, self.operands, last)
+            state |= {"left": steps + last, "taped": jnp.int32(0)}
+            state = run(self.compiled, forward, state)
+            made = steps + last - state["left"] - state["taped"]
+        else:
+            forward = Advance(self.compiled, self.operands)
+            state = run(self.compiled, forward, state | {"left": steps})
+            made = steps - state["left"]
         return state | {
             "here": goal,
             "left": made,
@@ -207,11 +224,10 @@ class Sweep:
 
     def reverse_stage(self, state: State, wanted: Any) -> State:
         """Tape the stage before which the registers stand, and sweep it back."""
-        begin = state["here"] * self.stage
-        steps = jnp.minimum(self.stage, state["n"] - begin)
+        steps = self.steps_of(state["here"], state)
         left = jnp.where(wanted, steps, INT(0))
-        last = wanted & (begin + steps == state["n"])
-        state = self.undo(state | {"left": left, "taped": jnp.int32(0)}, last)
+        last = wanted & (state["here"] * self.stage + steps == state["n"])
+        state = self.undo(state, left, last)
         newest = state["newest"]
         oldest = row(state["at"], jnp.maximum(newest, 0)) == state["here"]
         return state | {
@@ -220,7 +236,11 @@ class Sweep:
             "fresh": state["fresh"] & ~wanted,
         }
 
-    def undo(self, state: State, last: Any) -> State:
+    def steps_of(self, stage: Any, state: State) -> Any:
+        """How many steps a stage has: the last one may be shorter."""
+        return jnp.minimum(self.stage, state["n"] - stage * self.stage)
+
+    def undo(self, state: State, left: Any, last: Any) -> State:
         """Sweep back the stage of `left` steps, keeping the outputs if it is the last.
 
         If the number of steps was not known, they were kept when the run ended.
@@ -228,9 +248,11 @@ class Sweep:
         compiled, operands = self.compiled, self.operands
         if self.settings.direct:
             direct = Direct(compiled, operands, thrift=self.settings.thrift)
-            state = run(compiled, direct, state)
+            state = run(compiled, direct, state | {"left": left})
             return state if self.unknown else self.capture(state, last)
-        state = run(compiled, Tape(compiled, operands), state)
+        if not self.one_copy:
+            state = state | {"left": left, "taped": jnp.int32(0)}
+            state = run(compiled, Tape(compiled, operands), state)
         if not self.unknown:
             state = self.capture(state, last)
         return run(compiled, Reverse(compiled, operands), state)

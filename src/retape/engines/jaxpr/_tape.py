@@ -12,12 +12,13 @@ What is taped is chosen by `_residuals`, and where, by `_pools`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
@@ -26,7 +27,7 @@ from ._code import Code
 from ._effects import refuse_effects_of_rules
 from ._ir import Var
 from ._layout import Layout
-from ._pools import pushes
+from ._pools import pool_of, pushes
 from ._private import source_line
 from ._residuals import choose
 from ._types import Kind, kind_of, struct
@@ -92,6 +93,19 @@ class TapedCode:
     def pushes(self) -> Counter[Kind]:
         """How many rows of each pool one run of the block fills."""
         return pushes(self.pushed())
+
+    def by_pool(self, values: Sequence[Any]) -> dict[Kind, list[Any]]:
+        """One value for each that one run puts on the tape, by the pools of those."""
+        found: dict[Kind, list[Any]] = {}
+        for kind, value in zip(self.pushed(), values, strict=True):
+            found.setdefault(pool_of(kind), []).append(value)
+        return found
+
+    def filled(self, pools: Iterable[Kind]) -> Any:
+        """How many rows of each of these pools one run fills."""
+        counts = self.pushes()
+        # An array would be a constant of the program, which a kernel cannot hold.
+        return jnp.stack([np.int32(counts[kind]) for kind in pools])
 
 
 def tape(code: Code, layout: Layout) -> TapedCode:

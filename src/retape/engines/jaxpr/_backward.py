@@ -1,0 +1,150 @@
+"""Going backwards through the nest: cotangents, pulled through what was taped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+
+from ._code import Code
+from ._compile import Compiled
+from ._ir import Label, Var
+from ._layout import Place
+from ._nest import State, between
+from ._pools import pool_of, pop
+from ._rows import put, row
+from ._scalars import evaluate
+from ._tape import TapedCode
+from ._types import Kind, zeros_as
+
+
+class Reverse:
+    """Sweeps the taped steps back, last first; empties the tape."""
+
+    backwards = True
+
+    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.pools = {k: i for i, k in enumerate(compiled.pool_rows(1))}
+
+    def changes(self, label: Label) -> set[Any]:
+        taped = self.compiled.taped[label]
+        tops = {"tops"} if taped.pushes() else set()
+        touched = {("d", p) for p in cotangents_touched(self.compiled, taped)}
+        return {*tops, *touched, "taped"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        count = state["taped"]
+        last = row(state["trace"], jnp.maximum(count - 1, 0))
+        return between(lo, hi, last) & (count > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        taped = self.compiled.taped[label]
+        state = dict(state)
+        state["taped"] = state["taped"] - 1
+        values, counts = self.pop(taped, state)
+        sources = taped.halves.sources
+        values += [self.lasting(taped.code, i, counts, state) for i in sources]
+        sweep_back(self.compiled, taped, values, counts, state)
+        return state
+
+    def pop(self, taped: TapedCode, state: State) -> tuple[list[Any], dict[Var, Any]]:
+        """What the last step taped: values, and loop counters."""
+        kinds = taped.by_pool(taped.pushed())
+        popped: dict[Kind, list[Any]] = {}
+        if kinds:
+            state["tops"] = state["tops"] - taped.filled(self.pools)
+        for kind, alike in kinds.items():
+            i = self.pools[kind]
+            popped[kind] = pop(state["pool", i], alike, state["tops"][i])
+        found = [popped[pool_of(kind)].pop(0) for kind in taped.pushed()]
+        n = len(taped.halves.kinds)
+        return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
+
+    def lasting(
+        self, code: Code, source: int, counts: dict[Var, Any], state: State
+    ) -> Any:
+        """An input of the block that is an operand, or kept, or a row of one."""
+
+        def value(var: Var) -> Any:
+            place = self.compiled.layout.where[var]
+            return (
+                self.operands[place.index] if place.kind == "operand" else state[place]
+            )
+
+        if source < len(code.ins):
+            return value(code.ins[source])
+        read = code.reads[source - len(code.ins)]
+        return row(value(read.stream), read.at.row(counts[read.at.count]))
+
+
+def cotangents_touched(compiled: Compiled, taped: TapedCode) -> set[Place]:
+    """Places whose cotangent changes when a block is swept back."""
+    where, code = compiled.layout.where, taped.code
+    sources = [*code.ins, *(r.stream for r in code.reads)]
+    read = {where[sources[i]] for i in taped.active_ins}
+    overwritten = {where[v] for v in code.outs if where[v].kind == "slot"}
+    return (read | overwritten) & compiled.layout.active
+
+
+def sweep_back(
+    compiled: Compiled,
+    taped: TapedCode,
+    values: Sequence[Any],
+    counts: dict[Var, Any],
+    state: State,
+) -> None:
+    """Pull the cotangent back through one block, in place in `state`.
+
+    Invariant: `state["d", place]` is the cotangent of the value that `place` held at
+    this point of the run. So a slot that the block assigned has cotangent zero before
+    it, but for what the block's own reading of that slot gives back.
+    """
+    code = taped.code
+    pulled: Sequence[Any] = ()
+    if taped.moves:
+        cotangents = [
+            cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
+        ]
+        truth = state["taped"] >= 0
+        pullback = taped.halves.pullback
+        assert pullback is not None
+        pulled = evaluate(pullback, [*values, *cotangents], truth)
+    add_cotangents(compiled, taped, pulled, counts, state)
+
+
+def add_cotangents(
+    compiled: Compiled,
+    taped: TapedCode,
+    pulled: Sequence[Any],
+    counts: dict[Var, Any],
+    state: State,
+) -> None:
+    """Put what was pulled back through a block where it belongs, in place."""
+    where, code = compiled.layout.where, taped.code
+    for var in code.outs:
+        place = where[var]
+        if place.kind == "slot" and place in compiled.layout.active:
+            state["d", place] = zeros_as(state["d", place])
+    for i, value in zip(taped.active_ins, pulled, strict=True):
+        if i < len(code.ins):
+            key = ("d", where[code.ins[i]])
+            state[key] = state[key] + value
+        else:
+            read = code.reads[i - len(code.ins)]
+            key = ("d", where[read.stream])
+            at = read.at.row(counts[read.at.count])
+            state[key] = put(state[key], row(state[key], at) + value, at)
+
+
+def cotangent_out(
+    compiled: Compiled, code: Code, i: int, counts: dict[Var, Any], state: State
+) -> Any:
+    where = compiled.layout.where
+    if i < len(code.outs):
+        return state["d", where[code.outs[i]]]
+    write = code.writes[i - len(code.outs)]
+    stream = state["d", where[write.stream]]
+    return row(stream, write.at.row(counts[write.at.count]))

@@ -1,0 +1,203 @@
+"""Going forwards through the nest: the primal alone, or with a tape.
+
+`Advance` runs the primal. `Tape` also writes residuals to the tape, and a trace of the
+blocks that it went through. It can do the work of `Advance`, too: then it writes behind
+the rows that count, and leaves the counters as they are, so that the next step
+overwrites it.
+
+    pool    r r r r r r | x x x . . . .       x: written, not counted
+                        ^ tops
+
+So a sweep needs one copy of the forward code instead of two. That is worth it where
+arrays are small: compiling weighs more there than writing some numbers in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from ._code import Code
+from ._compile import Compiled
+from ._ir import Label
+from ._layout import Place
+from ._nest import State, between
+from ._pools import push
+from ._rows import put, row
+from ._scalars import evaluate
+from ._tape import TapedCode
+from ._types import agreed, spread, varying
+
+LARGEST = 4096
+"""Elements of the largest array that is written in vain."""
+_MORE = 1.25
+"""How many times the operations of the primal alone may be done in vain."""
+
+
+def one_copy(compiled: Compiled) -> bool:
+    """Whether the taping code is to advance, too."""
+    if any(prod(kind.shape) > LARGEST for kind in compiled.pool_rows(1)):
+        return False
+    alone = sum(len(t.code.jaxpr.eqns) for t in compiled.taped.values())
+    taping = sum(len(t.halves.taped.eqns) for t in compiled.taped.values())
+    return taping <= _MORE * alone
+
+
+class Advance:
+    """The primal alone: `left` steps, or fewer if the run ends."""
+
+    backwards = False
+
+    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+        self.compiled = compiled
+        self.operands = operands
+
+    def changes(self, label: Label) -> set[Any]:
+        return {*written(self.compiled, self.compiled.code[label]), "pc", "left"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return between(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        code = self.compiled.code[label]
+        state = pinned(self.compiled, code, state, written(self.compiled, code))
+        values = inputs(self.compiled, code, self.operands, state)
+        outs = evaluate(code.jaxpr, values, state["left"] > 0)
+        state = assign(self.compiled, code, outs, state)
+        return state | {"left": state["left"] - 1}
+
+
+class Tape:
+    """The primal with its residuals put on the tape, and a trace of where it went.
+
+    Args:
+        compiled: The program.
+        operands: Inputs, then constants.
+        last: Of the steps that are still allowed, how many count, the last ones; all
+            of them if `None`.
+    """
+
+    backwards = False
+
+    def __init__(
+        self, compiled: Compiled, operands: Sequence[Any], last: Any = None
+    ) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.last = last
+        self.pools = {k: i for i, k in enumerate(compiled.pool_rows(1))}
+
+    def changes(self, label: Label) -> set[Any]:
+        taped = self.compiled.taped[label]
+        pools = {("pool", self.pools[k]) for k in taped.pushes()}
+        tops = {"tops"} if pools else set()
+        own = written(self.compiled, taped.code)
+        return {*own, *pools, *tops, "pc", "left", "trace", "taped"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return between(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        taped = self.compiled.taped[label]
+        code = taped.code
+        state = pinned(self.compiled, code, state, written(self.compiled, code))
+        values = inputs(self.compiled, code, self.operands, state)
+        outs = evaluate(taped.halves.taped, values, state["left"] > 0)
+        n = len(taped.code.jaxpr.out_avals)
+        old, state = state, assign(self.compiled, taped.code, outs[:n], state)
+        counting = self.counting(state["left"])
+        self.push(taped, outs[n:], old, state, counting)
+        count = state["taped"]
+        state["trace"] = put(state["trace"], np.int32(taped.code.number), count)
+        state["taped"] = count + counting
+        state["left"] = state["left"] - 1
+        return state
+
+    def counting(self, left: Any) -> Any:
+        """One if this step counts, else zero."""
+        if self.last is None:
+            return np.int32(1)
+        return lax.convert_element_type(left <= self.last, np.int32)
+
+    def push(
+        self,
+        taped: TapedCode,
+        values: Sequence[Any],
+        old: State,
+        state: State,
+        counting: Any,
+    ) -> None:
+        counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
+        for kind, given in taped.by_pool([*values, *counts]).items():
+            i = self.pools[kind]
+            state["pool", i] = push(state["pool", i], given, state["tops"][i])
+        if taped.pushes():
+            filled = taped.filled(self.pools)
+            state["tops"] = state["tops"] + filled * counting
+
+
+def written(compiled: Compiled, code: Code) -> set[Place]:
+    """Places that a block assigns, whole or by a row."""
+    where = compiled.layout.where
+    live = [w.stream for w in code.writes if w.stream in where]
+    return {where[v] for v in (*code.outs, *live)}
+
+
+def inputs(
+    compiled: Compiled, code: Code, operands: Sequence[Any], state: State
+) -> list[Any]:
+    """The values that a block starts from."""
+    where = compiled.layout.where
+
+    def value(var: Any) -> Any:
+        place = where[var]
+        return operands[place.index] if place.kind == "operand" else state[place]
+
+    rows = [row(value(r.stream), r.at.row(value(r.at.count))) for r in code.reads]
+    return [*map(value, code.ins), *rows]
+
+
+def pinned(compiled: Compiled, code: Code, state: State, changed: set[Place]) -> State:
+    """The state with registers that the block leaves alone tied to its running.
+
+    A block is guarded by a loop. What follows from values alone that the loop does not
+    change XLA would move in front of it: it would be computed whether or not the block
+    runs, and be held in memory beside what other blocks need.
+    """
+    where = compiled.layout.where
+    read = [*code.ins, *(a.at.count for a in (*code.reads, *code.writes))]
+    keys = sorted({where[v] for v in read if where[v].kind == "slot"} - changed)
+    # A barrier gives all that goes through it one type, so each type has its own.
+    spreads = {varying(jax.typeof(state[k])) for k in keys}
+    for axes in sorted(spreads, key=sorted):
+        alike = [k for k in keys if varying(jax.typeof(state[k])) == axes]
+        first, *values = lax.optimization_barrier(
+            [spread(state["left"], axes), *(state[k] for k in alike)]
+        )
+        state = state | dict(zip(alike, values, strict=True))
+        if not axes:
+            state["left"] = first
+    return state
+
+
+def assign(
+    compiled: Compiled, code: Code, values: Sequence[Any], state: State
+) -> State:
+    """The state after a block that returned these values."""
+    where = compiled.layout.where
+    new = dict(state)
+    n = len(code.outs)
+    for write, value in zip(code.writes, values[n:-1], strict=True):
+        place = where.get(write.stream)
+        if place is not None:
+            at = write.at.row(state[where[write.at.count]])
+            new[place] = put(state[place], value, at)
+    for var, value in zip(code.outs, values[:n], strict=True):
+        new[where[var]] = value
+    new["pc"] = agreed(values[-1])
+    return new
