@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -11,7 +12,7 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _settle
+from retape.engines.jaxpr import _price, _settle
 
 X = jnp.linspace(1.0, 2.0, 1000, dtype=jnp.float32)
 
@@ -81,3 +82,32 @@ def test_the_least_of_a_short_loop_is_told_as_a_number() -> None:
     least = raised.value.least
     assert least is not None and least < 40_000
     assert taken(retape.jax.grad(short, plan=retape.within(least)), X) <= least
+
+
+def layers(width: int) -> tuple[Any, Any, Any]:
+    """A stack of layers: work grows with the square of the width, the tape does not."""
+
+    def fun(w: Any, x: Any) -> Any:
+        body = lambda x, w: (jnp.tanh(jnp.sin(jnp.exp(-x)) @ w), None)  # noqa: E731
+        return jnp.sum(jax.lax.scan(body, x, w)[0])
+
+    struct = functools.partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
+    return fun, struct((40, width, width)), struct((4096, width))
+
+
+@pytest.mark.parametrize(("width", "stored"), [(64, False), (2048, True)])
+def test_what_is_dearer_to_store_than_to_run_again_is_not_stored(
+    width: int, stored: bool
+) -> None:
+    fun, w, x = layers(width)
+    plenty = retape.within(100 * 40 * 4096 * width)
+    told = retape.jax.explain(fun, w, x, plan=plenty)
+    assert (told.stage > 1) == stored
+
+
+def test_a_tape_that_stays_in_the_cache_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_price, "CACHE", 1 << 40)
+    fun, w, x = layers(64)
+    assert retape.jax.explain(fun, w, x, plan=retape.within("2 GB")).stage > 1

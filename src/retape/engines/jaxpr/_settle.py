@@ -2,9 +2,9 @@
 
 A budget of bytes can be kept in several ways: stages of many steps, whose tape is
 declared; stages of one step, reversed without a tape (`_direct`); the same with long
-blocks cut into pieces (`_cut`), finer and finer. Each way that fits is priced by how
-often it advances a step. The first that advances each step at most once is taken, else
-the cheapest: cutting finer than needed only adds registers.
+blocks cut into pieces (`_cut`), finer and finer. Each way that fits has a price
+(`_price`), in the main how often it advances a step. The first that advances each step
+at most once is taken, else the cheapest: cutting finer than needed only adds registers.
 
 All that goes by estimates from above. Where they leave few snapshots, or none, each one
 more is worth a compilation: the sweep is compiled as it would be, and what the compiler
@@ -29,10 +29,10 @@ from ..._plans import (
     fixed_space,
     logarithmic,
 )
-from ...schedule import binomial_counts
 from ._compile import Compiled
 from ._cut import dearest
 from ._exact import temporary_bytes
+from ._price import price
 from ._state import Settings
 from ._work import direct_work_bytes, work_bytes
 
@@ -58,7 +58,7 @@ class Way:
     compiled: Compiled
     settings: Settings
     price: float
-    """Advances of a step, on average; if the end is unknown, what falls as they do."""
+    """See `_price`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +251,7 @@ def _as_compiled(
         more = (settings.snapshots - 1) * snapshot_bytes(compiled)
         return TooMuch(taken - more, compiled, replace(settings, snapshots=1))
     settings = replace(settings, snapshots=_at_most(d, compiled, settings.stage))
-    return Way(compiled, settings, _price(compiled, settings, whole))
+    return Way(compiled, settings, price(compiled, settings, whole))
 
 
 def _at_most(d: int, compiled: Compiled, stage: int) -> int:
@@ -267,7 +267,7 @@ def _pooled(plan: Within, compiled: Compiled) -> Way | TooMuch:
         return TooMuch(least, compiled, _settings(plan, 1, 1, None))
     rest = replace(plan, budget=plan.budget - fixed)
     settings = _resolved(rest, compiled, max(1, bytes_per_step(compiled)))
-    return Way(compiled, settings, _price(compiled, settings, compiled))
+    return Way(compiled, settings, price(compiled, settings, compiled))
 
 
 def _direct(
@@ -286,24 +286,14 @@ def _direct(
         return TooMuch(fixed + w, compiled, settings)
     d = _at_most((plan.budget - fixed) // w, compiled, 1)
     settings = replace(_settings(plan, 1, d, None), thrift=thrift)
-    price = _price(compiled, settings, whole) * (_TWICE if thrift else 1)
-    return Way(compiled, settings, price)
-
-
-def _price(compiled: Compiled, settings: Settings, whole: Compiled) -> float:
-    n, d, alpha = compiled.program.length, settings.snapshots, settings.stage
-    if n is not None:
-        return binomial_counts(n, alpha, d).advances / n
-    # The longest run of which each step is advanced once, in steps of the whole blocks.
-    return _RUN * len(compiled.code) / len(whole.code) / (d * alpha)
+    found = price(compiled, settings, whole) * (_TWICE if thrift else 1)
+    return Way(compiled, settings, found)
 
 
 _SPARE = 1024
 """For the alignment of what more snapshots bring with them."""
 _TWICE = 1.05
 """What doing some arithmetic twice costs, against holding its results."""
-_RUN = 64
-"""Steps that a run of unknown length is thought to have at least."""
 
 
 def _good(found: Sequence[Way | TooMuch]) -> bool:

@@ -1,6 +1,6 @@
-"""What an operation costs: floating-point operations, and bytes that stay.
+"""Which operations are dear, and what bytes stay.
 
-Both are estimates for choosing. XLA fuses what is computed element by element, so that
+These are estimates for choosing. XLA fuses what is computed element by element, so that
 such a value takes memory only where something that is not fused reads or makes it.
 """
 
@@ -9,52 +9,7 @@ from __future__ import annotations
 from math import prod
 from typing import Any
 
-from jax.extend import core
-
 from ._graph import Graph, variables
-
-_DEAR = frozenset(
-    {"exp", "exp2", "log", "log1p", "expm1", "tanh", "logistic", "erf", "erf_inv"}
-    | {"sin", "cos", "tan", "pow", "rsqrt", "sqrt", "lgamma", "digamma", "atan2"}
-)
-_DEAR_COST = 10
-"""Floating-point operations of one transcendental function, about."""
-
-_FREE = frozenset({"reshape", "squeeze", "expand_dims", "name", "stop_gradient"})
-_FUSED = _FREE | frozenset(
-    {"broadcast_in_dim", "convert_element_type", "transpose", "iota", "slice", "pad"}
-    # What is moved is a part of an operand, however large that is.
-    | {"dynamic_slice", "dynamic_update_slice", "gather", "scatter"}
-    | {"concatenate", "rev", "copy"}
-)
-
-
-def flops(eqn: Any) -> int:
-    """Floating-point operations of an equation, about.
-
-    A `while_loop`'s body is counted once, since its trips are not known.
-    """
-    name, params = eqn.primitive.name, eqn.params
-    out = sum(_size(v) for v in eqn.outvars)
-    if name == "dot_general":
-        contracted = params["dimension_numbers"][0][0]
-        return 2 * out * prod(eqn.invars[0].aval.shape[d] for d in contracted)
-    if name == "conv_general_dilated":
-        kernel = eqn.invars[1].aval.shape
-        spec = params["dimension_numbers"].rhs_spec
-        return 2 * out * prod(kernel) // max(1, kernel[spec[0]])
-    if name.startswith("scatter"):
-        return 0 if name in _FUSED else _size(eqn.invars[2])
-    inner = list(core.jaxprs_in_params(params))
-    if inner:
-        each = [sum(map(flops, getattr(j, "jaxpr", j).eqns)) for j in inner]
-        if name == "cond":
-            return max(each)
-        return sum(each) * (params["length"] if name == "scan" else 1)
-    if name in _FUSED:
-        return 0
-    work = max(out, max((_size(v) for v in variables(eqn.invars)), default=0))
-    return work * (_DEAR_COST if name in _DEAR else 1)
 
 
 def is_heavy(eqn: Any) -> bool:

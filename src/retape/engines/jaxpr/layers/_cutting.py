@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._flops import flops
 from ._apply import Stretch
-from ._cost import flops, is_product, kept_bytes, nbytes
+from ._cost import is_product, kept_bytes, nbytes
 from ._graph import Graph
 
 _CUTS = 120

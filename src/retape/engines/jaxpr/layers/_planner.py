@@ -119,7 +119,7 @@ def plan(
         >>> found.fits
         True
         >>> retape.jax.plan(loss, jnp.ones((8, 8)), memory="100 kB").chosen.name
-        'segments, 2 levels'
+        'binomial'
     """
     budget = parse_bytes(memory, "memory")
     if not callable(fun):

@@ -21,8 +21,8 @@ from ...._errors import (
 from ...._plan import Plan
 from ...._plans import within
 from .._explain import explain
+from .._flops import flops
 from ._checkpoint import checkpoint
-from ._cost import flops
 from ._graph import Graph, graph_of
 from ._measured import footprint
 from ._strategies import Strategy

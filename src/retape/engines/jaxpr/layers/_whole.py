@@ -10,9 +10,9 @@ from jax.extend import core
 
 from ...._plan import Plan
 from .._code import bind
+from .._flops import flops
 from .._primitives import call
 from ._apply import Stretch
-from ._cost import flops
 from ._cutting import Cutter, behind, beyond, least_peak, views_first
 from ._graph import Graph, evaluate
 from ._options import LoopOptions
