@@ -7,6 +7,8 @@ from ._errors import PlanError
 from .schedule import Split, TreeName
 
 Kind: TypeAlias = Literal["state", "tape"]
+Memory: TypeAlias = Literal["host"]
+"""A memory other than the device's own."""
 
 _OPTIONS = {
     "snapshots": "fixed_space",
@@ -16,6 +18,7 @@ _OPTIONS = {
     "split": "fixed_space, fixed_time, logarithmic or within",
     "tree": "fixed_space, fixed_time, logarithmic or within",
     "store": "fixed_space",
+    "offload": "fixed_space, fixed_time, logarithmic or segments",
     "memory": "tiers",
     "disk": "tiers",
     "costs": "tiers",
@@ -72,6 +75,16 @@ def check_tree(tree: TreeName) -> TreeName:
             "are the same."
         )
     return tree
+
+
+def check_offload(offload: Memory | None) -> Memory | None:
+    """A memory for snapshots, or `None`."""
+    if offload not in (None, "host"):
+        raise PlanError(
+            f"`offload={offload!r}` is not a place. Pass 'host', or None to keep "
+            "snapshots on the device."
+        )
+    return offload
 
 
 def keeps_tapes(store: Set[Kind]) -> bool:
