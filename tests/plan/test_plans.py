@@ -274,6 +274,7 @@ def test_a_tape_is_weighed_against_what_the_device_holds() -> None:
     ("make", "said"),
     [
         (lambda: retape.fixed_space(snapshots=2, offload="disk"), "is not a place"),
+        (lambda: retape.segments(offload=["host"]), "is not a place"),
         (lambda: retape.segments(offload=True), "`offload=True` is not a place. Pass"),
         (lambda: retape.logarithmic(offload="cpu"), "Pass 'host', or None to keep"),
         (lambda: retape.within("1 MB", offload="host"), "is not an option of `within`"),
