@@ -11,6 +11,7 @@ from typing import NamedTuple, NoReturn, TypeAlias
 
 from ._bytes import format_bytes
 from ._errors import PlanError
+from ._plan_options import Memory
 from .schedule import Chain, Counts, Mixed, Schedule, Split, TreeName, TwoTier
 
 MANY_STEPS = 1 << 40
@@ -51,6 +52,7 @@ class Prediction:
         peak_bytes: Memory for the snapshots at their most and the longest tape, in
             bytes; `None` without the bytes of a capsule and of a taped step.
         disk_bytes: The same on disk, for a plan that uses one.
+        host_bytes: The same in the host's memory, for a plan with `offload="host"`.
         cost: In the unit of a plan that knows costs.
         bound: The plan is the best of its kind (1.0), or its cost, if it has one, or
             else the steps it runs, are at most so many times the least; infinite where
@@ -63,6 +65,7 @@ class Prediction:
     counts: Counts
     peak_bytes: int | None
     disk_bytes: int | None = None
+    host_bytes: int | None = None
     cost: float | None = None
     bound: float = 1.0
 
@@ -87,6 +90,8 @@ class Prediction:
         tapes, disk = self.counts.kept_tapes, self.counts.peak_disk
         more = f"; {tapes} tapes kept" if tapes else ""
         more += f"; at most {disk} snapshots on disk" if disk else ""
+        if self.host_bytes is not None:
+            more += f" and {format_bytes(self.host_bytes)} on the host"
         if self.cost is not None:
             more += f"; cost {self.cost:g}"
         if 1 < self.bound < inf:
@@ -161,6 +166,7 @@ class TreePlan(Plan):
 
     split: Split = "binomial"
     tree: TreeName = "n-ary"
+    offload: Memory | None = None
 
     def resolve(
         self,
@@ -198,8 +204,13 @@ class TreePlan(Plan):
         alpha, d, t = self.resolve(n, capsule_bytes, tape_bytes)
         counts = Schedule(n, d, alpha, self.split).counts()
         both = both_bytes(capsule_bytes, tape_bytes)
-        peak = counts.peak_bytes(*both) if both else None
-        return Prediction(alpha, d, t or 0, counts, peak)
+        if both is None or self.offload is None:
+            peak = counts.peak_bytes(*both) if both else None
+            return Prediction(alpha, d, t or 0, counts, peak)
+        w, r = both
+        host = counts.peak_snapshots * w
+        peak = counts.peak_bytes(0, r)
+        return Prediction(alpha, d, t or 0, counts, peak, host_bytes=host)
 
     def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
         """alpha and d for n >= 1 steps; `resolve` trims both to what n can use."""

@@ -7,6 +7,8 @@ from ._errors import PlanError
 from .schedule import Split, TreeName
 
 Kind: TypeAlias = Literal["state", "tape"]
+Memory: TypeAlias = Literal["host"]
+"""A memory other than the device's own."""
 
 _OPTIONS = {
     "snapshots": "fixed_space",
@@ -16,6 +18,7 @@ _OPTIONS = {
     "split": "fixed_space, fixed_time, logarithmic or within",
     "tree": "fixed_space, fixed_time, logarithmic or within",
     "store": "fixed_space",
+    "offload": "fixed_space, fixed_time, logarithmic or segments",
     "memory": "tiers",
     "disk": "tiers",
     "costs": "tiers",
@@ -72,6 +75,19 @@ def check_tree(tree: TreeName) -> TreeName:
             "are the same."
         )
     return tree
+
+
+def check_offload(offload: object) -> Memory | None:
+    """A memory for snapshots, or `None`."""
+    if offload is None:
+        return None
+    # A plan is compared and hashed: of what only equals the text it would not do.
+    if not isinstance(offload, str) or offload != "host":
+        raise PlanError(
+            f"`offload={offload!r}` is not a place. Pass 'host', or None to keep "
+            "snapshots on the device."
+        )
+    return "host"
 
 
 def keeps_tapes(store: Set[Kind]) -> bool:

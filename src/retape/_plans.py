@@ -15,7 +15,9 @@ from ._mixed_plan import MixedSpace, mixed_space
 from ._plan import MANY_STEPS, Bytes, TreePlan, needs_length
 from ._plan_options import (
     Kind,
+    Memory,
     check_count,
+    check_offload,
     check_split,
     check_stage,
     check_tree,
@@ -37,6 +39,7 @@ def fixed_space(
     split: Split = "binomial",
     tree: TreeName = "n-ary",
     store: Set[Kind] = frozenset({"state"}),
+    offload: Memory | None = None,
     **others: object,
 ) -> "FixedSpace | MixedSpace":
     """A plan with a fixed number of snapshots: time grows like n^(1 + 1/d).
@@ -45,7 +48,7 @@ def fixed_space(
         snapshots: d, the start state's slot included.
         stage: alpha. By default max(1, floor(2*d*w/r)) where the bytes w of a snapshot
             and r of a taped step are known, so that the tape has twice the bytes of the
-            snapshots; 1 where they are not.
+            snapshots, or with `offload` of one; 1 where they are not.
         split: Where intervals are cut.
         tree: The paper's binary or n-ary tree; the actions are the same.
         store: What slots may hold: `{"state"}`, or `{"state", "tape"}` for a mixed
@@ -53,6 +56,8 @@ def fixed_space(
             number of steps must then be known, and the machine must be able to hold
             tapes: `retape.adjoint` is. A tape takes as many slots as its bytes do
             (one, without bytes), and stages are as long as fits a slot.
+        offload: `"host"` to keep snapshots in the host's memory, for gradients of
+            `retape.jax`; they are then none of the device's bytes.
         **others: None; an option of another plan is refused by name.
 
     Example:
@@ -70,6 +75,12 @@ def fixed_space(
         "snapshots", snapshots, "holds the start state, so there is at least one"
     )
     if keeps_tapes(store):
+        if offload is not None:
+            raise PlanError(
+                f"`offload={offload!r}` does not go with tapes in slots, which are for "
+                "`retape.adjoint` and `retape.driver.run`: there a store says where "
+                "snapshots are. Leave one of the two out."
+            )
         return mixed_space(
             snapshots, check_stage(stage), check_split(split), check_tree(tree)
         )
@@ -78,6 +89,7 @@ def fixed_space(
         stage=check_stage(stage),
         split=check_split(split),
         tree=check_tree(tree),
+        offload=check_offload(offload),
     )
 
 
@@ -87,6 +99,7 @@ def fixed_time(
     stage: int | None = None,
     split: Split = "binomial",
     tree: TreeName = "n-ary",
+    offload: Memory | None = None,
     **others: object,
 ) -> "FixedTime":
     """A plan that advances each step at most `sweeps` times: space grows like n^(1/t).
@@ -97,6 +110,8 @@ def fixed_time(
             snapshot and of a taped step are known, and 1 where they are not.
         split: Where intervals are cut.
         tree: The paper's binary or n-ary tree; the actions are the same.
+        offload: `"host"` to keep snapshots in the host's memory, for gradients of
+            `retape.jax`; they are then none of the device's bytes.
         **others: None; an option of another plan is refused by name.
 
     Example:
@@ -111,6 +126,7 @@ def fixed_time(
         stage=check_stage(stage),
         split=check_split(split),
         tree=check_tree(tree),
+        offload=check_offload(offload),
     )
 
 
@@ -119,6 +135,7 @@ def logarithmic(
     stage: int | None = None,
     split: Split = "binomial",
     tree: TreeName = "n-ary",
+    offload: Memory | None = None,
     **others: object,
 ) -> "Logarithmic":
     """A plan with as many snapshots as sweeps, both growing like log n.
@@ -128,6 +145,8 @@ def logarithmic(
             least d that suffices; 1 without bytes.
         split: Where intervals are cut.
         tree: The paper's binary or n-ary tree; the actions are the same.
+        offload: `"host"` to keep snapshots in the host's memory, for gradients of
+            `retape.jax`; they are then none of the device's bytes.
         **others: None; an option of another plan is refused by name.
 
     Example:
@@ -137,16 +156,23 @@ def logarithmic(
     """
     refuse_others("logarithmic", others)
     return Logarithmic(
-        stage=check_stage(stage), split=check_split(split), tree=check_tree(tree)
+        stage=check_stage(stage),
+        split=check_split(split),
+        tree=check_tree(tree),
+        offload=check_offload(offload),
     )
 
 
-def segments(*, stage: int | None = None, **others: object) -> "Segments":
+def segments(
+    *, stage: int | None = None, offload: Memory | None = None, **others: object
+) -> "Segments":
     """A plan that advances each step once (t = 1): space grows like sqrt(n).
 
     Args:
         stage: alpha. By default the one of least peak bytes; without bytes a snapshot
             is taken to be as large as the tape of a step, which gives sqrt(n).
+        offload: `"host"` to keep snapshots in the host's memory, for gradients of
+            `retape.jax`; they are then none of the device's bytes.
         **others: None; an option of another plan is refused by name.
 
     Example:
@@ -155,7 +181,7 @@ def segments(*, stage: int | None = None, **others: object) -> "Segments":
         Resolved(alpha=32, d=31, t=1)
     """
     refuse_others("segments", others)
-    return Segments(stage=check_stage(stage))
+    return Segments(stage=check_stage(stage), offload=check_offload(offload))
 
 
 def within(
@@ -179,7 +205,14 @@ def within(
         >>> retape.within("1 kB").resolve(1000, capsule_bytes=10, tape_bytes=20)
         Resolved(alpha=36, d=27, t=1)
     """
-    refuse_others("within", others)
+    if others.get("offload") is not None:
+        raise PlanError(
+            f"`offload={others['offload']!r}` is not an option of `within`: a budget "
+            "is shared by all that a gradient holds, and what is on the host is none "
+            "of it. Pass a number of snapshots, such as `fixed_space(snapshots=20, "
+            "offload='host')`."
+        )
+    refuse_others("within", {k: v for k, v in others.items() if k != "offload"})
     return Within(
         budget=parse_bytes(budget), split=check_split(split), tree=check_tree(tree)
     )
@@ -195,7 +228,9 @@ class FixedSpace(TreePlan):
     def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
         if self.stage is not None:
             return self.stage, self.snapshots
-        alpha = stage_for_snapshots(self.snapshots, *both) if both else 1
+        # What waits on the host is none of the bytes that a tape is weighed against.
+        held = 1 if self.offload else self.snapshots
+        alpha = stage_for_snapshots(held, *both) if both else 1
         return alpha, self.snapshots
 
 
@@ -239,6 +274,9 @@ class Logarithmic(TreePlan):
         n = MANY_STEPS if n is None else n
         if self.stage is not None or both is None:
             alpha = self.stage or 1
+            return alpha, self._least(-(-n // alpha))
+        if self.offload:
+            alpha = stage_for_snapshots(1, *both)
             return alpha, self._least(-(-n // alpha))
         d = 1
         while self._least(-(-n // stage_for_snapshots(d, *both))) > d:

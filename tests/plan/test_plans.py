@@ -1,5 +1,7 @@
 """Plans: what follows from what, bytes, budgets, and every refusal."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 import retape
 from retape import BudgetError, PlanError
 from retape._bytes import format_bytes, parse_bytes
+from retape._offload_plans import on_host, refuse_offload
 from retape.schedule import Schedule, beta, optimal_advances, replay
 
 PLANS = [
@@ -227,3 +230,96 @@ def test_a_prediction_reads_well():
         "6 steps in 3 stages of at most 2; 4 advances (each step at most 1 times), "
         "2 stores, 2 snapshots, peak 48 B"
     )
+
+
+# Snapshots in the host's memory -------------------------------------------------------
+
+MAKERS = {
+    "fixed_space": lambda **o: retape.fixed_space(snapshots=5, **o),
+    "fixed_time": lambda **o: retape.fixed_time(sweeps=2, **o),
+    "logarithmic": retape.logarithmic,
+    "segments": retape.segments,
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_what_is_on_the_host_is_told_apart(name: str) -> None:
+    near = MAKERS[name](stage=3).predict(200, 8, 40)
+    far = MAKERS[name](stage=3, offload="host").predict(200, 8, 40)
+    assert far.counts == near.counts
+    assert far.host_bytes == 8 * far.peak_snapshots > 0
+    assert far.peak_bytes is not None and near.peak_bytes is not None
+    assert far.peak_bytes + far.host_bytes == near.peak_bytes
+    assert near.host_bytes is None
+    assert str(far).endswith(
+        f"peak {far.peak_bytes} B and {far.host_bytes} B on the host"
+    )
+
+
+def test_a_tape_is_weighed_against_what_the_device_holds() -> None:
+    for near, far in (
+        (
+            retape.fixed_space(snapshots=9),
+            retape.fixed_space(snapshots=9, offload="host"),
+        ),
+        (retape.logarithmic(), retape.logarithmic(offload="host")),
+    ):
+        assert (
+            near.resolve(1000, 100, 10).alpha > far.resolve(1000, 100, 10).alpha == 20
+        )
+        assert far.resolve(1000).alpha == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: retape.fixed_space(snapshots=2, offload="disk"), "is not a place"),
+        (lambda: retape.segments(offload=["host"]), "is not a place"),
+        (lambda: retape.segments(offload=True), "`offload=True` is not a place. Pass"),
+        (lambda: retape.logarithmic(offload="cpu"), "Pass 'host', or None to keep"),
+        (lambda: retape.within("1 MB", offload="host"), "is not an option of `within`"),
+        (
+            lambda: retape.fixed_space(
+                snapshots=2, store={"state", "tape"}, offload="host"
+            ),
+            "does not go with tapes in slots",
+        ),
+        (
+            lambda: retape.tiers(memory=2, disk=2, offload="host"),
+            "not an option of `tiers`: it is one of fixed_space, fixed_time, logar",
+        ),
+    ],
+)
+def test_offload_that_cannot_be_is_refused(make: Any, said: str) -> None:
+    with pytest.raises(retape.PlanError, match=said):
+        make()
+
+
+def test_plans_can_be_given_offload_afterwards() -> None:
+    assert on_host(None) == retape.logarithmic(offload="host")
+    plan = retape.segments(stage=4)
+    assert on_host(plan) == retape.segments(stage=4, offload="host")
+    with pytest.raises(retape.PlanError, match="what is on the host is none of it"):
+        on_host(retape.within("1 MB"))
+    with pytest.raises(retape.PlanError, match="obeyed action by action"):
+        on_host(retape.tiers(memory=2, disk=2))
+
+
+def test_who_has_no_use_for_it_says_so() -> None:
+    plan = retape.fixed_space(snapshots=2, offload="host")
+    with pytest.raises(
+        retape.PlanError, match="a store says where snapshots go: leave"
+    ):
+        retape.adjoint(
+            step=lambda x, k: x * x,
+            reverse_step=lambda x, k, g: 2 * x * g,
+            x0=1.5,
+            seed=lambda x: 1.0,
+            steps=3,
+            plan=plan,
+        )
+    with pytest.raises(
+        retape.PlanError, match="and VLAD does not. Leave `offload` out"
+    ):
+        refuse_offload(plan, "VLAD", "nothing")
+    refuse_offload(retape.fixed_space(snapshots=2), "VLAD", "nothing")

@@ -137,8 +137,10 @@ def parse_plan(text: str) -> Plan:
     """A plan from its text.
 
     Example:
-        >>> parse_plan("fixed-space:snapshots=5,stage=1000")
-        FixedSpace(split='binomial', tree='n-ary', snapshots=5, stage=1000)
+        >>> import retape
+        >>> plan = parse_plan("fixed-space:snapshots=5,stage=1000")
+        >>> plan == retape.fixed_space(snapshots=5, stage=1000)
+        True
     """
     kind, _, rest = text.partition(":")
     if kind not in _PLANS:

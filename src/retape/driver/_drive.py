@@ -140,6 +140,12 @@ def run(
 
 def _check(plan: object, store: object, progress: object) -> None:
     """Refuse what is no plan, no store and no watcher."""
+    if getattr(plan, "offload", None) is not None:
+        raise PlanError(
+            f"`plan={plan!r}` asks for snapshots in the host's memory, which gradients "
+            "of `retape.jax` keep. Here a store says where snapshots go: leave "
+            "`offload` out, and pass `store` if need be."
+        )
     makes = isinstance(plan, Iterable) or hasattr(plan, "schedule")
     if isinstance(plan, str | type) or not makes:
         raise PlanError(

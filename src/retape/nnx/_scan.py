@@ -13,6 +13,7 @@ from flax.errors import FlaxError
 
 from .. import jax as retape_jax
 from .._plan import Plan
+from .._plan_options import Memory
 from ..engines.jaxpr.layers._options import LoopOptions
 from . import _faults, _lift
 
@@ -36,7 +37,7 @@ class Options(TypedDict, total=False):
     levels: int | None
     plan: Plan | None
     policy: Callable[..., Any] | None
-    offload: str | None
+    offload: Memory | None
 
 
 @overload
@@ -59,7 +60,7 @@ def remat_scan(
     levels: int | None = None,
     plan: Plan | None = None,
     policy: Callable[..., Any] | None = None,
-    offload: str | None = None,
+    offload: Memory | None = None,
 ) -> Any:
     """`flax.nnx.scan` whose gradient keeps a few carries instead of all of them.
 
@@ -96,7 +97,8 @@ def remat_scan(
         policy: What is kept of a layer's intermediates when its segment is run
             again: one of `jax.checkpoint_policies`. By default nothing: each layer is
             run from its input when it is reversed.
-        offload: `"host"` to keep the carries in the host's memory.
+        offload: `"host"` to keep the carries, or the plan's snapshots, in the host's
+            memory.
 
     Returns:
         A function of the same arguments as `f`, all its layers one after another.

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from retape._bytes import parse_bytes
+from retape._offload_plans import refuse_offload
 from retape._plan import Plan
 from retape._plans import FixedSpace, Logarithmic, Within
 
@@ -54,6 +55,7 @@ def read_plan(plan: Plan, stage: int) -> tuple[int | None, int | None, int]:
         >>> read_plan(retape.within("1kB"), stage=64)
         (1000, None, 64)
     """
+    refuse_offload(plan, "`retape.torch`", "a `store` says where snapshots go")
     if isinstance(plan, Within):
         return plan.budget, None, stage
     if isinstance(plan, FixedSpace | Logarithmic):

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
+from retape._offload_plans import refuse_offload
 from retape._plans import Within
 from retape.schedule import Action
 
@@ -183,6 +184,7 @@ class ChainRecomputation(Recomputation):
 def _by_plan(
     chain: list[Callable[[Any], Any]], input: Any, plan: Planner | Iterable[Action]
 ) -> Any:
+    refuse_offload(plan, "`retape.torch`", "a `store` says where snapshots go")
     actions = plan if isinstance(plan, Iterable) else plan.schedule(len(chain))
     descents = descents_of(actions, len(chain))
     limits = Limits(memory=None, snapshots=len(chain) + 1, stage=2**62)

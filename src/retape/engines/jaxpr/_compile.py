@@ -14,6 +14,7 @@ from ._code import Code, encode
 from ._counted import count_loops
 from ._cut import check_cut, cut
 from ._flatten import flatten
+from ._host import on_device
 from ._ir import Item, Label, Program, nbytes
 from ._layout import Layout, lay_out
 from ._tape import TapedCode, tape
@@ -81,6 +82,8 @@ def compile_program(
     piece: int | None = None,
 ) -> Compiled:
     """All passes, in order; blocks that tape more than `piece` bytes are cut."""
+    # A sweep inside this one keeps its snapshots in registers.
+    jaxpr = on_device(jaxpr)
     # Loops of proved length become `scan`s.
     jaxpr = count_loops(jaxpr, active, grain=grain)
     # A nested jaxpr becomes blocks, with its loops as a tree.

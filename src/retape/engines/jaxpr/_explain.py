@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import jax
 
 from ..._bytes import format_bytes
+from ..._offload_plans import on_host
 from ..._plan import Plan, Prediction
 from ...driver import Report
 from ._compile import Compiled, compile_program
-from ._ir import Loop
+from ._ir import Loop, nbytes
 from ._primitives import call
 from ._problem import Problem, pose
 from ._settle import (
@@ -25,7 +26,7 @@ from ._settle import (
     snapshot_bytes,
     stage_bytes,
 )
-from ._state import Counts, Settings
+from ._state import Counts, Settings, far_places
 from ._sweep import sweep
 from ._trace import take_apart
 from ._wanted import Wanted
@@ -47,6 +48,8 @@ class Explanation:
         snapshots: Slots for snapshots.
         stage: Steps in a stage.
         peak_bytes: Predicted: registers, cotangents, snapshots and tape together.
+        host_bytes: Of the snapshots that wait in the host's memory, if any; they are
+            no part of `peak_bytes`.
         prediction: Exact counts of the schedule, if the number of steps is known.
     """
 
@@ -61,6 +64,7 @@ class Explanation:
     snapshots: int
     stage: int
     peak_bytes: int
+    host_bytes: int
     prediction: Prediction | None
 
     def __str__(self) -> str:
@@ -75,6 +79,8 @@ class Explanation:
             f"chosen    {self.snapshots} snapshots, stages of {self.stage} steps, "
             f"peak about {format_bytes(self.peak_bytes)}",
         ]
+        if self.host_bytes:
+            lines[-1] += f", {format_bytes(self.host_bytes)} on the host"
         if self.prediction is not None:
             lines.append(f"schedule  {self.prediction}")
         return "\n".join(lines)
@@ -144,7 +150,8 @@ def explain(
         tape_bytes=r,
         snapshots=settings.snapshots,
         stage=settings.stage,
-        peak_bytes=peak_bytes(program, settings),
+        peak_bytes=peak_bytes(program, settings) - host_bytes(program, settings),
+        host_bytes=host_bytes(program, settings),
         prediction=prediction,
     )
 
@@ -222,7 +229,8 @@ def _predict(
 ) -> Prediction | None:
     if steps is None:
         return None
-    return exactly(settings).predict(steps, w, r)
+    plan = exactly(settings)
+    return (on_host(plan) if settings.on_host else plan).predict(steps, w, r)
 
 
 def peak_bytes(program: Compiled, settings: Settings) -> int:
@@ -232,6 +240,12 @@ def peak_bytes(program: Compiled, settings: Settings) -> int:
         + settings.snapshots * snapshot_bytes(program)
         + stage_bytes(program, settings.stage)
     )
+
+
+def host_bytes(program: Compiled, settings: Settings) -> int:
+    """Bytes of the snapshots that wait in the host's memory."""
+    avals, far = program.layout.avals, far_places(program, settings)
+    return settings.snapshots * sum(nbytes(avals[p]) for p in far)
 
 
 def _loops(items: Sequence[Any]) -> int:

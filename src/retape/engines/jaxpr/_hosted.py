@@ -40,6 +40,12 @@ def run_hosted(
         )
     if not problem.moves:
         return problem.still()
+    offload = getattr(plan, "offload", None)
+    if offload is not None and store is not None:
+        raise PlanError(
+            f"`store={store!r}` and the plan's `offload={offload!r}` say the same "
+            "thing twice: where snapshots are. Pass one of them."
+        )
     compiled = compile_program(problem.jaxpr, problem.active)
     settings = settle(plan, compiled)
     machine = JaxprMachine(
@@ -47,7 +53,7 @@ def run_hosted(
         [*problem.values, *compiled.constants],
         [problem.one()],
         stage=settings.stage,
-        on_host=isinstance(store, DurableStore),
+        on_host=settings.on_host or isinstance(store, DurableStore),
     )
     outcome = run(
         machine,

@@ -16,8 +16,9 @@ fall inside the inner derivative (the paper's Section 7.3 treats it as atomic).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import jax
 from jax.extend import core
@@ -32,7 +33,7 @@ from ._exact import traced_sweep
 from ._kernel import ENABLED, marked
 from ._rerun import Rerun, rerun_program
 from ._settle import fit
-from ._types import struct
+from ._types import blank, struct
 
 Flags = tuple[bool, ...]
 
@@ -76,6 +77,33 @@ def sweep_program(
     with wide(jaxpr):
         compiled, settings = fit(plan, jaxpr, active, compile_program)
     return traced_sweep(jaxpr, active, compiled, settings)
+
+
+class Origin(NamedTuple):
+    """Where a sweep comes from."""
+
+    primal: core.ClosedJaxpr
+    active: Flags
+    plan: Plan | None
+    whole: core.ClosedJaxpr
+    """Itself, with its constants as leading inputs."""
+    ins: Flags
+    """Which inputs of the whole it still has."""
+    outs: Flags
+    """Which outputs."""
+
+
+_ORIGINS: WeakKeyDictionary[core.ClosedJaxpr, Origin] = WeakKeyDictionary()
+
+
+def hoisted_sweep(
+    jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
+) -> tuple[core.ClosedJaxpr, list[Any]]:
+    """`sweep_program` with its constants as leading inputs, and those."""
+    program, consts = hoist(sweep_program(jaxpr, active, plan))
+    every = (True,) * len(program.in_avals), (True,) * len(program.out_avals)
+    _ORIGINS[program] = Origin(jaxpr, active, plan, program, *every)
+    return program, consts
 
 
 @lru_cache(maxsize=256)
@@ -255,7 +283,7 @@ def pull_back(
     seeds = [
         _instantiate(c) for i, c in zip(moved, cotangents, strict=True) if alive[i]
     ]
-    program, hoisted = hoist(sweep_program(primal, active, plan))
+    program, hoisted = hoisted_sweep(primal, active, plan)
     outs = call_p.bind(*hoisted, *point, *seeds, jaxpr=program, plan=plan)
     return iter(outs[len(primal.out_avals) :])
 
@@ -291,7 +319,11 @@ def _batched(
     jaxpr: core.ClosedJaxpr, axes: tuple[int | None, ...], size: int
 ) -> core.ClosedJaxpr:
     """The program over a batch; the batch axis is the first of every output."""
-    run = jax.vmap(core.jaxpr_as_fun(jaxpr), in_axes=axes, axis_size=size)
+    origin = _ORIGINS.get(jaxpr)
+    if origin is not None and _goes_together(origin, axes):
+        run = partial(_sweep_together, origin, axes, size)
+    else:
+        run = jax.vmap(core.jaxpr_as_fun(jaxpr), in_axes=axes, axis_size=size)
     shapes = [
         v.shape if a is None else (*v.shape[:a], size, *v.shape[a:])
         for v, a in zip(jaxpr.in_avals, axes, strict=True)
@@ -300,6 +332,47 @@ def _batched(
     with wide(jaxpr):
         structs = [struct(v.update(shape=s)) for s, v in pairs]
         return jax.make_jaxpr(run)(*structs)
+
+
+def _goes_together(origin: Origin, axes: tuple[int | None, ...]) -> bool:
+    """Whether the sweep of a batch is better than a batch of sweeps.
+
+    Snapshots on the host are read and written one at a time, so the runs must not be
+    each at another one.
+    """
+    if getattr(origin.plan, "offload", None) is None:
+        return False
+    point = _parts(origin, _place(origin.ins, axes))[0]
+    return any(a is not None for a in point)
+
+
+def _sweep_together(
+    origin: Origin, axes: tuple[int | None, ...], size: int, *values: Any
+) -> list[Any]:
+    """A sweep of the batched program in the place of a batched sweep."""
+    given = iter(values)
+    # What was found to play no part may be anything.
+    pairs = zip(origin.ins, origin.whole.in_avals, strict=True)
+    full = [next(given) if there else blank(aval) for there, aval in pairs]
+    point, seeds = _parts(origin, full)
+    at, along = _parts(origin, _place(origin.ins, axes))
+    for i in _which(origin.active):
+        # Each run has a cotangent of its own.
+        point[i], at[i] = _front(point[i], at[i], size), 0
+    seeds = [_front(v, a, size) for v, a in zip(seeds, along, strict=True)]
+    batch, own = hoist(_batched(origin.primal, tuple(at), size))
+    active = (False,) * len(own) + origin.active
+    program, more = hoisted_sweep(batch, active, origin.plan)
+    # Bound, so that a batch of it knows where it comes from, too.
+    found = call_p.bind(*more, *own, *point, *seeds, jaxpr=program, plan=origin.plan)
+    return [v for v, wanted in zip(found, origin.outs, strict=True) if wanted]
+
+
+def _parts(origin: Origin, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Of all inputs of a sweep, those of its program, and its seeds."""
+    n, seeds = len(origin.primal.in_avals), sum(propagate(origin.primal, origin.active))
+    first = len(values) - seeds
+    return list(values[first - n : first]), list(values[first:])
 
 
 def _size(values: Sequence[Any], dims: Sequence[Any]) -> int:
@@ -388,10 +461,20 @@ def _call_dce(used: list[bool], eqn: core.JaxprEqn) -> tuple[list[bool], Any]:
         return [False] * len(eqn.invars), None
     jaxpr = eqn.params["jaxpr"]
     slim, needed = pe.dce_jaxpr(jaxpr.jaxpr, used, instantiate=False)
-    params = eqn.params | {"jaxpr": core.ClosedJaxpr(slim, jaxpr.consts)}
+    closed = core.ClosedJaxpr(slim, jaxpr.consts)
+    if (origin := _ORIGINS.get(jaxpr)) is not None:
+        _ORIGINS[closed] = origin._replace(
+            ins=_narrowed(origin.ins, needed), outs=_narrowed(origin.outs, used)
+        )
+    params = eqn.params | {"jaxpr": closed}
     ins = [v for v, n in zip(eqn.invars, needed, strict=True) if n]
     outs = [v for v, u in zip(eqn.outvars, used, strict=True) if u]
     return list(needed), eqn.replace(invars=ins, outvars=outs, params=params)
+
+
+def _narrowed(flags: Flags, kept: Sequence[bool]) -> Flags:
+    given = iter(kept)
+    return tuple(f and next(given) for f in flags)
 
 
 for _p in (call_p, linear_p):

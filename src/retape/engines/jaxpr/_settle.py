@@ -204,7 +204,8 @@ def _settings(plan: Plan, alpha: int, d: int, t: int | None) -> Settings:
     # stages and nearly so beyond, where counting first would cost every step once.
     split = plan.split if isinstance(plan, TreePlan) else "binomial"
     forward = "online" if split == "binomial" else "count"
-    return Settings(max(d, 1), alpha, split, forward, t)
+    on_host = isinstance(plan, TreePlan) and plan.offload == "host"
+    return Settings(max(d, 1), alpha, split, forward, t, on_host=on_host)
 
 
 def _finer(

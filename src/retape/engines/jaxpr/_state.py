@@ -35,6 +35,7 @@ import numpy as np
 from ...schedule import Split
 from ._compile import Compiled
 from ._control import FOREVER, INT
+from ._host import begin, can_wait, check_host_memory
 from ._ir import Var
 from ._layout import Place
 from ._nest import State
@@ -58,6 +59,8 @@ class Settings:
     """Most times that a step is advanced; only the treeverse split asks for it."""
     thrift: bool = False
     """Whether stages of one step hold less at once, for some arithmetic done twice."""
+    on_host: bool = False
+    """Whether snapshots wait in the host's memory."""
 
     @property
     def direct(self) -> bool:
@@ -79,9 +82,13 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     """Everything that the loop carries, before its first turn."""
     layout, d = compiled.layout, slots_of(compiled, settings)
     slots = layout.places("slot")
+    if settings.on_host:
+        check_host_memory()
     state: State = {p: blank(layout.avals[p]) for p in slots}
     # Slot 0 holds the start state from the beginning: all registers are blank there.
     state |= {("snapshot", p): blank(layout.avals[p], d) for p in slots}
+    for p in far_places(compiled, settings):
+        state["snapshot", p] = begin(state["snapshot", p])
     state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
     _seed(compiled, cotangents, state)
@@ -93,6 +100,15 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     for i in slot_outs(compiled):
         state["out", i] = blank(compiled.program.outs[i].aval)
     return state | _integers(compiled.program.length, settings, d)
+
+
+def far_places(compiled: Compiled, settings: Settings) -> frozenset[Place]:
+    """The registers whose snapshots wait in the host's memory."""
+    if not settings.on_host or slots_of(compiled, settings) == 1:
+        # The only slot is that of the start state, to which nothing is ever written.
+        return frozenset()
+    avals, slots = compiled.layout.avals, compiled.layout.places("slot")
+    return frozenset(p for p in slots if can_wait(avals[p]))
 
 
 def slots_of(compiled: Compiled, settings: Settings) -> int:

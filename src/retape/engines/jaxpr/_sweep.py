@@ -36,12 +36,23 @@ from ._compile import Compiled
 from ._control import FOREVER, INT, SPLITS, over, sweeps
 from ._direct import Direct
 from ._forward import Advance, Tape, one_copy
+from ._host import fetch, stash
 from ._ir import Lit
 from ._kernel import in_one_kernel
 from ._nest import State, run
 from ._online import Placement, place
 from ._rows import put, row
-from ._state import BACK, COUNT, ONLINE, Counts, Settings, initial, slot_outs
+from ._state import (
+    BACK,
+    COUNT,
+    ONLINE,
+    Counts,
+    Settings,
+    far_places,
+    initial,
+    slot_outs,
+)
+from ._types import zeros_as
 
 
 def sweep(
@@ -117,6 +128,7 @@ class Sweep:
         self.operands = operands
         self.layout = compiled.layout
         self.registers = [*self.layout.places("slot"), "pc"]
+        self.far = far_places(compiled, settings)
         self.unknown = compiled.program.length is None
         self.online = self.unknown and settings.forward == "online"
         self.stage = INT(settings.stage)
@@ -262,7 +274,7 @@ class Sweep:
     def restore(self, state: State) -> State:
         """Load the newest snapshot, unless the registers are where they should be."""
         newest = jnp.maximum(state["newest"], 0)
-        slot = row(state["slot"], newest)
+        slot, at = row(state["slot"], newest), row(state["at"], newest)
         wanted = ~state["fresh"]
         if self.online:
             wanted = wanted & (state["mode"] == BACK)
@@ -270,14 +282,22 @@ class Sweep:
         def loaded(wanted: Any) -> list[Any]:
             # A large row is not to be copied at every turn.
             index, _ = lax.optimization_barrier((slot, wanted))
-            return [row(state["snapshot", k], index) for k in self.registers]
+            return [self.snapshot(state, k, index, at) for k in self.registers]
 
-        here = jnp.where(wanted, row(state["at"], newest), state["here"])
+        here = jnp.where(wanted, at, state["here"])
         return once(wanted, state, self.registers, loaded) | {
             "here": here,
             "fresh": state["fresh"] | wanted,
             "restores": state["restores"] + wanted,
         }
+
+    def snapshot(self, state: State, k: Any, slot: Any, at: Any) -> Any:
+        """What a register held at the start of stage `at`."""
+        if k not in self.far:
+            return row(state["snapshot", k], slot)
+        found = fetch(state["snapshot", k], slot)
+        # The start state is blank, and nobody wrote that to the host.
+        return jnp.where(at == 0, zeros_as(found), found)
 
     def place(self, state: State, stage: Any) -> State:
         """Online, and the run goes on: keep what waits in a free slot, or forget it."""
@@ -321,10 +341,11 @@ class Sweep:
         """Write the registers into a slot."""
         keys = [("snapshot", k) for k in self.registers]
         values = [state[k] for k in self.registers]
+        write = [stash if k in self.far else put for k in self.registers]
 
         def body(carry: list[Any]) -> list[Any]:
-            rows = zip(carry[1:], values, strict=True)
-            return [jnp.asarray(False), *(put(b, v, slot) for b, v in rows)]
+            rows = zip(write, carry[1:], values, strict=True)
+            return [jnp.asarray(False), *(w(b, v, slot) for w, b, v in rows)]
 
         _, *buffers = lax.while_loop(
             lambda c: c[0], body, [wanted, *(state[k] for k in keys)]

@@ -16,7 +16,7 @@ from ...storage import SnapshotStore
 from ._effects import let_happen
 from ._hosted import run_hosted
 from ._interrupt import interruptible
-from ._primitives import call, hoist, sweep_program
+from ._primitives import call, hoisted_sweep
 from ._problem import pose
 from ._trace import Call, Traced, take_apart, trace, under_transformation
 from ._wanted import Wanted
@@ -229,7 +229,7 @@ def _both(
     problem.act()
     if problem.moves:
         jaxpr, active = problem.jaxpr, problem.active
-        program, consts = hoist(sweep_program(jaxpr, active, plan))
+        program, consts = hoisted_sweep(jaxpr, active, plan)
         outs = call(program, plan, [*consts, *problem.values, problem.one()])
         n = len(jaxpr.out_avals)
         return wanted.join(*problem.result(outs[:n], outs[n:]))

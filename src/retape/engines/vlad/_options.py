@@ -1,6 +1,7 @@
 """What a caller may choose, and what is chosen otherwise."""
 
 from retape._errors import PlanError
+from retape._offload_plans import refuse_offload
 from retape._plan import Plan
 from retape._plans import logarithmic
 
@@ -26,4 +27,5 @@ def check_plan(plan: Plan | None) -> Plan:
             f"`plan={plan!r}` is no plan; pass one such as "
             "`retape.logarithmic(stage=100_000)`"
         )
+    refuse_offload(plan, "VLAD", "all its values are in the host's memory")
     return plan

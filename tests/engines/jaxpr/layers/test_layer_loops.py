@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
+from numpy.testing import assert_allclose
 
 import retape
 import retape.jax
@@ -129,7 +130,7 @@ def test_a_traced_bound_is_not_counted() -> None:
     [
         ({"levels": 2}, "`levels=2` cannot be kept by this `while_loop`: its test"),
         ({"segment_length": 4}, "`segment_length=4` cannot be kept"),
-        ({"offload": "host"}, "Pass a `plan`, such as `retape.logarithmic\\(\\)`"),
+        ({"policy": lambda *_, **__: True}, "Pass a `plan`, such as `retape.logarit"),
     ],
 )
 def test_an_uncounted_loop_needs_a_plan(options: Any, said: str) -> None:
@@ -152,3 +153,35 @@ def test_bounds_that_jax_refuses_are_refused(lower: Any, upper: Any) -> None:
     for loop in (lax.fori_loop, retape.jax.fori_loop):
         with pytest.raises(TypeError, match="must have equal types|boolean scalar"):
             loop(lower, upper, turn, 1.0)
+
+
+def test_a_plan_keeps_its_snapshots_on_the_host() -> None:
+    def run(x: Any, n: Any, **options: Any) -> Any:
+        return retape.jax.fori_loop(0, n, lambda i, v: jnp.sin(v) + i * v, x, **options)
+
+    def grad(**options: Any) -> Any:
+        def function(x: Any) -> Any:
+            return jax.jit(lambda n: run(x, n, **options).sum())(9)
+
+        return jax.grad(function)(jnp.linspace(0, 1, 4))
+
+    plan = retape.fixed_space(snapshots=2, stage=2)
+    far = grad(plan=plan, offload="host")
+    assert_allclose(far, grad(plan=plan), rtol=1e-6)
+    assert_allclose(
+        grad(plan=retape.fixed_space(snapshots=2, stage=2, offload="host")), far
+    )
+
+
+def test_a_loop_that_is_not_counted_takes_offload_without_a_plan() -> None:
+    def halved(x: Any, **options: Any) -> Any:
+        test = lambda v: v.sum() > 1.0  # noqa: E731
+        return retape.jax.while_loop(test, lambda v: v / 2, x, **options).sum()
+
+    x = jnp.linspace(1, 9, 4)
+    far = jax.make_jaxpr(jax.grad(lambda x: halved(x, offload="host")))(x)
+    assert "retape_stash" in str(far)
+    assert "retape_stash" not in str(jax.make_jaxpr(jax.grad(halved))(x))
+    assert_allclose(
+        jax.grad(lambda x: halved(x, offload="host"))(x), jax.grad(halved)(x)
+    )

@@ -111,7 +111,7 @@ def test_a_way_that_cannot_be_gone_is_in_the_table_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # As on a platform whose devices do not reach the host's memory.
-    monkeypatch.setattr("retape.engines.jaxpr.layers._offload._HOST", "elsewhere")
+    monkeypatch.setattr("retape.engines.jaxpr._host.HOST", "elsewhere")
     args = jnp.ones((3, 4, 4)), jnp.ones((8, 4))
     table = retape.jax.plan(looped, *args, memory="1 GB")
     ((name, why),) = table.refused

@@ -219,7 +219,7 @@ def test_segments_are_of_exactly_the_length_asked_for() -> None:
         ({"levels": 2, "segment_length": 4}, "say the same thing twice"),
         ({"plan": "small"}, "`plan='small'` is not a plan"),
         ({"offload": "disk"}, "`offload='disk'` is not a place"),
-        ({"plan": retape.logarithmic(), "offload": "host"}, "do not go together"),
+        ({"plan": retape.within("1 MB"), "offload": "host"}, "does not go with `plan"),
         ({"policy": "dots"}, "`policy='dots'` is not a policy"),
         ({"length": -2, "xs": None}, "`length=-2` cannot be: it is the number of st"),
     ],

@@ -17,6 +17,7 @@ from jax.core import Tracer
 
 from ...._errors import PlanError
 from ...._plan import Plan
+from ...._plan_options import Memory
 from .._transform import checkpointed
 from ._count import trips
 from ._options import LoopOptions, Policy
@@ -34,7 +35,7 @@ def fori_loop(
     levels: int | None = None,
     segment_length: int | None = None,
     policy: Policy | None = None,
-    offload: str | None = None,
+    offload: Memory | None = None,
 ) -> Any:
     """`jax.lax.fori_loop`, reversible for bounds of any kind, in sublinear memory.
 
@@ -52,7 +53,7 @@ def fori_loop(
         levels: As in `retape.jax.scan`; needs known bounds.
         segment_length: As in `retape.jax.scan`; needs known bounds.
         policy: As in `retape.jax.scan`; needs known bounds.
-        offload: As in `retape.jax.scan`; needs known bounds.
+        offload: As in `retape.jax.scan`.
 
     Raises:
         PlanError: If an option cannot be, or needs known bounds.
@@ -71,7 +72,7 @@ def fori_loop(
         _only_plan(options, "fori_loop", "its bounds are traced")
         run = checkpointed(
             lambda lower, upper, init: lax.fori_loop(lower, upper, body_fun, init),
-            plan=plan,
+            plan=options.whole_plan(),
         )
         return run(lower, upper, init_val)
     _check_bounds(lower, upper)
@@ -94,7 +95,7 @@ def while_loop(
     levels: int | None = None,
     segment_length: int | None = None,
     policy: Policy | None = None,
-    offload: str | None = None,
+    offload: Memory | None = None,
 ) -> Any:
     """`jax.lax.while_loop`, which `jax.grad` can differentiate.
 
@@ -110,7 +111,7 @@ def while_loop(
         levels: As in `retape.jax.scan`; needs a counted loop.
         segment_length: As in `retape.jax.scan`; needs a counted loop.
         policy: As in `retape.jax.scan`; needs a counted loop.
-        offload: As in `retape.jax.scan`; needs a counted loop.
+        offload: As in `retape.jax.scan`.
 
     Raises:
         PlanError: If an option cannot be, or needs a counted loop.
@@ -129,7 +130,8 @@ def while_loop(
             options, "while_loop", "its test needs values known only at run time"
         )
         run = checkpointed(
-            lambda init: lax.while_loop(cond_fun, body_fun, init), plan=plan
+            lambda init: lax.while_loop(cond_fun, body_fun, init),
+            plan=options.whole_plan(),
         )
         return run(init_val)
     step = lambda value, _: (body_fun(value), None)  # noqa: E731
@@ -146,7 +148,7 @@ def _check_bounds(lower: Any, upper: Any) -> None:
 
 
 def _only_plan(options: LoopOptions, name: str, why: str) -> None:
-    for option in ("levels", "segment_length", "policy", "offload"):
+    for option in ("levels", "segment_length", "policy"):
         if getattr(options, option) is not None:
             raise PlanError(
                 f"`{option}={getattr(options, option)!r}` cannot be kept by this "

@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.ad_checkpoint import checkpoint_name
 
-from ...._errors import PlanError
+from .._host import HOST, check_host_memory
 from ._checkpoint import checkpoint
 from ._options import Policy
 from ._strategies import Strategy
@@ -21,7 +21,7 @@ from ._strategies import Strategy
 Body = Callable[[Any, Any], tuple[Any, Any]]
 
 _NAME = "retape.carry"
-_DEVICE, _HOST = "device", "pinned_host"
+_DEVICE = "device"
 
 
 def marked(body: Body, policy: Policy | None, offload: str | None) -> Body:
@@ -39,7 +39,7 @@ def marked(body: Body, policy: Policy | None, offload: str | None) -> Body:
     if offload is None:
         # A loop's body cannot be merged with its recomputation: no barrier.
         return jax.checkpoint(body, policy=policy, prevent_cse=False)
-    _check_host_memory()
+    check_host_memory()
     named = lambda carry, x: body(checkpoint_name(carry, _NAME), x)  # noqa: E731
     return jax.checkpoint(named, policy=_and_offload(policy), prevent_cse=False)
 
@@ -49,7 +49,7 @@ def _and_offload(policy: Policy | None) -> Policy:
         names_which_can_be_saved=[],
         names_which_can_be_offloaded=[_NAME],
         offload_src=_DEVICE,
-        offload_dst=_HOST,
+        offload_dst=HOST,
     )
 
     def both(prim: Any, *args: Any, **params: Any) -> Any:
@@ -58,13 +58,3 @@ def _and_offload(policy: Policy | None) -> Policy:
         return policy(prim, *args, **params)
 
     return both
-
-
-def _check_host_memory() -> None:
-    device = jax.devices()[0]
-    kinds = sorted(memory.kind for memory in device.addressable_memories())
-    if _HOST not in kinds:
-        raise PlanError(
-            f"`offload='host'` needs memory of kind '{_HOST}', and a device of the "
-            f"platform '{device.platform}' reaches {kinds}. Leave `offload` out."
-        )

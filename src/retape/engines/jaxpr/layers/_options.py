@@ -9,7 +9,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from ...._errors import PlanError
+from ...._offload_plans import on_host
 from ...._plan import Plan
+from ...._plan_options import Memory, check_offload
 
 Policy = Callable[..., Any]
 """What `jax.checkpoint` takes as a policy: an operation to whether it is saved."""
@@ -23,7 +25,7 @@ class LoopOptions:
     levels: int | None = None
     segment_length: int | None = None
     policy: Policy | None = None
-    offload: str | None = None
+    offload: Memory | None = None
 
     def __post_init__(self) -> None:
         chosen = [n for n in _WAYS if getattr(self, n) is not None]
@@ -41,11 +43,7 @@ class LoopOptions:
         for name in ("levels", "segment_length"):
             object.__setattr__(self, name, _count(name, getattr(self, name)))
         check_policy(self.policy)
-        if self.offload not in (None, "host"):
-            raise PlanError(
-                f"`offload={self.offload!r}` is not a place. Pass 'host', or None to "
-                "keep snapshots on the device."
-            )
+        check_offload(self.offload)
         self._check_plan_goes_alone()
 
     def at_most(self) -> int:
@@ -56,16 +54,19 @@ class LoopOptions:
         """Keyword arguments, for another function with these options."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
+    def whole_plan(self) -> Plan | None:
+        """The plan, with its snapshots where they were asked for."""
+        return on_host(self.plan) if self.offload else self.plan
+
     def _check_plan_goes_alone(self) -> None:
         if self.plan is None:
             return
-        for name in ("policy", "offload"):
-            if getattr(self, name) is not None:
-                raise PlanError(
-                    f"`plan` and `{name}` do not go together: under a plan whole steps "
-                    f"are kept or re-run. Pass `levels` or `segment_length` with "
-                    f"`{name}`."
-                )
+        self.whole_plan()  # says what does not go together
+        if self.policy is not None:
+            raise PlanError(
+                "`plan` and `policy` do not go together: under a plan whole steps are "
+                "kept or re-run. Pass `levels` or `segment_length` with `policy`."
+            )
 
 
 _WAYS = ("plan", "levels", "segment_length")

@@ -20,6 +20,7 @@ from jax import lax
 
 from ...._errors import PlanError
 from ...._plan import Plan
+from ...._plan_options import Memory
 from .._instead import instead
 from .._transform import checkpointed
 from ._nest import Nest, nest, segmented
@@ -40,7 +41,7 @@ def scan(
     levels: int | None = None,
     segment_length: int | None = None,
     policy: Policy | None = None,
-    offload: str | None = None,
+    offload: Memory | None = None,
 ) -> tuple[Any, Any]:
     r"""`jax.lax.scan`, whose reverse mode keeps few carries and one step's tape.
 
@@ -60,7 +61,8 @@ def scan(
         levels: Nested loops, at most; by default 2, and 1 with `offload`.
         segment_length: Two levels, with segments of exactly this many steps.
         policy: What a step may save, as in `jax.checkpoint`; by default nothing.
-        offload: `"host"` keeps the outermost loop's carries in the host's memory.
+        offload: `"host"` keeps the outermost loop's carries, or the plan's snapshots,
+            in the host's memory.
 
     Raises:
         PlanError: If an option cannot be, or two of them contradict one another; if
@@ -83,7 +85,7 @@ def scan(
     theirs = _Theirs(reverse, unroll, _split_transpose)
     plainly = lambda init, xs: theirs.loop(f, init, xs, length)  # noqa: E731
     if plan is not None:
-        return checkpointed(plainly, plan=plan)(init, xs)
+        return checkpointed(plainly, plan=options.whole_plan())(init, xs)
     steps = _length(xs, length)
     if steps is None:
         return plainly(init, xs)  # which says what is wrong
