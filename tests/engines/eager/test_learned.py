@@ -27,11 +27,6 @@ from retape.torch import recompute
 MEMORY = 900_000
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_known() -> None:
-    _learned.forget_lessons()
-
-
 @pytest.fixture
 def compiled() -> Iterator[None]:
     retape.torch.accelerate()

@@ -25,9 +25,9 @@ _MOST_BUDGETS = 64
 _MOST_PROGRAMS = 16
 # A program that has left its plan so often has none any more.
 _MOST_FAILURES = 8
-# Looking at an entry of the table takes a core as long as so many bytes. Finding a plan
-# may take as long as a run, with coarser levels if need be, but not less than this.
-_ENTRY = 250
+# Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
+# take about three runs, with coarser levels if need be, but not less than the fewest.
+_ENTRY = 80
 _FEWEST_ENTRIES = 6_000_000
 
 

@@ -1,7 +1,7 @@
 """`checkpoint_sequential`: a chain of functions, by segments, a plan or a budget.
 
 Under a budget the first call of a chain on given shapes is run by the general engine
-and measured: what each part saves, what crosses between parts, what each takes. Later
+and measured: what each part saves, what crosses between parts, what each costs. Later
 calls follow the schedule that the dynamic programme finds for these numbers.
 """
 
@@ -64,7 +64,7 @@ def checkpoint_sequential(
         use_reentrant: Accepted; there is one implementation.
         memory: Instead of `segments`: a budget in bytes, or text such as `"2GB"`. The
             first call on given shapes measures the chain; later ones follow the
-            schedule of least time for the measured sizes and costs, in which parts are
+            schedule of least cost for the measured sizes, in which parts are
             kept, recomputed once, or several times.
         plan: Instead of both: a plan such as `retape.fixed_space(snapshots=4)`, or
             actions such as a `retape.schedule.Chain`, with the functions as steps.
