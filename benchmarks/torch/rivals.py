@@ -15,7 +15,7 @@ from workloads import Workload
 import retape.torch
 
 State = tuple[Tensor, ...]
-# A chain's first run is measured; one that has to plan again does so in the next few.
+# Plans are made after one or two runs; one that has to be made again, in the next few.
 RUNS_TO_LEARN = 5
 
 

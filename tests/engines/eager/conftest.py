@@ -10,3 +10,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known() -> None:
+    """A test follows no plan that an earlier one has left."""
+    from retape.engines.eager._learned import forget_lessons
+
+    forget_lessons()

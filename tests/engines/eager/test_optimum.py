@@ -6,7 +6,8 @@ import random
 import pytest
 
 from retape._errors import BudgetError
-from retape.engines.eager._optimum import Optimum, Unit, least_memory
+from retape.engines.eager._optimum import Optimum, least_memory
+from retape.engines.eager._units import Unit
 from retape.schedule import Chain, optimal_advances
 
 

@@ -1,5 +1,6 @@
 """checkpoint_sequential: segments, plans, and the optimum under a byte budget."""
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -288,8 +289,8 @@ def test_what_functions_hold_beyond_its_use_is_planned_for_next_time() -> None:
         for _ in range(8):
             under(memory)
         entry = _sequence._entries[key]
-        learned.append(entry.short)
-        before = entry.short, entry.descents
+        learned.append(entry.fit.overhang)
+        before = replace(entry.fit), entry.descents
         assert peak_bytes(partial(under, memory)) <= memory
-        assert (entry.short, entry.descents) == before
+        assert (entry.fit, entry.descents) == before
     assert any(learned)

@@ -14,32 +14,41 @@ from retape._errors import BudgetError
 from retape.engines.eager._liveness import step_cotangents
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "torch"
-# Snapshots are where few bytes cross, so the work falls in jumps of a block: it may
-# rise again by so many forwards.
-JUMP = 0.45
+# The first run puts snapshots where few bytes cross, so the work falls in jumps of a
+# block: it may rise again by so many forwards. Later runs take the least cost, not the
+# fewest operators.
+FIRST_JUMP, LATER_JUMP = 0.45, 0.25
 
 
-@pytest.mark.parametrize("name", ["mlp", "gpt", "lstm", "resnet"])
+@pytest.mark.parametrize("name", ["mlp", "gpt", "lstm", "resnet", "llama"])
 def test_budgets_hold_and_more_memory_is_less_work(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if name == "llama":
+        pytest.importorskip("transformers")
     monkeypatch.syspath_prepend(BENCHMARKS)
     budgets = pytest.importorskip("budgets")
-    rows = list(budgets.sweep(budgets.SMALL[name](), count=7))
-    assert [row.budget for row in rows if row.peak > row.budget] == []
-    work = [row.again for row in rows]
-    assert all(
-        now <= best + JUMP
-        for now, best in zip(work, accumulate(work, min), strict=True)
-    )
-    assert work[-1] < 0.5 < work[0]
+    # As long as the others: each step of it is ten operators.
+    short = {"lstm": lambda: budgets.workloads.lstm(20, 32, 8)}
+    rows = list(budgets.sweep({**budgets.SMALL, **short}[name](), count=4))
+    assert [row.budget for row in rows if not row.holds] == []
+    first, later = [row.first_again for row in rows], [row.again for row in rows]
+    assert rises(first) <= FIRST_JUMP and rises(later) <= LATER_JUMP
+    assert first[-1] < 0.5 < first[0]
+    assert sum(later) <= sum(first)
+
+
+def rises(work: list[float]) -> float:
+    """How far a number rises above the least before it."""
+    best = accumulate(work, min)
+    return max(now - least for now, least in zip(work, best, strict=True))
 
 
 def test_a_loop_keeps_its_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     budgets = pytest.importorskip("budgets")
-    rows = list(budgets.sweep(budgets.SMALL["lstm"](), count=7, mode="loop"))
-    assert [row.budget for row in rows if row.peak > row.budget] == []
+    rows = list(budgets.sweep(budgets.SMALL["lstm"](), count=7, runs=1, mode="loop"))
+    assert [row.budget for row in rows if not row.holds] == []
     work = [row.again for row in rows]
     assert work == sorted(work, reverse=True)
 
@@ -67,10 +76,10 @@ def test_the_first_sum_of_a_viewed_parameter_is_a_tensor_of_its_own(
     )  # fmt: skip
     retape.torch.accelerate(accelerated)
     try:
-        rows = list(budgets.sweep(work, count=4))
+        rows = list(budgets.sweep(work, count=3))
     finally:
         retape.torch.accelerate(False)
-    assert [row.budget for row in rows if row.peak > row.budget] == []
+    assert [row.budget for row in rows if not row.holds] == []
     least = rows[0]
     assert copies * w.nbytes < least.peak <= least.budget < 1.15 * least.peak
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store
 
 from ._errors import PlanError
-from ._optimum import Descent
+from ._units import Descent
 
 
 def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:

@@ -38,7 +38,12 @@ BACKWARD_NUMBERS = 1024
 
 
 class Keeper:
-    """Keeps a run within a number of bytes, or of snapshots."""
+    """Keeps a run within a number of bytes, or of snapshots.
+
+    Attributes:
+        relieved: Values were let go.
+        floor: A budget below is too small for what was alive at once.
+    """
 
     def __init__(self, run: "Run", limits: Limits) -> None:
         self._run = run
@@ -46,6 +51,7 @@ class Keeper:
         self._gap = max(1, (limits.memory or 0) // _FIRST_GAPS)
         self._spacing = limits.stage
         self.floor = 0
+        self.relieved = False
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
         if limits.memory is not None:
             run.trace.memory = run.trace.limit = limits.memory - BACKWARD_NUMBERS
@@ -60,7 +66,7 @@ class Keeper:
         trace, tally = self._run.trace, self._run.tally
         tally.peak = max(tally.peak, trace.counter.live)
         while trace.counter.live > trace.limit and self._one_step():
-            pass
+            self.relieved = True
         excess = trace.counter.live - trace.limit
         if excess > 0 and self._limits.memory is not None:
             self.floor = max(self.floor, self._limits.memory + int(excess))

@@ -38,9 +38,9 @@ _LEAN = frozenset(
     "aten::" + name
     for name in (
         "_log_softmax", "_softmax", "_to_copy", "_unsafe_view", "add", "addmm",
-        "baddbmm", "bmm", "cat", "clone", "copy_", "div", "embedding",
-        "gelu", "masked_fill", "mean", "mm", "mul", "native_batch_norm",
-        "native_layer_norm", "relu", "sigmoid", "sub", "sum", "tanh",
+        "baddbmm", "bmm", "cat", "clone", "copy_", "div", "embedding", "exp", "gelu",
+        "masked_fill", "mean", "mm", "mul", "native_batch_norm", "native_layer_norm",
+        "neg", "relu", "sigmoid", "silu", "sub", "sum", "tanh",
     )
 )  # fmt: skip
 # Their kernels may bring all that they read and make into a layout of their own first,

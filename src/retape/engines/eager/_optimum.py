@@ -15,63 +15,16 @@ last use. Sizes are rounded up to the levels of the table, so the budget is kept
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ._errors import BudgetError
+from ._units import Descent, Unit
 
-_LARGEST = 60_000_000
+LARGEST = 60_000_000
 """Entries looked at by the programme: about a second."""
 _MOST_LEVELS = 2000
-
-
-class Unit(NamedTuple):
-    """What running and reversing one unit takes, the state before it being held.
-
-    Attributes:
-        advance: Cost of running it for the state after it alone.
-        both: Cost of running it for its tape and the state after it.
-        tape: Cost of running it for its tape alone.
-        tape_bytes: Bytes of its tape that are not in the state before.
-        more_bytes: Bytes of its tape that are not in the tape of the unit before.
-        hold_bytes: Bytes of the state before it that are not in that tape either.
-        advance_peak: Most bytes while it is run without a tape.
-        tape_peak: Most bytes while it is run with its tape.
-        reverse_peak: Most bytes while it is reversed, its tape included.
-        cotangent: Bytes of the cotangent of the state after it.
-    """
-
-    advance: float
-    both: float
-    tape: float
-    tape_bytes: int
-    more_bytes: int
-    hold_bytes: int
-    advance_peak: int
-    tape_peak: int
-    reverse_peak: int
-    cotangent: int
-
-
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """One run from a held state: what it stores and tapes on its way.
-
-    Attributes:
-        start: The unit whose state it begins at.
-        stop: The unit before whose state it ends.
-        stores: Units, after `start`, whose states it stores.
-        taped: Units that it tapes.
-        parent: The descent that stored its start; -1 for the run itself.
-    """
-
-    start: int
-    stop: int
-    stores: tuple[int, ...]
-    taped: tuple[int, ...]
-    parent: int
 
 
 class Optimum:
@@ -81,6 +34,8 @@ class Optimum:
         units: The chain.
         widths: `widths[s][k]`, bytes of the state before k not in the state before s.
         budget: Bytes.
+        largest: Entries to look at; with fewer the levels are coarser.
+        overhang: Bytes that the program's own run holds beyond the units' peaks.
 
     Attributes:
         cost: Of all that is run again; infinite if the budget is too small.
@@ -95,11 +50,17 @@ class Optimum:
     """
 
     def __init__(
-        self, units: Sequence[Unit], widths: Sequence[Sequence[int]], budget: int
+        self,
+        units: Sequence[Unit],
+        widths: Sequence[Sequence[int]],
+        budget: int,
+        largest: int = LARGEST,
+        overhang: int = 0,
     ) -> None:
+        self.overhang = overhang
         self.units, self.widths, self.budget = units, widths, budget
         n = len(units)
-        most = max(64, min(_MOST_LEVELS, 6 * _LARGEST // max(1, n) ** 3))
+        most = max(64, min(_MOST_LEVELS, 6 * largest // max(1, n) ** 3))
         self._level = _choose_level(units, widths, budget, most)
         self._rooms = np.arange(budget // self._level + 1)
         self._sums = np.cumsum([0.0, *(unit.advance for unit in units)])
@@ -183,7 +144,7 @@ class Optimum:
             peak = self._advance_peak(peak, s, k)
             way = np.full_like(row, np.inf)
             _relax(way, self._first[k], int(self._wide[s, k]), self._least[s, k])
-            way[: self._up(peak)] = np.inf
+            way[: self._up(peak + self.overhang)] = np.inf
             np.minimum(row, way, out=row)
         after = self._first_after[s]
         _relax(after, self._first_after[s + 1], self._up(unit.more_bytes), _FREE)
@@ -231,8 +192,9 @@ class Optimum:
 
     def _need(self, s: int, t: int, first: bool) -> int:
         """Room that taping and reversing a unit takes, the state before it held."""
-        unit, waiting = self.units[s], 0 if first else self.units[t - 1].cotangent
-        return int(self._up(max(unit.reverse_peak, unit.tape_peak + waiting)))
+        unit = self.units[s]
+        beside = self.overhang if first else self.units[t - 1].cotangent
+        return int(self._up(max(unit.reverse_peak, unit.tape_peak + beside)))
 
     def _split(self, s: int, t: int, room: int, first: bool) -> int:
         """The best unit before which to split."""

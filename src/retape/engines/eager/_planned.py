@@ -1,27 +1,26 @@
-"""A run that follows a plan made beforehand: what to hold where, forward and back.
+"""A run that follows a plan made beforehand: what to hold where.
 
 A plan is a list of descents over units. The first is the program's own run: the values
 that autograd saves are held in the units that it tapes and let go in the others, and
 the state before each stored unit is held. When the backward comes to a unit that is not
 taped, the descent that tapes it is run from the state that it starts at. All of it is
-below the rules of the general engine: if a program leaves the plan, the rest is done
-without one, and every value can still be recomputed.
+below the rules of the general engine: if a program leaves the plan, or holds more than
+there is room for, the rest is done without one, and every value can still be
+recomputed.
 """
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import torch
-
-from ._keep import Keeper, place_snapshot
+from ._geometry import holders
+from ._keep import Keeper, merge_snapshot, place_snapshot
 from ._limits import Limits
-from ._measure import Measured, Slots, crossing_slots
-from ._optimum import Descent
-from ._run import Handle, Run, Stage
-from ._sweep import Sweep
-from ._trace import Snapshot
+from ._measure import Measured, outside_bytes
+from ._run import Run
+from ._units import Descent
+from ._uses import Slots, Uses
 
 
 @dataclass(slots=True)
@@ -33,19 +32,36 @@ class Plan:
         count: Units.
         measured: The run that the plan was made from; `None` if its units are
             functions, whose positions are found while they run.
+        outside: Bytes that the program itself may hold at its end.
+        others: What the program may follow if its first unit is not this plan's.
         cuts: Positions of the units as far as they are known.
         states: At each cut, the slots made before and used after.
         broken: The program has left the plan.
         excess: Bytes that it held beyond what there was room for, if that was why.
+        overhang: Bytes that it held itself then, if that was while it ran.
     """
 
-    descents: list[Descent]
+    descents: Sequence[Descent]
     count: int
     measured: Measured | None = None
+    outside: int = 0
+    others: "list[Plan]" = field(default_factory=list["Plan"])
     cuts: list[int] = field(default_factory=list[int])
     states: tuple[Slots, ...] = ()
     broken: bool = False
     excess: int = 0
+    overhang: int = 0
+
+    def turn(self, position: int) -> bool:
+        """Become another plan whose first unit ends at a position or after it."""
+        for other in self.others:
+            assert other.measured is not None
+            if other.measured.cuts[1] >= position:
+                self.others.remove(other)
+                self.descents, self.count = other.descents, other.count
+                self.measured, self.outside = other.measured, other.outside
+                return True
+        return False
 
     def owner(self, unit: int) -> int:
         """The descent that tapes a unit."""
@@ -71,35 +87,34 @@ class PlannedKeeper(Keeper):
 
     def __init__(self, run: Run, limits: Limits, plan: Plan) -> None:
         super().__init__(run, limits)
-        self._plan = plan
+        self.plan = plan
         self._taped = True
         self._mark: int | None = None
         if plan.measured is not None:
-            plan.states = plan.measured.states
-            self.begin(0)
+            self._take_up(plan.measured)
 
     def relieve(self) -> None:
-        """At a cut, go on to the next unit; between cuts, let go what is not taped."""
-        plan, trace = self._plan, self._run.trace
+        """At a cut, go on to the next unit; where bytes run out, let go what is not
+        taped.
+        """
+        plan = self.plan
         if plan.broken:
             super().relieve()
             return
         self._run.note_peak()
         if plan.measured is not None:
             self._follow(plan.measured)
-        if not self._taped and not plan.broken:
-            self._drop_unit()
-        # The program may hold values beyond their last use, which no plan knows of.
-        # About one more result has room between the two limits' mean and the budget.
-        most = ((self._limits.memory or float("inf")) + trace.limit) / 2
-        if trace.counter.live > most:
-            plan.excess = math.ceil(trace.counter.live - most)
-            self._leave()
+        if plan.broken:
             super().relieve()
+            return
+        if not self._taped:
+            self._drop_unit()
+        self._wake_up_in_time()
+        self._leave_room(self._need())
 
     def begin(self, unit: int) -> None:
         """The program comes to a unit of the plan."""
-        plan, trace = self._plan, self._run.trace
+        plan, trace = self.plan, self._run.trace
         if plan.broken:
             return
         if not self._taped:
@@ -113,47 +128,118 @@ class PlannedKeeper(Keeper):
         if unit in first.stores:
             place_snapshot(trace, len(trace.steps))
             self._run.tally.snapshots += 1
-        self._wake_up_at_the_next_cut()
+        self._wake_up_in_time()
 
     def finish(self) -> None:
         """The end of the run: the last unit may be one that is not taped."""
-        plan = self._plan
+        plan, run = self.plan, self._run
         if not plan.broken:
-            measured, run = plan.measured, self._run
+            measured = plan.measured
             same = measured is None or measured.agrees(plan.count, run)
             if len(plan.cuts) < plan.count or not same:
-                self._leave()
+                self.leave()
             elif measured is None:
                 ends = [*plan.cuts, len(run.trace.steps)]
-                plan.states = crossing_slots(run, ends)
+                plan.states = tuple(Uses(run).crossing(ends))
+            else:
+                self._part_from_program()
         super().finish()
 
-    def _leave(self) -> None:
+    def _part_from_program(self) -> None:
+        """Copy what the program holds, too: it may overwrite it. There is room for it.
+
+        Unless the program holds more than it did: what is its own cannot be let go.
+        """
+        plan, run, held = self.plan, self._run, self._run.trace.held
+        found = held.storages.items()
+        shared = [slot for slot, storage in found if holders(storage) > 1]
+        outside = outside_bytes(run) + sum(run.trace.nbytes[slot] for slot in shared)
+        if outside > plan.outside:
+            plan.excess = outside - plan.outside
+            self.leave()
+            return
+        for slot in shared:
+            run.trace.hold_copy(slot, held.storages[slot])
+
+    def leave(self) -> None:
         """Do without the plan from here on."""
-        self._plan.broken = True
+        self.plan.broken = True
         self._run.trace.next_cut = float("inf")
+
+    def _take_up(self, measured: Measured) -> None:
+        """The program may be the one that was measured: its first unit will show."""
+        plan = self.plan
+        plan.states, plan.cuts = measured.states, [0]
+        self._taped = 0 in plan.descents[0].taped
+        self._wake_up_in_time()
 
     def _follow(self, measured: Measured) -> None:
         """Look whether the next unit begins here."""
-        plan, trace = self._plan, self._run.trace
+        plan, trace = self.plan, self._run.trace
         unit = len(plan.cuts)
-        if unit < plan.count and len(trace.steps) >= measured.cuts[unit]:
-            if not measured.agrees(unit, self._run):
-                self._leave()
-                return
+        if unit >= plan.count or len(trace.steps) < measured.cuts[unit]:
+            return
+        if measured.agrees(unit, self._run):
             self.begin(unit)
+        elif unit == 1 and plan.turn(len(trace.steps)):
+            assert plan.measured is not None
+            self._take_up(plan.measured)
+            self._follow(plan.measured)
+        else:
+            self.leave()
 
-    def _wake_up_at_the_next_cut(self) -> None:
-        """Or at each operator, where what it saves is let go at the next one."""
-        plan, unit = self._plan, len(self._plan.cuts)
-        cut = float("inf")
-        if plan.measured is not None and unit < plan.count:
-            cut = plan.measured.cuts[unit]
-        self._run.trace.next_cut = cut if self._taped else 0
+    def _need(self) -> int:
+        """Bytes that the operator about to run may add."""
+        measured, position = self.plan.measured, len(self._run.trace.steps)
+        known = measured is not None and position < len(measured.needs)
+        return measured.needs[position] if measured is not None and known else 0
+
+    def _leave_room(self, need: int) -> None:
+        """The program may hold values beyond their last use, which no plan knows of."""
+        trace = self._run.trace
+        excess = trace.counter.live + need - trace.memory
+        if excess > 0:
+            self.plan.excess = math.ceil(excess)
+            self.plan.overhang = max(self.plan.excess, outside_bytes(self._run))
+            self.leave()
+            while trace.counter.live + need > trace.memory and self._one_step():
+                pass
+            super().relieve()
+
+    def _one_step(self) -> bool:
+        """As without a plan, and where that does not do, give the plan's states up."""
+        return super()._one_step() or self._give_up_opened()
+
+    def _give_up_opened(self) -> bool:
+        """A plan's last state may be wider than any that the rules would have held."""
+        trace = self._run.trace
+        if len(trace.snapshots) == 1:
+            return False
+        left = trace.snapshots[-2]
+        merge_snapshot(trace, left, trace.snapshots.pop())
+        trace.opened = left
+        return True
+
+    def _wake_up_in_time(self) -> None:
+        """At the next unit, or before an operator that takes more than any before."""
+        plan, trace = self.plan, self._run.trace
+        measured, unit = plan.measured, len(plan.cuts)
+        if measured is None:
+            trace.next_cut = float("inf")
+            return
+        position = len(trace.steps)
+        cut = measured.cuts[unit] if unit < plan.count else len(measured.needs)
+        large = (
+            step
+            for step in range(position + 1, cut)
+            if measured.needs[step] > trace.largest
+        )
+        end = cut if unit < plan.count else float("inf")
+        trace.next_cut = next(large, end)
 
     def _drop_unit(self) -> None:
         """Let go of what autograd saved since the unit began."""
-        trace, begin = self._run.trace, self._plan.cuts[-1]
+        trace, begin = self._run.trace, self.plan.cuts[-1]
         late: list[int] = []
         for slot in reversed(trace.tail.steps):
             if slot == self._mark or trace.tail.steps[slot] < begin:
@@ -168,92 +254,3 @@ class PlannedKeeper(Keeper):
         for slot in trace.opened.slots - state:
             trace.opened.slots.discard(slot)
             trace.held.release(slot)
-
-
-class PlannedSweep(Sweep):
-    """Recomputes what the plan says, when the backward comes to it."""
-
-    def __init__(self, run: Run, limits: Limits, plan: Plan) -> None:
-        super().__init__(run, limits)
-        self._plan = plan
-
-    def fetch(self, handle: Handle) -> None:
-        """Run the descent that tapes the unit of a handle."""
-        plan, run = self._plan, self._run
-        if plan.broken:
-            super().fetch(handle)
-            return
-        unit = plan.unit_at(run.handle_steps[handle.number])
-        kept = self._take(unit)
-        self._pass(unit)
-        path = [plan.owner(unit)]
-        while not self._stored(plan.descents[path[-1]].start):
-            path.append(plan.descents[path[-1]].parent)
-        if not path[-1]:  # from the beginning, as after a backward that kept the graph
-            self._close(run.stages)
-        for number in reversed(path):
-            self._descend(plan.descents[number], unit)
-        for slot in kept:
-            run.trace.held.release(slot)
-
-    def _take(self, unit: int) -> list[int]:
-        """Hold on to what is there already of a unit's saved values."""
-        held = self._run.trace.held
-        slots = {slot for slot in self._slots(unit) if slot in held.storages}
-        held.again(slots)
-        return list(slots)
-
-    def _slots(self, unit: int) -> list[int]:
-        run = self._run
-        low, high = self._plan.numbers(unit, run)
-        return [run.slot_of(k) for k in range(low, high) if run.alive[k]]
-
-    def _stored(self, unit: int) -> bool:
-        position = self._plan.cuts[unit]
-        return unit == 0 or any(
-            each.position == position for each in self._run.trace.snapshots
-        )
-
-    def _pass(self, unit: int) -> None:
-        """Give up what belongs to later units."""
-        run, trace = self._run, self._run.trace
-        while trace.snapshots[-1].position > self._plan.cuts[unit]:
-            for slot in trace.snapshots.pop().slots:
-                trace.held.release(slot)
-        trace.opened = trace.snapshots[-1]
-        _, high = self._plan.numbers(unit, run)
-        self._close([stage for stage in run.stages if stage.low >= high])
-
-    def _close(self, stages: Sequence[Stage]) -> None:
-        for stage in list(stages):
-            stage.close()
-            self._run.stages.remove(stage)
-
-    def _descend(self, descent: Descent, last: int) -> None:
-        """Run from a state, up to a unit; store and tape what the descent says."""
-        run, plan, held = self._run, self._plan, self._run.trace.held
-        tapes = {u: self._slots(u) for u in descent.taped if u <= last}
-        stores = [u for u in descent.stores if u <= last and not self._stored(u)]
-        wanted = {slot for slots in tapes.values() for slot in slots}
-        for unit in stores:
-            wanted |= plan.states[unit]
-        computed = self._replay({slot for slot in wanted if slot not in held.storages})
-        for unit in stores:
-            self._hold_all(plan.states[unit], computed)
-            place = Snapshot(plan.cuts[unit], set(plan.states[unit]), 0)
-            run.trace.snapshots.append(place)
-            run.tally.planted += 1
-        run.trace.snapshots.sort(key=lambda each: each.position)
-        run.trace.opened = run.trace.snapshots[-1]
-        for unit, slots in tapes.items():
-            self._hold_all(set(slots), computed)
-            run.stages.append(Stage(run, *plan.numbers(unit, run), slots))
-            run.tally.stages += 1
-
-    def _hold_all(self, slots: Set[int], computed: dict[int, torch.Tensor]) -> None:
-        held = self._run.trace.held
-        for slot in slots:
-            if slot in held.storages:
-                held.again((slot,))
-            else:
-                self._hold(slot, computed[slot])

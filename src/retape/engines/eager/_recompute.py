@@ -10,11 +10,14 @@ import torch
 from retape._plan import Plan
 
 from ._compiled import being_compiled, compiled_code_runs_eagerly
+from ._descend import PlannedSweep
 from ._errors import PlanError, UnsupportedError
 from ._keep import Keeper
+from ._learned import Lessons, lessons_for
 from ._limits import Limits, read_bytes, read_plan
 from ._loop import LoopBlock
 from ._offload import OffloadKeeper, Store, as_store
+from ._planned import PlannedKeeper
 from ._policy import Policy, as_function
 from ._recorder import Recorder, active_recorder
 from ._report import EagerReport, Tally
@@ -32,6 +35,8 @@ class Recomputation:
     Inside another recomputation it does nothing: the outer one rules.
     """
 
+    _learns = True
+
     def __init__(
         self,
         limits: Limits,
@@ -46,6 +51,10 @@ class Recomputation:
         self._policy = policy
         self._store = store
         self._tally = Tally()
+        self._lessons: Lessons | None = None
+        watched = verify or policy is not None or loop or store is not None
+        if self._learns and limits.memory is not None and not watched:
+            self._lessons = lessons_for(limits.memory)
         self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
 
     @property
@@ -97,6 +106,10 @@ class Recomputation:
         sweep = Sweep(run, self._limits)
         if self._store is not None:
             return OffloadKeeper(run, self._limits, self._store), sweep
+        plan = None if self._lessons is None else self._lessons.plan()
+        if plan is not None:
+            keeper = PlannedKeeper(run, self._limits, plan)
+            return keeper, PlannedSweep(run, self._limits, plan)
         return Keeper(run, self._limits), sweep
 
     def __exit__(self, *exception: Any) -> None:
@@ -113,6 +126,8 @@ class Recomputation:
         run.end_of_recording()
         if exception[0] is None:
             recorder.keeper.check_budget()
+            if self._lessons is not None:
+                self._lessons.learn(run, recorder.keeper)
 
 
 def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
@@ -146,6 +161,8 @@ def recompute(
     Args:
         memory: A budget: bytes, or text such as `"2GB"`. It covers what the program
             inside makes and what its backward needs, gradients of leaves excepted.
+            A program that is run for the third time follows the schedule of least cost
+            for what it did before.
         snapshots: Instead: the most snapshots, the start included.
         stage: With `snapshots`: about how many operators are recomputed at once.
         plan: Instead of both: `retape.fixed_space`, `logarithmic` or `within`, whose

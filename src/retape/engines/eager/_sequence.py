@@ -1,11 +1,10 @@
 """`checkpoint_sequential`: a chain of functions, by segments, a plan or a budget.
 
 Under a budget the first call of a chain on given shapes is run by the general engine
-and measured: what each part saves, what crosses between parts, what each takes. Later
+and measured: what each part saves, what crosses between parts, what each costs. Later
 calls follow the schedule that the dynamic programme finds for these numbers.
 """
 
-import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,16 +19,18 @@ from retape.schedule import Action
 
 from ._chained import descents_of
 from ._checkpoint import checkpoint
+from ._descend import PlannedSweep
 from ._errors import PlanError
-from ._keep import BACKWARD_NUMBERS, Keeper
+from ._fit import Fit
+from ._keep import Keeper
 from ._limits import Limits, read_bytes
-from ._measure import Measured, OperatorTimer, measure
+from ._measure import Measured, measure
 from ._offload import Store, as_store
-from ._optimum import Descent, Optimum
-from ._planned import Plan, PlannedKeeper, PlannedSweep
+from ._planned import Plan, PlannedKeeper
 from ._recompute import Recomputation
 from ._run import Run
 from ._sweep import Sweep
+from ._units import Descent
 
 Functions = nn.Sequential | Sequence[Callable[[Any], Any]]
 _REMEMBERED = 64
@@ -64,7 +65,7 @@ def checkpoint_sequential(
         use_reentrant: Accepted; there is one implementation.
         memory: Instead of `segments`: a budget in bytes, or text such as `"2GB"`. The
             first call on given shapes measures the chain; later ones follow the
-            schedule of least time for the measured sizes and costs, in which parts are
+            schedule of least cost for the measured sizes, in which parts are
             kept, recomputed once, or several times.
         plan: Instead of both: a plan such as `retape.fixed_space(snapshots=4)`, or
             actions such as a `retape.schedule.Chain`, with the functions as steps.
@@ -137,26 +138,27 @@ def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
 class ChainRecomputation(Recomputation):
     """A recomputation that follows a plan, and may measure what it runs."""
 
+    _learns = False
+
     def __init__(self, limits: Limits, plan: Plan | None, measured: bool) -> None:
         super().__init__(limits)
         self.plan = plan
         self.found: Measured | None = None
-        self._timer = OperatorTimer() if measured else None
+        self._measured = measured
         self._run: Run | None = None
         self._keeper: Keeper | None = None
         self._boundaries: list[int] = []
 
     def run(self, functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
         """Call the functions one after the other."""
-        with self._timer or contextlib.nullcontext():
-            with self:
-                for k, function in enumerate(functions):
-                    self._begin(k)
-                    value = function(value)
+        with self:
+            for k, function in enumerate(functions):
+                self._begin(k)
+                value = function(value)
         run = self._run
-        if self._timer is not None and run is not None and run.living:
+        if self._measured and run is not None and run.living:
             nbytes = sum(tensor.nbytes for tensor in _tensors(value))
-            self.found = measure(run, self._timer.seconds, self._boundaries, nbytes)
+            self.found = measure(run, self._boundaries, nbytes)
         return value
 
     def _begin(self, k: int) -> None:
@@ -170,8 +172,6 @@ class ChainRecomputation(Recomputation):
 
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
         self._run = run
-        if self._timer is not None:
-            self._timer.trace = run.trace
         if self.plan is None:
             keeper, sweep = super()._equipment(run)
         else:
@@ -196,18 +196,17 @@ def _by_plan(
 class _Entry:
     """What is known about a chain: how to run it, and how often that was wrong."""
 
-    __slots__ = ("descents", "measured", "short", "tries")
+    __slots__ = ("descents", "fit", "measured", "tries")
 
     def __init__(self) -> None:
         self.measured: Measured | None = None
         self.descents: list[Descent] | None = None
-        self.short = 0
+        self.fit = Fit()
         self.tries = 0
 
     def plan_anew(self, measured: Measured, memory: int) -> None:
         """Find the best descents for what a run was measured to take."""
-        room = memory - measured.kept_bytes - BACKWARD_NUMBERS - self.short
-        best = Optimum(measured.units, measured.widths, room)
+        best = self.fit.best(measured, memory)
         self.measured = measured
         self.descents = best.descents() if best.cost < float("inf") else None
 
@@ -224,7 +223,7 @@ def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
     entry = _entry(_key(chain, input, memory))
     plan = None
     if entry.measured is not None and entry.descents is not None:
-        plan = Plan(entry.descents, len(entry.measured.units), entry.measured)
+        plan = entry.fit.plan(entry.descents, entry.measured)
     measured = entry.measured is None and entry.tries < _TRIES
     job = ChainRecomputation(Limits(memory, None, 0), plan, measured)
     value = job.run(chain, input)
@@ -233,7 +232,7 @@ def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
         entry.plan_anew(job.found, memory)
     elif plan is not None and plan.broken and plan.excess and plan.measured:
         # What its functions hold beyond the last use is theirs from now on.
-        entry.short += max(plan.excess, entry.short)
+        entry.fit.learn(plan)
         entry.plan_anew(plan.measured, memory)
     elif plan is not None and plan.broken:
         entry.forget()

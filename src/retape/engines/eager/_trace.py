@@ -137,7 +137,7 @@ class Trace:
         if slot in self.tail.steps or buffer.older:
             self._leave_tail(buffer, tensor)
         if slot in self.held.storages:
-            self._hold_copy(slot, tensor.untyped_storage())
+            self.hold_copy(slot, tensor.untyped_storage())
 
     def separate(self, slot: int) -> None:
         """Hold a slot without sharing its storage with the program.
@@ -147,9 +147,10 @@ class Trace:
         self.drop_from_tail(slot)
         shared = self.held.storages.get(slot)
         if shared is not None:
-            self._hold_copy(slot, shared)
+            self.hold_copy(slot, shared)
 
-    def _hold_copy(self, slot: int, storage: Storage) -> None:
+    def hold_copy(self, slot: int, storage: Storage) -> None:
+        """Hold a copy of a storage in place of the one that is held for a slot."""
         self.held.storages[slot] = self._counted_copy(slot, storage)
 
     def _keep_copy(self, slot: int, storage: Storage, root: Geometry) -> None:

@@ -1,0 +1,49 @@
+"""The best plan for what was measured, in the room that runs have shown there is.
+
+A record shows what a program reads again. It does not show what it holds beyond its
+last use, as local variables. A run that leaves its plan for that reason tells how much
+it was, and the next plan has so much less room: everywhere, if it was held to the end,
+else only where the program itself runs.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ._keep import BACKWARD_NUMBERS
+from ._measure import Measured
+from ._optimum import LARGEST, Optimum
+from ._planned import Plan
+from ._units import Descent
+
+
+@dataclass(slots=True)
+class Fit:
+    """What plans for one program have to leave.
+
+    Attributes:
+        short: Bytes held beyond what was measured, all the time.
+        overhang: Bytes held beyond their last use while the program runs.
+    """
+
+    short: int = 0
+    overhang: int = 0
+
+    def learn(self, plan: Plan) -> None:
+        """A plan was left because there was less room."""
+        if plan.overhang:
+            more = max(plan.excess, plan.overhang - self.overhang)
+            self.overhang += max(more, self.overhang // 4)
+        else:
+            self.short += max(plan.excess, self.short)
+
+    def best(self, measured: Measured, memory: int, largest: int = LARGEST) -> Optimum:
+        """The best way to reverse what was measured in a budget."""
+        room = memory - measured.kept_bytes - BACKWARD_NUMBERS - self.short
+        overhang = self.overhang
+        units, widths = measured.units, measured.widths
+        return Optimum(units, widths, max(0, room), largest, overhang)
+
+    def plan(self, descents: Sequence[Descent], measured: Measured) -> Plan:
+        """A plan for one run; a `Plan` notes what its run does."""
+        outside = measured.outside_bytes + self.short
+        return Plan(descents, len(measured.units), measured, outside)

@@ -1,0 +1,51 @@
+"""What the dynamic programme is given, units, and what it finds, descents."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Unit(NamedTuple):
+    """What running and reversing one unit takes, the state before it being held.
+
+    Attributes:
+        advance: Cost of running it for the state after it alone.
+        both: Cost of running it for its tape and the state after it.
+        tape: Cost of running it for its tape alone.
+        tape_bytes: Bytes of its tape that are not in the state before.
+        more_bytes: Bytes of its tape that are not in the tape of the unit before.
+        hold_bytes: Bytes of the state before it that are not in that tape either.
+        advance_peak: Most bytes while it is run without a tape.
+        tape_peak: Most bytes while it is run with its tape.
+        reverse_peak: Most bytes while it is reversed, its tape included.
+        cotangent: Bytes of the cotangent of the state after it.
+    """
+
+    advance: float
+    both: float
+    tape: float
+    tape_bytes: int
+    more_bytes: int
+    hold_bytes: int
+    advance_peak: int
+    tape_peak: int
+    reverse_peak: int
+    cotangent: int
+
+
+@dataclass(frozen=True, slots=True)
+class Descent:
+    """One run from a held state: what it stores and tapes on its way.
+
+    Attributes:
+        start: The unit whose state it begins at.
+        stop: The unit before whose state it ends.
+        stores: Units, after `start`, whose states it stores.
+        taped: Units that it tapes.
+        parent: The descent that stored its start; -1 for the run itself.
+    """
+
+    start: int
+    stop: int
+    stores: tuple[int, ...]
+    taped: tuple[int, ...]
+    parent: int
