@@ -23,7 +23,8 @@ from ._forward import Advance, Tape
 from ._ir import Aval, Lit, nbytes
 from ._layout import Place
 from ._nest import State, run
-from ._types import blank, zeros
+from ._state import empty_tape
+from ._types import blank
 
 Capsule = tuple[Any, ...]
 Cotangent = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -134,10 +135,7 @@ class JaxprMachine:
             state = run(self.compiled, Direct(self.compiled, operands), state)
             outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
             return [state["d", p] for p in self.active], outs
-        pools = self.compiled.pool_rows(self.stage)
-        for i, (kind, rows) in enumerate(pools.items()):
-            state["pool", i] = zeros(kind, rows)
-        state["tops"] = jnp.zeros(len(pools), np.int32)
+        state |= empty_tape(self.compiled, self.stage)
         state = run(self.compiled, Tape(self.compiled, operands), state)
         outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
         state = run(self.compiled, Reverse(self.compiled, operands), state)

@@ -92,14 +92,18 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
     _seed(compiled, cotangents, state)
-    pools = {} if settings.direct else compiled.pool_rows(settings.stage)
-    for i, (kind, rows) in enumerate(pools.items()):
-        state["pool", i] = zeros(kind, rows)
-    if pools:
-        state["tops"] = jnp.zeros(len(pools), np.int32)
+    if not settings.direct:
+        state |= empty_tape(compiled, settings.stage)
     for i in slot_outs(compiled):
         state["out", i] = blank(compiled.program.outs[i].aval)
     return state | _integers(compiled.program.length, settings, d)
+
+
+def empty_tape(compiled: Compiled, stage: int) -> State:
+    """Pools for a stage of so many steps, and how many rows of each are filled."""
+    pools = compiled.pool_rows(stage)
+    state: State = {("pool", i): zeros(k, n) for i, (k, n) in enumerate(pools.items())}
+    return state | ({"tops": jnp.zeros(len(pools), np.int32)} if pools else {})
 
 
 def far_places(compiled: Compiled, settings: Settings) -> frozenset[Place]:

@@ -23,7 +23,7 @@ done; those of the last stage are the newest snapshot when the sweep back begins
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -36,23 +36,13 @@ from ._compile import Compiled
 from ._control import FOREVER, INT, SPLITS, over, sweeps
 from ._direct import Direct
 from ._forward import Advance, Tape, one_copy
-from ._host import fetch, stash
 from ._ir import Lit
 from ._kernel import in_one_kernel
 from ._nest import State, run
 from ._online import Placement, place
 from ._rows import put, row
-from ._state import (
-    BACK,
-    COUNT,
-    ONLINE,
-    Counts,
-    Settings,
-    far_places,
-    initial,
-    slot_outs,
-)
-from ._types import zeros_as
+from ._snapshots import Snapshots, once
+from ._state import BACK, COUNT, ONLINE, Counts, Settings, initial, slot_outs
 
 
 def sweep(
@@ -92,24 +82,6 @@ def sweep(
         return going.results(dict(zip(keys, carry, strict=True)))
 
 
-def once(
-    wanted: Any, state: State, keys: Sequence[Any], new: Callable[[Any], Sequence[Any]]
-) -> State:
-    """The state with `new(wanted)` for these keys if `wanted`, in place.
-
-    `new` gives values of the same types. What it computes from `wanted` is computed
-    only then; anything else XLA does beforehand.
-    """
-
-    def body(carry: list[Any]) -> list[Any]:
-        return [jnp.asarray(False), *new(carry[0])]
-
-    _, *values = lax.while_loop(
-        lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
-    )
-    return state | dict(zip(keys, values, strict=True))
-
-
 def spend_sweep(sweeps: Any, newest: Any, left: Any) -> Any:
     """What is left of a cut has one sweep less, what is right of it as many."""
     age = lax.iota(np.int32, sweeps.shape[0])
@@ -127,8 +99,7 @@ class Sweep:
         self.settings = settings
         self.operands = operands
         self.layout = compiled.layout
-        self.registers = [*self.layout.places("slot"), "pc"]
-        self.far = far_places(compiled, settings)
+        self.snapshots = Snapshots(compiled, settings)
         self.unknown = compiled.program.length is None
         self.online = self.unknown and settings.forward == "online"
         self.stage = INT(settings.stage)
@@ -279,25 +250,12 @@ class Sweep:
         if self.online:
             wanted = wanted & (state["mode"] == BACK)
 
-        def loaded(wanted: Any) -> list[Any]:
-            # A large row is not to be copied at every turn.
-            index, _ = lax.optimization_barrier((slot, wanted))
-            return [self.snapshot(state, k, index, at) for k in self.registers]
-
         here = jnp.where(wanted, at, state["here"])
-        return once(wanted, state, self.registers, loaded) | {
+        return self.snapshots.load(state, wanted, slot, at) | {
             "here": here,
             "fresh": state["fresh"] | wanted,
             "restores": state["restores"] + wanted,
         }
-
-    def snapshot(self, state: State, k: Any, slot: Any, at: Any) -> Any:
-        """What a register held at the start of stage `at`."""
-        if k not in self.far:
-            return row(state["snapshot", k], slot)
-        found = fetch(state["snapshot", k], slot)
-        # The start state is blank, and nobody wrote that to the host.
-        return jnp.where(at == 0, zeros_as(found), found)
 
     def place(self, state: State, stage: Any) -> State:
         """Online, and the run goes on: keep what waits in a free slot, or forget it."""
@@ -327,7 +285,7 @@ class Sweep:
         """Store the registers as the newest snapshot, or for the stage that begins."""
         index = state["newest"] + 1
         begins = wanted | (state["mode"] == ONLINE) if self.online else wanted
-        state = self.put(state, begins, row(state["slot"], index))
+        state = self.snapshots.save(state, begins, row(state["slot"], index))
         at = jnp.where(wanted, put(state["at"], state["here"], index), state["at"])
         return state | {
             "newest": state["newest"] + wanted,
@@ -337,21 +295,6 @@ class Sweep:
             "peak": jnp.maximum(state["peak"], wanted * (index + 1)),
         }
 
-    def put(self, state: State, wanted: Any, slot: Any) -> State:
-        """Write the registers into a slot."""
-        keys = [("snapshot", k) for k in self.registers]
-        values = [state[k] for k in self.registers]
-        write = [stash if k in self.far else put for k in self.registers]
-
-        def body(carry: list[Any]) -> list[Any]:
-            rows = zip(write, carry[1:], values, strict=True)
-            return [jnp.asarray(False), *(w(b, v, slot) for w, b, v in rows)]
-
-        _, *buffers = lax.while_loop(
-            lambda c: c[0], body, [wanted, *(state[k] for k in keys)]
-        )
-        return state | dict(zip(keys, buffers, strict=True))
-
     # Outputs ---------------------------------------------------------------------
 
     def capture(self, state: State, wanted: Any) -> State:
@@ -360,7 +303,7 @@ class Sweep:
         if not places:
             return dict(state)
         keys = [("out", i) for i in places]
-        return once(wanted, state, keys, lambda _: [state[p] for p in places.values()])
+        return once(wanted, state, keys, lambda *_: [state[p] for p in places.values()])
 
     def results(self, state: State) -> tuple[list[Any], list[Any], Counts]:
         """What `sweep` returns, from the state at the end."""
