@@ -16,6 +16,7 @@ fall inside the inner derivative (the paper's Section 7.3 treats it as atomic).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -26,12 +27,14 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from ..._plan import Plan
+from ..._plans import Within
 from ._activity import differentiable, propagate, wide
 from ._calls import call_p, linear_p
 from ._compile import compile_program
 from ._exact import traced_sweep
 from ._kernel import ENABLED, marked
 from ._rerun import Rerun, rerun_program
+from ._rewrite import contains
 from ._settle import fit
 from ._types import blank, struct
 
@@ -337,13 +340,28 @@ def _batched(
 def _goes_together(origin: Origin, axes: tuple[int | None, ...]) -> bool:
     """Whether the sweep of a batch is better than a batch of sweeps.
 
-    Snapshots on the host are read and written one at a time, so the runs must not be
-    each at another one.
+    Runs that end at different steps are each at another snapshot. As a batch of sweeps
+    every turn would copy all that any of them changes, all snapshots too; and those on
+    the host are read and written one at a time.
     """
-    if getattr(origin.plan, "offload", None) is None:
+    if isinstance(origin.plan, Rerun):
+        return False
+    alike = not contains(origin.primal.jaxpr, _ends_by_itself)
+    if alike and getattr(origin.plan, "offload", None) is None:
         return False
     point = _parts(origin, _place(origin.ins, axes))[0]
     return any(a is not None for a in point)
+
+
+def _ends_by_itself(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive.name == "while"
+
+
+def _for_all(plan: Plan | None, size: int) -> Plan | None:
+    """The plan for a batch: a budget is for each run."""
+    if not isinstance(plan, Within):
+        return plan
+    return replace(plan, budget=plan.budget * size)
 
 
 def _sweep_together(
@@ -362,9 +380,10 @@ def _sweep_together(
     seeds = [_front(v, a, size) for v, a in zip(seeds, along, strict=True)]
     batch, own = hoist(_batched(origin.primal, tuple(at), size))
     active = (False,) * len(own) + origin.active
-    program, more = hoisted_sweep(batch, active, origin.plan)
+    plan = _for_all(origin.plan, size)
+    program, more = hoisted_sweep(batch, active, plan)
     # Bound, so that a batch of it knows where it comes from, too.
-    found = call_p.bind(*more, *own, *point, *seeds, jaxpr=program, plan=origin.plan)
+    found = call_p.bind(*more, *own, *point, *seeds, jaxpr=program, plan=plan)
     return [v for v, wanted in zip(found, origin.outs, strict=True) if wanted]
 
 
