@@ -172,6 +172,26 @@ def test_programs_in_one_budget_are_told_apart() -> None:
         assert again(chain) < before and in_use()
 
 
+def test_programs_that_are_forgotten_are_not_planned_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chains, find_plan = [net(), net(30), net(20)], Program.find_plan
+    found: list[int] = []
+
+    def count(self: Program, memory: int) -> None:
+        found.append(self.mark)
+        find_plan(self, memory)
+
+    monkeypatch.setattr(Program, "find_plan", count)
+    monkeypatch.setattr(_learned, "_MOST_PROGRAMS", 2)
+    monkeypatch.setattr(_learned, "_RUNS_PER_SEARCH", 10)
+    for _ in range(2):
+        for chain in chains:
+            assert again(chain) > 0 and again(chain) > 0
+    # Two at once, and one more for ten runs: the twelfth run's is the third.
+    assert len(found) == 3 and len(set(found)) == 3
+
+
 @pytest.mark.parametrize("accelerated", [False, True])
 def test_a_program_that_does_something_else_leaves_its_plan(accelerated: bool) -> None:
     chain = net()
