@@ -160,6 +160,14 @@ def test_what_fits_is_not_planned() -> None:
     assert not lessons_for(10**9).programs
 
 
+def test_what_fits_is_not_planned_beside_a_plan_either() -> None:
+    chain = net()
+    followed = [again(chain) for _ in range(3)][-1]
+    assert [again(chain, model=lambda x: chain(x[:4])) for _ in range(3)] == [0, 0, 0]
+    assert len(lessons_for(MEMORY).programs) == 1
+    assert again(chain) == followed and in_use()
+
+
 def test_programs_in_one_budget_are_told_apart() -> None:
     chains = [net(), net(30), net(20)]
     first = [[again(chain) for _ in range(2)][0] for chain in chains]

@@ -107,7 +107,8 @@ class Lessons:
     def learn(self, run: Run, keeper: Keeper) -> None:
         """Take the lesson of a run whose graph is there and whose backward is not."""
         plan = keeper.plan if isinstance(keeper, PlannedKeeper) else None
-        if not run.living or (plan is None and not keeper.relieved):
+        led = plan is not None and (not plan.broken or plan.excess > 0)
+        if not run.living or not (led or keeper.relieved):
             return
         mark = whole_mark(run)
         with self._lock:

@@ -247,6 +247,7 @@ class PlannedKeeper(Keeper):
             late.append(slot)
         for slot in late:
             trace.drop_from_tail(slot)
+            self.relieved = True
 
     def _prune(self, state: Slots) -> None:
         """Let the open snapshot's slots go that nothing recomputed will read."""
