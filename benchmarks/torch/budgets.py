@@ -8,7 +8,6 @@ first run and of later ones, which follow what was learned; processor time of a 
 run over that of the plain one. `--small` takes models that are done in a second each.
 """
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -56,16 +55,15 @@ class Row(NamedTuple):
 
 
 def least(work: Workload, **options: Any) -> int:
-    """The least budget, as the errors name it."""
+    """The least budget, as the errors tell it."""
     memory = 1
     while True:
         try:
             rivals.step(work, lambda w, m=memory: rivals.ours(w, memory=m, **options))()
             return memory
         except BudgetError as error:
-            found = re.search(r"at least `(\d+)`", str(error))
-            assert found is not None
-            memory = int(found.group(1))
+            assert error.least is not None
+            memory = error.least
 
 
 def sweep(

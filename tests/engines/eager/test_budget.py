@@ -48,6 +48,7 @@ def test_twenty_budgets_hold_and_more_memory_is_less_work() -> None:
     with pytest.raises(BudgetError) as caught:
         job(net, x, retape_torch.recompute(memory=1000))()  # type: ignore[operator]
     least = int(re.search(r"at least `(\d+)`", str(caught.value)).group(1))  # type: ignore[union-attr]
+    assert caught.value.least == least
     assert 64 * 512 * 4 < least < plain / 5
     work = []
     for k in range(20):

@@ -160,6 +160,14 @@ def test_what_fits_is_not_planned() -> None:
     assert not lessons_for(10**9).programs
 
 
+def test_what_fits_is_not_planned_beside_a_plan_either() -> None:
+    chain = net()
+    followed = [again(chain) for _ in range(3)][-1]
+    assert [again(chain, model=lambda x: chain(x[:4])) for _ in range(3)] == [0, 0, 0]
+    assert len(lessons_for(MEMORY).programs) == 1
+    assert again(chain) == followed and in_use()
+
+
 def test_programs_in_one_budget_are_told_apart() -> None:
     chains = [net(), net(30), net(20)]
     first = [[again(chain) for _ in range(2)][0] for chain in chains]
@@ -170,6 +178,26 @@ def test_programs_in_one_budget_are_told_apart() -> None:
             again(chain)
     for chain, before in zip(chains, first, strict=True):
         assert again(chain) < before and in_use()
+
+
+def test_programs_that_are_forgotten_are_not_planned_all_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    chains, find_plan = [net(), net(30), net(20)], Program.find_plan
+    found: list[int] = []
+
+    def count(self: Program, memory: int) -> None:
+        found.append(self.mark)
+        find_plan(self, memory)
+
+    monkeypatch.setattr(Program, "find_plan", count)
+    monkeypatch.setattr(_learned, "_MOST_PROGRAMS", 2)
+    monkeypatch.setattr(_learned, "_RUNS_PER_SEARCH", 10)
+    for _ in range(2):
+        for chain in chains:
+            assert again(chain) > 0 and again(chain) > 0
+    # Two at once, and one more for ten runs: the twelfth run's is the third.
+    assert len(found) == 3 and len(set(found)) == 3
 
 
 @pytest.mark.parametrize("accelerated", [False, True])

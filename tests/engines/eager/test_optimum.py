@@ -138,8 +138,10 @@ def test_the_least_memory_suffices_and_much_less_does_not() -> None:
     least = least_memory(units, widths([0] + [2] * 12))
     assert Optimum(units, widths([0] + [2] * 12), least).cost < float("inf")
     assert Optimum(units, widths([0] + [2] * 12), least * 4 // 5).cost == float("inf")
-    with pytest.raises(BudgetError, match=f"`12` units; it needs at least `{least}`"):
+    named = f"`12` units; it needs at least `{least}`"
+    with pytest.raises(BudgetError, match=named) as caught:
         Optimum(units, widths([0] + [2] * 12), 3).descents()
+    assert caught.value.least == least
 
 
 def test_no_units_are_no_work() -> None:

@@ -262,7 +262,7 @@ class Calls:
         """Refuse a budget in which not even one call can be reversed.
 
         Raises:
-            BudgetError: Its message names the least.
+            BudgetError: It names the least.
         """
         kept = self.sum_bytes() + self.state_bytes
         most = kept + _ONE_CALL * max(self.nbytes, default=0)
@@ -274,7 +274,8 @@ class Calls:
             raise BudgetError(
                 f"`memory={self.memory}` bytes are too few for this run of "
                 f"`{len(self.calls)}` calls under `recompute(mode='loop')`; it needs "
-                f"at least `{least}`. Give that much."
+                f"at least `{least}`. Give that much.",
+                least=least,
             )
 
     def first_stage(self, room: float) -> int:

@@ -99,7 +99,7 @@ class Keeper:
         """Refuse a budget in which the backward cannot be done.
 
         Raises:
-            BudgetError: If there is none; the message names the least.
+            BudgetError: If there is none; it names the least.
         """
         memory, trace = self._limits.memory, self._run.trace
         # Only a budget of few operators' bytes is worth the analysis of the whole run.
@@ -112,7 +112,8 @@ class Keeper:
             raise BudgetError(
                 f"`memory={memory}` bytes are too few for this run of "
                 f"`{len(trace.steps)}` operators; it needs at least `{least}`. Give "
-                "that much, or make the largest tensors of the program smaller."
+                "that much, or make the largest tensors of the program smaller.",
+                least=least,
             )
 
     def _one_step(self) -> bool:

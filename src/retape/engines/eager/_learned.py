@@ -25,6 +25,9 @@ _MOST_BUDGETS = 64
 _MOST_PROGRAMS = 16
 # A program that has left its plan so often has none any more.
 _MOST_FAILURES = 8
+# Where more programs take turns than are remembered, each is new again and again. After
+# the first plans one is looked for in so many runs: at three runs each, one in 20.
+_RUNS_PER_SEARCH = 64
 # Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
 # take about three runs, with coarser levels if need be, but not less than the fewest.
 _ENTRY = 80
@@ -84,6 +87,7 @@ class Lessons:
         self._followers: dict[int, int] = {}
         self._latest: int | None = None
         self._in_use: tuple[Program, Plan] | None = None
+        self._runs = self._searches = 0
 
     def plan(self) -> Plan | None:
         """The plan that a new run may turn out to follow, the others beside it."""
@@ -103,20 +107,29 @@ class Lessons:
     def learn(self, run: Run, keeper: Keeper) -> None:
         """Take the lesson of a run whose graph is there and whose backward is not."""
         plan = keeper.plan if isinstance(keeper, PlannedKeeper) else None
-        if not run.living or (plan is None and not keeper.relieved):
+        led = plan is not None and (not plan.broken or plan.excess > 0)
+        if not run.living or not (led or keeper.relieved):
             return
         mark = whole_mark(run)
         with self._lock:
             self._settle()
+            self._runs += 1
             program = self.programs.pop(mark, None)
             if program is None:
                 program = Program(mark, run.tally)
-            elif program.measured is None:
+            elif program.measured is None and self._may_search():
                 program.measured = measure(run)
                 program.find_plan(self._memory)
             self._note(program)
             ours = plan is not None and plan.measured is program.measured
             self._in_use = (program, plan) if plan is not None and ours else None
+
+    def _may_search(self) -> bool:
+        """Whether the runs so far are worth one more search for a plan."""
+        late = self._searches - _MOST_PROGRAMS + 1
+        allowed = self._runs > _RUNS_PER_SEARCH * late
+        self._searches += allowed
+        return allowed
 
     def _note(self, program: Program) -> None:
         """Remember which program came, and after which."""

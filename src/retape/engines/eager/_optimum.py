@@ -87,10 +87,12 @@ class Optimum:
             BudgetError: If nothing fits.
         """
         if self.cost == float("inf"):
+            least = least_memory(self.units, self.widths)
             raise BudgetError(
                 f"`memory={self.budget}` bytes are too few for this chain of "
-                f"`{len(self.units)}` units; it needs at least "
-                f"`{least_memory(self.units, self.widths)}`. Give that much."
+                f"`{len(self.units)}` units; it needs at least `{least}`. Give that "
+                "much.",
+                least=least,
             )
         found: list[Descent] = []
         last = len(self._rooms) - 1

@@ -191,8 +191,9 @@ class PlannedKeeper(Keeper):
     def _need(self) -> int:
         """Bytes that the operator about to run may add."""
         measured, position = self.plan.measured, len(self._run.trace.steps)
-        known = measured is not None and position < len(measured.needs)
-        return measured.needs[position] if measured is not None and known else 0
+        if measured is None or position >= len(measured.needs):
+            return 0
+        return measured.needs[position]
 
     def _leave_room(self, need: int) -> None:
         """The program may hold values beyond their last use, which no plan knows of."""
@@ -247,6 +248,7 @@ class PlannedKeeper(Keeper):
             late.append(slot)
         for slot in late:
             trace.drop_from_tail(slot)
+            self.relieved = True
 
     def _prune(self, state: Slots) -> None:
         """Let the open snapshot's slots go that nothing recomputed will read."""
