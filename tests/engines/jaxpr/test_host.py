@@ -5,7 +5,9 @@ for other platforms are read as text. What XLA demands of a buffer on the host, 
 nothing but loops, slices and updates touches it, is checked in the program itself.
 """
 
+import gc
 import re
+import weakref
 from typing import Any
 
 import jax
@@ -17,7 +19,7 @@ from jax.extend import core
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _host
+from retape.engines.jaxpr import _host, _primitives
 from retape.engines.jaxpr._compile import compile_program
 from retape.engines.jaxpr._host import begin, fetch, on_device, stash
 from retape.engines.jaxpr._kernel import fits
@@ -119,6 +121,17 @@ def test_a_hessian_of_mapped_runs_is_refused_by_name() -> None:
     function = retape.jax.checkpointed(searched, plan=PLAN)
     with pytest.raises(retape.PlanError, match="runs differ in length, so that each"):
         jax.vmap(jax.hessian(function))(np.stack([X, 9 * X]))
+
+
+def test_sweeps_that_nobody_holds_are_forgotten() -> None:
+    inner = jax.make_jaxpr(lambda x: jax.lax.fori_loop(0, 3, lambda i, v: v * v, x))(X)
+    program, _ = _primitives.hoisted_sweep(inner, (True,), PLAN)
+    held = weakref.ref(program)
+    assert program in _primitives._ORIGINS
+    _primitives.sweep_program.cache_clear()
+    del program
+    gc.collect()
+    assert held() is None
 
 
 # What the programs say ------------------------------------------------------------

@@ -85,14 +85,15 @@ class Origin(NamedTuple):
     primal: core.ClosedJaxpr
     active: Flags
     plan: Plan | None
-    whole: core.ClosedJaxpr
-    """Itself, with its constants as leading inputs."""
+    avals: tuple[Any, ...]
+    """Of the inputs that it had: constants, those of the primal, seeds."""
     ins: Flags
-    """Which inputs of the whole it still has."""
+    """Which of them it still has."""
     outs: Flags
     """Which outputs."""
 
 
+# No origin may refer to its own sweep: nothing would ever be forgotten.
 _ORIGINS: WeakKeyDictionary[core.ClosedJaxpr, Origin] = WeakKeyDictionary()
 
 
@@ -101,8 +102,9 @@ def hoisted_sweep(
 ) -> tuple[core.ClosedJaxpr, list[Any]]:
     """`sweep_program` with its constants as leading inputs, and those."""
     program, consts = hoist(sweep_program(jaxpr, active, plan))
-    every = (True,) * len(program.in_avals), (True,) * len(program.out_avals)
-    _ORIGINS[program] = Origin(jaxpr, active, plan, program, *every)
+    avals = tuple(program.in_avals)
+    every = (True,) * len(avals), (True,) * len(program.out_avals)
+    _ORIGINS[program] = Origin(jaxpr, active, plan, avals, *every)
     return program, consts
 
 
@@ -352,7 +354,7 @@ def _sweep_together(
     """A sweep of the batched program in the place of a batched sweep."""
     given = iter(values)
     # What was found to play no part may be anything.
-    pairs = zip(origin.ins, origin.whole.in_avals, strict=True)
+    pairs = zip(origin.ins, origin.avals, strict=True)
     full = [next(given) if there else blank(aval) for there, aval in pairs]
     point, seeds = _parts(origin, full)
     at, along = _parts(origin, _place(origin.ins, axes))
