@@ -304,6 +304,17 @@ def test_bytes_on_the_host_are_told_apart() -> None:
     assert device.prediction.host_bytes is None
 
 
+def test_the_start_of_a_stage_waits_on_the_host_too() -> None:
+    # While the end is unknown: a slot more, as the buffer in the program has.
+    told = retape.jax.explain(searched, X, plan=PLAN)
+    device = retape.jax.explain(searched, X, plan=SAME)
+    assert f"[{told.snapshots + 1},2,3] = retape_begin" in str(
+        jax.make_jaxpr(gradient("while"))(X)
+    )
+    assert told.host_bytes == (told.snapshots + 1) * X.nbytes
+    assert told.peak_bytes == device.peak_bytes - told.host_bytes
+
+
 def test_counts_do_not_depend_on_where_snapshots_are() -> None:
     far = retape.jax.measure(scanned, X, plan=PLAN)
     near = retape.jax.measure(scanned, X, plan=SAME)
