@@ -107,6 +107,22 @@ def test_runs_of_different_lengths_are_mapped_together() -> None:
     assert_same(mapped(lanes), jax.vmap(forward("while"))(lanes))
 
 
+def looped_to_the_edge(x: Any) -> Any:
+    body = lambda v: v + 0.3 + 0.1 * jnp.sqrt(4 - v)  # noqa: E731
+    return lax.while_loop(lambda v: v[0] < 4, body, x).sum()
+
+
+def test_a_run_that_ended_has_no_derivative_beyond_its_end() -> None:
+    # Mapped, its body goes on for the others: to the root of a number below zero.
+    lanes = np.array([[0.2, 0.4], [3.9, 1.0], [2.0, 1.5], [1.0, 0.2]])
+    alone = jax.jit(retape.jax.grad(looped_to_the_edge))
+    wanted = np.stack([alone(x) for x in lanes])
+    assert np.all(np.isfinite(wanted))
+    mapped = jax.vmap(retape.jax.grad(looped_to_the_edge, plan=PLAN))
+    assert_same(mapped(lanes), wanted)
+    assert_same(jax.vmap(mapped)(lanes[:, None])[:, 0], wanted)
+
+
 def test_shared_arguments_have_a_cotangent_for_each_run() -> None:
     def run(x: Any, a: Any) -> Any:
         return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2 + a * v, x).sum()

@@ -30,6 +30,7 @@ from ._activity import differentiable, propagate, wide
 from ._calls import call_p, linear_p
 from ._compile import compile_program
 from ._exact import traced_sweep
+from ._gates import with_gates, without_gates
 from ._kernel import ENABLED, marked
 from ._rerun import Rerun, rerun_program
 from ._settle import fit
@@ -362,12 +363,20 @@ def _sweep_together(
         # Each run has a cotangent of its own.
         point[i], at[i] = _front(point[i], at[i], size), 0
     seeds = [_front(v, a, size) for v, a in zip(seeds, along, strict=True)]
-    batch, own = hoist(_batched(origin.primal, tuple(at), size))
+    batch, own = hoist(_batched_runs(origin.primal, tuple(at), size))
     active = (False,) * len(own) + origin.active
     program, more = hoisted_sweep(batch, active, origin.plan)
     # Bound, so that a batch of it knows where it comes from, too.
     found = call_p.bind(*more, *own, *point, *seeds, jaxpr=program, plan=origin.plan)
     return [v for v, wanted in zip(found, origin.outs, strict=True) if wanted]
+
+
+@lru_cache(maxsize=256)
+def _batched_runs(
+    jaxpr: core.ClosedJaxpr, axes: tuple[int | None, ...], size: int
+) -> core.ClosedJaxpr:
+    """`_batched`, to be differentiated: a run's derivative ends where the run did."""
+    return without_gates(_batched(with_gates(jaxpr), axes, size))
 
 
 def _parts(origin: Origin, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
