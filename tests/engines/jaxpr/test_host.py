@@ -5,7 +5,9 @@ for other platforms are read as text. What XLA demands of a buffer on the host, 
 nothing but loops, slices and updates touches it, is checked in the program itself.
 """
 
+import gc
 import re
+import weakref
 from typing import Any
 
 import jax
@@ -17,7 +19,7 @@ from jax.extend import core
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _host
+from retape.engines.jaxpr import _host, _primitives
 from retape.engines.jaxpr._compile import compile_program
 from retape.engines.jaxpr._host import begin, fetch, on_device, stash
 from retape.engines.jaxpr._kernel import fits
@@ -105,6 +107,22 @@ def test_runs_of_different_lengths_are_mapped_together() -> None:
     assert_same(mapped(lanes), jax.vmap(forward("while"))(lanes))
 
 
+def looped_to_the_edge(x: Any) -> Any:
+    body = lambda v: v + 0.3 + 0.1 * jnp.sqrt(4 - v)  # noqa: E731
+    return lax.while_loop(lambda v: v[0] < 4, body, x).sum()
+
+
+def test_a_run_that_ended_has_no_derivative_beyond_its_end() -> None:
+    # Mapped, its body goes on for the others: to the root of a number below zero.
+    lanes = np.array([[0.2, 0.4], [3.9, 1.0], [2.0, 1.5], [1.0, 0.2]])
+    alone = jax.jit(retape.jax.grad(looped_to_the_edge))
+    wanted = np.stack([alone(x) for x in lanes])
+    assert np.all(np.isfinite(wanted))
+    mapped = jax.vmap(retape.jax.grad(looped_to_the_edge, plan=PLAN))
+    assert_same(mapped(lanes), wanted)
+    assert_same(jax.vmap(mapped)(lanes[:, None])[:, 0], wanted)
+
+
 def test_shared_arguments_have_a_cotangent_for_each_run() -> None:
     def run(x: Any, a: Any) -> Any:
         return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2 + a * v, x).sum()
@@ -119,6 +137,17 @@ def test_a_hessian_of_mapped_runs_is_refused_by_name() -> None:
     function = retape.jax.checkpointed(searched, plan=PLAN)
     with pytest.raises(retape.PlanError, match="runs differ in length, so that each"):
         jax.vmap(jax.hessian(function))(np.stack([X, 9 * X]))
+
+
+def test_sweeps_that_nobody_holds_are_forgotten() -> None:
+    inner = jax.make_jaxpr(lambda x: jax.lax.fori_loop(0, 3, lambda i, v: v * v, x))(X)
+    program, _ = _primitives.hoisted_sweep(inner, (True,), PLAN)
+    held = weakref.ref(program)
+    assert program in _primitives._ORIGINS
+    _primitives.sweep_program.cache_clear()
+    del program
+    gc.collect()
+    assert held() is None
 
 
 # What the programs say ------------------------------------------------------------
@@ -289,6 +318,17 @@ def test_bytes_on_the_host_are_told_apart() -> None:
     assert told.prediction.advances == device.prediction.advances
     assert told.prediction.host_bytes == 3 * told.capsule_bytes
     assert device.prediction.host_bytes is None
+
+
+def test_the_start_of_a_stage_waits_on_the_host_too() -> None:
+    # While the end is unknown: a slot more, as the buffer in the program has.
+    told = retape.jax.explain(searched, X, plan=PLAN)
+    device = retape.jax.explain(searched, X, plan=SAME)
+    assert f"[{told.snapshots + 1},2,3] = retape_begin" in str(
+        jax.make_jaxpr(gradient("while"))(X)
+    )
+    assert told.host_bytes == (told.snapshots + 1) * X.nbytes
+    assert told.peak_bytes == device.peak_bytes - told.host_bytes
 
 
 def test_counts_do_not_depend_on_where_snapshots_are() -> None:

@@ -26,7 +26,7 @@ from ._settle import (
     snapshot_bytes,
     stage_bytes,
 )
-from ._state import Counts, Settings, far_places
+from ._state import Counts, Settings, far_places, slots_of
 from ._sweep import sweep
 from ._trace import take_apart
 from ._wanted import Wanted
@@ -243,9 +243,9 @@ def peak_bytes(program: Compiled, settings: Settings) -> int:
 
 
 def host_bytes(program: Compiled, settings: Settings) -> int:
-    """Bytes of the snapshots that wait in the host's memory."""
+    """Bytes of the slots in the host's memory, that of a stage's start included."""
     avals, far = program.layout.avals, far_places(program, settings)
-    return settings.snapshots * sum(nbytes(avals[p]) for p in far)
+    return slots_of(program, settings) * sum(nbytes(avals[p]) for p in far)
 
 
 def _loops(items: Sequence[Any]) -> int:

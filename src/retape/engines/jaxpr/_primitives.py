@@ -32,6 +32,7 @@ from ._activity import differentiable, propagate, wide
 from ._calls import call_p, linear_p
 from ._compile import compile_program
 from ._exact import traced_sweep
+from ._gates import with_gates, without_gates
 from ._kernel import ENABLED, marked
 from ._rerun import Rerun, rerun_program
 from ._rewrite import contains
@@ -88,14 +89,15 @@ class Origin(NamedTuple):
     primal: core.ClosedJaxpr
     active: Flags
     plan: Plan | None
-    whole: core.ClosedJaxpr
-    """Itself, with its constants as leading inputs."""
+    avals: tuple[Any, ...]
+    """Of the inputs that it had: constants, those of the primal, seeds."""
     ins: Flags
-    """Which inputs of the whole it still has."""
+    """Which of them it still has."""
     outs: Flags
     """Which outputs."""
 
 
+# No origin may refer to its own sweep: nothing would ever be forgotten.
 _ORIGINS: WeakKeyDictionary[core.ClosedJaxpr, Origin] = WeakKeyDictionary()
 
 
@@ -104,8 +106,9 @@ def hoisted_sweep(
 ) -> tuple[core.ClosedJaxpr, list[Any]]:
     """`sweep_program` with its constants as leading inputs, and those."""
     program, consts = hoist(sweep_program(jaxpr, active, plan))
-    every = (True,) * len(program.in_avals), (True,) * len(program.out_avals)
-    _ORIGINS[program] = Origin(jaxpr, active, plan, program, *every)
+    avals = tuple(program.in_avals)
+    every = (True,) * len(avals), (True,) * len(program.out_avals)
+    _ORIGINS[program] = Origin(jaxpr, active, plan, avals, *every)
     return program, consts
 
 
@@ -370,7 +373,7 @@ def _sweep_together(
     """A sweep of the batched program in the place of a batched sweep."""
     given = iter(values)
     # What was found to play no part may be anything.
-    pairs = zip(origin.ins, origin.whole.in_avals, strict=True)
+    pairs = zip(origin.ins, origin.avals, strict=True)
     full = [next(given) if there else blank(aval) for there, aval in pairs]
     point, seeds = _parts(origin, full)
     at, along = _parts(origin, _place(origin.ins, axes))
@@ -378,13 +381,21 @@ def _sweep_together(
         # Each run has a cotangent of its own.
         point[i], at[i] = _front(point[i], at[i], size), 0
     seeds = [_front(v, a, size) for v, a in zip(seeds, along, strict=True)]
-    batch, own = hoist(_batched(origin.primal, tuple(at), size))
+    batch, own = hoist(_batched_runs(origin.primal, tuple(at), size))
     active = (False,) * len(own) + origin.active
     plan = _for_all(origin.plan, size)
     program, more = hoisted_sweep(batch, active, plan)
     # Bound, so that a batch of it knows where it comes from, too.
     found = call_p.bind(*more, *own, *point, *seeds, jaxpr=program, plan=plan)
     return [v for v, wanted in zip(found, origin.outs, strict=True) if wanted]
+
+
+@lru_cache(maxsize=256)
+def _batched_runs(
+    jaxpr: core.ClosedJaxpr, axes: tuple[int | None, ...], size: int
+) -> core.ClosedJaxpr:
+    """`_batched`, to be differentiated: a run's derivative ends where the run did."""
+    return without_gates(_batched(with_gates(jaxpr), axes, size))
 
 
 def _parts(origin: Origin, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:

@@ -164,3 +164,23 @@ def test_what_cannot_be_called_is_refused() -> None:
         retape.UnsupportedError, match="what cannot be called has no gra"
     ):
         retape.jax.plan(3, jnp.ones(3), memory="1 GB")  # pyright: ignore
+
+
+def test_what_no_step_machine_runs_is_in_the_table_as_well() -> None:
+    @jax.custom_vjp
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    def forwards(x: Any) -> Any:
+        jax.debug.print("at it")
+        return 2 * x, None
+
+    double.defvjp(forwards, lambda _, g: (2 * g,))
+
+    def loss(x: Any) -> Any:
+        body = lambda c, _: (double(jnp.sin(c @ c)), None)  # noqa: E731
+        return lax.scan(body, x, None, length=40)[0].sum()
+
+    # The step machine is a last resort, which must not end the search.
+    with pytest.raises(retape.BudgetError, match="does not suffice.* by segments"):
+        retape.jax.plan(loss, jnp.ones((8, 8)), memory="1 kB")
