@@ -11,7 +11,7 @@ from flax import nnx
 from stacks import Tanh, batch, difference
 
 import retape.nnx
-from retape.engines.jaxpr.layers._cost import flops
+from retape.engines.jaxpr._flops import flops
 
 STACKED: dict[str, Any] = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
 LAYERS = 48

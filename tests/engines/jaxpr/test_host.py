@@ -19,7 +19,7 @@ from jax.extend import core
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _host, _primitives
+from retape.engines.jaxpr import _host, _origins, _primitives
 from retape.engines.jaxpr._compile import compile_program
 from retape.engines.jaxpr._host import begin, fetch, on_device, stash
 from retape.engines.jaxpr._kernel import fits
@@ -143,7 +143,7 @@ def test_sweeps_that_nobody_holds_are_forgotten() -> None:
     inner = jax.make_jaxpr(lambda x: jax.lax.fori_loop(0, 3, lambda i, v: v * v, x))(X)
     program, _ = _primitives.hoisted_sweep(inner, (True,), PLAN)
     held = weakref.ref(program)
-    assert program in _primitives._ORIGINS
+    assert program in _origins.ORIGINS
     _primitives.sweep_program.cache_clear()
     del program
     gc.collect()

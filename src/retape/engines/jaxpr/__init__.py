@@ -1,1 +1,4 @@
 """The JAX engine: any jaxpr as a machine whose steps can be counted and re-run."""
+
+# The primitives' rule for `vmap` needs the primitives, and they need it.
+from . import _batches as _batches

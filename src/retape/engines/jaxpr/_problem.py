@@ -18,7 +18,8 @@ from jax.extend import core
 from ..._plan import Plan
 from ._activity import propagate
 from ._effects import let_happen
-from ._primitives import Flags, hoist
+from ._origins import Flags
+from ._primitives import hoist
 from ._trace import Call, trace
 from ._types import spread, varying, zeros_as
 from ._wanted import Wanted, no_gradient

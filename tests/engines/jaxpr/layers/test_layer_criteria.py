@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 import retape.jax
-from retape.engines.jaxpr.layers._cost import flops
+from retape.engines.jaxpr._flops import flops
 from retape.engines.jaxpr.layers._nest import nest
 from retape.jax import Checkpointed, checkpoint, policies
 
