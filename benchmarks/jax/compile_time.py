@@ -2,7 +2,7 @@
 
 The paper's example (Figs. 8 and 28), a physics step of MJX with a contact, and loops
 nested one to five deep. Processor seconds, so that other work on the machine does not
-count; each program is compiled once, in this process, after a warm-up of both modes.
+count; the least of three, but of a program that takes five seconds and more.
 Run: `python benchmarks/jax/compile_time.py`.
 """
 
@@ -70,10 +70,14 @@ def nest(depth: int) -> tuple[Callable[[Any], Any], Any]:
 
 
 def seconds(fun: Callable[..., Any], *args: Any) -> float:
-    jax.clear_caches()
-    began = time.process_time()
-    jax.jit(fun).lower(*args).compile()
-    return time.process_time() - began
+    """The least of three, where that does not take long."""
+    taken: list[float] = []
+    while len(taken) < 3 and sum(taken) < 5:
+        jax.clear_caches()
+        began = time.process_time()
+        jax.jit(fun).lower(*args).compile()
+        taken.append(time.process_time() - began)
+    return min(taken)
 
 
 def row(name: str, fun: Callable[[Any], Any], x: Any) -> None:

@@ -139,13 +139,24 @@ def test_a_gradient_of_a_gradient_in_sublinear_memory() -> None:
     assert ours < all_of_it / 3
 
 
-@pytest.mark.parametrize(("size", "copies"), [(100, 1), (5000, 2)])
-def test_small_arrays_are_advanced_by_the_taping_code(size: int, copies: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "times", "copies"), [(100, 1, 1), (5000, 1, 2), (1000, 1, 1), (1000, 5, 2)]
+)
+def test_small_arrays_are_advanced_by_the_taping_code(
+    size: int, times: int, copies: int
+) -> None:
+    """Not where they are large, or many in each step."""
+
+    def step(x: Any) -> Any:
+        for _ in range(times):
+            x = jnp.sin(x) * 1.01
+        return x
+
     def loss(x: Any) -> Any:
-        body = lambda c: (c[0] + 1, jnp.sin(c[1]) * 1.01)  # noqa: E731
+        body = lambda c: (c[0] + 1, step(c[1]))  # noqa: E731
         return jnp.sum(jax.lax.while_loop(lambda c: c[1][0] < 9, body, (0, x))[1])
 
     x = jnp.linspace(1.0, 2.0, size)
     plan = retape.fixed_space(snapshots=3, stage=4)
     text = str(jax.make_jaxpr(retape.jax.grad(loss, plan=plan))(x))
-    assert text.count("= sin ") == copies
+    assert text.count("= sin ") == copies * times

@@ -36,12 +36,20 @@ from ._types import agreed, spread, varying
 LARGEST = 4096
 """Elements of the largest array that is written in vain."""
 _MORE = 1.25
-"""How many times the operations of the primal alone may be done in vain."""
+"""How many times the operations of the primal alone a step may take."""
+_WRITTEN = 2
+"""How many times the bytes of the registers a step may write, ..."""
+_LITTLE = 4096
+"""... and so many bytes besides. An adaptive solve that tapes seven times its registers
+took a fifth longer."""
 
 
 def one_copy(compiled: Compiled) -> bool:
     """Whether the taping code is to advance, too."""
     if any(prod(kind.shape) > LARGEST for kind in compiled.pool_rows(1)):
+        return False
+    written = compiled.tape_bytes(1)
+    if written > _WRITTEN * compiled.layout.capsule_bytes() + _LITTLE:
         return False
     alone = sum(len(t.code.jaxpr.eqns) for t in compiled.taped.values())
     taping = sum(len(t.halves.taped.eqns) for t in compiled.taped.values())
