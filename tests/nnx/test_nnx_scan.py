@@ -99,6 +99,7 @@ def test_values_gradients_and_state_are_those_of_a_python_loop(length: int) -> N
         {"policy": policies.selective(), "levels": 3},
         {"segment_length": 3, "offload": "host"},
         {"plan": retape.fixed_space(snapshots=2)},
+        {"plan": retape.fixed_space(snapshots=2), "offload": "host"},
     ],
     ids=without_address,
 )
