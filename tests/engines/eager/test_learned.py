@@ -66,6 +66,14 @@ def again(
     return under.report.recomputed
 
 
+def assert_each_run_gives_the_same(run: Callable[[Any], list[Tensor]]) -> None:
+    """Four runs in the budget, by rules of thumb and by a plan, and a plain one."""
+    plain = run(contextlib.nullcontext())
+    for _ in range(4):
+        found = run(recompute(memory=MEMORY))
+        assert all(map(torch.equal, found, plain))
+
+
 def planned(memory: int = MEMORY) -> list[Program]:
     return [each for each in lessons_for(memory).programs.values() if each.descents]
 
@@ -323,10 +331,7 @@ def test_a_gradient_inside_of_the_program_leaves_the_plan() -> None:
             loss = (h * slope).square().mean()
         return list(torch.autograd.grad(loss, list(chain.parameters())))
 
-    plain = inside(contextlib.nullcontext())
-    for _ in range(4):
-        found = inside(recompute(memory=MEMORY))
-        assert all(map(torch.equal, found, plain))
+    assert_each_run_gives_the_same(inside)
 
 
 def test_a_kept_graph_is_reversed_twice_within_the_budget() -> None:
@@ -384,8 +389,5 @@ def test_a_mask_of_a_dropout_is_the_same_in_each_run() -> None:
             loss = chain(x).sum()
         return [*torch.autograd.grad(loss, x), torch.rand(4)]
 
-    plain = masks(contextlib.nullcontext())
-    for _ in range(4):
-        found = masks(recompute(memory=MEMORY))
-        assert all(map(torch.equal, found, plain))
+    assert_each_run_gives_the_same(masks)
     assert in_use()

@@ -29,7 +29,7 @@ def flops(eqn: Any) -> int:
     A `while_loop`'s body is counted once, since its trips are not known.
     """
     name, params = eqn.primitive.name, eqn.params
-    out = sum(_size(v) for v in eqn.outvars)
+    out = sum(size_of(v) for v in eqn.outvars)
     if name == "dot_general":
         contracted = params["dimension_numbers"][0][0]
         return 2 * out * prod(eqn.invars[0].aval.shape[d] for d in contracted)
@@ -38,7 +38,7 @@ def flops(eqn: Any) -> int:
         spec = params["dimension_numbers"].rhs_spec
         return 2 * out * prod(kernel) // max(1, kernel[spec[0]])
     if name.startswith("scatter"):
-        return 0 if name in _FUSED else _size(eqn.invars[2])
+        return 0 if name in _FUSED else size_of(eqn.invars[2])
     inner = list(core.jaxprs_in_params(params))
     if inner:
         each = [sum(map(flops, getattr(j, "jaxpr", j).eqns)) for j in inner]
@@ -47,9 +47,10 @@ def flops(eqn: Any) -> int:
         return sum(each) * (params["length"] if name == "scan" else 1)
     if name in _FUSED:
         return 0
-    work = max(out, max(map(_size, eqn.invars), default=0))
+    work = max(out, max(map(size_of, eqn.invars), default=0))
     return work * (_DEAR_COST if name in _DEAR else 1)
 
 
-def _size(atom: Any) -> int:
+def size_of(atom: Any) -> int:
+    """Elements of a variable or a literal; one for what has no shape."""
     return prod(getattr(atom.aval, "shape", ()))

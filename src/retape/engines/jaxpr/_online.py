@@ -142,7 +142,7 @@ def _one_by_one(at: Any, stage: Any) -> Any:
         newest = i == s - 1
         end = jnp.where(newest, stage, row(at, jnp.minimum(i + 1, INT(s - 1))))
         begin = row(at, jnp.where(joined, jnp.maximum(i - 1, 0), i))
-        a = _advances(end - begin, s - i + ~now)
+        a = advances(end - begin, s - i + ~now)
         before = found.before - jnp.where(more, a, 0)
         cost = jnp.where(joined & (i > 0), before + a, FOREVER)
         rest = stage + 1 - row(at, INT(s - 1))
@@ -162,22 +162,6 @@ def _one_by_one(at: Any, stage: Any) -> Any:
     first = _Search(zero, zero, zero, zero, FOREVER, INT(-1))
     last = lax.while_loop(lambda found: found.turn < 3 * s, turn, first)
     return jnp.where(last.least + last.saved < 0, last.chosen, INT(-1))
-
-
-def _advances(stages: Any, snapshots: Any) -> Any:
-    """A(L, s), see `advances`, of single numbers."""
-    single = snapshots <= 1
-
-    def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
-        t = c[0] + 1
-        return t, over(c[1] * (snapshots + t), t)
-
-    def short(c: tuple[Any, Any]) -> Any:
-        return ~single & (c[1] < stages)
-
-    t, reach = lax.while_loop(short, more, (INT(0), INT(1)))
-    several = t * stages - over(reach * t, snapshots + 1)
-    return jnp.where(single, over(stages * (stages - 1), 2), several)
 
 
 def _all_at_once(at: Any, stage: Any) -> Any:
@@ -200,7 +184,7 @@ def _all_at_once(at: Any, stage: Any) -> Any:
 
 
 def advances(stages: Any, snapshots: Any) -> Any:
-    """A(L, s) for arrays: the optimal advances of L stages with s snapshots.
+    """A(L, s) for numbers or arrays: the optimal advances of L stages with s snapshots.
 
     t*L - C(s+t, t-1) with t the least such that beta(s, t) >= L; L(L-1)/2 for s = 1.
     """

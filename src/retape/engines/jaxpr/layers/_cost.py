@@ -6,9 +6,9 @@ such a value takes memory only where something that is not fused reads or makes 
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
 
+from .._flops import size_of
 from ._graph import Graph, variables
 
 
@@ -37,8 +37,4 @@ def kept_bytes(graph: Graph) -> dict[Any, int]:
 
 def nbytes(variable: Any) -> int:
     """Bytes of a variable's value."""
-    return _size(variable) * getattr(variable.aval.dtype, "itemsize", 4)
-
-
-def _size(variable: Any) -> int:
-    return prod(getattr(variable.aval, "shape", ()))
+    return size_of(variable) * getattr(variable.aval.dtype, "itemsize", 4)
