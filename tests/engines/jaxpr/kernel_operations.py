@@ -70,6 +70,8 @@ def largest(x: Any, i: Any, _p: Any) -> Iterator[Any]:
     for z in (x, x.reshape(64, -1), x.reshape(8, 8, -1)):
         for axis in (None, 0, z.ndim - 1):
             yield from (jnp.sum(z * z, axis), jnp.max(z, axis), jnp.prod(z, axis))
+    yield from (jnp.sum(x[:k]) for k in (31, 32, 33, 34, 35, 36, 127, 1021))
+    yield jnp.full((3, 2 * x.size), x[0])
     yield from (jnp.sum(i), jnp.min(i), jnp.any(x > 0.3), jnp.all(x > 0.3))
     yield from (x - jnp.mean(x), x / jnp.sqrt(jnp.sum(x * x)), x[i % 7], lax.cumsum(x))
 

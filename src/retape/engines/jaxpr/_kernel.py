@@ -6,8 +6,8 @@ small arrays has a few hundred of them, most of them a scalar each. The compiler
 also emit a called function as a single kernel, control flow and all; it does so by
 itself for tiny loops, and for any call that carries an attribute of its own:
 
-    sweep:    carry = while(unfinished, turn, carry)
-    lowered:  carry = call(carry)  {inlineable = "false", xla_cpu_small_call = "true"}
+    sweep:    found = results(while(unfinished, turn, initial()))
+    lowered:  found = call(operands)  {inlineable = "false", xla_cpu_small_call = "true"}
 
 That is a hint. Results change by rounding at most, since sums and functions may be
 compiled in another way. On the paper's example (Fig. 8, 1000 elements) it takes a third
@@ -35,6 +35,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend import core
 
 from ._rewrite import contains, rewrite
+from ._sums import in_parts
 
 NAME = "retape_kernel"
 LARGEST = 4096
@@ -92,8 +93,7 @@ def in_one_kernel(fun: Callable[..., list[Any]], *values: Any) -> list[Any]:
 
     Args:
         fun: From trees of values to a list. It reads nothing but what is handed to it.
-        values: Its arguments. Those that a `while_loop` in it starts from, if that loop
-            is all of it, are changed in place where XLA can.
+        values: Its arguments.
     """
 
     def retape_kernel(*given: Any) -> list[Any]:
@@ -121,31 +121,18 @@ def _can_be_one(eqn: Any) -> bool:
 def _mark(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """The call, marked.
 
-    The compiler stops the process at an input that no operation uses, so those are
-    handed back which are not what a loop begins with.
+    The compiler stops the process at an input that no operation uses, so all of them
+    are handed back.
     """
     closed = eqn.params["jaxpr"]
-    body, begun = core.jaxpr_as_fun(closed), _carried(closed.jaxpr)
-    kept = [i for i, v in enumerate(closed.jaxpr.invars) if v not in begun]
+    body = core.jaxpr_as_fun(closed.replace(jaxpr=in_parts(closed.jaxpr)))
 
-    def retape_kernel(*given: Any) -> tuple[list[Any], list[Any]]:
-        return body(*given), [given[i] for i in kept]
+    def retape_kernel(*given: Any) -> tuple[list[Any], tuple[Any, ...]]:
+        return body(*given), given
 
     outs, _ = jax.jit(retape_kernel)(*values)
     hint = partial(set_xla_metadata, inlineable="false", xla_cpu_small_call="true")
     return [hint(outs[0]), *outs[1:]]
-
-
-def _carried(jaxpr: core.Jaxpr) -> set[core.Var]:
-    """What the loop that is all of the program starts from; it changes that in place.
-
-    To hand that back, too, would be to ask for a copy.
-    """
-    if [e.primitive.name for e in jaxpr.eqns] != ["while"]:
-        return set()
-    (loop,) = jaxpr.eqns
-    first = loop.params["cond_nconsts"] + loop.params["body_nconsts"]
-    return {v for v in loop.invars[first:] if isinstance(v, core.Var)}
 
 
 def fits(jaxpr: core.Jaxpr) -> bool:
@@ -185,6 +172,8 @@ def _allowed(eqn: Any) -> bool:
     if name in SUMS:
         shape = eqn.invars[0].aval.shape
         return prod(shape) <= SUMMED and (name != "cumsum" or len(shape) == 1)
+    if name == "broadcast_in_dim" and not eqn.invars[0].aval.shape:
+        return True  # to fill a buffer is no work
     if name in ROWS and prod(eqn.invars[1].aval.shape[:-1]) > 1:
         return False
     known = name in ELEMENTWISE or name in SHAPES or name in ROWS

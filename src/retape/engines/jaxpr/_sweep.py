@@ -59,27 +59,29 @@ def sweep(
         operands: Inputs, then constants.
         cotangents: Those of the active outputs, in order.
     """
-    # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
-    # work. All code from here on gives its types explicitly.
-    with jax.enable_x64(True):
+    n = len(compiled.program.outs)
+
+    def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         state = initial(compiled, settings, cotangents)
         keys = sorted(state, key=str)
+        going = Sweep(compiled, settings, operands)
 
         def unfinished(carry: list[Any]) -> Any:
             return carry[keys.index("end")] > 0
 
-        def turns(fixed: Sequence[Any], carry: list[Any]) -> list[Any]:
-            going = Sweep(compiled, settings, fixed)
+        def turn(carry: list[Any]) -> list[Any]:
+            after = going.turn(dict(zip(keys, carry, strict=True)))
+            return [after[k] for k in keys]
 
-            def turn(carry: list[Any]) -> list[Any]:
-                after = going.turn(dict(zip(keys, carry, strict=True)))
-                return [after[k] for k in keys]
-
-            return lax.while_loop(unfinished, turn, carry)
-
-        carry = in_one_kernel(turns, list(operands), [state[k] for k in keys])
-        going = Sweep(compiled, settings, operands)
+        carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
         return going.results(dict(zip(keys, carry, strict=True)))
+
+    # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
+    # work. All code from here on gives its types explicitly.
+    with jax.enable_x64(True):
+        made = in_one_kernel(whole, list(operands), list(cotangents))
+    counts = Counts(*made[-len(Counts._fields) :])
+    return made[:n], made[n : -len(counts)], counts
 
 
 def spend_sweep(sweeps: Any, newest: Any, left: Any) -> Any:
@@ -305,8 +307,8 @@ class Sweep:
         keys = [("out", i) for i in places]
         return once(wanted, state, keys, lambda *_: [state[p] for p in places.values()])
 
-    def results(self, state: State) -> tuple[list[Any], list[Any], Counts]:
-        """What `sweep` returns, from the state at the end."""
+    def results(self, state: State) -> list[Any]:
+        """Outputs, cotangents and counts, one after the other, at the end."""
         outs = [self.out(i, state) for i in range(len(self.compiled.program.outs))]
         places = [p for p in self.layout.places("operand") if p in self.layout.active]
         counts = Counts(
@@ -316,7 +318,7 @@ class Sweep:
             state["restores"],
             state["peak"],
         )
-        return outs, [state["d", p] for p in places], counts
+        return [*outs, *(state["d", p] for p in places), *counts]
 
     def out(self, i: int, state: State) -> Any:
         """An output's value after the run."""
