@@ -7,7 +7,7 @@ also emit a called function as a single kernel, control flow and all; it does so
 itself for tiny loops, and for any call that carries an attribute of its own:
 
     sweep:    found = results(while(unfinished, turn, initial()))
-    lowered:  found = call(operands)  {inlineable = "false", xla_cpu_small_call = "true"}
+    lowered:  found = call(...)  {inlineable = "false", xla_cpu_small_call = "true"}
 
 That is a hint. Results change by rounding at most, since sums and functions may be
 compiled in another way. On the paper's example (Fig. 8, 1000 elements) it takes a third

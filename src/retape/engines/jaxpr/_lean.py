@@ -28,6 +28,7 @@ from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
 from ._code import bind
+from ._excerpt import variables
 from ._ir import nbytes
 from ._residuals import CHEAP
 from ._scalars import anything
@@ -82,9 +83,9 @@ def lean(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
 def _products(jaxpr: core.Jaxpr) -> list[_Product]:
     """Outputs that are one product, which nobody else reads."""
     maker: dict[Any, core.JaxprEqn] = {v: e for e in jaxpr.eqns for v in e.outvars}
-    reads = Counter(a for e in jaxpr.eqns for a in _variables(e.invars))
+    reads = Counter(a for e in jaxpr.eqns for a in variables(e.invars))
     found: list[_Product] = []
-    for out in dict.fromkeys(_variables(jaxpr.outvars)):
+    for out in dict.fromkeys(variables(jaxpr.outvars)):
         chain: list[core.JaxprEqn] = []
         eqn, alone = maker.get(out), reads[out] == 0
         while eqn is not None and alone and eqn.primitive.name in _VIEWS:
@@ -107,14 +108,14 @@ def _product(
     """Go back from a product through arithmetic, to where dear values begin."""
     chosen = {id(e) for e in end}
     given: dict[Any, None] = {}
-    stack = list(_variables(end[0].invars))
+    stack = list(variables(end[0].invars))
     while stack:
         var = stack.pop()
         eqn = maker.get(var)
         if eqn is not None and eqn.primitive.name in _AGAIN:
             if id(eqn) not in chosen:
                 chosen.add(id(eqn))
-                stack += _variables(eqn.invars)
+                stack += variables(eqn.invars)
         else:
             given[var] = None
     return _Product(out, tuple(given), tuple(e for e in eqns if id(e) in chosen))
@@ -140,7 +141,3 @@ def _run(eqn: core.JaxprEqn, env: dict[Any, Any]) -> None:
 
 def _read(atom: Any, env: dict[Any, Any]) -> Any:
     return atom.val if isinstance(atom, core.Literal) else env[atom]
-
-
-def _variables(atoms: Sequence[Any]) -> list[Any]:
-    return [a for a in atoms if not isinstance(a, core.Literal)]

@@ -22,17 +22,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
-from jax.core import Tracer
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
-from ._code import bind
+from ._excerpt import between, excerpt, variables
 from ._ir import nbytes
-from ._types import struct
 
 # Moving data, one flop an element, or no derivative: XLA fuses these into the reader.
 CHEAP = frozenset(
@@ -72,62 +69,61 @@ def choose(taped: core.ClosedJaxpr, n_outs: int, lasting: set[int]) -> Residuals
     free = {v for i, v in enumerate(inner.invars) if i in lasting} | set(
         inner.constvars
     )
-    wanted = [r for r in residuals if not isinstance(r, core.Literal)]
+    wanted = variables(residuals)
     saved = sorted(_cut(inner, wanted, free), key=_order(inner))
     sources = tuple(sorted(lasting))
-    made = _with_outputs(jaxpr, [*inner.outvars[:n_outs], *saved])
+    made = between(jaxpr, inner.invars, [*inner.outvars[:n_outs], *saved])
     given = [*saved, *(inner.invars[i] for i in sources)]
-    restore = _between(jaxpr, given, residuals)
+    restore = between(jaxpr, given, residuals)
     used = pe.dce_jaxpr(restore.jaxpr, [True] * len(residuals), instantiate=False)[1]
     needed = [u for u in used[len(saved) :]]
     sources = tuple(s for s, u in zip(sources, needed, strict=True) if u)
     given = [*saved, *(inner.invars[i] for i in sources)]
-    return Residuals(made, sources, _between(jaxpr, given, residuals))
+    return Residuals(made, sources, between(jaxpr, given, residuals))
 
 
-def merge_equal(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+def merge_equal(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """Common-subexpression elimination: forward and derivative rules repeat work."""
+    inner = closed.jaxpr
+    same: dict[Any, Any] = {}
+    done: dict[Any, list[Any]] = {}
+    eqns: list[core.JaxprEqn] = []
 
-    def run(*values: Any) -> list[Any]:
-        inner = jaxpr.jaxpr
-        env: dict[Any, Any] = dict(zip(inner.constvars, jaxpr.consts, strict=True))
-        env.update(zip(inner.invars, values, strict=True))
-        done: dict[Any, list[Any]] = {}
-        for eqn in inner.eqns:
-            ins = [_read(a, env) for a in eqn.invars]
-            key = _key(eqn, ins)
-            outs = done.get(key) if key is not None else None
-            if outs is None:
-                outs = bind(eqn, ins)
-                if key is not None:
-                    done[key] = outs
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [_read(a, env) for a in inner.outvars]
+    def first(atom: Any) -> Any:
+        return atom if isinstance(atom, core.Literal) else same.get(atom, atom)
 
-    avals = jaxpr.in_avals
-    return jax.make_jaxpr(run)(*map(struct, avals))
-
-
-def _read(atom: Any, env: dict[Any, Any]) -> Any:
-    return atom.val if isinstance(atom, core.Literal) else env[atom]
+    for eqn in inner.eqns:
+        ins = [first(a) for a in eqn.invars]
+        key = _key(eqn, ins)
+        made = done.get(key)
+        # What was made before and dropped is made again where it is wanted.
+        if made is None or any(isinstance(v, core.DropVar) for v in made):
+            eqns.append(eqn.replace(invars=ins))
+            if key is not None:
+                done[key] = eqn.outvars
+        else:
+            same.update(zip(eqn.outvars, made, strict=True))
+    consts = dict(zip(inner.constvars, closed.consts, strict=True))
+    outs = [first(a) for a in inner.outvars]
+    return excerpt(inner, inner.invars, outs, eqns, consts)
 
 
 def _key(eqn: core.JaxprEqn, ins: Sequence[Any]) -> Any:
     """What makes two equations equal; `None` if that cannot be told."""
     if eqn.effects or list(core.jaxprs_in_params(eqn.params)):
         return None
-    names = [
-        ("value", type(i), i.dtype if hasattr(i, "dtype") else None, str(i))
-        if np.ndim(i) == 0 and not isinstance(i, Tracer)
-        else id(i)
-        for i in ins
-    ]
+    names = [_text(a) if isinstance(a, core.Literal) else a for a in ins]
     key = (eqn.primitive, tuple(names), tuple(sorted(eqn.params.items(), key=_name)))
     try:
         hash(key)
     except TypeError:
         return None
     return key
+
+
+def _text(literal: core.Literal) -> Any:
+    """What makes two literals equal. Zeros of either sign are not."""
+    return literal.aval, str(literal.val) if np.ndim(literal.val) == 0 else id(literal)
 
 
 def _name(item: tuple[str, Any]) -> str:
@@ -157,9 +153,9 @@ def _cut(jaxpr: core.Jaxpr, wanted: Sequence[Any], free: set[Any]) -> set[Any]:
         if eqn is None or eqn.primitive.name not in CHEAP:
             edges[0, at] = _INFINITE
             continue
-        for atom in eqn.invars:
-            if atom in number if not isinstance(atom, core.Literal) else False:
-                edges[number[atom] + 1, at] = _INFINITE
+        for read in variables(eqn.invars):
+            if read in number:
+                edges[number[read] + 1, at] = _INFINITE
     for var in wanted:
         if var in number:
             edges[number[var] + 1, 1] = _INFINITE
@@ -187,11 +183,7 @@ def _cheap_past(
         found[var] = None
         eqn = maker.get(var)
         if eqn is not None and eqn.primitive.name in CHEAP:
-            stack += [
-                a
-                for a in eqn.invars
-                if not isinstance(a, core.Literal) and a not in free
-            ]
+            stack += [a for a in variables(eqn.invars) if a not in free]
     return list(found)
 
 
@@ -206,38 +198,3 @@ def _source_side(edges: dict[tuple[int, int], int], n: int) -> set[int]:
     left.data = (left.data > 0).astype(np.int32)
     left.eliminate_zeros()
     return set(breadth_first_order(left, 0, return_predecessors=False).tolist())
-
-
-def _with_outputs(jaxpr: core.ClosedJaxpr, outs: Sequence[Any]) -> core.ClosedJaxpr:
-    """The jaxpr with other outputs, and only the code that they need."""
-    inner = jaxpr.jaxpr
-    return _between(jaxpr, inner.invars, outs)
-
-
-def _between(
-    jaxpr: core.ClosedJaxpr, given: Sequence[Any], outs: Sequence[Any]
-) -> core.ClosedJaxpr:
-    """The part of a jaxpr that computes some of its values from others."""
-    inner = jaxpr.jaxpr
-    known = set(given) | set(inner.constvars)
-    needed = {o for o in outs if not isinstance(o, core.Literal)} - known
-    chosen: list[core.JaxprEqn] = []
-    for eqn in reversed(inner.eqns):
-        if needed.isdisjoint(eqn.outvars):
-            continue
-        chosen.append(eqn)
-        needed -= set(eqn.outvars)
-        needed |= {a for a in eqn.invars if not isinstance(a, core.Literal)} - known
-
-    def run(*values: Any) -> list[Any]:
-        env: dict[Any, Any] = dict(zip(inner.constvars, jaxpr.consts, strict=True))
-        env.update(zip(given, values, strict=True))
-        for eqn in reversed(chosen):
-            results = bind(eqn, [_read(a, env) for a in eqn.invars])
-            for var, value in zip(eqn.outvars, results, strict=True):
-                env.setdefault(var, value)
-        return [_read(o, env) for o in outs]
-
-    assert not needed, "a residual does not follow from what is taped"
-    structs = [struct(v.aval) for v in given]
-    return jax.make_jaxpr(run)(*structs)

@@ -43,19 +43,16 @@ def in_parts(jaxpr: core.Jaxpr) -> core.Jaxpr:
 def _is_long(eqn: core.JaxprEqn) -> bool:
     if eqn.primitive.name != "reduce_sum":
         return False
-    (given,) = eqn.invars
-    return (
-        isinstance(given, core.Var)
-        and np.issubdtype(given.aval.dtype, np.inexact)
-        and any(given.aval.shape[i] > WINDOW for i in eqn.params["axes"])
-    )
+    given: Any = eqn.invars[0].aval
+    long = any(given.shape[i] > WINDOW for i in eqn.params["axes"])
+    return long and np.issubdtype(given.dtype, np.inexact)
 
 
 def _exchanged(eqn: core.JaxprEqn) -> core.JaxprEqn:
     if not _is_long(eqn):
         params = {k: _inside(v) for k, v in eqn.params.items()}
         return eqn.replace(params=params)
-    aval = eqn.invars[0].aval
+    aval: Any = eqn.invars[0].aval
     made = _made(aval.shape, aval.dtype, tuple(eqn.params["axes"]))
     return made.replace(invars=eqn.invars, outvars=eqn.outvars, ctx=eqn.ctx)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -11,6 +10,7 @@ from jax.extend import core
 
 from ._compile import Compiled
 from ._direct import derivatives
+from ._excerpt import variables
 from ._ir import nbytes
 from ._tape import TapedCode
 from ._types import struct
@@ -84,8 +84,8 @@ def peak_live(jaxpr: Any) -> int:
     """The most bytes of intermediate values alive at once, evaluated in order."""
     last: dict[Any, int] = {}
     for i, eqn in enumerate(jaxpr.eqns):
-        last.update((v, i) for v in _variables(eqn.invars))
-    outputs = set(_variables(jaxpr.outvars))
+        last.update((v, i) for v in variables(eqn.invars))
+    outputs = set(variables(jaxpr.outvars))
     alive = peak = 0
     for i, eqn in enumerate(jaxpr.eqns):
         alive += sum(nbytes(v.aval) for v in eqn.outvars if v not in outputs)
@@ -94,12 +94,8 @@ def peak_live(jaxpr: Any) -> int:
         ]
         peak = max(peak, alive + max(within, default=0))
         gone = {
-            v for v in (*_variables(eqn.invars), *eqn.outvars) if last.get(v, i) == i
+            v for v in (*variables(eqn.invars), *eqn.outvars) if last.get(v, i) == i
         }
         inner = gone - outputs - set(jaxpr.invars) - set(jaxpr.constvars)
         alive -= sum(nbytes(v.aval) for v in inner)
     return peak
-
-
-def _variables(atoms: Iterable[Any]) -> Sequence[Any]:
-    return [a for a in atoms if not isinstance(a, core.Literal)]

@@ -17,12 +17,13 @@ from jax import lax
 from jax.extend import core
 
 from .._code import bind
+from .._excerpt import excerpt, variables
 from .._instead import instead
 from .._primitives import call
 from .._rerun import Rerun
 from .._types import struct
 from ._alike import seen_before
-from ._graph import Graph, evaluate, program, read, variables
+from ._graph import Graph, evaluate, read
 from ._slices import InTurn, SlicesBehind
 
 
@@ -110,7 +111,7 @@ def _leading_to(
             needed.append(eqn)
     made = {v for eqn in needed for v in eqn.outvars}
     ins = dict.fromkeys(v for eqn in needed for v in variables(eqn.invars))
-    return program(like, [v for v in ins if v not in made], outs, needed[::-1])
+    return excerpt(like, [v for v in ins if v not in made], outs, needed[::-1])
 
 
 def _with_held(part: core.ClosedJaxpr, inside: _Inside) -> Callable[..., list[Any]]:

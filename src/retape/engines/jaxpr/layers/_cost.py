@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._excerpt import variables
 from .._flops import size_of
-from ._graph import Graph, variables
+from ._graph import Graph
 
 
 def is_heavy(eqn: Any) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -11,6 +11,7 @@ import jax
 from jax.extend import core
 
 from .._code import bind
+from .._excerpt import excerpt, variables
 from .._primitives import hoist
 
 _OPENED = frozenset({"jit", "pjit", "closed_call", "core_call"})
@@ -65,7 +66,7 @@ class Graph:
         eqns = self.jaxpr.eqns[start:stop]
         own = {v for eqn in eqns for v in eqn.outvars}
         read = dict.fromkeys(v for eqn in eqns for v in variables(eqn.invars))
-        return program(
+        return excerpt(
             self.jaxpr,
             [v for v in read if v not in own],
             [v for eqn in eqns for v in eqn.outvars if self.last.get(v, -1) >= stop],
@@ -118,29 +119,6 @@ def evaluate(
         outs = apply(eqn, [read(env, atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(env, atom) for atom in jaxpr.outvars]
-
-
-def program(
-    like: core.Jaxpr, ins: Sequence[Any], outs: Sequence[Any], eqns: Sequence[Any]
-) -> core.ClosedJaxpr:
-    """A program of some of the operations of another."""
-    unknown = like.debug_info.with_unknown_names()._replace(
-        arg_names=("",) * len(ins), result_paths=("",) * len(outs)
-    )
-    jaxpr = like.replace(
-        constvars=[],
-        invars=list(ins),
-        outvars=list(outs),
-        eqns=list(eqns),
-        effects=set(),
-        debug_info=unknown,
-    )
-    return core.ClosedJaxpr(jaxpr, ())
-
-
-def variables(atoms: Iterable[Any]) -> list[Any]:
-    """Those that are no literals."""
-    return [a for a in atoms if not isinstance(a, core.Literal)]
 
 
 def read(env: dict[Any, Any], atom: Any) -> Any:

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .._excerpt import variables
 from ._apply import Stretch, run_stretches
 from ._cutting import Cutter, behind, beyond, every, least_peak, views_first
-from ._graph import Graph, variables
+from ._graph import Graph
 
 
 class Strategy:
