@@ -29,6 +29,7 @@ from jax.extend import core
 
 from ._activity import called, closed, must_open, outputs, scan_carry, while_carry
 from ._foreign import passed_through
+from ._inline import through
 from ._ir import (
     Atom,
     Aval,
@@ -161,17 +162,7 @@ class _Flattener:
 
     def body(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         """Emit the equations of a jaxpr; returns the atoms of its outputs."""
-        env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
-
-        def read(atom: Any) -> Any:
-            literal = isinstance(atom, core.Literal)
-            return Lit(atom.val, _shaped(atom)) if literal else env[atom]
-
-        for eqn in jaxpr.eqns:
-            outs = self.equation(eqn, [read(a) for a in eqn.invars])
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(a) for a in jaxpr.outvars]
+        return through(jaxpr, consts, args, self.equation)
 
     def inline(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """Emit a closed jaxpr in place of a call of it."""
@@ -362,10 +353,6 @@ class _Flattener:
 
 def _extended(aval: Aval) -> bool:
     return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
-
-
-def _shaped(atom: Any) -> Aval:
-    return atom.aval
 
 
 def _scalar(dtype: Any) -> Aval:
