@@ -80,7 +80,7 @@ def saving(x: Any, mu: Any, times: int) -> None:
         adjoint = diffrax.RecursiveCheckpointAdjoint(checkpoints=n)
         candidates[f"diffrax, {n} checkpoints"] = jax.grad(loss(adjoint, times))
     unbounded = loss(diffrax.ForwardMode(), times)
-    for n, stage in ((64, 4), (32, 2), (8, 1)):
+    for n, stage in ((40, 64), (64, 16), (8, 4)):
         plan = retape.fixed_space(snapshots=n, stage=stage)
         name = f"retape, {n} snapshots, stages of {stage}"
         candidates[name] = retape.jax.grad(unbounded, plan=plan)
