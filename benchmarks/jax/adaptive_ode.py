@@ -2,11 +2,13 @@
 
 Diffrax's own `RecursiveCheckpointAdjoint`, against `retape.jax.grad` of the same solve
 whose loop is an ordinary `lax.while_loop` (what `ForwardMode` leaves in the program).
-Run: `python benchmarks/jax/adaptive_ode.py`.
+Run: `python benchmarks/jax/adaptive_ode.py`, or with `--save 1000` for a loss of the
+solution at so many times, which the solver writes into buffers as it passes them.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from typing import Any
 
@@ -29,7 +31,10 @@ def field(t: Any, y: Any, mu: Any) -> Any:
     return v, mu * (1 - x**2) * v - x + pull
 
 
-def loss(adjoint: Any) -> Callable[..., Any]:
+def loss(adjoint: Any, times: int = 0) -> Callable[..., Any]:
+    """The solution's last state, or the mean over many times, squared and summed."""
+    saved = jnp.linspace(0.0, 100.0, times) if times else None
+
     def of(x: Any, mu: Any) -> Any:
         solution = diffrax.diffeqsolve(
             diffrax.ODETerm(field),
@@ -42,15 +47,15 @@ def loss(adjoint: Any) -> Callable[..., Any]:
             adjoint=adjoint,
             stepsize_controller=diffrax.PIDController(rtol=1e-5, atol=1e-5),
             max_steps=None if isinstance(adjoint, diffrax.ForwardMode) else 10_000,
+            saveat=diffrax.SaveAt(ts=saved) if times else diffrax.SaveAt(t1=True),
         )
-        return jnp.sum(solution.ys[0][-1] ** 2)
+        return jnp.sum(solution.ys[0] ** 2) / solution.ys[0].shape[0]
 
     return of
 
 
-def main() -> None:
-    x = jnp.linspace(-2.0, 2.0, OSCILLATORS, dtype=jnp.float32)
-    mu = jnp.float32(1.5)
+def final(x: Any, mu: Any) -> None:
+    """The gradient of a loss of the last state."""
     candidates: dict[str, Callable[..., Any]] = {}
     for n in (90, 64, 32, 16, 8):
         adjoint = diffrax.RecursiveCheckpointAdjoint(checkpoints=n)
@@ -66,6 +71,36 @@ def main() -> None:
     plan = retape.within(int(0.51e6))
     print(retape.jax.measure(unbounded, x, mu, plan=plan).report)
     print(retape.jax.explain(unbounded, x, mu, plan=plan))
+
+
+def saving(x: Any, mu: Any, times: int) -> None:
+    """The gradient of a loss of the states at many times."""
+    candidates: dict[str, Callable[..., Any]] = {}
+    for n in (90, 32, 8):
+        adjoint = diffrax.RecursiveCheckpointAdjoint(checkpoints=n)
+        candidates[f"diffrax, {n} checkpoints"] = jax.grad(loss(adjoint, times))
+    unbounded = loss(diffrax.ForwardMode(), times)
+    for n, stage in ((40, 64), (64, 16), (8, 4)):
+        plan = retape.fixed_space(snapshots=n, stage=stage)
+        name = f"retape, {n} snapshots, stages of {stage}"
+        candidates[name] = retape.jax.grad(unbounded, plan=plan)
+    rows = compare(candidates, (x, mu), base="diffrax, 90 checkpoints", rounds=3)
+    show(f"the same, its states saved at {times} times", rows)
+    for n in (10, 100, times):
+        found = retape.jax.explain(loss(diffrax.ForwardMode(), n), x, mu)
+        print(f"{n} times: {found.capsule_bytes} bytes in a snapshot")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--save", type=int, default=0, metavar="TIMES")
+    times = parser.parse_args().save
+    x = jnp.linspace(-2.0, 2.0, OSCILLATORS, dtype=jnp.float32)
+    mu = jnp.float32(1.5)
+    if times:
+        saving(x, mu, times)
+    else:
+        final(x, mu)
 
 
 if __name__ == "__main__":

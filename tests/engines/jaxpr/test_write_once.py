@@ -12,7 +12,7 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _write_once
+from retape.engines.jaxpr import _names, _rising
 from retape.engines.jaxpr._compile import compile_program
 
 from .programs import Unrolled, assert_close
@@ -53,6 +53,37 @@ PROVED: dict[str, dict[str, Any]] = {
     "the row behind the counter": {"write": lambda b, i, y: b.at[i + 1].set(y)},
     "fewer rows than trips": {"rows": 2},
     "as many rows as trips at a stride": {"rows": 3, "step": 2},
+    "not zeros": {"blank": jnp.ones},
+    "minus zeros": {"blank": lambda shape: jnp.full(shape, -0.0)},
+    "a number worked out": {"blank": lambda shape: jnp.full(shape, jnp.cos(0.0) / 3)},
+    "the first row is there": {
+        "blank": lambda s: jnp.zeros(s).at[0].set(X),
+        "start": 1,
+    },
+    "a row that depends on the data": {
+        "blank": lambda s: jnp.zeros(s).at[1].set(7.0).at[0].set(X),
+        "start": 2,
+    },
+    "two rows at a time": {
+        "write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y * y),
+        "step": 2,
+        "rows": 20,
+    },
+    "old or new": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b.at[i].set(y), b)},
+    "new or old": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b, b.at[i].set(y))},
+    "what was there or new": {
+        "write": lambda b, i, y: b.at[i].set(jnp.where(y[0] > 0.1, y, b[i]))
+    },
+    "a row or none": {
+        "write": lambda b, i, y: b.at[jnp.where(y[0] > 0.1, i, 99)].set(y, mode="drop")
+    },
+    "two or none": {
+        "write": lambda b, i, y: jnp.where(
+            y[0] > 0.1, b.at[i].set(y).at[i + 1].set(-y), b
+        ),
+        "step": 2,
+        "rows": 20,
+    },
 }
 
 
@@ -86,8 +117,6 @@ def test_a_buffer_is_kept_once(name: str) -> None:
 
 
 REFUSED: dict[str, dict[str, Any]] = {
-    "not zeros": {"blank": jnp.ones},
-    "minus zeros": {"blank": lambda shape: jnp.full(shape, -0.0)},
     "a start that the data gives": {"blank": lambda shape: jnp.zeros(shape) + X},
     "added up": {"write": lambda b, i, y: b.at[i].add(y)},
     "always the same row": {"write": lambda b, i, y: b.at[0].set(y)},
@@ -101,9 +130,19 @@ REFUSED: dict[str, dict[str, Any]] = {
     "read as a whole": {"also": lambda b, i: 0.001 * jnp.sum(b)},
     "read where it is not written yet": {"also": lambda b, i: 0.1 * b[i]},
     "an old copy is kept, too": {
-        "write": lambda b, i, y: jnp.where(i % 2 == 0, b.at[i].set(y), b)
+        "write": lambda b, i, y: jnp.where(y > 0.1, b.at[i].set(y), b)
     },
     "two rows at a time": {"write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y)},
+    "a row that was there": {"blank": lambda s: jnp.zeros(s).at[3].set(X)},
+    "on the spot": {"step": 0},
+    "before the first row": {"write": lambda b, i, y: b.at[i - 1].set(y)},
+    "a slice at the end again": {
+        "write": lambda b, i, y: jax.lax.dynamic_update_slice(b, y[None], (i, 0)),
+        "rows": 2,
+    },
+    "another row or what is there": {
+        "write": lambda b, i, y: b.at[i].set(jnp.where(y[0] > 0.1, y, b[i - 1]))
+    },
 }
 
 
@@ -114,7 +153,9 @@ def test_other_buffers_are_registers(name: str) -> None:
     assert shape in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
 
 
-@pytest.mark.parametrize("name", ["a row twice", "read as a whole", "not zeros"])
+@pytest.mark.parametrize(
+    "name", ["a row twice", "read as a whole", "a row that was there"]
+)
 def test_registers_are_right(name: str) -> None:
     check(filled, REFUSED[name])
 
@@ -124,9 +165,19 @@ def test_a_proof_that_lies_gives_a_wrong_answer(
 ) -> None:
     """The gradients above would show a buffer kept that is read before it is full."""
     options = REFUSED["read where it is not written yet"]
-    monkeypatch.setattr(_write_once, "_unseen", lambda *_: True)
+    monkeypatch.setattr(_names, "_newest", lambda *_: True)
     with pytest.raises(AssertionError):
         check(filled, options)
+
+
+@pytest.mark.parametrize("name", ["on the spot", "two rows at a time"])
+def test_a_row_that_is_set_twice_after_all(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradients above would show rows that overwrite one another."""
+    monkeypatch.setattr(_rising.Rising, "holds", lambda _: True)
+    with pytest.raises(AssertionError):
+        check(filled, REFUSED[name])
 
 
 def test_the_compiled_program_needs_less() -> None:

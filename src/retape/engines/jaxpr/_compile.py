@@ -89,7 +89,7 @@ def compile_program(
     # A nested jaxpr becomes blocks, with its loops as a tree.
     program, constants = flatten(jaxpr, active, grain=grain)
     # Buffers that are filled row by row become streams.
-    write_once(program)
+    write_once(program, constants)
     check_program(program)
     # Long blocks become several.
     if piece is not None:

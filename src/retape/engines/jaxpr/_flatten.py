@@ -29,6 +29,7 @@ from jax.extend import core
 
 from ._activity import called, closed, must_open, outputs, scan_carry, while_carry
 from ._foreign import passed_through
+from ._inline import through
 from ._ir import (
     Atom,
     Aval,
@@ -44,6 +45,15 @@ from ._ir import (
     Read,
     Var,
     Write,
+)
+from ._lanes import (
+    any_of,
+    harmless,
+    is_gated,
+    of_one_that_goes,
+    parts,
+    through_gate,
+    where,
 )
 from ._types import blank, struct
 
@@ -161,17 +171,7 @@ class _Flattener:
 
     def body(self, jaxpr: Any, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
         """Emit the equations of a jaxpr; returns the atoms of its outputs."""
-        env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-        env.update(zip(jaxpr.invars, args, strict=True))
-
-        def read(atom: Any) -> Any:
-            literal = isinstance(atom, core.Literal)
-            return Lit(atom.val, _shaped(atom)) if literal else env[atom]
-
-        for eqn in jaxpr.eqns:
-            outs = self.equation(eqn, [read(a) for a in eqn.invars])
-            env.update(zip(eqn.outvars, outs, strict=True))
-        return [read(a) for a in jaxpr.outvars]
+        return through(jaxpr, consts, args, self.equation)
 
     def inline(self, jaxpr: Any, args: Sequence[Any]) -> list[Any]:
         """Emit a closed jaxpr in place of a call of it."""
@@ -232,20 +232,35 @@ class _Flattener:
         def test(values: list[Any]) -> Atom:
             return self.here(self.inline(p["cond_jaxpr"], [*cond_consts, *values])[0])
 
-        def body() -> list[Any]:
-            return self.inline(p["body_jaxpr"], [*body_consts, *carry])
+        def body(values: list[Any]) -> list[Any]:
+            return self.inline(p["body_jaxpr"], [*body_consts, *values])
+
+        def step() -> tuple[list[Any], Atom]:
+            outs = body(list(carry))
+            return outs, test(outs)
 
         (lanes,) = p["cond_jaxpr"].out_avals
-        if lanes.shape:
-            self.batched_while(carry, init, test, body)
-        else:
-
-            def step() -> tuple[list[Any], Atom]:
-                outs = body()
-                return outs, test(outs)
-
+        if not lanes.shape:
             self.rotated(carry, init, test(init), None, step)
+        elif is_gated(p["body_jaxpr"]):
+            self.batched_while(carry, init, test, lambda values, _: body(values))
+        elif any(active[cn : cn + bn]):
+            self.harmless_while(carry, init, test, body)
+        else:
+            self.batched_while(carry, init, test, self.gated(body))
         return carry
+
+    def gated(self, body: Any) -> Any:
+        """A body from which no derivative comes back in lanes that stand."""
+
+        def gated(values: list[Any], going: Var) -> list[Any]:
+            through = [
+                self.emit(through_gate, [going, v])[0] if v.active else v
+                for v in values
+            ]
+            return body(through)
+
+        return gated
 
     def batched_while(
         self, carry: list[Var], init: list[Any], test: Any, body: Any
@@ -258,15 +273,37 @@ class _Flattener:
         going = Var(first.aval)
 
         def step() -> tuple[list[Any], Atom]:
-            outs = [
-                self.emit(_where, [going, new, old])[0]
-                for new, old in zip(body(), carry, strict=True)
-            ]
+            outs = self.stood(going, body(list(carry), going), carry)
             again = test(outs)
-            return [*outs, again], self.emit(_any, [again])[0]
+            return [*outs, again], self.emit(any_of, [again])[0]
 
-        more = self.emit(_any, [first])[0]
+        more = self.emit(any_of, [first])[0]
         self.rotated([*carry, going], [*init, first], more, None, step)
+
+    def harmless_while(
+        self, carry: list[Var], init: list[Any], test: Any, body: Any
+    ) -> None:
+        """The same; lanes that stand take their last step again, for nothing."""
+        first = test(init)
+        going, before = Var(first.aval), [Var(v.aval) for v in carry]
+        start = [
+            self.emit(of_one_that_goes, [first, v])[0] for v in map(self.here, init)
+        ]
+
+        def step() -> tuple[list[Any], Atom]:
+            pairs = zip(carry, before, strict=True)
+            given, kept = parts([self.emit(harmless, [going, *p]) for p in pairs])
+            outs = self.stood(going, body(given), carry)
+            again = test(outs)
+            return [*outs, again, *kept], self.emit(any_of, [again])[0]
+
+        more = self.emit(any_of, [first])[0]
+        self.rotated([*carry, going, *before], [*init, first, *start], more, None, step)
+
+    def stood(self, going: Var, new: list[Any], old: list[Var]) -> list[Any]:
+        """The new values in the lanes that go on, the old ones in the others."""
+        pairs = zip(new, old, strict=True)
+        return [self.emit(where, [going, *pair])[0] for pair in pairs]
 
     def rotated(
         self,
@@ -364,21 +401,8 @@ def _extended(aval: Aval) -> bool:
     return jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
 
 
-def _shaped(atom: Any) -> Aval:
-    return atom.aval
-
-
 def _scalar(dtype: Any) -> Aval:
     return Aval((), np.dtype(dtype))
-
-
-def _where(lanes: Any, new: Any, old: Any) -> list[Any]:
-    wide = lanes.reshape(lanes.shape + (1,) * (new.ndim - lanes.ndim))
-    return [jnp.where(wide, new, old)]
-
-
-def _any(lanes: Any) -> list[Any]:
-    return [jnp.any(lanes)]
 
 
 def _count_of(length: int) -> Any:

@@ -8,7 +8,7 @@ Nothing here knows a package's name.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -112,11 +112,55 @@ def _pulls_to(eqn: Any, active: Sequence[bool], index: int) -> bool:
     return not made.effects and _sources(made.jaxpr) == want
 
 
+def derives_itself(eqn: Any) -> bool:
+    """Whether an equation is linear in its inexact operands, by its own derivative.
+
+    That of a primitive which is not JAX's is whatever its author says. If it is the
+    very same operation on tangents, it is that of the primitive's implementation.
+    """
+    n = len(eqn.invars)
+    moving = [i for i, v in enumerate(eqn.invars) if _inexact(v.aval)]
+    structs = [struct(v.aval) for v in eqn.invars]
+
+    def forward(*values: Any) -> Any:
+        def along(*chosen: Any) -> Any:
+            full = list(values[:n])
+            for i, v in zip(moving, chosen, strict=True):
+                full[i] = v
+            return eqn.primitive.bind(
+                *full, **eqn.primitive.get_bind_params(eqn.params)
+            )
+
+        return jax.jvp(along, [values[i] for i in moving], list(values[n:]))[1]
+
+    try:
+        with eqn.ctx.manager:
+            made = jax.make_jaxpr(forward)(*structs, *(structs[i] for i in moving))
+    except Exception:
+        return False
+    along = {i: n + k for k, i in enumerate(moving)}
+    wanted = [along.get(i, i) for i in range(n)]
+    found = _moves(made.jaxpr)
+    last = [e for e in made.eqns if made.jaxpr.outvars[0] in e.outvars]
+    if made.effects or len(last) != 1 or last[0].primitive is not eqn.primitive:
+        return False
+    return [found(a) for a in last[0].invars] == wanted and last[0].params == eqn.params
+
+
+def _inexact(aval: Any) -> bool:
+    return jax.dtypes.issubdtype(aval.dtype, np.inexact)
+
+
 _ZERO = "zero"
 
 
 def _sources(jaxpr: Any) -> list[Any]:
     """For each output: the input that it is, by number, or `_ZERO`, or `None`."""
+    return [*map(_moves(jaxpr), jaxpr.outvars)]
+
+
+def _moves(jaxpr: Any) -> Callable[[Any], Any]:
+    """The same for any of a jaxpr's atoms."""
     found: dict[Any, Any] = {v: i for i, v in enumerate(jaxpr.invars)}
 
     def read(atom: Any) -> Any:
@@ -129,7 +173,7 @@ def _sources(jaxpr: Any) -> list[Any]:
         for out, source in zip(eqn.outvars, _moved(eqn, ins), strict=True):
             if not isinstance(out, core.DropVar):
                 found[out] = source
-    return [read(a) for a in jaxpr.outvars]
+    return read
 
 
 def _moved(eqn: Any, ins: Sequence[Any]) -> list[Any]:

@@ -204,7 +204,7 @@ def assign(
         place = where.get(write.stream)
         if place is not None:
             at = write.at.row(state[where[write.at.count]])
-            new[place] = put(state[place], value, at)
+            new[place] = put(new[place], value, at)
     for var, value in zip(code.outs, values[:n], strict=True):
         new[where[var]] = value
     new["pc"] = agreed(values[-1])

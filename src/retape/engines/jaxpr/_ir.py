@@ -165,6 +165,8 @@ class Program:
     outs: tuple[Atom, ...]
     length: int | None
     """Number of steps of a run, where the program fixes it."""
+    fills: dict[Var, Any] = field(default_factory=dict)
+    """What streams are full of before anything is written, if it is not zero."""
 
 
 def blocks_of(items: list[Item]) -> Iterator[Block]:

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ._ir import Aval, Block, Item, Label, Loop, Program, Var, blocks_of, nbytes
 from ._liveness import Liveness, liveness, whole_defs
-from ._types import Kind, kind_of
+from ._types import Kind, full, kind_of
 
 Role = Literal["operand", "slot", "kept"]
 
@@ -38,6 +38,12 @@ class Layout:
     where: dict[Var, Place]
     avals: dict[Place, Aval]
     active: frozenset[Place]
+    fills: dict[Place, Any]
+    """What kept streams are full of in the beginning, if it is not zero."""
+
+    def blank(self, place: Place) -> Any:
+        """What a place holds before a run."""
+        return full(self.avals[place], self.fills.get(place, 0))
 
     def places(self, kind: Role) -> list[Place]:
         """All places of a kind, in order."""
@@ -72,7 +78,8 @@ def lay_out(program: Program) -> tuple[Layout, Liveness]:
     where |= {v: Place("slot", i) for v, i in slots.items()}
     avals = {p: v.aval for v, p in where.items()}
     active = frozenset(p for v, p in where.items() if v.active)
-    return Layout(where, avals, active), live
+    fills = {where[v]: value for v, value in program.fills.items()}
+    return Layout(where, avals, active, fills), live
 
 
 def _blank_once(program: Program, kept: set[Var]) -> None:

@@ -72,8 +72,8 @@ class JaxprMachine:
 
     def start(self) -> Capsule:
         """The capsule before step 0."""
-        avals = self.compiled.layout.avals
-        return self._packed([jnp.int32(0), *(blank(avals[p]) for p in self.places)])
+        blank = self.compiled.layout.blank
+        return self._packed([jnp.int32(0), *map(blank, self.places)])
 
     def advance(self, capsule: Capsule, steps: int) -> tuple[Capsule, Any]:
         """Run up to `steps` steps; also how many were made."""

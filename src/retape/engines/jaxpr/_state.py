@@ -89,7 +89,7 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     state |= {("snapshot", p): blank(layout.avals[p], d) for p in slots}
     for p in far_places(compiled, settings):
         state["snapshot", p] = begin(state["snapshot", p])
-    state |= {p: blank(layout.avals[p]) for p in layout.places("kept")}
+    state |= {p: layout.blank(p) for p in layout.places("kept")}
     state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
     _seed(compiled, cotangents, state)
     if not settings.direct:

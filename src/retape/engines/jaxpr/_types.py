@@ -69,8 +69,13 @@ def blank(aval: Any, rows: int | None = None) -> Any:
     return zeros(kind_of(aval), rows)
 
 
-def zeros(kind: Kind, rows: int | None = None) -> Any:
-    """Zeros of a kind, or `rows` of them stacked."""
+def full(aval: Any, number: Any) -> Any:
+    """An array of a type, all of it one number."""
+    return zeros(kind_of(aval), number=number)
+
+
+def zeros(kind: Kind, rows: int | None = None, number: Any = 0) -> Any:
+    """Zeros of a kind (or another number), or `rows` of them stacked."""
     shape, dtype, axes, sharding = kind
     if rows is not None:
         shape = (rows, *shape)
@@ -79,7 +84,7 @@ def zeros(kind: Kind, rows: int | None = None) -> Any:
     if jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
         key = jax.random.key(0, impl=_key_impl(dtype))
         return spread(jnp.broadcast_to(key, shape), axes)
-    return spread(lax.full(shape, 0, dtype, sharding=sharding), axes)
+    return spread(lax.full(shape, number, dtype, sharding=sharding), axes)
 
 
 def agreed(number: Any) -> Any:

@@ -1,0 +1,74 @@
+"""The flow graph of a program: who assigns what, and what holds on entry to a block."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
+
+from ._ir import Block, Label, Program, Var, blocks_of, loops_around
+
+T = TypeVar("T")
+_OFTEN = 24
+"""Visits of a block after which a fact that keeps changing is given up."""
+
+
+class Flow:
+    """A program's blocks, and how they are connected."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.blocks = list(blocks_of(program.items))
+        self.depth = loops_around(program.items)
+        self.defined: dict[Var, list[Block]] = defaultdict(list)
+        self.used: dict[Var, list[Block]] = defaultdict(list)
+        for block in self.blocks:
+            for var in block.defs():
+                self.defined[var].append(block)
+            for var in block.uses():
+                self.used[var].append(block)
+        self.place = {
+            b.label: i for i, x in enumerate(program.items) for b in blocks_of([x])
+        }
+
+    def inside(self, block: Block) -> bool:
+        """Whether a block stands in a loop."""
+        return self.depth[block.label] > 0
+
+    def seen_outside(self, var: Var, block: Block) -> bool:
+        """Whether another block, or the program's end, reads what a block assigns."""
+        elsewhere = any(b is not block for b in self.used[var])
+        return elsewhere or any(o is var for o in self.program.outs)
+
+    def solve(
+        self,
+        start: T,
+        transfer: Callable[[Block, T], T],
+        join: Callable[[T, T, bool], T],
+    ) -> dict[Label, T]:
+        """What holds on entry to each block that can be reached.
+
+        Args:
+            start: What holds before the first block.
+            transfer: From what holds before a block to what holds behind it.
+            join: What holds whichever of two does; the second replaces the first. If
+                the last argument is true, what differs is to be given up.
+        """
+        found = {self.blocks[0].label: start}
+        visits: dict[Label, int] = defaultdict(int)
+        by_label = {b.label: b for b in self.blocks}
+        todo = [self.blocks[0].label]
+        while todo:
+            label = todo.pop(0)
+            visits[label] += 1
+            after = transfer(by_label[label], found[label])
+            for target in by_label[label].next.targets:
+                old = found.get(target)
+                new = after
+                if old is not None:
+                    new = join(old, after, visits[target] > _OFTEN)
+                if old is None or new != old:
+                    found[target] = new
+                    if target not in todo:
+                        todo.append(target)
+        return found
