@@ -20,7 +20,7 @@ from retape.schedule import Advance, Chain, Reverse, Schedule, Store
 
 @pytest.fixture(autouse=True)
 def nothing_is_known() -> None:
-    _sequence._entries.clear()
+    _sequence._programs.clear()
 
 
 def uneven(depth: int = 8) -> nn.Sequential:
@@ -288,9 +288,9 @@ def test_what_functions_hold_beyond_its_use_is_planned_for_next_time() -> None:
         key = _sequence._key(list(chain), x, memory)
         for _ in range(8):
             under(memory)
-        entry = _sequence._entries[key]
-        learned.append(entry.fit.overhang)
-        before = replace(entry.fit), entry.descents
+        program = _sequence._programs[key]
+        learned.append(program.fit.overhang)
+        before = replace(program.fit), program.descents
         assert peak_bytes(partial(under, memory)) <= memory
-        assert (entry.fit, entry.descents) == before
+        assert (program.fit, program.descents) == before
     assert any(learned)

@@ -112,12 +112,19 @@ def outside_bytes(run: Run) -> int:
 
 
 def _mark(run: Run, places: Sequence[int], counts: Sequence[tuple[int, int]]) -> int:
-    """What was done between two places: operators on slots, sizes, saved tensors."""
+    """What was done between two places: operators on slots, sizes, saved tensors.
+
+    With the same operators parameters may be frozen or not.
+    """
     trace, ((low, first), (high, last)) = run.trace, counts
     steps = trace.steps[places[0] : places[1]]
     return hash(
         (
-            tuple((each.signature.func, each.reads, each.writes) for each in steps),
+            tuple(
+                (each.signature.func, each.signature.differentiable, each.reads)
+                for each in steps
+            ),
+            tuple(each.writes for each in steps),
             tuple(trace.nbytes[low:high]),
             tuple(run.handle_slots[first:last]),
             tuple(run.handle_steps[first:last]),

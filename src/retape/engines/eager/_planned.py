@@ -11,7 +11,7 @@ recomputed.
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ._geometry import holders
@@ -39,6 +39,7 @@ class Plan:
         broken: The program has left the plan.
         excess: Bytes that it held beyond what there was room for, if that was why.
         overhang: Bytes that it held itself then, if that was while it ran.
+        on_leaving: Called once, when the program leaves the plan.
     """
 
     descents: Sequence[Descent]
@@ -51,6 +52,14 @@ class Plan:
     broken: bool = False
     excess: int = 0
     overhang: int = 0
+    on_leaving: "Callable[[Plan], None] | None" = None
+
+    def leave(self, excess: int = 0, overhang: int = 0) -> None:
+        """The rest is done without this plan."""
+        if not self.broken:
+            self.broken, self.excess, self.overhang = True, excess, overhang
+            if self.on_leaving is not None:
+                self.on_leaving(self)
 
     def turn(self, position: int) -> bool:
         """Become another plan whose first unit ends at a position or after it."""
@@ -155,15 +164,14 @@ class PlannedKeeper(Keeper):
         shared = [slot for slot, storage in found if holders(storage) > 1]
         outside = outside_bytes(run) + sum(run.trace.nbytes[slot] for slot in shared)
         if outside > plan.outside:
-            plan.excess = outside - plan.outside
-            self.leave()
+            self.leave(outside - plan.outside)
             return
         for slot in shared:
             run.trace.hold_copy(slot, held.storages[slot])
 
-    def leave(self) -> None:
+    def leave(self, excess: int = 0, overhang: int = 0) -> None:
         """Do without the plan from here on."""
-        self.plan.broken = True
+        self.plan.leave(excess, overhang)
         self._run.trace.next_cut = float("inf")
 
     def _take_up(self, measured: Measured) -> None:
@@ -200,9 +208,8 @@ class PlannedKeeper(Keeper):
         trace = self._run.trace
         excess = trace.counter.live + need - trace.memory
         if excess > 0:
-            self.plan.excess = math.ceil(excess)
-            self.plan.overhang = max(self.plan.excess, outside_bytes(self._run))
-            self.leave()
+            more = math.ceil(excess)
+            self.leave(more, overhang=max(more, outside_bytes(self._run)))
             while trace.counter.live + need > trace.memory and self._one_step():
                 pass
             super().relieve()
