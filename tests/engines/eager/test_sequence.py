@@ -18,11 +18,6 @@ from retape.engines.eager._planned import Plan
 from retape.schedule import Advance, Chain, Reverse, Schedule, Store
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_known() -> None:
-    _sequence._programs.clear()
-
-
 def uneven(depth: int = 8) -> nn.Sequential:
     """Blocks whose widths, and so whose bytes and costs, differ a lot."""
     torch.manual_seed(0)

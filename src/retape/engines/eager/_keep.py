@@ -126,7 +126,18 @@ class Keeper:
             return self._thin()
         if trace.tail.steps:
             return self._seal() or self._drop_oldest()
-        return len(trace.snapshots) > 2 and self._thin()
+        if len(trace.snapshots) > 2:
+            return self._thin()
+        return len(trace.snapshots) > 1 and self._give_up_opened()
+
+    def _give_up_opened(self) -> bool:
+        """The last state may be wider than all that there is room for."""
+        trace = self._run.trace
+        left = trace.snapshots[-2]
+        merge_snapshot(trace, left, trace.snapshots.pop())
+        trace.opened = left
+        self._run.tally.thinned += 1
+        return True
 
     def _count_snapshots(self, most: int) -> None:
         """End a gap of `spacing` steps; beyond `most` snapshots, double the spacing."""

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ._geometry import holders
-from ._keep import Keeper, merge_snapshot, place_snapshot
+from ._keep import Keeper, place_snapshot
 from ._limits import Limits
 from ._measure import Measured, outside_bytes
 from ._run import Run
@@ -213,20 +213,6 @@ class PlannedKeeper(Keeper):
             while trace.counter.live + need > trace.memory and self._one_step():
                 pass
             super().relieve()
-
-    def _one_step(self) -> bool:
-        """As without a plan, and where that does not do, give the plan's states up."""
-        return super()._one_step() or self._give_up_opened()
-
-    def _give_up_opened(self) -> bool:
-        """A plan's last state may be wider than any that the rules would have held."""
-        trace = self._run.trace
-        if len(trace.snapshots) == 1:
-            return False
-        left = trace.snapshots[-2]
-        merge_snapshot(trace, left, trace.snapshots.pop())
-        trace.opened = left
-        return True
 
     def _wake_up_in_time(self) -> None:
         """At the next unit, or before an operator that takes more than any before."""
