@@ -92,7 +92,7 @@ class Keeper:
         trace.note_sums_apart()
         first = {trace.first_read[slot] for slot in trace.apart}
         room = max((step_cotangents(trace, step) for step in first), default=0)
-        trace.memory -= trace.sum_bytes()
+        trace.memory -= trace.sum_bytes() + trace.state_bytes()
         trace.limit = trace.memory - max(trace.largest, room)
 
     def check_budget(self) -> None:
@@ -298,4 +298,5 @@ def least_memory(run: "Run") -> int:
     made = zip(trace.producer, trace.nbytes, strict=True)
     spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
     least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
-    return least + trace.kept_bytes + trace.sum_bytes() + BACKWARD_NUMBERS
+    kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
+    return least + kept + BACKWARD_NUMBERS

@@ -93,7 +93,7 @@ def measure(
         tuple(units),
         tuple(tuple(uses.nbytes(right - left) for right in states) for left in states),
         tuple(_need(run, index) for index in range(len(trace.steps))),
-        trace.kept_bytes + trace.sum_bytes() + _gradient_bytes(run) + outside,
+        trace.kept_bytes + _cotangents_kept(run) + trace.state_bytes() + outside,
         outside,
         sum(costs),
     )
@@ -140,6 +140,11 @@ def _need(run: Run, index: int) -> int:
     made = made_by(step)
     kernel = kernel_bytes(trace, step.signature, step.reads, made)
     return kernel + sum(trace.nbytes[made.start : made.stop])
+
+
+def _cotangents_kept(run: Run) -> int:
+    """Sums that wait for the first read of what the program brought along, and more."""
+    return run.trace.sum_bytes() + _gradient_bytes(run)
 
 
 def _gradient_bytes(run: Run) -> int:

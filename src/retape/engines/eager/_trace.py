@@ -104,6 +104,13 @@ class Trace:
             self.nbytes[s] for s, first in self.first_read.items() if first < last[s]
         )
 
+    def state_bytes(self) -> int:
+        """The bytes of the states that generators have while steps are run again.
+
+        They are put aside then, one of each generator.
+        """
+        return sum({each: state.nbytes for each, state in self.random.values()}.values())
+
     def note_sums_apart(self) -> None:
         """Note in `apart`, with its last read, whose first sum is a tensor of its own.
 
