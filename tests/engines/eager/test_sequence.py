@@ -95,7 +95,8 @@ def test_a_plan_of_few_snapshots_recomputes_several_times(runs: list[object]) ->
     assert report.snapshots + report.planted == Schedule(10, 3).counts().stores - 1
 
 
-# A draw keeps five kilobytes, the state of its generator: forty here, and one is put aside.
+# A draw keeps five kilobytes, the state of its generator: forty here, and one more is
+# put aside.
 BUDGETS = [67_000, 70_000, 100_000, 160_000]
 
 

@@ -109,7 +109,8 @@ class Trace:
 
         They are put aside then, one of each generator.
         """
-        return sum({each: state.nbytes for each, state in self.random.values()}.values())
+        sizes = {each: state.nbytes for each, state in self.random.values()}
+        return sum(sizes.values())
 
     def note_sums_apart(self) -> None:
         """Note in `apart`, with its last read, whose first sum is a tensor of its own.
