@@ -16,5 +16,7 @@ def one_thread() -> None:
 def nothing_is_known() -> None:
     """A test follows no plan that an earlier one has left."""
     from retape.engines.eager._learned import forget_lessons
+    from retape.engines.eager._sequence import forget_chains
 
     forget_lessons()
+    forget_chains()

@@ -56,7 +56,8 @@ def test_twenty_budgets_hold_and_more_memory_is_less_work() -> None:
         under = retape_torch.recompute(memory=budget)
         assert peak_bytes(job(net, x, under)) <= budget
         work.append(under.report.recomputed)
-    assert work[-1] <= 6
+    # Room for the formula of `square`, of two tensors, is kept from the start.
+    assert work[-1] <= 8
     # The spacing doubles, so neighbours may tie or swap; the trend may not.
     assert all(later <= 1.3 * earlier + 4 for earlier, later in pairwise(work))
 

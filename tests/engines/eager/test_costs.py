@@ -57,6 +57,30 @@ def test_products_are_counted_by_their_operations(name: str) -> None:
     assert operations(PRODUCTS[name]) == expected
 
 
+def cell_operations() -> int:
+    """Operations of a recurrent layer, cell by cell, as PyTorch counts them."""
+    cell = torch.nn.LSTMCell(4, 6)
+    with FlopCounterMode(display=False) as counter:
+        state = None
+        for x in torch.ones(7, 30, 4):
+            state = cell(x, state)
+    return counter.get_total_flops()
+
+
+def test_a_recurrent_layer_is_counted_as_its_cells() -> None:
+    # The states, 30 vectors of six numbers, are matrices, too, but no weights.
+    layer = torch.nn.LSTM(4, 6)
+    assert operations(lambda: layer(torch.ones(7, 30, 4))[0]) == cell_operations()
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_recurrent_layers_of_a_graphics_processor_are_counted(packed: bool) -> None:
+    given = [(7 * 30, 4)] if packed else [(7, 30, 4)]
+    read = [*given, (24, 4), (24, 6), (24,), (24,), (288,), (1, 30, 6), (1, 30, 6)]
+    for name in ("aten::_cudnn_rnn", "aten::miopen_rnn"):
+        assert _costs._FORMULAS[name](read, (7, 30, 6)) == cell_operations()
+
+
 def test_the_comparison_sees_a_wrong_count() -> None:
     with FlopCounterMode(display=False) as counter:
         torch.ones(3, 5) @ torch.ones(5, 8)

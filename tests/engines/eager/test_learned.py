@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import retape.torch
 from retape.engines.eager import _learned
 from retape.engines.eager._fit import Fit
-from retape.engines.eager._learned import Program, lessons_for
+from retape.engines.eager._learned import LearnedProgram, lessons_for
 from retape.engines.eager._planned import Plan
 from retape.torch import recompute
 
@@ -74,7 +74,7 @@ def assert_each_run_gives_the_same(run: Callable[[Any], list[Tensor]]) -> None:
         assert all(map(torch.equal, found, plain))
 
 
-def planned(memory: int = MEMORY) -> list[Program]:
+def planned(memory: int = MEMORY) -> list[LearnedProgram]:
     return [each for each in lessons_for(memory).programs.values() if each.descents]
 
 
@@ -85,8 +85,8 @@ def least_of(name: str) -> int:
 
 def in_use(memory: int = MEMORY) -> bool:
     """Whether the latest run followed a plan to its end."""
-    found = lessons_for(memory)._in_use
-    return found is not None and not found[1].broken
+    found = lessons_for(memory).followed
+    return found is not None and not found.broken
 
 
 def test_the_third_run_follows_the_optimum_for_the_second() -> None:
@@ -191,14 +191,14 @@ def test_programs_in_one_budget_are_told_apart() -> None:
 def test_programs_that_are_forgotten_are_not_planned_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    chains, find_plan = [net(), net(30), net(20)], Program.find_plan
+    chains, find_plan = [net(), net(30), net(20)], LearnedProgram.find_plan
     found: list[int] = []
 
-    def count(self: Program, memory: int) -> None:
+    def count(self: LearnedProgram, *args: Any, **kwargs: Any) -> None:
         found.append(self.mark)
-        find_plan(self, memory)
+        find_plan(self, *args, **kwargs)
 
-    monkeypatch.setattr(Program, "find_plan", count)
+    monkeypatch.setattr(LearnedProgram, "find_plan", count)
     monkeypatch.setattr(_learned, "_MOST_PROGRAMS", 2)
     monkeypatch.setattr(_learned, "_RUNS_PER_SEARCH", 10)
     for _ in range(2):
@@ -357,18 +357,17 @@ def test_a_kept_graph_is_reversed_twice_within_the_budget() -> None:
     assert in_use()
 
 
-@pytest.mark.parametrize("factor", [1.0, 1.3])
+@pytest.mark.parametrize("factor", [1.05, 1.3])
 def test_hard_programs_are_exact_when_they_follow_a_plan(
     factor: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Every plan there is, also those that the rules of thumb would beat."""
-    find_plan = Program.find_plan
+    find_plan = LearnedProgram.find_plan
 
-    def find_any(self: Program, memory: int) -> None:
-        self.tally.recomputed = 10**9
-        find_plan(self, memory)
+    def find_any(self: LearnedProgram, largest: int, below: float) -> None:
+        find_plan(self, largest)
 
-    monkeypatch.setattr(Program, "find_plan", find_any)
+    monkeypatch.setattr(LearnedProgram, "find_plan", find_any)
     followed = []
     for name, program in PROGRAMS.items():
         plain = outcome(program, contextlib.nullcontext())

@@ -18,11 +18,6 @@ from retape.engines.eager._planned import Plan
 from retape.schedule import Advance, Chain, Reverse, Schedule, Store
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_known() -> None:
-    _sequence._entries.clear()
-
-
 def uneven(depth: int = 8) -> nn.Sequential:
     """Blocks whose widths, and so whose bytes and costs, differ a lot."""
     torch.manual_seed(0)
@@ -69,7 +64,7 @@ PLANS = [
     retape.fixed_time(sweeps=2),
     retape.logarithmic(),
     retape.segments(),
-    retape.within("60kB"),
+    retape.within("66kB"),
     Schedule(8, 2, 1, "bisection"),
     Chain([1, 5] * 4, states=[2] * 8, tapes=[3, 9] * 4, budget=20),
 ]
@@ -100,8 +95,9 @@ def test_a_plan_of_few_snapshots_recomputes_several_times(runs: list[object]) ->
     assert report.snapshots + report.planted == Schedule(10, 3).counts().stores - 1
 
 
-# A draw keeps five kilobytes, the state of its generator: forty here.
-BUDGETS = [62_000, 70_000, 100_000, 160_000]
+# A draw keeps five kilobytes, the state of its generator: forty here, and one more is
+# put aside.
+BUDGETS = [67_000, 70_000, 100_000, 160_000]
 
 
 @pytest.mark.parametrize("memory", BUDGETS)
@@ -224,7 +220,7 @@ def test_snapshots_of_a_chain_in_a_store() -> None:
 
     def forward(x: torch.Tensor) -> torch.Tensor:
         return retape.torch.checkpoint_sequential(
-            chain, input=x, memory="60kB", store=store
+            chain, input=x, memory="66kB", store=store
         )
 
     assert_same(outcome(plain, plain), outcome(chain, forward))
@@ -288,9 +284,9 @@ def test_what_functions_hold_beyond_its_use_is_planned_for_next_time() -> None:
         key = _sequence._key(list(chain), x, memory)
         for _ in range(8):
             under(memory)
-        entry = _sequence._entries[key]
-        learned.append(entry.fit.overhang)
-        before = replace(entry.fit), entry.descents
+        program = _sequence._programs[key]
+        learned.append(program.fit.overhang)
+        before = replace(program.fit), program.descents
         assert peak_bytes(partial(under, memory)) <= memory
-        assert (entry.fit, entry.descents) == before
+        assert (program.fit, program.descents) == before
     assert any(learned)

@@ -55,10 +55,15 @@ def _attention(shapes: Sequence[Shape], made: Shape) -> int:
     return 4 * prod(query) * key[-2]
 
 
-def _recurrence(shapes: Sequence[Shape], made: Shape) -> int:
-    """The weights are read after the input, and used at each step of each sequence."""
+def _recurrent_layer(shapes: Sequence[Shape], made: Shape) -> int:
+    """Both weights are read after the input, and used at each step of each sequence."""
+    return 2 * sum(map(prod, shapes[1:3])) * prod(shapes[0][:-1])
+
+
+def _recurrent_layers(shapes: Sequence[Shape], made: Shape) -> int:
+    """The input comes first; of what is read after it only weights are matrices."""
     weights = sum(prod(shape) for shape in shapes[1:] if len(shape) == 2)
-    return 2 * weights * prod(shapes[0][:2])
+    return 2 * weights * prod(shapes[0][:-1])
 
 
 _FORMULAS: Mapping[str, Callable[[Sequence[Shape], Shape], int]] = {
@@ -81,9 +86,8 @@ _FORMULAS: Mapping[str, Callable[[Sequence[Shape], Shape], int]] = {
         ),
         _attention,
     ),
-    **dict.fromkeys(
-        ("aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn"), _recurrence
-    ),
+    "aten::mkldnn_rnn_layer": _recurrent_layer,
+    **dict.fromkeys(("aten::_cudnn_rnn", "aten::miopen_rnn"), _recurrent_layers),
 }  # fmt: skip
 
 

@@ -25,7 +25,8 @@ class PlannedSweep(Sweep):
         """Run the descent that tapes the unit of a handle."""
         plan, run = self.plan, self._run
         if run.recording:  # a backward inside of the program: what is to come is open
-            plan.broken, run.trace.next_cut = True, float("inf")
+            plan.leave()
+            run.trace.next_cut = float("inf")
         unit = plan.unit_at(run.handle_steps[handle.number])
         if plan.broken or self._is_second_backward(unit):
             super().fetch(handle)
@@ -123,7 +124,7 @@ class PlannedSweep(Sweep):
         nbytes = sum(trace.nbytes[slot] for slot in slots)
         excess = trace.counter.live + nbytes - trace.memory
         if excess > 0:
-            plan.broken, plan.excess = True, math.ceil(excess)
+            plan.leave(math.ceil(excess))
         return excess > 0
 
     def _hold_all(self, slots: Set[int], computed: dict[int, torch.Tensor]) -> None:

@@ -79,8 +79,12 @@ class Gap:
 
     def smallest_stage(self, position: int) -> int:
         """Bytes of the last unit up to a position."""
+        return self.span.saved_between(self.last_cut(position), position)
+
+    def last_cut(self, position: int) -> int:
+        """Where the last unit up to a position begins."""
         before = [cut for cut in self._units if cut <= position]
-        return self.span.saved_between(before[-1] if before else self.start, position)
+        return before[-1] if before else self.start
 
     @cached_property
     def _units(self) -> list[int]:

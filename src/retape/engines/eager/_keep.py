@@ -92,7 +92,7 @@ class Keeper:
         trace.note_sums_apart()
         first = {trace.first_read[slot] for slot in trace.apart}
         room = max((step_cotangents(trace, step) for step in first), default=0)
-        trace.memory -= trace.sum_bytes()
+        trace.memory -= trace.sum_bytes() + trace.state_bytes()
         trace.limit = trace.memory - max(trace.largest, room)
 
     def check_budget(self) -> None:
@@ -126,7 +126,18 @@ class Keeper:
             return self._thin()
         if trace.tail.steps:
             return self._seal() or self._drop_oldest()
-        return len(trace.snapshots) > 2 and self._thin()
+        if len(trace.snapshots) > 2:
+            return self._thin()
+        return len(trace.snapshots) > 1 and self._give_up_opened()
+
+    def _give_up_opened(self) -> bool:
+        """The last state may be wider than all that there is room for."""
+        trace = self._run.trace
+        left = trace.snapshots[-2]
+        merge_snapshot(trace, left, trace.snapshots.pop())
+        trace.opened = left
+        self._run.tally.thinned += 1
+        return True
 
     def _count_snapshots(self, most: int) -> None:
         """End a gap of `spacing` steps; beyond `most` snapshots, double the spacing."""
@@ -287,4 +298,5 @@ def least_memory(run: "Run") -> int:
     made = zip(trace.producer, trace.nbytes, strict=True)
     spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
     least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
-    return least + trace.kept_bytes + trace.sum_bytes() + BACKWARD_NUMBERS
+    kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
+    return least + kept + BACKWARD_NUMBERS

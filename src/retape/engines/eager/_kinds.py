@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ._errors import UnsupportedError
+from ._formulas import is_lean
 
 __all__ = ["Kind", "kind_of"]
 
@@ -32,17 +33,6 @@ _UNINITIALISED = frozenset(
     }
 )
 _RESIZERS = frozenset({"aten::resize_", "aten::resize_as_"})
-# Their backward makes nothing but cotangents. Other formulas may need as much again
-# for themselves: that of `pow` has two products beside its result.
-_LEAN = frozenset(
-    "aten::" + name
-    for name in (
-        "_log_softmax", "_softmax", "_to_copy", "_unsafe_view", "add", "addmm",
-        "baddbmm", "bmm", "cat", "clone", "copy_", "div", "embedding", "exp", "gelu",
-        "masked_fill", "mean", "mm", "mul", "native_batch_norm", "native_layer_norm",
-        "neg", "relu", "sigmoid", "silu", "sub", "sum", "tanh",
-    )
-)  # fmt: skip
 # Their kernels may bring all that they read and make into a layout of their own first,
 # forward and backward.
 _COPYING = frozenset(
@@ -131,7 +121,7 @@ def _read_schema(func: Any) -> Kind:
         uninitialised=name in _UNINITIALISED | _RESIZERS,
         scratch=name in _SCRATCH,
         collective=func.namespace in _COLLECTIVE_NAMESPACES,
-        lean=name in _LEAN,
+        lean=is_lean(func),
         copying=name in _COPYING,
         varying=bool(
             {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}

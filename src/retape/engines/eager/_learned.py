@@ -12,14 +12,13 @@ run does something else or holds more. One that is run once is not analysed.
 import threading
 from collections import OrderedDict
 
-from ._fit import Fit
 from ._keep import Keeper
 from ._measure import Measured, measure, whole_mark
 from ._optimum import LARGEST
 from ._planned import Plan, PlannedKeeper
+from ._program import Program
 from ._report import Tally
 from ._run import Run
-from ._units import Descent
 
 _MOST_BUDGETS = 64
 _MOST_PROGRAMS = 16
@@ -34,43 +33,38 @@ _ENTRY = 80
 _FEWEST_ENTRIES = 6_000_000
 
 
-class Program:
-    """What is known about one program in one budget.
+class LearnedProgram(Program):
+    """A program that was told by what it does.
 
     Attributes:
         mark: Of what it does.
         tally: Of its first run, by rules of thumb.
-        measured: Its second run; `None` if it has not been run twice.
-        descents: The plan, if there is one that is better than the rules of thumb.
-        fit: What plans have to leave.
         failures: How often the plan was left.
     """
 
-    def __init__(self, mark: int, tally: Tally) -> None:
+    def __init__(self, memory: int, mark: int, tally: Tally) -> None:
+        super().__init__(memory)
         self.mark, self.tally = mark, tally
-        self.measured: Measured | None = None
-        self.descents: tuple[Descent, ...] = ()
-        self.fit = Fit()
         self.failures = 0
 
-    def find_plan(self, memory: int) -> None:
-        """Find the best descents in what there is room for."""
-        measured = self.measured
-        assert measured is not None
-        self.descents = ()
-        if self.failures >= _MOST_FAILURES:
-            return
-        entries = min(LARGEST, max(_FEWEST_ENTRIES, measured.cost // _ENTRY))
-        best = self.fit.best(measured, memory, entries)
-        # In next to no room units are coarse: the rules of thumb may do better.
-        again = self.tally.recomputed / max(1, self.tally.steps) * measured.cost
-        if best.cost < (again or float("inf")):
-            self.descents = tuple(best.descents())
+    def learn(self, measured: Measured) -> None:
+        """Look for a plan for what a run has shown."""
+        self.measured = measured
+        self._find_better_plan(measured)
 
-    def plan(self) -> Plan:
-        """The plan, for one run."""
-        assert self.measured is not None
-        return self.fit.plan(self.descents, self.measured)
+    def fail(self, plan: Plan) -> None:
+        """Plan with less room. If it did not hold more, no plan would fare better."""
+        self.failures += 1 if plan.excess else _MOST_FAILURES
+        self.fit.learn(plan)
+        self.descents = ()
+        if self.failures < _MOST_FAILURES and self.measured is not None:
+            self._find_better_plan(self.measured)
+
+    def _find_better_plan(self, measured: Measured) -> None:
+        """In next to no room units are coarse: the rules of thumb may do better."""
+        entries = min(LARGEST, max(_FEWEST_ENTRIES, measured.cost // _ENTRY))
+        again = self.tally.recomputed / max(1, self.tally.steps) * measured.cost
+        self.find_plan(entries, below=again or float("inf"))
 
 
 class Lessons:
@@ -78,15 +72,16 @@ class Lessons:
 
     Attributes:
         programs: By mark, the latest last.
+        followed: The plan of the latest run, if that was the program planned for.
     """
 
     def __init__(self, memory: int) -> None:
         self._memory = memory
         self._lock = threading.Lock()
-        self.programs: OrderedDict[int, Program] = OrderedDict()
+        self.programs: OrderedDict[int, LearnedProgram] = OrderedDict()
+        self.followed: Plan | None = None
         self._followers: dict[int, int] = {}
         self._latest: int | None = None
-        self._in_use: tuple[Program, Plan] | None = None
         self._runs = self._searches = 0
 
     def plan(self) -> Plan | None:
@@ -98,7 +93,7 @@ class Lessons:
             latest = next(reversed(self.programs), None)
             expected = self._followers.get(self._latest or 0, latest)
             programs.sort(key=lambda each: each.mark != expected)
-            plans = [each.plan() for each in programs]
+            plans = [plan for each in programs if (plan := each.plan()) is not None]
         if not plans:
             return None
         plans[0].others = plans[1:]
@@ -116,13 +111,14 @@ class Lessons:
             self._runs += 1
             program = self.programs.pop(mark, None)
             if program is None:
-                program = Program(mark, run.tally)
+                program = LearnedProgram(self._memory, mark, run.tally)
             elif program.measured is None and self._may_search():
-                program.measured = measure(run)
-                program.find_plan(self._memory)
+                program.learn(measure(run))
             self._note(program)
             ours = plan is not None and plan.measured is program.measured
-            self._in_use = (program, plan) if plan is not None and ours else None
+            self.followed = plan if ours else None
+            if self.followed is not None:
+                program.watch(self.followed)
 
     def _may_search(self) -> bool:
         """Whether the runs so far are worth one more search for a plan."""
@@ -131,7 +127,7 @@ class Lessons:
         self._searches += allowed
         return allowed
 
-    def _note(self, program: Program) -> None:
+    def _note(self, program: LearnedProgram) -> None:
         """Remember which program came, and after which."""
         self.programs[program.mark] = program
         if len(self.programs) > _MOST_PROGRAMS:
@@ -143,19 +139,12 @@ class Lessons:
         self._latest = program.mark
 
     def _settle(self) -> None:
-        """Make a plan that was left, perhaps in the backward, with less room."""
-        if self._in_use is None:
-            return
-        program, plan = self._in_use
-        if plan.broken:
-            self._in_use = None
-            # Where it did not hold more, another plan would fare no better.
-            program.failures += 1 if plan.excess else _MOST_FAILURES
-            program.fit.learn(plan)
-            program.find_plan(self._memory)
+        """Make plans that were left, perhaps in the backward, with less room."""
+        for program in self.programs.values():
+            program.settle()
 
 
-def _end_of_first_unit(program: Program) -> int:
+def _end_of_first_unit(program: LearnedProgram) -> int:
     return program.measured.cuts[1] if program.measured is not None else 0
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 
+from ._cotangents import cotangent_bytes, kernel_bytes
 from ._native import native
-from ._record import cotangent_bytes, kernel_bytes
 from ._replay import made_by
 from ._trace import Trace
 
@@ -72,8 +72,8 @@ class Span:
         module = native()
         if module is not None:
             self.widths, self.transient, self.reverse = module.span_sums(
-                trace.steps, trace.producer, trace.nbytes, trace.apart,
-                list(steps), dict(wanted), start, end,
+                trace.steps, trace.producer, trace.nbytes, trace.last_read,
+                trace.apart,                list(steps), dict(wanted), start, end,
                 list(waiting[start : end + 1]),
             )  # fmt: skip
         else:
@@ -124,11 +124,17 @@ class Span:
     def _reverse_bytes(self) -> int:
         """The most bytes that going back through a step of the span takes."""
         trace, most = self._trace, 0
+        last_read = trace.last_read
         for index in range(self._start, min(self._end + 1, len(trace.steps))):
             step = trace.steps[index]
             given = zip(step.reads, step.signature.differentiable, strict=True)
-            read = {s for s, flag in given if flag and trace.producer[s] >= 0}
-            waiting = self._waiting[index] - sum(trace.nbytes[slot] for slot in read)
+            # What is read later, too, has a cotangent already, and gets a second one.
+            first = {
+                slot
+                for slot, flag in given
+                if flag and trace.producer[slot] >= 0 and last_read[slot] <= index
+            }
+            waiting = self._waiting[index] - sum(trace.nbytes[slot] for slot in first)
             most = max(most, step_cotangents(trace, index) + max(0, waiting))
         return most
 

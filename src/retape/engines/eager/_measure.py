@@ -6,15 +6,17 @@ same shapes makes the same slots in the same order, so a plan made of slots and
 positions holds for it; `Measured.agrees` finds the program that does not.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ._costs import step_costs
+from ._cotangents import kernel_bytes
 from ._cut import cut_run
 from ._liveness import step_cotangents
-from ._record import kernel_bytes
 from ._replay import made_by
 from ._run import Run
+from ._trace import Trace
 from ._units import Unit
 from ._uses import Slots, Uses
 
@@ -91,7 +93,7 @@ def measure(
         tuple(units),
         tuple(tuple(uses.nbytes(right - left) for right in states) for left in states),
         tuple(_need(run, index) for index in range(len(trace.steps))),
-        trace.kept_bytes + trace.sum_bytes() + _gradient_bytes(run) + outside,
+        trace.kept_bytes + _cotangents_kept(run) + trace.state_bytes() + outside,
         outside,
         sum(costs),
     )
@@ -112,12 +114,19 @@ def outside_bytes(run: Run) -> int:
 
 
 def _mark(run: Run, places: Sequence[int], counts: Sequence[tuple[int, int]]) -> int:
-    """What was done between two places: operators on slots, sizes, saved tensors."""
+    """What was done between two places: operators on slots, sizes, saved tensors.
+
+    With the same operators parameters may be frozen or not.
+    """
     trace, ((low, first), (high, last)) = run.trace, counts
     steps = trace.steps[places[0] : places[1]]
     return hash(
         (
-            tuple((each.signature.func, each.reads, each.writes) for each in steps),
+            tuple(
+                (each.signature.func, each.signature.differentiable, each.reads)
+                for each in steps
+            ),
+            tuple(each.writes for each in steps),
             tuple(trace.nbytes[low:high]),
             tuple(run.handle_slots[first:last]),
             tuple(run.handle_steps[first:last]),
@@ -131,6 +140,11 @@ def _need(run: Run, index: int) -> int:
     made = made_by(step)
     kernel = kernel_bytes(trace, step.signature, step.reads, made)
     return kernel + sum(trace.nbytes[made.start : made.stop])
+
+
+def _cotangents_kept(run: Run) -> int:
+    """Sums that wait for the first read of what the program brought along, and more."""
+    return run.trace.sum_bytes() + _gradient_bytes(run)
 
 
 def _gradient_bytes(run: Run) -> int:
@@ -154,6 +168,8 @@ class _Measurement:
     def __init__(self, run: Run, uses: Uses, cost: Sequence[int]) -> None:
         self.trace, self.uses, self.cost = run.trace, uses, cost
         self._previous: dict[int, int] = {}
+        self._inner = _inner(self.trace)
+        self._waiting = _waiting(self.trace, self._inner)
 
     def unit(self, first: int, last: int, before: Slots, after: Slots) -> Unit:
         """The numbers of a unit; units are asked for in order."""
@@ -171,8 +187,8 @@ class _Measurement:
             hold_bytes=nbytes(before - previous.keys()),
             advance_peak=advance_peak,
             tape_peak=both_peak,
-            reverse_peak=self._reverse_peak(first, last, before, after, tape),
-            cotangent=nbytes(self._cotangents(after)),
+            reverse_peak=self._reverse_peak(first, last, before, tape),
+            cotangent=self._waiting[last],
         )
 
     def _run_again(self, wanted: Slots, before: Slots, first: int) -> tuple[int, int]:
@@ -198,48 +214,48 @@ class _Measurement:
         return sum(self.cost[index] for index in steps), peak
 
     def _reverse_peak(
-        self, first: int, last: int, before: Slots, after: Slots, tape: dict[int, int]
+        self, first: int, last: int, before: Slots, tape: dict[int, int]
     ) -> int:
         """Most bytes of tape and cotangents while a unit is reversed."""
         trace, nbytes = self.trace, self.uses.nbytes
         # In the order in which autograd saved them.
         own = [(step, slot) for slot, step in tape.items() if slot not in before]
         left = peak = nbytes(slot for _, slot in own)
-        passing = self._cotangents(after)
-        waiting = nbytes(passing)
         for index in range(last - 1, first - 1, -1):
             while own and own[-1][0] > index + 1:
                 left -= trace.nbytes[own.pop()[1]]
-            step = trace.steps[index]
-            given = zip(step.reads, step.signature.differentiable, strict=True)
-            reads = {s for s, flag in given if flag and trace.producer[s] >= 0}
-            for slot in made_by(step):
-                if slot in passing:
-                    passing.remove(slot)
-                    waiting -= trace.nbytes[slot]
-            other = waiting - nbytes(reads & passing)
-            taken = step_cotangents(trace, index) + self._spare(index)
-            peak = max(peak, taken + other + left)
-            if index in self.uses.useful:
-                come = self._cotangents(reads) - passing
-                passing |= come
-                waiting += nbytes(come)
+            taken = step_cotangents(trace, index) + self._waiting_beside(index)
+            peak = max(peak, taken + left)
         return peak
 
-    def _spare(self, index: int) -> int:
-        """One tensor more, which a formula such as that of `pow` takes at its most."""
-        step = self.trace.steps[index]
-        kind = step.signature.kind
-        if kind.lean or kind.copying or step.signature.passive:
-            return 0
-        return self.uses.nbytes(made_by(step))
+    def _waiting_beside(self, index: int) -> int:
+        """Cotangents that wait while a step is reversed.
 
-    def _cotangents(self, slots: Iterable[int]) -> set[int]:
-        """Those that may get a cotangent."""
-        trace = self.trace
-        return {
-            slot
-            for slot in slots
-            if (dtype := trace.roots[slot].dtype).is_floating_point or dtype.is_complex
-            if not trace.steps[trace.producer[slot]].signature.passive
-        }
+        What is read later, too, has one already, and gets a second one.
+        """
+        trace, step = self.trace, self.trace.steps[index]
+        given = zip(step.reads, step.signature.differentiable, strict=True)
+        first = {s for s, flag in given if flag and trace.last_read[s] == index}
+        return self._waiting[index] - self.uses.nbytes(first & self._inner)
+
+
+def _inner(trace: Trace) -> set[int]:
+    """The slots made by steps that may get a cotangent."""
+    steps, roots = trace.steps, trace.roots
+    return {
+        slot
+        for slot, made in enumerate(trace.producer)
+        if made >= 0 and not steps[made].signature.passive
+        if roots[slot].dtype.is_floating_point or roots[slot].dtype.is_complex
+    }
+
+
+def _waiting(trace: Trace, inner: set[int]) -> list[int]:
+    """For each position, the bytes made before it and read at or after it."""
+    change = [0] * (len(trace.steps) + 2)
+    for slot in inner:
+        made, read = trace.producer[slot], trace.last_read[slot]
+        if read > made:
+            change[made + 1] += trace.nbytes[slot]
+            change[read + 1] -= trace.nbytes[slot]
+    return list(accumulate(change))

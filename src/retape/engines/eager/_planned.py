@@ -11,11 +11,11 @@ recomputed.
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ._geometry import holders
-from ._keep import Keeper, merge_snapshot, place_snapshot
+from ._keep import Keeper, place_snapshot
 from ._limits import Limits
 from ._measure import Measured, outside_bytes
 from ._run import Run
@@ -39,6 +39,7 @@ class Plan:
         broken: The program has left the plan.
         excess: Bytes that it held beyond what there was room for, if that was why.
         overhang: Bytes that it held itself then, if that was while it ran.
+        on_leaving: Called once, when the program leaves the plan.
     """
 
     descents: Sequence[Descent]
@@ -51,6 +52,14 @@ class Plan:
     broken: bool = False
     excess: int = 0
     overhang: int = 0
+    on_leaving: "Callable[[Plan], None] | None" = None
+
+    def leave(self, excess: int = 0, overhang: int = 0) -> None:
+        """The rest is done without this plan."""
+        if not self.broken:
+            self.broken, self.excess, self.overhang = True, excess, overhang
+            if self.on_leaving is not None:
+                self.on_leaving(self)
 
     def turn(self, position: int) -> bool:
         """Become another plan whose first unit ends at a position or after it."""
@@ -155,15 +164,14 @@ class PlannedKeeper(Keeper):
         shared = [slot for slot, storage in found if holders(storage) > 1]
         outside = outside_bytes(run) + sum(run.trace.nbytes[slot] for slot in shared)
         if outside > plan.outside:
-            plan.excess = outside - plan.outside
-            self.leave()
+            self.leave(outside - plan.outside)
             return
         for slot in shared:
             run.trace.hold_copy(slot, held.storages[slot])
 
-    def leave(self) -> None:
+    def leave(self, excess: int = 0, overhang: int = 0) -> None:
         """Do without the plan from here on."""
-        self.plan.broken = True
+        self.plan.leave(excess, overhang)
         self._run.trace.next_cut = float("inf")
 
     def _take_up(self, measured: Measured) -> None:
@@ -200,26 +208,11 @@ class PlannedKeeper(Keeper):
         trace = self._run.trace
         excess = trace.counter.live + need - trace.memory
         if excess > 0:
-            self.plan.excess = math.ceil(excess)
-            self.plan.overhang = max(self.plan.excess, outside_bytes(self._run))
-            self.leave()
+            more = math.ceil(excess)
+            self.leave(more, overhang=max(more, outside_bytes(self._run)))
             while trace.counter.live + need > trace.memory and self._one_step():
                 pass
             super().relieve()
-
-    def _one_step(self) -> bool:
-        """As without a plan, and where that does not do, give the plan's states up."""
-        return super()._one_step() or self._give_up_opened()
-
-    def _give_up_opened(self) -> bool:
-        """A plan's last state may be wider than any that the rules would have held."""
-        trace = self._run.trace
-        if len(trace.snapshots) == 1:
-            return False
-        left = trace.snapshots[-2]
-        merge_snapshot(trace, left, trace.snapshots.pop())
-        trace.opened = left
-        return True
 
     def _wake_up_in_time(self) -> None:
         """At the next unit, or before an operator that takes more than any before."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from ._compiled import warn_of_compiled_code
+from ._cotangents import cotangent_bytes
 from ._errors import UnsupportedError
 from ._holdings import TAG, Buffer
 from ._kinds import Kind
@@ -266,43 +267,3 @@ def _storage_of(tensor: Tensor, signature: Signature) -> Storage:
             f"`{signature.func}` made a tensor of layout `{tensor.layout}`, which has "
             "no storage that could be recomputed. Call it outside `recompute`."
         ) from None
-
-
-def cotangent_bytes(
-    trace: Trace, index: int, signature: Signature, reads: Sequence[int], made: range
-) -> int:
-    """The bytes that going back through a step may need at once, beside what it saved:
-
-    cotangents of what it reads and makes, and what its formula makes on the way. Then
-    come the sums, of which some begin as tensors of their own.
-    """
-    if signature.passive:
-        return 0
-    given = zip(reads, signature.differentiable, strict=True)
-    inputs = {slot for slot, flag in given if flag}
-    nbytes = trace.nbytes
-    summed = (nbytes[slot] for slot in inputs if trace.apart.get(slot, -1) > index)
-    formula = _formula_bytes(trace, signature, reads, made)
-    return sum(nbytes[slot] for slot in inputs) + max(formula, *summed, 0)
-
-
-def _formula_bytes(
-    trace: Trace, signature: Signature, reads: Sequence[int], made: range
-) -> int:
-    """Cotangents of what a step makes, and what its formula makes for itself."""
-    cotangents = sum(trace.nbytes[made.start : made.stop])
-    if signature.kind.copying:
-        return cotangents + kernel_bytes(trace, signature, reads, made)
-    # An overwrite of a view is reversed on copies of the cotangent of the whole.
-    first = made.start + len(signature.outputs)
-    overwritten = sum(trace.nbytes[first : made.stop])
-    return cotangents * (1 if signature.kind.lean else 2) + 2 * overwritten
-
-
-def kernel_bytes(
-    trace: Trace, signature: Signature, reads: Sequence[int], made: range
-) -> int:
-    """The bytes that the kernel of a step takes for itself while it runs."""
-    if not signature.kind.copying:
-        return 0
-    return sum(trace.nbytes[slot] for slot in {*reads, *made})

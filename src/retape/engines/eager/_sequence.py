@@ -21,16 +21,15 @@ from ._chained import descents_of
 from ._checkpoint import checkpoint
 from ._descend import PlannedSweep
 from ._errors import PlanError
-from ._fit import Fit
 from ._keep import Keeper
 from ._limits import Limits, read_bytes
 from ._measure import Measured, measure
 from ._offload import Store, as_store
 from ._planned import Plan, PlannedKeeper
+from ._program import Program
 from ._recompute import Recomputation
 from ._run import Run
 from ._sweep import Sweep
-from ._units import Descent
 
 Functions = nn.Sequential | Sequence[Callable[[Any], Any]]
 _REMEMBERED = 64
@@ -193,62 +192,70 @@ def _by_plan(
     )
 
 
-class _Entry:
-    """What is known about a chain: how to run it, and how often that was wrong."""
+class ChainProgram(Program):
+    """A chain, told by its functions and shapes: calls of it may yet differ."""
 
-    __slots__ = ("descents", "fit", "measured", "tries")
+    def __init__(self, memory: int) -> None:
+        super().__init__(memory)
+        self._measurements = 0
 
-    def __init__(self) -> None:
-        self.measured: Measured | None = None
-        self.descents: list[Descent] | None = None
-        self.fit = Fit()
-        self.tries = 0
+    def wants_measuring(self) -> bool:
+        """Whether the next call is to be measured."""
+        return self.measured is None and self._measurements < _TRIES
 
-    def plan_anew(self, measured: Measured, memory: int) -> None:
-        """Find the best descents for what a run was measured to take."""
-        best = self.fit.best(measured, memory)
+    def learn(self, measured: Measured) -> None:
+        """Look for a plan for what a call was measured to take."""
         self.measured = measured
-        self.descents = best.descents() if best.cost < float("inf") else None
+        self._measurements += 1
+        self.find_plan()
 
-    def forget(self) -> None:
-        """The chain did something else than was measured."""
-        self.measured = self.descents = None
+    def fail(self, plan: Plan) -> None:
+        """What functions hold beyond the last use is theirs from now on.
+
+        A chain that did something else than was measured is measured anew.
+        """
+        if plan.excess:
+            self.fit.learn(plan)
+            self.find_plan()
+        else:
+            self.measured, self.descents = None, ()
 
 
-_entries: OrderedDict[Any, _Entry] = OrderedDict()
-_entries_lock = threading.Lock()
+_programs: OrderedDict[Any, ChainProgram] = OrderedDict()
+_programs_lock = threading.Lock()
+
+
+def forget_chains() -> None:
+    """Forget all plans."""
+    with _programs_lock:
+        _programs.clear()
 
 
 def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
-    entry = _entry(_key(chain, input, memory))
-    plan = None
-    if entry.measured is not None and entry.descents is not None:
-        plan = entry.fit.plan(entry.descents, entry.measured)
-    measured = entry.measured is None and entry.tries < _TRIES
+    program = _program(_key(chain, input, memory), memory)
+    with _programs_lock:
+        program.settle()
+        plan, measured = program.plan(), program.wants_measuring()
     job = ChainRecomputation(Limits(memory, None, 0), plan, measured)
     value = job.run(chain, input)
-    if job.found is not None:
-        entry.tries += 1
-        entry.plan_anew(job.found, memory)
-    elif plan is not None and plan.broken and plan.excess and plan.measured:
-        # What its functions hold beyond the last use is theirs from now on.
-        entry.fit.learn(plan)
-        entry.plan_anew(plan.measured, memory)
-    elif plan is not None and plan.broken:
-        entry.forget()
+    with _programs_lock:
+        if job.found is not None:
+            program.learn(job.found)
+        elif plan is not None:
+            program.watch(plan)
     return value
 
 
-def _entry(key: Any) -> _Entry:
-    with _entries_lock:
-        entry = _entries.get(key)
-        if entry is None:
-            entry = _entries[key] = _Entry()
-            if len(_entries) > _REMEMBERED:
-                _entries.popitem(last=False)
+def _program(key: Any, memory: int) -> ChainProgram:
+    with _programs_lock:
+        program = _programs.get(key)
+        if program is None:
+            program = _programs[key] = ChainProgram(memory)
+            if len(_programs) > _REMEMBERED:
+                _programs.popitem(last=False)
         else:
-            _entries.move_to_end(key)
-        return entry
+            _programs.move_to_end(key)
+        return program
 
 
 def _key(chain: Sequence[Callable[[Any], Any]], input: Any, memory: int) -> Any:

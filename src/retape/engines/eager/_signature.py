@@ -6,10 +6,12 @@ does not change from turn to turn (operator, constants, geometries, gradient mod
 """
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import torch
 
+from ._formulas import spare_tensors, workspace_bytes
 from ._geometry import Geometry, look
 from ._kinds import Kind
 
@@ -30,6 +32,9 @@ class Signature:
             call is of this signature only if the same ones may.
         passive: No cotangent goes through it: it reads nothing that gets one, or gives
             no value. In a custom function, where gradient mode is off, who knows.
+        sizes: Bytes of each tensor read, as it is seen.
+        spare: Tensors that its formula holds on the way, if it is not lean.
+        workspace: Bytes that its kernel takes beyond copies, if it copies.
         new: It has not run yet.
         native: The same for the accelerator, if it has met it.
         simple: Every tensor is a positional argument of its own.
@@ -62,6 +67,12 @@ class Signature:
         self.places, self.geometries = tuple(places), tuple(geometries)
         self.differentiable = tuple(differentiable)
         self.passive = kind.uninitialised or (grad and not any(differentiable))
+        self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
+        self.spare = self.workspace = 0
+        if kind.copying:
+            self.workspace = workspace_bytes(args, geometries)
+        elif not kind.lean and any(differentiable):
+            self.spare = spare_tensors(func, args, geometries, differentiable)
         self.new = True
         self.native: Any = None
         self.simple = not kwargs and all(

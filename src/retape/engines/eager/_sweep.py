@@ -77,13 +77,32 @@ class Sweep:
             start = run.trace.snapshots[-1].position
             self._gap = self._gap_between(start, position)
         start = self._make_room(position)
+        known = len(run.trace.snapshots)
+        first = self._plant_up_to(start, position)
+        if self._limits.memory is not None:
+            first = self._shorten(first, position, known)
+        self._tape(first, position)
+
+    def _plant_up_to(self, start: int, position: int) -> int:
+        """Plant the snapshots of the binomial splits; where the last stage begins."""
         gap = self._gap
+        assert gap is not None
         planting, cut = gap.next_action(start, position)
         while planting:
             self._plant(gap.crossing(start, cut), cut)
             start = cut
             planting, cut = gap.next_action(start, position)
-        self._tape(cut, position)
+        return cut
+
+    def _shorten(self, first: int, position: int, known: int) -> int:
+        """A stage that fits: what was planted may be wider than cuts are on average."""
+        gap, trace = self._gap, self._run.trace
+        assert gap is not None
+        if not gap.fits(first, position):
+            first = max(first, gap.last_cut(position))
+        while len(trace.snapshots) > known and not gap.fits(first, position):
+            self._give_up_last()
+        return first
 
     def _let_go_after(self, position: int) -> None:
         """Give up the stages and snapshots that the sweep has passed."""
@@ -134,14 +153,17 @@ class Sweep:
     def _make_room(self, position: int) -> int:
         """Give snapshots up until a unit fits after the nearest one; its position."""
         trace, memory = self._run.trace, self._limits.memory
-        while len(trace.snapshots) > 1 and memory is not None:
+        while memory is not None:
             gap = self._gap
             assert gap is not None
             if gap.fits(gap.start, position):
                 break
             if gap.smallest_stage(position) <= gap.free(position):
                 break
-            self._give_up_last()
+            if gap.end <= position:  # else it was cut for the room of another time
+                if len(trace.snapshots) == 1:
+                    break
+                self._give_up_last()
             self._gap = self._gap_between(trace.opened.position, position)
         return trace.snapshots[-1].position
 

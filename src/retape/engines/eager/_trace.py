@@ -104,6 +104,14 @@ class Trace:
             self.nbytes[s] for s, first in self.first_read.items() if first < last[s]
         )
 
+    def state_bytes(self) -> int:
+        """The bytes of the states that generators have while steps are run again.
+
+        They are put aside then, one of each generator.
+        """
+        sizes = {each: state.nbytes for each, state in self.random.values()}
+        return sum(sizes.values())
+
     def note_sums_apart(self) -> None:
         """Note in `apart`, with its last read, whose first sum is a tensor of its own.
 

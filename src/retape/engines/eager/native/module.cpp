@@ -112,13 +112,13 @@ PyObject* call_needed_steps(PyObject*, PyObject* const* args, Py_ssize_t) {
   END_HANDLE_TH_ERRORS
 }
 
-// span_sums(steps, producer, nbytes, apart, needed, wanted, start, end, waiting)
-//     -> (widths, transient, reverse)
+// span_sums(steps, producer, nbytes, last_read, apart, needed, wanted, start, end,
+//     waiting) -> (widths, transient, reverse)
 PyObject* call_span_sums(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
   const SpanSums sums = sums_of(
-      {{args[0], args[1], nullptr}, args[2], args[3], args[4], args[5],
-       as_int(args[6]), as_int(args[7]), args[8]});
+      {{args[0], args[1], nullptr}, args[2], args[3], args[4], args[5], args[6],
+       as_int(args[7]), as_int(args[8]), args[9]});
   const Ref widths = Ref::checked(PyList_New(0));
   for (const int64_t width : sums.widths) append(widths.get(), width);
   return Py_BuildValue(

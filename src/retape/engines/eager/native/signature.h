@@ -39,6 +39,8 @@ struct Place {
 struct Facts {
   std::vector<int64_t> outputs;
   std::vector<char> differentiable;
+  std::vector<int64_t> sizes;
+  int64_t spare = 0, workspace = 0;
   bool lean = false, copying = false, passive = false;
 
   Facts() = default;
@@ -46,6 +48,11 @@ struct Facts {
     const Ref results = attribute(signature, names->outputs);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(results.get()); ++k)
       outputs.push_back(as_int(PyTuple_GET_ITEM(results.get(), k)));
+    const Ref seen = attribute(signature, names->sizes);
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(seen.get()); ++k)
+      sizes.push_back(as_int(PyTuple_GET_ITEM(seen.get(), k)));
+    spare = as_int(attribute(signature, names->spare).get());
+    workspace = as_int(attribute(signature, names->workspace).get());
     const Ref flags = attribute(signature, names->differentiable);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(flags.get()); ++k)
       differentiable.push_back(PyTuple_GET_ITEM(flags.get(), k) == Py_True);

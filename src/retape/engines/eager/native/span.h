@@ -7,7 +7,7 @@ namespace retape {
 
 struct SpanInput {
   Record record;
-  PyObject *nbytes, *apart, *needed, *wanted;
+  PyObject *nbytes, *last_read, *apart, *needed, *wanted;
   int64_t start, end;
   PyObject* waiting;  // from start to end
 };
@@ -80,32 +80,52 @@ std::vector<int64_t> crossing(const SpanInput& span, const Uses& uses, const Ski
 }
 
 struct Reads {
-  int64_t inner = 0, cotangents = 0, all = 0, summed = 0;
+  int64_t inner = 0, cotangents = 0, all = 0, summed = 0, largest = 0;
 };
 
-// Bytes read of slots that may get a cotangent and that steps made, of all that may get
-// one, and of all; and of the largest parameter whose sum with that of a later read is a tensor of its own.
-inline Reads bytes_read(const SpanInput& span, int64_t index, const Facts& facts) {
+// The cotangents of what a step reads of a slot: that of a part is put into one of the
+// whole.
+inline int64_t given_back(const SpanInput& span, int64_t slot, int64_t size) {
+  const int64_t whole = item(span.nbytes, slot);
+  if (item(span.record.producer, slot) < 0 || size >= whole) return std::max(whole, size);
+  return size + whole;
+}
+
+// Bytes of slots that steps made and that get their first cotangent here, the cotangents of
+// all that may get one, and the bytes of all; of the largest parameter whose sum with
+// that of a later read is a tensor of its own; and the largest cotangent.
+inline Reads bytes_read(const SpanInput& span, int64_t index, const Facts& facts, int64_t made) {
   PyObject* step = span.record.step(index);
   PyObject* reads = Record::reads(step);
-  c10::SmallVector<int64_t, 8> inner, inputs, any;
+  const bool lean = facts.lean || facts.copying;
+  c10::SmallVector<int64_t, 8> any;
+  c10::SmallVector<std::pair<int64_t, int64_t>, 8> inputs;
   Reads sums;
-  const auto once = [&](auto& seen, int64_t slot, int64_t& sum) {
-    if (std::find(seen.begin(), seen.end(), slot) != seen.end()) return;
-    seen.push_back(slot);
-    sum += item(span.nbytes, slot);
-  };
+  sums.largest = made;
   for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r) {
     PyObject* read = PyTuple_GET_ITEM(reads, r);
     const int64_t slot = as_int(read);
-    once(any, slot, sums.all);
-    const bool flag = facts.differentiable[r] != 0;
-    if (flag) once(inputs, slot, sums.cotangents);
-    if (flag && span.record.made_by(read) >= 0) once(inner, slot, sums.inner);
-    PyObject* last = flag ? lookup(span.apart, read) : nullptr;
+    if (std::find(any.begin(), any.end(), slot) == any.end()) {
+      any.push_back(slot);
+      sums.all += item(span.nbytes, slot);
+    }
+    if (facts.differentiable[r] == 0) continue;
+    sums.largest = std::max(sums.largest, facts.sizes[r]);
+    const int64_t size = lean ? facts.sizes[r] : std::max(facts.sizes[r], made);
+    const auto place = std::find_if(
+        inputs.begin(), inputs.end(), [&](const auto& each) { return each.first == slot; });
+    if (place != inputs.end()) {  // several reads of one slot have a cotangent each
+      place->second += size;
+      continue;
+    }
+    inputs.emplace_back(slot, size);
+    if (span.record.made_by(read) >= 0 && item(span.last_read, slot) <= index)
+      sums.inner += item(span.nbytes, slot);
+    PyObject* last = lookup(span.apart, read);
     if (last && as_int(last) > index)
       sums.summed = std::max(sums.summed, item(span.nbytes, slot));
   }
+  for (const auto& [slot, size] : inputs) sums.cotangents += given_back(span, slot, size);
   return sums;
 }
 
@@ -122,12 +142,11 @@ inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
   const Made range = made_by(step, facts);
   for (int64_t each = range.first; each < range.last; ++each)
     sums.made += item(span.nbytes, each);
-  const Reads reads = bytes_read(span, index, facts);
-  const bool lean = facts.lean, copying = facts.copying;
-  if (copying) sums.kernel = sums.made + reads.all;
-  int64_t formula = copying ? sums.kernel : lean ? 0 : sums.made;
+  const Reads reads = bytes_read(span, index, facts, sums.made);
+  if (facts.copying) sums.kernel = sums.made + reads.all + facts.workspace;
+  int64_t formula = facts.copying ? sums.kernel + facts.sizes[0] : facts.spare * reads.largest;
   PyObject* writes = PyTuple_GET_ITEM(step, 3);
-  for (int64_t k = 1; !copying && k <= PyTuple_GET_SIZE(writes); ++k)
+  for (int64_t k = 1; !facts.copying && k <= PyTuple_GET_SIZE(writes); ++k)
     formula += 2 * item(span.nbytes, range.last - k);
   if (!facts.passive)
     sums.reverse = reads.cotangents + std::max(sums.made + formula, reads.summed);
