@@ -76,6 +76,13 @@ def largest(x: Any, i: Any, _p: Any) -> Iterator[Any]:
     yield from (x - jnp.mean(x), x / jnp.sqrt(jnp.sum(x * x)), x[i % 7], lax.cumsum(x))
 
 
+def sums(x: Any, _i: Any, _p: Any) -> Iterator[Any]:
+    """Sums in parts may be longer."""
+    for z in (x, x.reshape(64, -1), x.reshape(-1, 2), x.reshape(8, 8, -1)):
+        yield jnp.sum(z * z, z.shape.index(max(z.shape)))
+        yield jnp.sqrt(jnp.sum(z * z)) * z
+
+
 def check(each: Callable[..., Iterator[Any]], *args: Any) -> set[str]:
     """Compare one kernel with its operations one by one; give their names."""
     many = lambda *given: [jnp.asarray(v) for v in each(*given)]  # noqa: E731
@@ -108,7 +115,8 @@ def main() -> None:
         for n, each in ((6, elementwise), (6, shapes), (6, bodies)):
             x, i = np.linspace(0.1, 1.2, n).astype(kind), np.arange(n) - 2
             seen |= check(each, x, i, i % 2 == 0)
-        for n, each in ((_kernel.LARGEST, elementwise), (_kernel.SUMMED, largest)):
+        large, summed = _kernel.LARGEST, _kernel.SUMMED
+        for n, each in ((large, elementwise), (large, sums), (summed, largest)):
             x, i = np.linspace(0.9, 1.1, n).astype(kind), np.arange(n)
             check(each, x, i, i % 2 == 0)
     listed = _kernel.ELEMENTWISE | _kernel.SHAPES | _kernel.SUMS | _kernel.ROWS

@@ -35,13 +35,13 @@ from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend import core
 
 from ._rewrite import contains, rewrite
-from ._sums import in_parts
+from ._sums import in_parts, is_long
 
 NAME = "retape_kernel"
 LARGEST = 4096
 """Elements of the largest array that is worked on: beyond, a call costs nothing."""
 SUMMED = 2048
-"""Elements of the largest that is summed up."""
+"""Elements of the largest that is summed up at once; long sums are made in parts."""
 MOST = 3000
 """Equations, inner ones too: one function of the compiler's takes them all."""
 TRIED = (0, 10)
@@ -170,8 +170,8 @@ def _allowed(eqn: Any) -> bool:
     if name == "dynamic_update_slice":
         return _small(eqn.invars[1].aval)
     if name in SUMS:
-        shape = eqn.invars[0].aval.shape
-        return prod(shape) <= SUMMED and (name != "cumsum" or len(shape) == 1)
+        shape, most = eqn.invars[0].aval.shape, LARGEST if is_long(eqn) else SUMMED
+        return prod(shape) <= most and (name != "cumsum" or len(shape) == 1)
     if name == "broadcast_in_dim" and not eqn.invars[0].aval.shape:
         return True  # to fill a buffer is no work
     if name in ROWS and prod(eqn.invars[1].aval.shape[:-1]) > 1:

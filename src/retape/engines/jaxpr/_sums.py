@@ -35,12 +35,13 @@ def in_parts(jaxpr: core.Jaxpr) -> core.Jaxpr:
 
     Equations are exchanged in place; nothing is traced again.
     """
-    if not contains(jaxpr, _is_long):
+    if not contains(jaxpr, is_long):
         return jaxpr
     return jaxpr.replace(eqns=[_exchanged(e) for e in jaxpr.eqns])
 
 
-def _is_long(eqn: core.JaxprEqn) -> bool:
+def is_long(eqn: core.JaxprEqn) -> bool:
+    """Whether an equation is a sum that `in_parts` exchanges."""
     if eqn.primitive.name != "reduce_sum":
         return False
     given: Any = eqn.invars[0].aval
@@ -49,7 +50,7 @@ def _is_long(eqn: core.JaxprEqn) -> bool:
 
 
 def _exchanged(eqn: core.JaxprEqn) -> core.JaxprEqn:
-    if not _is_long(eqn):
+    if not is_long(eqn):
         params = {k: _inside(v) for k, v in eqn.params.items()}
         return eqn.replace(params=params)
     aval: Any = eqn.invars[0].aval
