@@ -135,6 +135,7 @@ def _mark(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     return [hint(outs[0]), *outs[1:]]
 
 
+@lru_cache(maxsize=16)
 def fits(jaxpr: core.Jaxpr) -> bool:
     """Whether the program is of small work that one kernel can do."""
     budget = _count(jaxpr)
