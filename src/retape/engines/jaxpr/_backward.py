@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax.numpy as jnp
-
 from ._code import Code
 from ._compile import Compiled
 from ._ir import Label, Var
 from ._layout import Place
 from ._nest import State, between
+from ._numbers import at_least
 from ._pools import pool_of, pop
 from ._rows import put, row
 from ._scalars import evaluate
@@ -37,7 +36,7 @@ class Reverse:
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         count = state["taped"]
-        last = row(state["trace"], jnp.maximum(count - 1, 0))
+        last = row(state["trace"], at_least(count - 1, 0))
         return between(lo, hi, last) & (count > 0)
 
     def step(self, label: Label, state: State) -> State:

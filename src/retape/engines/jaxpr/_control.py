@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from ._numbers import at_least, at_most, where
+
 INT = np.int64
 FOREVER = np.int64(2**62)
 """More steps than can be run."""
@@ -52,14 +54,14 @@ def binomial_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
     s = snapshots
     t, reach = sweeps(length, s)
     full = over(reach * t, s + t)  # beta(s, t-1)
-    right = over(full * s, jnp.maximum(s + t - 1, 1))  # beta(s-1, t-1)
-    spare = jnp.where(s > 2, over(right * (s - 1), jnp.maximum(s + t - 2, 1)), 1)
-    least = jnp.maximum(over(right * jnp.maximum(t - 1, 0), s), 1)  # beta(s, t-2)
-    slack = jnp.where(
-        s > 3, over(spare * (s - 2), jnp.maximum(t, 1)), jnp.where(s == 3, 1, 0)
+    right = over(full * s, at_least(s + t - 1, 1))  # beta(s-1, t-1)
+    spare = where(s > 2, over(right * (s - 1), at_least(s + t - 2, 1)), 1)
+    least = at_least(over(right * at_least(t - 1, 0), s), 1)  # beta(s, t-2)
+    slack = where(
+        s > 3, over(spare * (s - 2), at_least(t, 1)), where(s == 3, INT(1), 0)
     )
-    between = jnp.where(length >= reach - slack, full, length - right - spare)
-    return jnp.where(length <= full + spare, least, between)
+    between = where(length >= reach - slack, full, length - right - spare)
+    return where(length <= full + spare, least, between)
 
 
 def bisection_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
@@ -70,9 +72,9 @@ def bisection_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
 
 def treeverse_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
     """The paper's own rule, `ceil(tau * L / (delta + tau))`, and at most `L - 1`."""
-    both = jnp.maximum(snapshots + sweeps_left, 1)
+    both = at_least(snapshots + sweeps_left, 1)
     cut = over(sweeps_left * length + both - 1, both)
-    return jnp.minimum(length - 1, cut)
+    return at_most(length - 1, cut)
 
 
 SPLITS = {

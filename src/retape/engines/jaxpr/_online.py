@@ -17,6 +17,7 @@ from jax import lax
 
 from ...schedule import departures
 from ._control import FOREVER, INT, over
+from ._numbers import at_least, at_most, where
 from ._rows import row
 
 
@@ -58,20 +59,20 @@ def place(state: Placement, stage: Any) -> Placement:
     i = stage - state.base
     settled = state.phase == s
     pause = ~settled & (i == s - state.phase)
-    evicted = jnp.where(settled, cheapest(state.at[:-1], stage), s - 1 - i)
+    evicted = where(settled, cheapest(state.at[:-1], stage), s - 1 - i)
     for at, other in departures(snapshots).items():
-        evicted = jnp.where(stage == at, other, evicted)
+        evicted = where(stage == at, other, evicted)
     first = state.phase == 0
     # Nothing is evicted in the first phase: the new snapshot goes behind the others.
-    out = jnp.where(first, state.held.astype(INT), evicted)
+    out = where(first, state.held.astype(INT), evicted)
     keep = ~pause & (out >= 0)
-    moved = _evict(state, jnp.maximum(out, 0), stage)
+    moved = _evict(state, at_least(out, 0), stage)
     return Placement(
-        at=jnp.where(keep, moved.at, state.at),
-        slot=jnp.where(keep, moved.slot, state.slot),
-        held=jnp.where(keep & first, state.held + 1, state.held),
-        phase=jnp.where(pause, state.phase + 1, state.phase),
-        base=jnp.where(pause, stage + 1, state.base),
+        at=where(keep, moved.at, state.at),
+        slot=where(keep, moved.slot, state.slot),
+        held=where(keep & first, state.held + 1, state.held),
+        phase=where(pause, state.phase + 1, state.phase),
+        base=where(pause, stage + 1, state.base),
         keep=keep,
     )
 
@@ -83,15 +84,15 @@ def _evict(state: Placement, j: Any, stage: Any) -> Placement:
     """
     index = lax.iota(np.int64, state.at.shape[0])
     held = state.held.astype(INT)
-    last = jnp.maximum(held - (state.phase > 0), 0)
+    last = at_least(held - (state.phase > 0), 0)
     gap = (index >= j) & (index < last)
 
     def close(array: Any, new: Any) -> Any:
-        after = jnp.where(gap, _left(array), array)
-        return jnp.where(index == last, new, after)
+        after = where(gap, _left(array), array)
+        return where(index == last, new, after)
 
-    freed = jnp.where(index == held, row(state.slot, j), state.slot)
-    slot = jnp.where(index > last, freed, close(state.slot, row(state.slot, held)))
+    freed = where(index == held, row(state.slot, j), state.slot)
+    slot = where(index > last, freed, close(state.slot, row(state.slot, held)))
     return state._replace(at=close(state.at, stage), slot=slot)
 
 
@@ -140,47 +141,47 @@ def _one_by_one(at: Any, stage: Any) -> Any:
         i, question = lax.div(found.turn, INT(3)), lax.rem(found.turn, INT(3))
         more, joined, now = (question == q for q in range(3))
         newest = i == s - 1
-        end = jnp.where(newest, stage, row(at, jnp.minimum(i + 1, INT(s - 1))))
-        begin = row(at, jnp.where(joined, jnp.maximum(i - 1, 0), i))
+        end = where(newest, stage, row(at, at_most(i + 1, INT(s - 1))))
+        begin = row(at, where(joined, at_least(i - 1, 0), i))
         a = advances(end - begin, s - i + ~now)
-        before = found.before - jnp.where(more, a, 0)
-        cost = jnp.where(joined & (i > 0), before + a, FOREVER)
+        before = found.before - where(more, a, 0)
+        cost = where(joined & (i > 0), before + a, FOREVER)
         rest = stage + 1 - row(at, INT(s - 1))
-        kept = jnp.where(newest, over(rest * (rest - 1), 2), a)
-        saved = found.saved + jnp.where(more, a, 0) - jnp.where(now, kept, 0)
+        kept = where(newest, over(rest * (rest - 1), 2), a)
+        saved = found.saved + where(more, a, 0) - where(now, kept, 0)
         better = cost <= found.least
         return _Search(
             found.turn + 1,
-            before + jnp.where(now, found.last, 0),
-            jnp.where(now, a, found.last),
+            before + where(now, found.last, 0),
+            where(now, a, found.last),
             saved,
-            jnp.where(better, cost, found.least),
-            jnp.where(better, i, found.chosen),
+            where(better, cost, found.least),
+            where(better, i, found.chosen),
         )
 
     zero = jnp.zeros((), INT)
     first = _Search(zero, zero, zero, zero, FOREVER, INT(-1))
     last = lax.while_loop(lambda found: found.turn < 3 * s, turn, first)
-    return jnp.where(last.least + last.saved < 0, last.chosen, INT(-1))
+    return where(last.least + last.saved < 0, last.chosen, INT(-1))
 
 
 def _all_at_once(at: Any, stage: Any) -> Any:
     s = at.shape[0]
     i = lax.iota(np.int64, s)
-    gaps = jnp.where(i == s - 1, stage, _left(at)) - at
+    gaps = where(i == s - 1, stage, _left(at)) - at
     # One row for each question: as it is, with one slot more, and joined to the left.
     lengths = lax.concatenate([gaps[None], gaps[None], (gaps + _right(gaps))[None]], 0)
     extra = lax.iota(np.int64, 3)[:, None] > 0
     now, more, joined = advances(lengths, (s - i)[None] + extra)
     rest = stage + 1 - at[-1]
-    nothing = jnp.sum(jnp.where(i < s - 1, now, 0)) + over(rest * (rest - 1), 2)
+    nothing = jnp.sum(where(i < s - 1, now, 0)) + over(rest * (rest - 1), 2)
     # Running sums, not an s x s mask: there may be thousands of snapshots.
     before = _right(lax.cumsum(now) - now)  # the sum of now[: i - 1]
     after = jnp.sum(more) - lax.cumsum(more)  # the sum of more[i + 1 :]
-    costs = jnp.where(i == 0, FOREVER, before + joined + after)
+    costs = where(i == 0, FOREVER, before + joined + after)
     least = jnp.min(costs)
-    chosen = jnp.max(jnp.where(costs == least, i, -1))
-    return jnp.where(least < nothing, chosen, INT(-1))
+    chosen = jnp.max(where(costs == least, i, -1))
+    return where(least < nothing, chosen, INT(-1))
 
 
 def advances(stages: Any, snapshots: Any) -> Any:
@@ -189,15 +190,13 @@ def advances(stages: Any, snapshots: Any) -> Any:
     t*L - C(s+t, t-1) with t the least such that beta(s, t) >= L; L(L-1)/2 for s = 1.
     """
     single = snapshots <= 1
-    q = jnp.maximum(snapshots, 2)
+    q = at_least(snapshots, 2)
 
     def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
         t, reach = c
         short = reach < stages
-        t = jnp.where(short & ~single, t + 1, t)
-        return t, jnp.where(
-            short & ~single, over(reach * (q + t), jnp.maximum(t, 1)), reach
-        )
+        t = where(short & ~single, t + 1, t)
+        return t, where(short & ~single, over(reach * (q + t), at_least(t, 1)), reach)
 
     def short(c: tuple[Any, Any]) -> Any:
         return jnp.any((c[1] < stages) & ~single)
@@ -205,6 +204,4 @@ def advances(stages: Any, snapshots: Any) -> Any:
     zeros = jnp.zeros_like(stages)
     t, reach = lax.while_loop(short, more, (zeros, zeros + 1))
     several = t * stages - over(reach * t, q + 1)
-    return jnp.where(
-        single, over(stages * (stages - 1), 2), jnp.where(t > 0, several, 0)
-    )
+    return where(single, over(stages * (stages - 1), 2), where(t > 0, several, 0))

@@ -16,6 +16,7 @@ from jax import lax
 from ._compile import Compiled
 from ._host import fetch, stash
 from ._nest import State
+from ._numbers import where
 from ._rows import put, row
 from ._state import Settings, far_places
 from ._types import zeros_as
@@ -73,7 +74,7 @@ class Snapshots:
             return row(buffer, slot)
         found = fetch(buffer, slot)
         # The start state is blank, and nobody wrote that to the host.
-        return jnp.where(at == 0, zeros_as(found), found)
+        return where(at == 0, zeros_as(found), found)
 
     def _written(self, register: Any, buffer: Any, value: Any, slot: Any) -> Any:
         write = stash if register in self.far else put

@@ -39,6 +39,7 @@ from ._forward import Advance, Tape, one_copy
 from ._ir import Lit
 from ._kernel import in_one_kernel
 from ._nest import State, run
+from ._numbers import at_least, at_most, where
 from ._online import Placement, place
 from ._rows import put, row
 from ._snapshots import Snapshots, once
@@ -87,8 +88,8 @@ def sweep(
 def spend_sweep(sweeps: Any, newest: Any, left: Any) -> Any:
     """What is left of a cut has one sweep less, what is right of it as many."""
     age = lax.iota(np.int32, sweeps.shape[0])
-    fewer = jnp.where(age == newest, sweeps - 1, sweeps)
-    return jnp.where(age == newest + 1, left, fewer)
+    fewer = where(age == newest, sweeps - 1, sweeps)
+    return where(age == newest + 1, left, fewer)
 
 
 class Sweep:
@@ -135,24 +136,24 @@ class Sweep:
         length = state["end"] - here
         if self.unknown:
             # Nothing is cut before the end is known.
-            length = jnp.where(state["mode"] == BACK, length, 1)
+            length = where(state["mode"] == BACK, length, 1)
         free = INT(self.settings.snapshots) - newest
-        left = row(state["sweeps"], jnp.maximum(newest, 0))
+        left = row(state["sweeps"], at_least(newest, 0))
         split = SPLITS[self.settings.split](
-            jnp.maximum(length, 2), jnp.maximum(free, 2), left
+            at_least(length, 2), at_least(free, 2), left
         )
         stage = (length <= 1) | (free <= 1) | (split >= length - 1)
-        goal = jnp.where(stage, state["end"] - 1, here + split)
+        goal = where(stage, state["end"] - 1, here + split)
         store = ~stage
         if self.unknown:
             counting, back = state["mode"] == COUNT, state["mode"] == BACK
-            goal = jnp.where(back, goal, here + 1)
-            goal = jnp.where(counting, FOREVER // self.stage, goal)
+            goal = where(back, goal, here + 1)
+            goal = where(counting, FOREVER // self.stage, goal)
             store, stage = back & store, back & stage
         if self.settings.split != "treeverse":
             return [goal, store, stage]
         swept = spend_sweep(state["sweeps"], newest, left)
-        return [goal, store, stage, jnp.where(length > 1, swept, state["sweeps"])]
+        return [goal, store, stage, where(length > 1, swept, state["sweeps"])]
 
     # Moving ----------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class Sweep:
         """
         steps, state = (goal - state["here"]) * self.stage, dict(state)
         if self.one_copy:
-            last = jnp.where(stage, self.steps_of(goal, state), INT(0))
+            last = where(stage, self.steps_of(goal, state), INT(0))
             forward = Tape(self.compiled, self.operands, last)
             state |= {"left": steps + last, "taped": jnp.int32(0)}
             state = run(self.compiled, forward, state)
@@ -183,47 +184,47 @@ class Sweep:
     def look_for_the_end(self, state: State, begin: Any) -> State:
         """The forward sweep of a run of unknown length may just have ended."""
         ended = (state["mode"] != BACK) & (state["pc"] == self.compiled.end)
-        n = jnp.where(ended, begin * self.stage + state["left"], state["n"])
+        n = where(ended, begin * self.stage + state["left"], state["n"])
         state = self.capture(state, ended)
         stages = over(n + self.stage - 1, self.stage)
         if self.online:
             # The start of the last stage stands where snapshots do.
             newest = state["newest"] + ended
-            at = put(state["at"], begin, jnp.maximum(newest, 0))
-            state["at"] = jnp.where(ended, at, state["at"])
+            at = put(state["at"], begin, at_least(newest, 0))
+            state["at"] = where(ended, at, state["at"])
             state["newest"] = newest
             # It was never stored, as far as anybody knows who reads the counts.
             state["restores"] = state["restores"] - ended
         else:
             begun = ended & (stages > 1)
             state["stores"] = state["stores"] + begun
-            state["peak"] = jnp.maximum(state["peak"], begun.astype(jnp.int32))
+            state["peak"] = at_least(state["peak"], begun.astype(jnp.int32))
         if self.settings.split == "treeverse":
             most, _ = sweeps(stages, INT(self.settings.snapshots))
-            state["sweeps"] = jnp.where(ended, most, state["sweeps"])
+            state["sweeps"] = where(ended, most, state["sweeps"])
         return state | {
             "n": n,
-            "end": jnp.where(ended, stages, state["end"]),
-            "mode": jnp.where(ended, BACK, state["mode"]),
+            "end": where(ended, stages, state["end"]),
+            "mode": where(ended, BACK, state["mode"]),
         }
 
     def reverse_stage(self, state: State, wanted: Any) -> State:
         """Tape the stage before which the registers stand, and sweep it back."""
         steps = self.steps_of(state["here"], state)
-        left = jnp.where(wanted, steps, INT(0))
+        left = where(wanted, steps, INT(0))
         last = wanted & (state["here"] * self.stage + steps == state["n"])
         state = self.undo(state, left, last)
         newest = state["newest"]
-        oldest = row(state["at"], jnp.maximum(newest, 0)) == state["here"]
+        oldest = row(state["at"], at_least(newest, 0)) == state["here"]
         return state | {
-            "end": jnp.where(wanted, state["here"], state["end"]),
+            "end": where(wanted, state["here"], state["end"]),
             "newest": newest - (wanted & oldest),
             "fresh": state["fresh"] & ~wanted,
         }
 
     def steps_of(self, stage: Any, state: State) -> Any:
         """How many steps a stage has: the last one may be shorter."""
-        return jnp.minimum(self.stage, state["n"] - stage * self.stage)
+        return at_most(self.stage, state["n"] - stage * self.stage)
 
     def undo(self, state: State, left: Any, last: Any) -> State:
         """Sweep back the stage of `left` steps, keeping the outputs if it is the last.
@@ -246,13 +247,13 @@ class Sweep:
 
     def restore(self, state: State) -> State:
         """Load the newest snapshot, unless the registers are where they should be."""
-        newest = jnp.maximum(state["newest"], 0)
+        newest = at_least(state["newest"], 0)
         slot, at = row(state["slot"], newest), row(state["at"], newest)
         wanted = ~state["fresh"]
         if self.online:
             wanted = wanted & (state["mode"] == BACK)
 
-        here = jnp.where(wanted, at, state["here"])
+        here = where(wanted, at, state["here"])
         return self.snapshots.load(state, wanted, slot, at) | {
             "here": here,
             "fresh": state["fresh"] | wanted,
@@ -271,7 +272,7 @@ class Sweep:
             asked,
         )
         new = in_one_kernel(lambda *given: list(place(*given)), old, stage)
-        chosen = [jnp.where(asked, b, a) for a, b in zip(old, new, strict=True)]
+        chosen = [where(asked, b, a) for a, b in zip(old, new, strict=True)]
         at, slot, held, phase, base, keep = chosen
         return state | {
             "at": at,
@@ -280,7 +281,7 @@ class Sweep:
             "phase": phase,
             "base": base,
             "stores": state["stores"] + (keep & asked),
-            "peak": jnp.maximum(state["peak"], held * asked),
+            "peak": at_least(state["peak"], held * asked),
         }
 
     def store(self, state: State, wanted: Any) -> State:
@@ -288,13 +289,13 @@ class Sweep:
         index = state["newest"] + 1
         begins = wanted | (state["mode"] == ONLINE) if self.online else wanted
         state = self.snapshots.save(state, begins, row(state["slot"], index))
-        at = jnp.where(wanted, put(state["at"], state["here"], index), state["at"])
+        at = where(wanted, put(state["at"], state["here"], index), state["at"])
         return state | {
             "newest": state["newest"] + wanted,
             "at": at,
             "fresh": state["fresh"] | wanted,
             "stores": state["stores"] + wanted,
-            "peak": jnp.maximum(state["peak"], wanted * (index + 1)),
+            "peak": at_least(state["peak"], wanted * (index + 1)),
         }
 
     # Outputs ---------------------------------------------------------------------
