@@ -46,6 +46,13 @@ def filled(
 
 X = np.asarray([0.9, -0.4, 1.3])
 
+
+def either(b: Any, i: Any, y: Any, truth: Any) -> Any:
+    """A row set twice, under conditions that exclude one another."""
+    b = jnp.where(truth, b.at[i].set(y), b)
+    return jnp.where(truth, b, b.at[i].set(2 * y))
+
+
 PROVED: dict[str, dict[str, Any]] = {
     "in turn": {},
     "every second row": {"step": 2, "rows": 20},
@@ -69,6 +76,12 @@ PROVED: dict[str, dict[str, Any]] = {
         "step": 2,
         "rows": 20,
     },
+    "two rows at a time, one beyond the end": {
+        "write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y * y),
+        "step": 2,
+        "rows": 5,
+    },
+    "one row or the other": {"write": lambda b, i, y: either(b, i, y, y[0] > 0.1)},
     "old or new": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b.at[i].set(y), b)},
     "new or old": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b, b.at[i].set(y))},
     "what was there or new": {
