@@ -95,13 +95,13 @@ def is_gated(body: core.Jaxpr, active: Sequence[bool], lanes: tuple[int, ...]) -
         lanes: The shape of the loop's test. Gates for fewer are for some of them at
             once.
     """
-    gated = {
-        e.invars[1]
-        for e in body.eqns
-        if e.primitive.name in ("jit", "pjit")
-        and e.params["name"] == retape_gated.__name__
-        and e.invars[0].aval.shape == lanes
-    }
+    gated: set[Any] = set()
+    for eqn in body.eqns:
+        called = eqn.primitive.name in ("jit", "pjit")
+        if called and eqn.params["name"] == retape_gated.__name__:
+            needed, value = eqn.invars
+            aval: Any = needed.aval
+            gated |= {value} if aval.shape == lanes else set()
     return all(v in gated for v, a in zip(body.invars, active, strict=True) if a)
 
 
