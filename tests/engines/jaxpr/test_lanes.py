@@ -64,9 +64,42 @@ def test_lanes_of_lanes() -> None:
     assert_close(gradient(X.reshape(2, 2), 1.0), (by_x.reshape(2, 2), by_w))
 
 
+def test_a_gate_of_a_branch_is_not_one_of_the_loop() -> None:
+    """JAX puts the same before the branches of a mapped `cond`."""
+
+    def climb(x: Any, w: Any) -> Any:
+        def far(v: Any) -> Any:
+            return v + 0.9 * w * jnp.sqrt(4 * w - v)
+
+        def near(v: Any) -> Any:
+            return v + 0.1 * w + 0.3 * jnp.sqrt(4 * w - v)
+
+        def step(state: Any) -> Any:
+            i, v = state
+            return i + 1, jax.lax.cond(i % 2 == 0, far, near, v)
+
+        return jax.lax.while_loop(lambda s: s[1] < 4 * w, step, (0, x))[1]
+
+    def all_of(xs: Any, w: Any) -> Any:
+        return jnp.sum(jax.vmap(climb, (0, None))(xs, w))
+
+    found = jax.jit(retape.jax.grad(all_of, argnums=(0, 1), plan=PLAN))(X, 1.0)
+    by_x, by_w = zip(*(jax.jacfwd(climb, (0, 1))(x, 1.0) for x in X), strict=True)
+    assert_close(found, (jnp.stack(by_x), sum(by_w)))
+
+
+def test_lanes_inside_mapped_gradients() -> None:
+    """A gate for all of a run's lanes is none for one of them."""
+    gradient = retape.jax.grad(all_of, argnums=(0, 1), plan=PLAN)
+    found = jax.jit(jax.vmap(gradient, (0, None)))(X.reshape(2, 2), 1.0)
+    by_x, _ = wanted(1.0)
+    by_w = jnp.stack([jax.jacfwd(climb, 1)(x, 1.0) for x in X]).reshape(2, 2).sum(1)
+    assert_close(found, (by_x.reshape(2, 2), by_w))
+
+
 def test_without_it_there_is_no_number() -> None:
     """The oracle catches a derivative beyond the end."""
-    with mock.patch.object(_flatten, "is_gated", lambda _: True):
+    with mock.patch.object(_flatten, "is_gated", lambda *_: True):
         gradient = retape.jax.grad(all_of, argnums=(0, 1), plan=PLAN)(X, 1.0)
     assert np.isnan(gradient[1])
 

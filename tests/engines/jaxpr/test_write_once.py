@@ -46,6 +46,26 @@ def filled(
 
 X = np.asarray([0.9, -0.4, 1.3])
 
+
+def either(b: Any, i: Any, y: Any, truth: Any) -> Any:
+    """A row set twice, under conditions that exclude one another."""
+    b = jnp.where(truth, b.at[i].set(y), b)
+    return jnp.where(truth, b, b.at[i].set(2 * y))
+
+
+def nearly_either(b: Any, i: Any, y: Any) -> Any:
+    """The same, but for a difference that 32 bits do not hold: then both are set."""
+    first, second = y[0], y[0] + 1e-12
+    short = first.astype(np.float32) < second.astype(np.float32)
+    b = jnp.where(first < second, b.at[i].set(y), b)
+    return jnp.where(short, b, b.at[i].set(2 * y))
+
+
+def far(i: Any, y: Any) -> Any:
+    """A row far beyond the last one; but in 32 bits it is the first."""
+    return jnp.where(y[0] > 0.1, jnp.int64(i), 2**32).astype(np.int32)
+
+
 PROVED: dict[str, dict[str, Any]] = {
     "in turn": {},
     "every second row": {"step": 2, "rows": 20},
@@ -69,6 +89,12 @@ PROVED: dict[str, dict[str, Any]] = {
         "step": 2,
         "rows": 20,
     },
+    "two rows at a time, one beyond the end": {
+        "write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y * y),
+        "step": 2,
+        "rows": 5,
+    },
+    "one row or the other": {"write": lambda b, i, y: either(b, i, y, y[0] > 0.1)},
     "old or new": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b.at[i].set(y), b)},
     "new or old": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b, b.at[i].set(y))},
     "what was there or new": {
@@ -135,6 +161,10 @@ REFUSED: dict[str, dict[str, Any]] = {
     "two rows at a time": {"write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y)},
     "a row that was there": {"blank": lambda s: jnp.zeros(s).at[3].set(X)},
     "on the spot": {"step": 0},
+    "by nearly the same condition": {"write": nearly_either},
+    "a number that its type does not hold": {
+        "write": lambda b, i, y: b.at[far(i, y)].set(y, mode="drop")
+    },
     "before the first row": {"write": lambda b, i, y: b.at[i - 1].set(y)},
     "a slice at the end again": {
         "write": lambda b, i, y: jax.lax.dynamic_update_slice(b, y[None], (i, 0)),
@@ -154,7 +184,14 @@ def test_other_buffers_are_registers(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a row twice", "read as a whole", "a row that was there"]
+    "name",
+    [
+        "a row twice",
+        "read as a whole",
+        "a row that was there",
+        "by nearly the same condition",
+        "a number that its type does not hold",
+    ],
 )
 def test_registers_are_right(name: str) -> None:
     check(filled, REFUSED[name])

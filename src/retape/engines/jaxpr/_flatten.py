@@ -29,6 +29,7 @@ from jax.extend import core
 
 from ._activity import called, closed, must_open, outputs, scan_carry, while_carry
 from ._foreign import passed_through
+from ._gates import is_gated
 from ._inline import through
 from ._ir import (
     Atom,
@@ -49,7 +50,6 @@ from ._ir import (
 from ._lanes import (
     any_of,
     harmless,
-    is_gated,
     of_one_that_goes,
     parts,
     through_gate,
@@ -242,7 +242,9 @@ class _Flattener:
         (lanes,) = p["cond_jaxpr"].out_avals
         if not lanes.shape:
             self.rotated(carry, init, test(init), None, step)
-        elif is_gated(p["body_jaxpr"]):
+        elif is_gated(
+            p["body_jaxpr"].jaxpr, [*active[cn : cn + bn], *flags], lanes.shape
+        ):
             self.batched_while(carry, init, test, lambda values, _: body(values))
         elif any(active[cn : cn + bn]):
             self.harmless_while(carry, init, test, body)

@@ -12,7 +12,8 @@ it, as JAX itself does it for the branches of a `cond`:
     select(needed, v, stop_gradient(v))     its cotangent: select(needed, dv, 0)
 
 Only `vmap` knows where gates are needed, so they are put in before it, as a primitive,
-and those that it leaves are taken out again.
+and those that it leaves are taken out again. A gate is a call with a name of its own:
+the branches of a `cond` are under conditions that are not the loop's.
 """
 
 from __future__ import annotations
@@ -76,8 +77,32 @@ def _batch(values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
         # All runs need it, or it is the same for all and no derivative goes there.
         return values[1], dims[1]
     needed, value = (jnp.moveaxis(v, d, 0) for v, d in zip(values, dims, strict=True))
+    return jax.jit(retape_gated)(needed, value), 0
+
+
+def retape_gated(needed: Any, value: Any) -> Any:
+    """A value whose cotangent is zero where it is not needed."""
     needed = lax.broadcast_in_dim(needed, value.shape, (0,))
-    return lax.select(needed, value, lax.stop_gradient(value)), 0
+    return lax.select(needed, value, lax.stop_gradient(value))
+
+
+def is_gated(body: core.Jaxpr, active: Sequence[bool], lanes: tuple[int, ...]) -> bool:
+    """Whether all that a derivative goes to, of what a body reads, is behind gates.
+
+    Args:
+        body: The body of a loop.
+        active: For each of its inputs, whether a derivative goes there.
+        lanes: The shape of the loop's test. Gates for fewer are for some of them at
+            once.
+    """
+    gated: set[Any] = set()
+    for eqn in body.eqns:
+        called = eqn.primitive.name in ("jit", "pjit")
+        if called and eqn.params["name"] == retape_gated.__name__:
+            needed, value = eqn.invars
+            aval: Any = needed.aval
+            gated |= {value} if aval.shape == lanes else set()
+    return all(v in gated for v, a in zip(body.invars, active, strict=True) if a)
 
 
 gate_p.def_impl(lambda needed, value: value)

@@ -69,7 +69,8 @@ class Growth:
                 facts = [self.fact(op.ins[0], value) for value in (False, True)]
                 return [Case(f, None, i) for i, f in enumerate(facts)]
             case name if name in _SAME:
-                return self.cases(op.ins[0])
+                found = self.cases(op.ins[0])
+                return found if all(_fits(c, atom.aval) for c in found) else []
             case "add":
                 return self._sum(*op.ins, sign=1)
             case "sub":
@@ -131,7 +132,7 @@ class Growth:
         op = self.maker(atom)
         while op is not None and op.eqn.primitive.name in _SAME:
             before = op.ins[0]
-            if before.aval.dtype.kind != atom.aval.dtype.kind:
+            if not _keeps(before.aval.dtype, atom.aval.dtype):
                 return atom
             atom = before
             op = self.maker(atom)
@@ -185,6 +186,17 @@ def is_index(aval: Aval) -> bool:
     """A signed integer so wide that counting does not wrap it round."""
     dtype = np.dtype(aval.dtype)
     return dtype.kind == "i" and dtype.itemsize >= 4 and aval.size == 1
+
+
+def _fits(case: Case, aval: Aval) -> bool:
+    """Whether a constant stays what it is in an integer's type."""
+    most = np.iinfo(np.dtype(aval.dtype))
+    return case.base is not None or most.min <= case.shift <= most.max
+
+
+def _keeps(old: Any, new: Any) -> bool:
+    """Whether a value of one type stays what it is in another."""
+    return old == new or (old.kind == new.kind and np.can_cast(old, new, "safe"))
 
 
 def _itself(atom: Atom) -> Any:

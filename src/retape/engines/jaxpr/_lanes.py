@@ -20,12 +20,10 @@ started from, once more as many registers. A lane that never goes on takes anoth
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import permutations
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
-from jax.extend import core
 
 
 def where(lanes: Any, new: Any, old: Any) -> list[Any]:
@@ -56,26 +54,6 @@ def of_one_that_goes(lanes: Any, value: Any) -> list[Any]:
     one = jnp.broadcast_to(rows[jnp.argmax(lanes.reshape(-1))], value.shape)
     (chosen,) = where(lanes, value, one)
     return [lax.stop_gradient(chosen)]
-
-
-def is_gated(body: core.ClosedJaxpr) -> bool:
-    """Whether the values that a body starts from go through gates already."""
-    stopped = {
-        e.outvars[0]: e.invars[0]
-        for e in body.jaxpr.eqns
-        if e.primitive.name == "stop_gradient"
-    }
-    inputs = set(body.jaxpr.invars)
-    chosen = [e.invars[1:] for e in body.jaxpr.eqns if e.primitive.name == "select_n"]
-    return any(
-        value in inputs and stopped.get(other) is value
-        for pair in chosen
-        for value, other in permutations(filter(_is_variable, pair), 2)
-    )
-
-
-def _is_variable(atom: Any) -> bool:
-    return not isinstance(atom, core.Literal)
 
 
 def parts(values: Sequence[Sequence[Any]]) -> list[list[Any]]:

@@ -110,8 +110,10 @@ class Change:
         self.program.outs = tuple(map(self._new_name, self.program.outs))
         self._begin()
         for block in self.proved.buffer.writers(self.flow):
+            written: list[Write] = []
             for row in self.proved.rows[block.label]:
-                self._write(block, row)
+                written.append(self._write(block, row, written))
+            block.writes += written
         self._clean()
 
     def _new_name(self, atom: Any) -> Any:
@@ -159,13 +161,13 @@ class Change:
 
     # Its rows -------------------------------------------------------------------------
 
-    def _write(self, block: Block, row: RowOf) -> None:
+    def _write(self, block: Block, row: RowOf, earlier: Sequence[Write]) -> Write:
         here = Position(self._count(row), self.length, reverse=False)
         update = self._as_row(block, row.row.update)
         asked = list(row.when)
         if asked or not within(self.view, block, row):
-            update = self._guarded(block, here, update, asked)
-        block.writes.append(Write(self.stream, here, update))
+            update = self._guarded(block, here, update, asked, earlier)
+        return Write(self.stream, here, update)
 
     def _as_row(self, block: Block, update: Atom) -> Atom:
         shape = self.stream.aval.shape[1:]
@@ -179,12 +181,20 @@ class Change:
         here: Position,
         update: Atom,
         asked: Sequence[tuple[Atom, bool]],
+        earlier: Sequence[Write],
     ) -> Atom:
-        """The row to write; where none is to be set, what is there anyway."""
+        """The row to write; where none is to be set, what is there anyway.
+
+        That may be what this block has written a moment `earlier`: a row outside the
+        buffer is its first or its last one here.
+        """
         shape = self.stream.aval.shape[1:]
         # No derivative goes to what it replaces: that is not read, but left.
-        old = Var(self.stream.aval.update(shape=shape))
+        old: Atom = Var(self.stream.aval.update(shape=shape))
         block.reads.append(Read(old, self.stream, here))
+        for write in earlier:
+            ins = [here.count, write.at.count, write.source, old]
+            old = _emit(block, self._since, ins)
         n = np.int32(self.length)
 
         def choose(at: Any, update: Any, old: Any, *truths: Any) -> Any:
@@ -194,6 +204,14 @@ class Change:
             return lax.select(lax.broadcast(sets, shape), update, old)
 
         return _emit(block, choose, [here.count, update, old, *(a for a, _ in asked)])
+
+    def _since(self, at: Any, before: Any, written: Any, old: Any) -> Any:
+        """What stands in a row after another was written."""
+        first, last = np.int32(0), np.int32(self.length - 1)
+        same = lax.eq(lax.clamp(first, at, last), lax.clamp(first, before, last))
+        # Its derivative goes there from the row itself.
+        written = lax.stop_gradient(written)
+        return lax.select(lax.broadcast(same, old.shape), written, old)
 
     def _count(self, row: RowOf) -> Var:
         """The variable that has the number of the row on entry to the block."""
