@@ -104,8 +104,18 @@ def in_one_kernel(fun: Callable[..., list[Any]], *values: Any) -> list[Any]:
 
 @lru_cache(maxsize=256)
 def marked(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The program with each sweep that can be one kernel marked for the compiler."""
-    return rewrite(jaxpr, _can_be_one, _mark) if contains(jaxpr, _can_be_one) else jaxpr
+    """The program with each sweep that can be one kernel marked for the compiler.
+
+    Code for each device of a mesh stays as it is, even if there is one device: outside
+    of its mesh it cannot be traced again.
+    """
+    if contains(jaxpr, _is_for_each_device) or not contains(jaxpr, _can_be_one):
+        return jaxpr
+    return rewrite(jaxpr, _can_be_one, _mark)
+
+
+def _is_for_each_device(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive.name == "shard_map"
 
 
 def _can_be_one(eqn: Any) -> bool:
