@@ -182,7 +182,7 @@ def counted(function: Callable[..., Any], inputs: list[Tensor]) -> int:
         trace = run._open[0][0].run.trace  # type: ignore[index, union-attr]
         trace.note_sums_apart()
         last = len(trace.steps)
-        span = Span(trace, 0, last, range(last), {}, waiting_bytes(trace))
+        span = Span(trace, 0, last, range(last), (), waiting_bytes(trace))
     assert loss.requires_grad
     return span.reverse + trace.sum_bytes()
 

@@ -1,7 +1,7 @@
 """The backward of a run that follows a plan: the descents of the plan, one by one."""
 
 import math
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 
 import torch
 
@@ -47,6 +47,8 @@ class PlannedSweep(Sweep):
                 run.trace.held.release(slot)
         if plan.broken:
             super().fetch(handle)
+        else:
+            self._part_with_states(unit)
 
     def _is_second_backward(self, unit: int) -> bool:
         """The graph was kept: what the program's own run held is asked for again.
@@ -89,6 +91,30 @@ class PlannedSweep(Sweep):
         _, high = self.plan.numbers(unit, run)
         self._close([stage for stage in run.stages if stage.low >= high])
 
+    def _part_with_states(self, unit: int) -> None:
+        """Give up the states that no descent of an earlier unit begins at.
+
+        Autograd may ask for nothing more until the backward is far into that unit.
+        """
+        trace, plan = self._run.trace, self.plan
+        left: list[Snapshot] = trace.snapshots[:1]
+        for state in trace.snapshots[1:]:
+            start = plan.unit_at(state.position)
+            later = [d for d in plan.beginning_at(start) if d.stop <= unit]
+            if any(self._has_to_run(each, state) for each in later):
+                left.append(state)
+                continue
+            for each in later:
+                self._hold_tapes({u: self._slots(u) for u in each.taped}, {})
+            for slot in state.slots:
+                trace.held.release(slot)
+        trace.snapshots, trace.opened = left, left[-1]
+
+    def _has_to_run(self, descent: Descent, state: Snapshot) -> bool:
+        """Whether there is more to a descent than what the state holds itself."""
+        taped = (slot for unit in descent.taped for slot in self._slots(unit))
+        return bool(descent.stores) or not state.slots.issuperset(taped)
+
     def _close(self, stages: Sequence[Stage]) -> None:
         for stage in list(stages):
             stage.close()
@@ -113,9 +139,15 @@ class PlannedSweep(Sweep):
             run.tally.planted += 1
         run.trace.snapshots.sort(key=lambda each: each.position)
         run.trace.opened = run.trace.snapshots[-1]
+        self._hold_tapes(tapes, computed)
+
+    def _hold_tapes(
+        self, tapes: Mapping[int, list[int]], computed: dict[int, torch.Tensor]
+    ) -> None:
+        run = self._run
         for unit, slots in tapes.items():
             self._hold_all(set(slots), computed)
-            run.stages.append(Stage(run, *plan.numbers(unit, run), slots))
+            run.stages.append(Stage(run, *self.plan.numbers(unit, run), slots))
             run.tally.stages += 1
 
     def _is_too_much(self, slots: Set[int]) -> bool:

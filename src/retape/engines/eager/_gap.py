@@ -38,13 +38,13 @@ class Gap:
         self.start = start
         self.end = position
         storages = run.trace.held.storages
-        wanted = {
-            slot: step
+        saved = [
+            (slot, step)
             for slot, step in run.living_with_steps(start, position)
             if slot not in storages
-        }
-        steps = needed_steps(run.trace, wanted)
-        self.span = Span(run.trace, start, position, steps, wanted, waiting)
+        ]
+        steps = needed_steps(run.trace, dict(saved))
+        self.span = Span(run.trace, start, position, steps, saved, waiting)
 
     def covers(self, start: int, position: int) -> bool:
         """Whether this analysis serves a request."""

@@ -290,10 +290,9 @@ def least_memory(run: "Run") -> int:
     """The fewest bytes in which a run can be reversed, one step's values at a time."""
     trace = run.trace
     last = len(trace.steps)
-    numbers = [number for number, alive in enumerate(run.alive) if alive]
-    wanted = {run.slot_of(number): run.handle_steps[number] for number in numbers}
-    span = Span(trace, 0, last, range(last), wanted, waiting_bytes(trace))
-    stages = {step: span.saved_between(step, step) for step in wanted.values()}
+    saved = run.living_with_steps(0, last)
+    span = Span(trace, 0, last, range(last), saved, waiting_bytes(trace))
+    stages = {step: span.saved_between(step, step) for _, step in saved}
     # Autograd's formulas have temporaries of their own: one tensor more.
     made = zip(trace.producer, trace.nbytes, strict=True)
     spare = max((nbytes for step, nbytes in made if step >= 0), default=0)

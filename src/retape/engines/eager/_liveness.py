@@ -43,6 +43,7 @@ def step_cotangents(trace: Trace, index: int) -> int:
 class Span:
     """Some steps of a trace, with the uses of the slots that they make.
 
+    `saved` has pairs of a slot and a step at which autograd saved it, in order;
     `waiting` is what `waiting_bytes` says of the trace.
 
     Attributes:
@@ -57,18 +58,20 @@ class Span:
         start: int,
         end: int,
         steps: Sequence[int],
-        wanted: Mapping[int, int],
+        saved: Sequence[tuple[int, int]],
         waiting: Sequence[int],
     ) -> None:
         self._trace, self._waiting = trace, waiting
         self._start, self._end = start, end
         self.steps = steps
-        self._wanted = wanted
+        # By slot, the last step at which it was saved.
+        wanted = self._wanted = dict(saved)
         self._saved = sorted((step, trace.nbytes[s]) for s, step in wanted.items())
         self._saved_steps = [step for step, _ in self._saved]
         self._sums = [0]
         for _, nbytes in self._saved:
             self._sums.append(self._sums[-1] + nbytes)
+        self._earlier = self._saved_before(saved)
         module = native()
         if module is not None:
             self.widths, self.transient, self.reverse = module.span_sums(
@@ -80,6 +83,18 @@ class Span:
             self.widths = self._crossing_bytes({})
             self.transient = self._replay_bytes(wanted)
             self.reverse = self._reverse_bytes()
+
+    def _saved_before(
+        self, saved: Sequence[tuple[int, int]]
+    ) -> list[tuple[int, int, int]]:
+        """What is saved again: when, at which later step, and its bytes, in order."""
+        found: list[tuple[int, int, int]] = []
+        after: dict[int, int] = {}
+        for slot, step in reversed(saved):
+            if after.get(slot, step) > step:
+                found.append((step, after[slot], self._trace.nbytes[slot]))
+            after[slot] = step
+        return found[::-1]
 
     @cached_property
     def _last_use(self) -> dict[int, int]:
@@ -164,7 +179,10 @@ class Span:
         """Bytes saved by autograd between two steps, the last one included."""
         low = bisect_left(self._saved_steps, first)
         high = bisect_left(self._saved_steps, last + 1)
-        return self._sums[high] - self._sums[low]
+        earlier = self._earlier
+        begin, end = (bisect_left(earlier, (step,)) for step in (first, last + 1))
+        more = sum(n for _, again, n in earlier[begin:end] if again > last)
+        return self._sums[high] - self._sums[low] + more
 
     def mean_width(self, cuts: Sequence[int]) -> float:
         """The bytes that cross a cut, on average."""

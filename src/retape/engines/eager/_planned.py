@@ -79,6 +79,10 @@ class Plan:
                 return number
         raise AssertionError(f"no descent tapes unit {unit}")
 
+    def beginning_at(self, unit: int) -> list[Descent]:
+        """The descents, the program's own run excepted, that begin at a unit."""
+        return [each for each in self.descents[1:] if each.start == unit]
+
     def unit_at(self, position: int) -> int:
         """The unit that a position lies in; what is saved at the end is the last's."""
         return min(len(self.cuts), bisect_right(self.cuts, position)) - 1
