@@ -18,7 +18,7 @@ def where(truth: Any, yes: Any, no: Any) -> Any:
 
     Example:
         >>> import jax.numpy as jnp
-        >>> where(jnp.array([True, False]), jnp.int64(3), -1).tolist()
+        >>> where(jnp.array([True, False]), jnp.int32(3), -1).tolist()
         [3, -1]
     """
     yes, no = _alike(yes, no)
