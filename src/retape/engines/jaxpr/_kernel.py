@@ -134,8 +134,7 @@ def _mark(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     The compiler stops the process at an input that no operation uses, so all of them
     are handed back.
     """
-    closed = eqn.params["jaxpr"]
-    body = core.jaxpr_as_fun(closed.replace(jaxpr=in_parts(closed.jaxpr)))
+    body = core.jaxpr_as_fun(in_parts(eqn.params["jaxpr"]))
 
     def retape_kernel(*given: Any) -> tuple[list[Any], tuple[Any, ...]]:
         return body(*given), given

@@ -38,6 +38,9 @@ def rewrite(
     if not contains(jaxpr, chosen) and not jaxpr.effects:
         return jaxpr
 
+    def change(deeper: core.ClosedJaxpr) -> core.ClosedJaxpr:
+        return rewrite(deeper, chosen, replace)
+
     def run(*values: Any) -> list[Any]:
         inner = jaxpr.jaxpr
         env: dict[Any, Any] = dict(zip(inner.constvars, jaxpr.consts, strict=True))
@@ -51,7 +54,7 @@ def rewrite(
             if chosen(eqn):
                 outs = replace(eqn, ins)
             else:
-                params = {k: _inside(v, chosen, replace) for k, v in eqn.params.items()}
+                params = {k: inside(v, change) for k, v in eqn.params.items()}
                 outs = bind(eqn.replace(params=params), ins)
             env.update(zip(eqn.outvars, outs, strict=True))
         return [read(a) for a in inner.outvars]
@@ -59,13 +62,13 @@ def rewrite(
     return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals))
 
 
-def _inside(param: Any, chosen: Chooses, replace: Replaces) -> Any:
-    """A parameter of an equation, with the programs in it rewritten."""
+def inside(param: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Any:
+    """A parameter of an equation, with the programs in it changed."""
     if isinstance(param, core.ClosedJaxpr):
-        return rewrite(param, chosen, replace)
+        return change(param)
     if isinstance(param, core.Jaxpr):
-        return rewrite(core.ClosedJaxpr(param, ()), chosen, replace).jaxpr
+        return change(core.ClosedJaxpr(param, ())).jaxpr
     # Of a named tuple, such as a kind of random keys, only the type would be lost.
     if type(param) is tuple:
-        return tuple(_inside(p, chosen, replace) for p in param)
+        return tuple(inside(p, change) for p in param)
     return param

@@ -23,21 +23,22 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from ._rewrite import contains
+from ._rewrite import contains, inside
 
 PARTS = 4
 WINDOW = 32
 """Elements that XLA sums up as they are."""
 
 
-def in_parts(jaxpr: core.Jaxpr) -> core.Jaxpr:
+def in_parts(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """The program with its long sums, however deep, in parts.
 
     Equations are exchanged in place; nothing is traced again.
     """
-    if not contains(jaxpr, is_long):
-        return jaxpr
-    return jaxpr.replace(eqns=[_exchanged(e) for e in jaxpr.eqns])
+    if not contains(closed, is_long):
+        return closed
+    eqns = [_exchanged(e) for e in closed.eqns]
+    return closed.replace(jaxpr=closed.jaxpr.replace(eqns=eqns))
 
 
 def is_long(eqn: core.JaxprEqn) -> bool:
@@ -51,21 +52,11 @@ def is_long(eqn: core.JaxprEqn) -> bool:
 
 def _exchanged(eqn: core.JaxprEqn) -> core.JaxprEqn:
     if not is_long(eqn):
-        params = {k: _inside(v) for k, v in eqn.params.items()}
+        params = {k: inside(v, in_parts) for k, v in eqn.params.items()}
         return eqn.replace(params=params)
     aval: Any = eqn.invars[0].aval
     made = _made(aval.shape, aval.dtype, tuple(eqn.params["axes"]))
     return made.replace(invars=eqn.invars, outvars=eqn.outvars, ctx=eqn.ctx)
-
-
-def _inside(param: Any) -> Any:
-    if isinstance(param, core.ClosedJaxpr):
-        return param.replace(jaxpr=in_parts(param.jaxpr))
-    if isinstance(param, core.Jaxpr):
-        return in_parts(param)
-    if type(param) is tuple:
-        return tuple(_inside(p) for p in param)
-    return param
 
 
 @lru_cache(maxsize=256)
