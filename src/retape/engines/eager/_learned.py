@@ -17,6 +17,7 @@ from ._measure import Measured, measure, whole_mark
 from ._optimum import LARGEST
 from ._planned import Plan, PlannedKeeper
 from ._program import Program
+from ._recent import Recent
 from ._report import Tally
 from ._run import Run
 
@@ -148,21 +149,14 @@ def _end_of_first_unit(program: LearnedProgram) -> int:
     return program.measured.cuts[1] if program.measured is not None else 0
 
 
-_lessons: OrderedDict[int, Lessons] = OrderedDict()
+_lessons: Recent[int, Lessons] = Recent(_MOST_BUDGETS)
 _lessons_lock = threading.Lock()
 
 
 def lessons_for(memory: int) -> Lessons:
     """What is known about runs within a budget."""
     with _lessons_lock:
-        found = _lessons.get(memory)
-        if found is None:
-            found = _lessons[memory] = Lessons(memory)
-            if len(_lessons) > _MOST_BUDGETS:
-                _lessons.popitem(last=False)
-        else:
-            _lessons.move_to_end(memory)
-        return found
+        return _lessons.use(memory, lambda: Lessons(memory))
 
 
 def forget_lessons() -> None:

@@ -6,7 +6,6 @@ calls follow the schedule that the dynamic programme finds for these numbers.
 """
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -27,6 +26,7 @@ from ._measure import Measured, measure
 from ._offload import Store, as_store
 from ._planned import Plan, PlannedKeeper
 from ._program import Program
+from ._recent import Recent
 from ._recompute import Recomputation
 from ._run import Run
 from ._sweep import Sweep
@@ -221,7 +221,7 @@ class ChainProgram(Program):
             self.measured, self.descents = None, ()
 
 
-_programs: OrderedDict[Any, ChainProgram] = OrderedDict()
+_programs: Recent[Any, ChainProgram] = Recent(_REMEMBERED)
 _programs_lock = threading.Lock()
 
 
@@ -248,14 +248,7 @@ def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
 
 def _program(key: Any, memory: int) -> ChainProgram:
     with _programs_lock:
-        program = _programs.get(key)
-        if program is None:
-            program = _programs[key] = ChainProgram(memory)
-            if len(_programs) > _REMEMBERED:
-                _programs.popitem(last=False)
-        else:
-            _programs.move_to_end(key)
-        return program
+        return _programs.use(key, lambda: ChainProgram(memory))
 
 
 def _key(chain: Sequence[Callable[[Any], Any]], input: Any, memory: int) -> Any:
