@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import jax
+
 from ._code import Code
 from ._compile import Compiled
 from ._ir import Label, Var
@@ -123,19 +125,27 @@ def add_cotangents(
 ) -> None:
     """Put what was pulled back through a block where it belongs, in place."""
     where, code = compiled.layout.where, taped.code
-    for var in code.outs:
-        place = where[var]
-        if place.kind == "slot" and place in compiled.layout.active:
-            state["d", place] = zeros_as(state["d", place])
+    places = (where[var] for var in code.outs)
+    blank = {
+        ("d", place)
+        for place in places
+        if place.kind == "slot" and place in compiled.layout.active
+    }
     for i, value in zip(taped.active_ins, pulled, strict=True):
         if i < len(code.ins):
             key = ("d", where[code.ins[i]])
-            state[key] = state[key] + value
+            if key in blank and jax.typeof(value) == jax.typeof(state[key]):
+                state[key] = value
+            else:
+                before = zeros_as(state[key]) if key in blank else state[key]
+                state[key] = before + value
+            blank.discard(key)
         else:
             read = code.reads[i - len(code.ins)]
             key = ("d", where[read.stream])
             at = read.at.row(counts[read.at.count])
             state[key] = put(state[key], row(state[key], at) + value, at)
+    state |= {key: zeros_as(state[key]) for key in blank}
 
 
 def cotangent_out(

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from ...schedule import departures
-from ._control import FOREVER, INT, over
+from ._control import FOREVER, INT, over, sweeps
 from ._numbers import at_least, at_most, where
 from ._rows import row
 
@@ -52,20 +52,23 @@ def begin(snapshots: int) -> Placement:
     )
 
 
-def place(state: Placement, stage: Any) -> Placement:
-    """Decide about the capsule before `stage`, which is not the last."""
+def place(state: Placement, stage: Any, asked: Any = True) -> Placement:
+    """Decide about the capsule before `stage`, which is not the last.
+
+    Nothing changes unless `asked`.
+    """
     snapshots = state.at.shape[0] - 1
     s = INT(snapshots)
     i = stage - state.base
     settled = state.phase == s
-    pause = ~settled & (i == s - state.phase)
+    pause = ~settled & (i == s - state.phase) & asked
     evicted = where(settled, cheapest(state.at[:-1], stage), s - 1 - i)
     for at, other in departures(snapshots).items():
         evicted = where(stage == at, other, evicted)
     first = state.phase == 0
     # Nothing is evicted in the first phase: the new snapshot goes behind the others.
     out = where(first, state.held.astype(INT), evicted)
-    keep = ~pause & (out >= 0)
+    keep = ~pause & (out >= 0) & asked
     moved = _evict(state, at_least(out, 0), stage)
     return Placement(
         at=where(keep, moved.at, state.at),
@@ -85,11 +88,11 @@ def _evict(state: Placement, j: Any, stage: Any) -> Placement:
     index = lax.iota(np.int64, state.at.shape[0])
     held = state.held.astype(INT)
     last = at_least(held - (state.phase > 0), 0)
-    gap = (index >= j) & (index < last)
+    gap, at_last = (index >= j) & (index < last), index == last
 
     def close(array: Any, new: Any) -> Any:
         after = where(gap, _left(array), array)
-        return where(index == last, new, after)
+        return where(at_last, new, after)
 
     freed = where(index == held, row(state.slot, j), state.slot)
     slot = where(index > last, freed, close(state.slot, row(state.slot, held)))
@@ -123,46 +126,50 @@ class _Search(NamedTuple):
     """The costs of evicting each snapshot, gone through from the oldest on."""
 
     turn: Any
-    """Three for each snapshot i: its gap with one slot more, joined, and as it is."""
-    before: Any
-    """The sum of now[: i - 1] - more[: i + 1]: what i's cost has besides `joined`."""
-    last: Any
-    """now[i - 1]"""
-    saved: Any
-    """The sum of more - now: what the costs lack, against evicting nothing."""
+    """Three for each snapshot i: its gap and the one before joined, its gap with one
+    slot more, and as it is."""
+    two: Any
+    """The sum of now[: i - 1]: what the gaps cost that evicting i leaves alone."""
+    one: Any
+    """The sum of now[:i]"""
+    this: Any
+    """The cost of all gaps up to i if i is evicted."""
     least: Any
+    """That of evicting the best of those up to i, `chosen`."""
     chosen: Any
 
 
 def _one_by_one(at: Any, stage: Any) -> Any:
     s = at.shape[0]
+    ends = lax.concatenate([at[1:], lax.broadcast(stage, (1,))], 0)
 
     def turn(found: _Search) -> _Search:
         i, question = lax.div(found.turn, INT(3)), lax.rem(found.turn, INT(3))
-        more, joined, now = (question == q for q in range(3))
-        newest = i == s - 1
-        end = where(newest, stage, row(at, at_most(i + 1, INT(s - 1))))
-        begin = row(at, where(joined, at_least(i - 1, 0), i))
-        a = advances(end - begin, s - i + ~now)
-        before = found.before - where(more, a, 0)
-        cost = where(joined & (i > 0), before + a, FOREVER)
-        rest = stage + 1 - row(at, INT(s - 1))
-        kept = where(newest, over(rest * (rest - 1), 2), a)
-        saved = found.saved + where(more, a, 0) - where(now, kept, 0)
-        better = cost <= found.least
+        joined, more, now = (question == q for q in range(3))
+        # An index below zero is taken for zero, and nothing is joined there.
+        begin = row(at, i - lax.convert_element_type(joined, INT))
+        slots = INT(s + 1) - i - lax.convert_element_type(now, INT)
+        a = _advances_of_several(row(ends, i) - begin, slots)
+        this = where(joined, found.two + a, found.this)
+        least = where(more, found.least + a, found.least)
+        better = more & (this <= least)
         return _Search(
             found.turn + 1,
-            before + where(now, found.last, 0),
-            where(now, a, found.last),
-            saved,
-            where(better, cost, found.least),
+            where(now, found.one, found.two),
+            where(now, found.one + a, found.one),
+            this,
+            where(better, this, least),
             where(better, i, found.chosen),
         )
 
     zero = jnp.zeros((), INT)
-    first = _Search(zero, zero, zero, zero, FOREVER, INT(-1))
-    last = lax.while_loop(lambda found: found.turn < 3 * s, turn, first)
-    return where(last.least + last.saved < 0, last.chosen, INT(-1))
+    # To evict the oldest, the start of the run, costs more than anything.
+    first = _Search(zero, FOREVER, zero, zero, FOREVER, INT(-1))
+    # The newest gap as it is ends in the stage that follows, with no slot left.
+    last = lax.while_loop(lambda found: found.turn < 3 * s - 1, turn, first)
+    rest = stage + 1 - row(at, INT(s - 1))
+    nothing = last.one + over(rest * (rest - 1), 2)
+    return where(last.least < nothing, last.chosen, INT(-1))
 
 
 def _all_at_once(at: Any, stage: Any) -> Any:
@@ -185,7 +192,7 @@ def _all_at_once(at: Any, stage: Any) -> Any:
 
 
 def advances(stages: Any, snapshots: Any) -> Any:
-    """A(L, s) for numbers or arrays: the optimal advances of L stages with s snapshots.
+    """A(L, s) for arrays: the optimal advances of L stages with s snapshots.
 
     t*L - C(s+t, t-1) with t the least such that beta(s, t) >= L; L(L-1)/2 for s = 1.
     """
@@ -203,5 +210,14 @@ def advances(stages: Any, snapshots: Any) -> Any:
 
     zeros = jnp.zeros_like(stages)
     t, reach = lax.while_loop(short, more, (zeros, zeros + 1))
-    several = t * stages - over(reach * t, q + 1)
-    return where(single, over(stages * (stages - 1), 2), where(t > 0, several, 0))
+    return where(single, over(stages * (stages - 1), 2), _cost(stages, q, t, reach))
+
+
+def _advances_of_several(stages: Any, snapshots: Any) -> Any:
+    """The same of numbers, with two snapshots and more."""
+    return _cost(stages, snapshots, *sweeps(stages, snapshots))
+
+
+def _cost(stages: Any, snapshots: Any, t: Any, reach: Any) -> Any:
+    # Without a sweep there is at most one stage, which is not advanced: 0 - 0.
+    return t * stages - over(reach * t, snapshots + 1)

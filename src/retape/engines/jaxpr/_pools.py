@@ -48,14 +48,14 @@ def push(pool: Any, values: Sequence[Any], top: Any) -> Any:
         numbers = [lax.reshape(v, (v.size,)) for v in values]
         return put_rows(pool, lax.concatenate(numbers, 0), top)
     for i, value in enumerate(values):
-        pool = put(pool, value, top + np.int32(i))
+        pool = put(pool, value, _behind(top, i))
     return pool
 
 
 def pop(pool: Any, kinds: Sequence[Kind], top: Any) -> list[Any]:
     """Values of these kinds, which `push` put there from row `top` on."""
     if pool.ndim > 1:
-        return [row(pool, top + np.int32(i)) for i in range(len(kinds))]
+        return [row(pool, _behind(top, i)) for i in range(len(kinds))]
     numbers = rows(pool, top, sum(map(_count, kinds)))
     found, begin = [], 0
     for kind in kinds:
@@ -63,6 +63,10 @@ def pop(pool: Any, kinds: Sequence[Kind], top: Any) -> list[Any]:
         found.append(lax.reshape(numbers[begin:end], kind.shape))
         begin = end
     return found
+
+
+def _behind(top: Any, count: int) -> Any:
+    return top + np.int32(count) if count else top
 
 
 def _small(kind: Kind) -> bool:

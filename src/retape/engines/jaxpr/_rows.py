@@ -1,7 +1,8 @@
 """Rows of arrays, at indices that are never negative.
 
 JAX's own indexing first wraps negative indices round: three operations a time, in the
-innermost loops and in what has to be compiled.
+innermost loops and in what has to be compiled. Its `dynamic_index_in_dim` is a function
+compiled apart: a call that is traced, lowered and put in line again.
 """
 
 from __future__ import annotations
@@ -13,9 +14,7 @@ from jax import lax
 
 def row(array: Any, index: Any) -> Any:
     """`array[index]`."""
-    return lax.dynamic_index_in_dim(
-        array, index, keepdims=False, allow_negative_indices=False
-    )
+    return lax.squeeze(rows(array, index, 1), (0,))
 
 
 def rows(array: Any, index: Any, count: int) -> Any:
@@ -25,9 +24,7 @@ def rows(array: Any, index: Any, count: int) -> Any:
 
 def put(array: Any, value: Any, index: Any) -> Any:
     """`array` with `array[index] = value`."""
-    return lax.dynamic_update_index_in_dim(
-        array, value, index, 0, allow_negative_indices=False
-    )
+    return put_rows(array, lax.expand_dims(value, (0,)), index)
 
 
 def put_rows(array: Any, values: Any, index: Any) -> Any:

@@ -52,7 +52,7 @@ def evaluate(jaxpr: core.ClosedJaxpr, values: Sequence[Any], truth: Any) -> list
     env: dict[Any, Any] = dict(zip(jaxpr.jaxpr.constvars, jaxpr.consts, strict=True))
     env.update(zip(jaxpr.jaxpr.invars, values, strict=True))
     for scalars, arrays in groups:
-        _held(scalars, env, truth)
+        _held(scalars, _read_outside(scalars, jaxpr.jaxpr), env, truth)
         for eqn in arrays:
             _run(eqn, env)
     return [_read(a, env) for a in jaxpr.jaxpr.outvars]
@@ -67,14 +67,24 @@ def _run(eqn: Any, env: dict[Any, Any]) -> None:
     env.update(zip(eqn.outvars, outs, strict=True))
 
 
-def _held(eqns: Sequence[Any], env: dict[Any, Any], truth: Any) -> None:
+def _read_outside(eqns: Sequence[Any], jaxpr: Any) -> set[Any]:
+    """Variables that are read by other equations than these, or handed back."""
+    own = {id(e) for e in eqns}
+    reads = (e.invars for e in jaxpr.eqns if id(e) not in own)
+    atoms = (a for atoms in (*reads, jaxpr.outvars) for a in atoms)
+    return {a for a in atoms if not isinstance(a, core.Literal)}
+
+
+def _held(
+    eqns: Sequence[Any], read: set[Any], env: dict[Any, Any], truth: Any
+) -> None:
     """Evaluate scalar equations inside a branch, if one of them is worth it."""
     if not any(e.primitive.name in _EXPENSIVE for e in eqns):
         for eqn in eqns:
             _run(eqn, env)
         return
-    made = [v for e in eqns for v in e.outvars if not isinstance(v, core.DropVar)]
-    inner = set(made)
+    inner = {v for e in eqns for v in e.outvars}
+    made = [v for e in eqns for v in e.outvars if v in read]
     needed = list(
         dict.fromkeys(
             a
@@ -104,6 +114,9 @@ def anything(aval: Any, given: Sequence[Any]) -> Any:
     """
     axes = varying(aval)
     fitting = [g for g in given if varying(jax.typeof(g)) <= axes]
+    for value in fitting:
+        if (value.shape, value.dtype) == (aval.shape, aval.dtype):
+            return spread(value, axes)
     seed = _number(jnp.ravel(fitting[0])[0]) if fitting else jnp.zeros(())
     number = lax.convert_element_type(seed, np.float32)
     number = spread(lax.convert_element_type(number, aval.dtype), axes)

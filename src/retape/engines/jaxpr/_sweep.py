@@ -68,7 +68,7 @@ def sweep(
         going = Sweep(compiled, settings, operands)
 
         def unfinished(carry: list[Any]) -> Any:
-            return carry[keys.index("end")] > 0
+            return (carry[keys.index("end")] > 0) & (carry[keys.index("n")] >= 0)
 
         def turn(carry: list[Any]) -> list[Any]:
             after = going.turn(dict(zip(keys, carry, strict=True)))
@@ -271,16 +271,15 @@ class Sweep:
             state["base"],
             asked,
         )
-        new = in_one_kernel(lambda *given: list(place(*given)), old, stage)
-        chosen = [where(asked, b, a) for a, b in zip(old, new, strict=True)]
-        at, slot, held, phase, base, keep = chosen
+        new = in_one_kernel(lambda *given: list(place(*given)), old, stage, asked)
+        at, slot, held, phase, base, keep = new
         return state | {
             "at": at,
             "slot": slot,
             "newest": held - 1,
             "phase": phase,
             "base": base,
-            "stores": state["stores"] + (keep & asked),
+            "stores": state["stores"] + keep,
             "peak": at_least(state["peak"], held * asked),
         }
 
