@@ -17,7 +17,7 @@ from jax import lax
 
 from ...schedule import departures
 from ._control import FOREVER, INT, over, sweeps
-from ._numbers import at_least, at_most, where
+from ._numbers import at_least, where
 from ._rows import row
 
 
