@@ -3,7 +3,8 @@
     (whole inputs, rows read)  ->  (values assigned, rows to write, next block)
 
 Only assignments that somebody still needs are computed: the jaxpr is cleaned of dead
-code. The same jaxpr is what `_tape` differentiates.
+code. A value that is handed on to another variable in the same place (into an inner
+loop, or out of it) is not touched at all. The same jaxpr is what `_tape` differentiates.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
 from ._ir import Atom, Aval, Block, Item, Label, Program, Read, Var, Write
-from ._layout import numbering
+from ._layout import Layout, numbering
 from ._liveness import Liveness, whole_defs
 from ._private import as_written
 from ._types import struct
@@ -40,13 +41,14 @@ class Code:
     """Whether it stands outside every loop, so that it runs at most once."""
 
 
-def encode(program: Program, live: Liveness) -> dict[Label, Code]:
+def encode(program: Program, layout: Layout, live: Liveness) -> dict[Label, Code]:
     """The code of every block."""
     number = numbering(program.items)
     codes: dict[Label, Code] = {}
     for block, depth in _with_depth(program.items, 0):
         after = live.exit[block.label] | live.lasting
-        codes[block.label] = _encode(block, after, number, depth == 0)
+        outs = whole_defs(block) & after - _handed_on(block, layout)
+        codes[block.label] = _encode(block, outs, number, depth == 0)
     return codes
 
 
@@ -60,12 +62,26 @@ def _with_depth(items: list[Item], depth: int) -> list[tuple[Block, int]]:
     return found
 
 
+def _handed_on(block: Block, layout: Layout) -> set[Var]:
+    """Variables that are given what their place holds already."""
+    where = layout.where
+    made = whole_defs(block) - set(block.moves) | {w.stream for w in block.writes}
+    return {
+        v
+        for v, source in block.moves.items()
+        if isinstance(source, Var)
+        and v in where
+        and where[v] == where.get(source)
+        and v.active == source.active
+        and made.isdisjoint((v, source))
+    }
+
+
 def _encode(
-    block: Block, after: frozenset[Var], number: dict[Label, int], once: bool
+    block: Block, assigned: set[Var], number: dict[Label, int], once: bool
 ) -> Code:
-    outs = tuple(sorted(whole_defs(block) & after, key=lambda v: v.serial))
-    rows = {w.stream for w in block.writes} | {r.stream for r in block.reads}
-    ins = tuple(sorted(_plain_uses(block, rows), key=lambda v: v.serial))
+    outs = tuple(sorted(assigned, key=lambda v: v.serial))
+    ins = tuple(sorted(_plain_uses(block, assigned), key=lambda v: v.serial))
     end = len(number)
     targets = np.array([number[t] for t in block.next.targets] or [end], np.int32)
 
@@ -80,9 +96,9 @@ def _encode(
         for op in block.ops:
             results = bind(op.eqn, [read(a) for a in op.ins])
             env.update(zip(op.outs, results, strict=True))
-        assigned = [_strong(read(block.moves.get(v, v)), v.aval) for v in outs]
+        whole = [_strong(read(block.moves.get(v, v)), v.aval) for v in outs]
         written = [_strong(read(w.source), _row_type(w)) for w in block.writes]
-        return [*assigned, *written, _next(block, targets, read)]
+        return [*whole, *written, _next(block, targets, read)]
 
     types = [struct(v.aval) for v in ins]
     types += [struct(r.out.aval) for r in block.reads]
@@ -97,11 +113,11 @@ def _encode(
     return Code(number[block.label], ins, tuple(block.reads), outs, writes, jaxpr, once)
 
 
-def _plain_uses(block: Block, rows: set[Var]) -> set[Var]:
+def _plain_uses(block: Block, assigned: set[Var]) -> set[Var]:
     """Variables read whole by the code (not only row by row, nor as a row number)."""
     inner = {o for op in block.ops for o in op.outs} | {r.out for r in block.reads}
     read: list[Atom] = [a for op in block.ops for a in op.ins]
-    read += block.moves.values()
+    read += (source for v, source in block.moves.items() if v in assigned)
     read += [w.source for w in block.writes]
     if block.next.index is not None:
         read.append(block.next.index)

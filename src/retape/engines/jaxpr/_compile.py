@@ -100,7 +100,7 @@ def compile_program(
     layout, live = lay_out(program)
     check_layout(program, layout, live)
     # Blocks become pure functions.
-    code = encode(program, live)
+    code = encode(program, layout, live)
     check_code(program, layout, code)
     # Their derivatives are split around the tape.
     taped = {label: tape(c, layout) for label, c in code.items()}

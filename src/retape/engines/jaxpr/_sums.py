@@ -23,7 +23,7 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from ._rewrite import contains, inside
+from ._rewrite import inside
 
 PARTS = 4
 WINDOW = 32
@@ -35,9 +35,9 @@ def in_parts(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
     Equations are exchanged in place; nothing is traced again.
     """
-    if not contains(closed, is_long):
-        return closed
     eqns = [_exchanged(e) for e in closed.eqns]
+    if all(new is old for new, old in zip(eqns, closed.eqns, strict=True)):
+        return closed
     return closed.replace(jaxpr=closed.jaxpr.replace(eqns=eqns))
 
 
@@ -53,7 +53,8 @@ def is_long(eqn: core.JaxprEqn) -> bool:
 def _exchanged(eqn: core.JaxprEqn) -> core.JaxprEqn:
     if not is_long(eqn):
         params = {k: inside(v, in_parts) for k, v in eqn.params.items()}
-        return eqn.replace(params=params)
+        same = all(params[k] is v for k, v in eqn.params.items())
+        return eqn if same else eqn.replace(params=params)
     aval: Any = eqn.invars[0].aval
     made = _made(aval.shape, aval.dtype, tuple(eqn.params["axes"]))
     return made.replace(invars=eqn.invars, outvars=eqn.outvars, ctx=eqn.ctx)
