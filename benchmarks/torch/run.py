@@ -90,7 +90,7 @@ def main(names: list[str]) -> None:
 
 
 def at_equal_memory(name: str) -> list[tuple[str, Callable[..., Tensor]]]:
-    """Ours, in what a rival takes; many small operators are what `mode="loop"` is for."""
+    """Ours, in what a rival takes; `mode="loop"` is for many small operators."""
     ways = [("retape", rivals.ours), ("chain", rivals.chained)]
     return (
         [*ways, ("loop", partial(rivals.ours, mode="loop"))] if name == "lstm" else ways

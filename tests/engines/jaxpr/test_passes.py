@@ -262,8 +262,9 @@ def handed_down(x: Any) -> Any:
 
 def exchanged(x: Any) -> Any:
     """Two values change places in every turn: neither stays where it is."""
-    y = jnp.sin(x)
-    return jax.lax.fori_loop(0, 3, lambda _, c: (c[1], c[0]), (x, y))[0]
+    turns = jnp.int32(6 * x)
+    turn = lambda c: (c[0] + 1, c[2], c[1])  # noqa: E731
+    return jax.lax.while_loop(lambda c: c[0] < turns, turn, (0, x, jnp.sin(x)))[1]
 
 
 def test_what_stays_in_its_place_is_not_assigned() -> None:

@@ -4,7 +4,7 @@
 
 Only assignments that somebody still needs are computed: the jaxpr is cleaned of dead
 code. A value that is handed on to another variable in the same place (into an inner
-loop, or out of it) is not touched at all. The same jaxpr is what `_tape` differentiates.
+loop, or out of it) is not touched. The same jaxpr is what `_tape` differentiates.
 """
 
 from __future__ import annotations

@@ -68,9 +68,9 @@ def sweep(
         going = Sweep(compiled, settings, operands)
 
         def unfinished(carry: list[Any]) -> Any:
-            # Where a loop goes on by one value alone XLA looks for a counter, and copies
-            # all that the next value follows from, here the whole turn, several times:
-            # a tenth of the compile time. It does not where there are two.
+            # Where a loop goes on by one value alone XLA looks for a counter, and
+            # copies all that the next value follows from, here the whole turn, several
+            # times: a tenth of the compile time. It does not where there are two.
             return (carry[keys.index("end")] > 0) & (carry[keys.index("n")] >= 0)
 
         def turn(carry: list[Any]) -> list[Any]:
