@@ -9,6 +9,7 @@ from typing import Any
 
 from jax.extend import core
 
+from ._absorb import absorb, check_absorbed
 from ._check import check_code, check_layout, check_program
 from ._code import Code, encode
 from ._counted import count_loops
@@ -90,6 +91,10 @@ def compile_program(
     program, constants = flatten(jaxpr, active, grain=grain)
     # Buffers that are filled row by row become streams.
     write_once(program, constants)
+    check_program(program)
+    # Inner loops that only fill them stay inside a step.
+    whole, program = program, absorb(program)
+    check_absorbed(whole, program)
     check_program(program)
     # Long blocks become several.
     if piece is not None:

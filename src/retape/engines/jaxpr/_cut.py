@@ -81,7 +81,8 @@ def _cut_items(items: list[Item], operands: frozenset[Var], limit: int) -> list[
 
 def _tape_bytes(op: Op) -> int:
     """Bytes of an operation's results, but for what XLA computes where it is used."""
-    if op.eqn.primitive.name in CHEAP:
+    # Of a loop that writes rows nothing is taped but what it reads.
+    if op.eqn.primitive.name in CHEAP or "own" in op.eqn.params:
         return 0
     ins = [isinstance(a, Var) and a.active for a in op.ins]
     return eqn_tape_bytes(op.eqn, ins, [o.active for o in op.outs])
@@ -158,8 +159,11 @@ def _at_end(block: Block) -> list[Atom]:
 def _is_late(write: Write, block: Block) -> bool:
     """Whether a row must be written at the end, and not as soon as it is known.
 
-    That is so if anything in the block reads the stream, or assigns it.
+    That is so if anything in the block reads the stream, or assigns it; a loop that
+    writes rows of it is the only one that does.
     """
+    if write.at is None:
+        return False
     read = {a for op in block.ops for a in op.ins} | {r.stream for r in block.reads}
     made = {o for op in block.ops for o in op.outs}
     touched = read | set(block.moves)
