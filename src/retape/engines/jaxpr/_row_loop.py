@@ -159,7 +159,6 @@ class RowLoop:
     def ruled(self, *operands: Any) -> list[Any]:
         """The same as `run`, for JAX to differentiate."""
         backwards = _Backwards(self)
-        n = len(operands) - len(self.streams)
 
         @jax.custom_vjp
         def rows(*operands: Any) -> list[Any]:
@@ -176,10 +175,7 @@ class RowLoop:
             return (None, *given, *([None] * len(self.streams)))
 
         rows.defvjp(forwards, back)
-        inactive = [True, *(not v.active for v in (*self.carry, *self.given))]
-        stopped = zip(operands[:n], inactive, strict=True)
-        given = [lax.stop_gradient(v) if s else v for v, s in stopped]
-        return rows(*given, *map(lax.stop_gradient, operands[n:]))
+        return rows(*operands)
 
 
 class _Backwards:
