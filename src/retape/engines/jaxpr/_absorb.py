@@ -54,7 +54,7 @@ from ._row_loop import RowLoop, rows_p
 from ._types import struct, varying
 
 # What a choice of what to write may be made of.
-_CHOOSES = frozenset("broadcast_in_dim reshape squeeze copy stop_gradient".split())
+_CHOOSES = frozenset("broadcast_in_dim reshape squeeze copy retape_left".split())
 
 
 def absorb(program: Program) -> Program:
@@ -84,14 +84,14 @@ def _absorbed(items: Sequence[Item], flow: Flow) -> list[Item]:
     return found
 
 
-# Whether -------------------------------------------------------------------------------
+# Whether ---------------------------------------------------------------------------
 
 
 def _whole(before: Block, loop: Loop, after: Block, flow: Flow) -> Block | None:
     """The three as one block, if they may be one."""
-    if len(loop.items) != 1 or not isinstance(loop.items[0], Block):
+    body = loop.items[0]
+    if len(loop.items) != 1 or not isinstance(body, Block):
         return None
-    (body,) = loop.items
     if not _alone(before, body, after, flow):
         return None
     found = _row_loop(body, flow)
@@ -101,7 +101,7 @@ def _whole(before: Block, loop: Loop, after: Block, flow: Flow) -> Block | None:
 
 
 def _alone(before: Block, body: Block, after: Block, flow: Flow) -> bool:
-    """Whether one block leads to the loop, and the loop to one that nobody else does."""
+    """Whether only the first leads to the loop, and only these two to what follows."""
     ends = after.label, body.label
     if before.next.targets != ends or body.next.targets != ends:
         return False
@@ -187,12 +187,12 @@ def _apart(before: Block, loop: RowLoop, after: Block) -> bool:
     )
 
 
-# How -----------------------------------------------------------------------------------
+# How -------------------------------------------------------------------------------
 
 
 def _joined(before: Block, loop: RowLoop, after: Block) -> Block | None:
     """One block that does what the three did; `None` if its code has constants."""
-    now: dict[Atom, Atom] = dict(before.moves)
+    now: dict[Atom, Atom] = {**before.moves}
 
     def here(atom: Atom) -> Atom:
         return now.get(atom, atom)
@@ -244,7 +244,7 @@ def _traced(fun: Callable[..., Any], operands: Sequence[Atom]) -> core.ClosedJax
     return jax.make_jaxpr(fun)(*(struct(a.aval) for a in operands))
 
 
-# Checked -------------------------------------------------------------------------------
+# Checked ---------------------------------------------------------------------------
 
 
 def check_absorbed(before: Program, after: Program) -> None:
@@ -270,15 +270,15 @@ class _Seen:
 
 
 def _loops(block: Block) -> list[RowLoop]:
-    return [op.eqn.params["own"] for op in block.ops if "own" in op.eqn.params]
+    return [o.eqn.params["own"] for o in block.ops if o.eqn.primitive is rows_p]
 
 
 def _seen(block: Block) -> list[_Seen]:
     """The operations of a block, those of its loops in the place of these."""
     found: list[_Seen] = []
     for op in block.ops:
-        own = op.eqn.params.get("own")
-        inner = [op] if own is None else own.block.ops
+        is_loop = op.eqn.primitive is rows_p
+        inner = op.eqn.params["own"].block.ops if is_loop else [op]
         found += [_Seen(o.eqn, o.outs) for o in inner]
     return found
 

@@ -91,8 +91,8 @@ def _encode(
             return env[atom] if isinstance(atom, Var) else atom.value
 
         for op in block.ops:
-            results = _results(op, [read(a) for a in op.ins], ruled)
-            env.update(zip(op.outs, results, strict=True))
+            found = results(op, [read(a) for a in op.ins], ruled)
+            env.update(zip(op.outs, found, strict=True))
         assigned = [_strong(read(block.moves.get(v, v)), v.aval) for v in outs]
         written = [_strong(read(w.source), _row_type(w)) for w in block.writes]
         return [*assigned, *written, _next(block, targets, read)]
@@ -121,7 +121,7 @@ def _slim(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     return core.ClosedJaxpr(slim, jaxpr.consts)
 
 
-def _results(op: Op, values: list[Any], ruled: bool) -> list[Any]:
+def results(op: Op, values: list[Any], ruled: bool) -> list[Any]:
     """What an operation computes."""
     own = op.eqn.params.get("own")
     if own is None:

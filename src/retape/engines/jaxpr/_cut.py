@@ -20,7 +20,7 @@ computed, in every piece that needs it, rather than carried across.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from ._activity import eqn_tape_bytes
@@ -92,7 +92,9 @@ def _cut_block(block: Block, operands: frozenset[Var], limit: int) -> list[Block
     again = _recomputed(block, operands)
     # An operation without results is a check, and stays where it stands.
     own = [op for op in block.ops if not any(o in again for o in op.outs)]
-    widths = _widths(block, own, again, operands)
+    # A stream that a loop writes rows of is where it is, before and after.
+    filled = {a for w in block.writes if w.at is None for a in (w.stream, w.source)}
+    widths = _widths(block, own, again, operands | filled)
     costs = [_tape_bytes(op) for op in own]
     bounds = _places(costs, widths, limit)
     pieces = [own[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
@@ -118,7 +120,7 @@ def _widths(
     block: Block,
     own: Sequence[Op],
     again: dict[Var, Op | Read],
-    operands: frozenset[Var],
+    operands: Set[Atom],
 ) -> list[int]:
     """For each place between operations, the bytes of the values alive there."""
     last = _last_uses(block, own, again)

@@ -28,7 +28,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
-from ._code import bind
+from ._code import results
 from ._ir import Atom, Block, Read, Var, Write
 from ._rows import put, row
 from ._scalars import evaluate
@@ -86,14 +86,15 @@ class RowLoop:
         """What a trip starts from."""
         return [*self.carry, *self.given, *(r.out for r in self.block.reads)]
 
-    def _trip(self, env: Values) -> list[Any]:
+    def _trip(self, env: Values, ruled: bool = False) -> list[Any]:
         env = dict(env)
 
         def read(atom: Atom) -> Any:
             return env[atom] if isinstance(atom, Var) else atom.value
 
         for op in self.block.ops:
-            env.update(zip(op.outs, bind(op.eqn, [*map(read, op.ins)]), strict=True))
+            found = results(op, [*map(read, op.ins)], ruled)
+            env.update(zip(op.outs, found, strict=True))
         assert self.block.next.index is not None
         again = lax.convert_element_type(read(self.block.next.index), np.int32) > 0
         moved = [read(self.block.moves.get(v, v)) for v in self.carry]
@@ -129,10 +130,10 @@ class RowLoop:
         """The streams with the rows of all trips written."""
         n = len(operands) - len(self.streams)
         going, env = self._begun(operands[:n], self.given)
-        m = 1 + len(self.carry)
+        m, changed = 1 + len(self.carry), [*self.carry, *self.streams]
 
         def body(state: list[Any]) -> list[Any]:
-            inner = env | dict(zip([*self.carry, *self.streams], state[1:], strict=True))
+            inner = env | dict(zip(changed, state[1:], strict=True))
             found = self.trip(inner | self._rows(inner, self.block.reads), state[0])
             for write, value in zip(self.block.writes, found[m:], strict=True):
                 at = place(write, inner)
@@ -201,7 +202,7 @@ class _Backwards:
 
         def rows(active: list[Any]) -> tuple[list[Any], list[Any]]:
             inner = env | dict(zip(self.active, active, strict=True))
-            found = self.loop._trip(inner)
+            found = self.loop._trip(inner, ruled=True)
             pairs = zip(self.loop.block.writes, found[m:], strict=True)
             return [v for w, v in pairs if w.stream.active], found[:m]
 

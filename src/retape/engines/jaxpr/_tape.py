@@ -112,9 +112,7 @@ def tape(code: Code, layout: Layout) -> TapedCode:
     variables = [*code.ins, *(r.out for r in code.reads)]
     flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
     # What a stream held before is not read by a loop that writes rows of it.
-    ins = tuple(
-        i for i, v in enumerate(variables) if v.active and v not in code.filled
-    )
+    ins = tuple(i for i, v in enumerate(variables) if v.active and v not in code.filled)
     outs = tuple(i for i, a in enumerate(flags) if a)
     if not ins or not outs:
         ins = outs = ()
