@@ -39,7 +39,7 @@ def solved(
     end: float = 1.0,
     row: Callable[..., Any] = curve,
     shape: tuple[int, ...] = (3,),
-    test: Callable[[Any], Any] = lambda c: True,
+    test: Callable[..., Any] = lambda c, y: True,
     after: Callable[..., Any] = lambda t, k, rows: (k, rows),
     again: Callable[[Any], Any] = lambda carry: carry,
 ) -> Any:
@@ -57,7 +57,7 @@ def solved(
             return again((k + 1, rows.at[k].set(row(times[k] - t, y, slope, x))))
 
         def due(s: Any) -> Any:
-            return (s[0] < n) & (times[jnp.minimum(s[0], n - 1)] <= then) & test(s)
+            return (s[0] < n) & (times[jnp.minimum(s[0], n - 1)] <= then) & test(s, y)
 
         k, rows = loops.while_loop(due, save, (k, rows))
         k, rows = after(then, k, rows)
@@ -84,6 +84,7 @@ PROVED: dict[str, dict[str, Any]] = {
     "numbers": {"row": lambda t, y, slope, x: t * jnp.vdot(y, slope), "shape": ()},
     "tables": {"row": lambda t, y, slope, x: jnp.outer(y, slope + t), "shape": (3, 3)},
     "what the data chooses": {"row": gated},
+    "as long as the data says": {"test": lambda s, y: jnp.sum(jnp.sin(y)) < 1.2},
     "of what the program is given only": {"row": lambda t, y, slope, x: x * x},
     "of nothing that moves": {"row": lambda t, y, slope, x: jnp.ones(3)},
     "more are due than there is room": {"times": [0.0, 0.1, 0.2], "end": 2.0},
@@ -236,7 +237,7 @@ REFUSED: dict[str, dict[str, Any]] = {
     "added up": {
         "again": lambda c: (c[0], c[1].at[c[0] - 1].add(c[1][c[0] - 2])),
     },
-    "a row that is read": {"test": lambda s: s[1][s[0]][0] < 9.0},
+    "a row that is read": {"test": lambda s, y: s[1][s[0]][0] < 9.0},
 }
 
 
@@ -283,8 +284,73 @@ def test_a_loop_outside_of_every_loop_stays_one() -> None:
     check(fun)
 
 
+def bounded(loops: Any, x: Any, rise: int = 1) -> Any:
+    """At most four rows a step, as the program's text says; or one row again."""
+
+    def step(c: Any) -> Any:
+        t, y, k, rows = c
+
+        def save(s: Any) -> Any:
+            j, k, rows = s
+            return j + 1, k + rise, rows.at[k].set(y * jnp.sin(x + j))
+
+        due = lambda s: (s[0] < 4) & (s[1] < 2 * t)  # noqa: E731
+        _, k, rows = loops.while_loop(due, save, (0, k, rows))
+        return t + 1, 0.9 * y + 0.1 * jnp.sin(x), k, rows
+
+    start = (1, 0.5 * x, 0, jnp.zeros((12, 3)))
+    # Until 5; but that is not proved, or the loop would be a `scan`, which stays whole.
+    test = lambda c: jnp.sin(0.3 * c[0]) < 0.99  # noqa: E731
+    _, y, _, rows = loops.while_loop(test, step, start)
+    return jnp.sum(rows**2) + jnp.sum(y)
+
+
+@pytest.mark.parametrize(("rise", "kept"), [(1, True), (0, False)])
+def test_a_short_loop_is_laid_out_only_if_it_would_stay_open(
+    rise: int, kept: bool
+) -> None:
+    fun = functools.partial(bounded, rise=rise)
+    compiled = program(lambda x: fun(jax.lax, x))
+    places = compiled.layout.places("slot")
+    shapes = [compiled.layout.avals[p].shape for p in places]
+    assert ((12, 3) not in shapes) == kept
+    assert blocks_in_loops(lambda x: fun(jax.lax, x)) == 1
+    check(fun)
+
+
 def looped(x: Any) -> Any:
     return solved(jax.lax, x)
+
+
+@pytest.mark.slow
+def test_a_second_derivative_by_what_the_loop_counts_with() -> None:
+    """A number that the loop carries: no derivative by `x` in it, but one by `size`."""
+
+    def fun(loops: Any, x: Any, size: Any) -> Any:
+        def step(c: Any) -> Any:
+            t, y, k, rows = c
+
+            def save(s: Any) -> Any:
+                time, k, rows = s
+                return time + size, k + 1, rows.at[k].set(y * jnp.sin(x * time))
+
+            due = lambda s: s[0] < t + 1  # noqa: E731
+            time, k, rows = loops.while_loop(due, save, (1.0 * t, k, rows))
+            return t + 1, 0.9 * y * jnp.cos(time), k, rows
+
+        start = (1, 0.5 * x, 0, jnp.zeros((12, 3)))
+        _, y, _, rows = loops.while_loop(lambda c: c[0] < 4, step, start)
+        return jnp.sum(rows**2) + jnp.sum(y)
+
+    # One block: it is the number in the loop that is tested here.
+    assert blocks_in_loops(lambda x: fun(jax.lax, x, 0.4)) == 1
+    way = jnp.asarray([0.3, -0.5, 0.2])
+    gradient = retape.jax.grad(lambda x, s: fun(jax.lax, x, s), plan=FEW)
+    mixed = retape.jax.grad(lambda s: jnp.vdot(gradient(X, s), way), plan=FEW)
+    unrolled = jax.grad(lambda x, s: fun(Unrolled, x, s))
+    h = 1e-6
+    along = [jnp.vdot(unrolled(jnp.asarray(X), s), way) for s in (0.4 + h, 0.4 - h)]
+    assert_close(jax.jit(mixed)(0.4), (along[0] - along[1]) / (2 * h), 1e-7)
 
 
 @pytest.mark.slow

@@ -115,9 +115,7 @@ class RowLoop:
 
     def counted(self, *operands: Any) -> list[Any]:
         """The carry behind the loop, from that before it and what counting reads."""
-        # No derivative comes back from it, whatever it was asked of.
-        stopped = [*map(lax.stop_gradient, operands)]
-        going, env = self._begun(stopped, self.counting)
+        going, env = self._begun(operands, self.counting)
 
         def body(state: list[Any]) -> list[Any]:
             inner = env | dict(zip(self.carry, state[1:], strict=True))
