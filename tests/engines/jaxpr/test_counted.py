@@ -18,7 +18,7 @@ import retape
 import retape.jax
 from retape.engines.jaxpr._activity import closed
 from retape.engines.jaxpr._compile import compile_program
-from retape.engines.jaxpr._counted import count_loops
+from retape.engines.jaxpr._counted import Limits, count_loops
 from retape.engines.jaxpr._foreign import passed_through
 from retape.engines.jaxpr._intervals import Known
 from retape.engines.jaxpr._trips import UNBOUNDED, Trips, trips
@@ -227,7 +227,7 @@ def test_a_bound_that_is_only_known_when_it_runs() -> None:
         return jax.lax.fori_loop(0, n, lambda i, v: jnp.sin(v), x)
 
     jaxpr = jax.make_jaxpr(fun)(0.5, 3)
-    assert count_loops(jaxpr, [True, False], grain=2**20) is jaxpr
+    assert count_loops(jaxpr, [True, False], Limits(2**20)) is jaxpr
 
 
 # What becomes of it -------------------------------------------------------------------
@@ -254,7 +254,7 @@ def counted_nest(loops: Any, x: Any) -> Any:
 def test_a_bounded_inner_loop_stays_in_one_step() -> None:
     fun = lambda x: counted_nest(jax.lax, x)  # noqa: E731
     jaxpr = jax.make_jaxpr(fun)(0.3)
-    made = count_loops(jaxpr, [True], grain=2**20)
+    made = count_loops(jaxpr, [True], Limits(2**20))
     assert len(whiles(jaxpr.jaxpr)) == 2
     assert len(whiles(made.jaxpr)) == 1
     assert len(compile_program(jaxpr, [True]).code) == 3
@@ -267,7 +267,7 @@ def test_a_bounded_inner_loop_stays_in_one_step() -> None:
 
 def test_a_bounded_loop_that_is_dear_is_opened() -> None:
     jaxpr = jax.make_jaxpr(lambda x: counted_nest(jax.lax, x))(0.3)
-    made = count_loops(jaxpr, [True], grain=0)
+    made = count_loops(jaxpr, [True], Limits(0))
     assert len(whiles(made.jaxpr)) == 2
 
 

@@ -102,6 +102,21 @@ def test_a_snapshot_does_not_grow_with_what_is_saved(name: str) -> None:
     assert size < 1000
 
 
+@pytest.mark.parametrize("number", [3, 20])
+def test_saving_at_times_is_a_part_of_a_step(number: int) -> None:
+    """The loop over the rows that fall into it splits no step, be it short or long."""
+    saving = loss("at times", number, diffrax.ForwardMode(), 60)
+
+    def ending(p: Any) -> Any:
+        saveat = diffrax.SaveAt(t1=True)
+        return weighed(solved(p, saveat, diffrax.ForwardMode(), max_steps=60))
+
+    found, least = (retape.jax.explain(f, P) for f in (saving, ending))
+    assert (found.blocks, found.loops) == (least.blocks, least.loops) == (3, 1)
+    # Two more integers: how many rows there are, and where to look for the next time.
+    assert found.capsule_bytes == least.capsule_bytes + 2 * 8
+
+
 @pytest.mark.slow
 def test_the_gradient_is_that_of_their_own_adjoint() -> None:
     ours = loss("at times", 20, diffrax.ForwardMode(), 60)

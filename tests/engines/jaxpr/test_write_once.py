@@ -142,6 +142,23 @@ def test_a_buffer_is_kept_once(name: str) -> None:
     check(filled, options)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["two rows at a time, one beyond the end", "one row or the other"]
+)
+def test_a_second_derivative_of_rows_that_meet(name: str) -> None:
+    """What a row takes over from one written a moment before has a derivative, too."""
+
+    def looped(x: Any) -> Any:
+        return filled(jax.lax, x, **PROVED[name])
+
+    way = jnp.asarray([0.3, -0.5, 0.2])
+    gradient = retape.jax.grad(looped, plan=FEW)
+    second = retape.jax.grad(lambda x: jnp.vdot(gradient(x), way), plan=FEW)
+    hessian = jax.jacfwd(jax.jacfwd(looped))(X)
+    assert_close(jax.jit(second)(X), hessian @ way)
+
+
 REFUSED: dict[str, dict[str, Any]] = {
     "a start that the data gives": {"blank": lambda shape: jnp.zeros(shape) + X},
     "added up": {"write": lambda b, i, y: b.at[i].add(y)},

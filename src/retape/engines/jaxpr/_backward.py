@@ -156,4 +156,6 @@ def cotangent_out(
         return state["d", where[code.outs[i]]]
     write = code.writes[i - len(code.outs)]
     stream = state["d", where[write.stream]]
+    if write.at is None:
+        return stream
     return row(stream, write.at.row(counts[write.at.count]))

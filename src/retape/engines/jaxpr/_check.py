@@ -30,7 +30,9 @@ def check_program(program: Program) -> None:
                 f"a derivative is lost in the move {dst} <- {src}"
             )
         for write in block.writes:
-            assert write.stream.aval.shape[1:] == write.source.aval.shape
+            own = write.stream.aval.shape
+            wanted = own if write.at is None else own[1:]
+            assert write.source.aval.shape == wanted, f"written into {own}"
         assert set(block.next.targets) <= labels, f"{block.label} jumps nowhere"
         assert not set(program.operands) & block.defs(), "an operand is assigned"
     _check_loops(program.items)
@@ -52,6 +54,11 @@ def check_layout(program: Program, layout: Layout, live: Liveness) -> None:
     for alive in (*live.entry.values(), *live.exit.values()):
         places = [layout.where[v] for v in alive]
         assert len(set(places)) == len(places), "two live variables in one place"
+    for block in blocks_of(program.items):
+        streams = [w.stream for w in block.writes if w.at is None]
+        assert all(layout.where[s].kind == "kept" for s in streams), (
+            "a loop in a step writes a stream that snapshots hold"
+        )
     for var, place in layout.where.items():
         aval = layout.avals[place]
         assert (aval.shape, aval.dtype) == (var.aval.shape, var.aval.dtype)
@@ -67,5 +74,7 @@ def check_code(program: Program, layout: Layout, code: dict[Label, Code]) -> Non
         outs = [v.aval for v in c.outs]
         for want, got in zip(outs, c.jaxpr.out_avals, strict=False):
             assert (want.shape, want.dtype) == (got.shape, got.dtype)
+        assert c.ruled.in_avals == c.jaxpr.in_avals
+        assert c.ruled.out_avals == c.jaxpr.out_avals
         assert len(c.jaxpr.out_avals) == len(c.outs) + len(c.writes) + 1
         assert all(v in layout.where for v in (*c.ins, *c.outs))

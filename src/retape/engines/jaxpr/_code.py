@@ -10,6 +10,7 @@ loop, or out of it) is not touched. The same jaxpr is what `_tape` differentiate
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
-from ._ir import Atom, Aval, Block, Item, Label, Program, Read, Var, Write
+from ._ir import Atom, Aval, Block, Item, Label, Op, Program, Read, Var, Write
 from ._layout import Layout, numbering
 from ._liveness import Liveness, whole_defs
 from ._private import as_written
@@ -36,9 +37,21 @@ class Code:
     outs: tuple[Var, ...]
     writes: tuple[Write, ...]
     jaxpr: core.ClosedJaxpr
-    """`(*ins, *rows) -> (*outs, *rows, next)`."""
+    """`(*ins, *rows) -> (*outs, *rows, next)`, whole streams among the latter rows."""
     once: bool
     """Whether it stands outside every loop, so that it runs at most once."""
+    ruled: core.ClosedJaxpr
+    """The same jaxpr for JAX to differentiate: operations of our own have rules."""
+
+    @property
+    def filled(self) -> frozenset[Var]:
+        """Streams that the code itself writes rows of."""
+        return frozenset(w.stream for w in self.writes if w.at is None)
+
+    def counters(self) -> list[Var]:
+        """Integers by which rows are read and written."""
+        places = [a.at for a in (*self.reads, *self.writes) if a.at is not None]
+        return list(dict.fromkeys(at.count for at in places))
 
 
 def encode(program: Program, layout: Layout, live: Liveness) -> dict[Label, Code]:
@@ -85,7 +98,7 @@ def _encode(
     end = len(number)
     targets = np.array([number[t] for t in block.next.targets] or [end], np.int32)
 
-    def run(*values: Any) -> list[Any]:
+    def run(*values: Any, ruled: bool = False) -> list[Any]:
         env: dict[Any, Any] = dict(
             zip([*ins, *(r.out for r in block.reads)], values, strict=True)
         )
@@ -94,23 +107,43 @@ def _encode(
             return env[atom] if isinstance(atom, Var) else atom.value
 
         for op in block.ops:
-            results = bind(op.eqn, [read(a) for a in op.ins])
-            env.update(zip(op.outs, results, strict=True))
+            found = results(op, [read(a) for a in op.ins], ruled)
+            env.update(zip(op.outs, found, strict=True))
         whole = [_strong(read(block.moves.get(v, v)), v.aval) for v in outs]
         written = [_strong(read(w.source), _row_type(w)) for w in block.writes]
         return [*whole, *written, _next(block, targets, read)]
 
     types = [struct(v.aval) for v in ins]
     types += [struct(r.out.aval) for r in block.reads]
-    jaxpr = jax.make_jaxpr(run)(*types)
-    jaxpr = core.ClosedJaxpr(
-        pe.dce_jaxpr(jaxpr.jaxpr, [True] * len(jaxpr.jaxpr.outvars), instantiate=True)[
-            0
-        ],
-        jaxpr.consts,
+    jaxpr = ruled = _slim(jax.make_jaxpr(run)(*types))
+    if any("own" in op.eqn.params for op in block.ops):
+        ruled = _slim(jax.make_jaxpr(partial(run, ruled=True))(*types))
+    return Code(
+        number=number[block.label],
+        ins=ins,
+        reads=tuple(block.reads),
+        outs=outs,
+        writes=tuple(block.writes),
+        jaxpr=jaxpr,
+        once=once,
+        ruled=ruled,
     )
-    writes = tuple(block.writes)
-    return Code(number[block.label], ins, tuple(block.reads), outs, writes, jaxpr, once)
+
+
+def _slim(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The jaxpr without dead code."""
+    used = [True] * len(jaxpr.jaxpr.outvars)
+    slim, _ = pe.dce_jaxpr(jaxpr.jaxpr, used, instantiate=True)
+    return core.ClosedJaxpr(slim, jaxpr.consts)
+
+
+def results(op: Op, values: list[Any], ruled: bool) -> list[Any]:
+    """What an operation computes."""
+    own = op.eqn.params.get("own")
+    if own is None:
+        return bind(op.eqn, values)
+    # With its rule it has no forward mode, so that the primal is run without.
+    return own.ruled(*values) if ruled else own.run(*values)
 
 
 def _plain_uses(block: Block, assigned: set[Var]) -> set[Var]:
@@ -136,7 +169,7 @@ def _next(block: Block, targets: np.ndarray, read: Any) -> Any:
 
 def _row_type(write: Write) -> Aval:
     aval = write.stream.aval
-    return aval.update(shape=aval.shape[1:])
+    return aval if write.at is None else aval.update(shape=aval.shape[1:])
 
 
 def _strong(value: Any, aval: Aval) -> Any:

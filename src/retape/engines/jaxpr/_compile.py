@@ -9,13 +9,14 @@ from typing import Any
 
 from jax.extend import core
 
+from ._absorb import absorb, check_absorbed
 from ._check import check_code, check_layout, check_program
 from ._code import Code, encode
-from ._counted import count_loops
+from ._counted import Limits, count_loops
 from ._cut import check_cut, cut
 from ._flatten import flatten
 from ._host import on_device
-from ._ir import Item, Label, Program, nbytes
+from ._ir import Item, Label, Program, loops_around, nbytes
 from ._layout import Layout, lay_out
 from ._tape import TapedCode, tape
 from ._types import Kind
@@ -74,6 +75,40 @@ def _kind_bytes(kind: Kind) -> int:
     return nbytes(kind)
 
 
+def _opened(
+    jaxpr: core.ClosedJaxpr, active: Sequence[bool], grain: int
+) -> tuple[Program, list[Any]]:
+    """The program as blocks, and its constants.
+
+    A small loop that need not run is laid out, trip by trip, or if it only writes rows,
+    stays one. Whether it does is known late, so both are tried.
+    """
+    left: list[Any] = []
+    # Loops of proved length become `scan`s.
+    counted = count_loops(jaxpr, active, Limits(grain, left))
+    found = _as_blocks(counted, active, grain)
+    if not left:
+        return found
+    laid_out = _as_blocks(count_loops(jaxpr, active, Limits(grain)), active, grain)
+    as_few = len(loops_around(found[0].items)) <= len(loops_around(laid_out[0].items))
+    return found if as_few else laid_out
+
+
+def _as_blocks(
+    jaxpr: core.ClosedJaxpr, active: Sequence[bool], grain: int
+) -> tuple[Program, list[Any]]:
+    # A nested jaxpr becomes blocks, with its loops as a tree.
+    program, constants = flatten(jaxpr, active, grain=grain)
+    # Buffers that are filled row by row become streams.
+    write_once(program, constants)
+    check_program(program)
+    # Inner loops that only fill them stay inside a step.
+    whole, program = program, absorb(program)
+    check_absorbed(whole, program)
+    check_program(program)
+    return program, constants
+
+
 def compile_program(
     jaxpr: core.ClosedJaxpr,
     active: Sequence[bool],
@@ -84,13 +119,7 @@ def compile_program(
     """All passes, in order; blocks that tape more than `piece` bytes are cut."""
     # A sweep inside this one keeps its snapshots in registers.
     jaxpr = on_device(jaxpr)
-    # Loops of proved length become `scan`s.
-    jaxpr = count_loops(jaxpr, active, grain=grain)
-    # A nested jaxpr becomes blocks, with its loops as a tree.
-    program, constants = flatten(jaxpr, active, grain=grain)
-    # Buffers that are filled row by row become streams.
-    write_once(program, constants)
-    check_program(program)
+    program, constants = _opened(jaxpr, active, grain)
     # Long blocks become several.
     if piece is not None:
         whole, program = program, cut(program, piece)

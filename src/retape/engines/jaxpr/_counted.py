@@ -21,6 +21,7 @@ that are sure become a `scan`, and each of the others a `cond`:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -31,6 +32,7 @@ from ._activity import (
     closed,
     opens_inside,
     outputs,
+    propagate,
     scan_carry,
     tape_bytes,
     while_carry,
@@ -62,11 +64,24 @@ _BODIES = {
 Replacement = Callable[[list[Any]], Sequence[Any]]
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When unsure trips are laid out.
+
+    Attributes:
+        grain: Only if the residuals of all trips take no more bytes.
+        left: Loops that may do no more than write rows are left, and noted here; or
+            laid out, too, if it is `None`.
+    """
+
+    grain: int
+    left: list[Any] | None = None
+
+
 def count_loops(
     jaxpr: core.ClosedJaxpr,
     active: Sequence[bool],
-    *,
-    grain: int,
+    limits: Limits,
     known: Sequence[Value] | None = None,
 ) -> core.ClosedJaxpr:
     """The same program, its loops of proved length as `scan`s.
@@ -74,8 +89,7 @@ def count_loops(
     Args:
         jaxpr: The program.
         active: For each input, whether a derivative by it is wanted.
-        grain: A loop is unrolled into unsure trips only if all their residuals take no
-            more bytes.
+        limits: When a loop is unrolled into unsure trips.
         known: What is known about the inputs.
     """
     inner = jaxpr.jaxpr
@@ -88,7 +102,7 @@ def count_loops(
         ]
         outs = outputs(eqn, flags)
         if any(outs) and not eqn.effects:
-            new = _replaced(eqn, flags, [env.read(a) for a in eqn.invars], grain)
+            new = _replaced(eqn, flags, [env.read(a) for a in eqn.invars], limits)
             if new is not None:
                 changed[i] = new
         env.learn(eqn)
@@ -122,36 +136,34 @@ def _with(jaxpr: core.ClosedJaxpr, changed: dict[int, Replacement]) -> core.Clos
 
 
 def _replaced(
-    eqn: Any, active: Sequence[bool], known: Sequence[Value], grain: int
+    eqn: Any, active: Sequence[bool], known: Sequence[Value], limits: Limits
 ) -> Replacement | None:
     """What stands in the place of an equation; `None` if it stays."""
     name = eqn.primitive.name
     if name == "while":
-        return _while(eqn, active, known, grain)
+        return _while(eqn, active, known, limits)
     if name == "scan":
         nc, nk = eqn.params["num_consts"], eqn.params["num_carry"]
         carry, _ = scan_carry(eqn.params, active)
         flags = [*active[:nc], *carry, *active[nc + nk :]]
-        return _body(eqn, "jaxpr", flags, known[:nc], grain)
+        return _body(eqn, "jaxpr", flags, known[:nc], limits)
     if name == "cond":
         arms = eqn.params["branches"]
-        new = tuple(
-            count_loops(b, active[1:], grain=grain, known=known[1:]) for b in arms
-        )
+        new = tuple(count_loops(b, active[1:], limits, known=known[1:]) for b in arms)
         same = all(a is b for a, b in zip(arms, new, strict=True))
         return None if same else _bound(eqn, branches=new)
     if name in _BODIES:
-        return _body(eqn, _BODIES[name], active, known, grain)
+        return _body(eqn, _BODIES[name], active, known, limits)
     return None
 
 
 def _body(
-    eqn: Any, key: str, active: Sequence[bool], known: Sequence[Value], grain: int
+    eqn: Any, key: str, active: Sequence[bool], known: Sequence[Value], limits: Limits
 ) -> Replacement | None:
     """An equation with another body; of the last inputs of which nothing is known."""
     old = closed(eqn.params[key])
     rest = [anything(v.aval) for v in old.jaxpr.invars[len(known) :]]
-    new = count_loops(old, active, grain=grain, known=[*known, *rest])
+    new = count_loops(old, active, limits, known=[*known, *rest])
     if new is old:
         return None
     if isinstance(eqn.params[key], core.ClosedJaxpr):
@@ -165,16 +177,16 @@ def _bound(eqn: Any, **params: Any) -> Replacement:
 
 
 def _while(
-    eqn: Any, active: Sequence[bool], known: Sequence[Value], grain: int
+    eqn: Any, active: Sequence[bool], known: Sequence[Value], limits: Limits
 ) -> Replacement | None:
     p = eqn.params
     nc, nb = p["cond_nconsts"], p["body_nconsts"]
     flags = [*active[nc : nc + nb], *while_carry(p, active)]
     old = p["body_jaxpr"]
     rest = [anything(v.aval) for v in eqn.outvars]
-    body = count_loops(old, flags, grain=grain, known=[*known[nc : nc + nb], *rest])
+    body = count_loops(old, flags, limits, known=[*known[nc : nc + nb], *rest])
     found = trips(eqn, known)
-    if not _worth_it(found, body, flags, grain):
+    if not _worth_it(found, body, flags, limits):
         return None if body is old else _bound(eqn, body_jaxpr=body)
     cond, turn = core.jaxpr_as_fun(p["cond_jaxpr"]), core.jaxpr_as_fun(body)
 
@@ -196,7 +208,7 @@ def _while(
 
 
 def _worth_it(
-    found: Trips, body: core.ClosedJaxpr, active: Sequence[bool], grain: int
+    found: Trips, body: core.ClosedJaxpr, active: Sequence[bool], limits: Limits
 ) -> bool:
     """Whether to lay the trips out: always if their number is known."""
     if found.most is None or found.most > _LONGEST:
@@ -205,9 +217,32 @@ def _worth_it(
         return True
     return (
         found.most - found.least <= _UNSURE
-        and found.most * tape_bytes(body, active) <= grain
-        and not opens_inside(body, active, grain)
+        and found.most * tape_bytes(body, active) <= limits.grain
+        and not opens_inside(body, active, limits.grain)
+        and not _is_left(body, active, limits)
     )
+
+
+def _is_left(body: core.ClosedJaxpr, active: Sequence[bool], limits: Limits) -> bool:
+    if limits.left is None or not _may_write_rows(body, active):
+        return False
+    limits.left.append(body)
+    return True
+
+
+def _may_write_rows(body: core.ClosedJaxpr, active: Sequence[bool]) -> bool:
+    """Whether no derivative goes from one trip to another, but for arrays handed on.
+
+    Where that is not all, `_absorb` will not take the loop.
+    """
+    skip = len(active) - len(body.out_avals)
+    for i, aval in enumerate(body.out_avals):
+        if active[skip + i]:
+            alone = [k == skip + i for k in range(len(active))]
+            reached = propagate(body, alone)
+            if not aval.shape or any(r != (k == i) for k, r in enumerate(reached)):
+                return False
+    return True
 
 
 def _repeat(

@@ -20,7 +20,7 @@ computed, in every piece that needs it, rather than carried across.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from ._activity import eqn_tape_bytes
@@ -81,7 +81,8 @@ def _cut_items(items: list[Item], operands: frozenset[Var], limit: int) -> list[
 
 def _tape_bytes(op: Op) -> int:
     """Bytes of an operation's results, but for what XLA computes where it is used."""
-    if op.eqn.primitive.name in CHEAP:
+    # Of a loop that writes rows nothing is taped but what it reads.
+    if op.eqn.primitive.name in CHEAP or "own" in op.eqn.params:
         return 0
     ins = [isinstance(a, Var) and a.active for a in op.ins]
     return eqn_tape_bytes(op.eqn, ins, [o.active for o in op.outs])
@@ -91,7 +92,9 @@ def _cut_block(block: Block, operands: frozenset[Var], limit: int) -> list[Block
     again = _recomputed(block, operands)
     # An operation without results is a check, and stays where it stands.
     own = [op for op in block.ops if not any(o in again for o in op.outs)]
-    widths = _widths(block, own, again, operands)
+    # A stream that a loop writes rows of is where it is, before and after.
+    filled = {a for w in block.writes if w.at is None for a in (w.stream, w.source)}
+    widths = _widths(block, own, again, operands | filled)
     costs = [_tape_bytes(op) for op in own]
     bounds = _places(costs, widths, limit)
     pieces = [own[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
@@ -117,7 +120,7 @@ def _widths(
     block: Block,
     own: Sequence[Op],
     again: dict[Var, Op | Read],
-    operands: frozenset[Var],
+    operands: Set[Atom],
 ) -> list[int]:
     """For each place between operations, the bytes of the values alive there."""
     last = _last_uses(block, own, again)
@@ -158,8 +161,11 @@ def _at_end(block: Block) -> list[Atom]:
 def _is_late(write: Write, block: Block) -> bool:
     """Whether a row must be written at the end, and not as soon as it is known.
 
-    That is so if anything in the block reads the stream, or assigns it.
+    That is so if anything in the block reads the stream, or assigns it; a loop that
+    writes rows of it is the only one that does.
     """
+    if write.at is None:
+        return False
     read = {a for op in block.ops for a in op.ins} | {r.stream for r in block.reads}
     made = {o for op in block.ops for o in op.outs}
     touched = read | set(block.moves)

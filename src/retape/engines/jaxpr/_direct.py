@@ -43,7 +43,7 @@ def derivative(taped: TapedCode, *, last: bool) -> core.ClosedJaxpr:
     last block `(*outs, *rows, next)` behind them.
     """
     code, chosen = taped.code, taped.active_ins
-    run, n = core.jaxpr_as_fun(code.jaxpr), len(code.jaxpr.in_avals)
+    run, n = core.jaxpr_as_fun(code.ruled), len(code.jaxpr.in_avals)
 
     def both(*values: Any) -> list[Any]:
         given, cotangents = list(values[:n]), list(values[n:])
@@ -56,7 +56,7 @@ def derivative(taped: TapedCode, *, last: bool) -> core.ClosedJaxpr:
             return [outs[i] for i in taped.active_outs], outs
 
         if not taped.moves:
-            return run(*given) if last else []
+            return core.jaxpr_as_fun(code.jaxpr)(*given) if last else []
         _, pull, outs = jax.vjp(partial, *(given[i] for i in chosen), has_aux=True)
         return [*pull(cotangents), *(outs if last else ())]
 
@@ -139,5 +139,4 @@ class Direct:
     def counts(self, code: Code, state: State) -> dict[Var, Any]:
         """Values of the loop counters by which the block reads and writes rows."""
         where = self.compiled.layout.where
-        ats = [a.at for a in (*code.reads, *code.writes)]
-        return {a.count: state[where[a.count]] for a in ats}
+        return {v: state[where[v]] for v in code.counters()}

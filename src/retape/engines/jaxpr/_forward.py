@@ -178,7 +178,7 @@ def pinned(compiled: Compiled, code: Code, state: State, changed: set[Place]) ->
     runs, and be held in memory beside what other blocks need.
     """
     where = compiled.layout.where
-    read = [*code.ins, *(a.at.count for a in (*code.reads, *code.writes))]
+    read = [*code.ins, *code.counters()]
     keys = sorted({where[v] for v in read if where[v].kind == "slot"} - changed)
     # A barrier gives all that goes through it one type, so each type has its own.
     spreads = {varying(jax.typeof(state[k])) for k in keys}
@@ -202,9 +202,13 @@ def assign(
     n = len(code.outs)
     for write, value in zip(code.writes, values[n:-1], strict=True):
         place = where.get(write.stream)
-        if place is not None:
-            at = write.at.row(state[where[write.at.count]])
-            new[place] = put(new[place], value, at)
+        if place is None:
+            continue
+        if write.at is None:
+            new[place] = value
+            continue
+        at = write.at.row(state[where[write.at.count]])
+        new[place] = put(new[place], value, at)
     for var, value in zip(code.outs, values[:n], strict=True):
         new[where[var]] = value
     new["pc"] = agreed(values[-1])

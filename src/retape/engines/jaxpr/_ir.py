@@ -59,7 +59,11 @@ Atom = Var | Lit
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """`outs = eqn(ins)`: one equation of the user's program, renamed."""
+    """`outs = eqn(ins)`: one equation of the user's program, renamed.
+
+    One of our own (`_row_loop`) has the parameter `own`: it runs and is differentiated
+    by what that says.
+    """
 
     eqn: Any
     ins: tuple[Atom, ...]
@@ -90,10 +94,13 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """`stream[row] = source`, done after a block's code."""
+    """`stream[row] = source`, done after a block's code.
+
+    Without a position the source is the stream itself, with rows written by the code.
+    """
 
     stream: Var
-    at: Position
+    at: Position | None
     source: Atom
 
 
@@ -133,7 +140,8 @@ class Block:
         read += [a for r in self.reads for a in (r.stream, r.at.count)]
         read += self.moves.values()
         # Writing a row keeps the other rows, so the stream is read too.
-        read += [a for w in self.writes for a in (w.stream, w.at.count, w.source)]
+        read += [a for w in self.writes for a in (w.stream, w.source)]
+        read += [w.at.count for w in self.writes if w.at is not None]
         if self.next.index is not None:
             read.append(self.next.index)
         return {a for a in read if isinstance(a, Var)} - inner

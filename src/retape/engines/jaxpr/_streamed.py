@@ -28,6 +28,7 @@ from ._ir import (
     Var,
     Write,
 )
+from ._left import left
 from ._names import Buffer
 from ._rising import RowOf, last_row
 from ._row_sets import opened, row_set
@@ -193,6 +194,7 @@ class Change:
         old: Atom = Var(self.stream.aval.update(shape=shape))
         block.reads.append(Read(old, self.stream, here))
         for write in earlier:
+            assert write.at is not None
             ins = [here.count, write.at.count, write.source, old]
             old = _emit(block, self._since, ins)
         n = np.int32(self.length)
@@ -209,9 +211,8 @@ class Change:
         """What stands in a row after another was written."""
         first, last = np.int32(0), np.int32(self.length - 1)
         same = lax.eq(lax.clamp(first, at, last), lax.clamp(first, before, last))
-        # Its derivative goes there from the row itself.
-        written = lax.stop_gradient(written)
-        return lax.select(lax.broadcast(same, old.shape), written, old)
+        # Its cotangent goes there from the row itself.
+        return lax.select(lax.broadcast(same, old.shape), left(written), old)
 
     def _count(self, row: RowOf) -> Var:
         """The variable that has the number of the row on entry to the block."""

@@ -83,8 +83,7 @@ class TapedCode:
         """Loop counters whose value the sweep back needs, to find a stream's rows."""
         if not self.moves:
             return []
-        found = [a.at.count for a in (*self.code.reads, *self.code.writes)]
-        return list(dict.fromkeys(found))
+        return self.code.counters()
 
     def pushed(self) -> list[Kind]:
         """What one run of the block puts on the tape, in order."""
@@ -112,7 +111,8 @@ def tape(code: Code, layout: Layout) -> TapedCode:
     """Find which places a block's derivative goes between."""
     variables = [*code.ins, *(r.out for r in code.reads)]
     flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
-    ins = tuple(i for i, v in enumerate(variables) if v.active)
+    # What a stream held before is not read by a loop that writes rows of it.
+    ins = tuple(i for i, v in enumerate(variables) if v.active and v not in code.filled)
     outs = tuple(i for i, a in enumerate(flags) if a)
     if not ins or not outs:
         ins = outs = ()
@@ -157,7 +157,7 @@ class _Split:
         self.shape: Any = None
 
     def forwards(self, *values: Any) -> list[Any]:
-        run = core.jaxpr_as_fun(self.code.jaxpr)
+        run = core.jaxpr_as_fun(self.code.ruled)
 
         def partial(*active: Any) -> tuple[list[Any], list[Any]]:
             full = list(values)
@@ -197,4 +197,5 @@ def no_rule(code: Code, error: Exception) -> Exception:
 def _lasting(code: Code, layout: Layout) -> set[int]:
     """Inputs of a block that are unchanged when the stage is swept back."""
     sources: list[Var] = [*code.ins, *(r.stream for r in code.reads)]
-    return {i for i, v in enumerate(sources) if layout.where[v].kind != "slot"}
+    lasting = {v for v in sources if layout.where[v].kind != "slot"} - code.filled
+    return {i for i, v in enumerate(sources) if v in lasting}
