@@ -12,6 +12,8 @@ import pytest
 
 import retape
 import retape.jax
+from retape.engines.jaxpr._activity import propagate
+from retape.engines.jaxpr._aside import aside
 
 from .forms import FORMS
 from .programs import (
@@ -220,6 +222,40 @@ def test_has_aux() -> None:
     again, aux2 = retape.jax.grad(fun, has_aux=True, plan=FEW)(x)
     assert_close((again, aux2), (gradient, aux))
     assert_close(gradient, jax.jvp(climb, (x,), (1.0,))[1])
+
+
+@pytest.mark.parametrize("way", ["grad", "jvp", "vmap of grad", "itself"])
+def test_aux_has_a_derivative_for_who_differentiates_it(way: str) -> None:
+    def fun(x: Any) -> Any:
+        return climb(x), (x**3 * climb(x), jnp.arange(2), 1.0)
+
+    def product(tool: Any, x: Any) -> Any:
+        """Value, auxiliary output and gradient, each with a derivative of its own."""
+        (value, (more, *_)), slope = tool(x)
+        return value * more + jnp.sin(slope)
+
+    def plain(x: Any) -> Any:
+        return fun(x), jax.jvp(climb, (x,), (1.0,))[1]
+
+    ours = functools.partial(
+        product, retape.jax.value_and_grad(fun, has_aux=True, plan=FEW)
+    )
+    want = jax.jacfwd(functools.partial(product, plain))
+    x = jnp.asarray(0.7)
+    if way == "grad":
+        assert_close(retape.jax.grad(ours, plan=FEW)(x), want(x))
+    elif way == "jvp":
+        assert_close(jax.jvp(ours, (x,), (jnp.ones(()),))[1], want(x))
+    elif way == "itself":
+        assert_close(jax.jit(jax.grad(ours))(x), want(x))
+    else:
+        xs = jnp.asarray([0.7, 0.8])
+        assert_close(jax.vmap(jax.grad(ours))(xs), jnp.stack([want(x) for x in xs]))
+
+
+def test_aux_has_no_cotangent() -> None:
+    jaxpr = jax.make_jaxpr(lambda x: (x**2, aside(x**3)))(0.7)
+    assert propagate(jaxpr, (True,)) == [True, False]
 
 
 def test_stacked_outputs_as_aux(opened: None) -> None:

@@ -185,7 +185,7 @@ class _Flattener:
             # A `jit` inside a traced program is no more than a name for its body.
             return self.inline(closed(eqn.params["jaxpr"]), ins)
         same = passed_through(eqn, active)
-        if same is not None:
+        if same is not None and outputs(eqn, active) == [active[same]]:
             return [ins[same]]
         if not must_open(eqn, active, self.grain):
             return self.operation(eqn, ins, active)

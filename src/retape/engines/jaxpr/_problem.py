@@ -12,11 +12,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 from jax.extend import core
 
 from ..._plan import Plan
 from ._activity import propagate
+from ._aside import aside
 from ._effects import let_happen
 from ._origins import Flags
 from ._primitives import hoist
@@ -97,7 +97,7 @@ def pose(
         out = fun(*args, **kwargs)
         value, aux = wanted.split(out)
         wanted.check_value(value)
-        return value, lax.stop_gradient(aux)
+        return value, aside(aux)
 
     pieces = pieces.with_leaves(leaves)
     traced = trace(scalar, pieces, plan)

@@ -75,9 +75,7 @@ def _read_outside(eqns: Sequence[Any], jaxpr: Any) -> set[Any]:
     return {a for a in atoms if not isinstance(a, core.Literal)}
 
 
-def _held(
-    eqns: Sequence[Any], read: set[Any], env: dict[Any, Any], truth: Any
-) -> None:
+def _held(eqns: Sequence[Any], read: set[Any], env: dict[Any, Any], truth: Any) -> None:
     """Evaluate scalar equations inside a branch, if one of them is worth it."""
     if not any(e.primitive.name in _EXPENSIVE for e in eqns):
         for eqn in eqns:

@@ -1,0 +1,65 @@
+"""What a function returns beside the value that is differentiated: `has_aux`.
+
+A gradient needs no derivative of it: it has no cotangents. Whoever differentiates the
+whole program, the auxiliary outputs with it, wants them as they are, and
+`lax.stop_gradient` would stop that derivative, too. So the first is said by an
+operation of our own, which the code of a sweep no longer has in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+
+aside_p = core.Primitive("retape_aside")
+
+
+class _Aside:
+    """The operation, as `_code.results` runs it: not at all."""
+
+    def run(self, value: Any) -> list[Any]:
+        return [value]
+
+    ruled = run
+
+
+_OWN = _Aside()
+
+
+def aside(tree: Any) -> Any:
+    """The same values, by which a sweep does not differentiate."""
+    return jax.tree.map(_aside, tree)
+
+
+def _aside(value: Any) -> Any:
+    value = jnp.asarray(value)
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return value
+    return aside_p.bind(value, own=_OWN)
+
+
+@aside_p.def_impl
+def _same(value: Any, *, own: Any) -> Any:
+    del own
+    return value
+
+
+aside_p.def_abstract_eval(_same)
+
+
+def _jvp(values: Sequence[Any], tangents: Sequence[Any], *, own: Any) -> Any:
+    return aside_p.bind(*values, own=own), tangents[0]
+
+
+def _batch(values: Sequence[Any], dims: Sequence[Any], *, own: Any) -> Any:
+    return aside_p.bind(*values, own=own), dims[0]
+
+
+ad.primitive_jvps[aside_p] = _jvp
+batching.primitive_batchers[aside_p] = _batch
+mlir.register_lowering(aside_p, lambda context, value, *, own: [value])
