@@ -15,6 +15,8 @@ from ._errors import BudgetError
 from ._geometry import holders
 from ._limits import Limits
 from ._liveness import Span, step_cotangents, waiting_bytes
+from ._measure import outside_bytes
+from ._room import stage_bytes
 from ._step import Snapshot
 from ._trace import Trace
 
@@ -292,10 +294,16 @@ def least_memory(run: "Run") -> int:
     last = len(trace.steps)
     saved = run.living_with_steps(0, last)
     span = Span(trace, 0, last, range(last), saved, waiting_bytes(trace))
-    stages = {step: span.saved_between(step, step) for _, step in saved}
     # Autograd's formulas have temporaries of their own: one tensor more.
     made = zip(trace.producer, trace.nbytes, strict=True)
     spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
-    least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
+    again = stage_bytes(trace, saved)
+    least = max(
+        (
+            max(n + span.waiting_at(k), span.saved_between(k, k) + span.reverse)
+            for k, n in again.items()
+        ),
+        default=0,
+    )
     kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
-    return least + kept + BACKWARD_NUMBERS
+    return least + spare + kept + outside_bytes(run) + BACKWARD_NUMBERS

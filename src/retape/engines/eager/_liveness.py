@@ -158,11 +158,15 @@ class Span:
 
         During the replay the cotangents of what crosses the position wait.
         """
+        return max(self.transient + self.waiting_at(position), self.reverse)
+
+    def waiting_at(self, position: int) -> int:
+        """The bytes of cotangents that wait when the backward comes to a position."""
         waiting = self._waiting[position]
         if position < len(self._trace.steps):
             made = made_by(self._trace.steps[position])
             waiting += sum(self._trace.nbytes[slot] for slot in made)
-        return max(self.transient + waiting, self.reverse)
+        return waiting
 
     def crossing(self, start: int, cut: int) -> set[int]:
         """Slots made in [start, cut) and used at or after `cut`."""
