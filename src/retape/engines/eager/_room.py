@@ -72,7 +72,7 @@ class Forerun:
     """
 
     def __init__(self, trace: Trace, saved: Collection[int]) -> None:
-        self._trace, self._saved = trace, saved
+        self._trace, self._saved = trace, frozenset(saved)
         self._last = list(trace.producer)
         self.most = 0
         # Of each top, by how much the one before it is larger, and which that is.
@@ -94,7 +94,7 @@ class Forerun:
         for slot in read:
             self._use(slot, index)
         made = made_by(step)
-        taken = set(_taken_over(trace, step)) & read - set(self._saved)
+        taken = read.intersection(_taken_over(trace, step)) - self._saved
         there = sum(trace.nbytes[slot] for slot in (read - taken) | set(made))
         kernel = kernel_bytes(trace, step.signature, step.reads, made)
         self._push(index, there + kernel)

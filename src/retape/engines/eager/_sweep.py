@@ -139,6 +139,16 @@ class Sweep:
             trace.held.release(slot)
         trace.opened = trace.snapshots[-1]
 
+    def _give_up_tail(self) -> bool:
+        """Give up the older half of the tail: cotangents may have come in its place."""
+        trace = self._run.trace
+        if not trace.tail.steps:
+            return False
+        half = trace.tail.nbytes // 2
+        while trace.tail.steps and trace.tail.nbytes >= half:
+            trace.drop_from_tail(next(iter(trace.tail.steps)))
+        return True
+
     def _make_room(self, position: int) -> int:
         """Give snapshots up until a unit fits after the nearest one; its position."""
         trace, memory = self._run.trace, self._limits.memory
@@ -185,7 +195,7 @@ class Sweep:
             elif len(trace.snapshots) > 1:
                 self._give_up_last()
                 first = max(trace.opened.position, gap.last_cut(last))
-            else:
+            elif not self._give_up_tail():
                 break
             low, high, slots = self._missing(first, last)
         self._hold_computed(self._replay(set(slots)))
