@@ -120,7 +120,7 @@ def read_twice() -> torch.Tensor:
     return x.sum()
 
 
-def first_peak(memory: int) -> int:
+def most_of_four(memory: int) -> int:
     forget_lessons()
     under = retape_torch.recompute(memory=memory)
 
@@ -129,7 +129,8 @@ def first_peak(memory: int) -> int:
             loss = read_twice()
         loss.backward()
 
-    return peak_bytes(job)
+    # The third run follows a plan.
+    return max(peak_bytes(job) for _ in range(4))
 
 
 @pytest.mark.usefixtures("accelerated")
@@ -143,7 +144,7 @@ def test_what_waits_for_long_is_counted_before_a_budget_is_accepted() -> None:
     for k in range(3, 13):
         memory = most * k // 12
         with contextlib.suppress(BudgetError):
-            assert first_peak(memory) <= memory
+            assert most_of_four(memory) <= memory
             kept += 1
             continue
         refused += 1
