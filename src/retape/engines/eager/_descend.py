@@ -21,6 +21,11 @@ class PlannedSweep(Sweep):
         self.plan = plan
         self._again = False
 
+    def begin(self) -> None:
+        """Before the backward: states that are tapes go with what autograd saved."""
+        if self._run.living and not self.plan.broken:
+            self._part_with_states(self.plan.count)
+
     def fetch(self, handle: Handle) -> None:
         """Run the descent that tapes the unit of a handle."""
         plan, run = self.plan, self._run

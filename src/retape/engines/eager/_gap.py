@@ -55,6 +55,18 @@ class Gap:
         trace = self._run.trace
         return trace.memory - trace.counter.live - self.span.margin(position)
 
+    def admits(self, again: int, left: int, position: int) -> bool:
+        """Whether there is room for a replay now, and for going back after it.
+
+        Args:
+            again: The most bytes that the replay holds at once.
+            left: Those that it leaves for autograd.
+            position: Where the backward is.
+        """
+        trace = self._run.trace
+        waiting = max(again + self.span.waiting_at(position), left + self.span.reverse)
+        return waiting <= trace.memory - trace.counter.live
+
     def next_action(self, start: int, position: int) -> tuple[bool, int]:
         """What to do for the values saved up to `position`, from a snapshot at `start`.
 
@@ -98,6 +110,11 @@ class Gap:
             size = max(1.0, size / 4)
             units = cut_into_units(self.span, size, len(self.span.steps) + 1)
         return units
+
+    def shorter(self, first: int, position: int) -> int:
+        """Where a stage of about half as many units begins; the shortest has a step."""
+        cuts = [cut for cut in self._units if first < cut < position]
+        return cuts[len(cuts) // 2] if cuts else position
 
     def fits(self, first: int, position: int) -> bool:
         """Whether what was saved between two steps can be recomputed at once."""

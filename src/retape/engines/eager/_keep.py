@@ -8,13 +8,22 @@ leaves once it has been reversed. When the snapshots themselves take too much, e
 other one is given up and the gap doubles: the spacing that needs no count of the steps.
 """
 
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from ._errors import BudgetError
 from ._geometry import holders
 from ._limits import Limits
-from ._liveness import Span, step_cotangents, waiting_bytes
+from ._liveness import (
+    Span,
+    most_crossing,
+    step_cotangents,
+    waiting_beside,
+    waiting_bytes,
+)
+from ._measure import outside_bytes
+from ._room import stage_bytes
 from ._step import Snapshot
 from ._trace import Trace
 
@@ -77,6 +86,7 @@ class Keeper:
         if self._limits.memory is not None:
             self._leave_room_for_sums()
             self.relieve()
+            self._leave_room_for_waiting()
         if not self._limits.keep_tail:
             self._drop_tail(len(trace.steps) + 1)
         for slot, storage in list(trace.held.storages.items()):
@@ -95,6 +105,32 @@ class Keeper:
         trace.memory -= trace.sum_bytes() + trace.state_bytes()
         trace.limit = trace.memory - max(trace.largest, room)
 
+    def _leave_room_for_waiting(self) -> None:
+        """Where much is read late, cotangents come faster than the tail goes."""
+        trace = self._run.trace
+        waiting = waiting_beside(trace)
+        if trace.counter.live + trace.largest + max(waiting) <= trace.memory:
+            return
+        while (excess := self._reverse_excess(waiting)) > 0:
+            goal, before = trace.counter.live - excess, trace.counter.live
+            while trace.counter.live > goal and self._one_step():
+                self.relieved = True
+            if trace.counter.live == before:
+                return
+
+    def _reverse_excess(self, waiting: Sequence[int]) -> float:
+        """Bytes beyond the memory at the worst place of the backward."""
+        trace = self._run.trace
+        later, most, beyond = trace.tail.nbytes, 0, len(waiting)
+        for slot, step in reversed(trace.tail.steps.items()):
+            if step < beyond:
+                most = max(most, later + max(waiting[step:beyond]))
+                beyond = step
+            later -= trace.nbytes[slot]
+        most = max(most, max(waiting[:beyond], default=0))
+        held = trace.counter.live - trace.tail.nbytes
+        return held + most + trace.largest - trace.memory
+
     def check_budget(self) -> None:
         """Refuse a budget in which the backward cannot be done.
 
@@ -102,10 +138,7 @@ class Keeper:
             BudgetError: If there is none; it names the least.
         """
         memory, trace = self._limits.memory, self._run.trace
-        # Only a budget of few operators' bytes is worth the analysis of the whole run.
-        if memory is None:
-            return
-        if memory > max(self.floor, 8 * trace.largest + trace.sum_bytes()):
+        if memory is None or memory > max(self.floor, self._enough(memory)):
             return
         least = max(self.floor, least_memory(self._run))
         if memory < least:
@@ -115,6 +148,16 @@ class Keeper:
                 "that much, or make the largest tensors of the program smaller.",
                 least=least,
             )
+
+    def _enough(self, memory: int) -> int:
+        """Bytes that are surely enough: most budgets need no analysis of the run."""
+        trace = self._run.trace
+        enough = 8 * trace.largest + trace.sum_bytes()
+        if memory <= enough or not self.relieved:
+            return enough
+        kept = trace.kept_bytes + trace.state_bytes() + _held_by_program(self._run)
+        # What is computed again, and the cotangents of what waits for the backward.
+        return enough + kept + 2 * most_crossing(trace)
 
     def _one_step(self) -> bool:
         trace = self._run.trace
@@ -292,10 +335,23 @@ def least_memory(run: "Run") -> int:
     last = len(trace.steps)
     saved = run.living_with_steps(0, last)
     span = Span(trace, 0, last, range(last), saved, waiting_bytes(trace))
-    stages = {step: span.saved_between(step, step) for _, step in saved}
-    # Autograd's formulas have temporaries of their own: one tensor more.
+    # What the program holds; at least one tensor, for what no formula has told.
     made = zip(trace.producer, trace.nbytes, strict=True)
     spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
-    least = max((span.margin(k) + n + spare for k, n in stages.items()), default=0)
+    spare = max(spare, _held_by_program(run))
+    again = stage_bytes(trace, saved)
+    least = max(
+        (
+            max(n + span.waiting_at(k), span.saved_between(k, k) + span.reverse)
+            for k, n in again.items()
+        ),
+        default=0,
+    )
     kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
-    return least + kept + BACKWARD_NUMBERS
+    return least + spare + kept + BACKWARD_NUMBERS
+
+
+def _held_by_program(run: "Run") -> int:
+    """Bytes; 0 where snapshots are away, and it is not known which are in memory."""
+    away = type(run.trace.held.storages) is not dict
+    return 0 if away else outside_bytes(run)

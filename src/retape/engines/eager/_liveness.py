@@ -34,6 +34,32 @@ def waiting_bytes(trace: Trace) -> "array[int]":
     return array("q", accumulate(change))
 
 
+def most_crossing(trace: Trace) -> int:
+    """The most bytes that are made before a position and used at it or after it."""
+    last = len(trace.steps)
+    change = [0] * (last + 2)
+    uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
+    for made, read, nbytes in uses:
+        if 0 <= made < read:
+            change[made + 1] += nbytes
+            change[min(read, last) + 1] -= nbytes
+    return max(accumulate(change))
+
+
+def waiting_beside(trace: Trace) -> list[int]:
+    """For each step, the bytes made before it and read after it, not by it alone.
+
+    These cotangents wait while the backward goes through the step.
+    """
+    change = [0] * (len(trace.steps) + 2)
+    uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
+    for made, read, nbytes in uses:
+        if 0 <= made < read - 1 and not trace.steps[made].signature.passive:
+            change[made + 1] += nbytes
+            change[read] -= nbytes
+    return list(accumulate(change))
+
+
 def step_cotangents(trace: Trace, index: int) -> int:
     """The bytes that going back through a recorded step may need at once."""
     step = trace.steps[index]
@@ -158,11 +184,15 @@ class Span:
 
         During the replay the cotangents of what crosses the position wait.
         """
+        return max(self.transient + self.waiting_at(position), self.reverse)
+
+    def waiting_at(self, position: int) -> int:
+        """The bytes of cotangents that wait when the backward comes to a position."""
         waiting = self._waiting[position]
         if position < len(self._trace.steps):
             made = made_by(self._trace.steps[position])
             waiting += sum(self._trace.nbytes[slot] for slot in made)
-        return max(self.transient + waiting, self.reverse)
+        return waiting
 
     def crossing(self, start: int, cut: int) -> set[int]:
         """Slots made in [start, cut) and used at or after `cut`."""

@@ -158,6 +158,11 @@ class PlannedKeeper(Keeper):
                 self._part_from_program()
         super().finish()
 
+    def _leave_room_for_waiting(self) -> None:
+        """A plan has counted what waits."""
+        if self.plan.broken:
+            super()._leave_room_for_waiting()
+
     def _part_from_program(self) -> None:
         """Copy what the program holds, too: it may overwrite it. There is room for it.
 

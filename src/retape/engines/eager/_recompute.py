@@ -128,6 +128,8 @@ class Recomputation:
             recorder.keeper.check_budget()
             if self._lessons is not None:
                 self._lessons.learn(run, recorder.keeper)
+            if isinstance(run.sweep, PlannedSweep):
+                run.sweep.begin()
 
 
 def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:

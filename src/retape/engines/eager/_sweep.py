@@ -22,6 +22,7 @@ from ._liveness import waiting_bytes
 from ._native import native_for
 from ._recorder import active_recorder, paused_recording
 from ._replay import Replay, needed_steps
+from ._room import replay_bytes
 from ._run import ForeignView, Handle, Run, Stage
 from ._step import Snapshot
 
@@ -77,10 +78,7 @@ class Sweep:
             start = run.trace.snapshots[-1].position
             self._gap = self._gap_between(start, position)
         start = self._make_room(position)
-        known = len(run.trace.snapshots)
         first = self._plant_up_to(start, position)
-        if self._limits.memory is not None:
-            first = self._shorten(first, position, known)
         self._tape(first, position)
 
     def _plant_up_to(self, start: int, position: int) -> int:
@@ -89,20 +87,11 @@ class Sweep:
         assert gap is not None
         planting, cut = gap.next_action(start, position)
         while planting:
-            self._plant(gap.crossing(start, cut), cut)
+            if not self._plant(gap.crossing(start, cut), cut, position):
+                return max(start, gap.last_cut(position))
             start = cut
             planting, cut = gap.next_action(start, position)
         return cut
-
-    def _shorten(self, first: int, position: int, known: int) -> int:
-        """A stage that fits: what was planted may be wider than cuts are on average."""
-        gap, trace = self._gap, self._run.trace
-        assert gap is not None
-        if not gap.fits(first, position):
-            first = max(first, gap.last_cut(position))
-        while len(trace.snapshots) > known and not gap.fits(first, position):
-            self._give_up_last()
-        return first
 
     def _let_go_after(self, position: int) -> None:
         """Give up the stages and snapshots that the sweep has passed."""
@@ -150,6 +139,16 @@ class Sweep:
             trace.held.release(slot)
         trace.opened = trace.snapshots[-1]
 
+    def _give_up_tail(self) -> bool:
+        """Give up the older half of the tail: cotangents may have come in its place."""
+        trace = self._run.trace
+        if not trace.tail.steps:
+            return False
+        half = trace.tail.nbytes // 2
+        while trace.tail.steps and trace.tail.nbytes >= half:
+            trace.drop_from_tail(next(iter(trace.tail.steps)))
+        return True
+
     def _make_room(self, position: int) -> int:
         """Give snapshots up until a unit fits after the nearest one; its position."""
         trace, memory = self._run.trace, self._limits.memory
@@ -167,25 +166,63 @@ class Sweep:
             self._gap = self._gap_between(trace.opened.position, position)
         return trace.snapshots[-1].position
 
-    def _plant(self, slots: set[int], position: int) -> None:
-        """Store a snapshot at a position, computed from the ones before."""
+    def _plant(self, slots: set[int], cut: int, position: int) -> bool:
+        """Store a snapshot at a cut, computed from the ones before, if it fits."""
         trace = self._run.trace
         missing = {slot for slot in slots if slot not in trace.held.storages}
+        if not self._admits(missing, 0, position):
+            return False
         computed = self._replay(missing)
         self._hold_computed(computed)
         trace.held.again(slots - computed.keys())
-        trace.opened = Snapshot(position, set(slots), trace.saved)
+        trace.opened = Snapshot(cut, set(slots), trace.saved)
         trace.snapshots.append(trace.opened)
         self._run.tally.planted += 1
+        return True
 
     def _tape(self, first: int, last: int) -> None:
-        """Recompute all that was saved between two steps."""
-        run, held = self._run, self._run.trace.held
-        low, high, slots = run.living_between(first, last)
-        slots = [slot for slot in slots if slot not in held.storages]
+        """Recompute all that was saved between two steps, or as much as fits.
+
+        What was planted may be wider than cuts are on average. The values of one step,
+        from the start of the program, fit if the budget is not refused.
+        """
+        gap, trace = self._gap, self._run.trace
+        assert gap is not None
+        low, high, slots = self._missing(first, last)
+        while not self._fits(slots, last):
+            if first < last:
+                first = gap.shorter(first, last)
+            elif len(trace.snapshots) > 1:
+                self._give_up_last()
+                first = max(trace.opened.position, gap.last_cut(last))
+            elif not self._give_up_tail():
+                break
+            low, high, slots = self._missing(first, last)
         self._hold_computed(self._replay(set(slots)))
-        run.stages.append(Stage(run, low, high, slots))
-        run.tally.stages += 1
+        self._run.stages.append(Stage(self._run, low, high, slots))
+        self._run.tally.stages += 1
+
+    def _missing(self, first: int, last: int) -> tuple[int, int, list[int]]:
+        """Of what was saved between two steps, the numbers, and what is not there."""
+        storages = self._run.trace.held.storages
+        low, high, slots = self._run.living_between(first, last)
+        return low, high, [slot for slot in slots if slot not in storages]
+
+    def _fits(self, slots: Sequence[int], position: int) -> bool:
+        nbytes, missing = self._run.trace.nbytes, set(slots)
+        left = sum(nbytes[slot] for slot in missing)
+        return self._admits(missing, left, position)
+
+    def _admits(self, missing: set[int], left: int, position: int) -> bool:
+        """Whether there is room to compute slots, of which some bytes will be left."""
+        gap, trace = self._gap, self._run.trace
+        assert gap is not None
+        if self._limits.memory is None:
+            return True
+        if not gap.admits(left, left, position):
+            return False
+        needed = needed_steps(trace, missing)
+        return gap.admits(replay_bytes(trace, needed, missing), left, position)
 
     def _replay(self, wanted: set[int]) -> dict[int, Tensor]:
         trace, tally = self._run.trace, self._run.tally

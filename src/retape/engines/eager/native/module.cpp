@@ -3,6 +3,7 @@
 #include "pack.h"
 #include "recorder.h"
 #include "replay.h"
+#include "room.h"
 #include "span.h"
 #include "table.h"
 #include "unpack.h"
@@ -109,6 +110,14 @@ PyObject* call_needed_steps(PyObject*, PyObject* const* args, Py_ssize_t) {
   HANDLE_TH_ERRORS
   const Record record{args[0], args[1], args[2]};
   return needed_steps(record, args[3], as_int(args[4])).release();
+  END_HANDLE_TH_ERRORS
+}
+
+// replay_bytes(steps, producer, nbytes, needed, wanted) -> int
+PyObject* call_replay_bytes(PyObject*, PyObject* const* args, Py_ssize_t) {
+  HANDLE_TH_ERRORS
+  const Record record{args[0], args[1], nullptr};
+  return number(Room(record, args[2], args[3], args[4]).most()).release();
   END_HANDLE_TH_ERRORS
 }
 
@@ -237,6 +246,7 @@ PyMethodDef methods[] = {
     RETAPE_FAST("hold", call_hold),
     RETAPE_FAST("dropped", call_dropped),
     RETAPE_FAST("needed_steps", call_needed_steps),
+    RETAPE_FAST("replay_bytes", call_replay_bytes),
     RETAPE_FAST("span_sums", call_span_sums),
     RETAPE_FAST("waiting_bytes", call_waiting_bytes),
     RETAPE_FAST("loop", make_loop),
