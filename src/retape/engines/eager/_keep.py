@@ -9,23 +9,13 @@ other one is given up and the gap doubles: the spacing that needs no count of th
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from ._errors import BudgetError
 from ._geometry import holders
+from ._least import BACKWARD_NUMBERS, check_budget
 from ._limits import Limits
-from ._liveness import (
-    Span,
-    most_crossing,
-    step_cotangents,
-    waiting_beside,
-    waiting_bytes,
-)
-from ._measure import outside_bytes
-from ._room import stage_bytes
-from ._step import Snapshot
-from ._trace import Trace
+from ._liveness import step_cotangents, waiting_beside
+from ._place import merge_snapshot, narrowest, place_snapshot
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -42,8 +32,6 @@ _MANY = 8
 # Snapshots may take this share of the memory. Were they to take all of it, nothing
 # would be left in which to reverse the last gap; a third is what d = 2, alpha = 1 need.
 _SNAPSHOT_SHARE = 2 / 3
-# The seed of the backward and the single numbers that formulas make.
-BACKWARD_NUMBERS = 1024
 
 
 class Keeper:
@@ -137,27 +125,8 @@ class Keeper:
         Raises:
             BudgetError: If there is none; it names the least.
         """
-        memory, trace = self._limits.memory, self._run.trace
-        if memory is None or memory > max(self.floor, self._enough(memory)):
-            return
-        least = max(self.floor, least_memory(self._run))
-        if memory < least:
-            raise BudgetError(
-                f"`memory={memory}` bytes are too few for this run of "
-                f"`{len(trace.steps)}` operators; it needs at least `{least}`. Give "
-                "that much, or make the largest tensors of the program smaller.",
-                least=least,
-            )
-
-    def _enough(self, memory: int) -> int:
-        """Bytes that are surely enough: most budgets need no analysis of the run."""
-        trace = self._run.trace
-        enough = 8 * trace.largest + trace.sum_bytes()
-        if memory <= enough or not self.relieved:
-            return enough
-        kept = trace.kept_bytes + trace.state_bytes() + _held_by_program(self._run)
-        # What is computed again, and the cotangents of what waits for the backward.
-        return enough + kept + 2 * most_crossing(trace)
+        if self._limits.memory is not None:
+            check_budget(self._run, self._limits.memory, self.floor, self.relieved)
 
     def _one_step(self) -> bool:
         trace = self._run.trace
@@ -282,76 +251,3 @@ class Keeper:
         self._run.tally.thinned += len(old) - len(kept)
         self._gap *= 2
         return True
-
-
-def place_snapshot(trace: Trace, position: int) -> None:
-    """Hold what was made before `position` and read at or after it."""
-    opened = trace.snapshots[-1]
-    slots = {slot for slot in opened.slots if trace.last_read[slot] >= position}
-    made = range(trace.first_slot(opened.position), trace.first_slot(position))
-    for slot in made:
-        if trace.producer[slot] >= 0 and trace.last_read[slot] >= position:
-            if slot in trace.held.storages:
-                slots.add(slot)
-    trace.held.again(slots)
-    trace.opened = Snapshot(position, slots, trace.saved)
-    trace.snapshots.append(trace.opened)
-
-
-def merge_snapshot(trace: Trace, left: Snapshot, right: Snapshot) -> None:
-    """Give `right` up; what its gap reads from before `left` moves there."""
-    for slot in right.slots:
-        if trace.producer[slot] < left.position and slot not in left.slots:
-            left.slots.add(slot)
-        else:
-            trace.held.release(slot)
-
-
-def narrowest(trace: Trace, begin: int, end: int) -> tuple[int, int]:
-    """The position in the second half of (begin, end] that the fewest bytes cross.
-
-    Returns:
-        The position, and how many of these bytes nothing holds any more: a snapshot
-        there would have to be completed by recomputing from the one before it. They
-        are as few as can be.
-    """
-    length = end - begin
-    crossing, missing = [0] * (length + 2), [0] * (length + 2)
-    for slot in range(trace.first_slot(begin), trace.first_slot(end)):
-        made, read = trace.producer[slot], trace.last_read[slot]
-        if made >= 0 and read > made:
-            change = crossing if slot in trace.held.storages else missing
-            change[made + 1 - begin] += trace.nbytes[slot]
-            change[min(read, end) + 1 - begin] -= trace.nbytes[slot]
-    lost, kept = list(accumulate(missing)), list(accumulate(crossing))
-    second_half = range(length // 2 + 1, length + 1)
-    best = min(second_half, key=lambda k: (lost[k], kept[k], -k), default=length)
-    return begin + best, lost[best]
-
-
-def least_memory(run: "Run") -> int:
-    """The fewest bytes in which a run can be reversed, one step's values at a time."""
-    trace = run.trace
-    last = len(trace.steps)
-    saved = run.living_with_steps(0, last)
-    span = Span(trace, 0, last, range(last), saved, waiting_bytes(trace))
-    # What the program holds; at least one tensor, for what no formula has told.
-    made = zip(trace.producer, trace.nbytes, strict=True)
-    spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
-    spare = max(spare, _held_by_program(run))
-    again = stage_bytes(trace, saved)
-    least = max(
-        (
-            max(n + span.waiting_at(k), span.saved_between(k, k) + span.reverse)
-            for k, n in again.items()
-        ),
-        default=0,
-    )
-    kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
-    return least + spare + kept + BACKWARD_NUMBERS
-
-
-def _held_by_program(run: "Run") -> int:
-    """Bytes; 0 where snapshots are away, and it is not known which are in memory."""
-    away = type(run.trace.held.storages) is not dict
-    return 0 if away else outside_bytes(run)

@@ -15,9 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from ._geometry import holders
-from ._keep import Keeper, place_snapshot
+from ._keep import Keeper
 from ._limits import Limits
 from ._measure import Measured, outside_bytes
+from ._place import place_snapshot
 from ._run import Run
 from ._units import Descent
 from ._uses import Slots, Uses
