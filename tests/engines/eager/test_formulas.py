@@ -11,7 +11,7 @@ from torch import Tensor
 
 import retape.torch
 from retape.engines.eager import _formulas
-from retape.engines.eager._least import BACKWARD_NUMBERS
+from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager._liveness import Span, waiting_bytes
 from retape.torch import recompute
 

@@ -10,7 +10,7 @@ from test_programs import assert_same, outcome
 from torch import nn
 
 from retape import torch as retape_torch
-from retape._errors import PlanError, RetapeError, UnsupportedError
+from retape._errors import BudgetError, PlanError, RetapeError, UnsupportedError
 from retape.schedule import optimal_advances
 
 EXACT = {
@@ -72,6 +72,37 @@ def test_a_loop_stays_within_its_budget(memory: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(plain, found, strict=True))
     # Parameters, their gradients, and the sum that becomes one at the end.
     assert peak <= memory + 3 * brought
+
+
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("steps", [30, 150])
+def test_the_least_of_a_loop_is_enough_however_long_it_is(
+    steps: int, fast: bool
+) -> None:
+    """What waits for the next snapshot grew with the length of the loop, once."""
+    torch.manual_seed(0)
+    cell, inputs = nn.LSTMCell(4, 64), torch.randn(steps, 8, 4)
+    zero = torch.zeros(8, 64)
+    for parameter in cell.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+
+    def run(memory: int) -> None:
+        h = c = zero
+        with retape_torch.recompute(memory=memory, mode="loop"):
+            for t in range(steps):
+                h, c = cell(inputs[t], (h, c))
+            loss = h.square().mean() + c.mean()
+        loss.backward()
+
+    retape_torch.accelerate(fast)
+    try:
+        with pytest.raises(BudgetError) as refused:
+            run(1)
+        least = refused.value.least
+        assert least is not None
+        assert peak_bytes(lambda: run(least)) <= least
+    finally:
+        retape_torch.accelerate(False)
 
 
 def test_a_loop_in_few_snapshots_does_no_more_than_the_optimum_doubled() -> None:

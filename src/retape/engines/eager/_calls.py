@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ._errors import BudgetError, MutationError, UnsupportedError
+from ._limits import BACKWARD_NUMBERS
 from ._loop_records import Call, Slot, Snapshot, overwritten
 
 Tensor = torch.Tensor
@@ -22,9 +23,13 @@ _FIRST_SPACING = 16
 # are too many of them. Far apart they make the first stages, which are short, dear.
 _LITTLE, _LAST_SPACING = 256, 64
 _FIRST_STAGE = 8
-# What a call saves and its backward makes, over the largest of its results: eight times
-# is what an LSTM cell takes.
-_ONE_CALL = 8
+# What a call saves and its backward makes, with what waits meanwhile, over the largest
+# of its results: an LSTM cell takes nearly as much.
+_ONE_CALL = 12
+# So many snapshots are left, however little room there is.
+_FEWEST = 3
+# The share of the memory for results that wait for the next snapshot.
+_WAITING_SHARE = 1 / 8
 
 
 class Calls:
@@ -56,11 +61,13 @@ class Calls:
         self._foreign_slots: dict[int, Slot] = {}
         self._pending: dict[int, Tensor] = {}
         self._spacing = _FIRST_SPACING if snapshots is None else stage
-        self._next = self._spacing
+        # Where a snapshot is due, and where the record looks next.
+        self._due, self._next = self._spacing, 1
         self._random = torch.default_generator.get_state()
         self._draws = False
         self._at_most = 0  # bytes that snapshots hold: a bound
-        self.state_bytes = 0
+        # The state of the generator, which is read again at the end to be compared.
+        self.state_bytes = 2 * self._random.nbytes + BACKWARD_NUMBERS
         self.first_read: dict[int, int] = {}
 
     # -- what the recorder does -------------------------------------------------
@@ -131,7 +138,7 @@ class Calls:
         self.calls.append(call)
         self.reads.append(tuple(reads))
         if index + 1 >= self._next:
-            self._mark()
+            self._look()
 
     def _is_known(self, tensor: Tensor) -> bool:
         tag = getattr(tensor, _TAG, None)
@@ -164,14 +171,47 @@ class Calls:
 
     # -- snapshots --------------------------------------------------------------
 
+    def _look(self) -> None:
+        """Put a snapshot here if one is due; if not, let go of what nobody else holds.
+
+        What waits for the next snapshot takes no more than a share of the memory, as
+        far as the calls so far tell.
+        """
+        here = len(self.calls)
+        if here >= self._due:
+            self._mark()
+            self._due = here + self._spacing
+        else:
+            self._pending = self._still_held(self._pending)
+        self._next = min(self._due, here + self._patience(here))
+
+    def _patience(self, calls: int) -> int:
+        """For how many calls results may wait; not fewer than there are waiting."""
+        if self.memory is None:
+            return self._spacing
+        made = self._made_since(max(0, calls - _LAST_SPACING))
+        room = _WAITING_SHARE * max(0, self.memory - self._at_most)
+        mean = made / min(calls, _LAST_SPACING)
+        return max(1, len(self._pending), int(min(_LAST_SPACING, room / max(1, mean))))
+
+    def _made_since(self, call: int) -> int:
+        """Bytes of the results from a call on."""
+        if call == len(self.makes):
+            return 0
+        return sum(self.nbytes[self.makes[call][0] :])
+
+    def _still_held(self, values: dict[Slot, Tensor]) -> dict[Slot, Tensor]:
+        """Those that somebody else holds."""
+        return {
+            slot: tensor
+            for slot, tensor in values.items()
+            if sys.getrefcount(tensor) > _OURS
+        }
+
     def _mark(self) -> None:
         """Put a snapshot here: of the values known, those that somebody still holds."""
         before = self.snapshots[-1]
-        values = {
-            slot: tensor
-            for slot, tensor in (*before.values.items(), *self._pending.items())
-            if sys.getrefcount(tensor) > _OURS
-        }
+        values = self._still_held(before.values) | self._still_held(self._pending)
         self._prune(before)
         self._space_out()
         self._pending.clear()
@@ -179,12 +219,11 @@ class Calls:
         self._at_most += sum(map(self.nbytes.__getitem__, values))
         if self._too_many():
             self._thin()
-        self._next = len(self.calls) + self._spacing
 
     def _space_out(self) -> None:
         """Mark half as often if little of the budget was held since the last time."""
         if self.memory is not None and self._spacing < _LAST_SPACING:
-            if _LITTLE * sum(map(self.nbytes.__getitem__, self._pending)) < self.memory:
+            if _LITTLE * self._made_since(self.snapshots[-1].position) < self.memory:
                 self._spacing *= 2
 
     def _prune(self, snapshot: Snapshot) -> None:
@@ -198,7 +237,7 @@ class Calls:
             return len(self.snapshots) > self.most
         assert self.memory is not None
         most = _SHARE * (self.memory - self.sum_bytes())
-        if len(self.snapshots) <= 3 or self._at_most <= most:
+        if len(self.snapshots) <= _FEWEST or self._at_most <= most:
             return False
         self._at_most = self.snapshot_bytes()
         return self._at_most > most
@@ -264,12 +303,11 @@ class Calls:
         Raises:
             BudgetError: It names the least.
         """
-        kept = self.sum_bytes() + self.state_bytes
+        kept = self.sum_bytes() + self.state_bytes + _FEWEST * self._widest()
         most = kept + _ONE_CALL * max(self.nbytes, default=0)
         if self.memory is None or self.memory >= most:
             return
-        made = (self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0)
-        least = kept + _ONE_CALL * max(made, default=0)
+        least = kept + self.one_call()
         if self.memory < least:
             raise BudgetError(
                 f"`memory={self.memory}` bytes are too few for this run of "
@@ -277,6 +315,19 @@ class Calls:
                 f"at least `{least}`. Give that much.",
                 least=least,
             )
+
+    def _widest(self) -> int:
+        """Bytes of the largest snapshot."""
+        sizes = (
+            sum(map(self.nbytes.__getitem__, snapshot.values))
+            for snapshot in self.snapshots
+        )
+        return max(sizes, default=0)
+
+    def one_call(self) -> int:
+        """Bytes that going back through any one call takes at most."""
+        made = (self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0)
+        return _ONE_CALL * max(made, default=0)
 
     def first_stage(self, room: float) -> int:
         """Calls to go back through before any was measured."""

@@ -9,7 +9,7 @@ else only where the program itself runs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ._least import BACKWARD_NUMBERS
+from ._limits import BACKWARD_NUMBERS
 from ._measure import Measured
 from ._optimum import LARGEST, Optimum
 from ._planned import Plan

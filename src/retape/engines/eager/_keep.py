@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ._geometry import holders
-from ._least import BACKWARD_NUMBERS, check_budget
-from ._limits import Limits
+from ._least import check_budget
+from ._limits import BACKWARD_NUMBERS, Limits
 from ._liveness import step_cotangents, waiting_beside
 from ._place import merge_snapshot, narrowest, place_snapshot
 

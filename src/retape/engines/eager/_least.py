@@ -3,15 +3,13 @@
 from typing import TYPE_CHECKING
 
 from ._errors import BudgetError
+from ._limits import BACKWARD_NUMBERS
 from ._liveness import Span, most_crossing, waiting_bytes
 from ._measure import outside_bytes
 from ._room import stage_bytes
 
 if TYPE_CHECKING:
     from ._run import Run
-
-# The seed of the backward and the single numbers that formulas make.
-BACKWARD_NUMBERS = 1024
 
 
 def check_budget(run: "Run", memory: int, floor: int, relieved: bool) -> None:

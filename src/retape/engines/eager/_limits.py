@@ -9,6 +9,9 @@ from retape._plans import FixedSpace, Logarithmic, Within
 
 from ._errors import PlanError
 
+BACKWARD_NUMBERS = 1024
+"""Bytes of the seed of the backward and of the single numbers that formulas make."""
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:

@@ -92,7 +92,9 @@ class LoopSweep:
             width = max(1, sum(calls.nbytes[slot] for slot in start.values))
             room = calls.memory - calls.sum_bytes() - calls.snapshot_bytes()
             stage = self._stage_length(room)
-            slots = 1 + max(0, int((room - stage * self._per_call) / width))
+            # A stage takes its tape, and what going back through it makes.
+            taken = stage * self._per_call + calls.one_call()
+            slots = 1 + max(0, int((room - taken) / width))
         units = -(-length // stage)
         if units <= 1:
             return None

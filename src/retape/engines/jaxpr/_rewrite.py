@@ -63,12 +63,14 @@ def rewrite(
 
 
 def inside(param: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Any:
-    """A parameter of an equation, with the programs in it changed."""
+    """A parameter of an equation, with the programs in it changed; itself if none is."""
     if isinstance(param, core.ClosedJaxpr):
         return change(param)
     if isinstance(param, core.Jaxpr):
         return change(core.ClosedJaxpr(param, ())).jaxpr
     # Of a named tuple, such as a kind of random keys, only the type would be lost.
     if type(param) is tuple:
-        return tuple(inside(p, change) for p in param)
+        parts = tuple(inside(p, change) for p in param)
+        same = all(a is b for a, b in zip(parts, param, strict=True))
+        return param if same else parts
     return param

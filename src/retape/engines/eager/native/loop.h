@@ -194,7 +194,7 @@ class Loop {
     untrack(reads);
     check(PyList_Append(layout->Calls_reads(calls()), reads.get()));
     if (as_int(index_.get()) + 1 >= layout->Calls__next.as_number(calls()))
-      Ref::checked(PyObject_CallMethodNoArgs(calls(), names->_mark));
+      Ref::checked(PyObject_CallMethodNoArgs(calls(), names->_look));
   }
 
   Ref calls_, kinds_, plain_, slowly_, noted_;
