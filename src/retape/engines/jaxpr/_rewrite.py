@@ -63,7 +63,7 @@ def rewrite(
 
 
 def inside(param: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Any:
-    """A parameter of an equation, with the programs in it changed; itself if none is."""
+    """A parameter of an equation with the programs in it changed, or as it was."""
     if isinstance(param, core.ClosedJaxpr):
         return change(param)
     if isinstance(param, core.Jaxpr):
