@@ -293,3 +293,25 @@ def test_an_operation_without_results_is_cut_around() -> None:
         patch.setattr(_primitives, "compile_program", patched)
         got = retape.jax.grad(fun)(x)
     assert_close(got, jax.grad(fun)(x))
+
+
+def test_what_only_another_block_reads_is_made(pieces: Any) -> None:
+    """Cheap to make of an operand, and of no use to the block that it stands in."""
+    pieces(1)
+
+    def fun(x: Any) -> Any:
+        def step(c: Any) -> Any:
+            i, y = c
+            wide = jnp.broadcast_to(x[0], (3,))
+            y = jnp.cos(jnp.sin(y * x)) * y
+            inner = lambda s: (s[0] + 1, jnp.sin(s[1]) * wide + x)  # noqa: E731
+            _, y = jax.lax.while_loop(lambda s: s[0] < i, inner, (0, y))
+            return i + 1, y * jnp.exp(-x)
+
+        test = lambda c: (c[0] < 4) & (c[1][0] < 9.0)  # noqa: E731
+        return jnp.sum(jax.lax.while_loop(test, step, (0, x))[1])
+
+    x = jnp.asarray([0.7, -0.4, 1.1])
+    plan = retape.fixed_space(snapshots=2, stage=1)
+    got = jax.jit(retape.jax.grad(fun, plan=plan))(x)
+    assert_close(got, jax.jacfwd(fun)(x))

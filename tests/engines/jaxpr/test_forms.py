@@ -258,6 +258,25 @@ def test_aux_has_no_cotangent() -> None:
     assert propagate(jaxpr, (True,)) == [True, False]
 
 
+@pytest.mark.parametrize("outer", [jax.grad, jax.jacfwd, retape.jax.grad])
+def test_aux_beside_a_value_that_does_not_move(outer: Any) -> None:
+    """There is no sweep; what is returned beside the value has its derivative."""
+
+    def fun(x: Any) -> Any:
+        return jnp.floor(x), (x**3, x, jnp.arange(2), 1.0)
+
+    def product(tool: Any, x: Any) -> Any:
+        _, (cube, same, *_) = tool(x)
+        return cube * same
+
+    ours = functools.partial(product, retape.jax.grad(fun, has_aux=True, plan=FEW))
+    x = jnp.asarray(0.7)
+    assert_close(ours(x), x**4)
+    assert_close(outer(ours)(x), 4 * x**3)
+    inside = jax.jit(outer(lambda x: jax.lax.fori_loop(0, 2, lambda _, c: ours(c), x)))
+    assert_close(inside(x), 16 * x**15)
+
+
 def test_stacked_outputs_as_aux(opened: None) -> None:
     """Rows that the sweep writes again and again come back whole."""
     del opened

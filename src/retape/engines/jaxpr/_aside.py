@@ -36,6 +36,21 @@ def aside(tree: Any) -> Any:
     return jax.tree.map(_aside, tree)
 
 
+def without_aside(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The program that hands the auxiliary outputs back themselves.
+
+    It is run where there is no sweep. An operation that is left in it would tell the
+    sweep of another program, which this one is part of, that no derivative goes there.
+    """
+    inner = jaxpr.jaxpr
+    passed = {e.outvars[0]: e.invars[0] for e in inner.eqns if e.primitive is aside_p}
+    eqns = [e for e in inner.eqns if e.primitive is not aside_p]
+    # Nothing but the program's end reads what went through the operation.
+    ends = inner.outvars
+    outs = [v if isinstance(v, core.Literal) else passed.get(v, v) for v in ends]
+    return core.ClosedJaxpr(inner.replace(eqns=eqns, outvars=outs), jaxpr.consts)
+
+
 def _aside(value: Any) -> Any:
     value = jnp.asarray(value)
     if not jnp.issubdtype(value.dtype, jnp.inexact):

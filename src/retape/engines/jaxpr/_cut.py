@@ -228,14 +228,17 @@ def _chain(
     order = {id(op): i for i, op in enumerate(block.ops)}
     labels = [block.label, *(Label() for _ in pieces[1:])]
     found: list[Block] = []
+    done: set[Var] = {v for v, source in again.items() if isinstance(source, Read)}
     for i, (label, ops) in enumerate(zip(labels, pieces, strict=True)):
         is_last = i == len(pieces) - 1
         made = {o for op in ops for o in op.outs}
         writes = [w for w in block.writes if _belongs(w, block, made, is_last)]
         needed: list[Atom] = [a for op in ops for a in op.ins]
-        needed += _at_end(block) if is_last else []
+        # What no piece has use for another block may read, or nobody.
+        needed += [*_at_end(block), *(again.keys() - done)] if is_last else []
         sources = [again[v] for v in _closure(needed, again) if v in again]
         remade = [s for s in sources if isinstance(s, Op)]
+        done |= {o for op in remade for o in op.outs}
         found.append(
             Block(
                 label,

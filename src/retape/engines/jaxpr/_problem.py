@@ -16,7 +16,7 @@ from jax.extend import core
 
 from ..._plan import Plan
 from ._activity import propagate
-from ._aside import aside
+from ._aside import aside, without_aside
 from ._effects import let_happen
 from ._origins import Flags
 from ._primitives import hoist
@@ -58,7 +58,7 @@ class Problem:
 
     def still(self) -> tuple[list[Any], list[Any]]:
         """Outputs and gradients of a program that does not move."""
-        outs = core.jaxpr_as_fun(self.jaxpr)(*self.values)
+        outs = core.jaxpr_as_fun(without_aside(self.jaxpr))(*self.values)
         return outs, [
             zeros_as(v) for v, a in zip(self.values, self.active, strict=True) if a
         ]
