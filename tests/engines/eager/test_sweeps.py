@@ -55,7 +55,7 @@ def test_a_loop_keeps_its_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_loop_in_too_few_bytes_names_the_least() -> None:
     w = torch.ones(64, 64, requires_grad=True)
-    # Its gradient, a call (twelve of its results), two states of the generator, numbers.
+    # Its gradient, a call (twelve of its results), states of the generator, numbers.
     least = w.nbytes + 12 * w.nbytes + 2 * torch.get_rng_state().nbytes + 1024
     named = f"calls under .* it needs at least `{least}`"
     with pytest.raises(BudgetError, match=named) as caught:

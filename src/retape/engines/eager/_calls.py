@@ -200,7 +200,7 @@ class Calls:
             return 0
         return sum(self.nbytes[self.makes[call][0] :])
 
-    def _still_held(self, values: dict[Slot, Tensor]) -> dict[Slot, Tensor]:
+    def _still_held(self, values: dict[int, Tensor]) -> dict[int, Tensor]:
         """Those that somebody else holds."""
         return {
             slot: tensor
