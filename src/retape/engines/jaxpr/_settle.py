@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from jax.extend import core
 
@@ -168,9 +169,7 @@ def fit(
         tried.append(finer)
         found += _singles(plan, finer, compiled)
     if not any(isinstance(w, Way) for w in found):
-        # Now exactness is worth compiling the hungry blocks of each.
-        for each in tried:
-            found += _singles(plan, each, compiled, measured=True)
+        found += _measured(plan, tried, compiled)
     best = min(found, key=_rank)
     if isinstance(best, TooMuch):
         # Short loops stay one operation for the sake of time, which is no matter now.
@@ -232,6 +231,24 @@ def _singles(
     """Stages of one step, without and with what saves memory."""
     for thrift in (False, True):
         yield _direct(plan, compiled, whole, thrift=thrift, measured=measured)
+
+
+def _measured(
+    plan: Within, cuts: Sequence[Compiled], whole: Compiled
+) -> Iterator[Way | TooMuch]:
+    """The ways to run each of these, coarse ones first, by compiling hungry blocks.
+
+    Finer pieces leave room for more snapshots, and make each of them larger: once that
+    does not pay any more, still finer ones would only take time to compile.
+    """
+    cheapest = inf
+    for each in cuts:
+        ways = list(_singles(plan, each, whole, measured=True))
+        yield from ways
+        least = min((w.price for w in ways if isinstance(w, Way)), default=inf)
+        if cheapest < inf and least >= cheapest:
+            return
+        cheapest = least
 
 
 def _as_compiled(
