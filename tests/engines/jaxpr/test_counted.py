@@ -20,7 +20,7 @@ from retape.engines.jaxpr._activity import closed
 from retape.engines.jaxpr._compile import compile_program
 from retape.engines.jaxpr._counted import Limits, count_loops
 from retape.engines.jaxpr._foreign import passed_through
-from retape.engines.jaxpr._intervals import Known
+from retape.engines.jaxpr._interpret import Known
 from retape.engines.jaxpr._trips import UNBOUNDED, Trips, trips
 
 from .programs import Unrolled, assert_close

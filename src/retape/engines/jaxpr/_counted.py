@@ -38,7 +38,8 @@ from ._activity import (
     while_carry,
 )
 from ._code import bind
-from ._intervals import Known, Value, anything
+from ._interpret import Known
+from ._intervals import Value, anything
 from ._private import as_written
 from ._trips import Trips, trips
 from ._types import struct

@@ -17,15 +17,8 @@ from ._compile import Compiled, compile_program
 from ._ir import Loop, nbytes
 from ._primitives import call
 from ._problem import Problem, pose
-from ._settle import (
-    bytes_per_step,
-    default_plan,
-    exactly,
-    fit,
-    fixed_bytes,
-    snapshot_bytes,
-    stage_bytes,
-)
+from ._settle import default_plan, exactly, fit
+from ._sizes import bytes_per_step, fixed_bytes, snapshot_bytes, stage_bytes
 from ._state import Counts, Settings, far_places, slots_of
 from ._sweep import sweep
 from ._trace import take_apart

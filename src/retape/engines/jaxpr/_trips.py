@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from ._intervals import Int, Same, Test, Truth, Value, anything, bounds, interpret
+from ._interpret import interpret
+from ._intervals import Int, Same, Test, Truth, Value, anything, bounds
 
 
 @dataclass(frozen=True, slots=True)
