@@ -36,7 +36,6 @@ from typing import Any
 import jax
 from jax.extend import core
 
-from ._flatten import run_length
 from ._flow import Flow
 from ._inline import operations
 from ._ir import (
@@ -49,6 +48,7 @@ from ._ir import (
     Var,
     Write,
     blocks_of,
+    run_length,
 )
 from ._row_loop import RowLoop, rows_p
 from ._types import struct, varying

@@ -24,7 +24,6 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from ._activity import eqn_tape_bytes
-from ._flatten import run_length
 from ._ir import (
     Atom,
     Block,
@@ -40,6 +39,7 @@ from ._ir import (
     Write,
     blocks_of,
     nbytes,
+    run_length,
 )
 from ._residuals import CHEAP
 

@@ -197,6 +197,35 @@ def loops_around(items: list[Item], depth: int = 0) -> dict[Label, int]:
     return found
 
 
+def run_length(items: list[Item]) -> int | None:
+    """Number of steps of one run, if no choice depends on a value."""
+    total = 0
+    for item in items:
+        if isinstance(item, Loop):
+            inner = run_length(item.items)
+            if inner is None or item.length is None:
+                return None
+            total += item.length * inner
+        elif item.next.index is not None and len(item.next.targets) > 1:
+            if not _ends_counted_loop(item, items):
+                return None
+            total += 1
+        else:
+            total += 1
+    return total
+
+
+def _ends_counted_loop(block: Block, items: list[Item]) -> bool:
+    """Whether the choice at a block's end is the test of the counted loop around it.
+
+    `run_length` reaches a loop's last block only through that loop, whose own length it
+    checks; every other two-way choice is a `cond` or the entry of a `while`.
+    """
+    first = items[0]
+    assert isinstance(first, Block)
+    return block is items[-1] and block.next.targets[1:] == (first.label,)
+
+
 def nbytes(aval: Any) -> int:
     """Bytes of a value of this type (extended types by their base array)."""
     dtype = aval.dtype

@@ -19,43 +19,106 @@ started from, once more as many registers. A lane that never goes on takes anoth
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
 from jax import lax
 
+from ._blocks import Turns
+from ._ir import Atom, Var
 
-def where(lanes: Any, new: Any, old: Any) -> list[Any]:
+Emit = Callable[[Callable[..., Any], Sequence[Any]], list[Any]]
+"""Writes code of our own, a function of arrays; returns its results."""
+
+
+@dataclass(frozen=True, slots=True)
+class While:
+    """A `while`: what it carries, and what writes its test and its body."""
+
+    carry: Sequence[Var]
+    init: Sequence[Any]
+    test: Callable[[Sequence[Any]], Atom]
+    body: Callable[[Sequence[Any]], list[Any]]
+
+    def turn(self) -> tuple[list[Any], Atom]:
+        """Write a turn of a loop that is not mapped."""
+        outs = self.body(self.carry)
+        return outs, self.test(outs)
+
+
+def standing(loop: While, emit: Emit, *, gated: bool = False) -> Turns:
+    """It runs as long as any lane does; the others stand.
+
+    The lanes that go on are part of the carry, the program counter never is. No
+    derivative comes back from the body in lanes that stand if it is `gated`.
+    """
+    first = loop.test(loop.init)
+    going = Var(first.aval)
+
+    def turn() -> tuple[list[Any], Atom]:
+        given = [
+            emit(_through_gate, [going, v])[0] if gated and v.active else v
+            for v in loop.carry
+        ]
+        outs = _stood(loop, emit, going, loop.body(given))
+        again = loop.test(outs)
+        return [*outs, again], emit(_any_of, [again])[0]
+
+    (more,) = emit(_any_of, [first])
+    return Turns([*loop.carry, going], [*loop.init, first], more, turn)
+
+
+def harmless(loop: While, emit: Emit) -> Turns:
+    """The same; lanes that stand take their last step again, for nothing."""
+    first = loop.test(loop.init)
+    going, before = Var(first.aval), [Var(v.aval) for v in loop.carry]
+    start = [emit(_of_one_that_goes, [first, v])[0] for v in loop.init]
+
+    def turn() -> tuple[list[Any], Atom]:
+        pairs = zip(loop.carry, before, strict=True)
+        chosen = [emit(_started_from, [going, *p]) for p in pairs]
+        outs = _stood(loop, emit, going, loop.body([c[0] for c in chosen]))
+        again = loop.test(outs)
+        return [*outs, again, *(c[1] for c in chosen)], emit(_any_of, [again])[0]
+
+    (more,) = emit(_any_of, [first])
+    carry, init = [*loop.carry, going, *before], [*loop.init, first, *start]
+    return Turns(carry, init, more, turn)
+
+
+def _stood(loop: While, emit: Emit, going: Var, new: Sequence[Any]) -> list[Any]:
+    """The new values in the lanes that go on, the old ones in the others."""
+    pairs = zip(new, loop.carry, strict=True)
+    return [emit(_where, [going, *pair])[0] for pair in pairs]
+
+
+def _where(lanes: Any, new: Any, old: Any) -> list[Any]:
     """New values in the lanes that go on."""
     wide = lanes.reshape(lanes.shape + (1,) * (new.ndim - lanes.ndim))
     return [jnp.where(wide, new, old)]
 
 
-def any_of(lanes: Any) -> list[Any]:
+def _any_of(lanes: Any) -> list[Any]:
     """Whether any lane goes on."""
     return [jnp.any(lanes)]
 
 
-def through_gate(lanes: Any, value: Any) -> list[Any]:
+def _through_gate(lanes: Any, value: Any) -> list[Any]:
     """A value from which no derivative comes back in lanes that stand."""
-    return where(lanes, value, lax.stop_gradient(value))
+    return _where(lanes, value, lax.stop_gradient(value))
 
 
-def harmless(lanes: Any, value: Any, before: Any) -> list[Any]:
+def _started_from(lanes: Any, value: Any, before: Any) -> list[Any]:
     """What a step starts from, and the same without a derivative, for later."""
-    (chosen,) = where(lanes, value, before)
+    (chosen,) = _where(lanes, value, before)
     return [chosen, lax.stop_gradient(chosen)]
 
 
-def of_one_that_goes(lanes: Any, value: Any) -> list[Any]:
+def _of_one_that_goes(lanes: Any, value: Any) -> list[Any]:
     """In lanes that never go on, what the first of those that do starts from."""
     rows = value.reshape(-1, *value.shape[lanes.ndim :])
     one = jnp.broadcast_to(rows[jnp.argmax(lanes.reshape(-1))], value.shape)
-    (chosen,) = where(lanes, value, one)
+    (chosen,) = _where(lanes, value, one)
     return [lax.stop_gradient(chosen)]
-
-
-def parts(values: Sequence[Sequence[Any]]) -> list[list[Any]]:
-    """Pairs as a list of firsts and one of seconds."""
-    return [list(column) for column in zip(*values, strict=True)]

@@ -10,7 +10,6 @@ import numpy as np
 from jax import lax
 
 from ._fills import Start, is_zero
-from ._flatten import run_length
 from ._flow import Flow
 from ._growth import Growth
 from ._inline import code
@@ -27,6 +26,7 @@ from ._ir import (
     Read,
     Var,
     Write,
+    run_length,
 )
 from ._left import left
 from ._names import Buffer
