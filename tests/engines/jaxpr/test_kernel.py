@@ -23,7 +23,7 @@ from jax.extend import core
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _kernel, _primitives
+from retape.engines.jaxpr import _kernel, _lower
 
 PLAN = retape.fixed_space(snapshots=4, stage=3)
 
@@ -64,7 +64,7 @@ def test_one_kernel_gives_the_same_bits_and_takes_no_more_memory(
     assert whole(retape.jax.grad(walk, argnums=(0, 1), plan=PLAN), *POINT)
     gradient = retape.jax.grad(walk, argnums=(0, 1), plan=PLAN)
     together = jax.jit(gradient).lower(*POINT)
-    monkeypatch.setattr(_primitives, "ENABLED", False)
+    monkeypatch.setattr(_lower, "ENABLED", False)
     jax.clear_caches()
     apart = jax.jit(gradient).lower(*POINT)
     marks = [low.as_text().count("inlineable") for low in (together, apart)]

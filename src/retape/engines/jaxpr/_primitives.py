@@ -15,7 +15,7 @@ fall inside the inner derivative (the paper's Section 7.3 treats it as atomic).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -29,7 +29,7 @@ from ._activity import differentiable, propagate, wide
 from ._calls import call_p, linear_p
 from ._compile import compile_program
 from ._exact import traced_sweep
-from ._kernel import ENABLED, marked
+from ._lower import evaluate, lower, lower_on_cpu
 from ._origins import ORIGINS, Flags, Origin, narrowed
 from ._rerun import Rerun, rerun_program
 from ._settle import fit
@@ -123,44 +123,8 @@ def _tangent(aval: Any) -> jax.ShapeDtypeStruct:
     return struct(aval.to_tangent_aval())
 
 
-def _evaluate(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
-    return core.jaxpr_as_fun(jaxpr)(*values)
-
-
-def _lower(context: Any, *values: Any, **params: Any) -> Any:
-    """Lower the program in place, with 64-bit types whatever the user's setting.
-
-    A sweep counts in 64 bits. Some of JAX's lowering rules trace Python code of their
-    own, which would otherwise truncate it; 32-bit values stay what they are.
-    """
-    with jax.enable_x64(True):
-        return mlir.lower_fun(_evaluate, multiple_results=True)(
-            context, *values, **params
-        )
-
-
-def _lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
-    """The same; what is small runs as one kernel, if there is one device."""
-    alone = getattr(context.module_context.axis_context, "num_devices", 0) == 1
-    with jax.enable_x64(True):
-        chosen = marked(jaxpr) if alone and ENABLED else jaxpr
-    return _lower(context, *values, jaxpr=chosen, **params)
-
-
 def _abstract(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> list[Any]:
     return [v.update(weak_type=False) for v in jaxpr.out_avals]
-
-
-@lru_cache(maxsize=256)
-def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
-    # Bound again inside `jit`, so that it is lowered by `_lower`.
-    return jax.jit(lambda *values: call_p.bind(*values, jaxpr=jaxpr, plan=None))
-
-
-def _impl(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
-    # As in `_lower`: this lowers the program itself, not an equation that calls it.
-    with jax.enable_x64(True):
-        return _jitted(jaxpr)(*values)
 
 
 # Forward mode ------------------------------------------------------------------
@@ -307,10 +271,10 @@ def _call_dce(used: list[bool], eqn: core.JaxprEqn) -> tuple[list[bool], Any]:
 
 
 for _p in (call_p, linear_p):
-    _p.def_impl(_impl)
+    _p.def_impl(evaluate)
     _p.def_abstract_eval(_abstract)
-    mlir.register_lowering(_p, _lower)
-    mlir.register_lowering(_p, _lower_on_cpu, platform="cpu")
+    mlir.register_lowering(_p, lower)
+    mlir.register_lowering(_p, lower_on_cpu, platform="cpu")
 ad.primitive_jvps[call_p] = _call_jvp
 ad.primitive_jvps[linear_p] = _linear_jvp
 ad.primitive_transposes[call_p] = _call_transpose

@@ -28,12 +28,12 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
 from ._backward import Reverse
 from ._compile import Compiled
-from ._control import FOREVER, INT, SPLITS, over, sweeps
+from ._control import INT, over, sweeps
+from ._decide import READ, decision
 from ._direct import Direct
 from ._forward import Advance, Tape, one_copy
 from ._ir import Lit
@@ -43,7 +43,7 @@ from ._numbers import at_least, at_most, where
 from ._online import Placement, place
 from ._rows import put, row
 from ._snapshots import Snapshots, once
-from ._state import BACK, COUNT, ONLINE, Counts, Settings, initial, slot_outs
+from ._state import BACK, ONLINE, Counts, Settings, initial, slot_outs
 
 
 def sweep(
@@ -88,13 +88,6 @@ def sweep(
     return made[:n], made[n : -len(counts)], counts
 
 
-def spend_sweep(sweeps: Any, newest: Any, left: Any) -> Any:
-    """What is left of a cut has one sweep less, what is right of it as many."""
-    age = lax.iota(np.int32, sweeps.shape[0])
-    fewer = where(age == newest, sweeps - 1, sweeps)
-    return where(age == newest + 1, left, fewer)
-
-
 class Sweep:
     """The turns of one program under one plan."""
 
@@ -124,39 +117,15 @@ class Sweep:
         state = self.store(state, store)
         return self.reverse_stage(state, stage)
 
-    # Deciding --------------------------------------------------------------------
-
     def decide(self, state: State) -> tuple[Any, Any, Any, State]:
         """The stage to advance to, whether to store there, whether to reverse it."""
-        read = ("here", "newest", "end", "mode", "sweeps")
-        given = {k: state[k] for k in read}
-        goal, store, stage, *swept = in_one_kernel(self.decided, given)
-        return goal, store, stage, state | dict(zip(["sweeps"], swept, strict=False))
+        given = {k: state[k] for k in READ}
 
-    def decided(self, state: State) -> list[Any]:
-        """The same of the integers alone; also the sweeps, if they are spent."""
-        here, newest = state["here"], state["newest"]
-        length = state["end"] - here
-        if self.unknown:
-            # Nothing is cut before the end is known.
-            length = where(state["mode"] == BACK, length, 1)
-        free = INT(self.settings.snapshots) - newest
-        left = row(state["sweeps"], at_least(newest, 0))
-        split = SPLITS[self.settings.split](
-            at_least(length, 2), at_least(free, 2), left
-        )
-        stage = (length <= 1) | (free <= 1) | (split >= length - 1)
-        goal = where(stage, state["end"] - 1, here + split)
-        store = ~stage
-        if self.unknown:
-            counting, back = state["mode"] == COUNT, state["mode"] == BACK
-            goal = where(back, goal, here + 1)
-            goal = where(counting, FOREVER // self.stage, goal)
-            store, stage = back & store, back & stage
-        if self.settings.split != "treeverse":
-            return [goal, store, stage]
-        swept = spend_sweep(state["sweeps"], newest, left)
-        return [goal, store, stage, where(length > 1, swept, state["sweeps"])]
+        def decided(given: State) -> list[Any]:
+            return decision(given, self.settings, unknown=self.unknown)
+
+        goal, store, stage, *swept = in_one_kernel(decided, given)
+        return goal, store, stage, state | dict(zip(["sweeps"], swept, strict=False))
 
     # Moving ----------------------------------------------------------------------
 

@@ -1,0 +1,49 @@
+"""The programs of the primitives, on their way to the compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+from jax.extend import core
+from jax.interpreters import mlir
+
+from ._calls import call_p
+from ._kernel import ENABLED, marked
+
+
+def _run(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
+    return core.jaxpr_as_fun(jaxpr)(*values)
+
+
+def lower(context: Any, *values: Any, **params: Any) -> Any:
+    """Lower the program in place, with 64-bit types whatever the user's setting.
+
+    A sweep counts in 64 bits. Some of JAX's lowering rules trace Python code of their
+    own, which would otherwise truncate it; 32-bit values stay what they are.
+    """
+    with jax.enable_x64(True):
+        return mlir.lower_fun(_run, multiple_results=True)(context, *values, **params)
+
+
+def lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
+    """The same; what is small runs as one kernel, if there is one device."""
+    alone = getattr(context.module_context.axis_context, "num_devices", 0) == 1
+    with jax.enable_x64(True):
+        chosen = marked(jaxpr) if alone and ENABLED else jaxpr
+    return lower(context, *values, jaxpr=chosen, **params)
+
+
+@lru_cache(maxsize=256)
+def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
+    # Bound again inside `jit`, so that it is lowered by `lower`.
+    return jax.jit(lambda *values: call_p.bind(*values, jaxpr=jaxpr, plan=None))
+
+
+def evaluate(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
+    """Evaluate a call at once: compiled, however it came about."""
+    # As in `lower`: this lowers the program itself, not an equation that calls it.
+    with jax.enable_x64(True):
+        return _jitted(jaxpr)(*values)
