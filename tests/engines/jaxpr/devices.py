@@ -112,6 +112,21 @@ def difference(got: Any, want: Any) -> float:
     return float(jnp.max(jnp.abs(got - want)) / jnp.max(jnp.abs(want)))
 
 
+def wherever(mesh: Any) -> float:
+    """One gradient of arguments on one device, spread over all, and on another one."""
+    x, f = jnp.linspace(0.1, 3.0, 64), unknown(alone)
+    gradient = retape.jax.grad(f, plan=PLAN)
+    want = jax.device_get(gradient(x))
+    worst = 0.0
+    for place in (NamedSharding(mesh, SPLIT), jax.devices()[3], jax.devices()[0]):
+        there = jax.device_put(x, place)
+        for _ in range(2):
+            got = gradient(there)
+            assert got.sharding == there.sharding, (place, got.sharding)
+            worst = max(worst, difference(jax.device_get(got), want))
+    return worst
+
+
 def temporary_bytes(f: Function, x: Any) -> int:
     analysis = jax.jit(f).lower(x).compile().memory_analysis()
     assert analysis is not None
@@ -133,6 +148,7 @@ def main() -> None:
                 assert got.sharding.spec == SPLIT, (name, got.sharding)
                 got, want = jax.device_get(got), jax.device_get(want)
                 found[f"{name} ({kind.name})"] = difference(got, want)
+    found["one gradient, its argument anywhere (Auto)"] = wherever(mesh)
     big = jnp.zeros(2**16)
     there = jax.device_put(big, NamedSharding(mesh, SPLIT))
     f = retape.jax.grad(unknown(alone), plan=PLAN)

@@ -33,6 +33,7 @@ CASES = [
     "talking, checkpointed inside (Explicit)",
     "talking, gradient outside (Auto)",
     "as many steps as each device needs (Auto)",
+    "one gradient, its argument anywhere (Auto)",
 ]
 
 

@@ -7,25 +7,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 
 from ..._errors import PlanError
 from ..._plan import Plan
 from ...driver import Progress
 from ...storage import SnapshotStore
+from ._alike import seen_before
+from ._cached import NEEDS_NUMBERS, Cached
 from ._effects import let_happen
 from ._hosted import run_hosted
-from ._interrupt import interruptible
-from ._primitives import call, hoisted_sweep
+from ._primitives import call, hoist, hoisted_sweep
 from ._problem import pose
-from ._trace import Call, Traced, take_apart, trace, under_transformation
+from ._trace import Call, Traced, take_apart, trace
 from ._wanted import Wanted
-
-NEEDS_NUMBERS = (
-    jax.errors.ConcretizationTypeError,
-    jax.errors.TracerIntegerConversionError,
-)
-"""What JAX raises when a function looks at the value of a traced number."""
 
 
 def checkpointed(
@@ -59,7 +53,9 @@ def checkpointed(
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         pieces, traced = call_traced(fun, plan, args, kwargs)
         let_happen(traced.acting, pieces.leaves)
-        outs = call(traced.jaxpr, plan, pieces.leaves)
+        hoisted, consts = hoist(traced.jaxpr)
+        known = seen_before(hoisted, names=True)
+        outs = call(known, plan, [*consts, *pieces.leaves])
         return jax.tree_util.tree_unflatten(traced.tree, outs)
 
     return wrapped
@@ -168,55 +164,6 @@ def value_and_grad(
     return both
 
 
-class Cached:
-    """A function of a call, compiled once for each signature.
-
-    As under `jax.jit`, the user's function is traced once for each set of shapes, types
-    and fixed values. Inside another transformation nothing is cached: the trace belongs
-    to that transformation.
-    """
-
-    def __init__(self, run: Callable[[Call, Sequence[Any]], Any]) -> None:
-        self.run = run
-        self.compiled: dict[Any, Callable[..., Any]] = {}
-        self.needs_numbers: set[Any] = set()
-
-    def __call__(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], always: Sequence[int]
-    ) -> Any:
-        pieces = take_apart(args, kwargs, always=always)
-        key = pieces.signature()
-        if key in self.needs_numbers:
-            return self.fixed(args, kwargs, always)
-        try:
-            return self.once(pieces, key)
-        except NEEDS_NUMBERS:
-            # The function looks at the value of a number, as it may under `jax.grad`.
-            result = self.fixed(args, kwargs, always)
-            self.needs_numbers.add(key)
-            return result
-
-    def fixed(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any], always: Sequence[int]
-    ) -> Any:
-        pieces = take_apart(args, kwargs, numbers=False, always=always)
-        return self.once(pieces, (pieces.signature(), "fixed"))
-
-    def once(self, pieces: Call, key: Any) -> Any:
-        if under_transformation(pieces.leaves):
-            return self.run(pieces, pieces.leaves)
-        # Here, since the thread that runs the program has not the caller's settings.
-        leaves = tuple(map(jnp.asarray, pieces.leaves))
-        types = tuple(map(jax.typeof, leaves))
-        compiled = None if key is None else self.compiled.get((key, types))
-        if compiled is None:
-            run = functools.partial(self.run, pieces.shell())
-            compiled = jax.jit(run).lower(leaves).compile()
-            if key is not None:
-                self.compiled[key, types] = compiled
-        return interruptible(compiled, [leaves])
-
-
 def _both(
     fun: Callable[..., Any],
     wanted: Wanted,
@@ -228,8 +175,8 @@ def _both(
     problem = pose(fun, wanted, plan, pieces, leaves)
     problem.act()
     if problem.moves:
-        jaxpr, active = problem.jaxpr, problem.active
-        program, consts = hoisted_sweep(jaxpr, active, plan)
+        jaxpr = seen_before(problem.jaxpr, names=True)
+        program, consts = hoisted_sweep(jaxpr, problem.active, plan)
         outs = call(program, plan, [*consts, *problem.values, problem.one()])
         n = len(jaxpr.out_avals)
         return wanted.join(*problem.result(outs[:n], outs[n:]))

@@ -16,13 +16,13 @@ import jax
 from jax import lax
 from jax.extend import core
 
+from .._alike import seen_before
 from .._code import bind
 from .._excerpt import excerpt, variables
 from .._instead import instead
 from .._primitives import call
 from .._rerun import Rerun
 from .._types import struct
-from ._alike import seen_before
 from ._graph import Graph, evaluate, read
 from ._slices import InTurn, SlicesBehind
 

@@ -1,14 +1,15 @@
-"""Programs that do the same, found to be so, and then traced and lowered once.
+"""Programs that do the same, found to be so, and then differentiated and lowered once.
 
-A network of 48 equal layers is cut into as many equal stretches. JAX's caches, and
-ours, know a program by its identity: each stretch would be differentiated, transposed
-and lowered anew. So an equal program that was seen before takes a stretch's place.
+JAX's caches, and ours, know a program by its identity. A function that is traced at
+every call, as functions are outside of `jit`, would be differentiated, transposed and
+compiled at every call; and so would each of the 48 equal stretches into which a network
+of equal layers is cut. So an equal program that was seen before takes the place of one.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,15 @@ _NUMBERS = (bool, int, float, complex, np.generic, np.ndarray)
 _seen: OrderedDict[Any, list[core.ClosedJaxpr]] = OrderedDict()
 
 
-def seen_before(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
-    """The first program that was alike, or this one if there was none."""
-    key = _outline(closed.jaxpr)
+def seen_before(closed: core.ClosedJaxpr, *, names: bool = False) -> core.ClosedJaxpr:
+    """The first program that was alike, or this one if there was none.
+
+    Args:
+        closed: The program.
+        names: Whether operations must stand in scopes of the same names, too: those
+            under which a profile shows them.
+    """
+    key = _outline(closed.jaxpr), tuple(_scopes(closed.jaxpr)) if names else None
     found = _seen.setdefault(key, [])
     _seen.move_to_end(key)
     for other in found:
@@ -43,6 +50,13 @@ def _outline(jaxpr: core.Jaxpr) -> Any:
     """What programs that are alike have in common, quickly compared."""
     ins = tuple(v.aval for v in jaxpr.invars)
     return ins, tuple(eqn.primitive.name for eqn in jaxpr.eqns)
+
+
+def _scopes(jaxpr: core.Jaxpr) -> Iterator[str]:
+    for eqn in jaxpr.eqns:
+        yield str(eqn.source_info.name_stack)
+        for inner in core.jaxprs_in_params(eqn.params):
+            yield from _scopes(getattr(inner, "jaxpr", inner))
 
 
 def alike(a: core.ClosedJaxpr, b: core.ClosedJaxpr) -> bool:

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 from jax import lax
 
-from retape.engines.jaxpr import _rerun
-from retape.engines.jaxpr.layers import _alike
-from retape.engines.jaxpr.layers._alike import alike, seen_before
+from retape.engines.jaxpr import _alike, _rerun
+from retape.engines.jaxpr._alike import alike, seen_before
 from retape.jax import checkpoint
 
-from .networks import assert_near, layer, loss, start, weights
+from .layers.networks import assert_near, layer, loss, start, weights
 
 
 def traced(f: Any, *args: Any) -> Any:
