@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -12,7 +13,7 @@ from jax import lax
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _cached
+from retape.engines.jaxpr._cached import _executable
 from retape.engines.jaxpr._lower import _jitted
 from retape.engines.jaxpr._primitives import sweep_program
 
@@ -30,30 +31,9 @@ def slope(x: float) -> float:
 
 
 def work() -> int:
-    """How many programs have been compiled, or made into sweeps, so far."""
-    sweeps, calls = sweep_program.cache_info(), _jitted.cache_info()
-    return sweeps.misses + calls.misses + compiled
-
-
-compiled = 0
-
-
-@pytest.fixture(autouse=True)
-def counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Count what is compiled for wrappers, from an empty memory."""
-    real, jit = _cached.jax, jax.jit
-
-    class Counting:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(real, name)
-
-        def jit(self, *args: Any) -> Any:
-            global compiled
-            compiled += 1
-            return jit(*args)
-
-    monkeypatch.setattr(_cached, "_executables", type(_cached._executables)())
-    monkeypatch.setattr(_cached, "jax", Counting())
+    """How many programs have been made into sweeps, or compiled, so far."""
+    caches = (sweep_program, _jitted, _executable)
+    return sum(c.cache_info().misses for c in caches)
 
 
 CALLS = {
@@ -102,6 +82,19 @@ def test_constants_are_not_part_of_the_program() -> None:
         before = work()
 
 
+@pytest.mark.parametrize("wide", [False, True])
+@pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32, bool])
+def test_arrays_of_numpy_are_constants(dtype: Any, wide: bool) -> None:
+    """JAX narrows them where 64 bits are off."""
+    weights = np.arange(1, 4).astype(dtype)
+    with jax.enable_x64(wide):
+        plain = jax.grad(lambda x: jnp.sum(weights * x * x))(2.0)
+        got = retape.jax.grad(lambda x: jnp.sum(weights * x * x), plan=PLAN)(2.0)
+        assert got.dtype == plain.dtype and got == plain
+        looped = retape.jax.grad(lambda x: jnp.sum(weights * walk(x)), plan=PLAN)(2.0)
+        np.testing.assert_allclose(looped, weights.sum() * slope(2.0), rtol=1e-6)
+
+
 def test_settings_are_seen() -> None:
     gradient = retape.jax.grad(lambda x: walk(x) * jnp.zeros(()) + x, plan=PLAN)
     x = np.float32(2.0)
@@ -112,9 +105,11 @@ def test_settings_are_seen() -> None:
     assert types == [np.float32, np.float64, np.float32]
 
 
-def test_few_executables_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_cached, "_MOST", 2)
-    for n in range(2, 6):
-        total = retape.jax.grad(lambda x: jnp.sum(walk(x[0]) * x), plan=PLAN)
-        assert total(jnp.ones(n)).shape == (n,)
-    assert len(_cached._executables) == 2
+def test_threads_may_share_a_function() -> None:
+    gradient = retape.jax.grad(walk, plan=PLAN)
+    points = [1.0 + k / 10 for k in range(40)]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(gradient, points))
+        other = list(pool.map(lambda x: retape.jax.grad(walk, plan=PLAN)(x), points))
+    np.testing.assert_allclose(found, list(map(slope, points)), rtol=1e-5)
+    assert found == other

@@ -8,6 +8,7 @@ of equal layers is cut. So an equal program that was seen before takes the place
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -24,6 +25,7 @@ _ALIKE = 8
 _NUMBERS = (bool, int, float, complex, np.generic, np.ndarray)
 
 _seen: OrderedDict[Any, list[core.ClosedJaxpr]] = OrderedDict()
+_lock = threading.Lock()
 
 
 def seen_before(closed: core.ClosedJaxpr, *, names: bool = False) -> core.ClosedJaxpr:
@@ -35,15 +37,16 @@ def seen_before(closed: core.ClosedJaxpr, *, names: bool = False) -> core.Closed
             under which a profile shows them.
     """
     key = _outline(closed.jaxpr), tuple(_scopes(closed.jaxpr)) if names else None
-    found = _seen.setdefault(key, [])
-    _seen.move_to_end(key)
-    for other in found:
-        if alike(closed, other):
-            return other
-    found[:] = [closed, *found[: _ALIKE - 1]]
-    if len(_seen) > _MOST:
-        _seen.popitem(last=False)
-    return closed
+    with _lock:
+        found = _seen.setdefault(key, [])
+        _seen.move_to_end(key)
+        for other in found:
+            if other is closed or alike(closed, other):
+                return other
+        found[:] = [closed, *found[: _ALIKE - 1]]
+        if len(_seen) > _MOST:
+            _seen.popitem(last=False)
+        return closed
 
 
 def _outline(jaxpr: core.Jaxpr) -> Any:

@@ -9,7 +9,6 @@ be one that was compiled before, for another wrapper of the same function say:
 from __future__ import annotations
 
 import functools
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,11 +26,10 @@ NEEDS_NUMBERS = (
     jax.errors.TracerIntegerConversionError,
 )
 """What JAX raises when a function looks at the value of a traced number."""
-_MOST = 64
-"""Compiled programs that are remembered beside those of living wrappers."""
 
 Executable = Callable[..., Any]
-_executables: OrderedDict[Any, Executable] = OrderedDict()
+Places = tuple[tuple[jax.sharding.Sharding, bool], ...]
+"""Where each argument is, and whether it must be there."""
 
 
 class Cached:
@@ -94,8 +92,7 @@ def _settings() -> tuple[Any, ...]:
     )
 
 
-def _places(values: Sequence[jax.Array]) -> tuple[Any, ...]:
-    """Where the values are, and whether they must be there."""
+def _places(values: Sequence[jax.Array]) -> Places:
     return tuple((v.sharding, v.committed) for v in values)
 
 
@@ -107,20 +104,28 @@ def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executabl
 
     closed, shape = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     tree = jax.tree_util.tree_structure(shape)
-    program, consts = hoist(closed)
-    executable = _executable(seen_before(program, names=True), [*consts, *leaves])
+    program, own = hoist(closed)
+    # Of 64 bits where the program has them: a sweep counts in 64 bits at any setting.
+    with jax.enable_x64(True):
+        pairs = zip(own, program.in_avals, strict=False)
+        consts = [_array(value, aval) for value, aval in pairs]
+    places = _places([*consts, *leaves])
+    executable = _executable(seen_before(program, names=True), places)
     return lambda *given: tree.unflatten(executable(*consts, *given))
 
 
-def _executable(program: core.ClosedJaxpr, values: Sequence[Any]) -> Executable:
-    """The program compiled for such values, if need be."""
-    values = list(map(jnp.asarray, values))
-    key = program, _places(values)
-    found = _executables.get(key)
-    if found is None:
-        run = jax.jit(core.jaxpr_as_fun(program))
-        found = _executables[key] = run.lower(*values).compile()
-    _executables.move_to_end(key)
-    if len(_executables) > _MOST:
-        _executables.popitem(last=False)
-    return found
+def _array(value: Any, aval: Any) -> jax.Array:
+    return value if isinstance(value, jax.Array) else jnp.asarray(value, aval.dtype)
+
+
+@functools.lru_cache(maxsize=64)
+def _executable(program: core.ClosedJaxpr, places: Places) -> Executable:
+    """The program, compiled for arguments in these places."""
+    types = [
+        jax.ShapeDtypeStruct(
+            v.shape, v.dtype, weak_type=v.weak_type, sharding=where if fixed else None
+        )
+        for v, (where, fixed) in zip(program.in_avals, places, strict=True)
+    ]
+    with jax.enable_x64(True):
+        return jax.jit(core.jaxpr_as_fun(program)).lower(*types).compile()
