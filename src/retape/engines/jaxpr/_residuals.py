@@ -25,8 +25,6 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from ._excerpt import between, excerpt, variables
 from ._ir import nbytes
@@ -189,6 +187,10 @@ def _cheap_past(
 
 def _source_side(edges: dict[tuple[int, int], int], n: int) -> set[int]:
     """The nodes that the source still reaches when the flow is greatest."""
+    # Here, since importing them takes a fifth of a second.
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
     rows, cols = zip(*edges, strict=True)
     capacity = csr_array(
         (np.array(list(edges.values()), np.int32), (rows, cols)), shape=(n, n)
