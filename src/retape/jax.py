@@ -11,6 +11,7 @@ from .engines.jaxpr._explain import Explanation as Explanation
 from .engines.jaxpr._explain import Measured as Measured
 from .engines.jaxpr._explain import explain as explain
 from .engines.jaxpr._explain import measure as measure
+from .engines.jaxpr._remembered import clear_caches as clear_caches
 from .engines.jaxpr._transform import checkpointed as checkpointed
 from .engines.jaxpr._transform import grad as grad
 from .engines.jaxpr._transform import value_and_grad as value_and_grad

@@ -95,6 +95,18 @@ def test_arrays_of_numpy_are_constants(dtype: Any, wide: bool) -> None:
         np.testing.assert_allclose(looped, weights.sum() * slope(2.0), rtol=1e-6)
 
 
+def test_what_is_remembered_can_be_forgotten() -> None:
+    gradient = retape.jax.grad(walk, plan=PLAN)
+    gradient(2.0)
+    retape.jax.clear_caches()
+    assert [c.cache_info().currsize for c in (sweep_program, _executable)] == [0, 0]
+    before = work()
+    assert gradient(3.0) == slope(3.0)  # it keeps its own
+    assert work() == before
+    np.testing.assert_allclose(retape.jax.grad(walk, plan=PLAN)(3.0), slope(3.0))
+    assert work() > before
+
+
 def test_settings_are_seen() -> None:
     gradient = retape.jax.grad(lambda x: walk(x) * jnp.zeros(()) + x, plan=PLAN)
     x = np.float32(2.0)

@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 from jax.extend import core
 
+from ._remembered import forgotten
+
 _MOST = 256
 """Programs that are remembered, the last ones used."""
 
@@ -26,6 +28,7 @@ _NUMBERS = (bool, int, float, complex, np.generic, np.ndarray)
 
 _seen: OrderedDict[Any, list[core.ClosedJaxpr]] = OrderedDict()
 _lock = threading.Lock()
+forgotten(_seen.clear)
 
 
 def seen_before(closed: core.ClosedJaxpr, *, names: bool = False) -> core.ClosedJaxpr:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -22,6 +22,7 @@ from ._calls import call_p, linear_p
 from ._gates import with_gates, without_gates
 from ._origins import ORIGINS, Flags, Origin
 from ._primitives import call, hoist, hoisted_sweep, tangents_of, which
+from ._remembered import remembered
 from ._rerun import Rerun
 from ._rewrite import contains
 from ._types import blank, struct
@@ -31,7 +32,7 @@ def _axes(dims: Sequence[Any]) -> tuple[int | None, ...]:
     return tuple(None if d is None else int(d) for d in dims)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _batched(
     jaxpr: core.ClosedJaxpr, axes: tuple[int | None, ...], size: int
 ) -> core.ClosedJaxpr:
@@ -101,7 +102,7 @@ def _sweep_together(
     return [v for v, wanted in zip(found, origin.outs, strict=True) if wanted]
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _batched_runs(
     jaxpr: core.ClosedJaxpr, axes: tuple[int | None, ...], size: int
 ) -> core.ClosedJaxpr:

@@ -19,6 +19,7 @@ from jax.extend import core
 from ._alike import seen_before
 from ._interrupt import interruptible
 from ._primitives import hoist
+from ._remembered import remembered
 from ._trace import Call, take_apart, under_transformation
 
 NEEDS_NUMBERS = (
@@ -118,7 +119,7 @@ def _array(value: Any, aval: Any) -> jax.Array:
     return value if isinstance(value, jax.Array) else jnp.asarray(value, aval.dtype)
 
 
-@functools.lru_cache(maxsize=64)
+@remembered(64)
 def _executable(program: core.ClosedJaxpr, places: Places) -> Executable:
     """The program, compiled for arguments in these places."""
     types = [

@@ -16,7 +16,6 @@ The block's own results are not computed, but for those of the program's last bl
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -31,6 +30,7 @@ from ._forward import assign, inputs, pinned, written
 from ._ir import Label, Var, blocks_of
 from ._lean import lean
 from ._nest import State, between
+from ._remembered import remembered
 from ._scalars import evaluate
 from ._tape import TapedCode, no_rule
 from ._types import struct
@@ -73,7 +73,7 @@ def derivative(taped: TapedCode, *, last: bool) -> core.ClosedJaxpr:
     return core.ClosedJaxpr(slim, jaxpr.consts)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def derivatives(compiled: Compiled, thrift: bool) -> dict[Label, core.ClosedJaxpr]:
     """The derivatives of all blocks.
 

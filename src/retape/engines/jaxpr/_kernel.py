@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -34,6 +34,7 @@ import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 from jax.extend import core
 
+from ._remembered import remembered
 from ._rewrite import contains, rewrite
 from ._sums import in_parts, is_long
 
@@ -102,7 +103,7 @@ def in_one_kernel(fun: Callable[..., list[Any]], *values: Any) -> list[Any]:
     return jax.jit(retape_kernel)(*values)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def marked(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """The program with each sweep that can be one kernel marked for the compiler.
 
@@ -144,7 +145,7 @@ def _mark(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     return [hint(outs[0]), *outs[1:]]
 
 
-@lru_cache(maxsize=16)
+@remembered(16)
 def fits(jaxpr: core.Jaxpr) -> bool:
     """Whether the program is of small work that one kernel can do."""
     budget = _count(jaxpr)

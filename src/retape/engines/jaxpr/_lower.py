@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ from jax.interpreters import mlir
 
 from ._calls import call_p
 from ._kernel import ENABLED, marked
+from ._remembered import remembered
 
 
 def _run(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
@@ -36,7 +36,7 @@ def lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     return lower(context, *values, jaxpr=chosen, **params)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
     # Bound again inside `jit`, so that it is lowered by `lower`.
     return jax.jit(lambda *values: call_p.bind(*values, jaxpr=jaxpr, plan=None))

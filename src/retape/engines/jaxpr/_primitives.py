@@ -16,7 +16,6 @@ fall inside the inner derivative (the paper's Section 7.3 treats it as atomic).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -31,6 +30,7 @@ from ._compile import compile_program
 from ._exact import traced_sweep
 from ._lower import evaluate, lower, lower_on_cpu
 from ._origins import ORIGINS, Flags, Origin, narrowed
+from ._remembered import remembered
 from ._rerun import Rerun, rerun_program
 from ._settle import fit
 from ._types import struct
@@ -62,7 +62,7 @@ def hoist(jaxpr: core.ClosedJaxpr) -> tuple[core.ClosedJaxpr, list[Any]]:
     return core.ClosedJaxpr(opened, ()), list(jaxpr.consts)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def sweep_program(
     jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
 ) -> core.ClosedJaxpr:
@@ -88,7 +88,7 @@ def hoisted_sweep(
     return program, consts
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _forward_program(jaxpr: core.ClosedJaxpr, moving: Flags) -> core.ClosedJaxpr:
     """The program `(x..., dx...) -> (dy...)`, forward mode of `jaxpr`.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -22,6 +21,7 @@ from jax.interpreters import batching, mlir
 
 from ..._plan import Bytes, Plan
 from ._activity import propagate, wide
+from ._remembered import remembered
 from ._types import struct, zeros_as
 
 arrived_p = core.Primitive("retape_arrived")
@@ -37,7 +37,7 @@ class Rerun(Plan):
         return max(1, n or 1), 0
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def rerun_program(
     jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]
 ) -> core.ClosedJaxpr:

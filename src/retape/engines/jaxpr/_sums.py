@@ -26,7 +26,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import reduce
 from itertools import islice
 from typing import Any
 
@@ -36,6 +36,7 @@ from jax import lax
 from jax.extend import core
 
 from ._excerpt import variables
+from ._remembered import remembered
 from ._rewrite import inside
 
 PARTS = 4
@@ -164,7 +165,7 @@ def _call(kind: Any, sums: Sequence[Sum]) -> core.JaxprEqn:
     )
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def _made(
     shape: tuple[int, ...], dtype: Any, axes: tuple[int, ...], counts: tuple[int, ...]
 ) -> core.JaxprEqn:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import jax
@@ -12,6 +11,7 @@ from ._compile import Compiled
 from ._direct import derivatives
 from ._excerpt import variables
 from ._ir import nbytes
+from ._remembered import remembered
 from ._tape import TapedCode
 from ._types import struct
 
@@ -70,7 +70,7 @@ def _handed_over(block: TapedCode, jaxpr: core.ClosedJaxpr) -> int:
     return rows + sum(nbytes(a) for a in jaxpr.out_avals)
 
 
-@lru_cache(maxsize=256)
+@remembered(256)
 def compiled_bytes(jaxpr: core.ClosedJaxpr) -> int:
     """Bytes of temporaries that the compiler reports for a jaxpr on its own."""
     types = list(map(struct, jaxpr.in_avals))

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import jax
 
 from ...._bytes import format_bytes
 from ...._errors import BudgetError
+from .._remembered import remembered
 from .._types import struct
 from ._apply import Stretch, run_stretches
 from ._cutting import Cut, Cutter, behind, beyond, cheapest, least_peak, views_first
@@ -192,6 +192,6 @@ class _Printed:
         return hash(self.text)
 
 
-@lru_cache(maxsize=32)
+@remembered(32)
 def _search(printed: _Printed) -> _Search:
     return _Search(printed.graph, printed.first, printed.moving)
