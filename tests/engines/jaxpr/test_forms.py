@@ -157,6 +157,22 @@ def test_vjp_by_a_complex_number() -> None:
     assert_close(pull(1.0), want(1.0))
 
 
+def test_gradient_by_a_complex_number_of_what_is_not_holomorphic() -> None:
+    """As `jax.grad`: a number g with df = Re(g dz), whatever the function is."""
+
+    def length(z: Any) -> Any:
+        turn = lambda v: v * v * 0.5 + jnp.conj(z) + jnp.real(v)  # noqa: E731
+        return jnp.abs(jax.lax.while_loop(lambda v: jnp.abs(v) < 5, turn, z))
+
+    z, small = jnp.asarray(0.3 + 0.4j), 1e-6
+    value, got = retape.jax.value_and_grad(length, plan=FEW)(z)
+    assert_close(value, length(z))
+    for direction in (1, 1j, 0.6 - 0.8j):
+        ahead, behind = length(z + small * direction), length(z - small * direction)
+        assert_close(jnp.real(got * direction), (ahead - behind) / (2 * small), 1e-7)
+    assert_close(jax.grad(lambda z: jnp.abs(jnp.conj(z) * z))(z), 2 * jnp.conj(z))
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_precision_on_and_off(wide: bool) -> None:
     with jax.enable_x64(wide):
