@@ -182,6 +182,26 @@ def test_precision_on_and_off(wide: bool) -> None:
         assert_close(got, jax.jvp(climb, (x,), (jnp.ones_like(x),))[1], 1e-5)
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"plan": FEW},
+        {"plan": retape.fixed_space(snapshots=3, split="bisection")},
+        {"plan": retape.within("1 MB")},
+        {"plan": FEW, "store": retape.MemoryStore()},
+    ],
+    ids=["few", "counted first", "within", "store"],
+)
+def test_the_strictest_modes_of_jax(options: dict[str, Any]) -> None:
+    """The user's code keeps to them, and what we add is none of the user's."""
+    x = jnp.asarray(0.7)
+    want = jax.jvp(climb, (x,), (jnp.ones_like(x),))[1]
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        assert_close(retape.jax.grad(climb, **options)(x), want)
+        with pytest.raises(ValueError, match="promotion"):
+            retape.jax.grad(lambda x: climb(x) + jnp.ones((), bool), **options)(x)
+
+
 def test_integers_stay_narrow_where_wide_ones_are_off() -> None:
     """The sweep counts in 64 bits; the user's own integers must not notice."""
     with jax.enable_x64(False):
