@@ -29,8 +29,9 @@ def parse_bytes(amount: int | str, name: str = "budget") -> int:
         >>> parse_bytes("1.5 MiB")
         1572864
     """
-    if isinstance(amount, int) and not isinstance(amount, bool) and amount > 0:
-        return amount
+    whole = hasattr(amount, "__index__") and not isinstance(amount, bool)
+    if whole and not isinstance(amount, str) and amount > 0:
+        return int(amount)
     match = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
     unit = _UNITS.get(match[3].lower()) if match else None
     if match is None or unit is None:

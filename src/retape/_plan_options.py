@@ -1,5 +1,6 @@
 """What a caller may pass to a plan, and the refusal of all else."""
 
+import operator
 from collections.abc import Set
 from typing import Literal, TypeAlias, get_args
 
@@ -40,21 +41,25 @@ def refuse_others(kind: str, others: dict[str, object]) -> None:
         )
 
 
-def check_count(name: str, value: object, why: str) -> None:
-    """Refuse what is no positive integer."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+def check_count(name: str, value: object, why: str) -> int:
+    """A positive integer, as Python's own; NumPy's are integers too."""
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)  # pyright: ignore
+    except TypeError:
+        count = 0
+    if count < 1:
         raise PlanError(
             f"`{name}={value!r}` cannot be: `{name}` {why}. Pass a positive integer."
         )
+    return count
 
 
 def check_stage(stage: int | None) -> int | None:
     """A stage length, or `None`."""
-    if stage is not None:
-        check_count(
-            "stage", stage, "is how many steps are taped at a time, at least one"
-        )
-    return stage
+    if stage is None:
+        return None
+    why = "is how many steps are taped at a time, at least one"
+    return check_count("stage", stage, why)
 
 
 def check_split(split: Split) -> Split:

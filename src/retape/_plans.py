@@ -71,7 +71,7 @@ def fixed_space(
         1823
     """
     refuse_others("fixed_space", others)
-    check_count(
+    snapshots = check_count(
         "snapshots", snapshots, "holds the start state, so there is at least one"
     )
     if keeps_tapes(store):
@@ -120,7 +120,8 @@ def fixed_time(
         Resolved(alpha=1, d=17, t=3)
     """
     refuse_others("fixed_time", others)
-    check_count("sweeps", sweeps, "is how often a step may be advanced, at least once")
+    why = "is how often a step may be advanced, at least once"
+    sweeps = check_count("sweeps", sweeps, why)
     return FixedTime(
         sweeps=sweeps,
         stage=check_stage(stage),

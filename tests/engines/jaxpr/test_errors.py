@@ -74,11 +74,6 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], list[str]]] = [
         ["`args[0]['b']` is of type `int64`", "Convert it"],
     ),
     (
-        1.0 + 2j,
-        {},
-        ["`args[0]` is complex (`complex128`)", "holomorphic", "`retape.jax.vjp`"],
-    ),
-    (
         1.0,
         {"holomorphic": True},
         ["`args[0]` is of type `float64`", "`holomorphic=True`", "Convert it"],
@@ -90,6 +85,9 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], list[str]]] = [
         ["`argnums=1` asks for positional argument 1", "call has 1", "positionally"],
     ),
     (1.0, {"argnums": (0, -2)}, ["`argnums=(0, -2)`", "argument -2"]),
+    (1.0, {"argnums": "x"}, ["`argnums='x'`", "no number", "a tuple of integers"]),
+    (1.0, {"argnums": 0.0}, ["`argnums=0.0`", "no number", "a tuple of integers"]),
+    (1.0, {"argnums": None}, ["`argnums=None`", "no number", "a tuple of integers"]),
 ]
 
 
@@ -99,6 +97,37 @@ def test_arguments_without_a_gradient(
 ) -> None:
     with pytest.raises(retape.GradientTypeError, match=says(*parts)):
         retape.jax.grad(climb, **options)(x)
+
+
+@pytest.mark.parametrize("aux", ["text", object(), {"a": [1.0, "text"]}])
+def test_what_is_returned_beside_the_value_and_is_no_array(aux: Any) -> None:
+    expected = says("`aux", "is of type `", "arrays and numbers", "keep the rest")
+    with pytest.raises(retape.GradientTypeError, match=expected):
+        retape.jax.grad(lambda x: (climb(x), aux), has_aux=True)(1.0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda fun: retape.jax.grad(fun),
+        lambda fun: retape.jax.value_and_grad(fun),
+        lambda fun: retape.jax.checkpointed(fun),
+        lambda fun: retape.jax.vjp(fun, 1.0),
+        lambda fun: retape.jax.explain(fun, 1.0),
+        lambda fun: retape.jax.measure(fun, 1.0),
+    ],
+)
+@pytest.mark.parametrize("fun", [3, None, "climb"])
+def test_not_a_function(call: Any, fun: Any) -> None:
+    expected = says(f"`fun={fun!r}` cannot be called", "Pass the function")
+    with pytest.raises(retape.GradientTypeError, match=expected):
+        call(fun)
+
+
+def test_measuring_inside_a_transformation() -> None:
+    expected = says("`measure` runs", "inside `jax.jit`", "Call it outside")
+    with pytest.raises(retape.UnsupportedError, match=expected):
+        jax.jit(lambda x: retape.jax.measure(climb, x).value)(1.0)
 
 
 @pytest.mark.parametrize("fun", [lambda x: x + 1j, lambda x: x * jnp.ones(2)])
@@ -119,6 +148,15 @@ def test_snapshots_that_cannot_be(snapshots: Any) -> None:
         retape.fixed_space(snapshots=snapshots)
 
 
+def test_integers_of_numpy_are_integers() -> None:
+    plan = retape.fixed_space(snapshots=np.int64(3), stage=np.int32(2))  # pyright: ignore
+    assert plan == retape.fixed_space(snapshots=3, stage=2)
+    budget = retape.within(np.int64(10**6))  # pyright: ignore
+    assert budget == retape.within(10**6)
+    got = retape.jax.grad(climb, argnums=np.int64(0), plan=plan)(1.0)  # pyright: ignore
+    assert got == retape.jax.grad(climb, plan=budget)(1.0)
+
+
 def test_an_option_of_another_plan() -> None:
     expected = says("`sweeps=3`", "not an option of `fixed_space`", "fixed_time")
     with pytest.raises(retape.PlanError, match=expected):
@@ -133,6 +171,8 @@ def test_an_option_of_another_plan() -> None:
         lambda plan: retape.jax.value_and_grad(climb, plan=plan),
         lambda plan: retape.jax.checkpointed(climb, plan=plan),
         lambda plan: retape.jax.vjp(climb, 1.0, plan=plan),
+        lambda plan: retape.jax.explain(climb, 1.0, plan=plan),
+        lambda plan: retape.jax.measure(climb, 1.0, plan=plan),
     ],
 )
 def test_not_a_plan(call: Any, plan: Any) -> None:

@@ -157,6 +157,22 @@ def test_vjp_by_a_complex_number() -> None:
     assert_close(pull(1.0), want(1.0))
 
 
+def test_gradient_by_a_complex_number_of_what_is_not_holomorphic() -> None:
+    """As `jax.grad`: a number g with df = Re(g dz), whatever the function is."""
+
+    def length(z: Any) -> Any:
+        turn = lambda v: v * v * 0.5 + jnp.conj(z) + jnp.real(v)  # noqa: E731
+        return jnp.abs(jax.lax.while_loop(lambda v: jnp.abs(v) < 5, turn, z))
+
+    z, small = jnp.asarray(0.3 + 0.4j), 1e-6
+    value, got = retape.jax.value_and_grad(length, plan=FEW)(z)
+    assert_close(value, length(z))
+    for direction in (1, 1j, 0.6 - 0.8j):
+        ahead, behind = length(z + small * direction), length(z - small * direction)
+        assert_close(jnp.real(got * direction), (ahead - behind) / (2 * small), 1e-7)
+    assert_close(jax.grad(lambda z: jnp.abs(jnp.conj(z) * z))(z), 2 * jnp.conj(z))
+
+
 @pytest.mark.parametrize("wide", [False, True])
 def test_precision_on_and_off(wide: bool) -> None:
     with jax.enable_x64(wide):
@@ -164,6 +180,26 @@ def test_precision_on_and_off(wide: bool) -> None:
         value, got = retape.jax.value_and_grad(climb, plan=FEW)(x)
         assert value.dtype == got.dtype == (jnp.float64 if wide else jnp.float32)
         assert_close(got, jax.jvp(climb, (x,), (jnp.ones_like(x),))[1], 1e-5)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"plan": FEW},
+        {"plan": retape.fixed_space(snapshots=3, split="bisection")},
+        {"plan": retape.within("1 MB")},
+        {"plan": FEW, "store": retape.MemoryStore()},
+    ],
+    ids=["few", "counted first", "within", "store"],
+)
+def test_the_strictest_modes_of_jax(options: dict[str, Any]) -> None:
+    """The user's code keeps to them, and what we add is none of the user's."""
+    x = jnp.asarray(0.7)
+    want = jax.jvp(climb, (x,), (jnp.ones_like(x),))[1]
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        assert_close(retape.jax.grad(climb, **options)(x), want)
+        with pytest.raises(ValueError, match="promotion"):
+            retape.jax.grad(lambda x: climb(x) + jnp.ones((), bool), **options)(x)
 
 
 def test_integers_stay_narrow_where_wide_ones_are_off() -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..._bytes import format_bytes
+from ..._errors import UnsupportedError
 from ..._offload_plans import on_host
 from ..._plan import Plan, Prediction
 from ...driver import Report
@@ -21,8 +22,8 @@ from ._settle import default_plan, exactly, fit
 from ._sizes import bytes_per_step, fixed_bytes, snapshot_bytes, stage_bytes
 from ._state import Counts, Settings, far_places, slots_of
 from ._sweep import sweep
-from ._trace import take_apart
-from ._wanted import Wanted
+from ._trace import take_apart, under_transformation
+from ._wanted import Wanted, check_callable, check_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,12 @@ def measure(
         >>> done.report.taped, done.report.peak_snapshots
         (12, 4)
     """
+    if under_transformation(jax.tree.leaves((args, kwargs))):
+        raise UnsupportedError(
+            "`measure` runs a function and counts, and this call is inside `jax.jit` "
+            "or another transformation, where nothing is run. Call it outside, or use "
+            "`retape.jax.value_and_grad` here."
+        )
     problem = _pose(fun, plan, args, kwargs, argnums)
     program, settings = fit(plan, problem.jaxpr, problem.active, compile_program)
 
@@ -211,6 +218,8 @@ def _pose(
     kwargs: dict[str, Any],
     argnums: int | Sequence[int],
 ) -> Problem:
+    check_callable(fun)
+    check_plan(plan)
     wanted = Wanted(argnums, False, False, False)
     wanted.check_arguments(args)
     pieces = take_apart(args, kwargs)

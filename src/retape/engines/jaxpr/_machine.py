@@ -23,6 +23,7 @@ from ._forward import Advance, Tape
 from ._ir import Aval, Lit, nbytes
 from ._layout import Place
 from ._nest import State, run
+from ._numbers import own_types
 from ._state import empty_tape
 from ._types import blank
 
@@ -77,7 +78,7 @@ class JaxprMachine:
 
     def advance(self, capsule: Capsule, steps: int) -> tuple[Capsule, Any]:
         """Run up to `steps` steps; also how many were made."""
-        with jax.enable_x64(True):
+        with own_types():
             values, made = self._advance(
                 self._loaded(capsule), self.operands, np.int64(steps)
             )
@@ -88,7 +89,7 @@ class JaxprMachine:
     ) -> Cotangent:
         """Tape `steps` steps and sweep them back; seeds the sweep if `None` came."""
         given = self._seeded() if cotangent is None else cotangent[0]
-        with jax.enable_x64(True):
+        with own_types():
             after, outs = self._reverse(
                 self._loaded(capsule), self.operands, np.int64(steps), tuple(given)
             )

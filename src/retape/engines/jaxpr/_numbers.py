@@ -7,10 +7,23 @@ integers, which took a sixth of the time that Python needs for it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+import jax
 import numpy as np
 from jax import lax
+
+
+@contextmanager
+def own_types() -> Iterator[None]:
+    """The settings that our own code is written for, whatever the user's are.
+
+    Counts have 64 bits, and a truth value may be added to one.
+    """
+    with jax.enable_x64(True), jax.numpy_dtype_promotion("standard"):
+        yield
 
 
 def where(truth: Any, yes: Any, no: Any) -> Any:

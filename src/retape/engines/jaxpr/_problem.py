@@ -80,7 +80,7 @@ class Problem:
             mine = [p for p, o in zip(parts, owners, strict=True) if o == number]
             tree = jax.tree_util.tree_structure(args[number])
             gradients.append(jax.tree_util.tree_unflatten(tree, mine))
-        alone = isinstance(self.wanted.argnums, int)
+        alone = self.wanted.alone
         return value, aux, gradients[0] if alone else tuple(gradients)
 
 

@@ -26,7 +26,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import lax
 
@@ -39,7 +38,7 @@ from ._forward import Advance, Tape, one_copy
 from ._ir import Lit
 from ._kernel import in_one_kernel
 from ._nest import State, run
-from ._numbers import at_least, at_most, where
+from ._numbers import at_least, at_most, own_types, where
 from ._online import Placement, place
 from ._rows import put, row
 from ._snapshots import Snapshots, once
@@ -82,7 +81,7 @@ def sweep(
 
     # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
     # work. All code from here on gives its types explicitly.
-    with jax.enable_x64(True):
+    with own_types():
         made = in_one_kernel(whole, list(operands), list(cotangents))
     counts = Counts(*made[-len(Counts._fields) :])
     return made[:n], made[n : -len(counts)], counts

@@ -8,7 +8,6 @@ from typing import Any
 
 import jax
 
-from ..._errors import PlanError
 from ..._plan import Plan
 from ...driver import Progress
 from ...storage import SnapshotStore
@@ -19,7 +18,7 @@ from ._hosted import run_hosted
 from ._primitives import call, hoist, hoisted_sweep
 from ._problem import pose
 from ._trace import Call, Traced, take_apart, trace
-from ._wanted import Wanted
+from ._wanted import Wanted, check_callable, check_plan
 
 
 def checkpointed(
@@ -47,7 +46,8 @@ def checkpointed(
         >>> float(jax.grad(retape.jax.checkpointed(halvings))(5.0))
         0.125
     """
-    _check_plan(plan)
+    check_callable(fun)
+    check_plan(plan)
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -144,7 +144,8 @@ def value_and_grad(
         >>> print(f"{value:.4f} {slope:.4f}")
         2.0000 0.2500
     """
-    _check_plan(plan)
+    check_callable(fun)
+    check_plan(plan)
     wanted = Wanted(argnums, has_aux, holomorphic, allow_int)
     run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
     hosted = store is not None or progress is not False
@@ -209,14 +210,6 @@ def vjp(
         (0.625, 0.125)
     """
     return jax.vjp(checkpointed(fun, plan=plan), *primals, has_aux=has_aux)
-
-
-def _check_plan(plan: Any) -> None:
-    if plan is not None and not isinstance(plan, Plan):
-        raise PlanError(
-            f"`plan={plan!r}` is not a plan. Pass one that `retape.fixed_space`, "
-            "`fixed_time`, `logarithmic`, `segments` or `within` makes."
-        )
 
 
 def call_traced(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..._errors import GradientTypeError
+from ..._errors import GradientTypeError, PlanError
+from ..._plan import Plan
+from ._trace import is_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +27,7 @@ class Wanted:
 
     def numbers(self, given: int) -> list[int]:
         """The positions of the arguments differentiated by, none negative."""
-        argnums = (
-            [self.argnums] if isinstance(self.argnums, int) else list(self.argnums)
-        )
+        argnums = self.listed()
         for number in argnums:
             if not -given <= number < given:
                 raise GradientTypeError(
@@ -36,6 +37,22 @@ class Wanted:
                 )
         return [n % given for n in argnums]
 
+    @property
+    def alone(self) -> bool:
+        """Whether one number was asked for, so that one gradient is returned."""
+        return hasattr(self.argnums, "__index__")
+
+    def listed(self) -> list[int]:
+        """The numbers asked for, as integers."""
+        asked: Any = [self.argnums] if self.alone else self.argnums
+        try:
+            return [operator.index(number) for number in asked]
+        except TypeError as error:
+            raise GradientTypeError(
+                f"`argnums={self.argnums!r}` is no number of a positional argument, "
+                "and no sequence of such. Pass an integer or a tuple of integers."
+            ) from error
+
     def split(self, out: Any) -> tuple[Any, Any]:
         """A function's result as value and auxiliary part."""
         if not self.has_aux:
@@ -43,8 +60,9 @@ class Wanted:
         if not isinstance(out, tuple) or len(out) != 2:
             raise GradientTypeError(
                 f"the function returned `{out!r}`, and `has_aux=True` means a pair: "
-                "the scalar, and anything else. Return a pair, or leave `has_aux` out."
+                "the scalar, and arrays. Return a pair, or leave `has_aux` out."
             )
+        check_auxiliary(out[1])
         return out[0], out[1]
 
     def join(self, value: Any, aux: Any, gradient: Any) -> Any:
@@ -66,12 +84,6 @@ class Wanted:
                 f"`{where}={leaf!r}` is not an array or a number, so there is no "
                 "gradient by it. Leave it out of `argnums`."
             ) from error
-        if jax.dtypes.issubdtype(dtype, np.complexfloating) and not self.holomorphic:
-            raise GradientTypeError(
-                f"`{where}` is complex (`{dtype}`), and the gradient by a complex "
-                "number is defined for holomorphic functions only. Pass "
-                "`holomorphic=True` if the function is, or use `retape.jax.vjp`."
-            )
         if self.holomorphic and not jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
                 f"`{where}` is of type `{dtype}`, and `holomorphic=True` "
@@ -120,6 +132,36 @@ class Wanted:
                 f"the function returned a `{dtype}`, which has no gradient. Return a "
                 "number of a floating type."
             )
+
+
+def check_auxiliary(aux: Any) -> None:
+    """Refuse what cannot leave a compiled function beside its value."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(aux):
+        if not is_array(leaf, numbers=True):
+            where = f"aux{jax.tree_util.keystr(path)}"
+            raise GradientTypeError(
+                f"`{where}={leaf!r}` is of type `{type(leaf).__name__}`, and what a "
+                "function returns beside its value are arrays and numbers: it is "
+                "compiled. Return those, and keep the rest outside."
+            )
+
+
+def check_plan(plan: Any) -> None:
+    """Refuse what is no plan."""
+    if plan is not None and not isinstance(plan, Plan):
+        raise PlanError(
+            f"`plan={plan!r}` is not a plan. Pass one that `retape.fixed_space`, "
+            "`fixed_time`, `logarithmic`, `segments` or `within` makes."
+        )
+
+
+def check_callable(fun: Any) -> None:
+    """Refuse what is no function."""
+    if not callable(fun):
+        raise GradientTypeError(
+            f"`fun={fun!r}` cannot be called, and a gradient is that of a function. "
+            "Pass the function itself."
+        )
 
 
 def no_gradient(leaf: Any) -> np.ndarray:
