@@ -171,25 +171,31 @@ def inputs(
 
 
 def pinned(compiled: Compiled, code: Code, state: State, changed: set[Place]) -> State:
-    """The state with registers that the block leaves alone tied to its running.
+    """The state with what the block reads and leaves alone tied to its running.
 
     A block is guarded by a loop. What follows from values alone that the loop does not
     change XLA would move in front of it: it would be computed whether or not the block
-    runs, and be held in memory beside what other blocks need.
+    runs, and be held in memory beside what other blocks need. In a block that runs once
+    that goes for kept values, too; in a loop they are better worked on before it.
     """
     where = compiled.layout.where
-    read = [*code.ins, *code.counters()]
-    keys = sorted({where[v] for v in read if where[v].kind == "slot"} - changed)
+    read = {where[v] for v in (*code.ins, *code.counters())}
+    kinds = ("slot", "kept") if code.once else ("slot",)
+    return tied(state, {p for p in read if p.kind in kinds} - changed, "left")
+
+
+def tied(state: State, keys: set[Place], by: str) -> State:
+    """The state with these values tied to one that each turn of a loop changes."""
     # A barrier gives all that goes through it one type, so each type has its own.
     spreads = {varying(jax.typeof(state[k])) for k in keys}
     for axes in sorted(spreads, key=sorted):
-        alike = [k for k in keys if varying(jax.typeof(state[k])) == axes]
+        alike = [k for k in sorted(keys) if varying(jax.typeof(state[k])) == axes]
         first, *values = lax.optimization_barrier(
-            [spread(state["left"], axes), *(state[k] for k in alike)]
+            [spread(state[by], axes), *(state[k] for k in alike)]
         )
         state = state | dict(zip(alike, values, strict=True))
         if not axes:
-            state["left"] = first
+            state[by] = first
     return state
 
 
