@@ -160,3 +160,66 @@ def test_small_arrays_are_advanced_by_the_taping_code(
     plan = retape.fixed_space(snapshots=3, stage=4)
     text = str(jax.make_jaxpr(retape.jax.grad(loss, plan=plan))(x))
     assert text.count("= sin ") == copies * times
+
+
+# What is done once ----------------------------------------------------------------
+
+
+def fewest_loops(text: str, name: str) -> int:
+    """In how many loops an operation of the optimised program stands, at least."""
+    bodies: dict[str, list[str]] = {}
+    for found in re.finditer(r"(?ms)^(?:ENTRY )?(%[\w.-]+) \(.*?^}", text):
+        bodies[found[1]] = found[0].splitlines()[1:]
+    (entry,) = re.findall(r"(?m)^ENTRY (%[\w.-]+)", text)
+    depth, todo = {entry: 0}, [entry]
+    while todo:
+        here = todo.pop()
+        for line in bodies[here]:
+            more = int(" while(" in line)
+            for called in {v for v in re.findall(r"%[\w.-]+", line) if v in bodies}:
+                if depth[here] + more < depth.get(called, 99):
+                    depth[called] = depth[here] + more
+                    todo.append(called)
+    lines = [(d, line) for c, d in depth.items() for line in bodies[c]]
+    return min(d for d, line in lines if f" {name}(" in line)
+
+
+def rows_of(x: Any) -> Any:
+    def turn(c: Any) -> Any:
+        i, v, rows = c
+        return i + 1, jnp.sin(v) * 1.1, rows.at[i].set(v)
+
+    going = lambda c: (c[0] < 50) & (c[1][0] < 5.0)  # noqa: E731
+    return lax.while_loop(going, turn, (0, x, jnp.zeros((50, STATE))))[2]
+
+
+def rounded(rows: Any) -> Any:
+    """The pullback begins with the integer part again: that is cheap."""
+    return jnp.sum(jnp.maximum((jnp.floor(rows) - 1) * (rows - 0.5), 0))
+
+
+ENDS = {
+    "forwards": (lambda rows: jnp.sum(jnp.tanh(rows)), "tanh"),
+    "backwards": (rounded, "floor"),
+}
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_what_a_program_ends_with_is_not_computed_at_every_turn(name: str) -> None:
+    """In the loop of all turns there is one that goes round when a block runs."""
+    end, operation = ENDS[name]
+    gradient = jax.jit(retape.jax.grad(lambda x: end(rows_of(x)), plan=PLAN))
+    text = gradient.lower(jnp.ones(STATE)).compile().as_text()
+    assert text is not None
+    assert fewest_loops(text, operation) >= 2
+
+
+def test_an_operation_before_a_loop_is_found_there() -> None:
+    def poor(x: Any) -> Any:
+        turn = lambda c: (c[0] + 1, jnp.sin(c[1]) + jnp.tanh(x))  # noqa: E731
+        return lax.while_loop(lambda c: c[1][0] < 9, turn, (0, x))[1]
+
+    text = jax.jit(poor).lower(jnp.ones(STATE)).compile().as_text()
+    assert text is not None
+    assert fewest_loops(text, "tanh") == 0
+    assert fewest_loops(text, "sine") == 1

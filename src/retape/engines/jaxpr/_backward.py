@@ -9,6 +9,7 @@ import jax
 
 from ._code import Code
 from ._compile import Compiled
+from ._forward import tied
 from ._ir import Label, Var
 from ._layout import Place
 from ._nest import State, between
@@ -46,6 +47,7 @@ class Reverse:
         state = dict(state)
         state["taped"] = state["taped"] - 1
         values, counts = self.pop(taped, state)
+        state = self.pinned(taped, state)
         sources = taped.halves.sources
         values += [self.lasting(taped.code, i, counts, state) for i in sources]
         sweep_back(self.compiled, taped, values, counts, state)
@@ -63,6 +65,13 @@ class Reverse:
         found = [popped[pool_of(kind)].pop(0) for kind in taped.pushed()]
         n = len(taped.halves.kinds)
         return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
+
+    def pinned(self, taped: TapedCode, state: State) -> State:
+        """See `_forward.pinned`: what follows from kept values is made here, too."""
+        code, where = taped.code, self.compiled.layout.where
+        whole = [code.ins[i] for i in taped.halves.sources if i < len(code.ins)]
+        kept = {where[v] for v in whole if where[v].kind == "kept"}
+        return tied(state, kept, "taped") if code.once else state
 
     def lasting(
         self, code: Code, source: int, counts: dict[Var, Any], state: State

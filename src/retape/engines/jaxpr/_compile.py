@@ -132,5 +132,6 @@ def compile_program(
     code = encode(program, layout, live)
     check_code(program, layout, code)
     # Their derivatives are split around the tape.
-    taped = {label: tape(c, layout) for label, c in code.items()}
+    last = len(code) - 1
+    taped = {k: tape(c, layout, ending=c.number == last) for k, c in code.items()}
     return Compiled(program, layout, tuple(constants), code, taped)

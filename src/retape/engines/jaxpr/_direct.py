@@ -23,11 +23,10 @@ from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
 from ._backward import add_cotangents, cotangent_out, cotangents_touched
-from ._code import Code
 from ._compile import Compiled
 from ._effects import refuse_effects_of_rules
 from ._forward import assign, inputs, pinned, written
-from ._ir import Label, Var, blocks_of
+from ._ir import Label, blocks_of
 from ._lean import lean
 from ._nest import State, between
 from ._remembered import remembered
@@ -118,25 +117,43 @@ class Direct:
         return between(lo, hi, state["pc"]) & (state["left"] > 0)
 
     def step(self, label: Label, state: State) -> State:
-        compiled, taped = self.compiled, self.compiled.taped[label]
-        state = pinned(compiled, taped.code, state, set())
-        values = inputs(compiled, taped.code, self.operands, state)
-        counts = self.counts(taped.code, state)
-        cotangents = [
-            cotangent_out(compiled, taped.code, i, counts, state)
-            for i in taped.active_outs
-        ]
+        taped = self.compiled.taped[label]
+        state = pinned(self.compiled, taped.code, state, set())
         truth = state["left"] > 0
-        given = [*([truth] if self.thrift else ()), *values, *cotangents]
-        found = evaluate(self.codes[label], given, truth)
-        n = len(taped.active_ins)
-        state = dict(state)
-        add_cotangents(compiled, taped, found[:n], counts, state)
-        if label == self.last and written(compiled, taped.code):
-            state = assign(compiled, taped.code, found[n:], state)
+        given = [truth] if self.thrift else []
+        code = self.codes[label]
+        state = pulled(self.compiled, taped, code, self.operands, state, truth, given)
         return state | {"left": state["left"] - 1}
 
-    def counts(self, code: Code, state: State) -> dict[Var, Any]:
-        """Values of the loop counters by which the block reads and writes rows."""
-        where = self.compiled.layout.where
-        return {v: state[where[v]] for v in code.counters()}
+
+def pulled(
+    compiled: Compiled,
+    taped: TapedCode,
+    jaxpr: core.ClosedJaxpr,
+    operands: Sequence[Any],
+    state: State,
+    truth: Any,
+    first: Sequence[Any] = (),
+) -> State:
+    """Sweep a block back from its inputs, which the state holds; see `derivative`.
+
+    Args:
+        compiled: The program.
+        taped: The block.
+        jaxpr: Its derivative; if that returns results they are assigned.
+        operands: Those of the program.
+        state: Its registers are those before the block.
+        truth: A traced boolean that is true, and not provably so.
+        first: What the derivative takes before the block's inputs.
+    """
+    code, where = taped.code, compiled.layout.where
+    counts = {v: state[where[v]] for v in code.counters()}
+    values = inputs(compiled, code, operands, state)
+    values += [
+        cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
+    ]
+    found = evaluate(jaxpr, [*first, *values], truth)
+    n = len(taped.active_ins)
+    state = dict(state)
+    add_cotangents(compiled, taped, found[:n], counts, state)
+    return assign(compiled, code, found[n:], state) if found[n:] else state

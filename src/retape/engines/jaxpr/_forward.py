@@ -51,8 +51,9 @@ def one_copy(compiled: Compiled) -> bool:
     written = compiled.tape_bytes(1)
     if written > _WRITTEN * compiled.layout.capsule_bytes() + _LITTLE:
         return False
-    alone = sum(len(t.code.jaxpr.eqns) for t in compiled.taped.values())
-    taping = sum(len(t.halves.taped.eqns) for t in compiled.taped.values())
+    forward = [t for t in compiled.taped.values() if not t.ending]
+    alone = sum(len(t.code.jaxpr.eqns) for t in forward)
+    taping = sum(len(t.halves.taped.eqns) for t in forward)
     return taping <= _MORE * alone
 
 
@@ -66,13 +67,15 @@ class Advance:
         self.operands = operands
 
     def changes(self, label: Label) -> set[Any]:
-        return {*written(self.compiled, self.compiled.code[label]), "pc", "left"}
+        return {*computed(self.compiled, self.compiled.taped[label]), "pc", "left"}
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return between(lo, hi, state["pc"]) & (state["left"] > 0)
 
     def step(self, label: Label, state: State) -> State:
         code = self.compiled.code[label]
+        if self.compiled.taped[label].ending:
+            return passed(self.compiled, state)
         state = pinned(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
         outs = evaluate(code.jaxpr, values, state["left"] > 0)
@@ -104,7 +107,7 @@ class Tape:
         taped = self.compiled.taped[label]
         pools = {("pool", self.pools[k]) for k in taped.pushes()}
         tops = {"tops"} if pools else set()
-        own = written(self.compiled, taped.code)
+        own = computed(self.compiled, taped)
         return {*own, *pools, *tops, "pc", "left", "trace", "taped"}
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
@@ -112,19 +115,25 @@ class Tape:
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]
+        count, counting = state["taped"], self.counting(state["left"])
+        if taped.ending:
+            state = passed(self.compiled, state)
+        else:
+            state = self.computed(taped, state, counting)
+        state["trace"] = put(state["trace"], np.int32(taped.code.number), count)
+        state["taped"] = count + counting
+        return state
+
+    def computed(self, taped: TapedCode, state: State, counting: Any) -> State:
+        """The state after a block, what the way back needs of it on the tape."""
         code = taped.code
         state = pinned(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
         outs = evaluate(taped.halves.taped, values, state["left"] > 0)
-        n = len(taped.code.jaxpr.out_avals)
-        old, state = state, assign(self.compiled, taped.code, outs[:n], state)
-        counting = self.counting(state["left"])
+        n = len(code.jaxpr.out_avals)
+        old, state = state, assign(self.compiled, code, outs[:n], state)
         self.push(taped, outs[n:], old, state, counting)
-        count = state["taped"]
-        state["trace"] = put(state["trace"], np.int32(taped.code.number), count)
-        state["taped"] = count + counting
-        state["left"] = state["left"] - 1
-        return state
+        return state | {"left": state["left"] - 1}
 
     def counting(self, left: Any) -> Any:
         """One if this step counts, else zero."""
@@ -149,6 +158,16 @@ class Tape:
             state["tops"] = state["tops"] + filled * counting
 
 
+def passed(compiled: Compiled, state: State) -> State:
+    """The state after the last block, which is left for the way back (`_ending`)."""
+    return state | {"pc": np.int32(compiled.end), "left": state["left"] - 1}
+
+
+def computed(compiled: Compiled, taped: TapedCode) -> set[Place]:
+    """Places that a block assigns on the way forward."""
+    return set() if taped.ending else written(compiled, taped.code)
+
+
 def written(compiled: Compiled, code: Code) -> set[Place]:
     """Places that a block assigns, whole or by a row."""
     where = compiled.layout.where
@@ -170,26 +189,38 @@ def inputs(
     return [*map(value, code.ins), *rows]
 
 
-def pinned(compiled: Compiled, code: Code, state: State, changed: set[Place]) -> State:
-    """The state with registers that the block leaves alone tied to its running.
+def pinned(
+    compiled: Compiled,
+    code: Code,
+    state: State,
+    changed: set[Place],
+    by: str = "left",
+) -> State:
+    """The state with what the block reads and leaves alone tied to its running.
 
     A block is guarded by a loop. What follows from values alone that the loop does not
     change XLA would move in front of it: it would be computed whether or not the block
-    runs, and be held in memory beside what other blocks need.
+    runs, and be held in memory beside what other blocks need. In a block that runs once
+    that goes for kept values, too; in a loop they are better worked on before it.
     """
     where = compiled.layout.where
-    read = [*code.ins, *code.counters()]
-    keys = sorted({where[v] for v in read if where[v].kind == "slot"} - changed)
+    read = {where[v] for v in (*code.ins, *code.counters())}
+    kinds = ("slot", "kept") if code.once else ("slot",)
+    return tied(state, {p for p in read if p.kind in kinds} - changed, by)
+
+
+def tied(state: State, keys: set[Place], by: str) -> State:
+    """The state with these values tied to one that each turn of a loop changes."""
     # A barrier gives all that goes through it one type, so each type has its own.
     spreads = {varying(jax.typeof(state[k])) for k in keys}
     for axes in sorted(spreads, key=sorted):
-        alike = [k for k in keys if varying(jax.typeof(state[k])) == axes]
+        alike = [k for k in sorted(keys) if varying(jax.typeof(state[k])) == axes]
         first, *values = lax.optimization_barrier(
-            [spread(state["left"], axes), *(state[k] for k in alike)]
+            [spread(state[by], axes), *(state[k] for k in alike)]
         )
         state = state | dict(zip(alike, values, strict=True))
         if not axes:
-            state["left"] = first
+            state[by] = first
     return state
 
 

@@ -16,9 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._backward import Reverse
 from ._compile import Compiled
 from ._direct import Direct
+from ._ending import Back
 from ._forward import Advance, Tape
 from ._ir import Aval, Lit, nbytes
 from ._layout import Place
@@ -138,8 +138,8 @@ class JaxprMachine:
             return [state["d", p] for p in self.active], outs
         state |= empty_tape(self.compiled, self.stage)
         state = run(self.compiled, Tape(self.compiled, operands), state)
+        state = run(self.compiled, Back(self.compiled, operands), state)
         outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
-        state = run(self.compiled, Reverse(self.compiled, operands), state)
         return [state["d", p] for p in self.active], outs
 
     def _state(self, values: Sequence[Any]) -> State:

@@ -29,11 +29,11 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
-from ._backward import Reverse
 from ._compile import Compiled
 from ._control import INT, over, sweeps
 from ._decide import READ, decision
 from ._direct import Direct
+from ._ending import Back
 from ._forward import Advance, Tape, one_copy
 from ._ir import Lit
 from ._kernel import in_one_kernel
@@ -156,7 +156,6 @@ class Sweep:
         """The forward sweep of a run of unknown length may just have ended."""
         ended = (state["mode"] != BACK) & (state["pc"] == self.compiled.end)
         n = where(ended, begin * self.stage + state["left"], state["n"])
-        state = self.capture(state, ended)
         stages = over(n + self.stage - 1, self.stage)
         if self.online:
             # The start of the last stage stands where snapshots do.
@@ -200,19 +199,18 @@ class Sweep:
     def undo(self, state: State, left: Any, last: Any) -> State:
         """Sweep back the stage of `left` steps, keeping the outputs if it is the last.
 
-        If the number of steps was not known, they were kept when the run ended.
+        They are known only then: the last block is run when it is swept back.
         """
         compiled, operands = self.compiled, self.operands
         if self.settings.direct:
             direct = Direct(compiled, operands, thrift=self.settings.thrift)
             state = run(compiled, direct, state | {"left": left})
-            return state if self.unknown else self.capture(state, last)
+            return self.capture(state, last)
         if not self.one_copy:
             state = state | {"left": left, "taped": jnp.int32(0)}
             state = run(compiled, Tape(compiled, operands), state)
-        if not self.unknown:
-            state = self.capture(state, last)
-        return run(compiled, Reverse(compiled, operands), state)
+        state = run(compiled, Back(compiled, operands), state)
+        return self.capture(state, last)
 
     # Snapshots -------------------------------------------------------------------
 

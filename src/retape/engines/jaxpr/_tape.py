@@ -67,6 +67,8 @@ class TapedCode:
     """Positions among `(*outs, *rows)` from which a cotangent comes."""
     wide: bool
     """Whether 64-bit types were on where the program was traced."""
+    ending: bool
+    """Whether it is the program's last block, which is not taped (see `_ending`)."""
 
     @property
     def moves(self) -> bool:
@@ -81,7 +83,7 @@ class TapedCode:
 
     def counts(self) -> list[Var]:
         """Loop counters whose value the sweep back needs, to find a stream's rows."""
-        if not self.moves:
+        if not self.moves or self.ending:
             return []
         return self.code.counters()
 
@@ -107,7 +109,7 @@ class TapedCode:
         return jnp.stack([np.int32(counts[kind]) for kind in pools])
 
 
-def tape(code: Code, layout: Layout) -> TapedCode:
+def tape(code: Code, layout: Layout, *, ending: bool = False) -> TapedCode:
     """Find which places a block's derivative goes between."""
     variables = [*code.ins, *(r.out for r in code.reads)]
     flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
@@ -117,12 +119,13 @@ def tape(code: Code, layout: Layout) -> TapedCode:
     if not ins or not outs:
         ins = outs = ()
     wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
-    return TapedCode(code, frozenset(_lasting(code, layout)), ins, outs, wide)
+    lasting = frozenset(_lasting(code, layout))
+    return TapedCode(code, lasting, ins, outs, wide, ending)
 
 
 def _split(block: TapedCode) -> Halves:
     code = block.code
-    if not block.moves:
+    if not block.moves or block.ending:
         return Halves(code.jaxpr, (), (), None)
     n_out = len(code.outs) + len(code.writes)
     split = _Split(code, block.active_ins, block.active_outs)

@@ -9,6 +9,7 @@ from jax.extend import core
 
 from ._compile import Compiled
 from ._direct import derivatives
+from ._ending import whole
 from ._excerpt import variables
 from ._ir import nbytes
 from ._remembered import remembered
@@ -27,6 +28,7 @@ def work_bytes(compiled: Compiled) -> int:
     jaxprs = [t.code.jaxpr for t in compiled.taped.values()]
     jaxprs += [h.taped for h in halves]
     jaxprs += [h.pullback for h in halves if h.pullback is not None]
+    jaxprs += [whole(t) for t in compiled.taped.values() if t.ending]
     busiest = max((peak_live(j.jaxpr) for j in jaxprs), default=0)
     return busiest + 4 * compiled.layout.capsule_bytes() + _COUNTERS
 
