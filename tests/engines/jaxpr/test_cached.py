@@ -125,3 +125,56 @@ def test_threads_may_share_a_function() -> None:
         other = list(pool.map(lambda x: retape.jax.grad(walk, plan=PLAN)(x), points))
     np.testing.assert_allclose(found, list(map(slope, points)), rtol=1e-5)
     assert found == other
+
+
+# Debugging ------------------------------------------------------------------------
+
+POINT = np.linspace(1.0, 2.0, 5, dtype=np.float32)
+
+
+def loss(x: Any) -> Any:
+    return jnp.sum(lax.while_loop(lambda v: jnp.max(v) < 9.0, lambda v: v * 1.5, x))
+
+
+DEBUGGED = {
+    "grad": lambda: retape.jax.grad(loss, plan=PLAN)(POINT),
+    "checkpointed": lambda: jax.grad(retape.jax.checkpointed(loss, plan=PLAN))(POINT),
+    "vjp": lambda: retape.jax.vjp(loss, POINT, plan=PLAN)[1](np.float32(1.0))[0],
+    "vmap": lambda: jax.vmap(retape.jax.grad(loss, plan=PLAN))(POINT[None])[0],
+    "host": lambda: retape.jax.grad(loss, plan=PLAN, progress=lambda _: None)(POINT),
+    "measure": lambda: retape.jax.measure(loss, POINT, plan=PLAN).gradient,
+    "budget": lambda: retape.jax.grad(loss, plan=retape.within(10_000))(POINT),
+}
+
+
+@pytest.mark.parametrize("name", DEBUGGED)
+def test_with_jit_off(name: str) -> None:
+    """`jax.disable_jit` runs loops in Python; a sweep is compiled nevertheless."""
+    retape.jax.clear_caches()
+    with jax.disable_jit():
+        got = DEBUGGED[name]()
+        with ThreadPoolExecutor(1) as pool:
+            elsewhere = pool.submit(DEBUGGED[name]).result()
+    assert np.array_equal(got, np.full(5, 1.5**4, np.float32))
+    assert np.array_equal(elsewhere, got)
+
+
+def not_a_number(x: Any) -> Any:
+    return loss(x) + jnp.sum(jnp.sqrt(x - 1.5))
+
+
+WAYS = {
+    "grad": retape.jax.grad,
+    "checkpointed": lambda f: jax.grad(retape.jax.checkpointed(f)),
+    "jit": lambda f: jax.grad(jax.jit(retape.jax.checkpointed(f))),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_nans_are_found(name: str) -> None:
+    wrong, right = map(WAYS[name], (not_a_number, loss))
+    assert np.isnan(wrong(POINT)[0])
+    with jax.debug_nans(True):
+        with pytest.raises(FloatingPointError, match="nan"):
+            wrong(POINT)
+        assert not np.isnan(right(POINT)).any()

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend import core
 
+from ._ahead import called, compiled_for
 from ._alike import seen_before
 from ._interrupt import interruptible
 from ._primitives import hoist
@@ -68,7 +69,7 @@ class Cached:
         return self.once(pieces, (pieces.signature(), "fixed"))
 
     def once(self, pieces: Call, key: Any) -> Any:
-        if under_transformation(pieces.leaves):
+        if under_transformation(pieces.leaves) or _looks_for_nans():
             return self.run(pieces, pieces.leaves)
         # Here, since the thread that runs the program has not the caller's settings.
         leaves = list(map(jnp.asarray, pieces.leaves))
@@ -79,6 +80,12 @@ class Cached:
             if key is not None:
                 self.compiled[signature] = compiled
         return interruptible(compiled, leaves)
+
+
+def _looks_for_nans() -> bool:
+    """Whether JAX looks at each result: not at those of what is compiled ahead."""
+    config: Any = jax.config
+    return config.jax_debug_nans or config.jax_debug_infs
 
 
 def _settings() -> tuple[Any, ...]:
@@ -103,7 +110,8 @@ def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executabl
     def flat(*leaves: Any) -> Any:
         return run(leaves)
 
-    closed, shape = jax.make_jaxpr(flat, return_shape=True)(*leaves)
+    with jax.disable_jit(False):
+        closed, shape = jax.make_jaxpr(flat, return_shape=True)(*leaves)
     tree = jax.tree_util.tree_structure(shape)
     program, own = hoist(closed)
     # Of 64 bits where the program has them: a sweep counts in 64 bits at any setting.
@@ -112,7 +120,7 @@ def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executabl
         consts = [_array(value, aval) for value, aval in pairs]
     places = _places([*consts, *leaves])
     executable = _executable(seen_before(program, names=True), places)
-    return lambda *given: tree.unflatten(executable(*consts, *given))
+    return lambda *given: tree.unflatten(called(executable, *consts, *given))
 
 
 def _array(value: Any, aval: Any) -> jax.Array:
@@ -129,4 +137,4 @@ def _executable(program: core.ClosedJaxpr, places: Places) -> Executable:
         for v, (where, fixed) in zip(program.in_avals, places, strict=True)
     ]
     with jax.enable_x64(True):
-        return jax.jit(core.jaxpr_as_fun(program)).lower(*types).compile()
+        return compiled_for(core.jaxpr_as_fun(program), *types)

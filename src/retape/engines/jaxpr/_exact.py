@@ -9,6 +9,7 @@ import jax
 from jax.extend import core
 
 from ._activity import propagate, wide
+from ._ahead import compiled_for
 from ._calls import call_p
 from ._compile import Compiled
 from ._state import Settings
@@ -53,8 +54,12 @@ def temporary_bytes(
     if any(varying(a) or not a.sharding.mesh.empty for a in jaxpr.in_avals):
         return None
     program = traced_sweep(jaxpr, active, compiled, settings)
-    # Bound inside `jit`, so that it is lowered as a sweep is.
-    whole = jax.jit(lambda *values: call_p.bind(*values, jaxpr=program, plan=None))
+
+    def whole(*values: Any) -> Any:
+        # Bound inside `jit`, so that it is lowered as a sweep is.
+        return call_p.bind(*values, jaxpr=program, plan=None)
+
     with jax.enable_x64(True):
-        report = whole.lower(*map(struct, program.in_avals)).compile().memory_analysis()
+        types = map(struct, program.in_avals)
+        report = compiled_for(whole, *types).memory_analysis()
     return None if report is None else report.temp_size_in_bytes

@@ -14,6 +14,7 @@ from ..._errors import UnsupportedError
 from ..._offload_plans import on_host
 from ..._plan import Plan, Prediction
 from ...driver import Report
+from ._ahead import called, compiled_for
 from ._compile import Compiled, compile_program
 from ._ir import Loop, nbytes
 from ._primitives import call
@@ -189,9 +190,9 @@ def measure(
     def whole(values: Sequence[Any]) -> Any:
         return jax.tree_util.tree_unflatten(tree, call(jaxpr, plan, values))
 
-    compiled = jax.jit(whole).lower(problem.values).compile()
+    compiled = compiled_for(whole, problem.values)
     began = perf_counter()
-    outs, found, counts = jax.block_until_ready(compiled(problem.values))
+    outs, found, counts = jax.block_until_ready(called(compiled, problem.values))
     seconds = perf_counter() - began
     value, _, gradient = problem.result(outs, found)
     return Measured(value, gradient, _report(program, settings, counts, seconds))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -42,8 +43,26 @@ def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
     return jax.jit(lambda *values: call_p.bind(*values, jaxpr=jaxpr, plan=None))
 
 
+class _Under(threading.local):
+    """The programs that this thread is evaluating."""
+
+    def __init__(self) -> None:
+        self.jaxprs: set[core.ClosedJaxpr] = set()
+
+
+_under = _Under()
+
+
 def evaluate(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
     """Evaluate a call at once: compiled, however it came about."""
-    # As in `lower`: this lowers the program itself, not an equation that calls it.
-    with jax.enable_x64(True):
-        return _jitted(jaxpr)(*values)
+    if jaxpr in _under.jaxprs:
+        # With `jax_debug_nans` JAX looks for the operation that made a NaN.
+        return core.jaxpr_as_fun(jaxpr)(*values)
+    _under.jaxprs.add(jaxpr)
+    try:
+        # As in `lower`: this lowers the program itself, not an equation that calls it.
+        # With `jit` off the call would be bound again and again.
+        with jax.enable_x64(True), jax.disable_jit(False):
+            return _jitted(jaxpr)(*values)
+    finally:
+        _under.jaxprs.discard(jaxpr)

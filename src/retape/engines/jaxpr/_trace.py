@@ -140,7 +140,9 @@ def trace(fun: Callable[..., Any], call: Call, plan: Plan | None) -> Traced:
         args, kwargs = call.arguments(leaves)
         return fun(*args, **kwargs)
 
-    jaxpr, shape = jax.make_jaxpr(flat, return_shape=True)(*call.leaves)
+    # With `jit` off JAX runs loops in Python, which needs numbers: there are none here.
+    with jax.disable_jit(False):
+        jaxpr, shape = jax.make_jaxpr(flat, return_shape=True)(*call.leaves)
     pure, acting = take_out(jaxpr)
     tree = jax.tree_util.tree_structure(shape)
     return Traced(call_inside(pure, plan), tree, acting)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 from jax.extend import core
 
+from ._ahead import compiled_for
 from ._compile import Compiled
 from ._direct import derivatives
 from ._ending import whole
@@ -75,9 +75,8 @@ def _handed_over(block: TapedCode, jaxpr: core.ClosedJaxpr) -> int:
 @remembered(256)
 def compiled_bytes(jaxpr: core.ClosedJaxpr) -> int:
     """Bytes of temporaries that the compiler reports for a jaxpr on its own."""
-    types = list(map(struct, jaxpr.in_avals))
-    compiled = jax.jit(core.jaxpr_as_fun(jaxpr)).lower(*types).compile()
-    report = compiled.memory_analysis()
+    types = map(struct, jaxpr.in_avals)
+    report = compiled_for(core.jaxpr_as_fun(jaxpr), *types).memory_analysis()
     # Not every backend reports.
     return peak_live(jaxpr.jaxpr) if report is None else report.temp_size_in_bytes
 

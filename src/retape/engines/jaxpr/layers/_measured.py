@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ...._errors import UnsupportedError
+from .._ahead import compiled_for
 
 
 class Footprint(NamedTuple):
@@ -32,7 +33,7 @@ class Footprint(NamedTuple):
 def footprint(fun: Callable[..., Any], *args: Any) -> Footprint:
     """Compile a function for its arguments' types, and ask."""
     structs = jax.tree.map(_struct, args)
-    memory = jax.jit(fun).lower(*structs).compile().memory_analysis()
+    memory = compiled_for(fun, *structs).memory_analysis()
     if memory is None:
         raise UnsupportedError(
             "this platform's compiler does not tell what a program takes. Compile for "
