@@ -14,7 +14,9 @@ from jax import lax
 import retape
 import retape.jax
 from retape.engines.jaxpr._cached import _executable
+from retape.engines.jaxpr._hosted import _settled
 from retape.engines.jaxpr._lower import _jitted
+from retape.engines.jaxpr._motions import motions
 from retape.engines.jaxpr._primitives import sweep_program
 
 PLAN = retape.fixed_space(snapshots=3)
@@ -32,12 +34,13 @@ def slope(x: float) -> float:
 
 def work() -> int:
     """How many programs have been made into sweeps, or compiled, so far."""
-    caches = (sweep_program, _jitted, _executable)
+    caches = (sweep_program, _jitted, _executable, _settled, motions)
     return sum(c.cache_info().misses for c in caches)
 
 
 CALLS = {
     "grad": lambda f, x: retape.jax.grad(f, plan=PLAN)(x),
+    "host": lambda f, x: retape.jax.grad(f, plan=PLAN, progress=lambda _: None)(x),
     "jax.grad": lambda f, x: jax.grad(retape.jax.checkpointed(f, plan=PLAN))(x),
     "vjp": lambda f, x: retape.jax.vjp(f, x, plan=PLAN)[1](1.0)[0],
     "vmap": lambda f, x: jax.vmap(retape.jax.grad(f, plan=PLAN))(jnp.array([x]))[0],

@@ -13,7 +13,6 @@ A loss of many saved states is such a block: what it would tape is as large as t
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from jax.extend import core
@@ -23,6 +22,7 @@ from ._direct import derivative, pulled
 from ._forward import pinned, written
 from ._ir import Label
 from ._nest import State
+from ._remembered import remembered
 from ._tape import TapedCode
 
 
@@ -47,7 +47,7 @@ class Back(Reverse):
         return pulled(self.compiled, taped, code, self.operands, state, truth)
 
 
-@lru_cache(maxsize=64)
+@remembered(64)
 def whole(taped: TapedCode) -> core.ClosedJaxpr:
     """The last block's derivative, with its results; see `_direct.derivative`."""
     return derivative(taped, last=True)

@@ -8,15 +8,20 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend import core
 
 from ..._errors import PlanError
 from ..._plan import Plan
 from ...driver import Progress, run
 from ...storage import DurableStore, SnapshotStore
-from ._compile import compile_program
+from ._alike import seen_before
+from ._compile import Compiled, compile_program
 from ._machine import JaxprMachine
+from ._origins import Flags
 from ._problem import Problem
+from ._remembered import remembered
 from ._settle import exactly, settle
+from ._state import Settings
 from ._trace import under_transformation
 
 
@@ -46,8 +51,8 @@ def run_hosted(
             f"`store={store!r}` and the plan's `offload={offload!r}` say the same "
             "thing twice: where snapshots are. Pass one of them."
         )
-    compiled = compile_program(problem.jaxpr, problem.active)
-    settings = settle(plan, compiled)
+    program = seen_before(problem.jaxpr, names=True)
+    compiled, settings = _settled(program, problem.active, plan)
     machine = JaxprMachine(
         compiled,
         [*problem.values, *compiled.constants],
@@ -64,6 +69,14 @@ def run_hosted(
         label=f"{name} {_digest(problem)}",
     )
     return outcome.result
+
+
+@remembered(32)
+def _settled(
+    jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
+) -> tuple[Compiled, Settings]:
+    compiled = compile_program(jaxpr, active)
+    return compiled, settle(plan, compiled)
 
 
 def _digest(problem: Problem) -> str:

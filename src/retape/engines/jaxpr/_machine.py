@@ -17,14 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._compile import Compiled
-from ._direct import Direct
-from ._ending import Back
-from ._forward import Advance, Tape
 from ._ir import Aval, Lit, nbytes
 from ._layout import Place
-from ._nest import State, run
+from ._motions import motions
 from ._numbers import own_types
-from ._state import empty_tape
 from ._types import blank
 
 Capsule = tuple[Any, ...]
@@ -57,13 +53,10 @@ class JaxprMachine:
         pairs = zip(operands, compiled.program.operands, strict=True)
         self.operands = tuple(_typed(v, var.aval) for v, var in pairs)
         self.seeds = tuple(seeds)
-        self.stage = stage
         self.on_host = on_host
-        layout = compiled.layout
-        self.places = [*layout.places("slot"), *layout.places("kept")]
-        self.active = sorted(layout.active)
-        self._advance = jax.jit(self._advanced)
-        self._reverse = jax.jit(self._reversed)
+        self.motions = motions(compiled, stage)
+        self.places = self.motions.places
+        self.active = self.motions.active
 
     # The protocol ------------------------------------------------------------------
 
@@ -79,7 +72,7 @@ class JaxprMachine:
     def advance(self, capsule: Capsule, steps: int) -> tuple[Capsule, Any]:
         """Run up to `steps` steps; also how many were made."""
         with own_types():
-            values, made = self._advance(
+            values, made = self.motions.advance(
                 self._loaded(capsule), self.operands, np.int64(steps)
             )
         return self._packed(values), made
@@ -90,7 +83,7 @@ class JaxprMachine:
         """Tape `steps` steps and sweep them back; seeds the sweep if `None` came."""
         given = self._seeded() if cotangent is None else cotangent[0]
         with own_types():
-            after, outs = self._reverse(
+            after, outs = self.motions.reverse(
                 self._loaded(capsule), self.operands, np.int64(steps), tuple(given)
             )
         known = tuple(outs) if cotangent is None else cotangent[1]
@@ -113,44 +106,7 @@ class JaxprMachine:
         pairs = zip(outs, types, strict=True)
         return [_to_device(v, t) for v, t in pairs], mine
 
-    # Compiled ----------------------------------------------------------------------
-
-    def _advanced(
-        self, values: Sequence[Any], operands: Sequence[Any], steps: Any
-    ) -> tuple[list[Any], Any]:
-        state = self._state(values) | {"left": steps}
-        state = run(self.compiled, Advance(self.compiled, operands), state)
-        return [state["pc"], *(state[p] for p in self.places)], steps - state["left"]
-
-    def _reversed(
-        self,
-        values: Sequence[Any],
-        operands: Sequence[Any],
-        steps: Any,
-        cotangents: Sequence[Any],
-    ) -> tuple[list[Any], list[Any]]:
-        state = self._state(values) | {"left": steps, "taped": jnp.int32(0)}
-        state |= {("d", p): c for p, c in zip(self.active, cotangents, strict=True)}
-        state["trace"] = jnp.zeros(self.stage, np.int32)
-        if self.stage == 1:
-            state = run(self.compiled, Direct(self.compiled, operands), state)
-            outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
-            return [state["d", p] for p in self.active], outs
-        state |= empty_tape(self.compiled, self.stage)
-        state = run(self.compiled, Tape(self.compiled, operands), state)
-        state = run(self.compiled, Back(self.compiled, operands), state)
-        outs = [self._out(o, operands, state) for o in self.compiled.program.outs]
-        return [state["d", p] for p in self.active], outs
-
-    def _state(self, values: Sequence[Any]) -> State:
-        pc, *rest = values
-        return {"pc": pc, **dict(zip(self.places, rest, strict=True))}
-
-    def _out(self, atom: Any, operands: Sequence[Any], state: State) -> Any:
-        if isinstance(atom, Lit):
-            return jnp.asarray(atom.value, atom.aval.dtype)
-        place = self.compiled.layout.where[atom]
-        return operands[place.index] if place.kind == "operand" else state[place]
+    # Cotangents ------------------------------------------------------------------
 
     def _seeded(self) -> list[Any]:
         """Cotangents at the end of the run."""
