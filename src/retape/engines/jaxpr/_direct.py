@@ -23,7 +23,12 @@ import jax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
-from ._backward import add_cotangents, cotangent_out, cotangents_touched
+from ._backward import (
+    add_cotangents,
+    cotangent_out,
+    cotangents_touched,
+    in_turn,
+)
 from ._code import Code
 from ._compile import Compiled
 from ._effects import refuse_effects_of_rules
@@ -126,6 +131,7 @@ class Direct:
             cotangent_out(compiled, taped.code, i, counts, state)
             for i in taped.active_outs
         ]
+        cotangents = in_turn(self.codes[label], cotangents, state["left"])
         truth = state["left"] > 0
         given = [*([truth] if self.thrift else ()), *values, *cotangents]
         found = evaluate(self.codes[label], given, truth)
