@@ -20,6 +20,7 @@ TOP_LEVEL = {
     "LanguageError",
     "MachineError",
     "MemoryStore",
+    "MissingPackageError",
     "Plan",
     "PlanError",
     "Prediction",
@@ -94,9 +95,9 @@ def test_errors_form_one_tree_and_refine_a_builtin():
         for value in vars(retape).values()
         if inspect.isclass(value) and issubclass(value, Exception)
     ]
-    assert len(errors) == 11
+    assert len(errors) == 12
     assert all(issubclass(error, retape.RetapeError) for error in errors)
-    builtins = (ValueError, TypeError, RuntimeError, OSError)
+    builtins = (ValueError, TypeError, RuntimeError, OSError, ImportError)
     assert all(
         issubclass(error, builtins)
         for error in errors

@@ -39,3 +39,35 @@ def test_the_framework_free_part_is_framework_free(statement):
 
 def test_the_check_sees_a_framework():
     assert loaded_by("import retape, numpy") == ["numpy"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "missing", "extra"),
+    [
+        ("import retape.jax", "jax", "jax"),
+        ("import retape.jax", "scipy", "jax"),
+        ("import retape.nnx", "flax", "nnx"),
+        ("import retape.nnx", "jax", "nnx"),
+        ("import retape.torch", "torch", "torch"),
+        (
+            "from retape.viz._figure import draw_figure; draw_figure([])",
+            "matplotlib",
+            "plot",
+        ),
+    ],
+)
+def test_a_framework_that_is_not_installed(statement, missing, extra):
+    """As where it was never installed: it is neither found nor imported."""
+    code = (
+        "import sys\n"
+        f"sys.modules[{missing!r}] = None\n"
+        "import retape\n"
+        f"try: {statement}\n"
+        "except ImportError as error:\n"
+        "    print(isinstance(error, retape.RetapeError), error.name, error)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"True {missing} `{missing}` cannot be imported")
+    assert f'Run `pip install "retape[{extra}]"`.' in done.stdout

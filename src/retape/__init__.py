@@ -12,6 +12,7 @@ from ._errors import DeterminismError as DeterminismError
 from ._errors import GradientTypeError as GradientTypeError
 from ._errors import LanguageError as LanguageError
 from ._errors import MachineError as MachineError
+from ._errors import MissingPackageError as MissingPackageError
 from ._errors import PlanError as PlanError
 from ._errors import RetapeError as RetapeError
 from ._errors import ScheduleError as ScheduleError

@@ -10,6 +10,7 @@
     │   └── SnapshotError              a snapshot that is missing or damaged
     ├── GradientTypeError(TypeError)   a function or argument that has no gradient
     ├── UnsupportedError(TypeError)    a program with something that cannot be re-run
+    ├── MissingPackageError(ModuleNotFoundError)    a framework that is not installed
     └── LanguageError(ValueError)      a VLAD program that is wrong
 
 Each also inherits the builtin that it refines, so that `except ValueError` goes on
@@ -71,6 +72,14 @@ class GradientTypeError(RetapeError, TypeError):
 
 class UnsupportedError(RetapeError, TypeError):
     """A program with something in it that cannot be run twice or reversed."""
+
+
+class MissingPackageError(RetapeError, ModuleNotFoundError):
+    """A framework that is not installed; the message says how it can be.
+
+    Attributes:
+        name: The package that is missing.
+    """
 
 
 class LanguageError(RetapeError, ValueError):

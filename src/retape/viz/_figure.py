@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from .._extras import require
 from ..schedule import Action
 from ._layout import layout
 
@@ -25,6 +26,7 @@ def draw_figure(actions: Iterable[Action], *, title: str = "") -> Figure:
         actions: The schedule, of at most some thousand stages.
         title: A heading.
     """
+    require("plot", "matplotlib")
     from matplotlib.figure import Figure
 
     drawn = layout(actions)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax import lax
+from jax.extend import core
 
 from ._code import Code
 from ._compile import Compiled
@@ -15,10 +17,11 @@ from ._layout import Place
 from ._nest import State, between
 from ._numbers import at_least
 from ._pools import pool_of, pop
+from ._private import names_an_axis
 from ._rows import put, row
 from ._scalars import evaluate
 from ._tape import TapedCode
-from ._types import Kind, zeros_as
+from ._types import Kind, spread, varying, zeros_as
 
 
 class Reverse:
@@ -121,8 +124,32 @@ def sweep_back(
         truth = state["taped"] >= 0
         pullback = taped.halves.pullback
         assert pullback is not None
+        cotangents = in_turn(pullback, cotangents, state["taped"])
         pulled = evaluate(pullback, [*values, *cotangents], truth)
     add_cotangents(compiled, taped, pulled, counts, state)
+
+
+def in_turn(
+    jaxpr: core.ClosedJaxpr, cotangents: Sequence[Any], count: Any
+) -> Sequence[Any]:
+    """Cotangents for code in which devices may wait for one another.
+
+    A block is guarded by a loop, and the cotangent of a value that is held once is not
+    changed by it. XLA would add it up over the devices in front of that loop, whether
+    or not the block runs: in every turn of a sweep, of which devices may have more or
+    fewer. So it is tied to a number that the loop changes.
+    """
+    if not any(map(names_an_axis, jaxpr.effects)):
+        return cotangents
+    found = list(cotangents)
+    for axes in sorted({varying(jax.typeof(c)) for c in found}, key=sorted):
+        alike = [i for i, c in enumerate(found) if varying(jax.typeof(c)) == axes]
+        tied = lax.optimization_barrier(
+            [spread(count, axes), *(found[i] for i in alike)]
+        )
+        for i, value in zip(alike, tied[1:], strict=True):
+            found[i] = value
+    return found
 
 
 def add_cotangents(

@@ -18,6 +18,7 @@ from ._flatten import flatten
 from ._host import on_device
 from ._ir import Item, Label, Program, loops_around, nbytes
 from ._layout import Layout, lay_out
+from ._own_copies import own_copies
 from ._tape import TapedCode, tape
 from ._types import Kind
 from ._write_once import write_once
@@ -119,6 +120,8 @@ def compile_program(
     """All passes, in order; blocks that tape more than `piece` bytes are cut."""
     # A sweep inside this one keeps its snapshots in registers.
     jaxpr = on_device(jaxpr)
+    # On devices that leave a loop at different times no derivative waits for others.
+    jaxpr = own_copies(jaxpr)
     program, constants = _opened(jaxpr, active, grain)
     # Long blocks become several.
     if piece is not None:

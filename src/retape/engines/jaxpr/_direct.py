@@ -22,7 +22,12 @@ import jax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
-from ._backward import add_cotangents, cotangent_out, cotangents_touched
+from ._backward import (
+    add_cotangents,
+    cotangent_out,
+    cotangents_touched,
+    in_turn,
+)
 from ._compile import Compiled
 from ._effects import refuse_effects_of_rules
 from ._forward import assign, inputs, pinned, written
@@ -122,7 +127,7 @@ class Direct:
         truth = state["left"] > 0
         given = [truth] if self.thrift else []
         code = self.codes[label]
-        state = pulled(self.compiled, taped, code, self.operands, state, truth, given)
+        state = pulled(self.compiled, taped, code, self.operands, state, "left", given)
         return state | {"left": state["left"] - 1}
 
 
@@ -132,7 +137,7 @@ def pulled(
     jaxpr: core.ClosedJaxpr,
     operands: Sequence[Any],
     state: State,
-    truth: Any,
+    by: str,
     first: Sequence[Any] = (),
 ) -> State:
     """Sweep a block back from its inputs, which the state holds; see `derivative`.
@@ -143,16 +148,17 @@ def pulled(
         jaxpr: Its derivative; if that returns results they are assigned.
         operands: Those of the program.
         state: Its registers are those before the block.
-        truth: A traced boolean that is true, and not provably so.
+        by: A count in the state, not negative, which the loop around changes.
         first: What the derivative takes before the block's inputs.
     """
     code, where = taped.code, compiled.layout.where
     counts = {v: state[where[v]] for v in code.counters()}
     values = inputs(compiled, code, operands, state)
-    values += [
+    cotangents = [
         cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
     ]
-    found = evaluate(jaxpr, [*first, *values], truth)
+    cotangents = in_turn(jaxpr, cotangents, state[by])
+    found = evaluate(jaxpr, [*first, *values, *cotangents], state[by] >= 0)
     n = len(taped.active_ins)
     state = dict(state)
     add_cotangents(compiled, taped, found[:n], counts, state)

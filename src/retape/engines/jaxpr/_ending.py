@@ -42,9 +42,7 @@ class Back(Reverse):
             return super().step(label, state)
         state = state | {"taped": state["taped"] - 1}
         state = pinned(self.compiled, taped.code, state, set(), by="taped")
-        truth = state["taped"] >= 0
-        code = whole(taped)
-        return pulled(self.compiled, taped, code, self.operands, state, truth)
+        return pulled(self.compiled, taped, whole(taped), self.operands, state, "taped")
 
 
 @remembered(64)
