@@ -26,6 +26,7 @@ from jax.interpreters import partial_eval as pe
 
 from ..._plan import Plan
 from ._activity import differentiable, propagate, wide
+from ._callbacks import gathered
 from ._calls import call_p, linear_p
 from ._compile import compile_program
 from ._exact import traced_sweep
@@ -142,8 +143,9 @@ def _lower(context: Any, *values: Any, **params: Any) -> Any:
 def _lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     """The same; what is small runs as one kernel, if there is one device."""
     alone = getattr(context.module_context.axis_context, "num_devices", 0) == 1
+    chosen = gathered(jaxpr)
     with jax.enable_x64(True):
-        chosen = marked(jaxpr) if alone and ENABLED else jaxpr
+        chosen = marked(chosen) if alone and ENABLED else chosen
     return _lower(context, *values, jaxpr=chosen, **params)
 
 
