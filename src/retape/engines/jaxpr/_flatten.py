@@ -55,6 +55,7 @@ from ._lanes import (
     through_gate,
     where,
 )
+from ._maps import kept_whole
 from ._types import blank, struct
 
 # Recomputed where they are needed rather than carried from block to block, as long
@@ -102,6 +103,7 @@ class _Flattener:
     def __init__(self, grain: int) -> None:
         self.grain = grain
         self.items: list[Item] = []
+        self.inside = 0
         self.constants: dict[Var, Any] = {}
         self.operands: set[Var] = set()
         self.block = self.open(Label())
@@ -121,7 +123,9 @@ class _Flattener:
     def loop(self, length: int | None):
         """Blocks opened inside stand in a loop."""
         outer, self.items = self.items, []
+        self.inside += 1
         yield
+        self.inside -= 1
         outer.append(Loop(self.items, length))
         self.items = outer
 
@@ -189,6 +193,9 @@ class _Flattener:
             return [ins[same]]
         if not must_open(eqn, active, self.grain):
             return self.operation(eqn, ins, active)
+        whole = kept_whole(eqn, active, self.grain) if self.inside else None
+        if whole is not None:
+            return self.operation(whole, ins, active)
         match eqn.primitive.name:
             case "while":
                 return self.while_(eqn, ins, active)
