@@ -10,6 +10,7 @@ keep snapshots where the device cannot.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,9 +22,10 @@ from ._direct import Direct
 from ._ending import Back
 from ._forward import Advance, Tape
 from ._ir import Aval, Lit, nbytes
-from ._layout import Place
+from ._layout import WRITTEN, Place
 from ._nest import State, run
 from ._state import empty_tape
+from ._turned import unturned
 from ._types import blank
 
 Capsule = tuple[Any, ...]
@@ -51,6 +53,8 @@ class JaxprMachine:
         stage: int,
         on_host: bool = False,
     ) -> None:
+        # What a capsule holds is taken up again, so that it is never something else.
+        compiled = replace(compiled, layout=unturned(compiled.layout))
         self.compiled = compiled
         # Python's numbers take the types that they were traced with.
         pairs = zip(operands, compiled.program.operands, strict=True)
@@ -143,7 +147,8 @@ class JaxprMachine:
 
     def _state(self, values: Sequence[Any]) -> State:
         pc, *rest = values
-        return {"pc": pc, **dict(zip(self.places, rest, strict=True))}
+        given = {"pc": pc, WRITTEN: jnp.asarray(False)}
+        return {**given, **dict(zip(self.places, rest, strict=True))}
 
     def _out(self, atom: Any, operands: Sequence[Any], state: State) -> Any:
         if isinstance(atom, Lit):
