@@ -97,7 +97,7 @@ def _whole(before: Block, loop: Loop, after: Block, flow: Flow) -> Block | None:
     found = _row_loop(body, flow)
     if found is None or not _apart(before, found, after):
         return None
-    return _joined(before, found, after)
+    return _joined(before, found, after, flow.program.written)
 
 
 def _alone(before: Block, body: Block, after: Block, flow: Flow) -> bool:
@@ -126,7 +126,7 @@ def _row_loop(body: Block, flow: Flow) -> RowLoop | None:
         and all(_is_fixed(r.stream, flow) for r in body.reads if r.stream not in own)
         and all(_is_born_outside(s, flow) for s in own)
         and not any(varying(v.aval) for v in (*carry, *given, *own, *made))
-        and _only_left(body, set(own))
+        and only_left(body, set(own))
     )
     return RowLoop(body, tuple(carry), tuple(given), tuple(own)) if fine else None
 
@@ -148,7 +148,7 @@ def _is_born_outside(stream: Var, flow: Flow) -> bool:
     )
 
 
-def _only_left(body: Block, own: set[Var]) -> bool:
+def only_left(body: Block, own: set[Var]) -> bool:
     """Whether what it reads of its own streams goes only into choices of what to write.
 
     Then it does not matter that the rows are other ones when the loop is run again.
@@ -190,7 +190,7 @@ def _apart(before: Block, loop: RowLoop, after: Block) -> bool:
 # How -------------------------------------------------------------------------------
 
 
-def _joined(before: Block, loop: RowLoop, after: Block) -> Block | None:
+def _joined(before: Block, loop: RowLoop, after: Block, written: Var) -> Block | None:
     """One block that does what the three did; `None` if its code has constants."""
     now: dict[Atom, Atom] = {**before.moves}
 
@@ -204,7 +204,8 @@ def _joined(before: Block, loop: RowLoop, after: Block) -> Block | None:
     if counted is None:
         return None
     counts, ends = counted
-    rows = _rows(loop, [*first, *map(here, loop.given), *loop.streams])
+    given = [*first[1:], *map(here, loop.given), *loop.streams]
+    rows = _rows(loop, [first[0], written, *given])
     now.update(zip(loop.carry, ends, strict=True))
     moves = {v: here(v) for v in (*before.moves, *loop.carry)}
     writes = [Write(s, None, r) for s, r in zip(loop.streams, rows.outs, strict=True)]

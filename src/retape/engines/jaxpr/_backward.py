@@ -13,7 +13,6 @@ from ._code import Code
 from ._compile import Compiled
 from ._forward import tied
 from ._ir import Label, Var
-from ._layout import Place
 from ._nest import State, between
 from ._numbers import at_least
 from ._pools import pool_of, pop
@@ -37,7 +36,7 @@ class Reverse:
     def changes(self, label: Label) -> set[Any]:
         taped = self.compiled.taped[label]
         tops = {"tops"} if taped.pushes() else set()
-        touched = {("d", p) for p in cotangents_touched(self.compiled, taped)}
+        touched = cotangents_touched(self.compiled, taped)
         return {*tops, *touched, "taped"}
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
@@ -93,13 +92,14 @@ class Reverse:
         return row(value(read.stream), read.at.row(counts[read.at.count]))
 
 
-def cotangents_touched(compiled: Compiled, taped: TapedCode) -> set[Place]:
-    """Places whose cotangent changes when a block is swept back."""
-    where, code = compiled.layout.where, taped.code
+def cotangents_touched(compiled: Compiled, taped: TapedCode) -> set[Any]:
+    """Keys of the cotangents that change when a block is swept back."""
+    layout, code = compiled.layout, taped.code
+    where = layout.where
     sources = [*code.ins, *(r.stream for r in code.reads)]
     read = {where[sources[i]] for i in taped.active_ins}
     overwritten = {where[v] for v in code.outs if where[v].kind == "slot"}
-    return (read | overwritten) & compiled.layout.active
+    return {layout.cotangent(p) for p in (read | overwritten) & layout.active}
 
 
 def sweep_back(
@@ -160,16 +160,16 @@ def add_cotangents(
     state: State,
 ) -> None:
     """Put what was pulled back through a block where it belongs, in place."""
-    where, code = compiled.layout.where, taped.code
+    layout, code = compiled.layout, taped.code
+    where = layout.where
     places = (where[var] for var in code.outs)
-    blank = {
-        ("d", place)
-        for place in places
-        if place.kind == "slot" and place in compiled.layout.active
-    }
+    blank = {("d", p) for p in places if p.kind == "slot" and p in layout.active}
+    # Where a stream was, there was no cotangent before that of the last block.
+    read = (where[code.ins[i]] for i in taped.active_ins if i < len(code.ins))
+    blank |= {p for p in read if p in layout.turned}
     for i, value in zip(taped.active_ins, pulled, strict=True):
         if i < len(code.ins):
-            key = ("d", where[code.ins[i]])
+            key = layout.cotangent(where[code.ins[i]])
             if key in blank and jax.typeof(value) == jax.typeof(state[key]):
                 state[key] = value
             else:
@@ -178,7 +178,7 @@ def add_cotangents(
             blank.discard(key)
         else:
             read = code.reads[i - len(code.ins)]
-            key = ("d", where[read.stream])
+            key = layout.cotangent(where[read.stream])
             at = read.at.row(counts[read.at.count])
             state[key] = put(state[key], row(state[key], at) + value, at)
     state |= {key: zeros_as(state[key]) for key in blank}
@@ -187,11 +187,12 @@ def add_cotangents(
 def cotangent_out(
     compiled: Compiled, code: Code, i: int, counts: dict[Var, Any], state: State
 ) -> Any:
-    where = compiled.layout.where
+    layout = compiled.layout
+    where = layout.where
     if i < len(code.outs):
-        return state["d", where[code.outs[i]]]
+        return state[layout.cotangent(where[code.outs[i]])]
     write = code.writes[i - len(code.outs)]
-    stream = state["d", where[write.stream]]
+    stream = state[layout.cotangent(where[write.stream])]
     if write.at is None:
         return stream
     return row(stream, write.at.row(counts[write.at.count]))

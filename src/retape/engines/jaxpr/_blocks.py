@@ -67,12 +67,14 @@ class Blocks:
     Attributes:
         items: What is written, at the level of the current loop.
         block: The current block.
+        in_loop: Whether that is in a loop.
         operands: Inputs, and constants that are arrays.
         constants: The latter, with their values.
     """
 
     def __init__(self) -> None:
         self.items: list[Item] = []
+        self.in_loop = False
         self.constants: dict[Var, Any] = {}
         self.operands: set[Var] = set()
         self.block = self.open(Label())
@@ -119,7 +121,9 @@ class Blocks:
     def _inside(self, length: int | None) -> Iterator[None]:
         """Blocks opened inside stand in a loop."""
         outer, self.items = self.items, []
+        around, self.in_loop = self.in_loop, True
         yield
+        self.in_loop = around
         outer.append(Loop(self.items, length))
         self.items = outer
 

@@ -16,7 +16,7 @@ def check_program(program: Program) -> None:
     blocks = list(blocks_of(program.items))
     labels = {b.label for b in blocks}
     assert len(labels) == len(blocks), "two blocks with one label"
-    assigned = set(program.operands).union(*(b.defs() for b in blocks))
+    assigned = set(program.given).union(*(b.defs() for b in blocks))
     for block in blocks:
         known = assigned
         for atom in block.uses():
@@ -34,7 +34,7 @@ def check_program(program: Program) -> None:
             wanted = own if write.at is None else own[1:]
             assert write.source.aval.shape == wanted, f"written into {own}"
         assert set(block.next.targets) <= labels, f"{block.label} jumps nowhere"
-        assert not set(program.operands) & block.defs(), "an operand is assigned"
+        assert not program.given & block.defs(), "an operand is assigned"
     _check_loops(program.items)
     assert not blocks[-1].next.targets, "the last block must end the run"
 

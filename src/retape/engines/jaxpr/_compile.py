@@ -20,6 +20,7 @@ from ._ir import Item, Label, Program, loops_around, nbytes
 from ._layout import Layout, lay_out
 from ._own_copies import own_copies
 from ._tape import TapedCode, tape
+from ._turned import turn
 from ._types import Kind
 from ._write_once import write_once
 
@@ -137,4 +138,6 @@ def compile_program(
     # Their derivatives are split around the tape.
     last = len(code) - 1
     taped = {k: tape(c, layout, ending=c.number == last) for k, c in code.items()}
+    # Streams that only the last block reads give room to their cotangents.
+    layout = turn(program, layout, taped)
     return Compiled(program, layout, tuple(constants), code, taped)

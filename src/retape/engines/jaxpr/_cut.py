@@ -58,7 +58,7 @@ def cut(program: Program, limit: int) -> Program:
 
     An operation that tapes more than that alone is a piece of its own.
     """
-    items = _cut_items(program.items, frozenset(program.operands), limit)
+    items = _cut_items(program.items, program.given, limit)
     return replace(program, items=items, length=run_length(items))
 
 

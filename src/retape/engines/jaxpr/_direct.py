@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
@@ -31,7 +32,8 @@ from ._backward import (
 from ._compile import Compiled
 from ._effects import refuse_effects_of_rules
 from ._forward import assign, inputs, pinned, written
-from ._ir import Label, blocks_of
+from ._ir import Label
+from ._layout import WRITTEN
 from ._lean import lean
 from ._nest import State, between
 from ._remembered import remembered
@@ -40,7 +42,7 @@ from ._tape import TapedCode, no_rule
 from ._types import struct
 
 
-def derivative(taped: TapedCode, *, last: bool) -> core.ClosedJaxpr:
+def derivative(taped: TapedCode) -> core.ClosedJaxpr:
     """A block's whole derivative as one function.
 
     `(*ins, *rows, *cotangents of active_outs) -> (*those of active_ins)`, and in the
@@ -60,9 +62,9 @@ def derivative(taped: TapedCode, *, last: bool) -> core.ClosedJaxpr:
             return [outs[i] for i in taped.active_outs], outs
 
         if not taped.moves:
-            return core.jaxpr_as_fun(code.jaxpr)(*given) if last else []
+            return core.jaxpr_as_fun(code.jaxpr)(*given) if taped.ending else []
         _, pull, outs = jax.vjp(partial, *(given[i] for i in chosen), has_aux=True)
-        return [*pull(cotangents), *(outs if last else ())]
+        return [*pull(cotangents), *(outs if taped.ending else ())]
 
     seeds = [code.jaxpr.out_avals[i].to_tangent_aval() for i in taped.active_outs]
     types = list(map(struct, (*code.jaxpr.in_avals, *seeds)))
@@ -85,11 +87,7 @@ def derivatives(compiled: Compiled, thrift: bool) -> dict[Label, core.ClosedJaxp
         compiled: The program.
         thrift: Whether they hold less at once; then they take a truth in front.
     """
-    *_, last = blocks_of(compiled.items)
-    found = {
-        label: derivative(taped, last=label == last.label)
-        for label, taped in compiled.taped.items()
-    }
+    found = {label: derivative(taped) for label, taped in compiled.taped.items()}
     if not thrift:
         return found
     wide = next(iter(compiled.taped.values())).wide
@@ -109,14 +107,9 @@ class Direct:
         self.operands = operands
         self.thrift = thrift
         self.codes = derivatives(compiled, thrift)
-        *_, last = blocks_of(compiled.items)
-        self.last = last.label
 
     def changes(self, label: Label) -> set[Any]:
-        taped = self.compiled.taped[label]
-        touched = {("d", p) for p in cotangents_touched(self.compiled, taped)}
-        outs = written(self.compiled, taped.code) if label == self.last else set()
-        return {*touched, *outs, "pc", "left"} if outs else {*touched, "left"}
+        return {*pulled_changes(self.compiled, self.compiled.taped[label]), "left"}
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return between(lo, hi, state["pc"]) & (state["left"] > 0)
@@ -131,6 +124,14 @@ class Direct:
         return state | {"left": state["left"] - 1}
 
 
+def pulled_changes(compiled: Compiled, taped: TapedCode) -> set[Any]:
+    """Keys of the state that `pulled` changes."""
+    touched = cotangents_touched(compiled, taped)
+    if not taped.ending:
+        return touched
+    return {*touched, *written(compiled, taped.code), "pc", WRITTEN}
+
+
 def pulled(
     compiled: Compiled,
     taped: TapedCode,
@@ -140,12 +141,14 @@ def pulled(
     by: str,
     first: Sequence[Any] = (),
 ) -> State:
-    """Sweep a block back from its inputs, which the state holds; see `derivative`.
+    """Sweep a block back from its inputs; see `derivative`.
+
+    With the last block the program's outputs become known, and all rows are written.
 
     Args:
         compiled: The program.
         taped: The block.
-        jaxpr: Its derivative; if that returns results they are assigned.
+        jaxpr: Its derivative.
         operands: Those of the program.
         state: Its registers are those before the block.
         by: A count in the state, not negative, which the loop around changes.
@@ -162,4 +165,6 @@ def pulled(
     n = len(taped.active_ins)
     state = dict(state)
     add_cotangents(compiled, taped, found[:n], counts, state)
-    return assign(compiled, code, found[n:], state) if found[n:] else state
+    if not taped.ending:
+        return state
+    return assign(compiled, code, found[n:], state) | {WRITTEN: jnp.asarray(True)}

@@ -17,9 +17,9 @@ from typing import Any
 
 from jax.extend import core
 
-from ._backward import Reverse, cotangents_touched
-from ._direct import derivative, pulled
-from ._forward import pinned, written
+from ._backward import Reverse
+from ._direct import derivative, pulled, pulled_changes
+from ._forward import pinned
 from ._ir import Label
 from ._nest import State
 from ._remembered import remembered
@@ -33,8 +33,7 @@ class Back(Reverse):
         taped = self.compiled.taped[label]
         if not taped.ending:
             return super().changes(label)
-        touched = {("d", p) for p in cotangents_touched(self.compiled, taped)}
-        return {*touched, *written(self.compiled, taped.code), "pc", "taped"}
+        return {*pulled_changes(self.compiled, taped), "taped"}
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]
@@ -48,4 +47,4 @@ class Back(Reverse):
 @remembered(64)
 def whole(taped: TapedCode) -> core.ClosedJaxpr:
     """The last block's derivative, with its results; see `_direct.derivative`."""
-    return derivative(taped, last=True)
+    return derivative(taped)

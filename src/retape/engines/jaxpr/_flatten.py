@@ -32,6 +32,7 @@ from ._gates import is_gated
 from ._inline import through
 from ._ir import Atom, Aval, Label, Lit, Position, Program, Var, Write, run_length
 from ._lanes import While, harmless, standing
+from ._maps import kept_whole
 from ._types import blank, struct
 
 
@@ -95,6 +96,9 @@ class _Flattener:
             return [ins[same]]
         if not must_open(eqn, active, self.grain):
             return self.blocks.operation(eqn, ins, active)
+        whole = kept_whole(eqn, active, self.grain) if self.blocks.in_loop else None
+        if whole is not None:
+            return self.blocks.operation(whole, ins, active)
         match eqn.primitive.name:
             case "while":
                 return self.while_(eqn, ins, active)

@@ -25,8 +25,9 @@ from jax import lax
 from ._code import Code
 from ._compile import Compiled
 from ._ir import Label
-from ._layout import Place
+from ._layout import WRITTEN, Place
 from ._nest import State, between
+from ._numbers import where as select
 from ._pools import push
 from ._rows import put, row
 from ._scalars import evaluate
@@ -239,6 +240,9 @@ def assign(
             new[place] = value
             continue
         at = write.at.row(state[where[write.at.count]])
+        if place in compiled.layout.turned:
+            done = spread(state[WRITTEN], varying(jax.typeof(value)))
+            value = select(done, row(new[place], at), value)
         new[place] = put(new[place], value, at)
     for var, value in zip(code.outs, values[:n], strict=True):
         new[where[var]] = value

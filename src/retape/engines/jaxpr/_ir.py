@@ -175,6 +175,13 @@ class Program:
     """Number of steps of a run, where the program fixes it."""
     fills: dict[Var, Any] = field(default_factory=dict)
     """What streams are full of before anything is written, if it is not zero."""
+    written: Var = field(default_factory=lambda: Var(Aval((), np.dtype(np.bool_))))
+    """A truth that stands beside the operands: whether every row has been written."""
+
+    @property
+    def given(self) -> frozenset[Var]:
+        """What no block assigns."""
+        return frozenset((*self.operands, self.written))
 
 
 def blocks_of(items: list[Item]) -> Iterator[Block]:

@@ -5,6 +5,7 @@
   does not assign it (a scan's stacked outputs are the main case: rows are written
   once each). The program is deterministic, so running a step again writes the same
   value again; one copy beside the capsules serves the whole run.
+- One truth, whether every row of every stream has been written, is the sweep's own.
 - Everything else lives in a *slot*. Slots are the capsule: `d` snapshots hold `d`
   copies of each. Variables that are never live together share one (graph colouring),
   which is what keeps capsules as small as the program's narrowest description.
@@ -20,7 +21,7 @@ from ._ir import Aval, Block, Item, Label, Loop, Program, Var, blocks_of, nbytes
 from ._liveness import Liveness, liveness, whole_defs
 from ._types import Kind, full, kind_of
 
-Role = Literal["operand", "slot", "kept"]
+Role = Literal["operand", "slot", "kept", "truth"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,6 +30,10 @@ class Place:
 
     kind: Role
     index: int
+
+
+WRITTEN = Place("truth", 0)
+"""Of what says that every row has been written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +45,16 @@ class Layout:
     active: frozenset[Place]
     fills: dict[Place, Any]
     """What kept streams are full of in the beginning, if it is not zero."""
+    turned: frozenset[Place] = frozenset()
+    """Places of streams that hold their cotangents in the end (see `_turned`)."""
 
     def blank(self, place: Place) -> Any:
         """What a place holds before a run."""
         return full(self.avals[place], self.fills.get(place, 0))
+
+    def cotangent(self, place: Place) -> Any:
+        """The key of a place's cotangent in the state of a sweep."""
+        return place if place in self.turned else ("d", place)
 
     def places(self, kind: Role) -> list[Place]:
         """All places of a kind, in order."""
@@ -59,8 +70,8 @@ class Layout:
 
     def fixed_bytes(self) -> int:
         """Bytes of everything that is held once: registers, cotangents, kept values."""
-        held = [p for p in self.avals if p.kind != "operand"]
-        cotangents = [p for p in self.active if p.kind != "operand"]
+        held = [p for p in self.avals if p.kind in ("slot", "kept")]
+        cotangents = [p for p in self.active - self.turned if p.kind != "operand"]
         return sum(nbytes(self.avals[p]) for p in (*held, *cotangents))
 
 
@@ -74,6 +85,7 @@ def lay_out(program: Program) -> tuple[Layout, Liveness]:
     crossing = frozenset().union(*live.entry.values(), *live.exit.values())
     slots = _colour(program, live, crossing)
     where = {v: Place("operand", i) for i, v in enumerate(program.operands)}
+    where[program.written] = WRITTEN
     where |= {v: Place("kept", i) for i, v in enumerate(sorted(kept, key=_age))}
     where |= {v: Place("slot", i) for v, i in slots.items()}
     avals = {p: v.aval for v, p in where.items()}
@@ -110,7 +122,7 @@ def _kept(program: Program, live: Liveness) -> set[Var]:
         assigned = set().union(*(whole_defs(b) for b in body))
         inside |= assigned
         passing |= live.entry[body[0].label] - assigned
-    return passing - inside - set(program.operands)
+    return passing - inside - program.given
 
 
 def _colour(

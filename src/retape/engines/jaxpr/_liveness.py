@@ -26,7 +26,7 @@ class Liveness:
 def liveness(program: Program, lasting: Set[Var] = frozenset()) -> Liveness:
     """Live variables on entry to and on exit from every block."""
     blocks = list(blocks_of(program.items))
-    always = set(program.operands) | lasting
+    always = program.given | lasting
     uses = {b.label: b.uses() - always for b in blocks}
     defs = {b.label: whole_defs(b) for b in blocks}
     at_end = frozenset(o for o in program.outs if isinstance(o, Var)) - always

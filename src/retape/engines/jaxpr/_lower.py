@@ -10,6 +10,7 @@ import jax
 from jax.extend import core
 from jax.interpreters import mlir
 
+from ._callbacks import gathered
 from ._calls import call_p
 from ._kernel import ENABLED, marked
 from ._remembered import remembered
@@ -32,8 +33,9 @@ def lower(context: Any, *values: Any, **params: Any) -> Any:
 def lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     """The same; what is small runs as one kernel, if there is one device."""
     alone = getattr(context.module_context.axis_context, "num_devices", 0) == 1
+    chosen = gathered(jaxpr)
     with jax.enable_x64(True):
-        chosen = marked(jaxpr) if alone and ENABLED else jaxpr
+        chosen = marked(chosen) if alone and ENABLED else chosen
     return lower(context, *values, jaxpr=chosen, **params)
 
 

@@ -48,13 +48,13 @@ class JaxprMachine:
         stage: int,
         on_host: bool = False,
     ) -> None:
-        self.compiled = compiled
+        self.motions = motions(compiled, stage)
+        self.compiled = self.motions.compiled
         # Python's numbers take the types that they were traced with.
         pairs = zip(operands, compiled.program.operands, strict=True)
         self.operands = tuple(_typed(v, var.aval) for v, var in pairs)
         self.seeds = tuple(seeds)
         self.on_host = on_host
-        self.motions = motions(compiled, stage)
         self.places = self.motions.places
         self.active = self.motions.active
 

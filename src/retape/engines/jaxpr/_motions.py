@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,9 +16,11 @@ from ._direct import Direct
 from ._ending import Back
 from ._forward import Advance, Tape
 from ._ir import Lit
+from ._layout import WRITTEN
 from ._nest import State, run
 from ._remembered import remembered
 from ._state import empty_tape
+from ._turned import unturned
 
 
 class Motions:
@@ -33,8 +36,9 @@ class Motions:
     """
 
     def __init__(self, compiled: Compiled, stage: int) -> None:
-        layout = compiled.layout
-        self.compiled = compiled
+        # What a capsule holds is taken up again, so that it is never something else.
+        layout = unturned(compiled.layout)
+        self.compiled = replace(compiled, layout=layout)
         self.stage = stage
         self.places = [*layout.places("slot"), *layout.places("kept")]
         self.active = sorted(layout.active)
@@ -78,7 +82,8 @@ class Motions:
 
     def _state(self, values: Sequence[Any]) -> State:
         pc, *rest = values
-        return {"pc": pc, **dict(zip(self.places, rest, strict=True))}
+        given = {"pc": pc, WRITTEN: jnp.asarray(False)}
+        return {**given, **dict(zip(self.places, rest, strict=True))}
 
     def _out(self, atom: Any, operands: Sequence[Any], state: State) -> Any:
         if isinstance(atom, Lit):

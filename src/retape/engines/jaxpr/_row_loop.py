@@ -13,6 +13,8 @@ That needs what the loop read and the integers at its beginning, however often i
 
     going, k, slopes, ys          ->  ys                       `run`
     going, k, slopes, d ys        ->  d slopes = sum of trips  `_Backwards`
+
+Once all rows are written they need not be written again, whenever a step is.
 """
 
 from __future__ import annotations
@@ -48,8 +50,8 @@ def _types(*avals: Any, own: RowLoop) -> list[Any]:
 class RowLoop:
     """The loop, with its test at the end of the body.
 
-    Its operands are whether it begins at all, then the values of `carry`, `given` and
-    `streams`; its results are the streams.
+    Its operands are whether it begins at all, whether its rows are written already,
+    then the values of `carry`, `given` and `streams`; its results are the streams.
     """
 
     block: Block
@@ -127,7 +129,8 @@ class RowLoop:
     def run(self, *operands: Any) -> list[Any]:
         """The streams with the rows of all trips written."""
         n = len(operands) - len(self.streams)
-        going, env = self._begun(operands[:n], self.given)
+        first, written, *values = operands[:n]
+        going, env = self._begun([first, *values], self.given)
         m, changed = 1 + len(self.carry), [*self.carry, *self.streams]
 
         def body(state: list[Any]) -> list[Any]:
@@ -138,6 +141,7 @@ class RowLoop:
                 inner[write.stream] = put(inner[write.stream], value, at)
             return [*found[:m], *(inner[s] for s in self.streams)]
 
+        going &= ~lax.convert_element_type(written, np.bool_)
         start = [going, *(env[v] for v in self.carry), *operands[n:]]
         return lax.while_loop(lambda s: s[0], body, start)[m:]
 
@@ -164,14 +168,15 @@ class RowLoop:
             return self.run(*operands)
 
         def forwards(*operands: Any) -> tuple[list[Any], list[Any]]:
-            kept = [operands[0], *(operands[1 + i] for i in backwards.kept)]
+            # The way back goes on trips whose rows are written, too.
+            kept = [operands[0], *(operands[2 + i] for i in backwards.kept)]
             return self.run(*operands), kept
 
         def back(kept: list[Any], cotangents: list[Any]) -> tuple[Any, ...]:
             found = backwards(kept, cotangents)
             given = [found.get(v) for v in (*self.carry, *self.given)]
             # What was in the streams before is not read, but left.
-            return (None, *given, *([None] * len(self.streams)))
+            return (None, None, *given, *([None] * len(self.streams)))
 
         rows.defvjp(forwards, back)
         return rows(*operands)

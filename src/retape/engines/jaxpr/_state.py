@@ -3,6 +3,7 @@
     Place                a register, or a kept value
     ("d", place)         a cotangent
     ("snapshot", place)  the snapshots of a register, one row for each slot
+    WRITTEN              whether all rows are written: the last block was swept back
     ("out", i)           an output that lives in a slot, kept from the end on
     ("pool", i), tops    the tape, and how many rows of each pool are filled
 
@@ -37,7 +38,7 @@ from ._compile import Compiled
 from ._control import FOREVER, INT
 from ._host import begin, can_wait, check_host_memory
 from ._ir import Var
-from ._layout import Place
+from ._layout import WRITTEN, Place
 from ._nest import State
 from ._types import blank, zeros
 
@@ -90,7 +91,8 @@ def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -
     for p in far_places(compiled, settings):
         state["snapshot", p] = begin(state["snapshot", p])
     state |= {p: layout.blank(p) for p in layout.places("kept")}
-    state |= {("d", p): blank(layout.avals[p]) for p in layout.active}
+    state |= {("d", p): blank(layout.avals[p]) for p in layout.active - layout.turned}
+    state[WRITTEN] = jnp.asarray(False)
     _seed(compiled, cotangents, state)
     if not settings.direct:
         state |= empty_tape(compiled, settings.stage)

@@ -200,5 +200,6 @@ def no_rule(code: Code, error: Exception) -> Exception:
 def _lasting(code: Code, layout: Layout) -> set[int]:
     """Inputs of a block that are unchanged when the stage is swept back."""
     sources: list[Var] = [*code.ins, *(r.stream for r in code.reads)]
-    lasting = {v for v in sources if layout.where[v].kind != "slot"} - code.filled
+    kinds = ("operand", "kept")
+    lasting = {v for v in sources if layout.where[v].kind in kinds} - code.filled
     return {i for i, v in enumerate(sources) if v in lasting}
