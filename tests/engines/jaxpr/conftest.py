@@ -14,6 +14,7 @@ import jax  # noqa: E402
 
 from retape.engines.jaxpr import _primitives  # noqa: E402
 from retape.engines.jaxpr._compile import compile_program  # noqa: E402
+from retape.engines.jaxpr._remembered import forget  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -24,6 +25,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def double_precision() -> Iterator[None]:
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture(autouse=True)
+def nothing_known() -> None:
+    """What an earlier test made the engine believe is forgotten."""
+    forget()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.dtypes import float0
 from jax.extend import core
 
 from ._ahead import called, compiled_for
@@ -107,12 +108,18 @@ def _places(values: Sequence[jax.Array]) -> Places:
 def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executable:
     """A function of a list of arrays, for arrays of these types in these places."""
 
-    def flat(*leaves: Any) -> Any:
-        return run(leaves)
+    fixed: dict[int, Any] = {}
+    trees: list[Any] = []
+
+    def flat(*leaves: Any) -> list[Any]:
+        outs, tree = jax.tree_util.tree_flatten(run(leaves))
+        trees.append(tree)
+        # What stands for the gradient by an integer is no array of a device.
+        fixed.update((i, v) for i, v in enumerate(outs) if _dtype(v) == float0)
+        return [v for i, v in enumerate(outs) if i not in fixed]
 
     with jax.disable_jit(False):
-        closed, shape = jax.make_jaxpr(flat, return_shape=True)(*leaves)
-    tree = jax.tree_util.tree_structure(shape)
+        closed = jax.make_jaxpr(flat)(*leaves)
     program, own = hoist(closed)
     # Of 64 bits where the program has them: a sweep counts in 64 bits at any setting.
     with jax.enable_x64(True):
@@ -120,7 +127,18 @@ def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executabl
         consts = [_array(value, aval) for value, aval in pairs]
     places = _places([*consts, *leaves])
     executable = _executable(seen_before(program, names=True), places)
-    return lambda *given: tree.unflatten(called(executable, *consts, *given))
+
+    def compiled(*given: Any) -> Any:
+        outs = list(called(executable, *consts, *given))
+        for i, value in sorted(fixed.items()):
+            outs.insert(i, value)
+        return trees[-1].unflatten(outs)
+
+    return compiled
+
+
+def _dtype(value: Any) -> Any:
+    return jax.typeof(value).dtype
 
 
 def _array(value: Any, aval: Any) -> jax.Array:

@@ -27,9 +27,9 @@ def remembered(
     return wrap
 
 
-def forgotten(forget: Callable[[], object]) -> None:
+def forgotten(clear: Callable[[], object]) -> None:
     """Let `clear_caches` call this, too."""
-    _FORGET.append(forget)
+    _FORGET.append(clear)
 
 
 def clear_caches() -> None:
@@ -43,6 +43,11 @@ def clear_caches() -> None:
         >>> import retape.jax
         >>> retape.jax.clear_caches()
     """
-    for forget in _FORGET:
-        forget()
+    forget()
     jax.clear_caches()
+
+
+def forget() -> None:
+    """Forget what this library remembers."""
+    for each in _FORGET:
+        each()
