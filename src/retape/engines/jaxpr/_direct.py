@@ -34,6 +34,7 @@ from ._lean import lean
 from ._nest import State, between
 from ._scalars import evaluate
 from ._tape import TapedCode, no_rule
+from ._turned import behind
 from ._types import struct
 
 
@@ -158,7 +159,11 @@ def pulled(
     found = evaluate(jaxpr, [*first, *values], truth)
     n = len(taped.active_ins)
     state = dict(state)
-    add_cotangents(compiled, taped, found[:n], counts, state)
+    pairs = zip(taped.active_ins, found[:n], strict=True)
+    cotangents = [
+        behind(d, found[n:]) if i in compiled.turned(taped) else d for i, d in pairs
+    ]
+    add_cotangents(compiled, taped, cotangents, counts, state)
     if not taped.ending:
         return state
     return assign(compiled, code, found[n:], state) | {WRITTEN: jnp.asarray(True)}
