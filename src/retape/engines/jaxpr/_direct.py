@@ -159,10 +159,9 @@ def pulled(
     found = evaluate(jaxpr, [*first, *values], truth)
     n = len(taped.active_ins)
     state = dict(state)
+    late = compiled.turned(taped)
     pairs = zip(taped.active_ins, found[:n], strict=True)
-    cotangents = [
-        behind(d, found[n:]) if i in compiled.turned(taped) else d for i, d in pairs
-    ]
+    cotangents = [behind(d, found[n:]) if i in late else d for i, d in pairs]
     add_cotangents(compiled, taped, cotangents, counts, state)
     if not taped.ending:
         return state

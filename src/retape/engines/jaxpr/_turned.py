@@ -64,12 +64,13 @@ def behind(cotangent: Any, results: Sequence[Any]) -> Any:
     """
     for result in results:
         fits = varying(jax.typeof(result)) <= varying(jax.typeof(cotangent))
-        if not fits or str(result.dtype) not in _FLOATS:
+        if not fits or not result.size or str(result.dtype) not in _FLOATS:
             continue
-        number = lax.slice(result.reshape(-1), (0,), (1,)) if result.ndim else result
+        flat = lax.reshape(result, (result.size,))
+        number = lax.squeeze(lax.slice(flat, (0,), (1,)), (0,))
         bits = lax.bitcast_convert_type(number, f"uint{8 * result.dtype.itemsize}")
         one, two = (np.asarray(n, bits.dtype) for n in (1, 2))
-        truth = lax.squeeze(lax.reshape(lax.bitwise_and(bits, one) < two, (1,)), (0,))
+        truth = lax.lt(lax.bitwise_and(bits, one), two)
         truth = spread(truth, varying(jax.typeof(cotangent)))
         cotangent = select(truth, cotangent, zeros_as(cotangent))
     return cotangent
