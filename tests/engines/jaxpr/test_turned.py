@@ -1,4 +1,4 @@
-"""Streams that hold rows, then their cotangents: where that is right, only there."""
+"""Streams that hold rows, then their cotangents: where it is right, and only there."""
 
 from __future__ import annotations
 
@@ -194,7 +194,16 @@ def test_a_stream_that_is_read_after_all_would_be_seen(
 # What it is for -------------------------------------------------------------------
 
 
-def test_a_loss_of_saved_rows_needs_room_for_them_once() -> None:
+LOSSES: dict[str, Callable[[Any], Any]] = {
+    "of each row": lambda rows: jnp.sum(jnp.tanh(rows)),
+    "linear": lambda rows: jnp.sum(rows[::2] * 3.0),
+    "two": lambda rows: jnp.sum(rows**2) * jnp.sum(rows[1:]),
+}
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_of_saved_rows_needs_room_for_them_once(name: str, stage: int) -> None:
     """And for what the last block makes of them; not for cotangents beside them."""
     rows, size = 50, 1009
 
@@ -205,9 +214,9 @@ def test_a_loss_of_saved_rows_needs_room_for_them_once() -> None:
 
         going = lambda c: (c[0] < rows) & (c[1][0] < 5.0)  # noqa: E731
         found = lax.while_loop(going, turn, (0, x, jnp.zeros((rows, size))))
-        return jnp.sum(jnp.tanh(found[2]))
+        return LOSSES[name](found[2])
 
-    plan = retape.fixed_space(snapshots=3, stage=2)
+    plan = retape.fixed_space(snapshots=3, stage=stage)
     compiled = jax.jit(retape.jax.grad(loss, plan=plan)).lower(jnp.ones(size)).compile()
     report = compiled.memory_analysis()
     assert report is not None

@@ -48,6 +48,13 @@ class Compiled:
         """The program counter of a run that has ended."""
         return len(self.code)
 
+    def turned(self, taped: TapedCode) -> set[int]:
+        """Positions of a block's inputs that give their places to their cotangents."""
+        where, ins = self.layout.where, taped.code.ins
+        if not taped.ending:
+            return set()
+        return {i for i, v in enumerate(ins) if where[v] in self.layout.turned}
+
     def pool_rows(self, stage: int) -> dict[Kind, int]:
         """Rows that each pool needs for a stage of so many steps.
 

@@ -39,6 +39,7 @@ from ._nest import State, between
 from ._remembered import remembered
 from ._scalars import evaluate
 from ._tape import TapedCode, no_rule
+from ._turned import behind
 from ._types import struct
 
 
@@ -164,7 +165,10 @@ def pulled(
     found = evaluate(jaxpr, [*first, *values, *cotangents], state[by] >= 0)
     n = len(taped.active_ins)
     state = dict(state)
-    add_cotangents(compiled, taped, found[:n], counts, state)
+    late = compiled.turned(taped)
+    pairs = zip(taped.active_ins, found[:n], strict=True)
+    cotangents = [behind(d, found[n:]) if i in late else d for i, d in pairs]
+    add_cotangents(compiled, taped, cotangents, counts, state)
     if not taped.ending:
         return state
     return assign(compiled, code, found[n:], state) | {WRITTEN: jnp.asarray(True)}

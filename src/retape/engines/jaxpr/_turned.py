@@ -14,14 +14,23 @@ are, and the truth at `WRITTEN` whether they hold cotangents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
 
 from ._absorb import only_left
 from ._code import Code
 from ._ir import Block, Label, Program, Var, blocks_of
 from ._layout import Layout, Place
+from ._numbers import where as select
 from ._tape import TapedCode
+from ._types import spread, varying, zeros_as
+
+_FLOATS = ("float16", "bfloat16", "float32", "float64")
 
 
 def turn(program: Program, layout: Layout, taped: Mapping[Label, TapedCode]) -> Layout:
@@ -44,6 +53,27 @@ def turn(program: Program, layout: Layout, taped: Mapping[Label, TapedCode]) -> 
 def unturned(layout: Layout) -> Layout:
     """The layout with places of their own for all cotangents."""
     return replace(layout, turned=frozenset[Place]())
+
+
+def behind(cotangent: Any, results: Sequence[Any]) -> Any:
+    """The cotangent, not to be made before the results of the same block.
+
+    They are made of the stream, and where a cotangent is not (a loss that is linear),
+    XLA is free to make it first. Then both are there at a time, and a copy of either.
+    So it is chosen by truths that follow from the results, and that XLA cannot know.
+    """
+    for result in results:
+        fits = varying(jax.typeof(result)) <= varying(jax.typeof(cotangent))
+        if not fits or not result.size or str(result.dtype) not in _FLOATS:
+            continue
+        flat = lax.reshape(result, (result.size,))
+        number = lax.squeeze(lax.slice(flat, (0,), (1,)), (0,))
+        bits = lax.bitcast_convert_type(number, f"uint{8 * result.dtype.itemsize}")
+        one, two = (np.asarray(n, bits.dtype) for n in (1, 2))
+        truth = lax.lt(lax.bitwise_and(bits, one), two)
+        truth = spread(truth, varying(jax.typeof(cotangent)))
+        cotangent = select(truth, cotangent, zeros_as(cotangent))
+    return cotangent
 
 
 def _is_touched(var: Var, code: Code) -> bool:
