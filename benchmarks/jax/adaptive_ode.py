@@ -66,7 +66,7 @@ def final(x: Any, mu: Any) -> None:
         plan = retape.within(int(megabytes * 1e6))
         name = f"retape, {megabytes} MB"
         candidates[name] = retape.jax.grad(unbounded, plan=plan)
-    rows = compare(candidates, (x, mu), base="diffrax, 90 checkpoints", rounds=3)
+    rows = compare(candidates, (x, mu), base="diffrax, 90 checkpoints", rounds=15)
     show(f"adaptive solve, {OSCILLATORS} Van der Pol oscillators", rows)
     plan = retape.within(int(0.51e6))
     print(retape.jax.measure(unbounded, x, mu, plan=plan).report)
@@ -84,7 +84,7 @@ def saving(x: Any, mu: Any, times: int) -> None:
         plan = retape.fixed_space(snapshots=n, stage=stage)
         name = f"retape, {n} snapshots, stages of {stage}"
         candidates[name] = retape.jax.grad(unbounded, plan=plan)
-    rows = compare(candidates, (x, mu), base="diffrax, 90 checkpoints", rounds=3)
+    rows = compare(candidates, (x, mu), base="diffrax, 90 checkpoints", rounds=15)
     show(f"the same, its states saved at {times} times", rows)
     for n in (10, 100, times):
         found = retape.jax.explain(loss(diffrax.ForwardMode(), n), x, mu)
