@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -68,10 +69,33 @@ def test_a_second_call_compiles_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_changed_number_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A new wrapper traces the function again, and `checkpointed` at every call."""
-    run, here = CALLS[name], __import__("sys").modules[__name__]
+    run, here = CALLS[name], sys.modules[__name__]
     for value in (1.0, 3.0, 1.0):
         monkeypatch.setattr(here, "scale", value)
         np.testing.assert_allclose(run(walk, 2.0), slope(2.0), rtol=1e-6)
+
+
+def test_a_changed_rule_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So a program with a rule of its own is compiled each time."""
+
+    @jax.custom_jvp
+    def longer(x: Any) -> Any:
+        return 1.5 * x
+
+    @longer.defjvp
+    def rule(point: Any, way: Any) -> Any:
+        return 1.5 * point[0], scale * 1.5 * way[0]
+
+    def ruled(x: Any) -> Any:
+        return lax.while_loop(lambda v: v < 9.0, lambda v: longer(v), x)
+
+    kept, here = retape.jax.checkpointed(ruled, plan=PLAN), sys.modules[__name__]
+    for value in (1.0, 2.0):
+        monkeypatch.setattr(here, "scale", value)
+        want = jax.jvp(ruled, (4.0,), (1.0,))[1]
+        assert want == (value * 1.5) ** 2
+        found = [jax.grad(kept)(4.0), retape.jax.grad(ruled, plan=PLAN)(4.0)]
+        np.testing.assert_allclose(found, want, rtol=1e-6)
 
 
 def test_constants_are_not_part_of_the_program() -> None:
