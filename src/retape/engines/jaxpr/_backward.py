@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-from jax import lax
 from jax.extend import core
 
 from ._code import Code
 from ._compile import Compiled
-from ._forward import tied
+from ._forward import tie, tied
 from ._ir import Label, Var
 from ._nest import State, between
 from ._numbers import at_least
@@ -20,7 +19,7 @@ from ._private import names_an_axis
 from ._rows import put, row
 from ._scalars import evaluate
 from ._tape import TapedCode
-from ._types import Kind, spread, varying, zeros_as
+from ._types import Kind, zeros_as
 
 
 class Reverse:
@@ -141,15 +140,7 @@ def in_turn(
     """
     if not any(map(names_an_axis, jaxpr.effects)):
         return cotangents
-    found = list(cotangents)
-    for axes in sorted({varying(jax.typeof(c)) for c in found}, key=sorted):
-        alike = [i for i, c in enumerate(found) if varying(jax.typeof(c)) == axes]
-        tied = lax.optimization_barrier(
-            [spread(count, axes), *(found[i] for i in alike)]
-        )
-        for i, value in zip(alike, tied[1:], strict=True):
-            found[i] = value
-    return found
+    return tie(cotangents, count)[0]
 
 
 def add_cotangents(

@@ -212,17 +212,25 @@ def pinned(
 
 def tied(state: State, keys: set[Place], by: str) -> State:
     """The state with these values tied to one that each turn of a loop changes."""
+    places = sorted(keys)
+    values, count = tie([state[k] for k in places], state[by])
+    return state | dict(zip(places, values, strict=True)) | {by: count}
+
+
+def tie(values: Sequence[Any], count: Any) -> tuple[list[Any], Any]:
+    """Values that are not there before a count is, and that count."""
+    found = list(values)
     # A barrier gives all that goes through it one type, so each type has its own.
-    spreads = {varying(jax.typeof(state[k])) for k in keys}
-    for axes in sorted(spreads, key=sorted):
-        alike = [k for k in sorted(keys) if varying(jax.typeof(state[k])) == axes]
-        first, *values = lax.optimization_barrier(
-            [spread(state[by], axes), *(state[k] for k in alike)]
+    spreads = [varying(jax.typeof(v)) for v in values]
+    for axes in sorted(set(spreads), key=sorted):
+        alike = [i for i, own in enumerate(spreads) if own == axes]
+        first, *held = lax.optimization_barrier(
+            [spread(count, axes), *(found[i] for i in alike)]
         )
-        state = state | dict(zip(alike, values, strict=True))
-        if not axes:
-            state[by] = first
-    return state
+        for i, value in zip(alike, held, strict=True):
+            found[i] = value
+        count = count if axes else first
+    return found, count
 
 
 def assign(
