@@ -6,11 +6,25 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= out
 
-.PHONY: help demo test bench lint format docs clean
+# The oldest and the newest releases that are supported, with a Python that each needs.
+OLDEST_PYTHON := 3.11
+OLDEST_JAX := jax==0.10.2
+NEWEST_PYTHON := 3.13 3.12
+NEWEST_JAX := jax>=0.12,<0.13
+
+# The JAX part of the suite. It needs no PyTorch, no compiler of C and no matplotlib.
+# Not docs/jax.md: the bytes that it shows are those of one release.
+JAX_PAGES := README.md docs/getting-started.md docs/nnx.md \
+  docs/choosing-a-plan.md docs/plans.md docs/devdocs/jaxpr.md
+JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
+  'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
+
+.PHONY: help demo test test-oldest test-newest test-matrix bench lint format docs clean
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
 	@echo "make test    the test suite"
+	@echo "make test-matrix  its JAX part on the oldest and the newest JAX (-oldest, -newest)"
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
 	@echo "make lint    ruff, pyright, codespell"
 	@echo "make format  put the sources in ruff's format"
@@ -22,6 +36,11 @@ demo: $(VENV)/.ready-demo
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+
+test-matrix: test-oldest test-newest
+
+test-oldest test-newest: test-%: $(VENV)/%/.ready
+	$(VENV)/$*/bin/python -m pytest -n auto --dist loadfile $(JAX_TESTS) $(ARGS)
 
 bench: $(VENV)/.ready-dev
 	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py); do \
@@ -63,3 +82,14 @@ $(VENV)/.ready-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check "torch==2.13.0"
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[all,dev]"
 	@touch $@ $(VENV)/.ready-demo
+
+$(VENV)/oldest/.ready: PAIR = $(OLDEST_JAX)
+$(VENV)/oldest/.ready: VERSIONS = $(OLDEST_PYTHON)
+$(VENV)/newest/.ready: PAIR = $(NEWEST_JAX)
+$(VENV)/newest/.ready: VERSIONS = $(NEWEST_PYTHON)
+
+$(VENV)/oldest/.ready $(VENV)/newest/.ready: pyproject.toml
+	@python=$$(.ci/find-python $(VERSIONS)) && "$$python" -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  "$(PAIR)" -e ".[nnx,test,third-party-jax]"
+	@touch $@

@@ -1,61 +1,33 @@
-"""No arrow points up: read from the sources, with a test that it can say no."""
+"""No arrow points up: read from the sources, with a test that it can say no.
+
+`architecture.toml` lists the arrows that are allowed, between the layers of the library
+and between the packages of each engine. Run as a program, this prints the tables of
+`docs/devdocs/architecture.md`.
+"""
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
 
-SOURCES = Path(__file__).parents[1] / "src" / "retape"
+ROOT = Path(__file__).parents[1]
+SOURCES = ROOT / "src" / "retape"
+PAGE = ROOT / "docs" / "devdocs" / "architecture.md"
+TABLES = tomllib.loads((ROOT / "tests" / "architecture.toml").read_text())
 
-# A module may import modules of the layers on its right, and of its own layer.
-MAY_IMPORT: dict[str, set[str]] = {
-    "errors": set(),
-    "schedule": {"errors", "bytes"},
-    "storage": {"errors", "bytes"},
-    "bytes": {"errors"},
-    "driver": {"schedule", "storage", "errors", "bytes"},
-    "plan": {"schedule", "errors", "bytes"},
-    "front": {"driver", "plan", "storage", "schedule", "errors", "bytes"},
-    "jaxpr": {"driver", "plan", "storage", "schedule", "errors", "bytes"},
-    "eager": {"driver", "plan", "storage", "schedule", "errors", "bytes"},
-    "vlad": {"driver", "plan", "storage", "schedule", "errors", "bytes"},
-    "viz": {"schedule", "driver", "errors", "bytes"},
-    "root": {"front", "plan", "driver", "storage", "schedule", "errors"},
-    "retape.jax": {"jaxpr", "plan", "errors", "root"},
-    "retape.nnx": {"jaxpr", "plan", "errors", "root", "retape.jax"},
-    "retape.torch": {"eager", "plan", "errors", "root"},
-    "retape.vlad": {"vlad", "plan", "errors", "root"},
-    "cli": {
-        "retape.vlad",
-        "viz",
-        "driver",
-        "front",
-        "plan",
-        "schedule",
-        "errors",
-        "bytes",
-        "root",
-    },
-}
-
-FOLDERS = {"schedule", "storage", "driver", "viz", "cli"}
-ENGINES = {"jaxpr", "eager", "vlad"}
-FACADES = {"jax", "nnx", "torch", "vlad"}
-FRAMEWORKS = {
-    "schedule": set(),
-    "storage": {"numpy"},
-    "driver": set(),
-    "plan": set(),
-    "front": set(),
-    "viz": {"matplotlib"},
-    "errors": set(),
-    "bytes": set(),
-}
+MAY_IMPORT: dict[str, list[str]] = TABLES["layers"]
+FRAMEWORKS: dict[str, list[str]] = TABLES["frameworks"]
+FOLDERS = {"schedule", "storage", "driver", "plan", "viz", "testing", "cli"}
+ENGINES = ("jaxpr", "eager", "vlad")
+FACADES = {
+    "jax", "native", "nnx", "equinox", "diffrax", "optimistix", "torch", "vlad"
+}  # fmt: skip
 KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "scipy"}
 
 
 def layer_of(module: str) -> str:
-    """The layer of a dotted name such as `retape.engines.jaxpr._machine`."""
+    """The layer of a dotted name such as `retape.engines.jaxpr.sweep._machine`."""
     parts = module.split(".")[1:]
     if not parts or parts[0] == "__main__":
         return "root" if not parts else "cli"
@@ -66,12 +38,6 @@ def layer_of(module: str) -> str:
         return first
     if first in FACADES:
         return f"retape.{first}"
-    if (
-        first == "_budget"
-        or first.startswith("_plan")
-        or first.endswith(("_plan", "_plans"))
-    ):
-        return "plan"
     if first == "_bytes":
         return "bytes"
     return "front" if first in ("_adjoint", "interop") else "errors"
@@ -129,14 +95,14 @@ def test_no_import_goes_up():
     assert violations(SOURCES) == []
 
 
-def test_numpy_is_imported_by_one_module_below_the_engines():
-    users = [
-        module_name(path, SOURCES)
+def test_numpy_is_imported_by_the_stores_alone_below_the_engines():
+    users = {
+        layer_of(module_name(path, SOURCES))
         for path in SOURCES.rglob("*.py")
         if layer_of(module_name(path, SOURCES)) in FRAMEWORKS
         and any(name.split(".")[0] == "numpy" for name in imports(path, SOURCES))
-    ]
-    assert users == ["retape.storage._codec"]
+    }
+    assert users == {"storage"}
 
 
 def test_every_package_and_module_has_a_layer_and_a_docstring():
@@ -146,24 +112,173 @@ def test_every_package_and_module_has_a_layer_and_a_docstring():
             assert ast.get_docstring(ast.parse(path.read_text())), path
 
 
+def package_of(module: str) -> str:
+    """The package of a module within its engine, `codegen` for instance.
+
+    A private module beside packages is a package of its own if its name stands in the
+    engine's table (`_pipeline`); else it belongs to the engine's `root`.
+    """
+    engine, *parts = module.split(".")[2:]
+    leaf = parts[-1].removeprefix("_") if parts else ""
+    public = [part for part in parts if not part.startswith("_")]
+    known = ".".join([*public, leaf])
+    if parts and parts[-1].startswith("_") and known in TABLES[engine]:
+        return known
+    return ".".join(public) or "root"
+
+
+def package_violations(sources: Path, engine: str) -> list[str]:
+    """Every import between packages of an engine that its table does not allow."""
+    allowed: dict[str, list[str]] = TABLES[engine]
+    found: list[str] = []
+    for path in sorted((sources / "engines" / engine).rglob("*.py")):
+        module = module_name(path, sources)
+        package = package_of(module)
+        if path.name == "__init__.py":
+            continue  # a package's face may gather what it holds
+        for name in sorted(imports(path, sources)):
+            if not name.startswith(f"retape.engines.{engine}."):
+                continue
+            target = package_of(name)
+            if target != package and target not in allowed.get(package, []):
+                found.append(f"{module} ({package}) imports {name} ({target})")
+    return found
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_no_import_goes_up_between_packages(engine: str) -> None:
+    assert package_violations(SOURCES, engine) == []
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_package_stands_in_the_table_and_none_is_too_full(engine: str) -> None:
+    rooms: dict[str, int] = {}
+    for path in (SOURCES / "engines" / engine).rglob("_*.py"):
+        if path.name != "__init__.py":
+            package = package_of(module_name(path, SOURCES))
+            rooms[package] = rooms.get(package, 0) + 1
+    assert set(rooms) <= set(TABLES[engine])
+    assert {name: n for name, n in rooms.items() if n > 14} == {}
+
+
+@pytest.mark.parametrize("table", ["layers", *ENGINES])
+def test_the_table_has_no_circle(table: str) -> None:
+    """Rows stand in an order in which every arrow points to a row above."""
+    above: set[str] = set()
+    for name, targets in TABLES[table].items():
+        assert set(targets) <= above, f"{name} points down"
+        above.add(name)
+
+
+def test_the_check_of_packages_says_no(tmp_path: Path) -> None:
+    folder = tmp_path / "engines" / "jaxpr"
+    for package in ("codegen", "sweep"):
+        (folder / package).mkdir(parents=True)
+    (folder / "sweep" / "_sweep.py").write_text("")
+    text = "from retape.engines.jaxpr.sweep._sweep import Sweep"
+    (folder / "codegen" / "_a.py").write_text(text)
+    (line,) = package_violations(tmp_path, "jaxpr")
+    assert "_a (codegen) imports retape.engines.jaxpr.sweep._sweep (sweep)" in line
+
+
+def definitions(path: Path) -> set[str]:
+    """Names that a module defines at its top level."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found
+
+
+def defined_twice(sources: Path, engine: str) -> set[str]:
+    """Names with more than one home in an engine."""
+    seen: set[str] = set()
+    twice: set[str] = set()
+    for path in sorted((sources / "engines" / engine).rglob("*.py")):
+        names = definitions(path) - {"__all__"}
+        twice |= seen & names
+        seen |= names
+    return twice
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_one_name_has_one_home_in_an_engine(engine: str) -> None:
+    assert defined_twice(SOURCES, engine) == set(TABLES["meant_twice"][engine])
+
+
+def test_a_name_with_two_homes_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "engines" / "jaxpr"
+    folder.mkdir(parents=True)
+    (folder / "_a.py").write_text("def cut(): ...\nlocal: int = 1")
+    (folder / "_b.py").write_text("cut = 3\nother = 2")
+    assert defined_twice(tmp_path, "jaxpr") == {"cut"}
+
+
+def purpose(engine: str, package: str) -> str:
+    """The first line of a package's docstring, or of the module that is one."""
+    folder = SOURCES / "engines" / engine
+    *parents, leaf = package.split(".")
+    path = folder.joinpath(*parents, leaf)
+    choices = [
+        path / "__init__.py",
+        path.with_suffix(".py"),
+        path.with_name(f"_{leaf}.py"),
+    ]
+    if package == "root":
+        choices = [folder / "__init__.py"]
+    text = next(each for each in choices if each.exists()).read_text()
+    return (
+        (ast.get_docstring(ast.parse(text)) or "").split("\n\n")[0].replace("\n", " ")
+    )
+
+
+def table_of(engine: str) -> str:
+    """A Markdown table of an engine's packages, in the order of the pipeline."""
+    rows = [
+        f"| `{name}` | {purpose(engine, name)} | {', '.join(targets) or '-'} |"
+        for name, targets in TABLES[engine].items()
+    ]
+    return "\n".join(["| package | purpose | may import |", "|---|---|---|", *rows])
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_the_page_of_the_architecture_shows_the_table(engine: str) -> None:
+    assert table_of(engine) in PAGE.read_text()
+
+
 @pytest.mark.parametrize(
     ("file", "text", "said"),
     [
         ("schedule/_a.py", "from ..driver import run", "imports retape.driver"),
         ("schedule/_a.py", "import numpy as np", "(schedule) imports numpy"),
         ("storage/_a.py", "def f():\n    from ..schedule import Store", "retape.sched"),
-        ("driver/_a.py", "from .. import _plan", "imports retape._plan"),
+        ("driver/_a.py", "from ..plan import _base", "imports retape.plan._base"),
         ("engines/jaxpr/_a.py", "from ..eager import x", "imports retape.engines.eag"),
         ("engines/vlad/_a.py", "from retape import viz", "imports retape.viz"),
         ("viz/_a.py", "from ..engines import jaxpr", "imports retape.engines.jaxpr"),
-        ("_plan.py", "from retape.driver._drive import run", "retape.driver._drive"),
+        ("plan/_a.py", "from retape.driver._drive import run", "retape.driver._drive"),
     ],
 )
 def test_the_check_says_no(tmp_path, file, text, said):
-    for package in ["driver", "schedule", "viz", "engines/jaxpr", "engines/eager"]:
+    for package in [
+        "driver",
+        "schedule",
+        "viz",
+        "plan",
+        "engines/jaxpr",
+        "engines/eager",
+    ]:
         (tmp_path / package).mkdir(parents=True, exist_ok=True)
-    (tmp_path / "_plan.py").write_text("")
+    (tmp_path / "plan" / "_base.py").write_text("")
     target = tmp_path / file
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text)
     assert any(said in line for line in violations(tmp_path))
+
+
+if __name__ == "__main__":
+    for each in ENGINES:
+        print(f"### {each}\n\n{table_of(each)}\n")

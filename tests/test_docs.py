@@ -148,12 +148,31 @@ def test_docstring_examples_print_what_they_show(name: str) -> None:
     assert result.failed == 0, f"{result.failed} of {result.attempted} in {name}"
 
 
-EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SMALL = {"adaptive_grid.py": ["--l", "53", "--n", "100", "--plan", "within"]}
+EXAMPLES = [
+    path
+    for path in sorted((ROOT / "examples").rglob("*.py"))
+    if '__name__ == "__main__"' in path.read_text()
+]
+SMALL = {
+    "adaptive_grid.py": ["--l", "53", "--n", "100", "--plan", "within"],
+    "train.py": ["--steps", "3"],
+    "run.py": ["run", "--steps", "300", "--cells", "60", "--snapshots", "9", "--quiet"],
+    "kill.py": ["--steps", "2000", "--cells", "60", "--memory", "9 kB", "--kills", "1"],
+    "hidden_state.py": ["--steps", "30"],
+}
 """Arguments that make an example short."""
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda p: p.name)
+def test_every_example_is_found() -> None:
+    names = {str(path.relative_to(ROOT / "examples")) for path in EXAMPLES}
+    assert {"adaptive_grid.py", "torch/budget.py", "vlad/from_python.py"} <= names
+    assert names >= {"decoder/train.py", "shallow_water/kill.py"}
+    assert SMALL.keys() <= {path.name for path in EXAMPLES}
+
+
+@pytest.mark.parametrize(
+    "path", EXAMPLES, ids=lambda p: str(p.relative_to(ROOT / "examples"))
+)
 def test_an_example_runs(path: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-W", "error", str(path), *SMALL.get(path.name, [])],

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 import retape
+from retape.plan._registry import KINDS
 
 SOURCES = Path(retape.__file__).parent
 
 TOP_LEVEL = {
     "Adjoint",
+    "AdjointCheck",
     "BudgetError",
     "DeterminismError",
     "DiskStore",
@@ -28,6 +30,7 @@ TOP_LEVEL = {
     "Report",
     "Resolved",
     "RetapeError",
+    "RetapeWarning",
     "ScheduleError",
     "SnapshotError",
     "StoreError",
@@ -35,16 +38,18 @@ TOP_LEVEL = {
     "TieredStore",
     "UnsupportedError",
     "adjoint",
-    "chain",
-    "fixed_space",
-    "fixed_time",
-    "logarithmic",
-    "segments",
-    "tiers",
-    "within",
-}
+    "check_adjoint",
+    "register_state",
+} | {kind.make.__name__ for kind in KINDS}
 
-PACKAGES = ["retape", "retape.schedule", "retape.storage", "retape.driver"]
+PACKAGES = [
+    "retape",
+    "retape.schedule",
+    "retape.storage",
+    "retape.driver",
+    "retape.testing",
+    "retape.viz",
+]
 
 
 def exported(source: str) -> set[str]:
@@ -93,7 +98,9 @@ def test_errors_form_one_tree_and_refine_a_builtin():
     errors = [
         value
         for value in vars(retape).values()
-        if inspect.isclass(value) and issubclass(value, Exception)
+        if inspect.isclass(value)
+        and issubclass(value, Exception)
+        and not issubclass(value, Warning)
     ]
     assert len(errors) == 12
     assert all(issubclass(error, retape.RetapeError) for error in errors)

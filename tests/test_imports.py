@@ -48,6 +48,10 @@ def test_the_check_sees_a_framework():
         ("import retape.jax", "scipy", "jax"),
         ("import retape.nnx", "flax", "nnx"),
         ("import retape.nnx", "jax", "nnx"),
+        ("import retape.equinox", "equinox", "equinox"),
+        ("import retape.diffrax", "diffrax", "diffrax"),
+        ("import retape.diffrax", "jax", "diffrax"),
+        ("import retape.optimistix", "optimistix", "optimistix"),
         ("import retape.torch", "torch", "torch"),
         (
             "from retape.viz._figure import draw_figure; draw_figure([])",

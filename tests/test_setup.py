@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ("demo", "test", "bench", "lint", "format", "docs", "clean")
+TARGETS = ("demo", "test", "test-matrix", "bench", "lint", "format", "docs", "clean")
 
 
 @pytest.fixture(scope="module")
@@ -22,20 +22,26 @@ def project() -> dict[str, Any]:
     return tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
-def _dry_run(target: str, folder: Path) -> str:
-    done = subprocess.run(
-        ["make", "--dry-run", target, f"VENV={folder}"],
+def _make(*words: str) -> subprocess.CompletedProcess[str]:
+    # The suite may itself run under make, which would name the folders that it enters.
+    made = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES"}
+    return subprocess.run(
+        ["make", *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        env={k: v for k, v in os.environ.items() if k != "MAKEFLAGS"},
+        env={k: v for k, v in os.environ.items() if k not in made},
     )
+
+
+def _dry_run(target: str, folder: Path) -> str:
+    done = _make("--dry-run", target, f"VENV={folder}")
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def test_make_says_what_it_can_make() -> None:
-    shown = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True)
+    shown = _make("-s")
     assert all(f"make {target} " in shown.stdout for target in TARGETS)
 
 
@@ -52,11 +58,68 @@ def test_the_demo_needs_no_torch(tmp_path: Path) -> None:
     assert '"torch' not in _dry_run("demo", tmp_path / "venv")
 
 
+@pytest.mark.parametrize(
+    ("pair", "jax"), [("oldest", '"jax==0.10.2"'), ("newest", '"jax>=0.12,<0.13"')]
+)
+def test_a_pair_has_its_own_python_and_jax_and_no_torch(
+    pair: str, jax: str, tmp_path: Path
+) -> None:
+    plan = _dry_run(f"test-{pair}", tmp_path)
+    assert jax in plan and f"{tmp_path}/{pair}/bin/python -m pytest" in plan
+    assert '"torch' not in plan
+    assert plan in _dry_run("test-matrix", tmp_path)
+
+
+def test_the_oldest_pair_is_the_end_of_the_range(project: dict[str, Any]) -> None:
+    (jax, *_) = project["project"]["optional-dependencies"]["jax"]
+    assert jax == "jax>=0.10.2,<0.13"
+
+
+def _python_found(path: Path, pyenv: Path, *versions: str) -> tuple[int, str, str]:
+    done = subprocess.run(
+        [ROOT / ".ci" / "find-python", *versions],
+        capture_output=True,
+        text=True,
+        env={"PATH": str(path), "PYENV_ROOT": str(pyenv)},
+    )
+    return done.returncode, done.stdout.strip(), done.stderr.strip()
+
+
+def _fake(path: Path, code: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\nexit {code}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_a_python_is_found_on_the_path_or_under_pyenv(tmp_path: Path) -> None:
+    shims, pyenv = tmp_path / "shims", tmp_path / "pyenv"
+    # What pyenv puts on the path for a version that is not chosen does not run.
+    _fake(shims / "python3.13", 127)
+    older = _fake(pyenv / "versions" / "3.12.1" / "bin" / "python", 0)
+    assert _python_found(shims, pyenv, "3.13", "3.12") == (0, str(older), "")
+    newer = _fake(pyenv / "versions" / "3.13.0" / "bin" / "python", 0)
+    assert _python_found(shims, pyenv, "3.13", "3.12") == (0, str(newer), "")
+    here = _fake(shims / "python3.13", 0)
+    assert _python_found(shims, pyenv, "3.13", "3.12") == (0, str(here), "")
+
+
+def test_a_python_that_is_missing_is_named(tmp_path: Path) -> None:
+    code, found, said = _python_found(tmp_path, tmp_path, "3.13", "3.12")
+    assert (code, found) == (1, "")
+    assert said == (
+        "No Python 3.13 3.12 was found, on PATH or under pyenv. Install one of them "
+        "(pyenv install 3.13)."
+    )
+
+
 def test_a_second_call_sets_nothing_up(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
-    for name in ("bin/python", ".ready-dev", ".ready-demo"):
+    (tmp_path / "newest").mkdir()
+    for name in ("bin/python", ".ready-dev", ".ready-demo", "newest/.ready"):
         (tmp_path / name).touch()
     assert "pip" not in _dry_run("test", tmp_path)
+    assert "pip" not in _dry_run("test-newest", tmp_path)
 
 
 def test_ranges_have_both_ends(project: dict[str, Any]) -> None:
@@ -102,7 +165,7 @@ def _ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
 def test_ci_passes_if_every_step_does(tmp_path: Path) -> None:
     done = _ci(tmp_path, "exit 0")
     assert done.returncode == 0
-    for target in ("lint", "test", "docs", "demo"):
+    for target in ("lint", "test", "test-newest", "docs", "demo"):
         assert f"::: make {target} " in done.stdout
 
 

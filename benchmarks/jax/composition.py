@@ -15,7 +15,11 @@ import jax
 import pytest
 
 TESTS = Path(__file__).parents[2] / "tests" / "engines" / "jaxpr"
-FILES = ("test_composition.py", "test_effects.py", "test_devices.py")
+FILES = (
+    "api/test_composition.py",
+    "intake/test_effects.py",
+    "calls/test_shard_map.py",
+)
 HEAD = f"""# What composes with what
 
 Every row is a test: the function's loop has a trip count that nobody knows beforehand,

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 import torch
 
 import retape.torch
-from retape.engines.eager._replay import Replay, needed_steps
-from retape.engines.eager._run import Run
+from retape.engines.eager.replay._replay import Replay, needed_steps
+from retape.engines.eager.trace._run import Run
 
 OPERATORS = 4000
 REPEATS = 9

@@ -6,9 +6,9 @@ from benchmarks.vlad.measure import program_text
 
 import retape
 import retape.driver
-from retape.engines.vlad._engines import Setting, make_engine
-from retape.engines.vlad._fault import Source
-from retape.engines.vlad._program import Session
+from retape.engines.vlad.language._diagnostics import Source
+from retape.engines.vlad.language._program import Session
+from retape.engines.vlad.session._engines import Setting, make_engine
 
 
 def main() -> None:

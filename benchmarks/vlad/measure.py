@@ -13,9 +13,9 @@ from pathlib import Path
 
 import retape
 import retape.driver
-from retape.engines.vlad._engines import CompiledEngine, Setting
-from retape.engines.vlad._fault import Source
-from retape.engines.vlad._program import Session
+from retape.engines.vlad.language._diagnostics import Source
+from retape.engines.vlad.language._program import Session
+from retape.engines.vlad.session._engines import CompiledEngine, Setting
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "vlad" / "adaptive_grid.vlad"
 CALLS = {

@@ -10,9 +10,9 @@ on a list, nanoseconds for each element of a sweep, primal and reversed.
 import time
 
 import retape
-from retape.engines.vlad._engines import CompiledEngine, Setting
-from retape.engines.vlad._fault import Source
-from retape.engines.vlad._program import Session
+from retape.engines.vlad.language._diagnostics import Source
+from retape.engines.vlad.language._program import Session
+from retape.engines.vlad.session._engines import CompiledEngine, Setting
 
 UPDATES = 2_000_000
 

@@ -3,11 +3,12 @@
 The text is `passage.txt`, byte by byte. Printed are both curves, and the memory that
 the compiler says a training step needs beside its arguments.
 
-    python examples/decoder/train.py
+    python examples/decoder/train.py [--steps 40]
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -62,7 +63,9 @@ def train(
 
 
 def main() -> None:
-    shape, steps = Shape(), 40
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=40)
+    shape, steps = Shape(), parser.parse_args().steps
     plain, plain_bytes = train(nnx.scan, shape, steps)
     ours, our_bytes = train(partial(retape.nnx.remat_scan, levels=2), shape, steps)
     print("step   nnx.scan   remat_scan")
@@ -72,7 +75,7 @@ def main() -> None:
     print(f"largest difference: {apart:.1e}")
     print(f"memory of a step: {plain_bytes / 1e6:.1f} and {our_bytes / 1e6:.1f} MB")
     assert apart < 1e-4, "the curves differ by more than rounding"
-    assert ours[-1] < 0.75 * ours[0], "nothing was learnt"
+    assert steps < 40 or ours[-1] < 0.75 * ours[0], "nothing was learnt"
     assert our_bytes < plain_bytes / 3
 
 

@@ -43,7 +43,9 @@ def train(memory: str | None, steps: int = 5) -> list[float]:
 def main() -> None:
     plain = train(None)
     for memory in ("4MB", "2MB", "1.5MB"):
-        print(train(memory) == plain)
+        same = train(memory) == plain
+        print(same)
+        assert same, "the losses differ"
 
 
 if __name__ == "__main__":

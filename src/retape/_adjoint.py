@@ -1,30 +1,21 @@
 """The friendly front of the driver: a step function and its adjoint."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from operator import index
-from types import CodeType
-from typing import Any, Generic, SupportsIndex, TypeAlias, TypeVar, cast
+from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast
 
-from ._errors import MachineError, PlanError, StoreError
-from ._plan import Plan
-from ._plans import fixed_space
-from .driver import Progress, Report, Verify, run
-from .storage import SnapshotStore, copy_tree, fingerprint, freeze, tree_nbytes
+from retape._errors import PlanError
+from retape.driver import Progress, Report, Verify, run
+from retape.driver._identity import identify, unwrapped
+from retape.driver._processes import ProcessMachine, WorkerStore
+from retape.driver._step_machine import StepFunctions, StepMachine
+from retape.plan._base import Plan
+from retape.plan._fixed_space import fixed_space
+from retape.storage import DurableStore, SnapshotStore, fingerprint
 
 X = TypeVar("X")
 G = TypeVar("G")
-
-_Capsule: TypeAlias = tuple[int, Any]
-
-_READ_ONLY = (
-    "States are read-only in `retape.adjoint`, because a snapshot may be used again. "
-    "Pass `in_place=True` if `step` changes its argument."
-)
-
-_Tape: TypeAlias = tuple[int, list[Any]]
-"""The first step, and what the adjoint of each step needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,32 +26,47 @@ class Adjoint(Generic[X, G]):
         state: The state after the last step.
         cotangent: The cotangent of the start state.
         report: What was done.
+        cost: The sum of the cost terms of all states; `None` without `cost`.
     """
 
     state: X
     cotangent: G
     report: Report
+    cost: Any = None
 
 
 def adjoint(
-    step: Callable[[X, int], X],
+    step: Callable[[X, int], X] | None,
     reverse_step: Callable[[Any, int, G], G],
     x0: X,
     *,
-    seed: Callable[[X], G],
+    seed: Callable[[X], G] | None = None,
     steps: int | None = None,
     done: Callable[[X], bool] | None = None,
     tape: Callable[[X, int], tuple[X, Any]] | None = None,
+    forward: Callable[[X, int, int], X] | None = None,
+    observe: Callable[[X, int], object] | None = None,
+    cost: Callable[[X, int], Any] | None = None,
+    cost_gradient: Callable[[X, int], G] | None = None,
     plan: Plan | None = None,
     store: SnapshotStore[Any] | None = None,
-    in_place: bool = False,
+    key: str | int | None = None,
+    reuse: bool = False,
+    in_place: bool | None = None,
+    snapshots: Literal["copy", "process"] = "copy",
     verify: Verify | None = None,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Adjoint[X, G]:
     """Run a simulation forward and its adjoint backward, in bounded memory.
 
-    States and cotangents are NumPy arrays or trees of them: tuples, lists, dictionaries
-    with string keys, numbers.
+    States, cotangents and tapes are NumPy arrays, numbers or trees of them: tuples,
+    named tuples, lists, dictionaries with string keys, dataclasses. Objects of other
+    classes are states too if they have the four methods of `retape.storage.State`, or
+    their class is registered by `retape.register_state`.
+
+    The functions may use memory as they like: change their argument, return it or a
+    buffer that they use again, in Python, C or Fortran. What is kept of a run is
+    copied, so nothing of that reaches the gradient, `x0` or the result.
 
     Args:
         step: From the state before step k, and k, to the state after it.
@@ -68,35 +74,64 @@ def adjoint(
             after it, to the cotangent of the state before it. Gradients of parameters
             are accumulated in the cotangent.
         x0: The start state.
-        seed: From the last state to its cotangent.
+        seed: From the last state to its cotangent. It may be left out if there is a
+            `cost_gradient`.
         steps: The number of steps; or
         done: a predicate: the run ends at the first state for which it is true.
         tape: From the state before step k, and k, to the state after it and all that
             the adjoint of the step needs, a tree of arrays; `reverse_step` is given
             this in the place of the state. Without it a step's tape is the state
             before it. It is called once more, for step 0, to measure a tape.
+        forward: From the state before step k0, k0 and k1 to the state before step k1:
+            many steps at a call, as operators run them. It is called where steps are
+            advanced; `step` may then be `None`.
+        observe: Called with a copy of each state and its k = 0, ..., n, once and in
+            order, in the first pass. Of a run that was killed the states since the last
+            snapshot are shown again.
+        cost: From the state before step k, and k, to a term of the objective that is
+            summed over all states, k = 0, ..., n. The sum is in the result.
+        cost_gradient: Its derivative: the cotangent of the same state. It is added to
+            what `seed` and `reverse_step` return.
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
             killed is taken up again by the same call, and gives the same bits. The
-            same call means the same code of all functions passed, x0, number of steps
-            and plan; variables and files that they read must not have changed.
-        in_place: `step` changes its argument. Otherwise states are made read-only, so
-            that a step which does so by mistake is an error.
+            same call means the same x0, number of steps and plan and the same
+            functions: their code, defaults and the variables that they read, also
+            through objects and other functions. Another run is refused, and the
+            difference named; so is a function whose variables cannot be compared.
+        key: What the run is, in the place of the functions: a text or a number that
+            you change whenever the program or its data change.
+        reuse: Take the result of a finished run from the store, if it has it.
+            Otherwise a finished run is run again.
+        in_place: A hint: `False` says that `step` does not change its argument. It is
+            then given read-only arrays, so that a step which does so in NumPy is an
+            error. Results do not depend on it.
+        snapshots: "copy" of the state; or "process", for functions whose state nobody
+            can copy (COMMON blocks, static variables, objects): a snapshot is then a
+            forked process that waits. `step` is run in it, and `seed`, `cost` and
+            `reverse_step`, with the hidden state before step k; states may be `None`.
+            Cotangents pass between processes, so `pickle` must take them. POSIX only.
         verify: "cheap" or "full": compare recomputed states with the first pass.
         progress: `True` for a bar, or a function that is told.
 
-    With d snapshots in memory and alpha steps in a stage no more than d + max(alpha, 2)
-    + 1 states are alive at once: the snapshots; the tape, or the two states of a step
-    that is advanced; and the last state of the run, which is part of the result. While
-    the length is unknown they are d + max(alpha + 1, 4), because the driver keeps a
-    state until it is known that another stage follows. What `step` makes inside it,
-    x0 itself and the cotangent come on top; `in_place` adds a copy.
+    With d snapshots in memory and alpha steps in a stage no more than d + alpha + 3
+    states are alive at once: the snapshots, the tape, the state that is worked on, its
+    copy, and the last state of the run, which is part of the result. What `step` makes
+    inside it, x0 itself and the cotangent come on top.
 
     Returns:
-        The last state, the cotangent of x0 and a `Report`.
+        The last state, the cotangent of x0, a `Report` and the cost.
 
-    Example:
+    Raises:
+        PlanError: If the arguments do not go together.
+        MachineError: If a function returns what is no state, tape or cotangent.
+        StoreError: If a state cannot be copied or written, or a store belongs to
+            another run.
+        DeterminismError: If `verify` finds a step that gives another state.
+        UnsupportedError: If this process cannot be forked, for `snapshots="process"`.
+
+    Examples:
         The derivative of x -> x**8 at 1.5, as three squarings.
 
         >>> import retape
@@ -117,8 +152,45 @@ def adjoint(
         )
     if steps is not None:
         steps = _count(steps)
-    functions = _functions(step, reverse_step, seed, done, tape)
-    machine = _StepMachine(step, reverse_step, x0, seed, steps, done, in_place, tape)
+    if seed is None and cost_gradient is None:
+        raise PlanError(
+            "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from the "
+            "last state to its cotangent, or `cost` and `cost_gradient`."
+        )
+    if (cost is None) != (cost_gradient is None):
+        raise PlanError(
+            f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."
+        )
+    passed = {
+        "step": step,
+        "reverse_step": reverse_step,
+        "seed": seed,
+        "done": done,
+        "tape": tape,
+        "forward": forward,
+        "observe": observe,
+        "cost": cost,
+        "cost_gradient": cost_gradient,
+    }
+    _check_functions(passed)
+    one = step if step is not None or forward is None else _one_step(forward)
+    functions: StepFunctions[Any, Any] = StepFunctions(
+        cast("Callable[[X, int], X]", one),
+        reverse_step,
+        seed,
+        done,
+        tape,
+        forward,
+        observe,
+        cost,
+        cost_gradient,
+    )
+    machine: StepMachine[Any, Any] = StepMachine(
+        functions, x0, steps, in_place is False
+    )
+    if snapshots != "copy":
+        refused = {"store": store, "verify": verify, "observe": observe, "tape": tape}
+        return _in_processes(machine, plan, progress, snapshots, refused)
     outcome = run(
         machine,
         fixed_space(snapshots=20) if plan is None else plan,
@@ -126,11 +198,53 @@ def adjoint(
         tape_bytes=machine.step_tape_nbytes(),
         progress=progress,
         verify=verify,
-        fingerprint=fingerprint if verify else None,
-        label=_label(functions, x0, steps) if store else "",
+        fingerprint=machine.fingerprint if verify else None,
+        label=_label(passed, x0, steps, key, isinstance(store, DurableStore)),
+        reuse=reuse,
     )
-    state, cotangent = outcome.result
-    return Adjoint(state, cotangent, outcome.report)
+    state, total, cotangent = outcome.result
+    return Adjoint(state, cotangent, outcome.report, total)
+
+
+def _in_processes(
+    machine: StepMachine[Any, Any],
+    plan: Plan | None,
+    progress: bool | Callable[[Progress], None],
+    snapshots: object,
+    refused: dict[str, object],
+) -> Adjoint[Any, Any]:
+    """A run whose snapshots are processes."""
+    if snapshots != "process":
+        raise PlanError(
+            f"`snapshots={snapshots!r}` is not known. Pass 'copy' or 'process'."
+        )
+    for name, value in refused.items():
+        if value is not None:
+            raise PlanError(
+                f"`{name}={value!r}` does not go with `snapshots='process'`: "
+                f"{_NOT_IN_PROCESSES[name]}. Leave it out."
+            )
+    machine.hidden = True
+    forked: ProcessMachine[Any, Any] = ProcessMachine(machine)
+    try:
+        outcome = run(
+            forked,
+            fixed_space(snapshots=20) if plan is None else plan,
+            store=WorkerStore(),
+            progress=progress,
+        )
+    finally:
+        forked.close()
+    state, total, cotangent = outcome.result
+    return Adjoint(state, cotangent, outcome.report, total)
+
+
+_NOT_IN_PROCESSES = {
+    "store": "a process that waits cannot be written",
+    "verify": "hidden states cannot be compared",
+    "observe": "steps are run in other processes, and what it keeps would be theirs",
+    "tape": "the process of a step has all that its adjoint needs",
+}
 
 
 def _count(steps: object) -> int:
@@ -147,170 +261,48 @@ def _count(steps: object) -> int:
     return count
 
 
-def _functions(*functions: object) -> Sequence[object]:
-    """The functions of a run; what cannot be called is named."""
-    names = ("step", "reverse_step", "seed", "done", "tape")
-    for name, function in zip(names, functions, strict=True):
-        missing = function is None and name in ("done", "tape")
+def _check_functions(functions: dict[str, Any]) -> None:
+    """Name what cannot be called."""
+    for name, function in functions.items():
+        missing = function is None and (
+            name not in ("step", "reverse_step")
+            or (name == "step" and functions["forward"] is not None)
+        )
         if not callable(function) and not missing:
             raise PlanError(
                 f"`{name}={function!r}` is not a function. `retape.adjoint` calls it: "
                 "see its documentation for what it is given and returns."
             )
-    return functions
 
 
-def _label(functions: Sequence[object], x0: object, steps: int | None) -> str:
-    """What a durable store knows a run by."""
-    codes = [_code(function) for function in functions]
-    code = fingerprint([*codes, x0]).hex()
-    step = functions[0]
-    name = getattr(step, "__qualname__", type(step).__name__)
-    return f"{name} (code and start state {code}), steps={steps}"
+def _one_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:
+    """A step by a function that makes many."""
+    return lambda x, k: forward(x, k, k + 1)
 
 
-def _code(function: object) -> str:
-    """What a function is: its bytecode, so that an edited one is another run.
-
-    Functions inside it, its defaults and what `functools.partial` binds are seen; the
-    variables that it reads are not, since a run may change them as it goes.
-    """
-    if isinstance(function, partial):
-        bound: tuple[object, ...] = function.args, sorted(function.keywords.items())
-        return f"{_code(function.func)} {_constant(bound)}"
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return type(function).__qualname__
-    return f"{_constant(code)} {_constant(getattr(function, '__defaults__', None))}"
-
-
-def _constant(value: object) -> str:
-    """A value that a function was made with, as a text that every process writes."""
-    if isinstance(value, CodeType):
-        inside = " ".join(map(_constant, value.co_consts))
-        return f"{value.co_code.hex()} {value.co_names!r} {inside}"
-    if isinstance(value, tuple | list):
-        return f"({' '.join(map(_constant, cast('Sequence[object]', value)))})"
-    if value is None or isinstance(value, bool | int | float | complex | str | bytes):
-        return repr(value)
-    try:
-        return fingerprint(value).hex()
-    except StoreError:
-        return type(value).__qualname__
-
-
-@dataclass(frozen=True, slots=True)
-class _StepMachine(Generic[X, G]):
-    """The `TapingMachine` of a Python step function. A capsule is (k, state)."""
-
-    step: Callable[[X, int], X]
-    reverse_step: Callable[[Any, int, G], G]
-    x0: X
-    seed: Callable[[X], G]
-    steps: int | None
-    done: Callable[[X], bool] | None
-    in_place: bool
-    taping: Callable[[X, int], tuple[X, Any]] | None
-
-    def length(self) -> int | None:
-        return self.steps
-
-    def start(self) -> _Capsule:
-        return 0, self._own(copy_tree(self.x0))
-
-    def advance(self, capsule: _Capsule, steps: int) -> tuple[_Capsule, int]:
-        first, x = capsule
-        if self.in_place:
-            x = copy_tree(x)
-        for k in range(first, first + steps):
-            if self.done is not None and self.done(x):
-                return (k, x), k - first
-            x = self._after(x, k)
-        return (first + steps, x), steps
-
-    def _after(self, x: X, k: int) -> X:
-        """The state after step k."""
-        try:
-            after = self.step(x, k)
-        except ValueError as error:
-            if "read-only" in str(error) and not self.in_place:
-                error.add_note(_READ_ONLY)
-            raise
-        if after is None:
-            raise MachineError(
-                f"`step` returned `None` for step {k}. Return the state after the "
-                "step, also where it is the argument, changed in place."
-            )
-        return self._own(after)
-
-    def reverse(
-        self, capsule: _Capsule, steps: int, cotangent: tuple[X, G] | None
-    ) -> tuple[X, G]:
-        first, x = capsule
-        if cotangent is None:
-            tape, (_, x) = self.tape(capsule, steps)
-            return self.sweep(tape, steps, (x, self.seed(x)))
-        if self.taping is not None:
-            tape, _ = self.tape(capsule, steps)
-        else:
-            # The state after the stage is not needed: the last step is not run.
-            (_, kept), (_, x) = self.tape(capsule, steps - 1)
-            tape = first, [*kept, x]
-        return self.sweep(tape, steps, cotangent)
-
-    def tape(self, capsule: _Capsule, steps: int) -> tuple[_Tape, _Capsule]:
-        first, x = capsule
-        kept: list[Any] = []
-        for k in range(first, first + steps):
-            before = copy_tree(x) if self.in_place else x
-            if self.taping is None:
-                kept.append(x)
-                x = self._after(before, k)
-            else:
-                x, made = self._taped(before, k)
-                freeze(made)
-                kept.append(made)
-                self._own(x)
-        return (first, kept), (first + steps, x)
-
-    def _taped(self, x: X, k: int) -> tuple[X, Any]:
-        assert self.taping is not None
-        pair: Any = self.taping(x, k)
-        if not isinstance(pair, tuple) or len(cast("tuple[Any, ...]", pair)) != 2:
-            raise MachineError(
-                f"`tape` returned a `{type(pair).__name__}` for step {k}. Return a "
-                "tuple of two: the state after the step, and what its adjoint needs."
-            )
-        return cast("tuple[X, Any]", pair)
-
-    def sweep(self, tape: _Tape, steps: int, cotangent: tuple[X, G]) -> tuple[X, G]:
-        (first, kept), (last, g) = tape, cotangent
-        for k in range(first + steps - 1, first - 1, -1):
-            g = self.reverse_step(kept[k - first], k, g)
-            if g is None:
-                raise MachineError(
-                    f"`reverse_step` returned `None` for step {k}. Return the "
-                    "cotangent of the state before the step."
-                )
-        return last, g
-
-    def tape_nbytes(self, tape: _Tape) -> int:
-        return tree_nbytes(tape[1])
-
-    def step_tape_nbytes(self) -> int:
-        """The bytes of a step's tape, measured on the first step."""
-        ended = self.steps == 0 or (self.done is not None and self.done(self.x0))
-        if self.taping is None or ended:
-            return tree_nbytes(self.x0)
-        return self.tape_nbytes(self.tape(self.start(), 1)[0])
-
-    def nbytes(self, capsule: _Capsule) -> int:
-        return tree_nbytes(capsule[1])
-
-    def finish(self, cotangent: tuple[X, G]) -> tuple[X, G]:
-        return cotangent
-
-    def _own(self, x: X) -> X:
-        if not self.in_place:
-            freeze(x)
-        return x
+def _label(
+    functions: dict[str, Any],
+    x0: object,
+    steps: int | None,
+    key: str | int | None,
+    durable: bool,
+) -> str:
+    """What a durable store knows a run by: a title, and a line for each part."""
+    if key is not None and (not isinstance(key, str | int) or "\n" in str(key)):
+        raise PlanError(
+            f"`key={key!r}` cannot be: pass a text of one line or a number, which says "
+            "what program and what data the run is of."
+        )
+    if not durable:
+        return ""
+    step = functions["step"] or functions["forward"]
+    named = unwrapped(step)
+    title = getattr(named, "__qualname__", type(named).__name__)
+    parts = {"x0": fingerprint(x0).hex(), "`steps`": str(steps)}
+    if key is not None:
+        title, parts["`key`"] = "a run with a key", repr(key)
+    else:
+        for name, function in functions.items():
+            if function is not None and name != "observe":
+                parts |= identify(name, function)
+    return "\n".join([title, *(f"{part}: {value}" for part, value in parts.items())])

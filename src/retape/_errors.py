@@ -1,4 +1,4 @@
-"""Every exception that Retape raises on purpose.
+"""Every exception that Retape raises on purpose, and its one warning.
 
     RetapeError
     ├── PlanError(ValueError)          a plan or an option that cannot be
@@ -15,6 +15,9 @@
 
 Each also inherits the builtin that it refines, so that `except ValueError` goes on
 working. Messages say what was passed, why it cannot be, and what to do.
+
+`RetapeWarning(UserWarning)` is for a plan or a policy that a program leaves without
+effect: the result is right, and the memory is not what was asked for.
 """
 
 
@@ -32,7 +35,7 @@ class BudgetError(PlanError):
     Attributes:
         least: The least budget in bytes that would do; None where it is not known.
 
-    Example:
+    Examples:
         >>> import retape
         >>> try:
         ...     retape.within("1 kB").resolve(100, capsule_bytes=800, tape_bytes=500)
@@ -84,3 +87,12 @@ class MissingPackageError(RetapeError, ModuleNotFoundError):
 
 class LanguageError(RetapeError, ValueError):
     """A VLAD program that is wrong, at reading, expansion or run time."""
+
+
+class RetapeWarning(UserWarning):
+    """A plan, a policy or an option without effect on this program.
+
+    Values and gradients are right all the same. The message names what has no effect,
+    why, and the way round. `warnings.simplefilter("error", retape.RetapeWarning)` turns
+    it into an error.
+    """

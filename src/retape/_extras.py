@@ -6,7 +6,7 @@ is missing, before an import of it fails without a word about Retape.
 
 from importlib.util import find_spec
 
-from ._errors import MissingPackageError
+from retape._errors import MissingPackageError
 
 
 def require(extra: str, *packages: str) -> None:

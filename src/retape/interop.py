@@ -11,8 +11,18 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
-from ._errors import PlanError, ScheduleError
-from .schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape._errors import PlanError, ScheduleError
+from retape.schedule import (
+    Action,
+    Advance,
+    Drop,
+    Restore,
+    Reverse,
+    Store,
+    Sweep,
+    Tape,
+    whole,
+)
 
 _TIERS = {"RAM": "memory", "DISK": "disk"}
 
@@ -25,7 +35,7 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
             `Advance` (that is so for all of them).
         length: Its number of steps, at least 1.
 
-    Example:
+    Examples:
         >>> from retape.interop import to_checkpoint_schedules
         >>> from retape.schedule import Schedule
         >>> for action in to_checkpoint_schedules(Schedule(2, 1), 2):
@@ -42,10 +52,7 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
     peer: Any = import_module("checkpoint_schedules")
 
     if length < 1:
-        raise PlanError(
-            f"`length={length}` cannot be: `checkpoint_schedules` knows no runs "
-            "without a step. Handle an empty run yourself."
-        )
+        raise _no_steps(length)
 
     class Adapted(peer.CheckpointSchedule):
         """Actions of this library in the words of the other."""
@@ -85,22 +92,40 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
     A schedule of that package can be iterated once; so can the result. Snapshots that
     it leaves behind at its end are dropped there. An advance over the very last step,
     which some of them make before they go back, is left out. A tape that is stored, as
-    mixed schedules do, is a `Tape` here, and its use a `Sweep`.
+    mixed schedules do, is a `Tape` here, and its use a `Sweep`. An online schedule
+    is told the length (`finalize`) when it has come so far.
 
     Args:
         schedule: A schedule of that package.
         length: The number of steps.
 
     Raises:
-        PlanError: If the schedule stores a state and a tape at once, or makes a tape
-            from a tape.
-        ScheduleError: If it yields what is no action of that package.
+        PlanError: If the schedule stores a state and a tape at once, makes a tape from
+            a tape, or reverses nothing.
+        ScheduleError: If it yields what is no action of that package, or goes on
+            forward beyond the length.
+
+    Examples:
+        >>> from checkpoint_schedules import MultistageCheckpointSchedule
+        >>> from retape.schedule import replay
+        >>> theirs = MultistageCheckpointSchedule(10, 3, 0)
+        >>> replay(from_checkpoint_schedules(theirs, 10), 10).advances
+        15
     """
-    slots = _Slots()
+    length, slots = whole("length", length), _Slots()
+    if length < 1:
+        raise _no_steps(length)
     for action in schedule:
         kind = type(action).__name__
         if kind == "Forward":
+            if action.n0 >= length:
+                raise ScheduleError(
+                    f"`{action!r}` goes on beyond the {length} steps of the run, and "
+                    "the schedule cannot be told its length. Pass one with `finalize`."
+                )
             yield from slots.forward(action, length)
+            if action.n1 >= length and _is_online(schedule):
+                getattr(schedule, "finalize")(length)  # noqa: B009
         elif kind == "Reverse":
             yield from slots.reverse(action)
         elif kind in ("Copy", "Move"):
@@ -113,6 +138,19 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
                 f"`{action!r}` is no action of `checkpoint_schedules` that is known "
                 "here. Pass one of its schedules."
             )
+    raise PlanError(f"`{schedule!r}` reverses nothing. Pass a schedule for an adjoint.")
+
+
+def _is_online(schedule: object) -> bool:
+    """Whether a schedule of that package has not been told the length yet."""
+    return getattr(schedule, "max_n", 0) is None and hasattr(schedule, "finalize")
+
+
+def _no_steps(length: int) -> PlanError:
+    return PlanError(
+        f"`length={length}` cannot be: `checkpoint_schedules` knows no runs "
+        "without a step. Handle an empty run yourself."
+    )
 
 
 @dataclass(slots=True)
@@ -120,7 +158,8 @@ class _Slots:
     """Numbers for snapshots that the other package knows by their steps.
 
     `tapes` has the end of each tape that is held. `loaded` is a tape that was read: the
-    next action sweeps it.
+    next action sweeps it. `last` is a tape of the last stage, which is not kept here:
+    that stage is reversed at once.
     """
 
     held: dict[tuple[int, str], int] = field(default_factory=dict[tuple[int, str], int])
@@ -130,6 +169,7 @@ class _Slots:
     free: dict[str, list[int]] = field(default_factory=dict[str, list[int]])
     high: dict[str, int] = field(default_factory=dict[str, int])
     loaded: tuple[tuple[int, str], bool] | None = None
+    last: tuple[int, str] | None = None
 
     def forward(self, action: Any, length: int) -> Iterator[Action]:
         stop = min(action.n1, length)
@@ -142,7 +182,9 @@ class _Slots:
         if action.write_ics:
             key = action.n0, _tier(action.storage)
             yield Store(action.n0, self.take(key), key[1])
-        if keeps_tape:
+        if keeps_tape and stop == length:
+            self.last = action.n0, _tier(action.storage)
+        elif keeps_tape:
             key = action.n0, _tier(action.storage)
             self.tapes[key] = stop
             yield Tape(action.n0, stop, self.take(key), key[1])
@@ -160,6 +202,9 @@ class _Slots:
 
     def read(self, action: Any, move: bool) -> Iterator[Action]:
         key = action.n, _tier(action.from_storage)
+        if key == self.last:
+            self.last = None
+            return
         if key in self.tapes and action.to_storage.name == "WORK":
             self.loaded = key, move
             return

@@ -4,24 +4,35 @@
 `checkpointed` gives back the function itself, for use inside larger programs.
 
 For layers: `checkpoint`, `Checkpointed` and `policies`; `scan`, `fori_loop` and
-`while_loop`; and `plan`, which says what fits into some memory.
+`while_loop`; and `advise`, which says what fits into some memory, and whether to do
+anything at all (`plan` is its older name, for functions that JAX can differentiate).
 """
 
-from .engines.jaxpr._explain import Explanation as Explanation
-from .engines.jaxpr._explain import Measured as Measured
-from .engines.jaxpr._explain import explain as explain
-from .engines.jaxpr._explain import measure as measure
-from .engines.jaxpr._remembered import clear_caches as clear_caches
-from .engines.jaxpr._transform import checkpointed as checkpointed
-from .engines.jaxpr._transform import grad as grad
-from .engines.jaxpr._transform import value_and_grad as value_and_grad
-from .engines.jaxpr._transform import vjp as vjp
-from .engines.jaxpr.layers import policies as policies
-from .engines.jaxpr.layers._checkpoint import checkpoint as checkpoint
-from .engines.jaxpr.layers._loops import fori_loop as fori_loop
-from .engines.jaxpr.layers._loops import while_loop as while_loop
-from .engines.jaxpr.layers._planner import LayerPlan as LayerPlan
-from .engines.jaxpr.layers._planner import plan as plan
-from .engines.jaxpr.layers._question import Candidate as Candidate
-from .engines.jaxpr.layers._scan import scan as scan
-from .engines.jaxpr.layers._wrap import Checkpointed as Checkpointed
+from retape.engines.jaxpr.api._explain import Diagnosed as Diagnosed
+from retape.engines.jaxpr.api._explain import Explanation as Explanation
+from retape.engines.jaxpr.api._explain import Measured as Measured
+from retape.engines.jaxpr.api._explain import explain as explain
+from retape.engines.jaxpr.api._explain import measure as measure
+from retape.engines.jaxpr.api._health import Fault as Fault
+from retape.engines.jaxpr.api._health import Health as Health
+from retape.engines.jaxpr.api._show import show as show
+from retape.engines.jaxpr.api._transform import checkpointed as checkpointed
+from retape.engines.jaxpr.api._transform import grad as grad
+from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
+from retape.engines.jaxpr.api._transform import vjp as vjp
+from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
+from retape.engines.jaxpr.layers import policies as policies
+from retape.engines.jaxpr.layers.loops._fori_while import fori_loop as fori_loop
+from retape.engines.jaxpr.layers.loops._fori_while import while_loop as while_loop
+from retape.engines.jaxpr.layers.loops._scan import scan as scan
+from retape.engines.jaxpr.layers.planner._advise import advise as advise
+from retape.engines.jaxpr.layers.planner._candidates import (
+    LayerCandidate as LayerCandidate,
+)
+from retape.engines.jaxpr.layers.planner._plan import LayerPlan as LayerPlan
+from retape.engines.jaxpr.layers.planner._plan import plan as plan
+from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint as checkpoint
+from retape.engines.jaxpr.layers.remat._wrap_layer import Checkpointed as Checkpointed
+
+Candidate = LayerCandidate
+"""An earlier name of `LayerCandidate`."""

@@ -1,31 +1,39 @@
 """Reverse-mode gradients of PyTorch programs in bounded memory.
 
 - `recompute`: a byte budget for any program, with nothing to annotate.
+- `estimate`: what a budget costs, without running the program.
 - `checkpoint`, `Checkpointed`, `checkpoint_sequential`: the familiar forms.
 - `Graph` and its functions: a graph with marked checkpoints, node by node.
 """
 
-from retape.engines.eager._checkpoint import Checkpointed as Checkpointed
-from retape.engines.eager._checkpoint import checkpoint as checkpoint
 from retape.engines.eager._errors import MutationError as MutationError
 from retape.engines.eager._errors import RecomputeDepthError as RecomputeDepthError
-from retape.engines.eager._graph import Graph as Graph
-from retape.engines.eager._graph import (
-    auto_checkpoint_by_depth as auto_checkpoint_by_depth,
-)
-from retape.engines.eager._graph import (
-    auto_checkpoint_every_n as auto_checkpoint_every_n,
-)
-from retape.engines.eager._graph import mark_checkpoint as mark_checkpoint
-from retape.engines.eager._native import accelerate as accelerate
-from retape.engines.eager._node import CheckpointOptions as CheckpointOptions
-from retape.engines.eager._node import Node as Node
-from retape.engines.eager._policy import matrix_products as matrix_products
-from retape.engines.eager._recompute import Recomputation as Recomputation
-from retape.engines.eager._recompute import recompute as recompute
-from retape.engines.eager._report import EagerReport as EagerReport
-from retape.engines.eager._sequence import (
+from retape.engines.eager.api._checkpoint import Checkpointed as Checkpointed
+from retape.engines.eager.api._checkpoint import checkpoint as checkpoint
+from retape.engines.eager.api._checkpoint_sequential import (
     checkpoint_sequential as checkpoint_sequential,
 )
-from retape.engines.eager._subgraph import on_recomputed as on_recomputed
-from retape.engines.eager._subgraph import recompute_subgraph as recompute_subgraph
+from retape.engines.eager.api._estimate import Estimate as Estimate
+from retape.engines.eager.api._estimate import Point as Point
+from retape.engines.eager.api._estimate import estimate as estimate
+from retape.engines.eager.api._recompute import Recomputation as Recomputation
+from retape.engines.eager.api._recompute import recompute as recompute
+from retape.engines.eager.graph._graph import Graph as Graph
+from retape.engines.eager.graph._graph import (
+    auto_checkpoint_by_depth as auto_checkpoint_by_depth,
+)
+from retape.engines.eager.graph._graph import (
+    auto_checkpoint_every_n as auto_checkpoint_every_n,
+)
+from retape.engines.eager.graph._graph import mark_checkpoint as mark_checkpoint
+from retape.engines.eager.graph._node import CheckpointOptions as CheckpointOptions
+from retape.engines.eager.graph._node import Node as Node
+from retape.engines.eager.graph._recompute_subgraph import (
+    on_recomputed as on_recomputed,
+)
+from retape.engines.eager.graph._recompute_subgraph import (
+    recompute_subgraph as recompute_subgraph,
+)
+from retape.engines.eager.native._accelerate import accelerate as accelerate
+from retape.engines.eager.record._policy import matrix_products as matrix_products
+from retape.engines.eager.trace._report import EagerReport as EagerReport

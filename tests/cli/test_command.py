@@ -1,11 +1,17 @@
 """The command: what it prints, draws and refuses."""
 
+import io
+import json
+import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from retape.cli import main
+import retape
+from retape.cli import _waiting, main
+from retape.plan._registry import KINDS
 from retape.schedule import Mixed, Schedule, TierCosts, TwoTier
 from retape.viz import draw_text, layout
 
@@ -70,7 +76,7 @@ def test_wrong_usage_ends_with_2(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["plan", "--steps", "10"])
     assert ended.value.code == 2
-    assert "one of the arguments --snapshots" in capsys.readouterr().err
+    assert "one of the arguments --plan --snapshots" in capsys.readouterr().err
 
 
 def test_plot_draws_text(capsys):
@@ -107,3 +113,181 @@ def test_every_step_is_swept_back_once_in_a_layout():
 def test_long_schedules_share_columns():
     text = draw_text(Schedule(1000, 5, 20), width=50)
     assert max(map(len, text.splitlines()[:-1])) == 50
+
+
+# What a command meets in a terminal ---------------------------------------------------
+
+
+def test_a_plan_is_written_in_full_or_in_short(capsys):
+    same = [
+        ["--snapshots", "9"],
+        ["--plan", "fixed-space:snapshots=9"],
+        ["--plan", "fixed_space:9"],
+    ]
+    for arguments in same:
+        assert main(["plan", "--steps", "1e3", *arguments]) == 0
+        assert "3999 advances" in capsys.readouterr().out
+    assert main(["plan", "--steps", "60", "--plan", "segments", "--stage", "9"]) == 0
+    assert "stages of at most 9" in capsys.readouterr().out
+    assert main(["plan", "--steps", "60", "--plan", "segments:stage=9", "--stage", "9"])
+    assert "`stage` of the plan is said twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
+def test_every_kind_of_plan_can_be_predicted_and_drawn(kind, capsys):
+    sizes = ["--capsule", "100", "--tape", "100", "--plan", kind.text]
+    assert main(["plan", "--steps", "4", *sizes]) == 0
+    assert capsys.readouterr().out.startswith("4 steps in")
+    assert main(["plot", "--steps", "4", *sizes]) == 0
+    assert "taped and swept back" in capsys.readouterr().out
+
+
+def test_bytes_are_the_peak(capsys):
+    sizes = ["--capsule", "1 MB", "--tape", "40 MB", "--steps", "1000", "--json"]
+    assert main(["plan", "--memory", "150 MB", "--disk", "1 GB", *sizes]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert 41_000_000 <= found["peak_bytes"] <= 150_000_000
+    assert found["disk_bytes"] <= 10**9
+    assert main(["plan", "--memory", "30 MB", "--disk", "1 GB", *sizes]) == 1
+    assert "does not hold the tape of a stage, which takes 40000000" in (
+        capsys.readouterr().err
+    )
+    assert main(["plan", "--memory", "30 MB", "--steps", "9", "--capsule", "3"]) == 1
+    assert "`--capsule` goes with `--tape`" in capsys.readouterr().err
+
+
+def test_a_prediction_is_printed_as_json(capsys):
+    assert main(["plan", "--steps", "1e3", "--snapshots", "9", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["plan"] == "retape.fixed_space(snapshots=9)"
+    assert (found["steps"], found["advances"], found["sweeps"]) == (1000, 3999, 5)
+    assert found["peak_bytes"] is None
+    assert main(["plot", "--steps", "3", "--snapshots", "1", "--json"]) == 0
+    actions = json.loads(capsys.readouterr().out)["actions"]
+    assert actions[1] == {"action": "Advance", "start": 0, "stop": 2}
+    assert replay_of(actions) == list(Schedule(3, 1))
+
+
+def replay_of(actions):
+    return [getattr(retape.schedule, a.pop("action"))(**a) for a in actions]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--width", "0"], "argument --width: 0 is too small: pass at least 1"),
+        (["--rows", "-3"], "argument --rows: -3 is too small"),
+        (["--width", "many"], "'many' is not a whole number"),
+        (["--steps", "1.5"], "argument --steps: '1.5' is not a whole number"),
+        (["--steps", "long"], "'long' is not a whole number, such as 1000 or 1e6"),
+    ],
+)
+def test_numbers_that_cannot_be_are_wrong_usage(arguments, said, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["plot", "--steps", "9", "--snapshots", "2", *arguments])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("out", "said"),
+    [
+        ("missing/figure.png", "cannot be written: No such file or directory. Pass an"),
+        ("figure.txt", "is not a figure that can be drawn: Format 'txt' is not sup"),
+    ],
+)
+def test_a_figure_that_cannot_be_written_is_one_sentence(out, said, tmp_path, capsys):
+    where = str(tmp_path / out)
+    assert main(["plot", "--steps", "9", "--snapshots", "2", "--out", where]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("retape: `--out ") and said in error
+    assert error.count("\n") == 1
+
+
+def test_a_drawing_that_nobody_could_look_at_is_refused(capsys):
+    assert main(["plot", "--steps", "1e6", "--snapshots", "20"]) == 1
+    assert "a drawing of 1000000 stages cannot be looked at" in capsys.readouterr().err
+
+
+def test_the_version_is_told(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"retape {retape.__version__}\n"
+
+
+def test_ctrl_c_is_one_sentence(monkeypatch, capsys):
+    def interrupted(options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("retape.cli._plan.run", interrupted)
+    assert main(["plan", "--steps", "9", "--segments"]) == 130
+    assert capsys.readouterr().err == "retape: interrupted.\n"
+
+
+@pytest.mark.parametrize("rows", ["60", "2000"])
+def test_a_reader_that_goes_away_is_no_error(rows):
+    """Also where the output is still in a buffer when the command ends."""
+    plot = ["plot", "--steps", "3000", "--segments", "--stage", "3", "--rows", rows]
+    command = subprocess.Popen(
+        [sys.executable, "-m", "retape", *plot],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert command.stdout and command.stderr
+    command.stdout.close()
+    assert command.wait(timeout=120) == 141
+    with command.stderr:
+        assert command.stderr.read() == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_has_its_width_and_colours(monkeypatch):
+    drawing = ["plot", "--steps", "200", "--snapshots", "2", "--stage", "10"]
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert main(drawing) == 0
+    colours = re.compile("\x1b\\[[0-9]+m")
+    text = sys.stdout.getvalue()  # pyright: ignore
+    rows = colours.sub("", text).splitlines()[:-1]
+    assert max(map(len, rows)) == 40 and colours.search(text)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert main([*drawing, "--width", "30"]) == 0
+    text = sys.stdout.getvalue()  # pyright: ignore
+    assert max(map(len, text.splitlines()[:-1])) == 30 and not colours.search(text)
+
+
+def test_what_takes_long_is_told_on_a_terminal(monkeypatch):
+    monkeypatch.setattr(_waiting, "_PATIENCE", 0.01)
+    monkeypatch.setattr(_waiting, "_EVERY", 0.01)
+    told, out = threading.Event(), Terminal()
+    monkeypatch.setattr(out, "flush", told.set)
+    with _waiting.waiting("searching", out):
+        assert told.wait(60)
+    assert out.getvalue().startswith("\rretape: searching, ")
+    assert out.getvalue().endswith(" \r")
+    quick, plain = Terminal(), io.StringIO()
+    monkeypatch.setattr(_waiting, "_PATIENCE", 60)
+    with _waiting.waiting("searching", quick), _waiting.waiting("searching", plain):
+        pass
+    assert quick.getvalue() == plain.getvalue() == ""
+
+
+def test_vlad_takes_the_short_options_too(tmp_path, capsys):
+    path = tmp_path / "p.vlad"
+    path.write_text("(checkpoint-*j (lambda (x) (* x (* x x))) 2 1)")
+    command = ["vlad", str(path), "--engine", "interpreter"]
+    for plan in (["--snapshots", "2", "--stage", "3"], ["--plan", "fixed-space:2"]):
+        assert main([*command, *plan]) == 0
+        assert capsys.readouterr().out == "(8 . 12)\n"
+    assert main([*command, "--snapshots", "2", "--tapes"]) == 2
+    assert "slots may hold tapes, and VLAD keeps states only" in capsys.readouterr().err
+    assert main([*command, "--stage", "3"]) == 2
+    assert "`--stage` is an option of a plan, and no plan is" in capsys.readouterr().err

@@ -31,6 +31,7 @@ def run(path, known, length):
         seed=np.ones_like,
         plan=retape.fixed_space(snapshots=4, stage=5),
         store=tiered,
+        reuse=True,
         **ends,
     )
 

@@ -9,14 +9,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from power import Power, PowerLost
 
 import retape
 from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
 from retape.driver import ToyCapsule, ToyMachine, run
 from retape.schedule import Schedule, TierCosts, TwoTier
+from tests.driver.power import Power, PowerLost
 
 LENGTH = 150
+
+FINISHED = ["lock", "record-before.npz", "record.npz"]
+"""The files of a run that is done."""
 
 
 class Crash(Exception):
@@ -93,7 +96,7 @@ def test_a_run_that_crashes_often_gives_the_same_result(
         assert outcome.result == ToyMachine(n).reverse(ToyCapsule(0, 3), n, None)
         assert outcome.report.resumed == (crashes > 0)
         files = sorted(os.listdir(tmp_path / str(trial)))
-        assert files == ["lock", "record.npz"]
+        assert files == FINISHED
 
 
 PLANS = {
@@ -145,7 +148,7 @@ def test_that_model_sees_a_store_that_does_not_flush(tmp_path, monkeypatch, seed
         try:
             run(ToyMachine(18), plan, store=disk_at(tmp_path))
         except StoreError as error:
-            assert "record.npz` is not a snapshot" in str(error)
+            assert "npz` is not a snapshot" in str(error)
             damaged += 1
         for file in tmp_path.glob("*.npz"):
             file.unlink()
@@ -173,7 +176,7 @@ def test_a_run_that_keeps_tapes_crashes_often_too(tmp_path, seeded, tiered):
             damage,
         )
         assert outcome.result == ToyMachine(50).reverse(ToyCapsule(0, 3), 50, None)
-        assert crashes > 0 and sorted(os.listdir(path)) == ["lock", "record.npz"]
+        assert crashes > 0 and sorted(os.listdir(path)) == FINISHED
 
 
 def test_a_tape_damaged_during_the_run_is_made_again(tmp_path):
@@ -189,15 +192,17 @@ def test_a_tape_damaged_during_the_run_is_made_again(tmp_path):
     assert outcome.report.repaired > 3
 
 
-def test_a_finished_run_is_not_run_again_until_it_is_cleared(tmp_path):
+def test_a_finished_run_is_run_again_unless_its_result_is_asked_for(tmp_path):
     plan = retape.fixed_space(snapshots=2)
     first = run(ToyMachine(30), plan, store=disk_at(tmp_path))
     machine = ToyMachine(30)
-    assert run(machine, plan, store=disk_at(tmp_path)).result == first.result
+    again = run(machine, plan, store=disk_at(tmp_path), reuse=True)
+    assert again.result == first.result
     assert (machine.advanced, machine.taped) == (0, 0)
-    disk_at(tmp_path).clear()
     assert run(machine, plan, store=disk_at(tmp_path)).result == first.result
     assert machine.taped == 30
+    # What was begun anew leaves nothing of the run before.
+    assert sorted(os.listdir(tmp_path)) == FINISHED
 
 
 def test_damaged_snapshots_are_recomputed_from_earlier_ones(tmp_path, seeded):
@@ -257,7 +262,7 @@ def test_another_plan_or_machine_is_refused(tmp_path):
     with pytest.raises(Crash):
         run(Fragile(40), retape.fixed_space(snapshots=2), store=disk_at(tmp_path))
     Fragile.calls = 1000
-    with pytest.raises(StoreError, match="holds another run, `Fragile under Fix"):
+    with pytest.raises(StoreError, match="another run, `Fragile under retape.fix"):
         run(Fragile(40), retape.fixed_space(snapshots=3), store=disk_at(tmp_path))
     with pytest.raises(StoreError, match="and this one is `mine under"):
         plan = retape.fixed_space(snapshots=2)
@@ -333,6 +338,7 @@ def test_ctrl_c_while_a_cotangent_is_changed_in_place(tmp_path, interrupted):
             steps=30,
             plan=retape.fixed_space(snapshots=3, stage=4),
             store=DiskStore(tmp_path),
+            key="in place",
         ).cotangent
 
     with pytest.raises(KeyboardInterrupt):
@@ -407,7 +413,7 @@ def test_the_work_left_of_a_run_whose_length_is_known_by_now(tmp_path):
 def test_the_report_of_a_run_that_was_done_says_so(tmp_path):
     plan = retape.fixed_space(snapshots=2)
     run(ToyMachine(30), plan, store=disk_at(tmp_path))
-    again = run(ToyMachine(30), plan, store=disk_at(tmp_path)).report
+    again = run(ToyMachine(30), plan, store=disk_at(tmp_path), reuse=True).report
     assert str(again).startswith("30 steps: an earlier process had done it all, and")
     assert (again.reverses, again.taped, again.resumed) == (0, 0, True)
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import linen, nnx
-from stacks import WIDTH, batch, difference
 
 import retape
 import retape.nnx
+from tests.nnx.stacks import WIDTH, batch, difference
 
 
 class Block(linen.Module):

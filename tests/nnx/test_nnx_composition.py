@@ -9,11 +9,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from stacks import WIDTH, Count, Tanh, batch, difference, waves
 
 import retape.nnx
 from retape import UnsupportedError
-from retape.nnx import _lift
+from retape.nnx import _replace_scan as _lift
+from tests.nnx.stacks import WIDTH, Count, Tanh, batch, difference, waves
 
 
 def loss(scan: Any, layers: Any, x: jax.Array) -> jax.Array:

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from stacks import Tanh, batch, difference
 
 import retape.nnx
-from retape.engines.jaxpr._flops import flops
+from retape.engines.jaxpr.analysis._flops import flops
+from tests.nnx.stacks import Tanh, batch, difference
 
 STACKED: dict[str, Any] = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
 LAYERS = 48
@@ -44,17 +44,17 @@ def test_segments_give_the_gradient_of_the_scan() -> None:
     assert difference(ours, theirs) < 1e-12
 
 
+def taken(scan: Any, **options: Any) -> float:
+    """Temporaries of the gradient, in carries."""
+    tokens, width = 4096, 6
+    x = jax.ShapeDtypeStruct((tokens, width), jnp.float64)
+    compiled = gradient(scan, **options).lower(Tanh(LAYERS), x).compile()
+    return compiled.memory_analysis().temp_size_in_bytes / (8 * tokens * width)
+
+
 @pytest.mark.parametrize("segment", [6, 8])
 def test_segments_keep_the_carries_at_their_ends(segment: int) -> None:
     """48 / s carries at the ends of segments, s inside one; not 48."""
-    tokens, width = 4096, 6
-    x = jax.ShapeDtypeStruct((tokens, width), jnp.float64)
-
-    def taken(scan: Any, **options: Any) -> float:
-        compiled = gradient(scan, **options).lower(Tanh(LAYERS), x).compile()
-        size = compiled.memory_analysis().temp_size_in_bytes
-        return size / (8 * tokens * width)
-
     marked = nnx.remat(lambda x, layer: layer(x))
 
     def remat(*_: Any, **options: Any) -> Any:
@@ -66,6 +66,16 @@ def test_segments_keep_the_carries_at_their_ends(segment: int) -> None:
         taken(retape.nnx.remat_scan, segment_length=segment)
         < 48 / segment + segment + 6
     )
+
+
+def test_a_snapshot_more_is_one_carry_more() -> None:
+    """No stage of many layers, whose tape would take twice as much again."""
+    few, many = (
+        taken(retape.nnx.remat_scan, plan=retape.fixed_space(snapshots=d))
+        for d in (3, 14)
+    )
+    assert 10 < many - few < 11.1
+    assert few < 3 + 7
 
 
 def test_segments_run_each_layer_at_most_twice_more() -> None:

@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from stacks import difference, waves
 
 import retape.nnx
+from tests.nnx.stacks import difference, waves
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "decoder"))
 
@@ -43,7 +43,7 @@ def test_the_decoder_sees_no_token_before_its_time() -> None:
     assert difference(logits[:, -1], other[:, -1]) > 1e-3
     q, k = waves(8, 2, 2, 4), waves(8, 2, 4)
     whole, blocks = (decoder.attend(q, k, k, block) for block in (None, 2))
-    assert difference(whole, blocks) < 1e-12
+    assert difference(whole, blocks) < 1e-7  # scores are in single precision
 
 
 # 48 layers: what the gradient keeps of the carries -------------------------------

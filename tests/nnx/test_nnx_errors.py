@@ -7,10 +7,10 @@ from typing import Any
 import jax.numpy as jnp
 import pytest
 from flax import linen, nnx
-from stacks import WIDTH, Count, Tanh, batch, waves, without_address
 
 import retape
 import retape.nnx
+from tests.nnx.stacks import WIDTH, Count, Tanh, batch, waves, without_address
 
 STACKED = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
 
@@ -32,7 +32,7 @@ def call(x: Any, layer: Any) -> Any:
         ({"offload": "disk"}, "`offload='disk'` is not a place"),
         ({"policy": "dots"}, "`policy='dots'` is not a policy.*Pass one of `retape.j"),
         ({"policy": lambda x: True}, "If it makes policies, call it"),
-        ({"policy": retape.segments()}, "This is a plan: pass it"),
+        ({"policy": retape.segments()}, "This plan counts steps: pass it"),
         ({"transform_metadata": 3}, "`transform_metadata=3` is no mapping"),
     ],
     ids=without_address,

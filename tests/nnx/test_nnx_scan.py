@@ -10,7 +10,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 from flax import nnx
-from stacks import (
+
+import retape
+import retape.nnx
+from retape.jax import policies
+from tests.nnx.stacks import (
     WIDTH,
     Count,
     Tanh,
@@ -21,10 +25,6 @@ from stacks import (
     waves,
     without_address,
 )
-
-import retape
-import retape.nnx
-from retape.jax import policies
 
 CLOSE = 1e-12
 

@@ -185,7 +185,7 @@ def test_a_prediction_reads_well():
         (lambda: retape.tiers(memory=1, disk=1, costs=3), "`costs=3` cannot be: pass"),
         (
             lambda: retape.tiers(memory="1 kB", disk=1).predict(9),
-            "`memory='1 kB'` counts bytes, and `capsule_bytes` was not given",
+            "`memory='1 kB'` counts bytes, and `capsule_bytes` and `tape_b.*` were not",
         ),
         (
             lambda: retape.chain(
@@ -205,8 +205,12 @@ def test_what_cannot_be_is_refused(make, text):
     ("make", "text"),
     [
         (
-            lambda: retape.tiers(memory="1 kB", disk="2 kB").predict(9, 8000, 8000),
+            lambda: retape.tiers(memory="9 kB", disk="2 kB").predict(9, 8000, 8000),
             "hold no snapshot, which takes 8000 bytes .7.9 KiB.. The least possible",
+        ),
+        (
+            lambda: retape.tiers(memory="1 kB", disk="2 kB").predict(9, 800, 8000),
+            "`memory='1 kB'` does not hold the tape of a stage, which takes 8000 byt",
         ),
         (lambda: chain_of(3, 4).predict(3), "the least possible is 7 b"),
     ],
@@ -248,5 +252,5 @@ def test_an_engine_with_a_sweep_of_its_own_refuses_it(plan):
     def looped(x):
         return jax.lax.fori_loop(0, 9, lambda k, y: y * x, 1.0)
 
-    with pytest.raises(PlanError, match="for `retape.adjoint` and `retape.driver.run`"):
+    with pytest.raises(PlanError, match="by `retape.adjoint` and `retape.driver.run`"):
         retape.jax.grad(looped, plan=plan)(1.5)

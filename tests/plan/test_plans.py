@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 import retape
 from retape import BudgetError, PlanError
 from retape._bytes import format_bytes, parse_bytes
-from retape._offload_plans import on_host, refuse_offload
+from retape.plan._obeyers import VLAD, check_plan
+from retape.plan._offload import on_host
 from retape.schedule import Schedule, beta, optimal_advances, replay
 
 PLANS = [
@@ -131,7 +132,7 @@ def test_within_large_budgets_is_quick_and_keeps_to_them(monkeypatch):
         asked += 1
         return optimal_advances(stages, snapshots)
 
-    monkeypatch.setattr("retape._budget.optimal_advances", counted)
+    monkeypatch.setattr("retape.plan._within.optimal_advances", counted)
     for n, w, r in [(10**9, 800, 2400), (10**7, 8000, 24000), (10**12, 8, 8)]:
         prediction = retape.within("6 MB").predict(n, w, r)
         assert prediction.peak_bytes is not None
@@ -321,5 +322,6 @@ def test_who_has_no_use_for_it_says_so() -> None:
     with pytest.raises(
         retape.PlanError, match="and VLAD does not. Leave `offload` out"
     ):
-        refuse_offload(plan, "VLAD", "nothing")
-    refuse_offload(retape.fixed_space(snapshots=2), "VLAD", "nothing")
+        check_plan(plan, VLAD)
+    plain = retape.fixed_space(snapshots=2)
+    assert check_plan(plain, VLAD) is plain

@@ -3,6 +3,7 @@
 import pytest
 
 import retape
+from retape import PlanError, ScheduleError
 from retape.driver import ToyMachine, run
 from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
 from retape.schedule import (
@@ -196,3 +197,40 @@ def test_what_cannot_be_translated_is_refused():
         list(from_checkpoint_schedules(moved, 2))
     with pytest.raises(retape.ScheduleError, match="`3` is no action of"):
         list(from_checkpoint_schedules([3], 2))
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 20])
+@pytest.mark.parametrize("kind", ["memory", "disk", "moved", "two-level"])
+def test_online_schedules_of_the_peers_are_told_the_length(n, kind):
+    """They go forward without end until somebody does."""
+    make = {
+        "memory": peer.SingleMemoryStorageSchedule,
+        "disk": peer.SingleDiskStorageSchedule,
+        "moved": lambda: peer.SingleDiskStorageSchedule(move_data=True),
+        "two-level": lambda: peer.TwoLevelCheckpointSchedule(3, 2),
+    }[kind]
+    actions = list(from_checkpoint_schedules(make(), n))
+    counts = replay(actions, n)
+    assert counts.taped == n
+    assert counts.longest_stage == (n if kind == "memory" else 1)
+    result = run(ToyMachine(n), actions).result
+    assert result == run(ToyMachine(n), retape.segments()).result
+
+
+def test_a_peers_schedule_without_an_adjoint_is_refused():
+    with pytest.raises(PlanError, match="reverses nothing. Pass a schedule for an adj"):
+        list(from_checkpoint_schedules(peer.NoneCheckpointSchedule(), 5))
+
+
+def test_a_schedule_that_goes_on_without_end_is_refused():
+
+    def endless():
+        k = 0
+        while True:
+            yield peer.Forward(k, k + 1, True, False, peer.StorageType.DISK)
+            k += 1
+
+    with pytest.raises(ScheduleError, match="goes on beyond the 5 steps of the run"):
+        list(from_checkpoint_schedules(endless(), 5))
+    with pytest.raises(PlanError, match="knows no runs without a step"):
+        list(from_checkpoint_schedules(endless(), 0))

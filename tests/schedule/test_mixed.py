@@ -1,10 +1,10 @@
 """Slots that hold states or tapes, against searches and the peer's own numbers."""
 
 import pytest
-from mixed_search import fewest
 
 from retape import BudgetError, PlanError
 from retape.schedule import Mixed, Schedule, beta, optimal_advances, replay
+from tests.schedule.mixed_search import fewest
 
 SIZES = [(1, 1), (2, 1), (3, 1), (1, 2), (2, 3), (3, 2)]
 

@@ -5,7 +5,6 @@ import tracemalloc
 from itertools import islice
 
 import pytest
-from brute import best_by_search, best_split
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,6 +23,7 @@ from retape.schedule import (
     replay,
     treeverse_split,
 )
+from tests.schedule.brute import best_by_search, best_split
 
 SPLITS = ("binomial", "bisection", "treeverse")
 

@@ -3,13 +3,11 @@
 from fractions import Fraction
 
 import pytest
-from brute import best_over_positions, best_split, last_policy
 
 from retape import PlanError
 from retape.schedule import (
     Doubling,
     LeastCost,
-    _least_cost,
     begin_online,
     beta,
     departures,
@@ -18,6 +16,8 @@ from retape.schedule import (
     replay,
     turn_advances,
 )
+from retape.schedule import _online_least_cost as _least_cost
+from tests.schedule.brute import best_over_positions, best_split, last_policy
 
 PLACEMENTS = ("least-cost", "doubling")
 

@@ -1,7 +1,6 @@
 """Two tiers against an exhaustive search, and the streamed near-optimum's bound."""
 
 import pytest
-from tier_search import cheapest
 
 from retape import PlanError
 from retape.schedule import (
@@ -13,6 +12,7 @@ from retape.schedule import (
     optimal_advances,
     replay,
 )
+from tests.schedule.tier_search import cheapest
 
 GRID = [
     TierCosts(disk_write=0, disk_read=0),

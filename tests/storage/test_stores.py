@@ -17,8 +17,8 @@ from retape import (
     StoreError,
     TieredStore,
 )
-from retape.storage import Record, copy_tree, fingerprint, freeze, tree_nbytes
-from retape.storage._platform import sync_directory
+from retape.storage import Record, copy_tree, fingerprint, read_only, tree_nbytes
+from retape.storage._file_lock import sync_directory
 
 TREE = {
     "field": np.arange(6.0).reshape(2, 3),
@@ -90,9 +90,9 @@ def test_trees_are_measured_copied_and_frozen():
     copied = copy_tree(TREE)
     assert fingerprint(copied) == fingerprint(TREE)
     assert copied["field"] is not TREE["field"]
-    freeze(copied)
     with pytest.raises(ValueError, match="read-only"):
-        copied["field"][0, 0] = 1
+        read_only(copied)["field"][0, 0] = 1
+    copied["field"][0, 0] = 1
 
 
 def test_the_memory_store_keeps_to_its_capacities():
@@ -230,7 +230,7 @@ def test_a_read_only_directory_is_named(tmp_path, monkeypatch):
         return real(path, flags, mode)
 
     (tmp_path / "run").mkdir(mode=0o555)
-    monkeypatch.setattr("retape.storage._platform.os.open", refuse)
+    monkeypatch.setattr("retape.storage._file_lock.os.open", refuse)
     with pytest.raises(StoreError, match="run` cannot be used: Permission denied"):
         DiskStore(tmp_path / "run").open("test")
 
@@ -393,7 +393,9 @@ def test_a_record_frees_what_was_dropped(disk):
     assert record is not None and (record.length, record.left) == (9, 5)
     assert fingerprint(record.cotangent) == fingerprint((np.ones(2), 3))
     again.clear()
-    assert again.steps() == set() and again.open("test") is None
+    assert again.steps() == set()
+    again.close()
+    assert again.open("test") is None
     again.close()
 
 
@@ -408,14 +410,33 @@ def test_a_directory_of_another_run_is_refused(disk):
 
 
 def test_a_damaged_record_is_named(disk):
-    disk.record(Record(9, 5, 1.0, "test"))
-    (disk.path / "record.npz").write_bytes(b"x")
-    with pytest.raises(StoreError, match="record.npz` is not a snapshot of this lib"):
+    disk.close()
+    for name in ("record.npz", "record-before.npz"):
+        (disk.path / name).write_bytes(b"x")
+    with pytest.raises(StoreError, match="record-before.npz` is not a snapshot of th"):
         disk.open("test")
-    # The directory is given up: it can be opened again once the file is removed.
-    (disk.path / "record.npz").unlink()
+    # The directory is given up: it can be opened again once the files are removed.
+    disk.clear()
     again = DiskStore(disk.path)
     assert again.open("test") is None
+    again.close()
+
+
+@pytest.mark.parametrize("damage", [b"", b"x", bytes(3000)])
+def test_a_damaged_record_costs_the_work_since_the_one_before(disk, damage):
+    disk.record(Record(9, 5, 1.0, "test"))
+    disk.record(Record(9, 3, 2.0, "test"))
+    disk.close()
+    (disk.path / "record.npz").write_bytes(damage)
+    again = DiskStore(disk.path)
+    assert again.open("test") == Record(9, 5, 1.0, "test")
+    # The damaged file must not take the place of the good one.
+    again.record(Record(9, 2, 4.0, "test"))
+    again.close()
+    assert again.open("test") == Record(9, 2, 4.0, "test")
+    again.close()
+    (disk.path / "record.npz").unlink()
+    assert again.open("test") == Record(9, 5, 1.0, "test")
     again.close()
 
 
@@ -510,11 +531,11 @@ def test_a_directory_that_cannot_be_flushed(disk, monkeypatch):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         return real(path, flags, mode)
 
-    monkeypatch.setattr("retape.storage._platform.os.open", refuse)
+    monkeypatch.setattr("retape.storage._file_lock.os.open", refuse)
     with pytest.raises(StoreError, match="cannot be written: Permission denied"):
         disk.put(5, 0, "memory", 1.0, 8)
     # Windows cannot open a directory, and need not.
-    monkeypatch.setattr("retape.storage._platform.os.name", "nt")
+    monkeypatch.setattr("retape.storage._file_lock.os.name", "nt")
     sync_directory(tmp := disk.path)
     monkeypatch.undo()
     disk.put(5, 0, "memory", 1.0, 8)

@@ -1,3 +1,3 @@
 """The `retape` command."""
 
-from ._main import main as main
+from retape.cli._main import main as main

@@ -7,30 +7,51 @@ imported when the command starts, so it imports what is heavy inside `run`.
 
 import argparse
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
-from .._errors import RetapeError
+from retape._errors import RetapeError
 
-SUBCOMMANDS = ("_plan", "_plot", "_vlad")
+SUBCOMMANDS = ("_plan", "_plot", "_show", "_vlad")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command `retape`.
 
     Returns:
-        0 if all is well, 1 for an error of this library, which is printed; wrong usage
-        ends with 2.
+        0 if all is well, 1 for an error of this library, which is printed, 130 after
+        Ctrl-C, 141 where the reader of the output has gone; wrong usage ends with 2.
     """
-    parser = argparse.ArgumentParser(
-        prog="retape", description="Reverse-mode gradients in sublinear memory."
-    )
-    commands = parser.add_subparsers(required=True, metavar="command")
-    for name in SUBCOMMANDS:
-        importlib.import_module(f"retape.cli.{name}").add(commands)
-    options = parser.parse_args(arguments)
+    options = _parser().parse_args(arguments)
     try:
-        return options.run(options)
+        status = options.run(options)
+        sys.stdout.flush()
+        return status
     except RetapeError as error:
         print(f"retape: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("retape: interrupted.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # Python would complain once more when it closes the pipe at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="retape", description="Reverse-mode gradients in sublinear memory."
+    )
+    parser.add_argument("--version", action="version", version=f"retape {_version()}")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    for name in SUBCOMMANDS:
+        importlib.import_module(f"retape.cli.{name}").add(commands)
+    return parser
+
+
+def _version() -> str:
+    from retape import __version__
+
+    return __version__

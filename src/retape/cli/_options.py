@@ -1,67 +1,141 @@
-"""The options that name a plan, shared by the subcommands that take one."""
+"""The options that name a plan, shared by the subcommands that take one.
+
+A plan is written in full, `--plan fixed-space:snapshots=5`, or by short options, which
+are the same in other words: `--snapshots 5`. Both are read by `retape.plan._parse`.
+"""
 
 import argparse
-from typing import Any
 
-from .._bytes import parse_bytes
-from .._errors import PlanError
-from .._hosted_plans import tiers
-from .._plan import Plan
-from .._plans import fixed_space, fixed_time, logarithmic, segments, within
+from retape._bytes import parse_bytes
+from retape._errors import PlanError
+from retape.plan._base import Plan
+from retape.plan._parse import kind_named, make_plan, read_options, whole_number
+from retape.plan._registry import by_name
+
+_SHORT = {
+    "snapshots": ("fixed-space", "snapshots"),
+    "sweeps": ("fixed-time", "sweeps"),
+    "within": ("within", "budget"),
+    "memory": ("tiers", "memory"),
+}
+"""Short options that name a kind of plan, and the option of it that they give."""
+_FLAGS = ("logarithmic", "segments")
+_MORE = ("stage", "split", "disk")
+"""Short options that go with any kind that has them."""
 
 
-def add_plan_options(parser: argparse.ArgumentParser) -> None:
-    """Options for one of the plans, the length and the bytes."""
-    kind = parser.add_mutually_exclusive_group(required=True)
-    kind.add_argument("--snapshots", type=int, metavar="D", help="fixed space")
-    kind.add_argument("--sweeps", type=int, metavar="T", help="fixed time")
+def add_plan_options(
+    parser: argparse.ArgumentParser, *, required: bool = True, default: str = ""
+) -> None:
+    """Options for one of the plans."""
+    kind = parser.add_mutually_exclusive_group(required=required)
+    kind.add_argument(
+        "--plan",
+        metavar="PLAN",
+        help="a kind of plan with its options, as in fixed-space:snapshots=5,stage=10 "
+        f"or within:6 MB; kinds: {', '.join(by_name())}{default}",
+    )
+    kind.add_argument("--snapshots", metavar="D", help="fixed space")
+    kind.add_argument("--sweeps", metavar="T", help="fixed time")
     kind.add_argument("--logarithmic", action="store_true", help="as many as sweeps")
     kind.add_argument("--segments", action="store_true", help="a single sweep")
-    kind.add_argument("--within", metavar="BYTES", help='a budget, as in "512 MiB"')
-    kind.add_argument("--memory", metavar="M", help="two tiers: snapshots, or bytes")
+    kind.add_argument(
+        "--within", metavar="BYTES", help='snapshots and tape, as in "512 MiB"'
+    )
+    kind.add_argument(
+        "--memory",
+        metavar="M",
+        help="two tiers: snapshots in memory, or bytes that they share with the tape",
+    )
     parser.add_argument("--disk", metavar="M", help="with --memory: the same on disk")
     parser.add_argument("--tapes", action="store_true", help="slots may hold tapes")
-    parser.add_argument("--steps", type=int, required=True, metavar="N")
-    parser.add_argument("--stage", type=int, metavar="ALPHA")
-    parser.add_argument("--split", choices=["binomial", "bisection", "treeverse"])
+    parser.add_argument("--stage", metavar="ALPHA", help="steps taped at a time")
+    parser.add_argument(
+        "--split", help="where intervals are cut: binomial, bisection or treeverse"
+    )
+
+
+def add_length_options(parser: argparse.ArgumentParser) -> None:
+    """The length of a run, and what is to be known of its bytes."""
+    parser.add_argument(
+        "--steps", type=length, required=True, metavar="N", help="as in 1000 or 1e6"
+    )
     parser.add_argument("--capsule", metavar="BYTES", help="one snapshot")
     parser.add_argument("--tape", metavar="BYTES", help="the tape of one step")
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
-    """The plan that the options name."""
-    chosen: dict[str, Any] = {}
-    for name in ("stage", "split"):
-        if getattr(options, name) is not None:
-            chosen[name] = getattr(options, name)
-    if options.tapes:
-        chosen["store"] = {"state", "tape"}
-    if options.memory is not None:
-        return tiers(
-            memory=_amount(options.memory), disk=_amount(options.disk or "0"), **chosen
+def length(text: str) -> int:
+    """A whole number; `1e6` is one."""
+    number = whole_number(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a whole number, such as 1000 or 1e6"
         )
-    if options.disk is not None:
+    return number
+
+
+def count(text: str) -> int:
+    """A whole number that is at least 1."""
+    number = length(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text} is too small: pass at least 1")
+    return number
+
+
+def plan_of(options: argparse.Namespace) -> Plan | None:
+    """The plan that the options name; `None` if they name none.
+
+    Raises:
+        PlanError: If there is no such plan.
+    """
+    more = {n: getattr(options, n) for n in _MORE if getattr(options, n) is not None}
+    if options.tapes:
+        more["store"] = "state+tape"
+    if options.plan is not None:
+        kind, given = read_options(options.plan)
+    else:
+        named = _named(options)
+        if named is None:
+            if more:
+                raise PlanError(
+                    f"`--{next(iter(more))}` is an option of a plan, and no plan is "
+                    "named. Pass `--plan`, or a short option such as `--snapshots`."
+                )
+            return None
+        kind, given = kind_named(named[0]), named[1]
+        if "memory" in given:
+            more.setdefault("disk", "0")
+    if "disk" in more and "disk" not in kind.options:
         raise PlanError("`--disk` goes with `--memory`, which may be 0. Pass both.")
-    if options.snapshots is not None:
-        return fixed_space(snapshots=options.snapshots, **chosen)
-    if options.sweeps is not None:
-        return fixed_time(sweeps=options.sweeps, **chosen)
-    if options.within is not None:
-        return within(options.within, **chosen)
-    return segments(**chosen) if options.segments else logarithmic(**chosen)
+    twice = given.keys() & more.keys()
+    if twice:
+        raise PlanError(f"`{twice.pop()}` of the plan is said twice. Leave one out.")
+    return make_plan(kind, {**given, **more})
 
 
-def _amount(text: str) -> int | str:
-    """A number of snapshots, or bytes."""
-    return int(text) if text.isdecimal() else text
+def _named(options: argparse.Namespace) -> tuple[str, dict[str, str]] | None:
+    for short, (kind, option) in _SHORT.items():
+        if getattr(options, short) is not None:
+            return kind, {option: getattr(options, short)}
+    return next(((flag, {}) for flag in _FLAGS if getattr(options, flag)), None)
 
 
 def sizes_of(options: argparse.Namespace) -> tuple[int | None, int | None]:
-    """The bytes of a capsule and of a taped step."""
+    """The bytes of a capsule and of a taped step: both or neither.
+
+    Raises:
+        PlanError: If one is given alone, or they or the length cannot be.
+    """
     if options.steps < 0:
         raise PlanError(f"`--steps {options.steps}` cannot be. Pass a length.")
-    capsule, tape = options.capsule, options.tape
-    return (
-        None if capsule is None else parse_bytes(capsule, "capsule"),
-        None if tape is None else parse_bytes(tape, "tape"),
+    capsule, tape = (
+        None if text is None else parse_bytes(text, name)
+        for name, text in (("capsule", options.capsule), ("tape", options.tape))
     )
+    if (capsule is None) != (tape is None):
+        given, lacking = ("capsule", "tape") if tape is None else ("tape", "capsule")
+        raise PlanError(
+            f"`--{given}` goes with `--{lacking}`: snapshots and the tape of a stage "
+            "share the memory. Pass the bytes of both."
+        )
+    return capsule, tape

@@ -1,19 +1,54 @@
 """`retape plan`: what a plan would do, without a program."""
 
 import argparse
+import json
 from typing import Any
 
-from ._options import add_plan_options, plan_of, sizes_of
+from retape.cli._options import add_length_options, add_plan_options, plan_of, sizes_of
+from retape.cli._waiting import waiting
+from retape.plan._base import Plan, Prediction
 
 
 def add(commands: Any) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("plan", help="predict what a plan will do")
     add_plan_options(parser)
+    add_length_options(parser)
+    parser.add_argument("--json", action="store_true", help="print an object of JSON")
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
     """Print a prediction."""
-    print(plan_of(options).predict(options.steps, *sizes_of(options)))
+    plan, sizes = plan_of(options), sizes_of(options)
+    assert plan is not None, "the options require one"
+    with waiting("searching for the best schedule"):
+        prediction = plan.predict(options.steps, *sizes)
+    if options.json:
+        print(json.dumps(as_object(plan, options.steps, prediction), indent=2))
+    else:
+        print(prediction)
     return 0
+
+
+def as_object(plan: Plan, steps: int, prediction: Prediction) -> dict[str, Any]:
+    """A prediction as JSON has it; bytes and costs that are not known are null."""
+    counts = prediction.counts
+    return {
+        "plan": repr(plan),
+        "steps": steps,
+        "stage": prediction.alpha,
+        "stages": counts.reverses,
+        "snapshots": prediction.peak_snapshots,
+        "snapshots_on_disk": counts.peak_disk,
+        "sweeps": prediction.t,
+        "advances": prediction.advances,
+        "taped": prediction.taped,
+        "stores": prediction.stores,
+        "restores": counts.restores,
+        "kept_tapes": counts.kept_tapes,
+        "peak_bytes": prediction.peak_bytes,
+        "disk_bytes": prediction.disk_bytes,
+        "host_bytes": prediction.host_bytes,
+        "cost": prediction.cost,
+    }

@@ -1,32 +1,126 @@
-"""`retape plot`: a schedule as text, or as a figure in a file."""
+"""`retape plot`: a schedule as text, as JSON, or as a figure in a file."""
 
 import argparse
+import json
+import os
+import shutil
+import sys
 from typing import Any
 
-from ._options import add_plan_options, plan_of, sizes_of
+from retape._errors import PlanError, StoreError
+from retape.cli._options import (
+    add_length_options,
+    add_plan_options,
+    count,
+    plan_of,
+    sizes_of,
+)
+from retape.cli._waiting import waiting
+from retape.plan._base import AnySchedule
+
+_WIDTH = 100
+"""Characters in a row where the output is not a terminal."""
+_MOST = 200_000
+"""Stages in a drawing; each is a row that is worked out, whether it is shown or not."""
+_COLOURS = {">": 32, "#": 31, "<": 34, "%": 31, "o": 33, "|": 33}
+"""The colours of the figure, in the terminal's numbers."""
 
 
 def add(commands: Any) -> None:
     """Add the subcommand."""
     parser = commands.add_parser("plot", help="draw the schedule of a plan")
     add_plan_options(parser)
+    add_length_options(parser)
     parser.add_argument("--out", metavar="FILE", help="a figure: .png, .svg or .pdf")
-    parser.add_argument("--width", type=int, default=100, help="characters in a row")
-    parser.add_argument("--rows", type=int, default=60, help="most rows of text")
+    parser.add_argument("--json", action="store_true", help="print the actions")
+    parser.add_argument(
+        "--width", type=count, help="characters in a row; by default the terminal's"
+    )
+    parser.add_argument("--rows", type=count, default=60, help="most rows of text")
+    parser.add_argument(
+        "--color",
+        choices=("auto", "always", "never"),
+        default="auto",
+        help="by default where the output is a terminal and NO_COLOR is not set",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print a drawing, or write a figure."""
-    schedule = plan_of(options).schedule(options.steps, *sizes_of(options))
-    if options.out is None:
-        from ..viz import draw_text
-
-        print(draw_text(schedule, width=options.width, rows=options.rows))
+    """Print a drawing or actions, or write a figure."""
+    plan, sizes = plan_of(options), sizes_of(options)
+    assert plan is not None, "the options require one"
+    with waiting("searching for the best schedule"):
+        schedule = plan.schedule(options.steps, *sizes)
+        counts = schedule.counts()
+    if counts.reverses > _MOST:
+        raise PlanError(
+            f"a drawing of {counts.reverses} stages cannot be looked at; {_MOST} is "
+            "the most. Pass fewer `--steps`, or a longer `--stage`."
+        )
+    if options.json:
+        actions = [{"action": type(a).__name__, **a._asdict()} for a in schedule]
+        print(json.dumps({"steps": options.steps, "actions": actions}))
         return 0
-    from ..viz._figure import draw_figure
+    if options.out is not None:
+        title = f"{options.steps} steps, {counts.peak_snapshots} snapshots"
+        _write(schedule, title, options.out)
+        print(f"wrote {options.out}")
+        return 0
+    from retape.viz import draw_text
 
-    title = f"{options.steps} steps, {schedule.counts().peak_snapshots} snapshots"
-    draw_figure(schedule, title=title).savefig(options.out)
-    print(f"wrote {options.out}")
+    width = options.width or _terminal_width()
+    text = draw_text(schedule, width=width, rows=options.rows)
+    print(_coloured(text) if _wants_colour(options.color) else text)
     return 0
+
+
+def _write(schedule: AnySchedule, title: str, out: str) -> None:
+    from retape.viz._figure import draw_figure
+
+    figure = draw_figure(schedule, title=title)
+    try:
+        figure.savefig(out)
+    except OSError as error:
+        raise StoreError(
+            f"`--out {out}` cannot be written: {error.strerror or error}. Pass "
+            "another place."
+        ) from error
+    except ValueError as error:
+        raise PlanError(
+            f"`--out {out}` is not a figure that can be drawn: {error}. Pass a name "
+            "that ends in .png, .svg or .pdf."
+        ) from error
+
+
+def _terminal_width() -> int:
+    if not sys.stdout.isatty():
+        return _WIDTH
+    return max(1, shutil.get_terminal_size((_WIDTH, 24)).columns)
+
+
+def _wants_colour(choice: str) -> bool:
+    if choice == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return choice == "always"
+
+
+def _coloured(text: str) -> str:
+    """The drawing with its marks in colour; words are left as they are.
+
+    Examples:
+        >>> _coloured("o>#")
+        '\\x1b[33mo\\x1b[32m>\\x1b[31m#\\x1b[0m'
+    """
+    return "\n".join(_coloured_row(line) for line in text.split("\n"))
+
+
+def _coloured_row(line: str) -> str:
+    if not set(line) <= {*_COLOURS, " "}:
+        return line  # the legend, or how many rows are left out
+    out, before = [], 0
+    for mark in line:
+        colour = _COLOURS.get(mark, before)
+        out.append(mark if colour == before else f"\x1b[{colour}m{mark}")
+        before = colour
+    return "".join(out) + ("\x1b[0m" if before else "")

@@ -1,12 +1,16 @@
 """The executor: the only loop in the library that obeys actions."""
 
-from ._drive import Outcome as Outcome
-from ._drive import run as run
-from ._machine import Machine as Machine
-from ._machine import TapingMachine as TapingMachine
-from ._progress import Bar as Bar
-from ._progress import Progress as Progress
-from ._report import Report as Report
-from ._toy import ToyCapsule as ToyCapsule
-from ._toy import ToyMachine as ToyMachine
-from ._verify import Verify as Verify
+from retape.driver._check_adjoint import AdjointCheck as AdjointCheck
+from retape.driver._check_adjoint import check_adjoint as check_adjoint
+from retape.driver._drive import Outcome as Outcome
+from retape.driver._drive import run as run
+from retape.driver._machine import Machine as Machine
+from retape.driver._machine import OverwritingMachine as OverwritingMachine
+from retape.driver._machine import ResumedMachine as ResumedMachine
+from retape.driver._machine import TapingMachine as TapingMachine
+from retape.driver._progress import Bar as Bar
+from retape.driver._progress import Progress as Progress
+from retape.driver._report import Report as Report
+from retape.driver._toy import ToyCapsule as ToyCapsule
+from retape.driver._toy import ToyMachine as ToyMachine
+from retape.driver._verify import Verify as Verify

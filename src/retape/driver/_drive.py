@@ -11,8 +11,20 @@ from typing import (
     runtime_checkable,
 )
 
-from .._errors import MachineError, PlanError, StoreError
-from ..schedule import (
+from retape._errors import MachineError, PlanError, StoreError
+from retape.driver._in_use import claimed
+from retape.driver._machine import (
+    Machine,
+    TapingMachine,
+    cannot_tape,
+)
+from retape.driver._obey import Loop
+from retape.driver._online_forward import find_place, sweep_forward
+from retape.driver._progress import Bar, Progress
+from retape.driver._report import Report
+from retape.driver._resume import skip_done
+from retape.driver._verify import Verifier, Verify
+from retape.schedule import (
     Action,
     Counts,
     begin_online,
@@ -21,14 +33,7 @@ from ..schedule import (
     reverse_online,
     turn_advances,
 )
-from ..storage import DurableStore, MemoryStore, Record, SnapshotStore
-from ._forward import find_place, sweep_forward
-from ._loop import Loop
-from ._machine import Machine, TapingMachine, cannot_tape
-from ._progress import Bar, Progress
-from ._report import Report
-from ._resume import skip_done
-from ._verify import Verifier, Verify
+from retape.storage import DurableStore, MemoryStore, Record, SnapshotStore
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -73,11 +78,13 @@ def run(
     verify: Verify | None = None,
     fingerprint: Callable[[C], bytes] | None = None,
     label: str = "",
+    reuse: bool = False,
 ) -> Outcome[R]:
     """Reverse a machine under a plan.
 
     With a durable store (`DiskStore`, `TieredStore`) a run whose process ended, in
     whatever way, is taken up again by the same call, and its result has the same bits.
+    A run that was done is run again, unless `reuse` asks for its result.
 
     Args:
         machine: The program.
@@ -88,7 +95,9 @@ def run(
         verify: "cheap" compares recomputed states with those of the first pass where
             advances end, "full" after every step.
         fingerprint: A digest of a capsule, for `verify`.
-        label: What this run is. A durable store refuses a run with another label.
+        label: What this run is, one line or more. A durable store refuses a run with
+            another label, and names the lines that differ.
+        reuse: Take the result of a finished run from the store, if it has it.
 
     Returns:
         The machine's result and a `Report`.
@@ -97,7 +106,7 @@ def run(
         DeterminismError: If `verify` finds a step that gives another state.
         StoreError: If a snapshot cannot be kept.
 
-    Example:
+    Examples:
         >>> import retape
         >>> from retape.driver import ToyMachine, run
         >>> outcome = run(ToyMachine(100), retape.fixed_space(snapshots=3))
@@ -109,11 +118,24 @@ def run(
     loop.verifier = _verifier(verify, fingerprint)
     loop.watch = Bar() if progress is True else (progress or None)
     loop.length = machine.length()
-    durable = loop.store if isinstance(loop.store, DurableStore) else None
-    loop.label = f"{label or type(machine).__name__} under {_named(plan)}"
-    record = durable.open(loop.label) if durable else None
+    title, _, more = (label or type(machine).__name__).partition("\n")
+    loop.label = f"{title} under {_named(plan)}" + (f"\n{more}" if more else "")
+    with claimed(loop.store):
+        return _obeyed(loop, plan, tape_bytes, reuse)
+
+
+def _obeyed(
+    loop: Loop[C, A, R],
+    plan: Planner | Iterable[Action],
+    tape_bytes: int | None,
+    reuse: bool,
+) -> Outcome[R]:
+    """Run to the end, on a store that no other run uses."""
+    durable = loop.durable
+    record = _begun(durable, loop.label, reuse) if durable else None
     try:
-        for action in _actions(loop, plan, tape_bytes, record, durable):
+        actions = _actions(loop, plan, tape_bytes, record, durable)
+        for action in actions:
             loop.obey(action)
     except KeyboardInterrupt:
         loop.record()
@@ -135,12 +157,24 @@ def run(
             f"the stream of actions ended with {loop.reached.left} steps left. Pass a "
             "schedule of the machine's length."
         )
-    return Outcome(machine.finish(loop.cotangent), loop.report())
+    return Outcome(loop.machine.finish(loop.cotangent), loop.report())
+
+
+def _begun(store: DurableStore[C], label: str, reuse: bool) -> Record | None:
+    """The record of a run that goes on; one that is done is begun anew unless asked."""
+    record = store.open(label)
+    if record is None or record.left != 0 or reuse:
+        return record
+    try:
+        store.clear()
+    finally:
+        store.close()
+    return store.open(label)
 
 
 def _check(plan: object, store: object, progress: object) -> None:
     """Refuse what is no plan, no store and no watcher."""
-    if getattr(plan, "offload", None) is not None:
+    if not isinstance(plan, type) and getattr(plan, "offload", None) is not None:
         raise PlanError(
             f"`plan={plan!r}` asks for snapshots in the host's memory, which gradients "
             "of `retape.jax` keep. Here a store says where snapshots go: leave "

@@ -8,7 +8,7 @@ which keep tapes in slots, need a `TapingMachine`: three methods more.
 
 from typing import Any, Protocol, SupportsIndex, TypeVar, runtime_checkable
 
-from .._errors import PlanError
+from retape._errors import PlanError
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -20,7 +20,8 @@ class Machine(Protocol[C, A, R_co]):
 
     `C` is a capsule, `A` a cotangent, `R_co` the final result; the driver looks into
     none of them. Capsules are *values*: no method may change one that it was given,
-    because a snapshot of it may be used again. Steps are numbered from 0, and a capsule
+    because a snapshot of it may be used again, unless the machine is an
+    `OverwritingMachine`. Steps are numbered from 0, and a capsule
     "before step k" is the state after k steps.
 
     **Where the program's value comes from.** The last stage is never advanced, only
@@ -84,8 +85,8 @@ class TapingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
 
     A tape is a value, like a capsule. It is asked for stages only after which the run
     goes on; the last stage of a run is always reversed at once. `sweep` after `tape`
-    must give the bits that `reverse` gives. For a store on disk a tape must be a tree
-    of arrays and plain values; `pack` and `unpack` of a `DiskStore` are for capsules.
+    must give the bits that `reverse` gives. For a store on disk a tape is a tree of
+    arrays and plain values, or `pack_tape` of a `DiskStore` makes it one.
     """
 
     def tape(self, capsule: C, steps: int) -> tuple[Any, C]:
@@ -107,6 +108,28 @@ class TapingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
 
     def tape_nbytes(self, tape: Any) -> int:
         """The bytes that keeping this tape takes."""
+        ...
+
+
+@runtime_checkable
+class OverwritingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
+    """A machine whose capsules lie in memory that its program overwrites.
+
+    A capsule that it returns may be overwritten by its next call, and one that it is
+    given by this one. The driver copies what it keeps.
+    """
+
+    def copy_capsule(self, capsule: C) -> C:
+        """The same capsule in memory that no call overwrites."""
+        ...
+
+
+@runtime_checkable
+class ResumedMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
+    """A machine that wants to know that an earlier process has begun its run."""
+
+    def resume(self, step: int, turned: bool) -> None:
+        """Go on from `step`, in the forward sweep or, if `turned`, after it."""
         ...
 
 

@@ -34,7 +34,7 @@ class Bar:
 
     The time left supposes that steps go on to take as long as they did so far.
 
-    Example:
+    Examples:
         >>> _line(Progress(done=25, total=50, reversed=4, length=10), 12.3, 12.3)
         '[##########          ]  50% 25/50 steps run, 4/10 reversed, 0:12 < 0:12'
     """

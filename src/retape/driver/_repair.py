@@ -10,10 +10,10 @@ from __future__ import annotations
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .._errors import SnapshotError
+from retape._errors import SnapshotError
 
 if TYPE_CHECKING:
-    from ._loop import Loop, Slot
+    from retape.driver._obey import Loop, Slot
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -30,6 +30,7 @@ def fetch(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
     finally:
         loop.spend("storage", began)
     at, capsule, lost = _earlier(loop, step)
+    capsule = loop.copied(capsule)
     loop.repaired += len(lost)
     if loop.total is not None:
         loop.total += loop.tapes.get(slot, step) - at

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .._bytes import format_bytes
+from retape._bytes import format_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import TypeVar
 
-from .._errors import MachineError, SnapshotError
-from ..schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
-from ..storage import DurableStore, Record
-from ._loop import Loop, Reached
+from retape._errors import MachineError, SnapshotError
+from retape.driver._obey import Loop, Reached
+from retape.schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
+from retape.storage import DurableStore, Record
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -30,7 +30,8 @@ def skip_done(
     rest = iter(actions)
     if record is not None and record.left is not None and record.cotangent is not None:
         _skip_reversed(loop, rest, record.left)
-        loop.reached, loop.resumed = Reached(record.left, record.cotangent), True
+        loop.reached = Reached(record.left, record.cotangent)
+        loop.went_on()
     ahead = list(_until_reverse(rest))
     ahead = _skip_stored(loop, ahead, store)
     store.keep_only(*kept_steps(loop))
@@ -77,7 +78,8 @@ def _skip_stored(
                 continue
             for done in ahead[: i + 1]:
                 _note(loop, done)
-            loop.working, loop.at, loop.resumed = capsule, action.step, True
+            loop.working, loop.at = capsule, action.step
+            loop.went_on()
             return ahead[i + 1 :]
     return ahead
 

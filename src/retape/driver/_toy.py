@@ -33,7 +33,7 @@ class ToyMachine:
         advanced: Steps advanced so far.
         taped: Steps taped so far.
 
-    Example:
+    Examples:
         >>> machine = ToyMachine(3, x0=2)
         >>> machine.finish(machine.reverse(machine.start(), 3, None))
         (291, 1088)

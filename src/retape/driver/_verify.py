@@ -8,14 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
-from .._errors import DeterminismError
-from ._machine import Machine, TapingMachine
+from retape._errors import DeterminismError
+from retape.driver._machine import Machine, TapingMachine
 
 C = TypeVar("C")
 A = TypeVar("A")
 R = TypeVar("R")
 
 Verify: TypeAlias = Literal["cheap", "full"]
+"""How often recomputed states are compared with those of the first pass."""
 
 
 _MOST = 512

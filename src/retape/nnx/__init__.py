@@ -1,4 +1,4 @@
 """Stacks of Flax NNX layers in sublinear memory."""
 
-from . import _available as _available
-from ._scan import remat_scan as remat_scan
+from retape.nnx import _available as _available
+from retape.nnx._remat_scan import remat_scan as remat_scan

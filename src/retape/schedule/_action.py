@@ -113,12 +113,13 @@ class Sweep(NamedTuple):
 
 
 Action: TypeAlias = Advance | Store | Restore | Drop | Reverse | Tape | Sweep
+"""One thing that a schedule says is to be done."""
 
 
 def maker(kind: type[T]) -> Callable[[tuple[object, ...]], T]:
     """A faster constructor, from the tuple of all fields.
 
-    Example:
+    Examples:
         >>> maker(Advance)((0, 2))
         Advance(start=0, stop=2)
     """

@@ -11,7 +11,18 @@ from the state before a, with B bytes free, costs
 In the first of the two parts the state before a is kept, in the second it is read
 again: at its last reading it is dropped before its stage is taped. This is optimal
 among *persistent* schedules, in which a snapshot is kept until then; dropping a large
-one early, to make it again, could be cheaper. The budget covers snapshots and tape, and
+one early, to make it again, could be cheaper.
+
+Two other modules solve neighbouring problems, and share no code with this one, since
+neither their moves nor their tables are the same:
+
+- `engines/eager/plan/_dynamic_programme` (Rotor) tapes single units on the way forward,
+  beside snapshots, and counts bytes that states and tapes have in common once;
+- `engines/jaxpr/layers/remat/_choose_segments` has no recursion: each stretch is run
+  again once at most, as `jax.checkpoint` does, so its table is (place, bytes kept).
+
+Here a stage of several steps may be taped at once, and a stretch is divided again and
+again. The budget covers snapshots and tape, and
 not the one or two states that a running step holds itself.
 """
 
@@ -19,13 +30,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf, isfinite
-from operator import add
+from operator import add, index
 
-from .._bytes import format_bytes
-from .._errors import BudgetError, PlanError
-from ._action import Action, Advance, Drop, Restore, Reverse, Store
-from ._check import replay
-from ._cost import Counts
+from retape._bytes import format_bytes
+from retape._errors import BudgetError, PlanError
+from retape.schedule._action import Action, Advance, Drop, Restore, Reverse, Store
+from retape.schedule._check import replay
+from retape.schedule._cost import Counts
+from retape.schedule._running_sums import running_sums
+from retape.schedule._whole import settle
+
+
+def _is_number(cost: object) -> bool:
+    return not isinstance(cost, str | bytes | bool)
+
 
 LARGEST = 20_000_000
 """The most (steps^3 * units / 6) that is attempted."""
@@ -44,7 +62,7 @@ class Chain:
             programme small: the budget is kept, and the cost may be above the optimum,
             by no more than `bound` says. `None` counts single bytes, exactly.
 
-    Example:
+    Examples:
         >>> from retape.schedule import Chain
         >>> chain = Chain([1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=5)
         >>> chain.cost()
@@ -70,6 +88,7 @@ class Chain:
     _solver: "_Solver" = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        self._check_entries()
         n = len(self.forward)
         if not n == len(self.states) == len(self.tapes):
             raise PlanError(
@@ -100,6 +119,26 @@ class Chain:
         object.__setattr__(self, "_solver", self._solve())
         if self._solver.value(0, n, self._solver.budget) == inf:
             self._refuse()
+
+    def _check_entries(self) -> None:
+        """Make the entries Python's own numbers, also where NumPy's were passed."""
+        try:
+            forward = [float(cost) for cost in self.forward if _is_number(cost)]
+            states = [index(size) for size in self.states]
+            tapes = [index(size) for size in self.tapes]
+            if len(forward) != len(self.forward):
+                raise TypeError
+        except (TypeError, ValueError):
+            raise PlanError(
+                f"`forward={self.forward!r}`, `states={self.states!r}` and "
+                f"`tapes={self.tapes!r}` cannot be: pass three sequences, of a number "
+                "for each step's cost and of integers for the bytes."
+            ) from None
+        for name, made in (("forward", forward), ("states", states), ("tapes", tapes)):
+            object.__setattr__(self, name, tuple(made))
+        settle(self, "budget")
+        if self.units is not None:
+            settle(self, "units")
 
     @property
     def exact(self) -> bool:
@@ -171,12 +210,9 @@ class Chain:
 
     def sweeps(self) -> int:
         """The most times that a step is advanced."""
-        change = [0] * (len(self.forward) + 1)
-        for action in self:
-            if isinstance(action, Advance):
-                change[action.start] += 1
-                change[action.stop] -= 1
-        return max(accumulate(change))
+        advances = (a for a in self if isinstance(a, Advance))
+        once = ((a.start, a.stop, 1) for a in advances)
+        return max(running_sums(once, len(self.forward)), default=0)
 
     def peak_bytes(self) -> int:
         """The most bytes of snapshots and tape at once, in the sizes given."""
@@ -201,7 +237,7 @@ def least_budget(states: Sequence[int], tapes: Sequence[int]) -> int:
     The first stage tapes some k steps with nothing held; every later step is taped
     alone, with the state before step 0 held and nothing else.
 
-    Example:
+    Examples:
         >>> least_budget([2, 9, 2], [3, 3, 3])
         5
     """

@@ -9,9 +9,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias, assert_never
 
-from .._errors import ScheduleError
-from ._action import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
-from ._cost import Counts
+from retape._errors import ScheduleError
+from retape.schedule._action import (
+    Action,
+    Advance,
+    Drop,
+    Restore,
+    Reverse,
+    Store,
+    Sweep,
+    Tape,
+)
+from retape.schedule._cost import Counts
 
 
 def replay(
@@ -37,7 +46,7 @@ def replay(
         ScheduleError: At the first action that cannot be obeyed, with its position and
             the reason; or at the end, if steps are left over or slots are in use.
 
-    Example:
+    Examples:
         >>> from retape.schedule import Schedule, replay
         >>> replay(Schedule(10, snapshots=3), 10).advances
         15
@@ -46,6 +55,11 @@ def replay(
     total = capacity if isinstance(capacity, int) else None
     state = _Replay(length, total, limits, stage)
     for position, action in enumerate(actions):
+        if not isinstance(action, Action):  # pyright: ignore
+            raise ScheduleError(
+                f"action {position}, `{action!r}`, is no action of `retape.schedule`. "
+                "Pass a schedule."
+            )
         reason = state.obey(action)
         if reason:
             raise ScheduleError(

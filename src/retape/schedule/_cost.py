@@ -2,8 +2,9 @@
 
 from dataclasses import dataclass
 
-from ._binomial import least_stores, optimal_advances
-from ._split import Rule
+from retape._errors import PlanError
+from retape.schedule._binomial import least_stores, optimal_advances
+from retape.schedule._split import Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,18 @@ class Counts:
 
 
 def binomial_counts(length: int, stage: int, snapshots: int) -> Counts:
-    """The closed form for the binomial split; constant in memory, O(t) in time."""
+    """The closed form for the binomial split; constant in memory, O(t) in time.
+
+    Args:
+        length: The number of steps.
+        stage: Steps taped at a time.
+        snapshots: The most snapshots, the start state's included.
+
+    Examples:
+        >>> counts = binomial_counts(10**9, 1000, 20)
+        >>> counts.advances, counts.stores, counts.peak_snapshots
+        (6815960000, 657800, 20)
+    """
     stages = -(-length // stage)
     return Counts(
         advances=stage * optimal_advances(stages, snapshots),
@@ -73,6 +85,9 @@ class _Part:
 
 
 _Key = tuple[int, int, int]
+
+MOST_INTERVALS = 200_000
+"""The most different intervals whose counts are looked for: a second or two."""
 
 
 def rule_counts(
@@ -102,6 +117,8 @@ def rule_counts(
     known: dict[_Key, _Part] = {}
     stack = [root]
     while stack:
+        if len(known) + len(stack) > MOST_INTERVALS:
+            raise too_many_intervals(length, MOST_INTERVALS)
         key = stack[-1]
         needed: list[_Key] = []
         if key not in known and not (to_single_stages and key[1] == 1):
@@ -122,6 +139,16 @@ def rule_counts(
         reverses=part.leaves,
         peak_snapshots=part.peak,
         longest_stage=min(part.longest * stage, length),
+    )
+
+
+def too_many_intervals(length: int, most: int) -> PlanError:
+    """The refusal to count a schedule for longer than some seconds."""
+    return PlanError(
+        f"a schedule of this kind of {length} steps has more than {most} "
+        "different intervals, which would be counted one by one. Pass longer stages or "
+        "more snapshots, or use the binomial split with states only, whose counts are "
+        "in closed form."
     )
 
 

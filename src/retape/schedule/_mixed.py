@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import gcd
 
-from .._bytes import format_bytes
-from .._errors import BudgetError, PlanError
-from ._action import Action
-from ._binomial import optimal_advances
-from ._cost import Counts
-from ._mixed_table import MixedTable, mixed_table
-from ._placed import Stream, policy_counts
+from retape._bytes import format_bytes
+from retape._errors import BudgetError, PlanError
+from retape.schedule._action import Action
+from retape.schedule._binomial import optimal_advances
+from retape.schedule._cost import Counts
+from retape.schedule._mixed_table import MixedTable, mixed_table
+from retape.schedule._policy_stream import Stream, policy_counts
+from retape.schedule._whole import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +38,7 @@ class Mixed:
         tape: What the tape of a stage takes.
         stage: Steps taped at a time.
 
-    Example:
+    Examples:
         >>> from retape.schedule import Mixed, optimal_advances
         >>> for action in Mixed(3, budget=1):
         ...     print(action)
@@ -61,6 +62,7 @@ class Mixed:
     stage: int = 1
 
     def __post_init__(self) -> None:
+        settle(self, "length", "budget", "state", "tape", "stage")
         if min(self.length, self.budget) < 0 or self.stage < 1:
             raise PlanError(
                 f"`length={self.length}`, `budget={self.budget}` and "
@@ -124,7 +126,7 @@ class Mixed:
     def heaviest(self, state: int, tape: int) -> int:
         """The most that all slots hold at once, for these sizes of a state and a tape.
 
-        Example:
+        Examples:
             >>> Mixed(50, budget=3).heaviest(8, 20)
             60
         """

@@ -17,8 +17,8 @@ taken: a cost is advances * 2^64 + writes, one exact integer.
 from functools import lru_cache
 from operator import add
 
-from ._placed import Held
-from ._split import binomial_split
+from retape.schedule._policy_stream import Held
+from retape.schedule._split import binomial_split
 
 EXACT = 24_000_000
 """The most (stages^2 * rooms) for which the programme is run: a second or so."""

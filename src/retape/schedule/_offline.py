@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
-from .._errors import PlanError
-from ._action import Action
-from ._binomial import beta, least_sweeps
-from ._cost import Counts, binomial_counts, rule_counts
-from ._split import Split, bisection_sweeps, paper_rule, stage_rule
-from ._tree import Tree, TreeName, binary_tree, n_ary_tree
+from retape._errors import PlanError
+from retape.schedule._action import Action
+from retape.schedule._binomial import beta, least_sweeps
+from retape.schedule._cost import Counts, binomial_counts, rule_counts
+from retape.schedule._split import Split, bisection_sweeps, paper_rule, stage_rule
+from retape.schedule._tree import Tree, TreeName, binary_tree, n_ary_tree
+from retape.schedule._whole import settle
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +27,7 @@ class Schedule:
         split: Where intervals are cut.
         tree: How the actions are found; both trees yield the same ones.
 
-    Example:
+    Examples:
         >>> from retape.schedule import Schedule
         >>> for action in Schedule(2, snapshots=1):
         ...     print(action)
@@ -45,6 +46,9 @@ class Schedule:
     tree: TreeName = "n-ary"
 
     def __post_init__(self) -> None:
+        settle(self, "length", "snapshots", "stage")
+        _one_of("split", self.split, get_args(Split))
+        _one_of("tree", self.tree, get_args(TreeName))
         _at_least("length", self.length, 0)
         _at_least("stage", self.stage, 1)
         # A run of a single stage needs no slot.
@@ -98,7 +102,7 @@ class PaperTree:
         mid: `MID`, [9, eq. (16)] or [9, eq. (12)].
         tree: `TREEVERSE` ("n-ary") or `BINARY`.
 
-    Example:
+    Examples:
         >>> from retape.schedule import PaperTree, replay
         >>> replay(PaperTree(10, alpha=1, d=8, t=2), 10).advances
         13
@@ -112,6 +116,9 @@ class PaperTree:
     tree: TreeName = "n-ary"
 
     def __post_init__(self) -> None:
+        settle(self, "length", "alpha", "d", "t")
+        _one_of("mid", self.mid, ("binomial", "bisection"))
+        _one_of("tree", self.tree, get_args(TreeName))
         for name, value, least in (
             ("length", self.length, 0),
             ("alpha", self.alpha, 1),
@@ -124,7 +131,7 @@ class PaperTree:
     def stage_for(length: int, d: int, t: int) -> int:
         """alpha = ceil(n / eta(d, t)), the paper's eq. (23).
 
-        Example:
+        Examples:
             >>> PaperTree.stage_for(1000, 3, 3)
             50
         """
@@ -143,15 +150,18 @@ class PaperTree:
 
 
 def _at_least(name: str, value: int, least: int) -> None:
-    if not isinstance(value, int) or isinstance(value, bool):  # pyright: ignore
-        raise PlanError(
-            f"`{name}={value!r}` is not an integer. Counts of steps, stages and "
-            "snapshots are exact; pass an `int`."
-        )
     if value < least:
         raise PlanError(
             f"`{name}={value}` cannot be: it counts "
             f"{_COUNTED[name]}, of which there must be at least {least}."
+        )
+
+
+def _one_of(name: str, value: object, names: tuple[str, ...]) -> None:
+    if value not in names:
+        raise PlanError(
+            f"`{name}={value!r}` is not known. Pass one of "
+            f"{', '.join(map(repr, names))}."
         )
 
 

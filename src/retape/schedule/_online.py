@@ -27,12 +27,20 @@ in the tests. The doubling placement does gain by it, see `Doubling.turn`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
-from ._action import Action, Advance, Drop, Reverse, Store
-from ._least_cost import NOTHING, LeastCost, Placed, enough, known_advances
-from ._split import stage_rule
-from ._tree import Node, Tree, walk
+from retape._errors import PlanError
+from retape.schedule._action import Action, Advance, Drop, Reverse, Store
+from retape.schedule._online_least_cost import (
+    NOTHING,
+    LeastCost,
+    Placed,
+    enough,
+    known_advances,
+)
+from retape.schedule._split import stage_rule
+from retape.schedule._tree import Node, Tree, walk
+from retape.schedule._whole import whole
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]
 
@@ -55,7 +63,7 @@ class Doubling:
     arithmetic on the way are what it offers; its advances stay within 1.5 times the
     optimum (`benchmarks/schedules`), and for N <= s + 1 they are the optimum.
 
-    Example:
+    Examples:
         >>> state = Doubling.begin(2)
         >>> for stage in range(4):
         ...     state, placed = state.place(stage)
@@ -111,7 +119,26 @@ Controller: TypeAlias = LeastCost | Doubling
 
 
 def begin_online(snapshots: int, placement: PlacementName = "least-cost") -> Controller:
-    """A controller before its first stage."""
+    """A controller before its first stage.
+
+    Args:
+        snapshots: The most that it holds at once.
+        placement: "least-cost", or "doubling" the distance of snapshots.
+
+    Raises:
+        PlanError: If there is no such placement, or no snapshot.
+
+    Examples:
+        >>> state = begin_online(2)
+        >>> for stage in range(5):
+        ...     state, placed = state.place(stage)
+        >>> state.positions
+        (0, 3)
+    """
+    if placement not in get_args(PlacementName):
+        raise PlanError(
+            f"`placement={placement!r}` is not known. Pass 'least-cost' or 'doubling'."
+        )
     kind = Doubling if placement == "doubling" else LeastCost
     return kind.begin(snapshots)
 
@@ -121,6 +148,20 @@ def reverse_online(state: Controller, length: int, stage: int) -> Iterator[Actio
 
     The working capsule stands before the last stage of the run of `length` steps, and
     the snapshots are where `state` says.
+
+    Args:
+        state: The controller, asked about all stages but the last.
+        length: The number of steps that the run turned out to have.
+        stage: Steps taped at a time.
+
+    Examples:
+        >>> state, _ = begin_online(1).place(0)
+        >>> for action in reverse_online(state, 2, 1):
+        ...     print(action)
+        Reverse(start=1, stop=2)
+        Restore(step=0, slot=0, tier='memory')
+        Drop(step=0, slot=0, tier='memory')
+        Reverse(start=0, stop=1)
     """
     last = max(0, -(-length // stage) - 1)
     state, placed = state.turn(last)
@@ -137,7 +178,13 @@ def reverse_online(state: Controller, length: int, stage: int) -> Iterator[Actio
 
 
 def turn_advances(state: Controller, length: int, stage: int) -> int:
-    """The steps that `reverse_online` will advance: sum_i A(x_{i+1} - x_i, s - i)."""
+    """The steps that `reverse_online` will advance: sum_i A(x_{i+1} - x_i, s - i).
+
+    Examples:
+        >>> state, _ = begin_online(1).place(0)
+        >>> turn_advances(state, 4, 1)
+        3
+    """
     last = max(0, -(-length // stage) - 1)
     turned, _ = state.turn(last)
     return stage * _gaps(turned.positions, last, turned)
@@ -154,11 +201,12 @@ def online_actions(
     The driver advances the last stage once more than these actions say, since only
     that tells it that the stage is the last.
 
-    Example:
+    Examples:
         >>> from retape.schedule import online_actions, replay
         >>> replay(online_actions(10, 3), 10, capacity=3).advances
         15
     """
+    length, stage = whole("length", length), whole("stage", stage)
     state = begin_online(snapshots, placement)
     at = 0
     for p in range(-(-length // stage) - 1):
@@ -177,7 +225,18 @@ def online_actions(
 
 
 def online_advances(length: int, snapshots: int, stage: int = 1) -> int:
-    """The steps that `online_actions` advances, with nothing made but placements."""
+    """The steps that `online_actions` advances, with nothing made but placements.
+
+    Args:
+        length: The number of steps.
+        snapshots: The most snapshots.
+        stage: Steps taped at a time.
+
+    Examples:
+        >>> online_advances(10, 3)
+        15
+    """
+    length, stage = whole("length", length), whole("stage", stage)
     state = begin_online(snapshots)
     last = max(0, -(-length // stage) - 1)
     for p in range(last):

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from ._binomial import beta, least_sweeps
+from retape.schedule._binomial import beta, least_sweeps
 
 Rule: TypeAlias = Callable[[int, int, int], int]
 Split: TypeAlias = Literal["binomial", "bisection", "treeverse"]
+"""The ways to cut an interval of stages."""
 
 
 def binomial_split(stages: int, snapshots: int) -> int:
@@ -32,7 +33,7 @@ def binomial_split(stages: int, snapshots: int) -> int:
     beta(s-1, t-1)*(t-1)/s. No product on the way exceeds L * (s + t)^2 / t. This is the
     rule of Algorithm 799 (Griewank and Walther 2000).
 
-    Example:
+    Examples:
         >>> binomial_split(10, 3)
         4
     """
@@ -53,7 +54,7 @@ def bisection_split(stages: int, snapshots: int) -> int:
     [9, eq. (12)] of the paper. With enough snapshots the advances satisfy
     B(L) = ceil(L/2) + B(floor(L/2)) + B(ceil(L/2)).
 
-    Example:
+    Examples:
         >>> bisection_split(9, 3)
         5
     """
@@ -67,7 +68,7 @@ def bisection_sweeps(stages: int, snapshots: int) -> int:
     A left branch advances its interval once more, and an interval with a single slot
     is re-run once for each stage but the last. The depth is log2(stages).
 
-    Example:
+    Examples:
         >>> bisection_sweeps(1000, 10)
         10
     """
@@ -85,7 +86,7 @@ def treeverse_split(stages: int, snapshots: int, sweeps: int) -> int:
     tau is ample for a short interval the quotient reaches L, which would leave the
     right branch no steps; the split is then the last possible one.
 
-    Example:
+    Examples:
         >>> treeverse_split(10, 3, 2)
         4
     """

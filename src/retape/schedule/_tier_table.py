@@ -25,8 +25,8 @@ from functools import lru_cache
 from math import inf
 from typing import Literal, TypeAlias
 
-from .._errors import PlanError
-from ._placed import Held
+from retape._errors import PlanError
+from retape.schedule._policy_stream import Held
 
 TierName: TypeAlias = Literal["memory", "disk"]
 
@@ -61,12 +61,17 @@ class TierCosts:
 
     def __post_init__(self) -> None:
         for name in self.__slots__:
-            value = getattr(self, name)
-            if not value >= 0 or value == inf:
+            value: object = getattr(self, name)
+            try:
+                cost = -1.0 if isinstance(value, str) else float(value)  # pyright: ignore
+            except (TypeError, ValueError):
+                cost = -1.0
+            if not cost >= 0 or cost == inf:
                 raise PlanError(
                     f"`{name}={value!r}` cannot be a cost. Pass a number that is not "
                     "negative."
                 )
+            object.__setattr__(self, name, cost)
 
     def write(self, tier: TierName) -> float:
         """Writing a snapshot to a tier."""

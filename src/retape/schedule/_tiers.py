@@ -2,15 +2,24 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import inf
 
-from .._errors import PlanError
-from ._action import Action, Advance, Drop, Restore, Store
-from ._binomial import least_sweeps, optimal_advances
-from ._cost import Counts, binomial_counts
-from ._placed import Stream, policy_counts
-from ._split import stage_rule
-from ._tier_table import ENDLESS, Room, Table, TierCosts, TierName, tier_table
-from ._tree import Tree, n_ary_tree
+from retape._errors import PlanError
+from retape.schedule._action import Action, Advance, Drop, Restore, Store
+from retape.schedule._binomial import least_sweeps, optimal_advances
+from retape.schedule._cost import Counts, binomial_counts
+from retape.schedule._policy_stream import Stream, policy_counts
+from retape.schedule._split import stage_rule
+from retape.schedule._tier_table import (
+    ENDLESS,
+    Room,
+    Table,
+    TierCosts,
+    TierName,
+    tier_table,
+)
+from retape.schedule._tree import Tree, n_ary_tree
+from retape.schedule._whole import settle
 
 EXACT = 4_000_000
 """The most (stages^2 * memory * disk) for which the dynamic programme is run."""
@@ -32,7 +41,7 @@ class TwoTier:
         costs: What things cost, per stage.
         stage: Steps taped at a time.
 
-    Example:
+    Examples:
         >>> from retape.schedule import TierCosts, TwoTier, replay
         >>> schedule = TwoTier(20, memory=2, disk=3, costs=TierCosts(disk_write=2))
         >>> replay(schedule, 20, capacity={"memory": 2, "disk": 3}).advances
@@ -48,6 +57,7 @@ class TwoTier:
     stage: int = 1
 
     def __post_init__(self) -> None:
+        settle(self, "length", "memory", "disk", "stage")
         slots = self.memory, self.disk
         if min(slots) < 0 or (sum(slots) == 0 and self.length > self.stage):
             raise PlanError(
@@ -94,7 +104,10 @@ class TwoTier:
         least = self.costs.forward * optimal_advances(self.stages, slots)
         if (endless := self._endless()) is not None:
             least = max(least, self._table(endless).best(self.stages, *endless))
-        return self.cost() / (both + least)
+        cost = self.cost()
+        if both + least > 0:
+            return cost / (both + least)
+        return inf if cost else 1.0
 
     def __iter__(self) -> Iterator[Action]:
         room = self._room()

@@ -9,10 +9,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ._action import Action, Advance, Drop, Restore, Reverse, Store, maker
-from ._split import Rule
+from retape.schedule._action import (
+    Action,
+    Advance,
+    Drop,
+    Restore,
+    Reverse,
+    Store,
+    maker,
+)
+from retape.schedule._split import Rule
 
 TreeName: TypeAlias = Literal["binary", "n-ary"]
+"""The tree that is walked: of Fig. 27, or of Fig. 26; the actions are the same."""
 
 
 _ADVANCE, _REVERSE = maker(Advance), maker(Reverse)

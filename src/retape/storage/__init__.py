@@ -1,12 +1,19 @@
 """Stores: where snapshots are kept, with no idea of frameworks."""
 
-from ._base import SnapshotStore as SnapshotStore
-from ._codec import copy_tree as copy_tree
-from ._codec import fingerprint as fingerprint
-from ._codec import freeze as freeze
-from ._codec import tree_nbytes as tree_nbytes
-from ._disk import DiskStore as DiskStore
-from ._durable import DurableStore as DurableStore
-from ._durable import Record as Record
-from ._memory import MemoryStore as MemoryStore
-from ._tiered import TieredStore as TieredStore
+from retape.storage._base import SnapshotStore as SnapshotStore
+from retape.storage._codec import need_numpy as need_numpy
+from retape.storage._disk import DiskStore as DiskStore
+from retape.storage._durable import DurableStore as DurableStore
+from retape.storage._durable import Record as Record
+from retape.storage._kinds import State as State
+from retape.storage._kinds import opaque as opaque
+from retape.storage._kinds import register_state as register_state
+from retape.storage._memory import MemoryStore as MemoryStore
+from retape.storage._tiered import TieredStore as TieredStore
+from retape.storage._tree import add_trees as add_trees
+from retape.storage._tree import copy_tree as copy_tree
+from retape.storage._tree import fingerprint as fingerprint
+from retape.storage._tree import map_leaves as map_leaves
+from retape.storage._tree import precision as precision
+from retape.storage._tree import read_only as read_only
+from retape.storage._tree import tree_nbytes as tree_nbytes

@@ -1,9 +1,10 @@
 """What the driver asks of a store."""
 
+from operator import index
 from typing import Protocol, TypeVar
 
-from .._bytes import parse_bytes
-from .._errors import StoreError
+from retape._bytes import parse_bytes
+from retape._errors import StoreError
 
 C = TypeVar("C")
 
@@ -49,14 +50,19 @@ class SnapshotStore(Protocol[C]):
         ...
 
 
-def check_capacities(capacity: object, capacity_bytes: int | str | None) -> None:
-    """Refuse capacities that cannot be, when a store is made."""
-    if isinstance(capacity, int) and not isinstance(capacity, bool) and capacity >= 0:
-        capacity = None
+def check_capacities(capacity: object, capacity_bytes: int | str | None) -> int | None:
+    """Refuse capacities that cannot be, when a store is made; NumPy's integers can."""
+    count: int | None = None
     if capacity is not None:
+        try:
+            count = -1 if isinstance(capacity, bool) else index(capacity)  # pyright: ignore
+        except TypeError:
+            count = -1
+    if count is not None and count < 0:
         raise StoreError(
             f"`capacity={capacity!r}` cannot be: it is a number of snapshots. Pass an "
             'integer, or bytes as `capacity_bytes="2 GiB"`.'
         )
     if capacity_bytes is not None:
         parse_bytes(capacity_bytes, "capacity_bytes")
+    return count

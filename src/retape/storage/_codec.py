@@ -1,9 +1,9 @@
 """Capsules to bytes and back: trees of NumPy arrays in the `.npz` format.
 
-The only module of the library below the engines that needs NumPy, which it loads when
-it is first used. A file holds the arrays, and one member `tree` with a JSON text: the
-shape of the tree, its plain Python leaves, what the file is, and a BLAKE2 digest of all
-of it. `numpy.load` opens it; nothing is pickled.
+A file holds the arrays, and one member `tree` with a JSON text: the shape of the tree,
+its plain Python leaves, what the file is, and a BLAKE2 digest of all of it.
+`numpy.load` opens it; nothing is pickled, and nothing is compressed: a file that claims
+more than its size is not read.
 """
 
 # The trees are of any shape, so strict checking would only ask for casts.
@@ -11,34 +11,36 @@ of it. `numpy.load` opens it; nothing is pickled.
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import zipfile
 from hashlib import blake2b
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from .._errors import SnapshotError, StoreError
+from retape._errors import MissingPackageError, SnapshotError
+from retape.storage._arrays import digest_array
+from retape.storage._tree import lay_out, strip, unstrip
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     import numpy as np
 
-FORMAT = "retape-1"
+FORMAT = "retape-2"
 
 
 def encode(value: object, label: dict[str, object]) -> bytes:
     """The bytes of a file that holds `value`, and says what it is in `label`."""
     import numpy as np
 
-    arrays: list[np.ndarray[Any, Any]] = []
-    tree = _strip(value, arrays)
-    meta = {"format": FORMAT, "label": label, "tree": tree}
-    meta["digest"] = _digest(meta, arrays)
+    parts = lay_out(strip(value))
+    meta = {"format": FORMAT, "label": label, "tree": parts.tree}
+    meta["digest"] = _digest(meta, parts.leaves)
     text = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
     out = io.BytesIO()
-    members = {f"array{i}": array for i, array in enumerate(arrays)}
+    members = {f"array{i}": array for i, array in enumerate(parts.stored)}
     np.savez(out, allow_pickle=False, tree=text, **members)
     return out.getvalue()
 
@@ -52,24 +54,34 @@ def decode(data: bytes, name: str) -> tuple[Any, dict[str, Any]]:
     import numpy as np
 
     try:
+        _check_sizes(data)
         with np.load(io.BytesIO(data), allow_pickle=False) as members:
             meta = json.loads(members["tree"].tobytes())
             count = len(members.files) - 1
             arrays = [members[f"array{i}"] for i in range(count)]
-        if meta["format"] != FORMAT:
-            raise ValueError(f"its format is {meta['format']!r}")
-        digest = meta.pop("digest")
-    except _UNREADABLE as error:
+        found = meta["format"]
+        digest = meta.pop("digest") if found == FORMAT else ""
+        value, leaves = unstrip(meta["tree"], arrays) if digest else (None, [])
+        whole = digest == _digest(meta, leaves)
+    except SnapshotError:
+        raise
+    except UNREADABLE as error:
+        # NumPy's own words may advise to load the file in a way that runs its code.
         raise SnapshotError(
-            f"`{name}` is not a snapshot of this library, or is damaged: {error}. "
-            "Remove the file; its state is recomputed."
-        ) from error
-    if digest != _digest(meta, arrays):
+            f"`{name}` is not a snapshot of this library, or is damaged "
+            f"({type(error).__name__}). Remove the file; its state is recomputed."
+        ) from None
+    if found != FORMAT:
+        raise SnapshotError(
+            f"`{name}` is not a snapshot of this version of the library: its format is "
+            f"{found!r}. Remove the file; its state is recomputed."
+        )
+    if not whole:
         raise SnapshotError(
             f"`{name}` is damaged: its contents do not match their checksum. Remove "
             "the file; its state is recomputed."
         )
-    return _build(meta["tree"], arrays), meta["label"]
+    return value, meta["label"]
 
 
 def read_label(file: Path) -> dict[str, Any]:
@@ -77,56 +89,33 @@ def read_label(file: Path) -> dict[str, Any]:
     import numpy as np
 
     try:
-        with file.open("rb") as source, np.load(source) as members:
-            return json.loads(members["tree"].tobytes())["label"]
-    except _UNREADABLE:
+        with file.open("rb") as source:
+            _check_sizes(source, file.stat().st_size)
+            with np.load(source, allow_pickle=False) as members:
+                return json.loads(members["tree"].tobytes())["label"]
+    except UNREADABLE:
         return {}
 
 
-def fingerprint(value: object) -> bytes:
-    """A digest of a tree of arrays, equal for equal bits."""
-    arrays: list[np.ndarray[Any, Any]] = []
-    tree = _strip(value, arrays)
-    return bytes.fromhex(_digest({"tree": tree}, arrays))
+def need_numpy(what: str) -> None:
+    """Refuse to go on without NumPy.
+
+    Raises:
+        MissingPackageError: If it is not installed.
+
+    Examples:
+        >>> need_numpy("a `DiskStore`")
+    """
+    if find_spec("numpy") is None:
+        raise MissingPackageError(
+            f"{what} writes files in NumPy's format, and `numpy` cannot be imported: "
+            "`pip install retape` installs no package besides. Run `pip install "
+            "numpy`, or use a `retape.MemoryStore`.",
+            name="numpy",
+        )
 
 
-def tree_nbytes(value: object) -> int:
-    """The bytes of the arrays in a tree, and 8 or 16 for each other leaf."""
-    arrays: list[np.ndarray[Any, Any]] = []
-    tree = _strip(value, arrays)
-    text = json.dumps(tree)
-    leaves = 8 * text.count('"v"') + 16 * text.count('"c"')
-    return sum(array.nbytes for array in arrays) + leaves
-
-
-def copy_tree(value: Any) -> Any:
-    """The same tree with copies of its arrays."""
-    import numpy as np
-
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if type(value) in (tuple, list):
-        return type(value)(copy_tree(item) for item in value)
-    if type(value) is dict:
-        return {key: copy_tree(item) for key, item in value.items()}
-    return value
-
-
-def freeze(value: Any) -> None:
-    """Make the arrays in a tree read-only."""
-    import numpy as np
-
-    if isinstance(value, np.ndarray):
-        value.flags.writeable = False
-    elif type(value) in (tuple, list):
-        for item in value:
-            freeze(item)
-    elif type(value) is dict:
-        for item in value.values():
-            freeze(item)
-
-
-_UNREADABLE = (
+UNREADABLE = (
     zipfile.BadZipFile,
     ValueError,
     AttributeError,
@@ -138,77 +127,25 @@ _UNREADABLE = (
     IndexError,
     OverflowError,
     MemoryError,
+    RecursionError,
+    AssertionError,
 )
+"""What NumPy, `zipfile` and `json` raise at a file that is not what it should be."""
 
 
-def _strip(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
-    """Replace the arrays in a tree by their places in `arrays`."""
-    import numpy as np
-
-    if isinstance(value, np.ndarray | np.generic):
-        array = np.asarray(value)
-        if array.dtype.hasobject:
-            raise StoreError(
-                f"an array of dtype `{array.dtype}` cannot be in a state: its elements "
-                "are Python objects. Use an array of numbers."
-            )
-        leaf: dict[str, Any] = {"a": len(arrays), "s": isinstance(value, np.generic)}
-        if array.dtype.isbuiltin == 2:
-            # A type that another package has registered, such as bfloat16: NumPy's
-            # format would forget which.
-            leaf["t"] = array.dtype.name
-            array = array.view(f"V{array.dtype.itemsize}")
-        arrays.append(array)
-        return leaf
-    if value is None or isinstance(value, bool | int | float | str):
-        return {"v": value}
-    if isinstance(value, complex):
-        return {"c": [value.real, value.imag]}
-    if isinstance(value, tuple | list) and type(value) in (tuple, list):
-        kind = "t" if isinstance(value, tuple) else "l"
-        return {kind: [_strip(item, arrays) for item in value]}
-    if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {"d": {key: _strip(item, arrays) for key, item in value.items()}}
-    raise StoreError(
-        f"a value of type `{type(value).__name__}` cannot be in a state. A state, a "
-        "cotangent or a tape may consist of NumPy arrays, numbers, strings, tuples, "
-        "lists and dictionaries with string keys."
-    )
+def _check_sizes(source: Any, size: int = -1) -> None:
+    """Refuse an archive whose members are compressed, or larger than the archive."""
+    if size < 0:
+        source, size = io.BytesIO(source), len(source)
+    with zipfile.ZipFile(source) as archive:
+        for member in archive.infolist():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size > size:
+                raise ValueError("a member is compressed, or larger than the file")
+    source.seek(0)
 
 
-def _build(tree: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
-    if "a" in tree:
-        array = arrays[tree["a"]]
-        if "t" in tree:
-            array = array.view(_registered(tree["t"]))
-        return array[()] if tree["s"] else array
-    if "t" in tree:
-        return tuple(_build(item, arrays) for item in tree["t"])
-    if "c" in tree:
-        return complex(*tree["c"])
-    if "l" in tree:
-        return [_build(item, arrays) for item in tree["l"]]
-    if "d" in tree:
-        return {key: _build(item, arrays) for key, item in tree["d"].items()}
-    return tree["v"]
-
-
-def _registered(name: str) -> np.dtype[Any]:
-    """A number type by its name; those of `ml_dtypes` exist once that is loaded."""
-    import numpy as np
-
-    try:
-        return np.dtype(name)
-    except TypeError:
-        importlib.import_module("ml_dtypes")
-        return np.dtype(name)
-
-
-def _digest(meta: object, arrays: list[np.ndarray[Any, Any]]) -> str:
-    import numpy as np
-
+def _digest(meta: object, leaves: Sequence[np.ndarray[Any, Any]]) -> str:
     total = blake2b(json.dumps(meta, sort_keys=True).encode(), digest_size=16)
-    for array in arrays:
-        total.update(f"{array.dtype.str}{array.shape}".encode())
-        total.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+    for leaf in leaves:
+        digest_array(total, leaf)
     return total.hexdigest()

@@ -4,9 +4,10 @@ One file per snapshot, named for its step, written to a temporary file, flushed 
 device and renamed: whole or not at all. A lock that the operating system releases when
 its process ends keeps a second process out.
 
-A run that is done leaves its last record, so that even a process that dies before it
-has used the result does not lose it: the same call gives it again, without running.
-`clear`, or removing the directory, begins anew.
+The record of how far the run has come is kept twice: should the newer one be damaged,
+the run goes on from the older one, and what was removed since is recomputed. A run that
+is done leaves its record, so that a process that dies before it has used the result can
+ask for it again. `clear`, or removing the directory, begins anew.
 """
 
 import os
@@ -14,18 +15,19 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import monotonic
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
-from .._bytes import format_bytes, parse_bytes
-from .._errors import SnapshotError, StoreError
-from ._base import check_capacities
-from ._codec import decode, encode, read_label
-from ._durable import Record
-from ._platform import NoLock, lock, sync_directory, unlock
+from retape._bytes import format_bytes, parse_bytes
+from retape._errors import SnapshotError, StoreError
+from retape.storage._base import check_capacities
+from retape.storage._codec import decode, encode, need_numpy, read_label
+from retape.storage._durable import Record
+from retape.storage._file_lock import Lock, NoLock, sync_directory
 
 C = TypeVar("C")
 
 _RECORD = "record.npz"
+_RECORD_BEFORE = "record-before.npz"
 
 Key: TypeAlias = tuple[str, int]
 """What a file holds, a state ("step") or a "tape", and the step at which it begins."""
@@ -35,8 +37,9 @@ Key: TypeAlias = tuple[str, int]
 class DiskStore(Generic[C]):
     """Keeps each snapshot in a file of its own.
 
-    Capsules and cotangents are trees of NumPy arrays and plain Python values, or are
-    turned into such by `pack` and back by `unpack`.
+    Capsules, cotangents and tapes are trees of NumPy arrays and plain Python values, or
+    are turned into such by `pack`, `pack_cotangent` and `pack_tape`, and back by their
+    inverses.
 
     Args:
         path: A directory of the run's own; made if it is not there.
@@ -47,8 +50,15 @@ class DiskStore(Generic[C]):
             the last one, and whenever four dropped snapshots wait for it.
         pack: From a capsule to a tree of arrays.
         unpack: The inverse.
+        pack_cotangent: From a cotangent to a tree of arrays, for the record.
+        unpack_cotangent: The inverse.
+        pack_tape: From a tape to a tree of arrays, for plans that keep tapes.
+        unpack_tape: The inverse.
 
-    Example:
+    Raises:
+        StoreError: If a capacity cannot be, or one of a pair of functions is lacking.
+
+    Examples:
         >>> import tempfile
         >>> from retape.storage import DiskStore
         >>> with tempfile.TemporaryDirectory() as path:
@@ -57,6 +67,19 @@ class DiskStore(Generic[C]):
         ...     store.put(7, 0, "disk", (1, 2.5), 16)
         ...     store.get(7, 0, "disk")
         (1, 2.5)
+
+        A machine whose cotangents are sets:
+
+        >>> from retape.storage import Record
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     def opened():
+        ...         store = DiskStore(path, pack_cotangent=sorted, unpack_cotangent=set)
+        ...         return store, store.open("an example")
+        ...     store, _ = opened()
+        ...     store.record(Record(9, 4, {3, 1}, "an example"))
+        ...     store.close()
+        ...     opened()[1].cotangent
+        {1, 3}
     """
 
     path: str | os.PathLike[str]
@@ -65,6 +88,10 @@ class DiskStore(Generic[C]):
     every: float = 2.0
     pack: Callable[[C], Any] | None = None
     unpack: Callable[[Any], C] | None = None
+    pack_cotangent: Callable[[Any], Any] | None = None
+    unpack_cotangent: Callable[[Any], Any] | None = None
+    pack_tape: Callable[[Any], Any] | None = None
+    unpack_tape: Callable[[Any], Any] | None = None
     peak_snapshots: int = field(default=0, init=False)
     peak_bytes: int = field(default=0, init=False)
     nbytes: int = field(default=0, init=False)
@@ -72,15 +99,30 @@ class DiskStore(Generic[C]):
     _sizes: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
     _dropped: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
     _recorded: float = field(default=0.0, init=False)
-    _lock: int | None = field(default=None, init=False)
+    _lock: Lock | None = field(default=None, init=False)
+
+    gives_copies: ClassVar[bool] = True
+    """What `get` returns is nobody else's: the driver need not copy it."""
 
     def __post_init__(self) -> None:
-        check_capacities(self.capacity, self.capacity_bytes)
+        need_numpy("a `DiskStore`")
+        self.capacity = check_capacities(self.capacity, self.capacity_bytes)
         os.fspath(self.path)
+        for name in ("pack", "pack_cotangent", "pack_tape"):
+            pair = getattr(self, name), getattr(self, f"un{name}")
+            if (pair[0] is None) != (pair[1] is None):
+                raise StoreError(
+                    f"`{name}={pair[0]!r}` and `un{name}={pair[1]!r}`: what is packed "
+                    "has to be unpacked. Pass both functions, or none."
+                )
 
     def open(self, label: str) -> Record | None:
-        if self._lock is None:
-            self._claim()
+        if self._lock is not None and self._lock.is_ours():
+            raise StoreError(
+                f"`{self._directory}` is in use by another run of this store. Give "
+                "each run a directory of its own."
+            )
+        self._claim()
         try:
             return self._begin(label)
         except BaseException:
@@ -91,21 +133,36 @@ class DiskStore(Generic[C]):
         self._label, self._recorded = label, monotonic()
         self._forget()
         self.peak_snapshots = self.peak_bytes = 0
-        file = self._directory / _RECORD
-        for whole in [file, *map(self._file, self._kept(".part"))]:
+        for whole in map(self._file, self._kept(".part")):
             whole.with_suffix(".part").unlink(missing_ok=True)
-        if not file.exists():
+        for name in (_RECORD, _RECORD_BEFORE):
+            (self._directory / name).with_suffix(".part").unlink(missing_ok=True)
+        found = self._read_record()
+        if found is None:
             # So that another run is refused from now on, and a bad place right away.
             self.record(Record(None, None, None, label))
             return None
-        value, kept = self._load(file)
+        (length, left, cotangent), kept = found
         if kept.get("run") != label:
-            raise StoreError(
-                f"`{self._directory}` holds another run, `{kept.get('run')}`, and this "
-                f"one is `{label}`. Use another directory, or remove that one."
-            )
-        length, left, cotangent = value
+            raise _another_run(self._directory, str(kept.get("run")), label)
+        if self.unpack_cotangent and cotangent is not None:
+            cotangent = self.unpack_cotangent(cotangent)
         return Record(length, left, cotangent, label)
+
+    def _read_record(self) -> tuple[Any, dict[str, Any]] | None:
+        """The last record, or the one before it if the last one is damaged."""
+        last, before = self._directory / _RECORD, self._directory / _RECORD_BEFORE
+        if not before.exists():
+            return self._load(last) if last.exists() else None
+        if last.exists():
+            try:
+                return self._load(last)
+            except SnapshotError:
+                found = self._load(before)
+                # Or it would take the place of the good one.
+                last.unlink()
+                return found
+        return self._load(before)
 
     def steps(self) -> set[int]:
         return {step for kind, step in self._kept() if kind == "step"}
@@ -135,7 +192,8 @@ class DiskStore(Generic[C]):
         tape: bool = False,
     ) -> None:
         self._check_room(step, nbytes)
-        value = self.pack(capsule) if self.pack and not tape else capsule
+        pack = self.pack_tape if tape else self.pack
+        value = pack(capsule) if pack else capsule
         key = _key(step, tape)
         data = encode(value, {**self._tag(key), "nbytes": nbytes})
         self._dropped.pop(key, None)
@@ -164,7 +222,8 @@ class DiskStore(Generic[C]):
                 f"`{file}` belongs to another run or step, {label}. "
                 "Remove the file; its state is recomputed."
             )
-        return self.unpack(value) if self.unpack and not tape else value
+        unpack = self.unpack_tape if tape else self.unpack
+        return unpack(value) if unpack else value
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         key = _key(step, tape)
@@ -175,9 +234,18 @@ class DiskStore(Generic[C]):
         return len(self._dropped) >= 4 or monotonic() - self._recorded >= self.every
 
     def record(self, record: Record) -> None:
-        value = record.length, record.left, record.cotangent
+        cotangent = record.cotangent
+        if self.pack_cotangent and cotangent is not None:
+            cotangent = self.pack_cotangent(cotangent)
+        value = record.length, record.left, cotangent
         data = encode(value, {"run": self._label})
-        self._write(self._directory / _RECORD, data)
+        last = self._directory / _RECORD
+        try:
+            if last.exists():
+                last.replace(self._directory / _RECORD_BEFORE)
+        except OSError as error:
+            raise _failed(last, "written", error) from error
+        self._write(last, data)
         while self._dropped:
             self._remove_dropped()
         self._recorded = monotonic()
@@ -188,15 +256,24 @@ class DiskStore(Generic[C]):
         if claimed:
             self._claim()
         # The record goes first: snapshots without one are a run at its beginning.
-        (self._directory / _RECORD).unlink(missing_ok=True)
+        for name in (_RECORD_BEFORE, _RECORD):
+            (self._directory / name).unlink(missing_ok=True)
         self.keep_only(set())
         if claimed:
             self.close()
 
     def close(self) -> None:
         if self._lock is not None:
-            unlock(self._lock)
+            self._lock.release()
             self._lock = None
+
+    def _check_owner(self) -> None:
+        """Keep a forked child from using what its parent has claimed."""
+        if self._lock is not None and not self._lock.is_ours():
+            raise StoreError(
+                f"`{self._directory}` is in use by the process that this one was "
+                "forked from. Give each process a directory of its own."
+            )
 
     @property
     def _directory(self) -> Path:
@@ -222,7 +299,7 @@ class DiskStore(Generic[C]):
     def _claim(self) -> None:
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
-            self._lock = lock(self._directory / "lock")
+            self._lock = Lock(self._directory / "lock")
         except BlockingIOError as error:
             raise StoreError(
                 f"`{self._directory}` is in use by another process. Wait for it to "
@@ -279,6 +356,12 @@ class DiskStore(Generic[C]):
             )
 
     def _load(self, file: Path) -> tuple[Any, dict[str, Any]]:
+        self._check_owner()
+        if file.is_symlink():
+            raise SnapshotError(
+                f"`{file}` is a symbolic link, and this library makes none. Remove "
+                "it; its state is recomputed."
+            )
         try:
             data = file.read_bytes()
         except FileNotFoundError as error:
@@ -290,9 +373,12 @@ class DiskStore(Generic[C]):
         return decode(data, str(file))
 
     def _write(self, file: Path, data: bytes) -> None:
+        self._check_owner()
         part = file.with_suffix(".part")
         try:
-            with part.open("wb") as out:
+            # Made anew: a link of this name would lead to a file of somebody else's.
+            part.unlink(missing_ok=True)
+            with part.open("xb") as out:
                 out.write(data)
                 out.flush()
                 os.fsync(out.fileno())
@@ -312,6 +398,22 @@ def _remove(part: Path) -> None:
         part.unlink(missing_ok=True)
     except OSError:
         return  # The write has failed already; that is the error to report.
+
+
+def _another_run(directory: Path, kept: str, asked: str) -> StoreError:
+    """The refusal of a directory, with what differs: lines of the two labels."""
+    (one, *before), (other, *now) = kept.splitlines() or [""], asked.splitlines()
+    differ = {line.partition(": ")[0]: None for line in now if line not in before}
+    differ |= {line.partition(": ")[0]: None for line in before if line not in now}
+    names = ", ".join(differ)
+    if one == other:
+        what = f"another run, of `{one}`: they differ in {names}"
+    else:
+        what = f"another run, `{one}`, and this one is `{other}`"
+        what += f"; they differ in {names}" if names else ""
+    return StoreError(
+        f"`{directory}` holds {what}. Use another directory, or remove that one."
+    )
 
 
 def _failed(file: Path, what: str, error: OSError) -> StoreError:

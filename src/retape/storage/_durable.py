@@ -4,7 +4,7 @@ from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from ._base import SnapshotStore
+from retape.storage._base import SnapshotStore
 
 C = TypeVar("C")
 

@@ -3,9 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from .._bytes import format_bytes, parse_bytes
-from .._errors import StoreError
-from ._base import check_capacities
+from retape._bytes import format_bytes, parse_bytes
+from retape._errors import StoreError
+from retape.storage._base import check_capacities
 
 C = TypeVar("C")
 
@@ -18,7 +18,7 @@ class MemoryStore(Generic[C]):
         capacity: The most snapshots to hold, or `None`.
         capacity_bytes: The most bytes, or a text such as "2 GiB", or `None`.
 
-    Example:
+    Examples:
         >>> from retape.storage import MemoryStore
         >>> store = MemoryStore()
         >>> store.put(0, 0, "memory", "a state", 7)
@@ -36,7 +36,7 @@ class MemoryStore(Generic[C]):
     )
 
     def __post_init__(self) -> None:
-        check_capacities(self.capacity, self.capacity_bytes)
+        self.capacity = check_capacities(self.capacity, self.capacity_bytes)
 
     def __len__(self) -> int:
         return len(self._slots)

@@ -4,10 +4,10 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from .._errors import SnapshotError, StoreError
-from ._disk import DiskStore
-from ._durable import Record
-from ._memory import MemoryStore
+from retape._errors import SnapshotError, StoreError
+from retape.storage._disk import DiskStore
+from retape.storage._durable import Record
+from retape.storage._memory import MemoryStore
 
 C = TypeVar("C")
 
@@ -24,7 +24,7 @@ class TieredStore(Generic[C]):
         memory: The part in memory, with its capacity.
         disk: The part on disk.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from retape.storage import DiskStore, MemoryStore, TieredStore
         >>> with tempfile.TemporaryDirectory() as path:

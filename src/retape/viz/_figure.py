@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from .._extras import require
-from ..schedule import Action
-from ._layout import layout
+from retape._extras import require
+from retape.schedule import Action
+from retape.viz._layout import layout
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -9,7 +9,7 @@ that in which it is dropped.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ..schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Layout:
 def layout(actions: Iterable[Action]) -> Layout:
     """Arrange a schedule in rows.
 
-    Example:
+    Examples:
         >>> from retape.schedule import Schedule
         >>> layout(Schedule(2, snapshots=1)).rows  # doctest: +NORMALIZE_WHITESPACE
         (Row(advances=((0, 1),), stage=(1, 2), kept=(), from_slot=False),

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from ..schedule import Action
-from ._layout import Layout, layout
+from retape.schedule import Action
+from retape.viz._layout import Layout, layout
 
 LEGEND = "o snapshot   > advanced   # taped and swept back   | kept"
 
@@ -20,7 +20,7 @@ def draw_text(
         width: Characters in a row; several steps share one if there are more steps.
         rows: Draw no more than this many rows.
 
-    Example:
+    Examples:
         >>> from retape.schedule import Schedule
         >>> print(draw_text(Schedule(6, snapshots=2)))
         o>>o>#

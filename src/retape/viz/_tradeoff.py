@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .._bytes import format_bytes
+from retape._bytes import format_bytes
+from retape._extras import require
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,7 +21,20 @@ def draw_tradeoff(
         points: Name, peak bytes, and work done once more as a fraction; such as
             `retape.jax.plan(...).points`.
         memory: Bytes that there are, drawn as a line.
+
+    Returns:
+        The figure; `savefig` writes it.
+
+    Raises:
+        MissingPackageError: If matplotlib is not installed.
+
+    Examples:
+        >>> points = [("as it is", 10**9, 0.0), ("segments", 10**8, 0.9)]
+        >>> figure = draw_tradeoff(points, memory=5 * 10**8)
+        >>> figure.axes[0].get_ylabel()
+        'peak bytes'
     """
+    require("plot", "matplotlib")
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(7, 4.5), layout="constrained")

@@ -1,10 +1,6 @@
-import sys
-from pathlib import Path
-
 import pytest
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)
@@ -15,8 +11,8 @@ def one_thread() -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_known() -> None:
     """A test follows no plan that an earlier one has left."""
-    from retape.engines.eager._learned import forget_lessons
-    from retape.engines.eager._sequence import forget_chains
+    from retape.engines.eager.api._checkpoint_sequential import forget_chains
+    from retape.engines.eager.plan._learned import forget_lessons
 
     forget_lessons()
     forget_chains()

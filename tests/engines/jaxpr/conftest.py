@@ -12,9 +12,9 @@ import functools  # noqa: E402
 
 import jax  # noqa: E402
 
-from retape.engines.jaxpr import _primitives  # noqa: E402
-from retape.engines.jaxpr._compile import compile_program  # noqa: E402
-from retape.engines.jaxpr._remembered import forget  # noqa: E402
+from retape.engines.jaxpr._pipeline import compile_program  # noqa: E402
+from retape.engines.jaxpr.calls import _rules as _primitives  # noqa: E402
+from retape.engines.jaxpr.jaxprs._caches import forget  # noqa: E402
 
 
 def pytest_configure(config: pytest.Config) -> None:

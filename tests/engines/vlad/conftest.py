@@ -2,7 +2,7 @@
 
 import pytest
 
-from retape.engines.vlad.compiler import _build
+from retape.engines.vlad.compiler.load import _c_compiler as _build
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,26 @@
 """The PyTorch engine: a recorded graph of operations, run again piece by piece."""
 
-from ..._extras import require
+import warnings
+
+from retape._extras import require
 
 require("torch", "torch", "numpy")
+
+from torch import __version__ as _release  # noqa: E402
+
+TRIED = ("2.13",)
+"""Releases of PyTorch with which all tests were run."""
+
+
+def warn_if_untried(release: str) -> None:
+    """Warn of a release of PyTorch whose private parts may differ from those tried."""
+    if not release.startswith(tuple(f"{each}." for each in TRIED)):
+        warnings.warn(
+            f"`retape.torch` was tried with PyTorch {', '.join(TRIED)} and not with "
+            f"{release}. It relies on parts of PyTorch that no promise covers: compare "
+            "a gradient with the plain one first, or pass `verify=True`.",
+            stacklevel=2,
+        )
+
+
+warn_if_untried(str(_release))

@@ -1,13 +1,11 @@
 """What the user allows: bytes, or a number of snapshots and a stage length."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from retape._bytes import parse_bytes
-from retape._offload_plans import refuse_offload
-from retape._plan import Plan
-from retape._plans import FixedSpace, Logarithmic, Within
-
-from ._errors import PlanError
+from retape.plan._base import Plan
+from retape.plan._obeyers import CHAIN, RECOMPUTE, check_plan
 
 BACKWARD_NUMBERS = 1024
 """Bytes of the seed of the backward and of the single numbers that formulas make."""
@@ -36,7 +34,7 @@ def read_bytes(memory: int | float | str) -> int:
     Raises:
         PlanError: If it is not a positive amount.
 
-    Example:
+    Examples:
         >>> read_bytes("1.5kB"), read_bytes("1KiB")
         (1500, 1024)
     """
@@ -49,31 +47,34 @@ def read_plan(plan: Plan, stage: int) -> tuple[int | None, int | None, int]:
     """The bytes, or the snapshots and the stage length, that a plan means.
 
     Raises:
-        PlanError: If it needs the number of steps beforehand, or is none of ours.
+        PlanError: If it is no plan, or one that needs the number of steps beforehand.
 
-    Example:
+    Examples:
         >>> import retape
         >>> read_plan(retape.fixed_space(snapshots=3), stage=64)
         (None, 3, 64)
         >>> read_plan(retape.within("1kB"), stage=64)
         (1000, None, 64)
     """
-    refuse_offload(plan, "`retape.torch`", "a `store` says where snapshots go")
-    if isinstance(plan, Within):
+    plan = check_plan(plan, RECOMPUTE)
+    if plan.budget is not None:
         return plan.budget, None, stage
-    if isinstance(plan, FixedSpace | Logarithmic):
-        if plan.split != "binomial":
-            raise PlanError(
-                f'`split="{plan.split}"` is not offered for a run of unknown length: '
-                "snapshots are placed as it goes on. Leave `split` out."
-            )
-        stage = plan.stage or stage
-        return None, replace(plan, stage=stage).resolve(None).d, stage
-    if isinstance(plan, Plan):
-        plan.resolve(None)  # says by name what it lacks
-    raise PlanError(
-        f"`plan={plan!r}` is not a plan for `recompute`, which learns the length of a "
-        "run at its end. Pass `retape.fixed_space(snapshots=...)`, "
-        "`retape.logarithmic()` or `retape.within(...)`; a schedule of functions is "
-        "for `checkpoint_sequential`."
-    )
+    stage = plan.stage or stage
+    return None, plan.with_stage(stage).resolve(None).d, stage
+
+
+def budget_of(plan: object) -> int | None:
+    """The bytes that a plan for a chain of functions fixes, if it fixes bytes.
+
+    Raises:
+        PlanError: If it is neither actions nor a plan that a chain can obey.
+
+    Examples:
+        >>> import retape
+        >>> budget_of(retape.within("1kB")), budget_of(retape.segments())
+        (1000, None)
+    """
+    if isinstance(plan, Iterable) and not isinstance(plan, str):
+        return None
+    plan = check_plan(plan, CHAIN)
+    return plan.budget if plan.is_tree else None

@@ -162,14 +162,14 @@ struct Names {
   X(Buffer, uninitialised) X(Buffer, older) X(Calls, calls) X(Calls, grad)          \
   X(Calls, last_read) X(Calls, makes) X(Calls, nbytes) X(Calls, needs)             \
   X(Calls, producer) X(Calls, reads) X(Calls, versions) X(Calls, _foreign_slots)   \
-  X(Calls, _next) X(Calls, _owner) X(Calls, _pending) X(Counter, live) X(Handle, run)        \
+  X(Calls, _next) X(Calls, _owner) X(Calls, _pending) X(Counter, live) X(Counter, peak) X(Handle, run)        \
   X(Handle, slot) X(Handle, geometry) X(Handle, number) X(Holdings, counts)        \
   X(Holdings, storages) X(Run, alive) X(Run, living) X(Run, lock)                  \
   X(Run, recording) X(Run, slot_handles) X(Run, stages) X(Run, trace)              \
-  X(Snapshot, position) X(Stage, high) X(Stage, left) X(Stage, low)                \
+  X(Snapshot, position) X(RecomputedValues, high) X(RecomputedValues, left) X(RecomputedValues, low)                \
   X(Tail, nbytes) X(Tail, partial) X(Tail, steps) X(Tail, windows)                 \
   X(Geometry, native) X(Signature, native) X(Trace, held) X(Trace, latest) X(Trace, limit) X(Trace, moved)                  \
-  X(Trace, next_cut) X(Trace, opened) X(Trace, saved) X(Trace, tail)
+  X(Trace, next_cut) X(Trace, opened) X(Trace, saved) X(Trace, section) X(Trace, tail)
 
 struct Layout {
   PyObject *step_type, *foreign_type, *python_handle_type, *call_type, *slot_type;
@@ -181,7 +181,7 @@ struct Layout {
 
   explicit Layout(PyObject* types)
       : step_type(find(types, "Step")),
-        foreign_type(find(types, "Foreign")),
+        foreign_type(find(types, "Input")),
         python_handle_type(find(types, "Handle")),
         call_type(find(types, "Call")),
         slot_type(find(types, "Slot")),

@@ -48,7 +48,9 @@ PyObject* enter(PyObject*, PyObject* const* args, Py_ssize_t) {
   Session& session = session_in(args[0]);
   session.recorder = args[1];
   session.keeper = args[2];
-  session.paused = Slot(reinterpret_cast<PyObject*>(Py_TYPE(args[1])), "paused");
+  PyObject* type = reinterpret_cast<PyObject*>(Py_TYPE(args[1]));
+  session.paused = Slot(type, "paused");
+  session.opaque = Slot(type, "opaque");
   current = &session;
   install_table();
   Py_RETURN_NONE;

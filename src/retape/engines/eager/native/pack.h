@@ -41,12 +41,15 @@ inline Ref pack(Session& session, PyObject* wrapped) {
         PyObject_CallMethodOneArg(session.run.get(), names->pack, wrapped));
   };
   const at::Tensor& tensor = THPVariable_Unpack(wrapped);
-  if (!plain_tensor(tensor)) return slowly();
+  if (!plain_tensor(tensor) || tensor._is_zerotensor()) return slowly();
+  using c10::impl::TorchDispatchModeKey;
+  if (c10::impl::TorchDispatchModeTLS::get_mode(TorchDispatchModeKey::PROXY)) return slowly();
   const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
   PyObject* buffer = session.buffer_on(storage.get());
   if (buffer == nullptr || layout->Buffer_uninitialised(buffer) != Py_False)
     return slowly();
   const Ref slot = Ref::borrowed(layout->Buffer_slot(buffer));
+  if (session.of_earlier_section(as_int(slot.get()))) return slowly();
   if (item(session.producer.get(), as_int(slot.get())) < 0) {
     PyObject* known = lookup(session.foreign.get(), slot.get());
     if (known == nullptr || PyTuple_GET_ITEM(known, 0) != wrapped) return slowly();

@@ -50,6 +50,7 @@ inline bool find_reads(
     if (buffer == nullptr) buffer = session.adopt(tensor, storage.get());
     if (layout->Buffer_uninitialised(buffer) != Py_False) return false;
     const int64_t slot = as_int(layout->Buffer_slot(buffer));
+    if (session.of_earlier_section(slot)) return false;
     call.reads.push_back(slot);
     call.small = call.small && tensor.is_cpu() && tensor.numel() <= SMALL;
     for (const int where : info.writes)
@@ -164,7 +165,10 @@ inline void relieve_if_full(Session& session) {
   PyObject* limit = layout->Trace_limit(session.trace.get());
   PyObject* next_cut = layout->Trace_next_cut(session.trace.get());
   const double steps = static_cast<double>(PyList_GET_SIZE(session.steps.get()));
-  const int64_t live = layout->Counter_live.as_number(session.counter.get());
+  PyObject* counter = session.counter.get();
+  const int64_t live = layout->Counter_live.as_number(counter);
+  if (live > layout->Counter_peak.as_number(counter))
+    layout->Counter_peak.set(counter, number(live));
   if (static_cast<double>(live) > PyFloat_AsDouble(limit) ||
       steps >= PyFloat_AsDouble(next_cut))
     Ref::checked(PyObject_CallMethodNoArgs(session.keeper, names->relieve));
@@ -216,10 +220,26 @@ inline void record_slowly(
   session.known.insert_or_assign(key, std::move(known));
 }
 
+// Whether a tensor of a call is a wrapper, whose class has a say in what happens.
+inline bool wraps(c10::ArrayRef<c10::IValue> arguments) {
+  const auto python = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.key_set().has(c10::DispatchKey::Python);
+  };
+  for (const auto& value : arguments) {
+    if (value.isTensor() && python(value.toTensor())) return true;
+    if (value.isTensorList())
+      for (const at::Tensor& tensor : value.toTensorList())
+        if (python(tensor)) return true;
+  }
+  return false;
+}
+
 inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   Session* session = current;
   if (session == nullptr || !on_top(*session)) return original->dispatch(op, stack);
   const pybind11::gil_scoped_acquire gil;
+  const auto arguments = arguments_on(*stack, op);
+  if (wraps(arguments)) return original->dispatch(op, stack);
   const OpInfo& info = session->info(op);
   if (info.view) {
     const pybind11::gil_scoped_release nogil;
@@ -228,14 +248,15 @@ inline void dispatch(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const bool backward = torch::autograd::get_current_graph_task_id() != -1 &&
       !c10::GradMode::is_enabled();
   if (session->watched || backward ||
-      session->paused(session->recorder) == Py_True)
+      session->paused(session->recorder) == Py_True ||
+      session->opaque(session->recorder) == Py_True)
     return original->dispatch(op, stack);
-  const auto arguments = arguments_on(*stack, op);
   session->scratch.clear();
   Call call{session->scratch};
   const void* which = &op.schema();
   add(call.key, which);
   add(call.key, c10::GradMode::is_enabled());
+  add(call.key, c10::get_default_dtype_as_scalartype());
   bool ordinary;
   {
     const torch::torch_dispatch_mode::StashTorchDispatchModeGuard guard;

@@ -140,6 +140,8 @@ class Replayer {
   void run_step(const Job& job) {
     fill_stack(job);
     {
+      if (c10::get_default_dtype() != job.call->dtype)  // Python sets it back
+        c10::set_default_dtype(job.call->dtype);
       const c10::AutoGradMode mode(job.call->grad);
       job.call->op.callBoxed(&stack_);
     }

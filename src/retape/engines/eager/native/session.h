@@ -34,7 +34,7 @@ class Session {
   Ref trace, run, owner, counter, geometries, held, foreign, tail, steps, producer, nbytes, last_read, roots, handle_steps,
       handle_slots, alive, slot_handles, kind_of;
   PyObject *recorder = nullptr, *keeper = nullptr;
-  Slot paused;  // of the recorder
+  Slot paused, opaque;  // of the recorder
   bool watched;  // under `verify` or a policy every call goes the long way
   std::unordered_map<const void*, OpInfo> operators;
   Table<Known> known;
@@ -61,6 +61,12 @@ class Session {
     PyObject* buffer = any_buffer_on(storage);
     if (buffer == nullptr) return nullptr;
     return layout->Buffer_owner(buffer) == owner.get() ? buffer : nullptr;
+  }
+
+  // Whether a slot was made before the section that is recorded now.
+  bool of_earlier_section(int64_t slot) const {
+    const int64_t made = item(producer.get(), slot);
+    return -1 < made && made < layout->Trace_section.as_number(trace.get());
   }
 
   PyObject* adopt(const at::Tensor& tensor, PyObject* storage) const {
@@ -127,7 +133,7 @@ inline const OpInfo& Session::info(const c10::OperatorHandle& op) {
   };
   const bool own = op.schema().name().rfind("aten::", 0) == 0;
   OpInfo made{flag("view"), false, own, {}};
-  made.plain = !flag("random") && !flag("uninitialised") && !flag("scratch") &&
+  made.plain = !flag("label") && !flag("random") && !flag("uninitialised") && !flag("scratch") &&
       !flag("collective") && !flag("varying");
   const Ref writes = member(kind, "writes");
   for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(writes.get()); ++k) {
@@ -143,6 +149,7 @@ inline bool Session::make(const at::Tensor& tensor, const Known& call, int64_t s
   const bool wrapped = impl->pyobj_slot()->load_pyobj() != nullptr;
   const Ref storage = Ref::checked(THPStorage_Wrap(tensor.storage()));
   if (wrapped && buffer_on(storage.get()) != nullptr) return false;
+  if (tensor.is_meta()) return false;
   const auto bytes = static_cast<int64_t>(impl->nbytes());
   PyObject* root = call.single && call.nbytes == bytes && call.root
       ? call.root.get() : geometry_of(tensor);

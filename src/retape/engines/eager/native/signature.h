@@ -70,6 +70,7 @@ struct Template {
   std::vector<Sight> sights;
   Facts facts;
   bool grad;
+  caffe2::TypeMeta dtype;  // the default type of numbers
 };
 
 template <typename T>
@@ -181,7 +182,7 @@ bool scan(Key& key, c10::ArrayRef<c10::IValue> arguments, const Each& each) {
 
 inline Template make_template(
     const c10::OperatorHandle& op, c10::ArrayRef<c10::IValue> arguments) {
-  Template made{op, arguments.vec(), {}, {}, {}, false};
+  Template made{op, arguments.vec(), {}, {}, {}, false, c10::get_default_dtype()};
   made.grad = c10::GradMode::is_enabled();
   Key ignored;
   scan(ignored, arguments, [&](const at::Tensor& tensor, Place place) {

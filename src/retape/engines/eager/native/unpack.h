@@ -65,12 +65,15 @@ inline bool is_handle(PyObject* saved) {
   return kind == layout->handle_type || kind == layout->python_handle_type;
 }
 
-// The tensor of a `Foreign`, if nobody has overwritten it; else null, and Python says so.
+// The tensor of a `Input`, if nobody has overwritten it; else null, and Python says so.
 inline Ref unchanged(PyObject* known) {
   PyObject* wrapped = PyTuple_GET_ITEM(known, 0);
   const int64_t version = as_int(PyTuple_GET_ITEM(known, 1));
+  const at::Tensor& tensor = THPVariable_Unpack(wrapped);
+  const at::Storage& had = THPStorage_Unpack(PyTuple_GET_ITEM(known, 3));
+  if (had.unsafeGetStorageImpl() != tensor.storage().unsafeGetStorageImpl())
+    return Ref();
   if (version >= 0) {
-    const at::Tensor& tensor = THPVariable_Unpack(wrapped);
     const auto bytes = static_cast<int64_t>(tensor.storage().nbytes());
     const auto& counter = tensor.unsafeGetTensorImpl()->version_counter();
     if (counter.current_version() != version || bytes != as_int(PyTuple_GET_ITEM(known, 2)))
@@ -101,10 +104,10 @@ inline void decrement_stages(PyObject* run, PyObject* trace, int64_t which, PyOb
   PyObject* stages = layout->Run_stages(run);
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(stages); ++k) {
     PyObject* stage = PyList_GET_ITEM(stages, k);
-    if (which < layout->Stage_low.as_number(stage) ||
-        which >= layout->Stage_high.as_number(stage))
+    if (which < layout->RecomputedValues_low.as_number(stage) ||
+        which >= layout->RecomputedValues_high.as_number(stage))
       continue;
-    PyObject* left = layout->Stage_left(stage);
+    PyObject* left = layout->RecomputedValues_left(stage);
     PyObject* count = lookup(left, slot);
     if (count == nullptr) continue;
     const int64_t fewer = as_int(count) - 1;

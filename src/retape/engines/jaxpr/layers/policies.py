@@ -1,7 +1,18 @@
 """Policies: what a marked function keeps, and where it is cut.
 
 `retape.jax.checkpoint(f, policy=...)` and the loops take any of these, and any of
-`jax.checkpoint_policies`.
+`jax.checkpoint_policies`. `within` is `retape.within`, a budget that is a plan, too.
+
+Examples:
+    >>> import jax, jax.numpy as jnp, retape.jax
+    >>> def loss(x):
+    ...     for _ in range(8):
+    ...         x = jnp.sin(jnp.cumsum(x))
+    ...     return x.sum()
+    >>> marked = retape.jax.checkpoint(loss, policy=retape.within("1 MB"))
+    >>> program = jax.jit(jax.grad(marked)).lower(jnp.ones(1000)).compile()
+    >>> program.memory_analysis().temp_size_in_bytes <= 1_000_000
+    True
 """
 
 from __future__ import annotations
@@ -11,13 +22,17 @@ from math import prod
 from numbers import Real
 from typing import Any
 
-import jax
-
-from ...._bytes import parse_bytes
-from ...._errors import PlanError
-from ._options import Policy
-from ._strategies import ByDepth, EveryN, Sqrt, Strategy
-from ._within import Within
+from retape._errors import PlanError
+from retape.engines.jaxpr.jaxprs._avals import extents
+from retape.engines.jaxpr.layers.remat._names import Names
+from retape.engines.jaxpr.layers.remat._policy import Policy
+from retape.engines.jaxpr.layers.remat._strategies import (
+    ByDepth,
+    EveryN,
+    Sqrt,
+    Strategy,
+)
+from retape.plan._within import within
 
 __all__ = ["by_depth", "every_n", "names", "selective", "sqrt", "within"]
 
@@ -101,10 +116,11 @@ def _intensity(prim: Any, avals: Any, params: dict[str, Any]) -> float | None:
     """Floating-point operations per byte of a product; `None` if it is none."""
     if prim.name == "dot_general":
         contracted = params["dimension_numbers"][0][0]
-        terms = prod(avals[0].shape[d] for d in contracted)
+        terms = prod(extents(avals[0].shape)[d] for d in contracted)
     elif prim.name == "conv_general_dilated":
         spec = params["dimension_numbers"].rhs_spec
-        terms = prod(avals[1].shape) // max(1, avals[1].shape[spec[0]])
+        kernel = extents(avals[1].shape)
+        terms = prod(kernel) // max(1, kernel[spec[0]])
     else:
         return None
     return 2 * terms / avals[0].dtype.itemsize
@@ -112,6 +128,9 @@ def _intensity(prim: Any, avals: Any, params: dict[str, Any]) -> float | None:
 
 def names(*, save: Iterable[str] = (), offload: Iterable[str] = ()) -> Policy:
     """Save, or move to the host's memory, what `checkpoint_name` has given a name.
+
+    A `RetapeWarning` says which names no value of the marked function has, and that
+    nothing is moved on the CPU, where the host's memory is the device's.
 
     Args:
         save: Names of values that are kept.
@@ -126,14 +145,7 @@ def names(*, save: Iterable[str] = (), offload: Iterable[str] = ()) -> Policy:
         raise PlanError(
             f"{both} cannot be both saved and offloaded. Leave each name in one list."
         )
-    if not offload:
-        return jax.checkpoint_policies.save_only_these_names(*save)
-    return jax.checkpoint_policies.save_and_offload_only_these_names(
-        names_which_can_be_saved=save,
-        names_which_can_be_offloaded=offload,
-        offload_src="device",
-        offload_dst="pinned_host",
-    )
+    return Names(tuple(save), tuple(offload))
 
 
 def _names(option: str, names: Any) -> list[str]:
@@ -148,44 +160,6 @@ def _names(option: str, names: Any) -> list[str]:
 
 def _are_texts(values: Iterable[Any]) -> bool:
     return all(isinstance(value, str) for value in values)
-
-
-def within(budget: int | str) -> Strategy:
-    """Run as little again as a number of bytes allows.
-
-    Pieces of the function are stored, run again but for their matrix products, or run
-    again whole. A dynamic programme finds the cheapest choice for each of a row of
-    predicted peaks. Their gradients are compiled, by bisection, and the cheapest found
-    whose temporaries keep to the budget by the compiler's own figure is taken: that of
-    `jax.jit(jax.grad(f))` and of `jax.value_and_grad`, by the arguments that the
-    gradient is taken by. A larger budget never leads to more work.
-
-    The choice is made when a derivative is taken, which takes some compilations (about
-    ten of each function; the same function is not searched again). Under an outer
-    `vmap`, or as a part of a larger program, the figure is that of the function alone.
-
-    Args:
-        budget: Bytes of temporaries of the gradient, or a text such as "2 GiB".
-            Arguments, gradients and the value are not counted.
-
-    Raises:
-        PlanError: If the budget is no number of bytes.
-        BudgetError: When the derivative is taken, if nothing that was compiled meets
-            the budget; the least that would do is named.
-
-    Example:
-        >>> import jax, jax.numpy as jnp, retape.jax
-        >>> def loss(x):
-        ...     for _ in range(8):
-        ...         x = jnp.sin(jnp.cumsum(x))
-        ...     return x.sum()
-        >>> policy = retape.jax.policies.within("1 MB")
-        >>> slope = jax.jit(jax.grad(retape.jax.checkpoint(loss, policy=policy)))
-        >>> program = slope.lower(jnp.ones(1000)).compile()
-        >>> program.memory_analysis().temp_size_in_bytes <= 1_000_000
-        True
-    """
-    return Within(parse_bytes(budget))
 
 
 def _check(name: str, option: str, value: Any, least: int) -> None:

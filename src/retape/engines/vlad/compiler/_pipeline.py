@@ -1,22 +1,24 @@
 """The passes, on one page.
 
-source -> data        _read      characters to lists with positions
-       -> core        _expand    all syntax checked, all sugar removed
-       -> CPS         _lower     Figs. 20 and 22; with _escape and _inline
-       -> CPS         _prune     what is unused is gone
-       -> C           _emit      Figs. 24 and 25, as gotos; with _live
-       -> object      _build     the system's C compiler; cached
+source -> data    language/_reader            characters to lists with positions
+       -> core    language/_expander          all syntax checked, all sugar removed
+       -> CPS     compiler/lower/_lower       Figs. 20 and 22; _escape, _inline
+       -> CPS     compiler/ir/_dead_code      what is unused is gone
+       -> CPS     compiler/ir/_packing        frames of bounded size
+       -> C       compiler/emit/_emit         Figs. 24 and 25, as gotos; ir/_liveness
+       -> object  compiler/load/_c_compiler   the system's C compiler; cached
 """
 
 from dataclasses import dataclass
 
-from retape.engines.vlad._fault import Where
-from retape.engines.vlad._program import Program, deep_recursion
-from retape.engines.vlad.compiler._check import check
-from retape.engines.vlad.compiler._emit import Emission
-from retape.engines.vlad.compiler._ir import Module
-from retape.engines.vlad.compiler._lower import Lowering
-from retape.engines.vlad.compiler._prune import prune
+from retape.engines.vlad.compiler.emit._emit import Emission
+from retape.engines.vlad.compiler.ir._check import check
+from retape.engines.vlad.compiler.ir._dead_code import prune
+from retape.engines.vlad.compiler.ir._ir import Module
+from retape.engines.vlad.compiler.ir._packing import pack_frames
+from retape.engines.vlad.compiler.lower._lower import Lowering
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.language._program import Program, deep_recursion
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,4 +48,4 @@ def intermediate(program: Program) -> Module:
     """The passes that end in the intermediate form."""
     with deep_recursion():
         module = check(Lowering(program).lower(program.expressions))
-        return check(prune(module))
+        return check(pack_frames(check(prune(module))))

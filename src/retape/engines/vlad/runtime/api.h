@@ -57,34 +57,16 @@ static void begin(Request *q) {
 }
 
 EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
-                      Host host) {
+                      Host host, int (*call)(int32_t, const double *, double *)) {
   G.host_read = read;
   G.host_write = write;
   G.host_checkpoint = host;
+  G.host_external = call;
   G.single_stage = q->b;
   return guarded(begin, q);
 }
 
 EXPORT void vlad_single_stage(int64_t steps) { G.single_stage = steps; }
-
-EXPORT void vlad_end(void) {
-  for (Chunk *c = G.old_first; c;) {
-    Chunk *next = c->next;
-    free(c);
-    c = next;
-  }
-  for (int level = 0; level < MAX_LEVEL + 2; level++) {
-    Tape *t = &G.tape[level];
-    while (t->chunks) free(t->chunk[--t->chunks]);
-    free(t->chunk);
-  }
-  forget_logs();
-  free(G.log);
-  free(G.written.at);
-  free(G.nursery);
-  free(G.handle);
-  free(G.inputs);
-}
 
 /* Apply function a to argument b: the value's handle in r, the steps in s. */
 static void apply(Request *q) {
@@ -183,10 +165,20 @@ EXPORT const char *vlad_outermost(Request *q) {
 }
 
 /* Tokens of a shape: what an element is, -(1 + c) for a closure of code c, A_VECTOR + n
-   for a vector of n. */
-enum Token { A_REAL, A_PAIR, AN_EMPTY, A_FALSE, A_TRUE, A_VECTOR };
+   for a vector of n, REALS + n for one whose elements are n of the reals. */
+enum Token { A_REAL, A_PAIR, AN_EMPTY, A_FALSE, A_TRUE, A_VECTOR, REALS = 1 << 30 };
 
 static Words export_tokens, export_reals;
+
+/* The reals of a vector without derivatives and without anything else in it. */
+static int export_row(Val v) {
+  uint32_t size;
+  const Val *element = contents(v, &size);
+  for (uint32_t i = 0; i < size; i++)
+    if (!is_double(element[i])) return 0;
+  for (uint32_t i = 0; i < size; i++) push(&export_reals, element[i]);
+  return 1;
+}
 
 /* Value a as tokens and reals, from left to right; tokens in r, reals in s. */
 static void export_value(Request *q) {
@@ -202,11 +194,12 @@ static void export_value(Request *q) {
     else if (tag_of(v) == TAG_CLOSURE)
       token = -1 - (int32_t)code_of(object(v));
     else if (tag_of(v) == TAG_VECTOR)
-      token = A_VECTOR + (int32_t)length_of(array_of(object(v)));
+      token = (export_row(v) ? REALS : A_VECTOR) + (int32_t)length_of(array_of(object(v)));
     else
       token = v == FALSE ? A_FALSE : v == TRUE ? A_TRUE : AN_EMPTY;
     push(&export_tokens, (uint64_t)(uint32_t)token);
-    if (tag_of(v) == TAG_PAIR || tag_of(v) == TAG_VECTOR) push_fields(&walk_a, v);
+    if (token < REALS && (tag_of(v) == TAG_PAIR || tag_of(v) == TAG_VECTOR))
+      push_fields(&walk_a, v);
   }
   q->r = (int64_t)export_tokens.count;
   q->s = (int64_t)export_reals.count;
@@ -224,6 +217,15 @@ static void import_value(Request *q) {
   const double *real = q->reals + q->b;
   walk_a.count = 0;
   for (int64_t i = q->a; i-- > 0;) {
+    if (q->tokens[i] >= REALS) {
+      uint32_t length = (uint32_t)(q->tokens[i] - REALS);
+      Object *a = new_array(length);
+      real -= length;
+      for (uint32_t j = 0; j < length; j++)
+        a->field[ARRAY_HEAD + j] = box(isnan(real[j]) ? NAN : real[j]);
+      push(&walk_a, version(old_object(0, VECTOR_WORDS), a));
+      continue;
+    }
     switch (q->tokens[i]) {
       case A_REAL: {
         double d = *--real;
@@ -288,6 +290,9 @@ EXPORT int vlad_census(Request *q) { return guarded(census, q); }
    at the end of each tape. Otherwise they count what the next collection will free. */
 EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
 
+/* A bound of the words that the run to be reversed held at once. */
+EXPORT int64_t vlad_grown(void) { return (int64_t)G.grown; }
+
 /* Bytes ever allocated for arrays in r, how many there were in s, and for young objects,
    handles of vectors among them, in t. */
 EXPORT void vlad_allocated(Request *q) {
@@ -303,6 +308,32 @@ EXPORT int64_t vlad_collections(void) {
 EXPORT void vlad_forget_peaks(void) {
   G.peak_live = G.peak_tape_nodes = 0;
   G.peak_mapped = G.mapped;
+}
+
+EXPORT void vlad_end(void) {
+  for (Chunk *c = G.old_first; c;) {
+    Chunk *next = c->next;
+    free(c);
+    c = next;
+  }
+  for (int level = 0; level < MAX_LEVEL + 2; level++) {
+    Tape *t = &G.tape[level];
+    while (t->chunks) free(t->chunk[--t->chunks]);
+    free(t->chunk);
+  }
+  for (size_t i = 0; i < sizeof closure / sizeof *closure; i++) free(object(closure[i]));
+  for (size_t i = 0; i < sizeof static_cells / sizeof *static_cells; i++)
+    free(static_cells[i]);
+  Words *lists[] = {&walk_a, &walk_b, &leaves_a, &leaves_b, &image, &queue,
+                    &export_tokens, &export_reals, &G.written};
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->at);
+  free(met.key);
+  free(met.copy);
+  forget_logs();
+  free(G.log);
+  free(G.nursery);
+  free(G.handle);
+  free(G.inputs);
 }
 
 #endif

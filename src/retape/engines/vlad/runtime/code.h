@@ -15,21 +15,34 @@
     hp = G.hp;                                                    \
   }
 
-#define ATAN(to, a, b, site)                                      \
+#define CALLED(to, name, a, b, site)                              \
   if (LIKELY(is_double(a) & is_double(b))) {                      \
-    to = box(atan2(unbox(a), unbox(b)));                          \
+    to = box(double_##name(unbox(a), unbox(b)));                  \
   } else {                                                        \
     G.hp = hp, G.k = k;                                           \
-    to = slow_atan(a, b, site);                                   \
+    to = slow_##name(a, b, site);                                 \
     hp = G.hp;                                                    \
   }
 
 #define UNARY(to, name, a, site)                                  \
   if (LIKELY(is_double(a))) {                                     \
-    to = box(name(unbox(a)));                                     \
+    to = box(double_##name(unbox(a)));                            \
   } else {                                                        \
     G.hp = hp, G.k = k;                                           \
     to = slow_##name(a, site);                                    \
+    hp = G.hp;                                                    \
+  }
+
+/* The negative of a real, or the difference of the parts of a pair. */
+#define NEGATE(to, a, site)                                       \
+  if (LIKELY(is_double(a))) {                                     \
+    to = box(-unbox(a));                                          \
+  } else if (tag_of(a) == TAG_PAIR) {                             \
+    Val left = object(a)->field[0], right = object(a)->field[1];  \
+    BINARY(to, -, sub, left, right, site)                         \
+  } else {                                                        \
+    G.hp = hp, G.k = k;                                           \
+    to = slow_negative(a, site);                                  \
     hp = G.hp;                                                    \
   }
 

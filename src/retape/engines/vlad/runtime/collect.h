@@ -85,6 +85,7 @@ static void collect_young(void) {
   G.hp = G.nursery;
   G.scan_chunk = G.old_last;
   G.scan_at = G.old_last->used;
+  if (G.old_words > G.peak_old) G.peak_old = G.old_words;
   G.minor_count++;
 }
 

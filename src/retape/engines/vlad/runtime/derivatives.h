@@ -171,7 +171,11 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
   int at_start = shadow(application(f, tree_with(x, leaves_a.at)));
   int at_cotangent = shadow(cotangent);
   Marks before = marks();
+  size_t peak = G.peak_old, base = G.old_words;
+  G.peak_old = base;
   run(G.shadow[at_start], NO_LIMIT);
+  G.grown = G.peak_old - base;
+  if (peak > G.peak_old) G.peak_old = peak;
   Val done = G.result;
   int64_t steps = NO_LIMIT - G.fuel;
   Marks after = marks();

@@ -41,16 +41,53 @@ static inline double vlad_modulo(double a, double b) {
   return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
 }
 
-enum Binary { ADD, SUB, MUL, DIV, ATAN };
-enum Unary { SQRT, EXP, LOG, SIN, COS };
+enum Binary { ADD, SUB, MUL, DIV, ATAN, REMAINDER, EXPT };
+
+/* Functions of one real: the name in C, the name in the language. */
+#define ELEMENTARY(X)                                                              \
+  X(sqrt, "sqrt") X(exp, "exp") X(log, "log") X(sin, "sin") X(cos, "cos")          \
+  X(tan, "tan") X(asin, "asin") X(acos, "acos") X(sinh, "sinh") X(cosh, "cosh")    \
+  X(tanh, "tanh") X(expm1, "expm1") X(log1p, "log1p") X(log2, "log2")              \
+  X(log10, "log10") X(erf, "erf") X(abs, "abs") X(negative, "-")
+
+#define X(name, text) OP_##name,
+enum Unary { ELEMENTARY(X) };
+#undef X
+
+#define PLAIN(name) \
+  static inline double double_##name(double a) { return name(a); }
+PLAIN(sqrt) PLAIN(exp) PLAIN(log) PLAIN(sin) PLAIN(cos) PLAIN(tan) PLAIN(asin)
+PLAIN(acos) PLAIN(sinh) PLAIN(cosh) PLAIN(tanh) PLAIN(expm1) PLAIN(log1p) PLAIN(log2)
+PLAIN(log10) PLAIN(erf)
+#undef PLAIN
+static inline double double_abs(double a) { return fabs(a); }
+static inline double double_negative(double a) { return -a; }
+static inline double double_atan(double a, double b) { return atan2(a, b); }
+/* The operators % and // of Python's floats; b is not zero. */
+static inline double double_remainder(double a, double b) {
+  if (b == 0.0 || !isfinite(a)) return NAN;
+  double r = fmod(a, b);
+  if (r == 0.0) return copysign(0.0, b);
+  return (r < 0.0) != (b < 0.0) ? r + b : r;
+}
+static inline double python_floor_divide(double a, double b) {
+  if (b == 0.0) return NAN;
+  double r = fmod(a, b), quotient = (a - r) / b;
+  if (r != 0.0 && (b < 0.0) != (r < 0.0)) quotient -= 1.0;
+  if (quotient == 0.0) return copysign(0.0, a / b);
+  double whole = floor(quotient);
+  return quotient - whole > 0.5 ? whole + 1.0 : whole;
+}
+static inline double double_expt(double a, double b) { return pow(a, b); }
 
 static Val slow_add(Val, Val, int32_t);
 static Val slow_sub(Val, Val, int32_t);
 static Val slow_mul(Val, Val, int32_t);
 static Val slow_div(Val, Val, int32_t);
 static Val slow_atan(Val, Val, int32_t);
-static Val slow_sin(Val, int32_t);
-static Val slow_cos(Val, int32_t);
+static Val slow_expt(Val, Val, int32_t);
+static Val slow_remainder(Val, Val, int32_t);
+static Val unary(enum Unary op, Val a);
 
 #define BINARY(name, symbol)                                   \
   static inline Val real_##name(Val a, Val b) {                       \
@@ -65,24 +102,30 @@ BINARY(div, /)
 #undef BINARY
 
 static inline Val binary(enum Binary op, Val a, Val b) {
+  int plain = is_double(a) & is_double(b);
   switch (op) {
     case ADD: return real_add(a, b);
     case SUB: return real_sub(a, b);
     case MUL: return real_mul(a, b);
     case DIV: return real_div(a, b);
-    default:
-      if (is_double(a) & is_double(b)) return box(atan2(unbox(a), unbox(b)));
-      return slow_atan(a, b, -1);
+    case ATAN: return plain ? box(atan2(unbox(a), unbox(b))) : slow_atan(a, b, -1);
+    case REMAINDER:
+      return plain ? box(double_remainder(unbox(a), unbox(b))) : slow_remainder(a, b, -1);
+    default: return plain ? box(pow(unbox(a), unbox(b))) : slow_expt(a, b, -1);
   }
 }
 
 static inline Val by_left(enum Binary op, Val a, Val b) {
   switch (op) {
     case ADD:
-    case SUB: return box(1.0);
+    case SUB:
+    case REMAINDER: return box(1.0);
     case MUL: return b;
     case DIV: return real_div(box(1.0), b);
-    default: return real_div(b, real_add(real_mul(a, a), real_mul(b, b)));
+    case ATAN: return real_div(b, real_add(real_mul(a, a), real_mul(b, b)));
+    default: /* b a^(b-1); zero for the constant a^0 */
+      if (strip(b, "expt", -1) == 0.0) return box(0.0);
+      return real_mul(b, binary(EXPT, a, real_sub(b, box(1.0))));
   }
 }
 
@@ -92,12 +135,54 @@ static inline Val by_right(enum Binary op, Val a, Val b, Val y) {
     case SUB: return box(-1.0);
     case MUL: return a;
     case DIV: return real_div(real_sub(box(0.0), y), b);
-    default: return real_div(real_sub(box(0.0), a), real_add(real_mul(a, a), real_mul(b, b)));
+    case ATAN:
+      return real_div(real_sub(box(0.0), a), real_add(real_mul(a, a), real_mul(b, b)));
+    case REMAINDER: /* the whole number of times that b goes into a, with a minus */
+      return box(-rint((strip(a, "%", -1) - strip(y, "%", -1)) / strip(b, "%", -1)) + 0.0);
+    default: /* a^b log a; zero where a is, as the limit from above */
+      if (strip(a, "expt", -1) == 0.0) return box(0.0);
+      return real_mul(y, unary(OP_log, a));
   }
+}
+
+/* The result of an operation at a level, recorded there, or with its tangent. */
+static inline Val recorded(int level, Val y, Val a, Val da, int by_a, Val b, Val db,
+                           int by_b) {
+  if (tag_of(by_a ? a : b) == TAG_TAPED)
+    return taped(level, new_node(level, y, by_a ? (uint32_t)a : NO_NODE, da,
+                                 by_b ? (uint32_t)b : NO_NODE, db));
+  if (!by_a) return make_dual(level, y, real_mul(db, object(b)->field[1]));
+  Val tangent = real_mul(da, object(a)->field[1]);
+  if (by_b) tangent = real_add(tangent, real_mul(db, object(b)->field[1]));
+  return make_dual(level, y, tangent);
+}
+
+/* The number of a tape whose value is a double, or NULL. */
+static inline const Node *plain_node(Val v) {
+  if (tag_of(v) != TAG_TAPED) return NULL;
+  const Node *n = node_of(&G.tape[taped_level(v)], (uint32_t)v);
+  return is_double(n->value) ? n : NULL;
+}
+
+/* An operation on doubles and on numbers of one tape whose values are doubles, as nearly
+   all are: the same as `lifted` without its questions. NOTHING if they are not. */
+static inline __attribute__((always_inline)) Val on_one_tape(enum Binary op, Val a, Val b) {
+  const Node *left = plain_node(a), *right = plain_node(b);
+  if (left ? !right && !is_double(b) : !right || !is_double(a)) return NOTHING;
+  int level = taped_level(left ? a : b);
+  if (left && right && taped_level(b) != level) return NOTHING;
+  Val p = left ? left->value : a, q = right ? right->value : b;
+  Val y = binary(op, p, q);
+  Val dl = left ? by_left(op, p, q) : box(0.0);
+  Val dr = right ? by_right(op, p, q, y) : box(0.0);
+  uint32_t i = left ? (uint32_t)a : NO_NODE, j = right ? (uint32_t)b : NO_NODE;
+  return taped(level, plain_new_node(level, y, i, dl, j, dr));
 }
 
 static inline __attribute__((always_inline)) Val lifted(enum Binary op, const char *name,
                                                        Val a, Val b, int32_t site) {
+  Val fast = on_one_tape(op, a, b);
+  if (LIKELY(fast != NOTHING)) return fast;
   int left = level_of(a, name, site), right = level_of(b, name, site);
   int level = left > right ? left : right;
   Val p = left == level ? primal_of(a) : a;
@@ -105,17 +190,11 @@ static inline __attribute__((always_inline)) Val lifted(enum Binary op, const ch
   Val y = binary(op, p, q);
   Val dl = left == level ? by_left(op, p, q) : box(0.0);
   Val dr = right == level ? by_right(op, p, q, y) : box(0.0);
-  if (tag_of(left == level ? a : b) == TAG_TAPED)
-    return taped(level, new_node(level, y, left == level ? (uint32_t)a : NO_NODE, dl,
-                                 right == level ? (uint32_t)b : NO_NODE, dr));
-  if (left != level) return make_dual(level, y, real_mul(dr, object(b)->field[1]));
-  Val tangent = real_mul(dl, object(a)->field[1]);
-  if (right == level) tangent = real_add(tangent, real_mul(dr, object(b)->field[1]));
-  return make_dual(level, y, tangent);
+  return recorded(level, y, a, dl, left == level, b, dr, right == level);
 }
 
 #define SLOW(name, op, text)                                                       \
-  static __attribute__((noinline)) Val slow_##name(Val a, Val b, int32_t site) {   \
+  static __attribute__((noinline, unused)) Val slow_##name(Val a, Val b, int32_t site) { \
     return lifted(op, text, a, b, site);                                           \
   }
 SLOW(add, ADD, "+")
@@ -123,57 +202,111 @@ SLOW(sub, SUB, "-")
 SLOW(mul, MUL, "*")
 SLOW(div, DIV, "/")
 SLOW(atan, ATAN, "atan")
+SLOW(expt, EXPT, "expt")
+SLOW(remainder, REMAINDER, "%")
 #undef SLOW
 
-static Val unary(enum Unary op, Val a);
+/* sqrt(1 - a^2) */
+static Val cosine(Val a) {
+  return unary(OP_sqrt, real_sub(box(1.0), real_mul(a, a)));
+}
 
-static inline double unary_double(enum Unary op, double a) {
+/* The derivative of y = op(a). */
+static inline Val derivative(enum Unary op, Val a, Val y) {
+  double d;
   switch (op) {
-    case SQRT: return sqrt(a);
-    case EXP: return exp(a);
-    case LOG: return log(a);
-    case SIN: return sin(a);
-    default: return cos(a);
+    case OP_sqrt: return real_div(box(0.5), y);
+    case OP_exp: return y;
+    case OP_log: return real_div(box(1.0), a);
+    case OP_sin: return unary(OP_cos, a);
+    case OP_cos: return real_sub(box(0.0), unary(OP_sin, a));
+    case OP_tan: return real_add(box(1.0), real_mul(y, y));
+    case OP_asin: return real_div(box(1.0), cosine(a));
+    case OP_acos: return real_div(box(-1.0), cosine(a));
+    case OP_sinh: return unary(OP_cosh, a);
+    case OP_cosh: return unary(OP_sinh, a);
+    case OP_tanh: return real_sub(box(1.0), real_mul(y, y));
+    case OP_expm1: return real_add(y, box(1.0));
+    case OP_log1p: return real_div(box(1.0), real_add(box(1.0), a));
+    case OP_log2: return real_div(box(1.4426950408889634), a);
+    case OP_log10: return real_div(box(0.4342944819032518), a);
+    case OP_erf: /* 2 / sqrt(pi) exp(-a^2) */
+      return real_mul(box(1.1283791670955126),
+                      unary(OP_exp, real_sub(box(0.0), real_mul(a, a))));
+    case OP_abs:
+      d = strip(a, "abs", -1);
+      return box(d > 0.0 ? 1.0 : d < 0.0 ? -1.0 : 0.0);
+    default: return box(-1.0);
   }
 }
 
 static inline __attribute__((always_inline)) Val lifted_unary(enum Unary op,
                                                              const char *name, Val a,
                                                              int32_t site) {
-  int level = level_of(a, name, site);
-  Val p = primal_of(a), y = unary(op, p), d;
-  switch (op) {
-    case SQRT: d = real_div(box(0.5), y); break;
-    case EXP: d = y; break;
-    case LOG: d = real_div(box(1.0), p); break;
-    case SIN: d = unary(COS, p); break;
-    default: d = real_sub(box(0.0), unary(SIN, p)); break;
+  const Node *n = plain_node(a);
+  if (LIKELY(n != NULL)) {
+    Val y = unary(op, n->value), d = derivative(op, n->value, y);
+    int on = taped_level(a);
+    return taped(on, plain_new_node(on, y, (uint32_t)a, d, NO_NODE, box(0.0)));
   }
+  int level = level_of(a, name, site);
+  Val p = primal_of(a), y = unary(op, p), d = derivative(op, p, y);
   if (tag_of(a) == TAG_TAPED)
     return taped(level, new_node(level, y, (uint32_t)a, d, NO_NODE, box(0.0)));
   return make_dual(level, y, real_mul(d, object(a)->field[1]));
 }
 
-#define SLOW(name, op, text)                                                 \
-  static __attribute__((noinline)) Val slow_##name(Val a, int32_t site) {    \
-    return lifted_unary(op, text, a, site);                                  \
+#define X(name, text)                                                              \
+  static __attribute__((noinline, unused)) Val slow_##name(Val a, int32_t site) {  \
+    return lifted_unary(OP_##name, text, a, site);                                 \
   }
-SLOW(sqrt, SQRT, "sqrt")
-SLOW(exp, EXP, "exp")
-SLOW(log, LOG, "log")
-SLOW(sin, SIN, "sin")
-SLOW(cos, COS, "cos")
-#undef SLOW
+ELEMENTARY(X)
+#undef X
 
 static Val unary(enum Unary op, Val a) {
-  if (is_double(a)) return box(unary_double(op, unbox(a)));
   switch (op) {
-    case SQRT: return slow_sqrt(a, -1);
-    case EXP: return slow_exp(a, -1);
-    case LOG: return slow_log(a, -1);
-    case SIN: return slow_sin(a, -1);
-    default: return slow_cos(a, -1);
+#define X(name, text) \
+  case OP_##name: return is_double(a) ? box(double_##name(unbox(a))) : slow_##name(a, -1);
+    ELEMENTARY(X)
+#undef X
   }
+  return NOTHING;
+}
+
+/* A function of the host's, of one or two reals, with the numbers of its partials. */
+typedef struct External {
+  const char *name;
+  int operands, partial[2];
+} External;
+
+/* The program's table. */
+static const External *external_of(int32_t number);
+
+static Val external(int32_t number, Val a, Val b, int32_t site);
+
+static Val external_partial(const External *e, int operand, Val p, Val q, int32_t site) {
+  if (e->partial[operand] < 0)
+    fail(NO_DERIVATIVE, e->name, site, box(operand), NOTHING);
+  return external(e->partial[operand], p, q, site);
+}
+
+/* An external function of any reals; b is 0 for one of one operand. */
+static __attribute__((unused)) Val external(int32_t number, Val a, Val b, int32_t site) {
+  const External *e = external_of(number);
+  int left = level_of(a, e->name, site), right = level_of(b, e->name, site);
+  int level = left > right ? left : right;
+  if (level == 0) {
+    double operand[2] = {unbox(a), unbox(b)}, result;
+    if (G.host_external(number, operand, &result) < 0)
+      fail(FROM_HOST, e->name, site, NOTHING, NOTHING);
+    return box(isnan(result) ? NAN : result);
+  }
+  Val p = left == level ? primal_of(a) : a;
+  Val q = right == level ? primal_of(b) : b;
+  Val y = external(number, p, q, site);
+  Val dl = left == level ? external_partial(e, 0, p, q, site) : box(0.0);
+  Val dr = right == level ? external_partial(e, 1, p, q, site) : box(0.0);
+  return recorded(level, y, a, dl, left == level, b, dr, right == level);
 }
 
 /* Whether an argument is the constant that a parameter demands. */
@@ -195,6 +328,8 @@ static inline Val read_real(int32_t site) {
     int status = G.host_read(&G.inputs[G.input_count]);
     if (status < 0) fail(FROM_HOST, "read-real", site, NOTHING, NOTHING);
     if (status == 0) fail(END_OF_INPUT, "read-real", site, NOTHING, NOTHING);
+    /* the words of other NaNs are tagged values */
+    if (isnan(G.inputs[G.input_count])) G.inputs[G.input_count] = NAN;
     G.input_count++;
   }
   return box(G.inputs[G.input_at++]);

@@ -46,7 +46,10 @@ enum Fault {
   FROM_HOST,
   NOT_VECTOR,
   BAD_INDEX,
-  BAD_LENGTH
+  BAD_LENGTH,
+  NO_DERIVATIVE,
+  PYTHON_FAULT,
+  TOO_LARGE
 };
 
 /* A stack or list of words, in memory of its own. */
@@ -93,6 +96,8 @@ typedef struct {
   int level;
   size_t tape_nodes, peak_tape_nodes;
   size_t mapped, peak_mapped; /* bytes taken from the system */
+  size_t grown;     /* by so much at most the last run before a sweep grew the old space */
+  size_t peak_old;  /* words in the old space after a collection of the young */
   size_t peak_live; /* bytes in objects and tapes, as seen at collections */
   int exact; /* collect before the live bytes are noted */
   uint64_t minor_count, major_count, allocated;
@@ -116,6 +121,7 @@ typedef struct {
   int (*host_read)(double *);
   int (*host_write)(double);
   Host host_checkpoint;
+  int (*host_external)(int32_t, const double *, double *);
   const char *outermost; /* the derivative of level 1 */
   int64_t single_stage; /* runs no longer than this are one stage */
 } State;

@@ -39,6 +39,24 @@ static uint32_t new_node(int level, Val value, uint32_t left, Val by_left,
   return i;
 }
 
+/* The same for doubles; in line while a chunk has room. */
+static inline uint32_t plain_new_node(int level, Val value, uint32_t left, Val by_left,
+                                      uint32_t right, Val by_right) {
+  Tape *t = &G.tape[level];
+  uint32_t i = t->length;
+  if (UNLIKELY((i & (TAPE_CHUNK - 1)) == 0))
+    return new_node(level, value, left, by_left, right, by_right);
+  t->length = i + 1;
+  Node *n = node_of(t, i);
+  n->value = value;
+  n->adjoint = box(0.0);
+  n->by_left = by_left;
+  n->by_right = by_right;
+  n->left = left;
+  n->right = right;
+  return i;
+}
+
 static void open_tape(int level) {
   Tape *t = &G.tape[level];
   t->length = t->young_from = 0;

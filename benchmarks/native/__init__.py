@@ -1,0 +1,1 @@
+"""Ten Python functions, compiled: time, memory and gradients."""

@@ -1,0 +1,109 @@
+"""`retape show`: a JAX function before and after each pass of the compiler."""
+
+import argparse
+import ast
+import importlib
+import re
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from retape._errors import RetapeError
+
+DESCRIPTION = (
+    "Show what each pass of the compiler makes of a JAX function. FILE is a Python "
+    "file or a module; each ARGUMENT the type of an array, as in f32[100,3], or a "
+    "number."
+)
+
+SAME = "(as before)"
+"""Stands in the text of `retape.jax.show` for the output of a pass that did nothing."""
+_TYPE = re.compile(r"(bf|f|i|u|c)(\d+)\[([\d, ]*)\]|(bool)\[([\d, ]*)\]")
+_KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "bf": "bfloat"}
+
+
+class ShowError(RetapeError, ValueError):
+    """What was to be shown cannot be found, or read."""
+
+
+def add(commands: Any) -> None:
+    """Add the subcommand."""
+    parser = commands.add_parser(
+        "show", help="what the passes make of a JAX function", description=DESCRIPTION
+    )
+    parser.add_argument("function", metavar="FILE:FUNCTION", help="what is shown")
+    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="f32[100,3]")
+    parser.add_argument("--only", metavar="PASS", help="show the output of one pass")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Print the program after each pass, or after one."""
+    function = _function(options.function)
+    arguments = [_argument(text) for text in options.arguments]
+
+    from retape.jax import show
+
+    text = show(function, *arguments)
+    print(text if options.only is None else _part(text, options.only))
+    return 0
+
+
+def _part(text: str, name: str) -> str:
+    parts: dict[str, str] = {}
+    last = ""
+    for part in text.removeprefix("== ").split("\n== "):
+        title, _, body = part.partition("\n")
+        # A pass that had nothing to do hands on what it was given.
+        last = parts[title] = last if body == SAME else body
+    if name not in parts:
+        raise ShowError(f"`--only {name}` is none of the passes: {', '.join(parts)}.")
+    return parts[name]
+
+
+def _function(where: str) -> Callable[..., Any]:
+    """The function that `FILE:FUNCTION` or `module:function` names."""
+    file, colon, name = where.rpartition(":")
+    if not colon:
+        raise ShowError(f"`{where}` names no function: write FILE:FUNCTION.")
+    found = _namespace(file).get(name)
+    if not callable(found):
+        raise ShowError(f"`{file}` defines no function `{name}`.")
+    return found
+
+
+def _namespace(file: str) -> dict[str, Any]:
+    if Path(file).is_file():
+        # Like `python FILE`: what stands beside it can be imported.
+        sys.path.insert(0, str(Path(file).resolve().parent))
+        return runpy.run_path(file)
+    try:
+        return vars(importlib.import_module(file))
+    except ImportError as error:
+        raise ShowError(
+            f"`{file}` is no file, and cannot be imported as a module: {error}."
+        ) from error
+
+
+def _argument(text: str) -> Any:
+    """The type of an array, or a Python literal."""
+    found = _TYPE.fullmatch(text)
+    if found is None:
+        try:
+            return ast.literal_eval(text)
+        except (ValueError, SyntaxError) as error:
+            raise ShowError(
+                f"`{text}` is neither the type of an array, as in f32[100,3], nor a "
+                "Python number."
+            ) from error
+    import jax
+
+    kind, bits, shape, _, sizes = found.groups()
+    dtype = "bool" if kind is None else _KINDS[kind] + bits
+    dims = tuple(int(d) for d in (shape if kind else sizes).split(",") if d.strip())
+    try:
+        return jax.ShapeDtypeStruct(dims, jax.numpy.dtype(dtype))
+    except TypeError as error:
+        raise ShowError(f"`{text}`: there is no element type {dtype}.") from error

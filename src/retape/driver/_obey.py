@@ -1,0 +1,323 @@
+"""Obeying one action at a time: the working capsule, the slots and the counting."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+from retape._errors import MachineError, StoreError
+from retape.driver._machine import (
+    Machine,
+    OverwritingMachine,
+    ResumedMachine,
+    TapingMachine,
+    cannot_tape,
+)
+from retape.driver._progress import Progress
+from retape.driver._repair import fetch
+from retape.driver._report import Report
+from retape.driver._verify import Verifier, reverse_checked
+from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.storage import DurableStore, Record, SnapshotStore
+
+C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
+
+Slot: TypeAlias = tuple[str, int]
+
+
+def _no_seconds() -> dict[str, float]:
+    return dict.fromkeys(("forward", "recompute", "reverse", "storage"), 0.0)
+
+
+class Reached(NamedTuple, Generic[A]):
+    """How far the run is reversed: one value, so that Ctrl-C finds it old or new.
+
+    Attributes:
+        left: Steps not reversed yet, once the length is known.
+        cotangent: That of the state before step `left`; `None` if no step is reversed.
+    """
+
+    left: int | None = None
+    cotangent: A | None = None
+
+
+@dataclass(slots=True)
+class Loop(Generic[C, A, R]):
+    """The state of a run between two actions.
+
+    Attributes:
+        machine: The program.
+        store: Where snapshots go.
+        working: The working capsule, `None` when used up; `at`, the step before which
+            it stands.
+        borrowed: The slot that holds the same object as `working`, if one may.
+        slots: What the schedule has put where, by the step at which it begins; the
+            store may have lost some of it.
+        tapes: The slots that hold a tape, by the step at which it ends.
+        length: The number of steps, once known.
+        reached: How far the run is reversed; `None` during a stage, when the machine
+            may be changing the cotangent in place.
+        label: What the run is, for durable stores.
+        total: The work of the whole run, if it can be predicted.
+        skipped: Work that an earlier process has done.
+    """
+
+    machine: Machine[C, A, R]
+    store: SnapshotStore[C]
+    working: C | None
+    borrowed: Slot | None = None
+    verifier: Verifier[C] | None = None
+    watch: Callable[[Progress], None] | None = None
+    label: str = ""
+    at: int = 0
+    length: int | None = None
+    reached: Reached[A] | None = Reached()
+    total: int | None = None
+    slots: dict[Slot, int] = field(default_factory=dict[Slot, int])
+    tapes: dict[Slot, int] = field(default_factory=dict[Slot, int])
+    advances: int = 0
+    taped: int = 0
+    stores: int = 0
+    restores: int = 0
+    reverses: int = 0
+    longest: int = 0
+    kept_tapes: int = 0
+    repaired: int = 0
+    skipped: int = 0
+    resumed: bool = False
+    seconds: dict[str, float] = field(default_factory=_no_seconds)
+    durable: DurableStore[C] | None = field(init=False)
+    _copy: Callable[[C], C] | None = field(init=False)
+    _tapes: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        # Asked once: what a protocol asks at run time takes longer than an action.
+        self.durable = self.store if isinstance(self.store, DurableStore) else None
+        self._tapes = isinstance(self.machine, TapingMachine)
+        overwrites = isinstance(self.machine, OverwritingMachine)
+        copy: Any = getattr(self.machine, "copy_capsule", None)
+        self._copy = copy if overwrites else None
+
+    @property
+    def cotangent(self) -> A | None:
+        """That of the last stage reversed, if there is one."""
+        return self.reached.cotangent if self.reached else None
+
+    def obey(self, action: Action) -> None:
+        """Do what an action says."""
+        match action:
+            case Advance(start, stop):
+                self.working = self.advance(self.take(start), start, stop)
+                self.at = stop
+            case Store(step, slot, tier):
+                self.keep(step, slot, tier, self.look(step))
+            case Restore(step, slot, tier):
+                self.working, self.at = None, step
+                self.working = fetch(self, step, (tier, slot))
+                self.borrowed = None if self._gives_copies else (tier, slot)
+                self.restores += 1
+            case Drop(step, slot, tier):
+                self.drop(step, slot, tier)
+            case Reverse(start, stop):
+                self._reverse(start, stop)
+            case Tape(start, stop, slot, tier):
+                made, self.working = self.tape(self.take(start), start, stop)
+                self.at = stop
+                self.keep_tape(start, stop, slot, tier, made)
+            case Sweep(start, stop, slot, tier):
+                self._sweep(start, stop, slot, tier)
+        self.tell()
+
+    def went_on(self) -> None:
+        """Note that an earlier process has begun this run, and tell the machine."""
+        self.resumed = True
+        if isinstance(self.machine, ResumedMachine):
+            self.machine.resume(self.at, self.cotangent is not None)
+
+    def look(self, step: int) -> C:
+        """The working capsule, which must stand before `step`."""
+        if self.at != step or self.working is None:
+            where = "used up" if self.working is None else f"at step {self.at}"
+            raise MachineError(
+                f"the schedule goes on from step {step}, and the working capsule is "
+                f"{where}. Check the schedule with `retape.schedule.replay`."
+            )
+        return self.working
+
+    def take(self, step: int) -> C:
+        """The same, given away: the loop must not keep it alive while it is used.
+
+        A machine may overwrite it, unless it is in a slot that is still needed.
+        """
+        capsule = self.look(step)
+        self.working = None
+        if self.borrowed is not None:
+            if self.slots.get(self.borrowed) == step:
+                capsule = self.copied(capsule)
+            self.borrowed = None
+        return capsule
+
+    def copied(self, capsule: C) -> C:
+        """The same in memory of its own, where the machine overwrites capsules."""
+        return capsule if self._copy is None else self._copy(capsule)
+
+    @property
+    def _gives_copies(self) -> bool:
+        """Whether what the store gives back is nobody else's."""
+        return getattr(self.store, "gives_copies", False)
+
+    def advance(self, capsule: C, start: int, stop: int) -> C:
+        """Run the steps start, ..., stop - 1 of a known length."""
+        began = perf_counter()
+        step = start
+        while step < stop:
+            upto = self.verifier.next_stop(step, stop) if self.verifier else stop
+            capsule, _ = self.machine.advance(capsule, upto - step)
+            if self.verifier:
+                self.verifier.check(step, upto, capsule)
+            step = upto
+        self.advances += stop - start
+        self.spend(self.phase, began)
+        return capsule
+
+    @property
+    def phase(self) -> str:
+        """What a step that is advanced is booked under."""
+        return "forward" if self.cotangent is None else "recompute"
+
+    def keep(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        *,
+        overwritten: bool = True,
+    ) -> None:
+        """Store a capsule, which the program may go on to overwrite."""
+        began = perf_counter()
+        if overwritten and not self._gives_copies:
+            capsule = self.copied(capsule)
+        nbytes = self.machine.nbytes(capsule)
+        self.store.put(step, slot, tier, capsule, nbytes)
+        self.slots[tier, slot] = step
+        self.stores += 1
+        self.spend("storage", began)
+
+    def tape(self, capsule: C, start: int, stop: int) -> tuple[Any, C]:
+        """Run a stage with a tape, for a slot: the tape, and the capsule after it."""
+        if not self._tapes:
+            raise cannot_tape(self.machine)
+        began = perf_counter()
+        machine: Any = self.machine
+        made: tuple[Any, C] = machine.tape(capsule, stop - start)
+        if self.verifier:
+            self.verifier.check(start, stop, made[1])
+        self.taped += stop - start
+        self.spend(self.phase, began)
+        return made
+
+    def keep_tape(self, start: int, stop: int, slot: int, tier: str, made: Any) -> None:
+        """Store a tape."""
+        began = perf_counter()
+        machine: Any = self.machine
+        nbytes = machine.tape_nbytes(made)
+        self.store.put(start, slot, tier, made, nbytes, tape=True)
+        self.slots[tier, slot], self.tapes[tier, slot] = start, stop
+        self.kept_tapes += 1
+        self.spend("storage", began)
+
+    def drop(self, step: int, slot: int, tier: str) -> None:
+        """Free a slot."""
+        began = perf_counter()
+        tape = self.tapes.pop((tier, slot), None) is not None
+        self.store.drop(step, slot, tier, tape=tape)
+        del self.slots[tier, slot]
+        self.spend("storage", began)
+
+    def spend(self, phase: str, began: float) -> None:
+        """Book the time since `began` under a phase."""
+        self.seconds[phase] += perf_counter() - began
+
+    def tell(self) -> None:
+        """Call the watcher."""
+        if self.watch:
+            done = self.advances + self.taped + self.skipped
+            left = self.reached.left if self.reached else None
+            swept = 0 if left is None else (self.length or 0) - left
+            self.watch(Progress(done, self.total, swept, self.length))
+
+    def record(self) -> None:
+        """Write the record of a durable store, unless a stage is being reversed."""
+        if self.durable is not None and self.reached is not None:
+            self.durable.record(Record(self.length, *self.reached, self.label))
+
+    def release(self) -> None:
+        """Free all slots of a run that failed, with no error beside the one it has."""
+        for (tier, slot), step in list(self.slots.items()):
+            with suppress(StoreError):
+                self.drop(step, slot, tier)
+
+    def _reverse(self, start: int, stop: int) -> None:
+        cotangent = self._turn(stop)
+        capsule = self.take(start)
+        began = perf_counter()
+        if self.verifier and cotangent is not None:
+            cotangent = reverse_checked(
+                self.machine, self.verifier, capsule, (start, stop), cotangent
+            )
+        else:
+            cotangent = self.machine.reverse(capsule, stop - start, cotangent)
+        self.taped += stop - start
+        self._swept(start, stop, cotangent, began)
+
+    def _turn(self, stop: int) -> A | None:
+        """The cotangent before step `stop`, handed to the machine for a stage."""
+        reached = self.reached or Reached[A]()
+        left = self.length if reached.left is None else reached.left
+        if left is not None and stop != left:
+            raise MachineError(
+                f"the schedule reverses a stage that ends at step {stop}, and {left} "
+                "steps are left. Pass a schedule of the machine's length."
+            )
+        self.reached = None
+        return reached.cotangent
+
+    def _sweep(self, start: int, stop: int, slot: int, tier: str) -> None:
+        made = fetch(self, start, (tier, slot))
+        cotangent = self._turn(stop)
+        began = perf_counter()
+        machine: Any = self.machine
+        cotangent = machine.sweep(made, stop - start, cotangent)
+        self._swept(start, stop, cotangent, began)
+
+    def _swept(self, start: int, stop: int, cotangent: A, began: float) -> None:
+        self.reached, self.working = Reached(start, cotangent), None
+        self.reverses += 1
+        self.longest = max(self.longest, stop - start)
+        self.spend("reverse", began)
+        if self.durable is not None and self.durable.record_due():
+            began = perf_counter()
+            self.record()
+            self.spend("storage", began)
+
+    def report(self) -> Report:
+        """What was done, by this process."""
+        return Report(
+            length=self.length or 0,
+            advances=self.advances,
+            taped=self.taped,
+            stores=self.stores,
+            restores=self.restores,
+            reverses=self.reverses,
+            longest_stage=self.longest,
+            peak_snapshots=self.store.peak_snapshots,
+            peak_bytes=self.store.peak_bytes,
+            repaired=self.repaired,
+            resumed=self.resumed,
+            seconds=dict(self.seconds),
+            kept_tapes=self.kept_tapes,
+        )

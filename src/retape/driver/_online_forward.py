@@ -1,0 +1,108 @@
+"""The forward sweep of a run whose length only its end tells."""
+
+from operator import index
+from time import perf_counter
+from typing import TypeVar
+
+from retape._errors import SnapshotError
+from retape.driver._obey import Loop
+from retape.schedule import Controller
+from retape.storage import DurableStore
+
+C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+def sweep_forward(
+    loop: Loop[C, A, R], state: Controller, alpha: int
+) -> tuple[int, Controller]:
+    """Run to the end, storing on the way.
+
+    A stage is asked about when the one after it has begun, so that the last stage is
+    never stored. `loop` is left before the last stage, with `loop.length` set.
+
+    Args:
+        loop: The run, at its beginning or where `find_place` put it.
+        state: The controller, asked about all stages before `loop.at`.
+        alpha: The stage length.
+
+    Returns:
+        The number of steps, and the controller's last state.
+    """
+    stage = loop.at // alpha
+    # The working capsule must last: a machine that overwrites capsules runs a copy.
+    after, made = _advance(loop, loop.copied(loop.look(loop.at)), loop.at, alpha)
+    while made == alpha:
+        held, given = loop.copied(after), [after]
+        del after  # Popped below, so that the run alone keeps it alive.
+        beyond, more = _advance(loop, given.pop(), (stage + 1) * alpha, alpha)
+        if more == 0:
+            break
+        state = place(loop, state, stage, alpha)
+        stage += 1
+        loop.working, loop.at = held, stage * alpha
+        after, made = beyond, more
+        del held
+    loop.length = stage * alpha + made
+    return loop.length, state
+
+
+def place(loop: Loop[C, A, R], state: Controller, stage: int, alpha: int) -> Controller:
+    """Ask the controller about a stage whose start is the working capsule."""
+    if state.positions and stage <= state.positions[-1]:
+        return state  # A stage that an earlier process has stored already.
+    state, placed = state.place(stage)
+    for at, slot in placed.dropped:
+        loop.drop(at * alpha, slot, "memory")
+    if placed.slot is not None:
+        loop.keep(
+            stage * alpha, placed.slot, "memory", loop.look(loop.at), overwritten=False
+        )
+    return state
+
+
+def find_place(
+    loop: Loop[C, A, R], state: Controller, alpha: int, store: DurableStore[C]
+) -> Controller:
+    """Go on from the last snapshot of an earlier process's forward sweep."""
+    for step in sorted(store.steps(), reverse=True):
+        if step % alpha:
+            continue
+        try:
+            capsule = store.get(step, 0, "memory")
+        except SnapshotError:
+            continue
+        reached = state
+        for stage in range(step // alpha + 1):
+            reached, _ = reached.place(stage)
+        if step // alpha not in reached.positions:
+            continue
+        pairs = zip(reached.positions, reached.slots, strict=False)
+        loop.slots = {("memory", slot): at * alpha for at, slot in pairs}
+        store.keep_only(set(loop.slots.values()))
+        loop.working, loop.at = capsule, step
+        loop.skipped = step
+        loop.went_on()
+        return reached
+    store.keep_only(set())
+    return state
+
+
+def _advance(loop: Loop[C, A, R], capsule: C, start: int, alpha: int) -> tuple[C, int]:
+    began = perf_counter()
+    step, stop = start, start + alpha
+    while step < stop:
+        upto = loop.verifier.next_stop(step, stop) if loop.verifier else stop
+        capsule, count = loop.machine.advance(capsule, upto - step)
+        made = index(count)
+        if loop.verifier and step + made == upto:
+            loop.verifier.check(step, upto, capsule)
+        step += made
+        if step < upto:
+            break
+    total = step - start
+    loop.advances += total
+    loop.spend("forward", began)
+    loop.tell()
+    return capsule, total

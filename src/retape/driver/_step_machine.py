@@ -1,0 +1,302 @@
+"""The machine of a step function and its adjoint, whatever they are written in.
+
+*Whose memory is it?* A real code works in buffers: a step changes its argument, or
+returns one of two buffers in turn, or writes where it was told only to read (C and
+Fortran know nothing of NumPy's read-only flag). So what a function of the user's
+returns is *live*: the next call may overwrite it. What a slot, a tape or the result
+holds must never be live. Nothing about a function can be known beforehand, so the rule
+does not depend on it:
+
+1. the working state may be live; it is passed on from step to step without a copy;
+2. what is kept is copied: into a slot, on to a tape, into the result;
+3. what is given to the user's functions is not needed any more, or is a copy.
+
+That is a copy for each `Store`, each `Restore` of a slot that is read again, and each
+taped step but the last one of a stage; advances copy nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, NamedTuple, TypeVar, cast
+
+from retape._errors import MachineError
+from retape.storage import add_trees, copy_tree, fingerprint, read_only, tree_nbytes
+
+X = TypeVar("X")
+G = TypeVar("G")
+
+
+class StepCapsule(NamedTuple):
+    """The state before a step.
+
+    Attributes:
+        step: The number of the step.
+        state: The state.
+        cost: The cost terms of the states before it, summed up.
+        live: Whether the memory of the state may be the program's own.
+    """
+
+    step: int
+    state: Any
+    cost: Any
+    live: bool
+
+
+class StepTape(NamedTuple):
+    """A tape: its first step, and what the adjoint of each step needs."""
+
+    first: int
+    kept: list[Any]
+
+
+class Swept(NamedTuple):
+    """The cotangent that the driver carries, with the run's output.
+
+    Attributes:
+        state: The state after the last step.
+        cost: The sum of the cost terms of all states; `None` without them.
+        cotangent: That of the state before the stages that are reversed so far.
+    """
+
+    state: Any
+    cost: Any
+    cotangent: Any
+
+
+@dataclass(frozen=True, slots=True)
+class StepFunctions(Generic[X, G]):
+    """The functions of a run; `retape.adjoint` says what each is given and returns."""
+
+    step: Callable[[X, int], X]
+    reverse_step: Callable[[Any, int, G], G]
+    seed: Callable[[X], G] | None
+    done: Callable[[X], bool] | None = None
+    tape: Callable[[X, int], tuple[X, Any]] | None = None
+    forward: Callable[[X, int, int], X] | None = None
+    observe: Callable[[X, int], object] | None = None
+    cost: Callable[[X, int], Any] | None = None
+    cost_gradient: Callable[[X, int], G] | None = None
+
+
+@dataclass(slots=True)
+class StepMachine(Generic[X, G]):
+    """The `TapingMachine` of Python functions.
+
+    Attributes:
+        functions: What the user passed.
+        x0: The start state; never passed to a function, and never changed.
+        steps: The number of steps, if it is known.
+        guarded: Whether states are handed out read-only.
+        observed: The first step whose state has not been observed.
+        turned: Whether a stage has been reversed: from then on all is a repetition.
+        hidden: Whether functions have state that is not their argument; that may then
+            be `None`.
+    """
+
+    functions: StepFunctions[X, G]
+    x0: X
+    steps: int | None
+    guarded: bool = False
+    hidden: bool = False
+    observed: int = field(default=0, init=False)
+    turned: bool = field(default=False, init=False)
+
+    def length(self) -> int | None:
+        return self.steps
+
+    def start(self) -> StepCapsule:
+        cost = None if self.functions.cost is None else 0.0
+        return StepCapsule(0, copy_tree(self.x0), cost, False)
+
+    def copy_capsule(self, capsule: StepCapsule) -> StepCapsule:
+        return StepCapsule(capsule[0], copy_tree(capsule[1]), capsule[2], False)
+
+    def resume(self, step: int, turned: bool) -> None:
+        """Go on where an earlier process was: states before `step` are repetitions."""
+        self.observed, self.turned = step, turned
+
+    def advance(self, capsule: StepCapsule, steps: int) -> tuple[StepCapsule, int]:
+        first, cost, of = capsule.step, capsule.cost, self.functions
+        x: Any = capsule.state
+        stop = first + steps
+        if of.done is not None:
+            return self._until_done(capsule, stop)
+        watched = of.cost is not None or of.observe is not None
+        if watched and not self.turned:
+            for k in range(first, stop):
+                cost = self._passed(x, k, cost)
+                x = self._after(x, k)
+        elif of.forward is not None:
+            x = self._some(of.forward(self._given(x), first, stop), "forward", first)
+        elif self.guarded:
+            for k in range(first, stop):
+                x = self._after(x, k)
+        else:
+            step: Any = of.step
+            for k in range(first, stop):
+                x = step(x, k)
+                if x is None:
+                    self._some(x, "step", k)
+        return StepCapsule(stop, x, cost, True), steps
+
+    def reverse(
+        self, capsule: StepCapsule, steps: int, cotangent: Swept | None
+    ) -> Swept:
+        if cotangent is None:
+            return self._turn(capsule, steps)
+        if self.functions.tape is not None:
+            return self.sweep(self.tape(capsule, steps)[0], steps, cotangent)
+        if steps == 1:
+            first, x, _, live = capsule
+            return self.sweep(
+                StepTape(first, [copy_tree(x) if live else x]), 1, cotangent
+            )
+        # The state after the stage is not needed: the last step is not run.
+        (first, kept), (_, x, _, live) = self.tape(capsule, steps - 1)
+        kept.append(copy_tree(x) if live else x)
+        return self.sweep(StepTape(first, kept), steps, cotangent)
+
+    def tape(self, capsule: StepCapsule, steps: int) -> tuple[StepTape, StepCapsule]:
+        first, x, cost, live = capsule
+        kept: list[Any] = []
+        for k in range(first, first + steps):
+            cost = self._passed(x, k, cost)
+            x, needed = self._taped(x, k, live)
+            kept.append(needed)
+            live = True
+        return StepTape(first, kept), StepCapsule(first + steps, x, cost, live)
+
+    def sweep(self, tape: StepTape, steps: int, cotangent: Swept) -> Swept:
+        self.turned = True
+        (first, kept), g, of = tape, cotangent.cotangent, self.functions
+        for k in range(first + steps - 1, first - 1, -1):
+            needed, more = kept[k - first], None
+            if of.cost_gradient is not None:
+                needed, x = needed if of.tape is not None else (needed, needed)
+                # Before `reverse_step`, which may overwrite the state.
+                more = copy_tree(of.cost_gradient(x, k))
+            g = of.reverse_step(needed, k, g)
+            if g is None:
+                raise MachineError(
+                    f"`reverse_step` returned `None` for step {k}. Return the "
+                    "cotangent of the state before the step."
+                )
+            if more is not None:
+                g = add_trees(g, more)
+        # Until the next stage steps are run, which may use the memory that it is in.
+        return Swept(cotangent.state, cotangent.cost, copy_tree(g))
+
+    def tape_nbytes(self, tape: StepTape) -> int:
+        return tree_nbytes(tape.kept)
+
+    def step_tape_nbytes(self) -> int:
+        """The bytes of a step's tape, measured on the first step."""
+        if self.functions.tape is None:
+            return tree_nbytes(self.x0)
+        start = self.start()
+        done = self.functions.done
+        if self.steps == 0 or (done is not None and done(start.state)):
+            return tree_nbytes(self.x0)
+        _, needed = self._taped(self.start().state, 0, True)
+        return tree_nbytes(needed)
+
+    def nbytes(self, capsule: StepCapsule) -> int:
+        return tree_nbytes(capsule[1])
+
+    def finish(self, cotangent: Swept) -> Swept:
+        return cotangent
+
+    def fingerprint(self, capsule: StepCapsule) -> bytes:
+        """A digest of a capsule: of its step and its state."""
+        return fingerprint((capsule[0], capsule[1]))
+
+    def _turn(self, capsule: StepCapsule, steps: int) -> Swept:
+        """The last stage: tape it, keep the output and seed the sweep from it."""
+        tape, (n, x, cost, _) = self.tape(capsule, steps)
+        cost = self._passed(x, n, cost)
+        last, of = copy_tree(x), self.functions
+        more = None if of.cost_gradient is None else copy_tree(of.cost_gradient(x, n))
+        # The seed may be the state itself, or a buffer that steps write to.
+        g = None if of.seed is None else copy_tree(of.seed(x))
+        if more is not None:
+            g = more if g is None else add_trees(g, more)
+        if g is None:
+            name = "cost_gradient" if of.seed is None else "seed"
+            raise MachineError(
+                f"`{name}` returned `None` for the last state. Return its cotangent."
+            )
+        return self.sweep(tape, steps, Swept(last, cost, g))
+
+    def _until_done(self, capsule: StepCapsule, stop: int) -> tuple[StepCapsule, int]:
+        first, x, cost, live = capsule
+        done = self.functions.done
+        for k in range(first, stop):
+            if done is not None and done(x):
+                return StepCapsule(k, x, cost, live), k - first
+            cost = self._passed(x, k, cost)
+            x, live = self._after(x, k), True
+        return StepCapsule(stop, x, cost, live), stop - first
+
+    def _passed(self, x: X, k: int, cost: Any) -> Any:
+        """Show the state before step k to the user's functions, the first time."""
+        of = self.functions
+        if of.observe is not None and not self.turned and k >= self.observed:
+            of.observe(copy_tree(x), k)
+            self.observed = k + 1
+        if of.cost is not None and not self.turned:
+            cost = cost + of.cost(x, k)
+        return cost
+
+    def _after(self, x: X, k: int) -> X:
+        """The state after step k."""
+        try:
+            after: Any = self.functions.step(self._given(x), k)
+        except ValueError as error:
+            if self.guarded and "read-only" in str(error):
+                error.add_note(_READ_ONLY)
+            raise
+        return self._some(after, "step", k)
+
+    def _some(self, after: Any, name: str, k: int) -> Any:
+        """A state that is one."""
+        if after is None and not self.hidden:
+            raise MachineError(
+                f"`{name}` returned `None` for step {k}. Return the state after the "
+                "step, also where it is the argument, changed in place."
+            )
+        return after
+
+    def _given(self, x: X) -> X:
+        return read_only(x) if self.guarded else x
+
+    def _taped(self, x: X, k: int, live: bool) -> tuple[X, Any]:
+        """The state after step k, and what its adjoint needs, in memory of our own."""
+        of, before = self.functions, None
+        if of.tape is None or of.cost_gradient is not None:
+            # One of the two is kept, the other one given away.
+            other = copy_tree(x)
+            x, before = (x, other) if live else (other, x)
+        if of.tape is None:
+            return self._after(x, k), before
+        pair: Any = of.tape(self._given(x), k)
+        if not _is_pair(pair):
+            raise MachineError(
+                f"`tape` returned a `{type(pair).__name__}` for step {k}. Return a "
+                "tuple of two: the state after the step, and what its adjoint needs."
+            )
+        after, needed = pair
+        self._some(after, "tape", k)
+        needed = copy_tree(needed)
+        return after, needed if of.cost_gradient is None else (needed, before)
+
+
+def _is_pair(value: Any) -> bool:
+    return isinstance(value, tuple) and len(cast("tuple[Any, ...]", value)) == 2
+
+
+_READ_ONLY = (
+    "With `in_place=False` states are read-only, so that a step that changes its "
+    "argument is an error. Leave `in_place` out if `step` is meant to."
+)

@@ -1,0 +1,41 @@
+"""What operators that talk to other processes write: their schemas do not say it.
+
+`c10d::allreduce_(Tensor[] tensors, ...)` overwrites its tensors and declares nothing.
+The table has the position of the argument that each operator fills; of functional
+collectives, whose results are new tensors, it has none.
+"""
+
+from collections.abc import Mapping
+
+NAMESPACES = frozenset(
+    {"c10d", "_c10d_functional", "c10d_functional", "_dtensor", "symm_mem"}
+)
+"""Of operators whose results depend on other processes."""
+
+WRITES: Mapping[str, tuple[int, ...]] = dict.fromkeys(
+    (
+        "c10d::_allgather_base_", "c10d::_reduce_scatter_base_",
+        "c10d::allgather_", "c10d::allgather_coalesced_",
+        "c10d::allgather_into_tensor_coalesced_", "c10d::allreduce_",
+        "c10d::allreduce_coalesced_", "c10d::alltoall_", "c10d::alltoall_base_",
+        "c10d::broadcast_", "c10d::gather_", "c10d::recv_", "c10d::recv_any_source_",
+        "c10d::reduce_", "c10d::reduce_scatter_",
+        "c10d::reduce_scatter_tensor_coalesced_", "c10d::scatter_",
+        "_c10d_functional::irecv", "c10d_functional::irecv",
+    ),
+    (0,),
+) | {
+    "_c10d_functional::batch_p2p_ops": (3,),
+    "c10d_functional::batch_p2p_ops": (3,),
+}  # fmt: skip
+"""By operator, the arguments that it overwrites without declaring it."""
+
+WITHOUT_RESULT = frozenset(
+    {
+        "_c10d_functional::_wrap_tensor_autograd", "_c10d_functional::isend",
+        "_c10d_functional::wait_tensor", "c10d::barrier", "c10d::check_for_nan",
+        "c10d::monitored_barrier_", "c10d::send", "c10d_functional::isend",
+        "c10d_functional::wait_tensor", "_dtensor::mesh_get_process_group",
+    }
+)  # fmt: skip
+"""They fill nothing: they send, or wait for what another one fills."""

@@ -1,0 +1,64 @@
+"""The bytes that going back through a step takes, beside what it saved."""
+
+from collections.abc import Sequence
+
+from retape.engines.eager.trace._signature import Signature
+from retape.engines.eager.trace._trace import Trace
+
+
+def cotangent_bytes(
+    trace: Trace, index: int, signature: Signature, reads: Sequence[int], made: range
+) -> int:
+    """The bytes that going back through a step may need at once, beside what it saved:
+
+    cotangents of what it reads and makes, and what its formula makes on the way. Then
+    come the sums, of which some begin as tensors of their own.
+    """
+    if signature.passive:
+        return 0
+    results = sum(trace.nbytes[made.start : made.stop])
+    # A formula that is not lean sums the cotangent of a smaller operand in the end.
+    lean = signature.kind.lean or signature.kind.copying
+    inputs: dict[int, int] = {}
+    largest = results
+    given = zip(reads, signature.differentiable, signature.sizes, strict=True)
+    for slot, flag, size in given:
+        if flag:  # several reads of one slot have a cotangent each
+            largest = max(largest, size)
+            inputs[slot] = inputs.get(slot, 0) + (size if lean else max(size, results))
+    summed = (trace.nbytes[s] for s in inputs if trace.apart.get(s, -1) > index)
+    formula = results + _formula_bytes(trace, signature, reads, made, largest)
+    cotangents = sum(_given_back(trace, *each) for each in inputs.items())
+    return cotangents + max(formula, *summed, 0)
+
+
+def _given_back(trace: Trace, slot: int, size: int) -> int:
+    """The bytes that the cotangents of what a step reads of a slot come to.
+
+    That of a part is put into one of the whole.
+    """
+    whole = trace.nbytes[slot]
+    if trace.producer[slot] < 0 or size >= whole:
+        return max(whole, size)
+    return size + whole
+
+
+def _formula_bytes(
+    trace: Trace, signature: Signature, reads: Sequence[int], made: range, largest: int
+) -> int:
+    """What the formula of a step makes for itself."""
+    if signature.kind.copying:  # the images are copied once more on the way back
+        return kernel_bytes(trace, signature, reads, made) + signature.sizes[0]
+    # An overwrite of a view is reversed on copies of the cotangent of the whole.
+    first = made.start + len(signature.outputs)
+    return signature.spare * largest + 2 * sum(trace.nbytes[first : made.stop])
+
+
+def kernel_bytes(
+    trace: Trace, signature: Signature, reads: Sequence[int], made: range
+) -> int:
+    """The bytes that the kernel of a step takes for itself while it runs."""
+    if not signature.kind.copying:
+        return 0
+    copies = sum(trace.nbytes[slot] for slot in {*reads, *made})
+    return copies + signature.workspace

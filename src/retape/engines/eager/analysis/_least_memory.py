@@ -1,0 +1,76 @@
+"""The fewest bytes in which a recorded run can be reversed; less is refused."""
+
+from typing import TYPE_CHECKING
+
+from retape.engines.eager._errors import BudgetError
+from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager.analysis._liveness import Span, most_crossing, waiting_bytes
+from retape.engines.eager.analysis._measure import outside_bytes
+from retape.engines.eager.analysis._replay_peak import stage_bytes
+
+if TYPE_CHECKING:
+    from retape.engines.eager.trace._run import Run
+
+
+def check_budget(run: "Run", memory: int, floor: int, relieved: bool) -> None:
+    """Refuse a budget in which the backward of a run cannot be done.
+
+    Args:
+        run: The run, recorded to its end.
+        memory: The budget, in bytes.
+        floor: A budget below is too small for what was alive at once.
+        relieved: Whether values were let go.
+
+    Raises:
+        BudgetError: It names the least.
+    """
+    if memory > max(floor, _enough(run, memory, relieved)):
+        return
+    least = max(floor, least_memory(run))
+    if memory < least:
+        least += run.trace.in_flight
+        raise BudgetError(
+            f"`memory={memory}` bytes are too few for this run of "
+            f"`{len(run.trace.steps)}` operators; it needs at least `{least}`. Give "
+            "that much, or make the largest tensors of the program smaller.",
+            least=least,
+        )
+
+
+def _enough(run: "Run", memory: int, relieved: bool) -> int:
+    """Bytes that are surely enough: most budgets need no analysis of the run."""
+    trace = run.trace
+    enough = 8 * trace.largest + trace.sum_bytes()
+    if memory <= enough or not relieved:
+        return enough
+    kept = trace.kept_bytes + trace.state_bytes() + _held_by_program(run)
+    # What is computed again, and the cotangents of what waits for the backward.
+    return enough + kept + 2 * most_crossing(trace)
+
+
+def least_memory(run: "Run") -> int:
+    """The fewest bytes in which a run can be reversed, one step's values at a time."""
+    trace = run.trace
+    last = len(trace.steps)
+    saved = run.living_with_steps(0, last)
+    span = Span(trace, 0, last, range(last), saved, waiting_bytes(trace))
+    # What the program holds; at least one tensor, for what no formula has told.
+    made = zip(trace.producer, trace.nbytes, strict=True)
+    spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
+    spare = max(spare, _held_by_program(run))
+    again = stage_bytes(trace, saved)
+    least = max(
+        (
+            max(n + span.waiting_at(k), span.saved_between(k, k) + span.reverse)
+            for k, n in again.items()
+        ),
+        default=0,
+    )
+    kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
+    return least + spare + kept + BACKWARD_NUMBERS
+
+
+def _held_by_program(run: "Run") -> int:
+    """Bytes; 0 where snapshots are away, and it is not known which are in memory."""
+    away = type(run.trace.held.storages) is not dict
+    return 0 if away else outside_bytes(run)

@@ -1,0 +1,260 @@
+"""Units of a recorded run, with their sizes and costs, for the dynamic programme.
+
+A run that was recorded once says everything: which bytes cross which position, what
+autograd saved where, what each operator costs. A program that is run again on the
+same shapes makes the same slots in the same order, so a plan made of slots and
+positions holds for it; `Measured.agrees` finds the program that does not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
+from retape.engines.eager.analysis._liveness import step_cotangents
+from retape.engines.eager.analysis._operator_cost import step_costs
+from retape.engines.eager.analysis._partition import cut_run
+from retape.engines.eager.analysis._units import Unit
+from retape.engines.eager.analysis._uses import Slots, Uses
+from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._step import made_by
+from retape.engines.eager.trace._trace import Trace
+from retape.schedule._running_sums import running_sums
+
+# What follows a chain is a loss; its formula may have as many tensors of the size of
+# the chain's result, while everything that is kept is there.
+_LOSS_TENSORS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run cut into units.
+
+    Attributes:
+        cuts: Positions at which the units begin, and the end.
+        counts: At each cut, how many slots and saved tensors there were.
+        marks: For each unit, the mark of what it did.
+        states: At each cut, the slots made before and used after.
+        units, widths: What the dynamic programme is given.
+        needs: For each step, the most bytes that running it may add.
+        kept_bytes: What is kept whatever the schedule.
+        outside_bytes: Of those, what the program itself held at the end.
+        cost: Of the whole run.
+    """
+
+    cuts: tuple[int, ...]
+    counts: tuple[tuple[int, int], ...]
+    marks: tuple[int, ...]
+    states: tuple[Slots, ...]
+    units: tuple[Unit, ...]
+    widths: tuple[tuple[int, ...], ...]
+    needs: tuple[int, ...]
+    kept_bytes: int
+    outside_bytes: int
+    cost: int
+
+    def agrees(self, cut: int, run: Run) -> bool:
+        """Whether a run that has come to a cut has done the same in the unit before."""
+        counts = len(run.trace.producer), len(run.handle_steps)
+        if counts != self.counts[cut] or len(run.trace.steps) != self.cuts[cut]:
+            return False
+        return not cut or self.marks[cut - 1] == _mark(
+            run, self.cuts[cut - 1 : cut + 1], self.counts[cut - 1 : cut + 1]
+        )
+
+
+def measure(
+    run: Run, boundaries: Sequence[int] = (), result_bytes: int = 0
+) -> Measured:
+    """Cut a run at the boundaries of its functions, and finer where there is room.
+
+    Args:
+        run: A recorded run whose graph is alive.
+        boundaries: Positions at which a function began, if it is a chain of functions.
+        result_bytes: Bytes of what the run returned, if a loss of it follows.
+    """
+    trace, uses, costs = run.trace, Uses(run), step_costs(run.trace)
+    cuts = cut_run(trace, uses, boundaries)
+    states = uses.crossing(cuts)
+    counts = [uses.counts(cut) for cut in cuts]
+    measurement = _Measurement(run, uses, costs)
+    parts = range(len(cuts) - 1)
+    units = [
+        measurement.unit(cuts[k], cuts[k + 1], states[k], states[k + 1]) for k in parts
+    ]
+    if units:
+        peak = units[-1].tape_bytes + _LOSS_TENSORS * result_bytes
+        units[-1] = units[-1]._replace(reverse_peak=max(units[-1].reverse_peak, peak))
+    outside = outside_bytes(run)
+    return Measured(
+        tuple(cuts),
+        tuple(counts),
+        tuple(_mark(run, cuts[k : k + 2], counts[k : k + 2]) for k in parts),
+        tuple(states),
+        tuple(units),
+        tuple(tuple(uses.nbytes(right - left) for right in states) for left in states),
+        tuple(_need(run, index) for index in range(len(trace.steps))),
+        trace.kept_bytes + _cotangents_kept(run) + trace.state_bytes() + outside,
+        outside,
+        sum(costs),
+    )
+
+
+def whole_mark(run: Run) -> int:
+    """The same for two runs that did the same."""
+    ends = len(run.trace.steps), len(run.trace.producer), len(run.handle_steps)
+    return _mark(run, (0, ends[0]), ((0, 0), ends[1:]))
+
+
+def outside_bytes(run: Run) -> int:
+    """Bytes that are there although nothing of ours holds them: the program does."""
+    trace = run.trace
+    held, received = trace.held.storages, trace.received
+    there = [*held.values(), *trace.tail.partial.values()]
+    ours = {each._cdata: each.nbytes() for each in there}
+    for slot in received:  # they are among the bytes that are kept
+        ours.pop(held[slot]._cdata, None)
+    return max(0, trace.counter.live - trace.kept_bytes - sum(ours.values()))
+
+
+def _mark(run: Run, places: Sequence[int], counts: Sequence[tuple[int, int]]) -> int:
+    """What was done between two places: operators on slots, sizes, saved tensors.
+
+    With the same operators parameters may be frozen or not.
+    """
+    trace, ((low, first), (high, last)) = run.trace, counts
+    steps = trace.steps[places[0] : places[1]]
+    return hash(
+        (
+            tuple(
+                (each.signature.func, each.signature.differentiable, each.reads)
+                for each in steps
+            ),
+            tuple(each.writes for each in steps),
+            tuple(trace.nbytes[low:high]),
+            tuple(run.handle_slots[first:last]),
+            tuple(run.handle_steps[first:last]),
+        )
+    )
+
+
+def _need(run: Run, index: int) -> int:
+    """Bytes that a step makes, copies and works in."""
+    trace, step = run.trace, run.trace.steps[index]
+    made = made_by(step)
+    kernel = kernel_bytes(trace, step.signature, step.reads, made)
+    return kernel + sum(trace.nbytes[made.start : made.stop])
+
+
+def _cotangents_kept(run: Run) -> int:
+    """Sums that wait for the first read of what the program brought along, and more."""
+    return run.trace.sum_bytes() + _gradient_bytes(run)
+
+
+def _gradient_bytes(run: Run) -> int:
+    """The largest gradient of a leaf read as a view: it waits for that of the view.
+
+    Those of others are added up at once, before anything else is reversed.
+    """
+    trace = run.trace
+    viewed = {
+        slot
+        for step in trace.steps
+        for slot, seen in zip(step.reads, step.signature.geometries, strict=True)
+        if slot in trace.first_read and seen is not trace.whole.get(slot)
+    }
+    return max((trace.nbytes[slot] for slot in viewed), default=0)
+
+
+class _Measurement:
+    """Computes what running and reversing each unit takes."""
+
+    def __init__(self, run: Run, uses: Uses, cost: Sequence[int]) -> None:
+        self.trace, self.uses, self.cost = run.trace, uses, cost
+        self._previous: dict[int, int] = {}
+        self._inner = _inner(self.trace)
+        self._waiting = _waiting(self.trace, self._inner)
+
+    def unit(self, first: int, last: int, before: Slots, after: Slots) -> Unit:
+        """The numbers of a unit; units are asked for in order."""
+        nbytes = self.uses.nbytes
+        tape, previous = self.uses.tape(first, last), self._previous
+        self._previous = tape
+        advance, advance_peak = self._run_again(after, before, first)
+        both, both_peak = self._run_again(frozenset(tape) | after, before, first)
+        return Unit(
+            advance=advance,
+            both=both,
+            tape=self._run_again(frozenset(tape), before, first)[0],
+            tape_bytes=nbytes(tape.keys() - before),
+            more_bytes=nbytes(tape.keys() - previous.keys()),
+            hold_bytes=nbytes(before - previous.keys()),
+            advance_peak=advance_peak,
+            tape_peak=both_peak,
+            reverse_peak=self._reverse_peak(first, last, before, tape),
+            cotangent=self._waiting[last],
+        )
+
+    def _run_again(self, wanted: Slots, before: Slots, first: int) -> tuple[int, int]:
+        """Cost and most bytes of computing slots from a state, that state excluded."""
+        trace = self.trace
+        steps = sorted(self.uses.closure(wanted, before, first))
+        last_read: dict[int, int] = {}
+        for index in steps:
+            last_read.update(dict.fromkeys(trace.steps[index].reads, index))
+        live = peak = 0
+        alive: dict[int, int] = {}
+        for index in steps:
+            step, made = trace.steps[index], made_by(trace.steps[index])
+            for slot in made:
+                alive[slot] = trace.nbytes[slot]
+                live += alive[slot]
+            kernel = kernel_bytes(trace, step.signature, step.reads, made)
+            peak = max(peak, live + kernel)
+            for slot in (*step.reads, *made):
+                dead = slot not in wanted and last_read.get(slot, -1) <= index
+                if dead and slot in alive:
+                    live -= alive.pop(slot)
+        return sum(self.cost[index] for index in steps), peak
+
+    def _reverse_peak(
+        self, first: int, last: int, before: Slots, tape: dict[int, int]
+    ) -> int:
+        """Most bytes of tape and cotangents while a unit is reversed."""
+        trace, nbytes = self.trace, self.uses.nbytes
+        # In the order in which autograd saved them.
+        own = [(step, slot) for slot, step in tape.items() if slot not in before]
+        left = peak = nbytes(slot for _, slot in own)
+        for index in range(last - 1, first - 1, -1):
+            while own and own[-1][0] > index + 1:
+                left -= trace.nbytes[own.pop()[1]]
+            taken = step_cotangents(trace, index) + self._waiting_beside(index)
+            peak = max(peak, taken + left)
+        return peak
+
+    def _waiting_beside(self, index: int) -> int:
+        """Cotangents that wait while a step is reversed.
+
+        What is read later, too, has one already, and gets a second one.
+        """
+        trace, step = self.trace, self.trace.steps[index]
+        given = zip(step.reads, step.signature.differentiable, strict=True)
+        first = {s for s, flag in given if flag and trace.last_read[s] == index}
+        return self._waiting[index] - self.uses.nbytes(first & self._inner)
+
+
+def _inner(trace: Trace) -> set[int]:
+    """The slots made by steps that may get a cotangent."""
+    steps, roots = trace.steps, trace.roots
+    return {
+        slot
+        for slot, made in enumerate(trace.producer)
+        if made >= 0 and not steps[made].signature.passive
+        if roots[slot].dtype.is_floating_point or roots[slot].dtype.is_complex
+    }
+
+
+def _waiting(trace: Trace, inner: set[int]) -> list[int]:
+    """For each position, the bytes made before it and read at or after it."""
+    uses = ((s, trace.producer[s], trace.last_read[s]) for s in inner)
+    waiting = ((m + 1, r + 1, trace.nbytes[s]) for s, m, r in uses if r > m)
+    return running_sums(waiting, len(trace.steps) + 2)

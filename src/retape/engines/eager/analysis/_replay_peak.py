@@ -1,0 +1,173 @@
+"""The bytes that running recorded steps again takes, counted step by step.
+
+A stage saves some values and needs others on the way, among them those that earlier
+stages of the same gap will save: those are not wanted here, yet they are made. How
+many bytes are there at once depends on where a stage begins and on what it is for, so
+it is counted for each replay before it is run.
+"""
+
+from collections.abc import Collection, Sequence
+
+from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
+from retape.engines.eager.trace._native_handle import native_for
+from retape.engines.eager.trace._step import Step, made_by
+from retape.engines.eager.trace._trace import Trace
+
+
+def replay_bytes(trace: Trace, needed: Sequence[int], wanted: Collection[int]) -> int:
+    """The most bytes that running the needed steps holds at once, what is held before
+    left out.
+
+    Examples:
+        A chain of which nothing is held needs two of its values at a time, whatever
+        its length, if the last one is wanted.
+    """
+    module = native_for(trace)
+    if module is not None:
+        return module.replay_bytes(
+            trace.steps, trace.producer, trace.nbytes, needed, wanted
+        )
+    last_read: dict[int, int] = {}
+    for index in needed:
+        last_read.update(dict.fromkeys(trace.steps[index].reads, index))
+    wanted, alive = set(wanted), dict[int, int]()
+    live = most = 0
+    for index in needed:
+        step, made = trace.steps[index], made_by(trace.steps[index])
+        for old in _taken_over(trace, step):
+            if old not in wanted:
+                live -= alive.pop(old, 0)
+        for slot in made:
+            alive[slot] = trace.nbytes[slot]
+            live += alive[slot]
+        kernel = kernel_bytes(trace, step.signature, step.reads, made)
+        most = max(most, live + kernel)
+        for slot in (*step.reads, *made):
+            if slot not in wanted and last_read.get(slot, -1) <= index:
+                live -= alive.pop(slot, 0)
+    return most
+
+
+def _taken_over(trace: Trace, step: Step) -> list[int]:
+    """The slots whose storage a step writes its result into, if it is theirs alone.
+
+    One that is resized gets new room while the old is there.
+    """
+    nbytes = trace.nbytes
+    return [old for old, new in step.writes if nbytes[old] == nbytes[new]]
+
+
+class Forerun:
+    """The most bytes that are there at once if a program is run up to each position.
+
+    A value is there from the step that makes it to the last one before that position
+    that reads it. When a position is passed the reads there come in addition: they are
+    bytes at all steps since the read before. Of the steps so far only those matter
+    that no later one surpasses, since what is added to a step is added to all that
+    follow it. These *tops* are a list with falling values, kept as differences.
+
+    Attributes:
+        most: The most bytes at once of the steps so far.
+    """
+
+    def __init__(self, trace: Trace, saved: Collection[int]) -> None:
+        self._trace, self._saved = trace, frozenset(saved)
+        self._last = list(trace.producer)
+        self.most = 0
+        # Of each top, by how much the one before it is larger, and which that is.
+        self._drop: dict[int, int] = {}
+        self._before: dict[int, int] = {}
+        # By step, a top that is the first one after it; followed up and made shorter.
+        self._next = list(range(len(trace.steps) + 1))
+        self._latest, self._value = -1, 0
+
+    def want(self, slots: Collection[int]) -> None:
+        """These are to be there at the present position."""
+        for slot in slots:
+            self._use(slot, self._latest)
+
+    def run(self, index: int) -> None:
+        """Run the next step."""
+        trace, step = self._trace, self._trace.steps[index]
+        read = {slot for slot in step.reads if trace.producer[slot] >= 0}
+        for slot in read:
+            self._use(slot, index)
+        made = made_by(step)
+        taken = read.intersection(_taken_over(trace, step)) - self._saved
+        there = sum(trace.nbytes[slot] for slot in (read - taken) | set(made))
+        kernel = kernel_bytes(trace, step.signature, step.reads, made)
+        self._push(index, there + kernel)
+
+    def _use(self, slot: int, index: int) -> None:
+        """A slot is there after its last use so far, up to a step."""
+        last = self._last[slot]
+        if last < index:
+            self._last[slot] = index
+            self._add(last + 1, self._trace.nbytes[slot])
+
+    def _add(self, first: int, nbytes: int) -> None:
+        """Add bytes to all steps so far from one on."""
+        if first > self._latest:
+            return
+        self._value += nbytes
+        top = self._top_after(first)
+        if top in self._before:
+            self._drop[top] -= nbytes
+            self._merge(top)
+        else:
+            self.most += nbytes
+
+    def _push(self, index: int, value: int) -> None:
+        if self._latest < 0:
+            self.most = value
+        else:
+            self._before[index], self._drop[index] = self._latest, self._value - value
+        self._latest, self._value = index, value
+        self._merge(index)
+
+    def _merge(self, top: int) -> None:
+        """Forget the tops before that one surpasses."""
+        while top in self._before and self._drop[top] <= 0:
+            before, drop = self._before.pop(top), self._drop.pop(top)
+            self._next[before] = top
+            if before in self._before:
+                self._before[top] = self._before.pop(before)
+                self._drop[top] = drop + self._drop.pop(before)
+            else:
+                self.most -= drop
+
+    def _top_after(self, step: int) -> int:
+        seen: list[int] = []
+        while self._next[step] != step:
+            seen.append(step)
+            step = self._next[step]
+        for each in seen:
+            self._next[each] = step
+        return step
+
+
+def stage_bytes(trace: Trace, saved: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """What autograd saved at one step, computed again from the start of the program.
+
+    Args:
+        trace: A recorded trace.
+        saved: Pairs of a slot and the step at which it was saved.
+
+    Returns:
+        For each such step, the most bytes that are there at once.
+    """
+    wanted: dict[int, list[tuple[int, int]]] = {}
+    for slot, step in saved:
+        # A slot that was saved before it had a value gets it from a later step.
+        place = max(step, trace.producer[slot] + 1)
+        wanted.setdefault(place, []).append((slot, step))
+    forerun = Forerun(trace, {slot for slot, _ in saved})
+    found: dict[int, int] = {}
+    for index in range(len(trace.steps) + 1):
+        if index in wanted:
+            forerun.want([slot for slot, _ in wanted[index]])
+            for _, step in wanted[index]:
+                found[step] = max(found.get(step, 0), forerun.most)
+        if index < len(trace.steps):
+            forerun.run(index)
+    return found

@@ -1,0 +1,99 @@
+"""Which values of a recorded run are used where: by operators, and by autograd."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+
+from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._step import made_by
+from retape.schedule._running_sums import running_sums
+
+Slots = frozenset[int]
+
+
+class Uses:
+    """A trace, with the last use of each slot that an operator made.
+
+    Attributes:
+        length: Steps.
+        useful: Steps that have to run for what autograd saved.
+        last_use: For each slot, the last useful step that reads it, or at which
+            autograd saved it.
+        saved: Pairs of a step and a slot that autograd saved there, in order.
+    """
+
+    def __init__(self, run: Run) -> None:
+        self._run, self._trace = run, run.trace
+        self.length = len(run.trace.steps)
+        producer = run.trace.producer
+        self.saved: list[tuple[int, int]] = []
+        self.last_use: dict[int, int] = {}
+        for number, step in enumerate(run.handle_steps):
+            slot = run.slot_of(number)
+            if run.alive[number] and producer[slot] >= 0:
+                self.saved.append((step, slot))
+                self.last_use[slot] = step
+        self.useful = self.closure(self.last_use, frozenset(), 0)
+        for index in sorted(self.useful):
+            for slot in self._trace.steps[index].reads:
+                if producer[slot] >= 0:
+                    self.last_use[slot] = max(index, self.last_use.get(slot, -1))
+
+    def nbytes(self, slots: Iterable[int]) -> int:
+        """The sum of the sizes of slots."""
+        nbytes = self._trace.nbytes
+        return sum(nbytes[slot] for slot in slots)
+
+    def counts(self, cut: int) -> tuple[int, int]:
+        """Slots and saved tensors that there are when a run has come to a position."""
+        if cut == self.length:
+            return len(self._trace.producer), len(self._run.handle_steps)
+        made = made_by(self._trace.steps[cut - 1]).stop if cut else 0
+        return made, bisect_left(self._run.handle_steps, cut)
+
+    def closure(self, wanted: Iterable[int], given: Slots, floor: int) -> set[int]:
+        """Steps from `floor` on that compute the wanted slots from the given ones."""
+        producer, steps = self._trace.producer, self._trace.steps
+        found: set[int] = set()
+        stack = [slot for slot in wanted if slot not in given]
+        while stack:
+            step = producer[stack.pop()]
+            if step >= floor and step not in found:
+                found.add(step)
+                stack += [slot for slot in steps[step].reads if slot not in given]
+        return found
+
+    def crossing(self, cuts: Sequence[int]) -> list[Slots]:
+        """For each position, in order, the slots made before and used at or after."""
+        producer = self._trace.producer
+        entering: list[list[int]] = [[] for _ in cuts]
+        leaving: list[list[int]] = [[] for _ in cuts]
+        for slot, used in self.last_use.items():
+            first = bisect_left(cuts, producer[slot] + 1)
+            after = bisect_left(cuts, used + 1)
+            if first < after:
+                entering[first].append(slot)
+                if after < len(cuts):
+                    leaving[after].append(slot)
+        found: list[Slots] = []
+        present: set[int] = set()
+        for come, gone in zip(entering, leaving, strict=True):
+            present.difference_update(gone)
+            present.update(come)
+            found.append(frozenset(present))
+        return found
+
+    def widths(self) -> list[int]:
+        """For each position, the bytes made before and used at or after it."""
+        made, nbytes = self._trace.producer, self._trace.nbytes
+        uses = self.last_use.items()
+        crossing = ((made[slot] + 1, used + 1, nbytes[slot]) for slot, used in uses)
+        return running_sums(crossing, self.length + 2)[: self.length + 1]
+
+    def tape(self, first: int, last: int) -> dict[int, int]:
+        """Slots that autograd saved in a unit, with the step where first it did."""
+        end = last + (last == self.length)
+        low, high = bisect_left(self.saved, (first,)), bisect_left(self.saved, (end,))
+        found: dict[int, int] = {}
+        for step, slot in self.saved[low:high]:
+            found.setdefault(slot, step)
+        return found

@@ -1,0 +1,1 @@
+"""What `retape.torch` exports."""

@@ -1,0 +1,248 @@
+"""`estimate`: what a budget costs, told before anything is computed.
+
+The program is run once on tensors that have shapes and no values. Its record says all
+that plans are made from: what each operator makes, what autograd saves, what costs how
+much. So the least budget, and what a plan recomputes in a larger one, are those that
+`recompute` will find.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
+from torch.utils._pytree import tree_map_only
+
+from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
+from retape.engines.eager._limits import Limits, read_bytes
+from retape.engines.eager.analysis._least_memory import least_memory
+from retape.engines.eager.analysis._measure import Measured, measure
+from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.plan._fit import Fit
+from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
+from retape.engines.eager.record._unpack import unpack
+from retape.engines.eager.replay._backward import Sweep
+from retape.engines.eager.trace._report import Tally
+from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._trace import Trace
+
+# Entries of the table of the dynamic programme, for each point of a curve.
+_ENTRIES = 1_500_000
+_POINTS = 10
+# A quarter of the forward again is about a twelfth of a step of training.
+_SENSIBLE = 0.25
+_AMPLE = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """What one budget costs.
+
+    Attributes:
+        memory: The budget, in bytes.
+        recomputed: How much of the forward is run again, as a share of its cost.
+    """
+
+    memory: int
+    recomputed: float
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What budgets cost for one program, without having run it.
+
+    Attributes:
+        steps: Operators of the forward.
+        least: The least budget, in bytes.
+        enough: Bytes in which nothing is run again.
+        curve: Budgets from the least for which a plan is known up to `enough`. More
+            memory never costs more.
+        sensible: The smallest budget of the curve that runs a quarter of the forward
+            again, or less.
+    """
+
+    steps: int
+    least: int
+    enough: int
+    curve: tuple[Point, ...]
+    sensible: int
+    _plans: "Callable[[int], float]"
+
+    def recomputed(self, memory: int | float | str) -> float:
+        """The share of the forward that a plan in a budget runs again.
+
+        Args:
+            memory: Bytes, or text such as `"2GB"`.
+
+        Returns:
+            The share by cost; infinite where no plan is known but the budget can be
+            kept, by rules of thumb.
+
+        Raises:
+            PlanError: If it is not an amount.
+            BudgetError: If the program cannot be reversed in so few bytes.
+        """
+        nbytes = read_bytes(memory)
+        if nbytes < self.least:
+            raise BudgetError(
+                f"`memory={nbytes}` bytes are too few for this program of "
+                f"`{self.steps}` operators; it needs at least `{self.least}`. Give "
+                "that much.",
+                least=self.least,
+            )
+        known = [each.recomputed for each in self.curve if each.memory <= nbytes]
+        return min([self._plans(nbytes), *known])
+
+    def __str__(self) -> str:
+        rows = [f"{p.memory:>16,} bytes  {p.recomputed:>7.1%}" for p in self.curve]
+        return "\n".join(
+            [
+                f"{self.steps} operators; least {self.least:,} bytes, "
+                f"sensible {self.sensible:,}, all of it {self.enough:,}",
+                "          budget        run again",
+                *rows,
+            ]
+        )
+
+
+def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimate:
+    """Tell what `recompute(memory=...)` costs for a program, without computing it.
+
+    The function is called once, on tensors that have shapes and types and no values:
+    it takes next to no memory and no accelerator, and changes no buffer. A module that
+    takes all of a machine can be estimated on another one, built under
+    `torch.device("meta")`.
+
+    Args:
+        function: A module or a function: the forward, at best with its loss.
+        *args: Its arguments. Tensors in them are looked at for their shapes only.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        The least budget, a sensible one, and a curve of memory against recomputation.
+
+    Raises:
+        UnsupportedError: If the program reads values to decide what to do
+            (`tensor.item()`), or has an operator that says nothing of its shapes.
+        PlanError: If it is called inside of a recomputation.
+
+    Examples:
+        >>> import torch, retape.torch
+        >>> layers = [torch.nn.Linear(64, 64) for _ in range(16)]
+        >>> found = estimate(torch.nn.Sequential(*layers), torch.ones(32, 64))
+        >>> found.steps, found.least < found.sensible <= found.enough
+        (16, True)
+        >>> found.recomputed(found.enough)
+        0.0
+    """
+    tight, keeper = _record(function, args, kwargs, 1)
+    least = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight
+    nothing_saved = not tight.living
+    tight.let_go()
+    run, keeper = _record(function, args, kwargs, _AMPLE)
+    if nothing_saved:
+        return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1, lambda _: 0.0)
+    enough = keeper.enough
+    share = _shares(measure(run))
+    curve = _monotone([Point(m, share(m)) for m in _budgets(least, enough)], enough)
+    good = (each.memory for each in curve if each.recomputed <= _SENSIBLE)
+    least = min(least, enough)
+    sensible = next(good, enough)
+    steps = len(run.trace.steps)
+    run.let_go()
+    return Estimate(steps, least, enough, curve, sensible, share)
+
+
+def _record(function: Any, args: Any, kwargs: Any, memory: int) -> tuple[Run, Keeper]:
+    """The record of one run on tensors without values, its graph still alive."""
+    if active_recorder() is not None:
+        raise PlanError(
+            "`estimate` was called inside of a recomputation, which would record it. "
+            "Call it before."
+        )
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+
+    def shapes(tensor: Tensor) -> Tensor:
+        return tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor)
+
+    args, kwargs = tree_map_only(Tensor, shapes, (args, kwargs))
+    limits = Limits(memory, None, 0)
+    run = Run(Trace(), Tally())
+    run.trace.without_values = True
+    keeper, run.sweep = Keeper(run, limits), Sweep(run, limits)
+    recorder = Recorder(run, keeper, unpack)
+    recorder.shapes = shapes
+    hooks = torch.autograd.graph.saved_tensors_hooks(
+        lambda tensor: run.pack(shapes(tensor)), unpack
+    )
+    generator = torch.get_rng_state()
+    try:
+        with ExitStack() as scope:
+            for each in (mode, hooks, recorder):
+                scope.enter_context(each)
+            result = function(*args, **kwargs)
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise UnsupportedError(
+            f"The program reads values: `{error}`. What it does depends on them, so it "
+            "cannot be estimated from shapes. Run it once under `recompute` in a large "
+            "budget instead; its report says how much all of it takes."
+        ) from error
+    except UnsupportedOperatorException as error:
+        raise UnsupportedError(
+            f"`{error}` does not say what it makes from shapes alone. Give it a fake "
+            "kernel (`torch.library.register_fake`), or run the program once under "
+            "`recompute` in a large budget."
+        ) from error
+    finally:
+        torch.set_rng_state(generator)
+    _refuse_workspaces(run)
+    keeper.finish()
+    run.kept_result = result  # the graph has to live until it is measured
+    run.end_of_recording()
+    return run, keeper
+
+
+def _refuse_workspaces(run: Run) -> None:
+    for step in run.trace.steps:
+        if step.signature.kind.scratch:
+            raise UnsupportedError(
+                f"`{step.signature.func}` saves a workspace whose size shows only when "
+                "it runs. Run the program once under `recompute` in a large budget "
+                "instead; its report says how much all of it takes."
+            )
+
+
+def _shares(measured: Measured) -> Callable[[int], float]:
+    """The share of the forward that the best plan in a budget runs again."""
+    fit, total = Fit(), max(1, measured.cost)
+    return lambda memory: fit.best(measured, memory, _ENTRIES).cost / total
+
+
+def _budgets(least: int, enough: int) -> list[int]:
+    """Budgets in equal ratios, both ends included."""
+    if least >= enough:
+        return [enough]
+    ratio = (enough / least) ** (1 / (_POINTS - 1))
+    return [int(least * ratio**k) for k in range(_POINTS - 1)] + [enough]
+
+
+def _monotone(points: Sequence[Point], enough: int) -> tuple[Point, ...]:
+    """A plan for less memory is one for more: the best so far; without the unknown."""
+    found: list[Point] = []
+    best = inf
+    for point in points:
+        nothing = point.memory >= enough
+        best = 0.0 if nothing else min(best, point.recomputed)
+        if best < inf:
+            found.append(Point(point.memory, best))
+    return tuple(found)

@@ -1,0 +1,258 @@
+"""`recompute`: the front end that asks for nothing but a budget."""
+
+import contextlib
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, ParamSpec, TypeVar
+
+import torch
+
+from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
+from retape.engines.eager._limits import Limits, read_bytes, read_plan
+from retape.engines.eager._torch_compile import (
+    being_compiled,
+    compiled_code_runs_eagerly,
+)
+from retape.engines.eager.api._available_bytes import automatic_budget
+from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.keep._offload import OffloadKeeper, Store, as_store
+from retape.engines.eager.loop._recorder import LoopBlock
+from retape.engines.eager.plan._learned import Lessons, lessons_for
+from retape.engines.eager.plan._planned_backward import PlannedSweep
+from retape.engines.eager.plan._planned_forward import PlannedKeeper
+from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
+from retape.engines.eager.record._policy import Policy, as_function
+from retape.engines.eager.record._unpack import unpack
+from retape.engines.eager.replay._backward import Sweep
+from retape.engines.eager.trace._report import EagerReport, Tally
+from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._trace import Trace
+from retape.plan._base import Plan
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Recomputation:
+    """A context manager and a decorator. `report` tells about the latest run.
+
+    Inside another recomputation it does nothing: the outer one rules.
+    """
+
+    _learns = True
+
+    def __init__(
+        self,
+        limits: Limits,
+        verify: bool = False,
+        policy: Policy | None = None,
+        loop: bool = False,
+        store: Store | None = None,
+    ) -> None:
+        self._limits = limits
+        self._loop = loop
+        self._verify = verify
+        self._policy = policy
+        self._store = store
+        self._tally = Tally()
+        self._lessons: Lessons | None = None
+        watched = verify or policy is not None or loop or store is not None
+        if self._learns and limits.memory is not None and not watched:
+            self._lessons = lessons_for(limits.memory)
+        self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
+
+    @property
+    def report(self) -> EagerReport:
+        """What the latest run did so far."""
+        return self._tally.report()
+
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+        """The function, each call of which is a run of its own."""
+
+        if inspect.iscoroutinefunction(function) or _yields(function):
+            raise UnsupportedError(
+                f"`{getattr(function, '__name__', function)}` is an asynchronous "
+                "function or a generator: its body runs after the call is over, where "
+                "nothing is recorded. Write `with retape.torch.recompute(...)` around "
+                "operators inside of it, without `await` or `yield` between them."
+            )
+
+        @functools.wraps(function)
+        def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+            again = self._limits, self._verify, self._policy, self._loop, self._store
+            with Recomputation(*again) as inner:
+                self._tally = inner._tally
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def __enter__(self) -> "Recomputation":
+        if being_compiled():
+            raise UnsupportedError(
+                "A recomputation records eager operators and cannot be inside of a "
+                "compiled function. Compile parts of the program (inside of "
+                "`recompute` they run eagerly), or call it outside of `torch.compile`."
+            )
+        if active_recorder() is not None:
+            self._open.append(None)
+            return self
+        self._tally = Tally()
+        if self._loop:
+            block = LoopBlock(self._limits, self._tally)
+            self._open.append(block.__enter__())
+            return self
+        run = Run(Trace(), self._tally)
+        keeper, run.sweep = self._equipment(run)
+        run.trace.verify = self._verify
+        run.trace.keep = as_function(self._policy)
+        recorder = Recorder(run, keeper, unpack)
+        scope = contextlib.ExitStack()
+        _enter_hooks(scope, recorder)
+        scope.enter_context(compiled_code_runs_eagerly())
+        scope.enter_context(recorder)
+        self._open.append((recorder, scope))
+        return self
+
+    def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
+        """What keeps a run within its limits, forward and back."""
+        sweep = Sweep(run, self._limits)
+        if self._store is not None:
+            return OffloadKeeper(run, self._limits, self._store), sweep
+        plan = None if self._lessons is None else self._lessons.plan()
+        if plan is not None:
+            keeper = PlannedKeeper(run, self._limits, plan)
+            return keeper, PlannedSweep(run, self._limits, plan)
+        return Keeper(run, self._limits), sweep
+
+    def __exit__(self, *exception: Any) -> None:
+        opened = self._open.pop()
+        if opened is None:
+            return
+        if isinstance(opened, LoopBlock):
+            opened.__exit__(*exception)
+            return
+        recorder, scope = opened
+        scope.__exit__(*exception)
+        run = recorder.run
+        recorder.keeper.finish()
+        run.end_of_recording()
+        if exception[0] is None:
+            self._check_budget(recorder)
+            if self._lessons is not None:
+                self._lessons.learn(run, recorder.keeper)
+            if isinstance(run.sweep, PlannedSweep):
+                run.sweep.begin()
+
+    def _check_budget(self, recorder: Recorder) -> None:
+        """Refuse a budget that is too small; one that a plan breaks is kept by rules.
+
+        The same program has been through this budget before it had a plan.
+        """
+        try:
+            recorder.keeper.check_budget()
+        except BudgetError:
+            lessons, run = self._lessons, recorder.run
+            if not isinstance(recorder.keeper, PlannedKeeper) or lessons is None:
+                raise
+            recorder.keeper.leave()
+            if not lessons.give_up_plan(run):
+                raise
+
+
+def _yields(function: Any) -> bool:
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
+    hooks = torch.autograd.graph.saved_tensors_hooks(recorder.pack, recorder.unpack)
+    try:
+        scope.enter_context(hooks)
+    except RuntimeError as error:
+        raise UnsupportedError(
+            "A recomputation cannot begin inside of `torch.func.grad`, `vjp` or "
+            "`jacrev`: they do not let anybody else save tensors for their backward. "
+            "Use `torch.autograd.grad`, or `torch.func.functional_call` with it."
+        ) from error
+
+
+def recompute(
+    *,
+    memory: int | float | str | None = None,
+    snapshots: int | None = None,
+    stage: int = 64,
+    plan: Plan | None = None,
+    verify: bool = False,
+    policy: Policy | None = None,
+    mode: Literal["operators", "loop"] = "operators",
+    store: Store | str | None = None,
+) -> Recomputation:
+    """Bound what the program inside keeps for its backward.
+
+    The forward runs inside, the backward is an ordinary one, anywhere. Nothing else in
+    the program changes, and the gradients are the same to the last bit.
+
+    Args:
+        memory: A budget: bytes, text such as `"2GB"`, or `"auto"` for three quarters of
+            what the device has left now. It covers what the program
+            inside makes and what its backward needs, gradients of leaves excepted.
+            A program that is run for the third time follows the schedule of least cost
+            for what it did before.
+        snapshots: Instead: the most snapshots, the start included.
+        stage: With `snapshots`: about how many operators are recomputed at once.
+        plan: Instead of both: `retape.fixed_space`, `logarithmic` or `within`, whose
+            steps are operators. Other plans need the number of steps beforehand.
+        verify: Compare every recomputed value with its first run. Slow; for finding
+            out why a program is not the same when run again.
+        policy: Operators whose results are kept whatever the budget, as a collection
+            of overloads or a function from an overload to a boolean.
+        mode: `"loop"` notes calls of public functions instead of operators: cheaper
+            for long loops of small ones, but it refuses, by name, in-place writes,
+            custom functions, autocast and gradients inside.
+        store: Where snapshots go once they are complete: `"cpu"` for host memory, or a
+            `retape.DiskStore` or `retape.TieredStore` of this run's own. They are not
+            counted in `memory` then.
+
+    Returns:
+        A context manager and decorator, with a `report`.
+
+    Raises:
+        PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, or
+            the plan is not one for a run of unknown length.
+        StoreError: Inside, if a snapshot cannot be written; in the backward, if it
+            cannot be read.
+        BudgetError: On leaving, if the program cannot be reversed in `memory`.
+
+    Examples:
+        >>> model = torch.nn.Sequential(*[torch.nn.Linear(9, 9) for _ in range(30)])
+        >>> with recompute(snapshots=4, stage=4) as run:
+        ...     loss = model(torch.ones(2, 9)).sum()
+        >>> loss.backward()
+        >>> run.report.steps, run.report.recomputed > 0
+        (32, True)
+    """
+    if sum(each is not None for each in (memory, snapshots, plan)) != 1:
+        raise PlanError(
+            f"`memory={memory}`, `snapshots={snapshots}` and `plan={plan}`: give "
+            "exactly one of them."
+        )
+    if mode not in ("operators", "loop"):
+        raise PlanError(f'`mode={mode!r}` is neither "operators" nor "loop".')
+    if mode == "loop" and (verify or policy is not None or store is not None):
+        raise PlanError(
+            '`verify`, `policy` and `store` are for `mode="operators"`: a call that '
+            '`mode="loop"` notes has no operators to compare, keep or move. Leave '
+            "them out."
+        )
+    if plan is not None:
+        memory, snapshots, stage = read_plan(plan, stage)
+    if snapshots is not None and (snapshots < 1 or stage < 1):
+        raise PlanError(
+            f"`snapshots={snapshots}`, `stage={stage}`: both must be at least 1; the "
+            "start of the program counts as a snapshot."
+        )
+    if memory == "auto":
+        memory = automatic_budget()
+    limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
+    found = None if store is None else as_store(store)
+    return Recomputation(limits, verify, policy, mode == "loop", found)

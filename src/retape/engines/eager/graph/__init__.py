@@ -1,0 +1,1 @@
+"""Marked graphs: an autograd engine that recomputes."""

@@ -1,0 +1,260 @@
+"""A graph of nodes with marked checkpoints: the C++ engine's module, mended.
+
+A `Graph` computes as it is built. Each node keeps its value, unless it was let go by
+`Graph.release`; a node that was *marked* is a checkpoint and keeps, if asked, what it
+was computed from. Random state is saved and put back; saved inputs are tensors without
+history; a lock at each node makes it safe to call from several threads.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape.engines.eager.graph._node import (
+    CheckpointOptions,
+    Node,
+    node_name,
+    topological_order,
+)
+from retape.engines.eager.graph._recompute_subgraph import (
+    check_in_place,
+    recompute_subgraph,
+)
+from retape.engines.eager.trace._random_state import RandomStates, default_generator
+
+_log = logging.getLogger("retape.torch")
+
+
+class Graph:
+    """Nodes in the order in which they were computed.
+
+    Examples:
+        >>> graph = Graph()
+        >>> x = graph.leaf(torch.ones(2))
+        >>> y = graph.apply(torch.exp, x)
+        >>> graph.release(y); y.value is None
+        True
+        >>> recompute_subgraph(y).tolist() == torch.ones(2).exp().tolist()
+        True
+    """
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self._lock = threading.RLock()
+
+    def leaf(self, value: Tensor) -> Node:
+        """A node that is given, not computed. It is never let go."""
+        return self._add(Node(None, (), value, len(self.nodes)))
+
+    def apply(self, op: Callable[..., Tensor], *parents: Node) -> Node:
+        """Compute a node from others; missing values are recomputed first."""
+        inputs = [recompute_subgraph(parent) for parent in parents]
+        state = torch.default_generator.get_state()
+        with torch.no_grad():
+            value = op(*inputs)
+        node = Node(op, parents, value, len(self.nodes))
+        # The state is only worth its five kilobytes if the operation drew from it.
+        if not torch.equal(state, torch.default_generator.get_state()):
+            node._random = state
+        node._version = value._version
+        return self._add(node)
+
+    def release(self, *nodes: Node) -> None:
+        """Let values go; leaves keep theirs."""
+        for node in nodes:
+            with node.lock:
+                if node.op is not None:
+                    check_in_place(node)
+                    node.value = None
+
+    def release_unmarked(self, keep: Iterable[Node] = ()) -> None:
+        """Let go of every value that is neither marked nor in `keep`."""
+        kept = {id(node) for node in keep}
+        self.release(
+            *(n for n in self.nodes if not n.is_checkpoint and id(n) not in kept)
+        )
+
+    def backward(
+        self, root: Node, cotangent: Tensor | None = None
+    ) -> dict[Node, Tensor]:
+        """Cotangents of all leaves that take part, one node's tape at a time.
+
+        Values are recomputed where they are missing and let go again behind.
+        """
+        return _backward(self, root, cotangent)
+
+    def _add(self, node: Node) -> Node:
+        with self._lock:
+            node.index = len(self.nodes)
+            self.nodes.append(node)
+        return node
+
+
+def mark_checkpoint(node: Node, options: CheckpointOptions | None = None) -> bool:
+    """Make a node a checkpoint, whose value `release_unmarked` keeps.
+
+    Args:
+        node: The node.
+        options: What is kept with it, and what is allowed; by default what
+            `CheckpointOptions()` says.
+
+    Returns:
+        Whether it was made one: a leaf is not, unless `options.force` says so.
+
+    Raises:
+        UnsupportedError: If its inputs are to be saved and are gone.
+
+    Examples:
+        >>> graph = Graph()
+        >>> x = graph.leaf(torch.ones(2))
+        >>> y = graph.apply(torch.exp, x)
+        >>> z = graph.apply(torch.sin, y)
+        >>> mark_checkpoint(y), mark_checkpoint(x)
+        (True, False)
+        >>> graph.release_unmarked(keep=[x])
+        >>> y.value is None, z.value is None
+        (False, True)
+    """
+    options = options or CheckpointOptions()
+    with node.lock:
+        if not options.force and node.op is None:
+            return False
+        inputs = _inputs_to_save(node, options)
+        node.is_checkpoint, node.options = True, options
+        if inputs is not None:
+            node.saved_inputs = inputs
+            node._saved_versions = tuple(tensor._version for tensor in inputs)
+        if not options.save_rng:
+            node._random = None
+    if options.verbose:
+        _log.info("checkpoint at node %d (%s)", node.index, node_name(node))
+    return True
+
+
+def _inputs_to_save(
+    node: Node, options: CheckpointOptions
+) -> tuple[Tensor, ...] | None:
+    if not options.save_inputs or node.op is None:
+        return None
+    values = [parent.value for parent in node.parents]
+    inputs = tuple(value for value in values if value is not None)
+    if len(inputs) < len(values):
+        raise UnsupportedError(
+            f"Node `{node.index}` cannot save its inputs, because they were let go. "
+            "Mark nodes before `release`, or pass `save_inputs=False`."
+        )
+    return tuple(t.detach() for t in inputs) if options.detach_inputs else inputs
+
+
+def auto_checkpoint_every_n(
+    root: Node, n: int, options: CheckpointOptions | None = None
+) -> list[Node]:
+    """Mark every n-th computed node below `root`, in topological order.
+
+    Args:
+        root: The node at the end.
+        n: The spacing, in nodes.
+        options: As in `mark_checkpoint`.
+
+    Returns:
+        The nodes that were marked.
+
+    Raises:
+        PlanError: If `n` is less than 1.
+
+    Examples:
+        >>> graph = Graph()
+        >>> node = graph.leaf(torch.ones(2))
+        >>> for _ in range(9):
+        ...     node = graph.apply(torch.sin, node)
+        >>> [each.index for each in auto_checkpoint_every_n(node, 3)]
+        [3, 6, 9]
+    """
+    if n < 1:
+        raise PlanError(f"`n={n}` is no spacing; mark every n-th node with n >= 1.")
+    computed = [node for node in topological_order(root) if node.op is not None]
+    return [node for node in computed[n - 1 :: n] if mark_checkpoint(node, options)]
+
+
+def auto_checkpoint_by_depth(
+    root: Node, depth: int, options: CheckpointOptions | None = None
+) -> list[Node]:
+    """Mark the nodes that lie deeper than `depth`; a leaf lies at depth 0.
+
+    Args:
+        root: The node at the end.
+        depth: The longest way from a leaf, in nodes, to one that is not marked.
+        options: As in `mark_checkpoint`.
+
+    Returns:
+        The nodes that were marked.
+
+    Raises:
+        PlanError: If `depth` is negative.
+
+    Examples:
+        >>> graph = Graph()
+        >>> node = graph.leaf(torch.ones(2))
+        >>> for _ in range(4):
+        ...     node = graph.apply(torch.sin, node)
+        >>> [each.index for each in auto_checkpoint_by_depth(node, 2)]
+        [3, 4]
+    """
+    if depth < 0:
+        raise PlanError(f"`depth={depth}` is negative; leaves lie at depth 0.")
+    depths: dict[int, int] = {}
+    deep: list[Node] = []
+    for node in topological_order(root):
+        below = [depths[id(parent)] + 1 for parent in node.parents]
+        depths[id(node)] = max(below, default=0)
+        if depths[id(node)] > depth and mark_checkpoint(node, options):
+            deep.append(node)
+    return deep
+
+
+def _backward(graph: Graph, root: Node, cotangent: Tensor | None) -> dict[Node, Tensor]:
+    order = topological_order(root)
+    present = {node.index for node in order if node.value is not None}
+    value = recompute_subgraph(root)
+    cotangents = {
+        root.index: torch.ones_like(value) if cotangent is None else cotangent
+    }
+    leaves: dict[Node, Tensor] = {}
+    for node in reversed(order):
+        arriving = cotangents.pop(node.index, None)
+        if arriving is None:
+            continue
+        if node.op is None:
+            leaves[node] = arriving
+            continue
+        for parent, part in zip(node.parents, _pull(node, arriving), strict=True):
+            if part is not None:
+                known = cotangents.get(parent.index)
+                cotangents[parent.index] = part if known is None else known + part
+        if node.index not in present:
+            graph.release(node)
+    return leaves
+
+
+def _pull(node: Node, arriving: Tensor) -> Sequence[Tensor | None]:
+    """Tape one node, and pull a cotangent through it."""
+    op = node.op
+    assert op is not None
+    sources = [recompute_subgraph(p, keep_between=True) for p in node.parents]
+    inputs = [
+        t.detach().requires_grad_(t.is_floating_point() or t.is_complex())
+        for t in sources
+    ]
+    with torch.enable_grad(), RandomStates() as random:
+        if node._random is not None:
+            random.set(default_generator(torch.device("cpu")), node._random)
+        result = op(*inputs)
+    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+    if not result.requires_grad or not wanted:
+        return [None] * len(inputs)
+    parts = iter(torch.autograd.grad(result, wanted, arriving, allow_unused=True))
+    return [next(parts) if tensor.requires_grad else None for tensor in inputs]

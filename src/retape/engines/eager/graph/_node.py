@@ -1,0 +1,85 @@
+"""A node of a recomputable graph, and how a checkpoint is taken at it."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import Tensor
+
+from retape.engines.eager._errors import PlanError
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointOptions:
+    """How a checkpoint is taken.
+
+    Attributes:
+        save_inputs: Keep what the node was computed from, so that its own value can
+            be computed again without looking further back.
+        force: Mark the node even if it cannot save memory (a leaf, or a node whose
+            inputs are larger than its value).
+        verbose: Log what is marked and what is recomputed.
+        save_rng: Give the node the random state that it had when recomputed.
+        max_recompute_depth: The longest chain of missing values that a recomputation
+            may go back through; `None` for no bound.
+        detach_inputs: Save tensors, not their histories. Not to do so keeps the graph
+            above alive ("ghost memory").
+    """
+
+    save_inputs: bool = True
+    force: bool = False
+    verbose: bool = False
+    save_rng: bool = True
+    max_recompute_depth: int | None = None
+    detach_inputs: bool = True
+
+    def __post_init__(self) -> None:
+        depth = self.max_recompute_depth
+        if depth is not None and depth < 1:
+            raise PlanError(
+                f"`max_recompute_depth={depth}` allows no recomputation at all. Give "
+                "at least 1, or `None` for no bound."
+            )
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One operation of a graph.
+
+    Attributes:
+        op: The function, `None` for a leaf.
+        parents: The nodes that it reads.
+        value: Its result, `None` if it was let go.
+        is_checkpoint: Whether it was marked.
+        saved_inputs: What it was computed from, if that was kept.
+    """
+
+    op: Callable[..., Tensor] | None
+    parents: tuple["Node", ...]
+    value: Tensor | None
+    index: int
+    is_checkpoint: bool = False
+    saved_inputs: tuple[Tensor, ...] | None = None
+    options: CheckpointOptions = CheckpointOptions()
+    lock: Any = field(default_factory=threading.RLock, repr=False)
+    _random: Tensor | None = field(default=None, repr=False)
+    _version: int = field(default=0, repr=False)
+    _saved_versions: tuple[int, ...] = field(default=(), repr=False)
+
+
+def node_name(node: Node) -> str:
+    """The name of a node's operation."""
+    return getattr(node.op, "__name__", "leaf" if node.op is None else repr(node.op))
+
+
+def topological_order(root: Node) -> list[Node]:
+    """The nodes that `root` is computed from, parents first, `root` last."""
+    found: dict[int, Node] = {}
+    stack = [root]
+    while stack:
+        node = stack.pop()
+        if node.index not in found:
+            found[node.index] = node
+            stack.extend(node.parents)
+    return [found[index] for index in sorted(found)]

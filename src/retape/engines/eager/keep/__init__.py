@@ -1,0 +1,1 @@
+"""The forward run: what is kept within a budget."""

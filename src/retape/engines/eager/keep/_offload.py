@@ -1,0 +1,186 @@
+"""Snapshots kept outside of the device's memory: in host memory, or in a store.
+
+A snapshot is complete when the next one is placed. What only it holds is then written
+to the store, and a small stand-in takes the place of the storage; whoever asks for the
+slot is given a storage read back from the store, which dies after use. Snapshots that
+are put away count as no bytes, so none is given up, and each step is recomputed once.
+"""
+
+from collections.abc import Iterable
+from itertools import count
+from typing import Any
+
+import torch
+from torch import UntypedStorage as Storage
+
+from retape.engines.eager._errors import PlanError
+from retape.engines.eager._limits import Limits
+from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.trace._geometry import below_autograd, storage_refcount
+from retape.engines.eager.trace._holdings import TAG, Buffer
+from retape.engines.eager.trace._run import Run
+from retape.storage import DurableStore, MemoryStore, SnapshotStore
+
+Store = SnapshotStore[Any]
+_LABEL = "snapshots of retape.torch"
+
+
+class Away:
+    """Stands for a storage that is in a store."""
+
+    __slots__ = ("device", "key", "nbytes")
+
+    def __init__(self, key: int, nbytes: int, device: torch.device) -> None:
+        self.key = key
+        self.nbytes = nbytes
+        self.device = device
+
+
+class Vault:
+    """The store of one run. A durable store is opened, and left empty at the end."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._keys = count()
+        self._held = 0
+        self._open = False
+        self.as_arrays = not isinstance(store, MemoryStore)
+
+    def put(self, storage: Storage) -> Away:
+        """Write the bytes of a storage. Raises `StoreError` if that cannot be."""
+        if not self._open:
+            if isinstance(self._store, DurableStore):
+                self._store.open(_LABEL)
+            self._open = True
+        key, nbytes = next(self._keys), storage.nbytes()
+        with below_autograd():
+            content = torch.empty(0, dtype=torch.uint8, device=storage.device)
+            content.set_(storage, 0, (nbytes,), (1,))  # pyright: ignore[reportArgumentType]
+            content = content.to("cpu", copy=True)
+        value = content.numpy() if self.as_arrays else content
+        self._store.put(key, key, "memory", value, nbytes)
+        self._held += 1
+        return Away(key, nbytes, storage.device)
+
+    def get(self, away: Away) -> Storage:
+        """A new storage with the bytes that were put away."""
+        value = self._store.get(away.key, away.key, "memory")
+        with below_autograd():
+            content = torch.from_numpy(value) if self.as_arrays else value
+            return content.to(away.device, copy=True).untyped_storage()
+
+    def drop(self, away: Away) -> None:
+        """Free what was put away; with the last of it the store is left."""
+        self._store.drop(away.key, away.key, "memory")
+        self._held -= 1
+
+    def leave(self) -> None:
+        """The run is over."""
+        if self._open and isinstance(self._store, DurableStore):
+            self._store.clear()
+            self._store.close()
+        self._open = False
+
+
+class LazyStorages(dict[int, Any]):
+    """Storages by slot, some of which are in a vault and read back when asked for."""
+
+    def __init__(self, vault: Vault, run: Run) -> None:
+        super().__init__()
+        self._vault = vault
+        self._owner, self._counter = run.trace.owner, run.trace.counter
+
+    def __getitem__(self, slot: int) -> Storage:
+        return self._there(slot, super().__getitem__(slot))
+
+    def get(self, slot: int, default: Any = None) -> Any:
+        """The storage of a slot, read back if need be."""
+        return self._there(slot, super().get(slot, default))
+
+    def items(self) -> Any:
+        """Slots whose storages are in memory."""
+        return [(k, s) for k, s in super().items() if not isinstance(s, Away)]
+
+    def __delitem__(self, slot: int) -> None:
+        self._forget(super().pop(slot))
+
+    def __setitem__(self, slot: int, storage: Storage) -> None:
+        self._forget(super().get(slot))
+        super().__setitem__(slot, storage)
+
+    def clear(self) -> None:
+        """Forget everything; the run is over."""
+        for away in super().values():
+            self._forget(away)
+        super().clear()
+        self._vault.leave()
+
+    def is_away(self, slot: int) -> bool:
+        """Whether a slot takes no memory."""
+        return isinstance(super().get(slot), Away)
+
+    def put_away(self, slots: Iterable[int]) -> None:
+        """Move storages that nobody else holds into the vault."""
+        for slot in slots:
+            storage = super().get(slot)
+            if isinstance(storage, Storage) and storage_refcount(storage) == 1:
+                super().__setitem__(slot, self._vault.put(storage))
+            del storage
+
+    def _there(self, slot: int, storage: Any) -> Any:
+        if not isinstance(storage, Away):
+            return storage
+        back = self._vault.get(storage)
+        setattr(back, TAG, Buffer(self._owner, slot, back.nbytes(), self._counter))
+        return back
+
+    def _forget(self, storage: Any) -> None:
+        if isinstance(storage, Away):
+            self._vault.drop(storage)
+
+
+class OffloadKeeper(Keeper):
+    """Puts every snapshot away as soon as it is complete."""
+
+    def __init__(self, run: Run, limits: Limits, store: Store) -> None:
+        super().__init__(run, limits)
+        self._lazy = LazyStorages(Vault(store), run)
+        run.trace.held.storages = self._lazy
+        self._placed = 1
+
+    def relieve(self) -> None:
+        """Let values go, and put away what snapshots hold."""
+        super().relieve()
+        if self._run.tally.snapshots != self._placed:
+            self._placed = self._run.tally.snapshots
+            self._put_away(self._run.trace.snapshots[:-1])
+
+    def finish(self) -> None:
+        """The last snapshot is complete too."""
+        super().finish()
+        self._put_away(self._run.trace.snapshots)
+
+    def _put_away(self, snapshots: Iterable[Any]) -> None:
+        trace = self._run.trace
+        slots = {slot for snapshot in snapshots for slot in snapshot.slots}
+        self._lazy.put_away(slot for slot in slots if slot not in trace.tail.steps)
+
+    def _snapshot_bytes(self) -> int:
+        trace = self._run.trace
+        slots = {slot for snapshot in trace.snapshots for slot in snapshot.slots}
+        return sum(trace.nbytes[s] for s in slots if not self._lazy.is_away(s))
+
+
+def as_store(store: "Store | str") -> Store:
+    """A store, also from the word "cpu"."""
+    if store == "cpu":
+        return MemoryStore[Any]()
+    if isinstance(store, str) or not all(
+        callable(getattr(store, name, None)) for name in ("put", "get", "drop")
+    ):
+        raise PlanError(
+            f'`store={store!r}` is neither "cpu" nor a store. Pass "cpu" for host '
+            "memory, or a `retape.DiskStore`, `retape.TieredStore` or "
+            "`retape.MemoryStore`."
+        )
+    return store

@@ -1,0 +1,1 @@
+"""`mode="loop"`: calls noted instead of operators."""

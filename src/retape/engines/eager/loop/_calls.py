@@ -1,0 +1,352 @@
+"""The record of a loop: calls of public functions on numbered tensors.
+
+A slot here is a tensor that a call made or that the program brought along. Snapshots
+hold tensors by their slot: those alive at a position and, as far as is known, read
+after it. They are kept within a share of the budget by giving up every other one.
+"""
+
+import sys
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from retape.engines.eager._errors import BudgetError, MutationError, UnsupportedError
+from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager.loop._records import Call, LoopSnapshot, Slot, overwritten
+
+_TAG = "_retape_call"
+# Snapshots may take this share of a budget; a stage and its cotangents the rest.
+_SHARE = 0.25
+_FIRST_SPACING = 16
+# Where all that is made between two snapshots is less than a 256th of the budget, there
+# are too many of them. Far apart they make the first stages, which are short, dear.
+_LITTLE, _LAST_SPACING = 256, 64
+_FIRST_STAGE = 8
+# What a call saves and its backward makes, with what waits meanwhile, over the largest
+# of its results: an LSTM cell takes nearly as much.
+_ONE_CALL = 12
+# So many snapshots are left, however little room there is.
+_FEWEST = 3
+# The share of the memory for results that wait for the next snapshot.
+_WAITING_SHARE = 1 / 8
+
+
+class Calls:
+    """Calls in order, what the program brought along, and snapshots.
+
+    `grad` is gradient mode as the program has set it.
+    """
+
+    # What compiled code reads at each call has a fixed place.
+    __slots__ = (
+        "__dict__", "_foreign_slots", "_next", "_owner", "_pending", "calls", "grad",
+        "last_read", "makes", "nbytes", "needs", "producer", "reads", "versions",
+    )  # fmt: skip
+
+    def __init__(self, memory: int | None, snapshots: int | None, stage: int) -> None:
+        self.memory, self.most, self.stage = memory, snapshots, stage
+        self.grad = torch.is_grad_enabled()
+        self.calls: list[Call] = []
+        self.reads: list[tuple[int, ...]] = []
+        self.makes: list[tuple[int, bool]] = []
+        self.producer: list[int] = []
+        self.last_read: list[int] = []
+        self.nbytes: list[int] = []
+        self.needs: list[bool] = []
+        self.versions: list[int] = []
+        self.foreign: dict[int, Tensor] = {}
+        self.snapshots = [LoopSnapshot(0, {})]
+        self._owner = object()  # in the tags: they make no cycle
+        self._foreign_slots: dict[int, Slot] = {}
+        self._pending: dict[int, Tensor] = {}
+        self._spacing = _FIRST_SPACING if snapshots is None else stage
+        # Where a snapshot is due, and where the record looks next.
+        self._due, self._next = self._spacing, 1
+        self._random = torch.default_generator.get_state()
+        self._draws = False
+        self._at_most = 0  # bytes that snapshots hold: a bound
+        # The state of the generator, which is read again at the end to be compared.
+        self.state_bytes = 2 * self._random.nbytes + BACKWARD_NUMBERS
+        self.first_read: dict[int, int] = {}
+
+    # -- what the recorder does -------------------------------------------------
+
+    def encode(self, value: Any, reads: list[int]) -> Any:
+        """An argument with a slot for each tensor; their slots are added to `reads`."""
+        if isinstance(value, Tensor):
+            slot = self.slot_of(value)
+            reads.append(slot)
+            self.last_read[slot] = len(self.calls)
+            return slot
+        kind = value.__class__
+        if kind is list or kind is tuple:
+            return kind(self.encode(item, reads) for item in value)
+        if isinstance(value, dict | set | torch.Generator):
+            raise UnsupportedError(
+                f"an argument of type `{kind.__name__}` cannot be noted by "
+                "`recompute(mode='loop')`. Leave `mode` out."
+            )
+        return value
+
+    def slot_of(self, tensor: Tensor) -> Slot:
+        """The slot of a tensor, which is foreign if no call made it."""
+        tag = getattr(tensor, _TAG, None)
+        if tag is not None and tag[0] is self._owner:
+            slot: Slot = tag[1]
+        else:
+            found = self._foreign_slots.get(id(tensor))
+            slot = self._adopt(tensor) if found is None else found
+        if tensor._version != self.versions[slot]:
+            raise MutationError(overwritten(tensor))
+        return slot
+
+    def differentiable(self, tensor: Tensor) -> bool:
+        """Whether a tensor would require a gradient if there were a graph."""
+        return self.needs[self.slot_of(tensor)]
+
+    def random_state(self) -> Tensor:
+        """The state of the default generator before a random call."""
+        return torch.default_generator.get_state()
+
+    def drawn(self, before: Tensor) -> Tensor | None:
+        """The state before a call if the call has drawn, else `None`."""
+        if torch.equal(before, torch.default_generator.get_state()):
+            return None
+        self._draws = True
+        self.state_bytes += before.nbytes
+        self._at_most += before.nbytes
+        return before
+
+    def add(self, call: Call, reads: list[int], results: Any, single: bool) -> None:
+        """Note a call that has run."""
+        if single and self._is_known(results[0]):
+            return
+        if call.kwargs is not None and "out" in call.kwargs:
+            raise UnsupportedError(
+                "`out=` writes in place, which `recompute(mode='loop')` cannot run "
+                "again. Leave `mode` out."
+            )
+        index = len(self.calls)
+        needs = call.grad and any(map(self.needs.__getitem__, reads))
+        self.makes.append((len(self.producer), single))
+        for tensor in results:
+            floating = needs and (tensor.is_floating_point() or tensor.is_complex())
+            slot = self._new(index, tensor, floating)
+            setattr(tensor, _TAG, (self._owner, slot))
+            self._pending[slot] = tensor
+        self.calls.append(call)
+        self.reads.append(tuple(reads))
+        if index + 1 >= self._next:
+            self._look()
+
+    def _is_known(self, tensor: Tensor) -> bool:
+        tag = getattr(tensor, _TAG, None)
+        return (tag is not None and tag[0] is self._owner) or id(
+            tensor
+        ) in self._foreign_slots
+
+    def _adopt(self, tensor: Tensor) -> Slot:
+        strange = type(tensor) not in (Tensor, torch.nn.Parameter)
+        if strange or not tensor.is_leaf and tensor.is_inference():
+            raise UnsupportedError(
+                f"a tensor of type `{type(tensor).__name__}` was read under "
+                "`recompute(mode='loop')`. Leave `mode` out."
+            )
+        slot = self._new(-1, tensor, tensor.requires_grad)
+        if tensor.requires_grad:
+            self.first_read[slot] = len(self.calls)
+        self.foreign[slot] = tensor
+        self._foreign_slots[id(tensor)] = slot
+        return slot
+
+    def _new(self, producer: int, tensor: Tensor, needs: bool) -> Slot:
+        slot = Slot(len(self.producer))
+        self.producer.append(producer)
+        self.last_read.append(-1)
+        self.nbytes.append(tensor.nbytes)
+        self.needs.append(needs)
+        self.versions.append(0 if tensor.is_inference() else tensor._version)
+        return slot
+
+    # -- snapshots --------------------------------------------------------------
+
+    def _look(self) -> None:
+        """Put a snapshot here if one is due; if not, let go of what nobody else holds.
+
+        What waits for the next snapshot takes no more than a share of the memory, as
+        far as the calls so far tell.
+        """
+        here = len(self.calls)
+        if here >= self._due:
+            self._mark()
+            self._due = here + self._spacing
+        else:
+            self._pending = self._still_held(self._pending)
+        self._next = min(self._due, here + self._patience(here))
+
+    def _patience(self, calls: int) -> int:
+        """For how many calls results may wait; not fewer than there are waiting."""
+        if self.memory is None:
+            return self._spacing
+        made = self._made_since(max(0, calls - _LAST_SPACING))
+        room = _WAITING_SHARE * max(0, self.memory - self._at_most)
+        mean = made / min(calls, _LAST_SPACING)
+        return max(1, len(self._pending), int(min(_LAST_SPACING, room / max(1, mean))))
+
+    def _made_since(self, call: int) -> int:
+        """Bytes of the results from a call on."""
+        if call == len(self.makes):
+            return 0
+        return sum(self.nbytes[self.makes[call][0] :])
+
+    def _still_held(self, values: dict[int, Tensor]) -> dict[int, Tensor]:
+        """Those that somebody else holds."""
+        return {
+            slot: tensor
+            for slot, tensor in values.items()
+            if sys.getrefcount(tensor) > _OURS
+        }
+
+    def _mark(self) -> None:
+        """Put a snapshot here: of the values known, those that somebody still holds."""
+        before = self.snapshots[-1]
+        values = self._still_held(before.values) | self._still_held(self._pending)
+        self._prune(before)
+        self._space_out()
+        self._pending.clear()
+        self.snapshots.append(LoopSnapshot(len(self.calls), values))
+        self._at_most += sum(map(self.nbytes.__getitem__, values))
+        if self._too_many():
+            self._thin()
+
+    def _space_out(self) -> None:
+        """Mark half as often if little of the budget was held since the last time."""
+        if self.memory is not None and self._spacing < _LAST_SPACING:
+            if _LITTLE * self._made_since(self.snapshots[-1].position) < self.memory:
+                self._spacing *= 2
+
+    def _prune(self, snapshot: LoopSnapshot) -> None:
+        """Forget what nobody has read since a snapshot."""
+        for slot in list(snapshot.values):
+            if self.last_read[slot] < snapshot.position:
+                del snapshot.values[slot]
+
+    def _too_many(self) -> bool:
+        if self.most is not None:
+            return len(self.snapshots) > self.most
+        assert self.memory is not None
+        most = _SHARE * (self.memory - self.sum_bytes())
+        if len(self.snapshots) <= _FEWEST or self._at_most <= most:
+            return False
+        self._at_most = self.snapshot_bytes()
+        return self._at_most > most
+
+    def snapshot_bytes(self) -> int:
+        """Bytes that snapshots and states of generators hold."""
+        slots = {slot for snapshot in self.snapshots for slot in snapshot.values}
+        return self.state_bytes + sum(self.nbytes[slot] for slot in slots)
+
+    def _thin(self) -> None:
+        old = self.snapshots
+        kept = old[:1]
+        for k, snapshot in enumerate(old[1:], 1):
+            if k % 2 == 0 or k == len(old) - 1:
+                kept.append(snapshot)
+                continue
+            self._merge(kept[-1], snapshot)
+        self.snapshots = kept
+        self._spacing *= 2
+
+    def give_up_last(self) -> None:
+        """Go on from the snapshot before the last one."""
+        self._merge(self.snapshots[-2], self.snapshots.pop())
+
+    def _merge(self, into: LoopSnapshot, given_up: LoopSnapshot) -> None:
+        for slot, tensor in given_up.values.items():
+            if self.producer[slot] < into.position:
+                into.values[slot] = tensor
+
+    def finish(self) -> dict[int, Tensor]:
+        """The recording is over: results that are still held and need a gradient."""
+        self._check_end()
+        last = self.snapshots[-1]
+        known = {**last.values, **self._pending}
+        self._prune(last)
+        self._pending.clear()
+        last = None
+        leaving = {
+            slot: tensor
+            for slot, tensor in known.items()
+            if self.needs[slot] and sys.getrefcount(tensor) > _OURS
+        }
+        for snapshot in self.snapshots:
+            for slot in snapshot.values:
+                # An alias without graph: else the graph would hold itself.
+                snapshot.values[slot] = snapshot.values[slot].detach()
+        return leaving
+
+    def sum_bytes(self) -> int:
+        """Bytes of the cotangents of what the program brought along.
+
+        Where it is read by several calls there are three: a stage's sum, the one before
+        that it begins with, and a term.
+        """
+        return sum(
+            self.nbytes[slot] * (3 if first < self.last_read[slot] else 1)
+            for slot, first in self.first_read.items()
+        )
+
+    def check_budget(self) -> None:
+        """Refuse a budget in which not even one call can be reversed.
+
+        Raises:
+            BudgetError: It names the least.
+        """
+        kept = self.sum_bytes() + self.state_bytes + _FEWEST * self._widest()
+        most = kept + _ONE_CALL * max(self.nbytes, default=0)
+        if self.memory is None or self.memory >= most:
+            return
+        least = kept + self.one_call()
+        if self.memory < least:
+            raise BudgetError(
+                f"`memory={self.memory}` bytes are too few for this run of "
+                f"`{len(self.calls)}` calls under `recompute(mode='loop')`; it needs "
+                f"at least `{least}`. Give that much.",
+                least=least,
+            )
+
+    def _widest(self) -> int:
+        """Bytes of the largest snapshot."""
+        sizes = (
+            sum(map(self.nbytes.__getitem__, snapshot.values))
+            for snapshot in self.snapshots
+        )
+        return max(sizes, default=0)
+
+    def one_call(self) -> int:
+        """Bytes that going back through any one call takes at most."""
+        made = (self.nbytes[s] for s, call in enumerate(self.producer) if call >= 0)
+        return _ONE_CALL * max(made, default=0)
+
+    def first_stage(self, room: float) -> int:
+        """Calls to go back through before any was measured."""
+        made = sum(self.nbytes) - sum(self.nbytes[slot] for slot in self.foreign)
+        mean = made / max(1, len(self.calls))
+        return max(1, min(_FIRST_STAGE, int(room / max(1.0, _ONE_CALL * mean))))
+
+    def _check_end(self) -> None:
+        for slot, tensor in self.foreign.items():
+            if tensor._version != self.versions[slot]:
+                raise MutationError(overwritten(tensor))
+        state = torch.default_generator.get_state()
+        if not self._draws and not torch.equal(state, self._random):
+            raise UnsupportedError(
+                "random numbers were drawn by a function that "
+                "`recompute(mode='loop')` does not know to be random. Leave `mode` out."
+            )
+
+
+# References to a tensor that nobody but the record holds, at the place of the count:
+# the table that it is in, the loop's variable, the pair, and the argument.
+_OURS = 4

@@ -1,0 +1,73 @@
+"""What a call of a public function of PyTorch means for the record of a loop."""
+
+from enum import Enum
+from typing import Any
+
+import torch
+
+
+class CallKind(Enum):
+    """What a call means for the record."""
+
+    CALL = "note it"
+    RANDOM = "note it with the state of the generator"
+    GRAD_MODE = "it sets gradient mode"
+    QUESTION = "it makes no tensor of the program"
+    REQUIRES_GRAD = "it asks what is known from the record"
+    REFUSED = "it cannot be run again"
+
+
+_RANDOM = (
+    "drop", "rand", "bernoulli", "multinomial", "normal", "poisson", "rrelu", "gumbel",
+    "attention", "lstm", "gru", "rnn", "sample", "fractional",
+)  # fmt: skip
+_QUESTIONS = frozenset(
+    {
+        "size", "dim", "stride", "item", "numel", "is_floating_point", "tolist",
+        "is_complex", "element_size", "storage_offset", "is_contiguous", "__len__",
+        "__bool__", "__float__", "__int__", "__index__", "__repr__", "__format__",
+        "ndimension", "nelement", "get_device", "is_tensor", "equal", "allclose",
+        "is_same_size", "result_type", "is_nonzero", "__contains__", "data_ptr",
+        "shape", "dtype", "device", "ndim", "is_cuda", "layout", "is_sparse",
+        "is_quantized", "is_meta", "is_mkldnn", "itemsize", "nbytes", "names",
+        "is_mps", "is_xpu", "is_cpu", "is_nested", "__hash__", "is_inference",
+    }
+)  # fmt: skip
+_REFUSED = frozenset(
+    {
+        "backward", "grad", "grad_fn", "is_leaf", "retain_grad", "register_hook",
+        "register_post_accumulate_grad_hook", "retains_grad", "output_nr",
+        "_backward_hooks",
+        "__setitem__", "__set__", "__delete__", "empty", "empty_like", "new_empty",
+        "empty_strided", "new_empty_strided", "empty_permuted", "batch_norm",
+        "instance_norm", "_version", "untyped_storage", "numpy", "__array__",
+        "__dlpack__", "checkpoint", "__deepcopy__",
+    }
+)  # fmt: skip
+_NO_WRITES = ("__invert__", "__index__", "__int__")
+kinds: dict[Any, CallKind] = {torch._C._set_grad_enabled: CallKind.GRAD_MODE}
+
+
+def call_kind_of(function: Any) -> CallKind:
+    """The kind of a public function or method of PyTorch."""
+    kind = kinds.get(function)
+    if kind is None:
+        kind = kinds[function] = _classify(function)
+    return kind
+
+
+def _classify(function: Any) -> CallKind:
+    name = getattr(function, "__name__", "")
+    if name == "__get__":
+        name = getattr(function.__self__, "__name__", "")
+    if name == "requires_grad":
+        return CallKind.REQUIRES_GRAD
+    inplace = name.endswith("_") and not name.endswith("__")
+    arithmetic = name.startswith("__i") and name not in _NO_WRITES
+    if inplace or arithmetic or name in _REFUSED:
+        return CallKind.REFUSED
+    if name in _QUESTIONS:
+        return CallKind.QUESTION
+    if name.endswith("_cell"):  # one step of a recurrent layer draws nothing
+        return CallKind.CALL
+    return CallKind.RANDOM if any(part in name for part in _RANDOM) else CallKind.CALL

@@ -1,0 +1,186 @@
+"""Front end C: long loops of small operators, recorded call by call.
+
+Nothing is kept for autograd while the program runs: each call of a public function of
+PyTorch runs without a graph and is noted, with the values that cross some positions as
+snapshots. What leaves the block is then tied to one node of autograd, whose backward
+runs the calls again stage by stage, with a graph this time, and goes back through each.
+
+A call costs a fraction of what an operator costs below autograd, and a whole LSTM cell
+is one call. What cannot be run again in this way is refused by name: in-place writes,
+custom functions, gradients inside the block, autocast.
+"""
+
+import contextlib
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from retape._errors import RetapeError
+from retape.engines.eager._collective_traits import NAMESPACES as COLLECTIVES
+from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._limits import Limits
+from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
+from retape.engines.eager.loop._backward import LoopNode, LoopSweep
+from retape.engines.eager.loop._calls import Calls
+from retape.engines.eager.loop._function_traits import CallKind, call_kind_of, kinds
+from retape.engines.eager.loop._records import Call
+from retape.engines.eager.trace._native_handle import native
+from retape.engines.eager.trace._report import Tally
+
+_set_grad = torch._C._set_grad_enabled
+_any_autocast = torch._C._is_any_autocast_enabled
+_NO_CALL: dict[str, Any] = {}
+
+
+_LEAVE_OUT = "Leave `mode` out, or keep it out of the block."
+
+
+class CollectiveRefusal(TorchDispatchMode):
+    """Refuses operators that talk to other processes: no public function shows them."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator, if it is none of them."""
+        if func.namespace in COLLECTIVES:
+            raise UnsupportedError(
+                f"`{func}` talks to other processes under `recompute(mode='loop')`, "
+                "which would run it again in the backward. " + _LEAVE_OUT
+            )
+        return func(*args, **(kwargs or {}))
+
+
+class LoopRecorder(TorchFunctionMode):
+    """Notes the calls of one block into `calls`.
+
+    Attributes:
+        refusal: Why the block cannot be run again. Raised on leaving the block too:
+            inside an arithmetic operator PyTorch takes a `TypeError` for its own.
+    """
+
+    __slots__ = ("native",)
+
+    def __init__(self, calls: Calls) -> None:
+        super().__init__()
+        self.calls = calls
+        self.refusal: Exception | None = None
+        module = native()
+        if module is not None:
+            slowly = LoopRecorder.__torch_function__
+            self.__torch_function__ = module.loop(
+                self, calls, kinds, CallKind.CALL, slowly, noted
+            )
+
+    def __exit__(self, *exception: Any) -> None:
+        super().__exit__(*exception)
+        # The compiled one refers to this object.
+        self.__dict__.pop("__torch_function__", None)
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run one call without a graph, and note it if it makes tensors."""
+        kind = call_kind_of(func)
+        try:
+            if kind is CallKind.CALL or kind is CallKind.RANDOM:
+                return self._call(func, kind, args, kwargs)
+            if kind is CallKind.REQUIRES_GRAD:
+                return self.calls.differentiable(args[0])
+            if kind is CallKind.REFUSED:
+                raise UnsupportedError(
+                    f"`{_name(func)}` was called under `recompute(mode='loop')`, which "
+                    "cannot run it again: it writes in place, leaves memory "
+                    "uninitialised, or asks for a graph that is not there yet. "
+                    + _LEAVE_OUT
+                )
+        except RetapeError as error:
+            self.refusal = error
+            raise
+        if kind is CallKind.GRAD_MODE:
+            self.calls.grad = bool(args[0])
+        return func(*args, **(kwargs or _NO_CALL))
+
+    def _call(self, func: Any, kind: CallKind, args: Any, kwargs: Any) -> Any:
+        calls, grad = self.calls, self.calls.grad
+        if torch.is_grad_enabled() is not grad or _any_autocast():
+            raise UnsupportedError(
+                f"`{_name(func)}` was called under autocast, in inference mode or "
+                "inside an `autograd.Function`, which `recompute(mode='loop')` cannot "
+                "run again. " + _LEAVE_OUT
+            )
+        reads: list[int] = []
+        given = [calls.encode(value, reads) for value in args]
+        named = (
+            {name: calls.encode(value, reads) for name, value in kwargs.items()}
+            if kwargs
+            else None
+        )
+        state = calls.random_state() if kind is CallKind.RANDOM else None
+        _set_grad(False)
+        try:
+            result = func(*args, **kwargs) if kwargs else func(*args)
+        finally:
+            _set_grad(grad)
+        if state is not None:
+            state = calls.drawn(state)
+        call = Call(func, given, named, state, grad)
+        return noted(calls, call, reads, result)
+
+
+def noted(calls: Calls, call: Call, reads: list[int], result: Any) -> Any:
+    """The result of a call, which is noted if it is made of tensors."""
+    if isinstance(result, Tensor):
+        calls.add(call, reads, (result,), True)
+    elif isinstance(result, tuple | list) and result:
+        if all(isinstance(item, Tensor) for item in result):
+            calls.add(call, reads, result, False)
+        elif any(isinstance(item, Tensor) for item in result):
+            raise UnsupportedError(
+                f"`{_name(call.function)}` returned tensors among other things, which "
+                "`recompute(mode='loop')` cannot note. " + _LEAVE_OUT
+            )
+    return result
+
+
+def _name(func: Any) -> str:
+    owner = getattr(func, "__self__", None)
+    return getattr(owner if func.__name__ == "__get__" else func, "__name__", str(func))
+
+
+class LoopBlock:
+    """One block under `recompute(mode="loop")`, from its beginning to its node."""
+
+    def __init__(self, limits: Limits, tally: Tally) -> None:
+        self._calls = Calls(limits.memory, limits.snapshots, limits.stage)
+        self._tally = tally
+        self._recorder = LoopRecorder(self._calls)
+        self._scope = contextlib.ExitStack()
+
+    def __enter__(self) -> "LoopBlock":
+        self._scope.enter_context(compiled_code_runs_eagerly())
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            self._scope.enter_context(CollectiveRefusal())
+        self._scope.enter_context(self._recorder)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        self._scope.__exit__(*exception)
+        refusal = self._recorder.refusal
+        if refusal is not None and exception[1] is not refusal:
+            raise refusal from exception[1]
+        if exception[0] is not None:
+            return
+        calls, tally = self._calls, self._tally
+        tally.steps, tally.snapshots = len(calls.calls), len(calls.snapshots)
+        leaving = calls.finish()
+        foreign = {s: t for s, t in calls.foreign.items() if t.requires_grad}
+        if not leaving or not foreign or not torch.is_grad_enabled():
+            return
+        calls.check_budget()
+        sweep, slots = LoopSweep(calls, tally), tuple(leaving)
+        LoopNode.apply(
+            sweep, slots, tuple(foreign), tuple(leaving.values()), *foreign.values()
+        )

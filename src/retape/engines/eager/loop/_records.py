@@ -1,0 +1,37 @@
+"""What the record of a loop is made of: slots, calls, snapshots."""
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+
+class Slot(int):
+    """Stands for a tensor among the arguments of a call."""
+
+    __slots__ = ()
+
+
+class Call(NamedTuple):
+    """A function with its arguments, tensors as slots."""
+
+    function: Any
+    args: list[Any]
+    kwargs: dict[str, Any] | None
+    random: Tensor | None
+    grad: bool
+
+
+class LoopSnapshot(NamedTuple):
+    """Tensors from which the calls at and after a position can be run."""
+
+    position: int
+    values: dict[int, Tensor]
+
+
+def overwritten(tensor: Tensor) -> str:
+    """What is said of a tensor that has been."""
+    return (
+        f"A tensor of shape `{tuple(tensor.shape)}`, which the program under "
+        "`recompute(mode='loop')` read, was overwritten in place, so the calls that "
+        "read it cannot be run again. Leave `mode` out, or write into a copy."
+    )

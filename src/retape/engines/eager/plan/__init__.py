@@ -1,0 +1,1 @@
+"""Schedules learned from the runs before."""

@@ -1,0 +1,271 @@
+"""The cheapest way to reverse a chain of unequal units within so many bytes.
+
+With the state before unit s held and m bytes free, the units s, ..., t - 1 are reversed
+in one of two ways, of which the cheapest is taken:
+
+- *tape* unit s on the way, reverse the rest in what is left, then unit s. The state
+  after s need not be held if the next unit is taped too;
+- *split* at k: run s, ..., k - 1 without a tape, hold the state before k and reverse
+  the rest in what is left; then reverse s, ..., k - 1 with all m bytes again.
+
+This is the dynamic programme of Rotor (Beaumont, Eyraud-Dubois, Herrmann, Joly and
+Shilova 2019), with bytes counted by union: what a state, a tape and the state before
+have in common is held once. It is optimal among schedules that keep a state until its
+last use. Sizes are rounded up to the levels of the table, so the budget is kept.
+
+Beside it stand `schedule/_chain`, which tapes whole stages and not single units and
+counts every array by itself (its sizes are known, so its optimum is exact), and
+`engines/jaxpr/layers/remat/_choose_segments`, where a stretch is run again only once.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from retape.engines.eager._errors import BudgetError
+from retape.engines.eager.analysis._units import Descent, Unit
+
+LARGEST = 60_000_000
+"""Entries looked at by the programme: about a second."""
+_MOST_LEVELS = 2000
+
+
+class Optimum:
+    """The table of least costs, and the descents that attain them.
+
+    Args:
+        units: The chain.
+        widths: `widths[s][k]`, bytes of the state before k not in the state before s.
+        budget: Bytes.
+        largest: Entries to look at; with fewer the levels are coarser.
+        overhang: Bytes that the program's own run holds beyond the units' peaks.
+
+    Attributes:
+        cost: Of all that is run again; infinite if the budget is too small.
+
+    Examples:
+        >>> unit = Unit(1.0, 1.0, 1.0, 2, 2, 1, 1, 3, 4, 0)
+        >>> chain = Optimum([unit] * 4, [[1] * 5] * 5, budget=8)
+        >>> chain.cost
+        2.0
+        >>> [(each.start, each.stop, each.taped) for each in chain.descents()]
+        [(0, 4, (2, 3)), (0, 2, (0, 1))]
+    """
+
+    def __init__(
+        self,
+        units: Sequence[Unit],
+        widths: Sequence[Sequence[int]],
+        budget: int,
+        largest: int = LARGEST,
+        overhang: int = 0,
+    ) -> None:
+        self.overhang = overhang
+        self.units, self.widths, self.budget = units, widths, budget
+        n = len(units)
+        most = max(64, min(_MOST_LEVELS, 6 * largest // max(1, n) ** 3))
+        self._level = _choose_level(units, widths, budget, most)
+        self._rooms = np.arange(budget // self._level + 1)
+        self._sums = np.cumsum([0.0, *(unit.advance for unit in units)])
+        self._wide = -(-np.asarray(widths, dtype=np.int64) // self._level)
+        shape = (n + 1, n + 1, len(self._rooms))
+        # By unit s, end t and room: the state before s is held, or may be held.
+        self._least = np.full(shape, np.inf, dtype=np.float32)
+        self._after_tape = np.full(shape, np.inf, dtype=np.float32)
+        self._after_tape[range(n + 1), range(n + 1)] = 0.0
+        for s in reversed(range(n)):
+            self._fill(s)
+        shape = (n + 1, len(self._rooms))
+        self._first = np.full(shape, np.inf, dtype=np.float32)
+        self._first_after = np.full(shape, np.inf, dtype=np.float32)
+        self._first_after[n] = 0.0
+        for s in reversed(range(n)):
+            self._fill_first(s)
+        self.cost = float(self._first[0, -1]) if n else 0.0
+
+    def descents(self) -> list[Descent]:
+        """What to run, the program's own run first.
+
+        Raises:
+            BudgetError: If nothing fits.
+        """
+        if self.cost == float("inf"):
+            least = least_schedule_memory(self.units, self.widths)
+            raise BudgetError(
+                f"`memory={self.budget}` bytes are too few for this chain of "
+                f"`{len(self.units)}` units; it needs at least `{least}`. Give that "
+                "much.",
+                least=least,
+            )
+        found: list[Descent] = []
+        last = len(self._rooms) - 1
+        stack = [(0, len(self.units), last, -1)] if self.units else []
+        while stack:
+            s, t, room, parent = stack.pop()
+            descent, inner = self._descend(s, t, room, parent)
+            stack += [(*segment, len(found)) for segment in inner]
+            found.append(descent)
+        return found
+
+    def smallest(self) -> int:
+        """Bytes of the smallest room in the table that suffices; 0 if none does."""
+        rooms = np.flatnonzero(np.isfinite(self._first[0]))
+        return int(rooms[0]) * self._level if len(rooms) else 0
+
+    def _fill(self, s: int) -> None:
+        """The costs of all chains that begin at unit s; later ones are there."""
+        unit, n, table = self.units[s], len(self.units), self._least[s]
+        waiting = np.array([each.cotangent for each in self.units[s:]])
+        need = np.array([self._need(s, t, False) for t in range(s + 1, n + 1)])
+        cost = np.full((n - s, 1), unit.both, dtype=np.float32)
+        cost[0] = unit.tape
+        rest = self._after_tape[s + 1, s + 1 :]
+        _relax(table[s + 1 :], rest, self._up(unit.tape_bytes), cost)
+        table[s + 1 :][self._rooms < need[:, None]] = np.inf
+        peak = 0
+        for k in range(s + 1, n):
+            peak = self._advance_peak(peak, s, k)
+            advance = np.float32(self._sums[k] - self._sums[s])
+            way = np.full((n - k, len(self._rooms)), np.inf, dtype=np.float32)
+            rest = self._least[k, k + 1 :]
+            _relax(way, rest, int(self._wide[s, k]), table[k] + advance)
+            need_k = self._up(peak + waiting[k - s :])
+            way[self._rooms < need_k[:, None]] = np.inf
+            np.minimum(table[k + 1 :], way, out=table[k + 1 :])
+        after = self._after_tape[s, s + 1 :]
+        rest = self._after_tape[s + 1, s + 1 :]
+        _relax(after, rest, self._up(unit.more_bytes), cost)
+        after[self._rooms < need[:, None] + self._up(unit.hold_bytes)] = np.inf
+        self._hold(after, table[s + 1 :], s)
+
+    def _fill_first(self, s: int) -> None:
+        """The same for chains up to the end, run by the program at no cost."""
+        unit, n, row = self.units[s], len(self.units), self._first[s]
+        need = self._need(s, n, True)
+        _relax(row, self._first_after[s + 1], self._up(unit.tape_bytes), _FREE)
+        row[:need] = np.inf
+        peak = 0
+        for k in range(s + 1, n):
+            peak = self._advance_peak(peak, s, k)
+            way = np.full_like(row, np.inf)
+            _relax(way, self._first[k], int(self._wide[s, k]), self._least[s, k])
+            way[: self._up(peak + self.overhang)] = np.inf
+            np.minimum(row, way, out=row)
+        after = self._first_after[s]
+        _relax(after, self._first_after[s + 1], self._up(unit.more_bytes), _FREE)
+        after[: need + self._up(unit.hold_bytes)] = np.inf
+        self._hold(after, row, s)
+
+    def _hold(self, after: Any, held: Any, s: int) -> None:
+        """Where it is cheaper, hold the state before s."""
+        way = np.full_like(after, np.inf)
+        _relax(way, held, self._up(self.units[s].hold_bytes), _FREE)
+        np.minimum(after, way, out=after)
+
+    def _descend(
+        self, s: int, t: int, room: int, parent: int
+    ) -> tuple[Descent, list[tuple[int, int, int]]]:
+        """One run from s to t, and the segments with rooms that it leaves."""
+        first = parent < 0
+        at, held, stores, taped = s, True, list[int](), list[int]()
+        inner: list[tuple[int, int, int]] = []
+        while at < t:
+            unit = self.units[at]
+            least = self._first if first else self._least[:, t]
+            after = self._first_after if first else self._after_tape[:, t]
+            more = self._up(unit.tape_bytes if held else unit.more_bytes)
+            cost = (
+                _FREE if first else np.float32(unit.tape if at + 1 == t else unit.both)
+            )
+            value = least[at, room] if held else after[at, room]
+            left = room - more
+            # The sums are the table's own, so they are compared for equality.
+            need = self._need(at, t, first)
+            need += 0 if held else self._up(unit.hold_bytes)
+            if min(left, room - need) >= 0 and value == after[at + 1, left] + cost:
+                taped.append(at)
+                at, room, held = at + 1, left, False
+                continue
+            if not held:
+                room, held = room - self._up(unit.hold_bytes), True
+                continue
+            k = self._split(at, t, room, first)
+            stores += [at] if at > s else []
+            inner.append((at, k, room))
+            at, room = k, room - int(self._wide[at, k])
+        return Descent(s, t, tuple(stores), tuple(taped), parent), inner
+
+    def _need(self, s: int, t: int, first: bool) -> int:
+        """Room that taping and reversing a unit takes, the state before it held."""
+        unit = self.units[s]
+        beside = self.overhang if first else self.units[t - 1].cotangent
+        return int(self._up(max(unit.reverse_peak, unit.tape_peak + beside)))
+
+    def _split(self, s: int, t: int, room: int, first: bool) -> int:
+        """The best unit before which to split."""
+        rest = self._first if first else self._least[:, t]
+        best, chosen = float("inf"), s + 1
+        for k in range(s + 1, t):
+            left = room - int(self._wide[s, k])
+            if left < 0:
+                continue
+            cost = float(rest[k, left]) + float(self._least[s, k, room])
+            cost += 0.0 if first else float(self._sums[k] - self._sums[s])
+            if cost < best:
+                best, chosen = cost, k
+        return chosen
+
+    def _advance_peak(self, peak: int, s: int, k: int) -> int:
+        """The most bytes while the units from s to k are run without a tape."""
+        passed = self.widths[s][k - 1] if k - 1 > s else 0
+        return max(peak, self.units[k - 1].advance_peak + passed)
+
+    def _up(self, nbytes: Any) -> Any:
+        """Levels that hold so many bytes."""
+        return -(-nbytes // self._level)
+
+
+_FREE = np.float32(0.0)
+
+
+def _relax(into: Any, rest: Any, shift: int, cost: Any) -> None:
+    """Set `into[..., m]` to `rest[..., m - shift] + cost[m]` where there is one."""
+    rooms = into.shape[-1]
+    if shift < rooms:
+        by_room = cost.ndim > 0 and cost.shape[-1] == rooms
+        part = cost[..., shift:] if by_room else cost
+        into[..., shift:] = rest[..., : rooms - shift] + part
+
+
+def least_schedule_memory(
+    units: Sequence[Unit], widths: Sequence[Sequence[int]]
+) -> int:
+    """Bytes with which a chain can be reversed at all, to about a percent."""
+    budget = sum(
+        u.more_bytes + u.reverse_peak + u.tape_peak + u.cotangent for u in units
+    )
+    while True:
+        smaller = Optimum(units, widths, budget).smallest()
+        if not 0 < smaller < 0.9 * budget:
+            return budget
+        budget = smaller
+
+
+def _choose_level(
+    units: Sequence[Unit], widths: Sequence[Sequence[int]], budget: int, most: int
+) -> int:
+    """Bytes of a level: of a few sizes, the one that rounding up wastes least on."""
+    finest = max(1, -(-budget // most))
+    sizes = [unit.more_bytes for unit in units]
+    sizes += [widths[k][k + 1] for k in range(len(units))]
+    sizes = [size for size in sizes if size]
+    candidates = {finest}
+    for size in set(sizes):
+        parts = size // finest
+        candidates |= {-(-size // p) for p in (parts, (parts + 1) // 2) if p}
+    return min(
+        (level for level in sorted(candidates) if finest <= level <= 2 * finest),
+        key=lambda level: sum(-size % level for size in sizes) + level,
+        default=finest,
+    )

@@ -1,0 +1,62 @@
+"""A stream of schedule actions as descents over functions.
+
+Actions tell a driver what to do one after the other. The backward of PyTorch asks for
+values instead, so the stream is cut at its `Reverse` actions: what lies between two of
+them is one descent, the run from a stored state to the stage that is then reversed.
+"""
+
+from collections.abc import Iterable
+
+from retape.engines.eager._errors import PlanError
+from retape.engines.eager.analysis._units import Descent
+from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store
+
+
+def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:
+    """The descents of a schedule for `length` functions.
+
+    Raises:
+        PlanError: If the actions do not reverse so many functions.
+
+    Examples:
+        >>> from retape.schedule import Schedule
+        >>> for each in descents_of(Schedule(4, 2), 4):
+        ...     print(each.start, each.stores, each.taped)
+        0 (1,) (3,)
+        1 () (2,)
+        1 () (1,)
+        0 () (0,)
+    """
+    found: list[Descent] = []
+    made_by = {0: 0}
+    left, start, at = length, 0, 0
+    stores: list[int] = []
+    for action in actions:
+        match action:
+            case Store(step):
+                stores += [step] if step != start else []
+            case Advance(_, stop):
+                at = stop
+            case Restore(step):
+                start = at = step
+            case Reverse(first, stop):
+                if stop != left or first != at or first < start:
+                    raise _wrong(length, f"reverses `{first}` to `{stop}` at `{left}`")
+                parent = made_by[start] if found else -1
+                for step in stores:
+                    made_by[step] = len(found)
+                taped = tuple(range(first, stop))
+                found.append(Descent(start, stop, tuple(stores), taped, parent))
+                stores, left = [], first
+            case Drop():
+                pass
+    if left:
+        raise _wrong(length, f"leaves the first `{left}` unreversed")
+    return found
+
+
+def _wrong(length: int, what: str) -> PlanError:
+    return PlanError(
+        f"`plan` is not a schedule of `{length}` functions: it {what}. Make it for "
+        "the number of functions, the first of them step 0."
+    )

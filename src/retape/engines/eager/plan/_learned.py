@@ -1,0 +1,175 @@
+"""What the runs of a program leave for the runs after them.
+
+A training loop does the same again and again. The first run in a budget knows nothing
+and is kept by rules of thumb. If values had to be let go and the second run does the
+same, the schedule of least cost for what it did is found, and followed from the third
+run on. Costs are read off shapes, sizes off the record, and nothing off a clock: a
+program has the same plan in each process. Programs are told apart by what they do. A
+plan is taken up where the first unit of a run is that of the plan, and left where the
+run does something else or holds more. One that is run once is not analysed.
+"""
+
+import threading
+from collections import OrderedDict
+
+from retape.engines.eager.analysis._measure import Measured, measure, whole_mark
+from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.plan._dynamic_programme import LARGEST
+from retape.engines.eager.plan._lru import Recent
+from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
+from retape.engines.eager.plan._program import Program
+from retape.engines.eager.trace._report import Tally
+from retape.engines.eager.trace._run import Run
+
+_MOST_BUDGETS = 64
+_MOST_PROGRAMS = 16
+# A program that has left its plan so often has none any more.
+_MOST_FAILURES = 8
+# Where more programs take turns than are remembered, each is new again and again. After
+# the first plans one is looked for in so many runs: at three runs each, one in 20.
+_RUNS_PER_SEARCH = 64
+# Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
+# take about three runs, with coarser levels if need be, but not less than the fewest.
+_ENTRY = 80
+_FEWEST_ENTRIES = 6_000_000
+
+
+class LearnedProgram(Program):
+    """A program that was told by what it does.
+
+    Attributes:
+        mark: Of what it does.
+        tally: Of its first run, by rules of thumb.
+        failures: How often the plan was left.
+    """
+
+    def __init__(self, memory: int, mark: int, tally: Tally) -> None:
+        super().__init__(memory)
+        self.mark, self.tally = mark, tally
+        self.failures = 0
+
+    def learn(self, measured: Measured) -> None:
+        """Look for a plan for what a run has shown."""
+        self.measured = measured
+        self._find_better_plan(measured)
+
+    def fail(self, plan: UnitSchedule) -> None:
+        """Plan with less room. If it did not hold more, no plan would fare better."""
+        self.failures += 1 if plan.excess else _MOST_FAILURES
+        self.fit.learn(plan)
+        self.descents = ()
+        if self.failures < _MOST_FAILURES and self.measured is not None:
+            self._find_better_plan(self.measured)
+
+    def _find_better_plan(self, measured: Measured) -> None:
+        """In next to no room units are coarse: the rules of thumb may do better."""
+        entries = min(LARGEST, max(_FEWEST_ENTRIES, measured.cost // _ENTRY))
+        again = self.tally.recomputed / max(1, self.tally.steps) * measured.cost
+        self.find_plan(entries, below=again or float("inf"))
+
+
+class Lessons:
+    """What the runs within one budget have shown.
+
+    Attributes:
+        programs: By mark, the latest last.
+        followed: The plan of the latest run, if that was the program planned for.
+    """
+
+    def __init__(self, memory: int) -> None:
+        self._memory = memory
+        self._lock = threading.Lock()
+        self.programs: OrderedDict[int, LearnedProgram] = OrderedDict()
+        self.followed: UnitSchedule | None = None
+        self._followers: dict[int, int] = {}
+        self._latest: int | None = None
+        self._runs = self._searches = 0
+
+    def plan(self) -> UnitSchedule | None:
+        """The plan that a new run may turn out to follow, the others beside it."""
+        with self._lock:
+            self._settle()
+            programs = [each for each in self.programs.values() if each.descents]
+            programs.sort(key=_end_of_first_unit)
+            latest = next(reversed(self.programs), None)
+            expected = self._followers.get(self._latest or 0, latest)
+            programs.sort(key=lambda each: each.mark != expected)
+            plans = [plan for each in programs if (plan := each.plan()) is not None]
+        if not plans:
+            return None
+        plans[0].others = plans[1:]
+        return plans[0]
+
+    def learn(self, run: Run, keeper: Keeper) -> None:
+        """Take the lesson of a run whose graph is there and whose backward is not."""
+        plan = keeper.plan if isinstance(keeper, PlannedKeeper) else None
+        led = plan is not None and (not plan.broken or plan.excess > 0)
+        asked = run.sections or run.reversed_inside  # of plans, nothing can come
+        if not run.living or asked or not (led or keeper.relieved):
+            return
+        mark = whole_mark(run)
+        with self._lock:
+            self._settle()
+            self._runs += 1
+            program = self.programs.pop(mark, None)
+            if program is None:
+                program = LearnedProgram(self._memory, mark, run.tally)
+            elif program.measured is None and self._may_search():
+                program.learn(measure(run))
+            self._note(program)
+            ours = plan is not None and plan.measured is program.measured
+            self.followed = plan if ours else None
+            if self.followed is not None:
+                program.watch(self.followed)
+
+    def give_up_plan(self, run: Run) -> bool:
+        """Have no plan any more for a program, if it is known; whether it is."""
+        with self._lock:
+            program = self.programs.get(whole_mark(run))
+            if program is None:
+                return False
+            program.descents, program.failures = (), _MOST_FAILURES
+            return True
+
+    def _may_search(self) -> bool:
+        """Whether the runs so far are worth one more search for a plan."""
+        late = self._searches - _MOST_PROGRAMS + 1
+        allowed = self._runs > _RUNS_PER_SEARCH * late
+        self._searches += allowed
+        return allowed
+
+    def _note(self, program: LearnedProgram) -> None:
+        """Remember which program came, and after which."""
+        self.programs[program.mark] = program
+        if len(self.programs) > _MOST_PROGRAMS:
+            self.programs.popitem(last=False)
+        if len(self._followers) > 8 * _MOST_PROGRAMS:
+            self._followers.clear()
+        if self._latest is not None:
+            self._followers[self._latest] = program.mark
+        self._latest = program.mark
+
+    def _settle(self) -> None:
+        """Make plans that were left, perhaps in the backward, with less room."""
+        for program in self.programs.values():
+            program.settle()
+
+
+def _end_of_first_unit(program: LearnedProgram) -> int:
+    return program.measured.cuts[1] if program.measured is not None else 0
+
+
+_lessons: Recent[int, Lessons] = Recent(_MOST_BUDGETS)
+_lessons_lock = threading.Lock()
+
+
+def lessons_for(memory: int) -> Lessons:
+    """What is known about runs within a budget."""
+    with _lessons_lock:
+        return _lessons.use(memory, lambda: Lessons(memory))
+
+
+def forget_lessons() -> None:
+    """Forget all plans."""
+    with _lessons_lock:
+        _lessons.clear()

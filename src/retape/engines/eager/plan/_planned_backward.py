@@ -1,0 +1,175 @@
+"""The backward of a run that follows a plan: the descents of the plan, one by one."""
+
+import math
+from collections.abc import Mapping, Sequence, Set
+
+import torch
+
+from retape.engines.eager._limits import Limits
+from retape.engines.eager.analysis._units import Descent
+from retape.engines.eager.plan._planned_forward import UnitSchedule
+from retape.engines.eager.replay._backward import Sweep
+from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
+from retape.engines.eager.trace._step import Snapshot
+
+
+class PlannedSweep(Sweep):
+    """Recomputes what the plan says, when the backward comes to it."""
+
+    def __init__(self, run: Run, limits: Limits, plan: UnitSchedule) -> None:
+        super().__init__(run, limits)
+        self.plan = plan
+        self._again = False
+
+    def begin(self) -> None:
+        """Before the backward: states that are tapes go with what autograd saved."""
+        if self._run.living and not self.plan.broken:
+            self._part_with_states(self.plan.count)
+
+    def fetch(self, handle: Handle) -> None:
+        """Run the descent that tapes the unit of a handle."""
+        plan, run = self.plan, self._run
+        if run.recording:  # a backward inside of the program: what is to come is open
+            plan.leave()
+            run.trace.next_cut = float("inf")
+        unit = plan.unit_at(run.handle_steps[handle.number])
+        if plan.broken or self._is_second_backward(unit):
+            super().fetch(handle)
+            return
+        kept = self._take(unit)
+        self._pass(unit)
+        path = [plan.owner(unit)]
+        while not self._stored(plan.descents[path[-1]].start):
+            path.append(plan.descents[path[-1]].parent)
+        if not path[-1]:  # the second backward of a plan without a budget
+            self._close(run.stages)
+        try:
+            for number in reversed(path):
+                if not plan.broken:
+                    self._descend(plan.descents[number], unit)
+        finally:
+            for slot in kept:
+                run.trace.held.release(slot)
+        if plan.broken:
+            super().fetch(handle)
+        else:
+            self._part_with_states(unit)
+
+    def _is_second_backward(self, unit: int) -> bool:
+        """The graph was kept: what the program's own run held is asked for again.
+
+        No plan knows what there is room for then.
+        """
+        if self._limits.memory is not None and not self.plan.owner(unit):
+            self._again = True
+        return self._again
+
+    def _take(self, unit: int) -> list[int]:
+        """Hold on to what is there already of a unit's saved values."""
+        held = self._run.trace.held
+        slots = {slot for slot in self._slots(unit) if slot in held.storages}
+        held.again(slots)
+        return list(slots)
+
+    def _slots(self, unit: int) -> list[int]:
+        run = self._run
+        low, high = self.plan.numbers(unit, run)
+        return [run.slot_of(k) for k in range(low, high) if run.alive[k]]
+
+    def _stored(self, unit: int) -> bool:
+        position = self.plan.cuts[unit]
+        return unit == 0 or any(
+            each.position == position for each in self._run.trace.snapshots
+        )
+
+    def _pass(self, unit: int) -> None:
+        """Give up what belongs to later units, also where the graph is kept."""
+        run, trace = self._run, self._run.trace
+        end = self.plan.cuts[unit + 1] if unit + 1 < self.plan.count else float("inf")
+        tail = trace.tail.steps
+        while tail and tail[slot := next(reversed(tail))] >= end:
+            trace.drop_from_tail(slot)
+        while trace.snapshots[-1].position > self.plan.cuts[unit]:
+            for slot in trace.snapshots.pop().slots:
+                trace.held.release(slot)
+        trace.opened = trace.snapshots[-1]
+        _, high = self.plan.numbers(unit, run)
+        self._close([stage for stage in run.stages if stage.low >= high])
+
+    def _part_with_states(self, unit: int) -> None:
+        """Give up the states that no descent of an earlier unit begins at.
+
+        Autograd may ask for nothing more until the backward is far into that unit.
+        """
+        trace, plan = self._run.trace, self.plan
+        left: list[Snapshot] = trace.snapshots[:1]
+        for state in trace.snapshots[1:]:
+            start = plan.unit_at(state.position)
+            later = [d for d in plan.beginning_at(start) if d.stop <= unit]
+            if any(self._has_to_run(each, state) for each in later):
+                left.append(state)
+                continue
+            for each in later:
+                self._hold_tapes({u: self._slots(u) for u in each.taped}, {})
+            for slot in state.slots:
+                trace.held.release(slot)
+        trace.snapshots, trace.opened = left, left[-1]
+
+    def _has_to_run(self, descent: Descent, state: Snapshot) -> bool:
+        """Whether there is more to a descent than what the state holds itself."""
+        taped = (slot for unit in descent.taped for slot in self._slots(unit))
+        return bool(descent.stores) or not state.slots.issuperset(taped)
+
+    def _close(self, stages: Sequence[RecomputedValues]) -> None:
+        for stage in list(stages):
+            stage.close()
+            self._run.stages.remove(stage)
+
+    def _descend(self, descent: Descent, last: int) -> None:
+        """Run from a state, up to a unit; store and tape what the descent says."""
+        run, plan, held = self._run, self.plan, self._run.trace.held
+        tapes = {u: self._slots(u) for u in descent.taped if u <= last}
+        stores = [u for u in descent.stores if u <= last and not self._stored(u)]
+        wanted = {slot for slots in tapes.values() for slot in slots}
+        for unit in stores:
+            wanted |= plan.states[unit]
+        missing = {slot for slot in wanted if slot not in held.storages}
+        if self._is_too_much(missing):
+            return
+        computed = self._replay(missing)
+        for unit in stores:
+            self._hold_all(plan.states[unit], computed)
+            place = Snapshot(plan.cuts[unit], set(plan.states[unit]), 0)
+            run.trace.snapshots.append(place)
+            run.tally.planted += 1
+        run.trace.snapshots.sort(key=lambda each: each.position)
+        run.trace.opened = run.trace.snapshots[-1]
+        self._hold_tapes(tapes, computed)
+
+    def _hold_tapes(
+        self, tapes: Mapping[int, list[int]], computed: dict[int, torch.Tensor]
+    ) -> None:
+        run = self._run
+        for unit, slots in tapes.items():
+            self._hold_all(set(slots), computed)
+            run.stages.append(
+                RecomputedValues(run, *self.plan.numbers(unit, run), slots)
+            )
+            run.tally.stages += 1
+
+    def _is_too_much(self, slots: Set[int]) -> bool:
+        """Whether there is no room, against the plan, which is left then."""
+        trace, plan = self._run.trace, self.plan
+        nbytes = sum(trace.nbytes[slot] for slot in slots)
+        excess = trace.counter.live + nbytes - trace.memory
+        if excess > 0:
+            plan.leave(math.ceil(excess))
+        return excess > 0
+
+    def _hold_all(self, slots: Set[int], computed: dict[int, torch.Tensor]) -> None:
+        held = self._run.trace.held
+        for slot in slots:
+            if slot in held.storages:
+                held.again((slot,))
+            else:
+                self._hold(slot, computed[slot])

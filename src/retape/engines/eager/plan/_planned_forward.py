@@ -1,0 +1,266 @@
+"""A run that follows a plan made beforehand: what to hold where.
+
+A plan is a list of descents over units. The first is the program's own run: the values
+that autograd saves are held in the units that it tapes and let go in the others, and
+the state before each stored unit is held. When the backward comes to a unit that is not
+taped, the descent that tapes it is run from the state that it starts at. All of it is
+below the rules of the general engine: if a program leaves the plan, or holds more than
+there is room for, the rest is done without one, and every value can still be
+recomputed.
+"""
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from retape.engines.eager._limits import Limits
+from retape.engines.eager.analysis._measure import Measured, outside_bytes
+from retape.engines.eager.analysis._units import Descent
+from retape.engines.eager.analysis._uses import Slots, Uses
+from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.keep._place_snapshot import place_snapshot
+from retape.engines.eager.trace._geometry import storage_refcount
+from retape.engines.eager.trace._run import Run
+
+
+@dataclass(slots=True)
+class UnitSchedule:
+    """Descents over the units of a run. Made for one run: it learns where they begin.
+
+    Attributes:
+        descents: The program's own run first.
+        count: Units.
+        measured: The run that the plan was made from; `None` if its units are
+            functions, whose positions are found while they run.
+        outside: Bytes that the program itself may hold at its end.
+        others: What the program may follow if its first unit is not this plan's.
+        cuts: Positions of the units as far as they are known.
+        states: At each cut, the slots made before and used after.
+        broken: The program has left the plan.
+        excess: Bytes that it held beyond what there was room for, if that was why.
+        overhang: Bytes that it held itself then, if that was while it ran.
+        on_leaving: Called once, when the program leaves the plan.
+    """
+
+    descents: Sequence[Descent]
+    count: int
+    measured: Measured | None = None
+    outside: int = 0
+    others: "list[UnitSchedule]" = field(default_factory=list["UnitSchedule"])
+    cuts: list[int] = field(default_factory=list[int])
+    states: tuple[Slots, ...] = ()
+    broken: bool = False
+    excess: int = 0
+    overhang: int = 0
+    on_leaving: "Callable[[UnitSchedule], None] | None" = None
+
+    def leave(self, excess: int = 0, overhang: int = 0) -> None:
+        """The rest is done without this plan."""
+        if not self.broken:
+            self.broken, self.excess, self.overhang = True, excess, overhang
+            if self.on_leaving is not None:
+                self.on_leaving(self)
+
+    def turn(self, position: int) -> bool:
+        """Become another plan whose first unit ends at a position or after it."""
+        for other in self.others:
+            assert other.measured is not None
+            if other.measured.cuts[1] >= position:
+                self.others.remove(other)
+                self.descents, self.count = other.descents, other.count
+                self.measured, self.outside = other.measured, other.outside
+                return True
+        return False
+
+    def owner(self, unit: int) -> int:
+        """The descent that tapes a unit."""
+        for number, descent in enumerate(self.descents):
+            if unit in descent.taped:
+                return number
+        raise AssertionError(f"no descent tapes unit {unit}")
+
+    def beginning_at(self, unit: int) -> list[Descent]:
+        """The descents, the program's own run excepted, that begin at a unit."""
+        return [each for each in self.descents[1:] if each.start == unit]
+
+    def unit_at(self, position: int) -> int:
+        """The unit that a position lies in; what is saved at the end is the last's."""
+        return min(len(self.cuts), bisect_right(self.cuts, position)) - 1
+
+    def numbers(self, unit: int, run: Run) -> tuple[int, int]:
+        """The range of the tensors that autograd saved in a unit."""
+        low = bisect_left(run.handle_steps, self.cuts[unit])
+        if unit + 1 == self.count:
+            return low, len(run.handle_steps)
+        return low, bisect_left(run.handle_steps, self.cuts[unit + 1])
+
+
+class PlannedKeeper(Keeper):
+    """Keeps what the plan's first descent says."""
+
+    def __init__(self, run: Run, limits: Limits, plan: UnitSchedule) -> None:
+        super().__init__(run, limits)
+        self.plan = plan
+        self._taped = True
+        self._mark: int | None = None
+        if plan.measured is not None:
+            self._take_up(plan.measured)
+
+    def relieve(self) -> None:
+        """At a cut, go on to the next unit; where bytes run out, let go what is not
+        taped.
+        """
+        plan = self.plan
+        if plan.broken:
+            super().relieve()
+            return
+        self._run.note_peak()
+        if plan.measured is not None:
+            self._follow(plan.measured)
+        if plan.broken:
+            super().relieve()
+            return
+        if not self._taped:
+            self._drop_unit()
+        self._wake_up_in_time()
+        self._leave_room(self._need())
+
+    def begin(self, unit: int) -> None:
+        """The program comes to a unit of the plan."""
+        plan, trace = self.plan, self._run.trace
+        if plan.broken:
+            return
+        if not self._taped:
+            self._drop_unit()
+        if plan.states and plan.cuts:
+            self._prune(plan.states[plan.unit_at(trace.opened.position)])
+        plan.cuts.append(len(trace.steps))
+        first = plan.descents[0]
+        self._taped = unit in first.taped
+        self._mark = next(reversed(trace.tail.steps), None)
+        if unit in first.stores:
+            place_snapshot(trace, len(trace.steps))
+            self._run.tally.snapshots += 1
+        self._wake_up_in_time()
+
+    def finish(self) -> None:
+        """The end of the run: the last unit may be one that is not taped."""
+        plan, run = self.plan, self._run
+        if not plan.broken:
+            measured = plan.measured
+            same = measured is None or measured.agrees(plan.count, run)
+            if len(plan.cuts) < plan.count or not same:
+                self.leave()
+            elif measured is None:
+                ends = [*plan.cuts, len(run.trace.steps)]
+                plan.states = tuple(Uses(run).crossing(ends))
+            else:
+                self._part_from_program()
+        super().finish()
+
+    def _leave_room_for_waiting(self) -> None:
+        """A plan has counted what waits."""
+        if self.plan.broken:
+            super()._leave_room_for_waiting()
+
+    def _part_from_program(self) -> None:
+        """Copy what the program holds, too: it may overwrite it. There is room for it.
+
+        Unless the program holds more than it did: what is its own cannot be let go.
+        """
+        plan, run, held = self.plan, self._run, self._run.trace.held
+        found = held.storages.items()
+        shared = [
+            slot
+            for slot, storage in found
+            if storage_refcount(storage) > 1
+            and (slot not in run.trace.received or run.trace.last_read[slot] >= 0)
+        ]
+        outside = outside_bytes(run) + sum(run.trace.nbytes[slot] for slot in shared)
+        if outside > plan.outside:
+            self.leave(outside - plan.outside)
+            return
+        for slot in shared:
+            run.trace.hold_copy(slot, held.storages[slot])
+
+    def leave(self, excess: int = 0, overhang: int = 0) -> None:
+        """Do without the plan from here on."""
+        self.plan.leave(excess, overhang)
+        self._run.trace.next_cut = float("inf")
+
+    def _take_up(self, measured: Measured) -> None:
+        """The program may be the one that was measured: its first unit will show."""
+        plan = self.plan
+        plan.states, plan.cuts = measured.states, [0]
+        self._taped = 0 in plan.descents[0].taped
+        self._wake_up_in_time()
+
+    def _follow(self, measured: Measured) -> None:
+        """Look whether the next unit begins here."""
+        plan, trace = self.plan, self._run.trace
+        unit = len(plan.cuts)
+        if unit >= plan.count or len(trace.steps) < measured.cuts[unit]:
+            return
+        if measured.agrees(unit, self._run):
+            self.begin(unit)
+        elif unit == 1 and plan.turn(len(trace.steps)):
+            assert plan.measured is not None
+            self._take_up(plan.measured)
+            self._follow(plan.measured)
+        else:
+            self.leave()
+
+    def _need(self) -> int:
+        """Bytes that the operator about to run may add."""
+        measured, position = self.plan.measured, len(self._run.trace.steps)
+        if measured is None or position >= len(measured.needs):
+            return 0
+        return measured.needs[position]
+
+    def _leave_room(self, need: int) -> None:
+        """The program may hold values beyond their last use, which no plan knows of."""
+        trace = self._run.trace
+        excess = trace.counter.live + need - trace.memory
+        if excess > 0:
+            more = math.ceil(excess)
+            self.leave(more, overhang=max(more, outside_bytes(self._run)))
+            while trace.counter.live + need > trace.memory and self._one_step():
+                pass
+            super().relieve()
+
+    def _wake_up_in_time(self) -> None:
+        """At the next unit, or before an operator that takes more than any before."""
+        plan, trace = self.plan, self._run.trace
+        measured, unit = plan.measured, len(plan.cuts)
+        if measured is None:
+            trace.next_cut = float("inf")
+            return
+        position = len(trace.steps)
+        cut = measured.cuts[unit] if unit < plan.count else len(measured.needs)
+        large = (
+            step
+            for step in range(position + 1, cut)
+            if measured.needs[step] > trace.largest
+        )
+        end = cut if unit < plan.count else float("inf")
+        trace.next_cut = next(large, end)
+
+    def _drop_unit(self) -> None:
+        """Let go of what autograd saved since the unit began."""
+        trace, begin = self._run.trace, self.plan.cuts[-1]
+        late: list[int] = []
+        for slot in reversed(trace.tail.steps):
+            if slot == self._mark or trace.tail.steps[slot] < begin:
+                break
+            late.append(slot)
+        for slot in late:
+            trace.drop_from_tail(slot)
+            self.relieved = True
+
+    def _prune(self, state: Slots) -> None:
+        """Let the open snapshot's slots go that nothing recomputed will read."""
+        trace = self._run.trace
+        for slot in trace.opened.slots - state:
+            trace.opened.slots.discard(slot)
+            trace.held.release(slot)

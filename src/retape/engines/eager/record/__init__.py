@@ -1,0 +1,1 @@
+"""From PyTorch's dispatcher into the trace, and from saved tensors back."""

@@ -1,0 +1,228 @@
+"""The dispatch mode that sees every operator below autograd."""
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch._ops import OpOverload
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._wrapper_tensors import is_wrapper
+from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.record._function_transforms import (
+    transforms_without_handles,
+)
+from retape.engines.eager.record._record_collective import (
+    nested_tensors,
+    record_collective,
+    record_control_flow,
+    written_tensors,
+)
+from retape.engines.eager.record._record_operator import record
+from retape.engines.eager.record._sharded_modules import (
+    gathers,
+    sections_at_sharded_modules,
+)
+from retape.engines.eager.trace._native_handle import native_for
+from retape.engines.eager.trace._operator_traits import OperatorTraits, traits_of
+from retape.engines.eager.trace._run import Run
+
+_active = threading.local()
+_graph_task = torch._C._current_graph_task_id
+_NOTHING: dict[str, Any] = {}
+
+
+def active_recorder() -> "Recorder | None":
+    """The recorder of this thread, if one is recording."""
+    return getattr(_active, "recorder", None)
+
+
+@contextmanager
+def paused_recording() -> Iterator[None]:
+    """What runs inside is not part of the program."""
+    recorder = active_recorder()
+    if recorder is None:
+        yield
+        return
+    before, recorder.paused = recorder.paused, True
+    try:
+        yield
+    finally:
+        recorder.paused = before
+
+
+class Recorder(TorchDispatchMode):
+    """Records the operators of one thread into a run.
+
+    Attributes:
+        shapes: Makes tensors without values of others, if the program is to have none.
+        pack: What autograd calls for a tensor that it saves.
+        unpack: What autograd calls when it needs that tensor again.
+    """
+
+    # What compiled code reads at each operator has a fixed place.
+    __slots__ = ("opaque", "paused")
+    supports_higher_order_operators = True
+
+    def __init__(
+        self,
+        run: Run,
+        keeper: Keeper,
+        unpack: Callable[[Any], torch.Tensor],
+    ) -> None:
+        super().__init__()
+        self.run = run
+        self.shapes: Callable[[torch.Tensor], torch.Tensor] | None = None
+        self.keeper = keeper
+        self.paused = self.opaque = self._passed_on = False
+        self._regions = 0  # of a profile, in which parameters are gathered
+        trace = run.trace
+        module = None if trace.without_values else native_for(trace)
+        watched = trace.verify or trace.keep is not None
+        self._native: Any = None if watched else module
+        run.native = module
+        self.pack: Callable[[torch.Tensor], Any] = run.pack
+        self.unpack: Callable[[Any], torch.Tensor] = unpack
+        if module is not None:
+            self.unpack = module.unpacker(unpack)
+        if module is not None and not watched:
+            self._session = module.open(trace, run, traits_of, watched)
+            self.pack = module.packer(self._session)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Do without a wrapper that costs a microsecond at each operator."""
+        return False
+
+    def __enter__(self) -> "Recorder":
+        _active.recorder = self
+        self._sections = sections_at_sharded_modules(
+            self.run, paused_recording, lambda: active_recorder() is self
+        )
+        self._transforms = transforms_without_handles(
+            lambda: active_recorder() is not None
+        )
+        self._sections.__enter__()
+        self._transforms.__enter__()
+        super().__enter__()
+        if self._native is not None:
+            self._native.enter(self._session, self, self.keeper)
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        if self._native is not None:
+            self._native.leave()
+        super().__exit__(*exception)
+        self._transforms.__exit__(None, None, None)
+        self._sections.__exit__(None, None, None)
+        _active.recorder = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run one operator, recorded if it makes or overwrites a value."""
+        if types:
+            if FakeTensor in types:
+                if self.shapes is None:  # the compiler asks for them
+                    return func(*args, **(kwargs or {}))
+                types = ()
+            if any(is_wrapper(each) for each in types):
+                return self._on_wrappers(func, args, kwargs or {})
+        if self.shapes is not None:
+            args, kwargs = tree_map_only(torch.Tensor, self.shapes, (args, kwargs))
+        if not isinstance(func, OpOverload):
+            return self._control_flow(func, args, kwargs or {})
+        if self.paused:
+            return self._unseen(func, args, kwargs or {})
+        kind = traits_of(func)
+        if kind.label:
+            return self._labelled(func, args)
+        if kind.view:
+            return func(*args, **kwargs) if kwargs else func(*args)
+        if types:
+            raise _subclass_error(func, types)
+        run = self.run
+        # No public function tells whether the engine is at work.
+        if _graph_task() != -1 and not torch.is_grad_enabled():
+            return self._unrecorded(func, kind, args, kwargs or {})
+        trace = run.trace
+        if kind.collective:
+            result = record_collective(trace, func, kind, args, kwargs or _NOTHING)
+        else:
+            result = record(trace, func, kind, args, kwargs or _NOTHING)
+        counter = trace.counter
+        if counter.live > counter.peak:
+            counter.peak = counter.live
+        if counter.live > trace.limit or len(trace.steps) >= trace.next_cut:
+            self.keeper.relieve()
+        return result
+
+    def _control_flow(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that is given functions."""
+        if self.paused or _graph_task() != -1:
+            return func(*args, **kwargs)
+        return record_control_flow(self.run.trace, func, args, kwargs)
+
+    def _labelled(self, func: Any, args: Any) -> Any:
+        """Begin or end a region of a profile; one may be none of the program's."""
+        result = func(*args)
+        if gathers(args[0]):
+            self._regions, self.paused = 1, True
+        return result
+
+    def _unseen(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an operator that is none of the program's."""
+        result = func(*args, **kwargs)
+        if self._regions and func.namespace == "profiler":
+            self._regions += 1 if "_enter" in func.__name__ else -1
+            self.paused = self._regions > 0
+        return result
+
+    def _unrecorded(
+        self, func: Any, kind: OperatorTraits, args: Any, kwargs: Any
+    ) -> Any:
+        """Run an operator of a backward: no part of what is to be recomputed."""
+        for tensor in written_tensors(kind, args, kwargs):
+            self.run.trace.forget(tensor)
+        return func(*args, **kwargs)
+
+    def _on_wrappers(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Let wrappers say what an operator does; the operators inside are recorded.
+
+        Wrappers get gradients, and what they wrap does not show it.
+        """
+        if self._passed_on:
+            self._passed_on = False
+            return NotImplemented
+        if any(each.is_nested for each in nested_tensors((args, *kwargs.values()))):
+            raise UnsupportedError(
+                f"`{func}` was called on nested tensors, whose lengths are symbols "
+                "that a recomputation would make anew. Compute on their `values()`, or "
+                "call this part outside of the recomputation."
+            )
+        before, self.opaque = self.opaque, True
+        trace = self.run.trace
+        trace.opaque = self._passed_on = True
+        TorchDispatchMode.__enter__(self)
+        try:
+            return func(*args, **kwargs)
+        finally:
+            TorchDispatchMode.__exit__(self, None, None, None)
+            self.opaque = trace.opaque = before
+            self._passed_on = False
+
+
+def _subclass_error(func: Any, types: Any) -> UnsupportedError:
+    names = ", ".join(sorted({kind.__name__ for kind in types}))
+    return UnsupportedError(
+        f"`{func}` was called on tensors of type `{names}`, whose storage is not their "
+        "value (quantised or fake tensors, say), so it cannot be recomputed from "
+        "storages. Only wrappers that PyTorch can take apart are understood (with "
+        "`__tensor_flatten__`, such as `DTensor`): unwrap the tensors before the "
+        "recomputation, or call this part outside of it."
+    )

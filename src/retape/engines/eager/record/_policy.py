@@ -1,0 +1,93 @@
+"""Which operators' results are kept whatever the budget."""
+
+from collections.abc import Callable, Collection
+from typing import Any, TypeAlias
+
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
+
+from retape.engines.eager._errors import UnsupportedError
+
+Policy: TypeAlias = Callable[[Any], bool] | Collection[Any]
+
+_PRODUCTS = frozenset(
+    "aten::" + name
+    for name in (
+        "_scaled_dot_product_cudnn_attention",
+        "_scaled_dot_product_efficient_attention",
+        "_scaled_dot_product_flash_attention",
+        "_scaled_dot_product_flash_attention_for_cpu",
+        "_scaled_mm", "addbmm", "addmm", "addmv", "baddbmm", "bmm", "convolution",
+        "linear", "mm", "mv",
+    )
+)  # fmt: skip
+
+
+def matrix_products(func: Any) -> bool:
+    """A policy: keep what takes long to compute again for the bytes that it has.
+
+    These are products of matrices, convolutions and fused attention. Everything between
+    them, which moves as many bytes and computes little, is run again.
+
+    Args:
+        func: An operator, as PyTorch's dispatcher passes it.
+
+    Examples:
+        >>> import torch
+        >>> matrix_products(torch.ops.aten.mm.default)
+        True
+        >>> matrix_products(torch.ops.aten.gelu.default)
+        False
+    """
+    return func._schema.name in _PRODUCTS
+
+
+def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
+    """A policy as a function."""
+    if policy is None or callable(policy):
+        return policy
+    kept = frozenset(policy)
+    return lambda func: func in kept or func.overloadpacket in kept
+
+
+class SelectivePolicy(TorchDispatchMode):
+    """PyTorch's own form of a policy, which also looks at the arguments.
+
+    Enter it outside of the recorder: the operator that the recorder runs comes here
+    next, and right after it the recorder asks whether to keep the result.
+    """
+
+    def __init__(self, context_fn: Callable[[], Any]) -> None:
+        super().__init__()
+        first, _ = context_fn()
+        policy = getattr(first, "policy_fn", None)
+        if policy is None:
+            raise UnsupportedError(
+                "`context_fn` is run around a second call of the function, and there "
+                f"is none here: its contexts are `{type(first).__name__}`. Only "
+                "`create_selective_checkpoint_contexts` is understood; otherwise name "
+                "the operators to keep in `policy=`."
+            )
+        self._policy: Callable[..., Any] = policy
+        self._called: tuple[Any, dict[str, Any], Any] = ((), {}, None)
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Run an operator, and note what it was given and gave."""
+        result = func(*args, **(kwargs or {}))
+        self._called = args, kwargs or {}, result
+        return result
+
+    def keeps(self, func: Any) -> bool:
+        """Whether the result of the operator that has just been run is kept."""
+        args, kwargs, result = self._called
+        self._called = (), {}, None  # hold no tensor longer than needed
+        context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
+        said = self._policy(context, func, *args, **kwargs)
+        saved = CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE
+        return said is True or said in saved

@@ -1,0 +1,169 @@
+"""Recording what is never run again: operators that talk to other processes, say.
+
+What a collective gives depends on all processes, each of which would have to come to it
+in the same order once more. So it becomes no step; what it fills becomes a value that
+is held for good, counted in the budget. The operator may still be running when it
+returns, and a program that waits does so where no operator shows it: nothing is read
+here, and what was filled is not copied until the program overwrites it, or ends while
+it holds it. By then it has waited.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager.trace._holdings import TAG, Buffer
+from retape.engines.eager.trace._operator_traits import OperatorTraits
+from retape.engines.eager.trace._trace import Trace
+
+Tensor = torch.Tensor
+# Operators that are given functions, and write nothing.
+_FUNCTIONAL = frozenset(
+    {
+        "associative_scan", "cond", "flex_attention", "flex_attention_backward",
+        "map_impl", "scan", "while_loop", "while_loop_stack_output",
+    }
+)  # fmt: skip
+_FLAT = "torch/distributed/fsdp/_flat_param.py"
+
+
+def record_collective(
+    trace: Trace,
+    func: Any,
+    kind: OperatorTraits,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Run a collective; what it overwrites and makes is held for good.
+
+    Args:
+        trace: Where the values are held.
+        func: An operator whose kind is `collective`.
+        kind: Its kind.
+        args: What it is called with.
+        kwargs: Its keyword arguments.
+
+    Returns:
+        What it returns.
+    """
+    _refuse_flat_parameters(func)
+    filled = list(written_tensors(kind, args, kwargs))
+    for tensor in filled:
+        buffer = _buffer_of(trace, tensor)
+        if trace.last_read[buffer.slot] >= 0 or not buffer.uninitialised:
+            trace.before_write(buffer, tensor)
+    read = sum(each.nbytes for each in nested_tensors([args, list(kwargs.values())]))
+    # Threads that send may hold what they read for a moment longer than anybody waits.
+    trace.in_flight = max(trace.in_flight, 2 * read)
+    return hold_results(trace, func(*args, **kwargs), filled)
+
+
+def record_whole(
+    trace: Trace,
+    func: Any,
+    kind: OperatorTraits,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+) -> Any:
+    """Run an operator whose tensors are no windows on storages, such as sparse ones.
+
+    What it gives is held for good; a result without a storage is nobody's but the
+    program's.
+    """
+    filled = [t for t in written_tensors(kind, args, kwargs) if has_storage(t)]
+    for tensor in filled:
+        trace.before_write(_buffer_of(trace, tensor), tensor)
+    return hold_results(trace, func(*args, **kwargs), filled)
+
+
+def record_control_flow(trace: Trace, func: Any, args: Any, kwargs: Any) -> Any:
+    """Run an operator that is given functions, `torch.cond` or `while_loop`, as one.
+
+    Raises:
+        UnsupportedError: If it is not known to write nothing.
+    """
+    if func.name() not in _FUNCTIONAL:
+        raise UnsupportedError(
+            f"`{func.name()}` is given functions to run, and it is not known what they "
+            "write, so it cannot be recorded. Call it outside of the recomputation."
+        )
+    result = func(*args, **kwargs)
+    if func.name() == "cond" and not isinstance(result, tuple | list):
+        raise UnsupportedError(
+            "`torch.cond` whose branches return a tensor runs eagerly inside of a "
+            "recomputation, and PyTorch cannot differentiate it there. Write `if`, "
+            "which is exact, or return a tuple from both branches."
+        )
+    return hold_results(trace, result, ())
+
+
+def hold_results(trace: Trace, result: Any, filled: Sequence[Tensor]) -> Any:
+    """Hold for good what was written and what was made."""
+    for tensor in filled:
+        trace.hold_for_good(_buffer_of(trace, tensor), tensor)
+    for tensor in nested_tensors(result):
+        if not has_storage(tensor) or tensor.is_meta:
+            continue
+        storage = tensor.untyped_storage()
+        buffer = getattr(storage, TAG, None)
+        if buffer is None or buffer.owner is not trace.owner:
+            slot = trace.new_slot(-1, storage.nbytes(), trace.geometries.of(tensor))
+            buffer = Buffer(trace.owner, slot, storage.nbytes(), trace.counter)
+            setattr(storage, TAG, buffer)
+            trace.hold_for_good(buffer, tensor)
+    return result
+
+
+def _refuse_flat_parameters(func: Any) -> None:
+    """Refuse FSDP1, which swaps the storage of its parameters behind autograd."""
+    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    while frame is not None:
+        if frame.f_code.co_filename.endswith(_FLAT):
+            raise UnsupportedError(
+                f"`{func}` gathers the parameters of a `FullyShardedDataParallel` "
+                "(FSDP1) inside of a recomputation. It swaps their storage where no "
+                "operator shows it, so values could not be computed again. Shard with "
+                "`torch.distributed.fsdp.fully_shard` (FSDP2), which is understood."
+            )
+        frame = frame.f_back
+
+
+def written_tensors(
+    kind: OperatorTraits, args: Sequence[Any], kwargs: dict[str, Any]
+) -> Iterator[Tensor]:
+    """The tensors that an operator overwrites, in lists of any depth."""
+    for where in kind.writes:
+        if isinstance(where, str):
+            yield from nested_tensors(kwargs.get(where))
+        elif where < len(args):
+            yield from nested_tensors(args[where])
+
+
+def has_storage(tensor: Tensor) -> bool:
+    """Tell whether a tensor is a window on a storage."""
+    return tensor.layout is torch.strided
+
+
+def nested_tensors(value: Any) -> Iterator[Tensor]:
+    """The tensors in a value, in lists and tuples of any depth.
+
+    Examples:
+        >>> len(list(nested_tensors([[torch.ones(1)], (torch.ones(2), None)])))
+        2
+    """
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, list | tuple):
+        for each in value:
+            yield from nested_tensors(each)
+
+
+def _buffer_of(trace: Trace, tensor: Tensor) -> Buffer:
+    storage = tensor.untyped_storage()
+    buffer = getattr(storage, TAG, None)
+    if buffer is None or buffer.owner is not trace.owner:
+        buffer = trace.adopt(tensor, storage)
+    return buffer

@@ -1,0 +1,296 @@
+"""Recording one operator: it is run, and becomes a step on the slots of a trace."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import UntypedStorage as Storage
+
+from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._torch_compile import warn_of_compiled_code
+from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
+from retape.engines.eager.record._record_collective import (
+    has_storage,
+    hold_results,
+    record_whole,
+)
+from retape.engines.eager.trace._fingerprint import fingerprint
+from retape.engines.eager.trace._geometry import below_autograd
+from retape.engines.eager.trace._holdings import TAG, Buffer
+from retape.engines.eager.trace._operator_traits import OperatorTraits
+from retape.engines.eager.trace._random_state import generator_for
+from retape.engines.eager.trace._signature import Mode, Signature, constant_key
+from retape.engines.eager.trace._step import Step
+from retape.engines.eager.trace._trace import Trace
+
+_new_step = tuple.__new__
+dtype_now = torch.get_default_dtype
+
+
+def record(
+    trace: Trace, func: Any, kind: OperatorTraits, args: Any, kwargs: dict[str, Any]
+) -> Any:
+    """Run an operator and add it to the trace."""
+    step, grad, owner = len(trace.steps), torch.is_grad_enabled(), trace.owner
+    key: list[Any] = [func, grad, trace.opaque, dtype_now()]
+    reads: list[int] = []
+    for position, value in enumerate(args):
+        if isinstance(value, Tensor):  # `_read`, written out: the hot path
+            if value.layout is not torch.strided:
+                return record_whole(trace, func, kind, args, kwargs)
+            storage = value.untyped_storage()
+            buffer = getattr(storage, TAG, None)
+            if buffer is None or buffer.owner is not owner or buffer.uninitialised:
+                _read(trace, value, position, kind, key, reads, step)
+                continue
+            slot, made = buffer.slot, trace.producer[buffer.slot]
+            if -1 < made < trace.section:
+                slot, made = trace.carry_over(buffer, value), -1
+            reads.append(slot)
+            key.append(trace.geometries.of(value))
+            key.append(value.requires_grad)
+            trace.last_read[slot] = step
+            if -1 < made < trace.opened.position:
+                trace.needed_by_snapshot(slot, storage)
+        elif value.__class__ is int or value is None:
+            key.append(value)
+        else:
+            _scan(trace, value, position, kind, key, reads, step)
+    for name, value in kwargs.items():
+        key.append(name)
+        _scan(trace, value, name, kind, key, reads, step)
+    signature = _signature(trace, key, func, kind, args, kwargs)
+    written = _before_writes(trace, kind, args, kwargs) if kind.writes else ()
+    if kind.random:
+        _save_random_state(trace, step, kind, args, kwargs)
+    result = func(*args, **kwargs) if kwargs else func(*args)
+    if isinstance(result, Tensor) and not has_storage(result):
+        trace.random.pop(step, None)
+        return hold_results(trace, result, [tensor for _, tensor in written])
+    if kind.uninitialised and trace.verify:
+        clear(result)
+    first = len(trace.producer)
+    _make(trace, signature, kind, result, step)
+    writes = _after_writes(trace, written, step) if written else ()
+    if signature.new or trace.verify or trace.keep is not None:
+        _look_closer(trace, signature, reads, first, result, written)
+    trace.latest = signature
+    if len(trace.producer) > first:
+        trace.steps.append(_new_step(Step, (signature, tuple(reads), first, writes)))
+    elif step in trace.random:
+        nbytes = trace.random.pop(step)[1].nbytes
+        trace.counter.live -= nbytes
+        trace.kept_bytes -= nbytes
+    return result
+
+
+def clear(tensor: Tensor) -> None:
+    """Make memory that nobody has written the same at each run, to compare it."""
+    with below_autograd():
+        tensor.zero_()
+
+
+def _read(
+    trace: Trace, value: Tensor, position: int | str, kind: OperatorTraits,
+    key: list[Any], reads: list[int], step: int,
+) -> None:  # fmt: skip
+    storage = value.untyped_storage()
+    buffer = getattr(storage, TAG, None)
+    if buffer is None or buffer.owner is not trace.owner:
+        buffer = trace.adopt(value, storage)
+    elif buffer.uninitialised and position not in kind.writes:
+        trace.look_again(buffer, value)
+    slot = buffer.slot
+    if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
+        slot = trace.carry_over(buffer, value)
+    reads.append(slot)
+    key.append(trace.geometries.of(value))
+    key.append(value.requires_grad)
+    trace.last_read[slot] = step
+    if -1 < trace.producer[slot] < trace.opened.position:
+        trace.needed_by_snapshot(slot, storage)
+
+
+def _scan(
+    trace: Trace, value: Any, position: int | str, kind: OperatorTraits,
+    key: list[Any], reads: list[int], step: int,
+) -> None:  # fmt: skip
+    if isinstance(value, Tensor):
+        _read(trace, value, position, kind, key, reads, step)
+    elif value.__class__ is list or value.__class__ is tuple:
+        key.append(("[", len(value)))
+        for item in value:
+            _scan(trace, item, position, kind, key, reads, step)
+    else:
+        key.append(constant_key(value))
+
+
+def _save_random_state(
+    trace: Trace, step: int, kind: OperatorTraits, args: Any, kwargs: dict[str, Any]
+) -> None:
+    if kind.chance is not None and kind.chance < len(args):
+        if args[kind.chance] == 0.0:
+            return
+    generator = generator_for(args, kwargs)
+    state = generator.get_state()
+    trace.random[step] = (generator, state)
+    trace.counter.live += state.nbytes
+    trace.kept_bytes += state.nbytes
+
+
+def _before_writes(
+    trace: Trace, kind: OperatorTraits, args: Sequence[Any], kwargs: dict[str, Any]
+) -> list[tuple[Buffer, Tensor]]:
+    found: list[tuple[Buffer, Tensor]] = []
+    for where in kind.writes:
+        value = kwargs.get(where) if isinstance(where, str) else (
+            args[where] if where < len(args) else None
+        )  # fmt: skip
+        items = value if isinstance(value, list | tuple) else (value,)
+        for item in items:
+            if isinstance(item, Tensor):
+                buffer = getattr(item.untyped_storage(), TAG)
+                trace.before_write(buffer, item)
+                found.append((buffer, item))
+    return found
+
+
+def _after_writes(
+    trace: Trace, written: Sequence[tuple[Buffer, Tensor]], step: int
+) -> tuple[tuple[int, int], ...]:
+    writes: list[tuple[int, int]] = []
+    for buffer, tensor in written:
+        old, root = buffer.slot, trace.roots[buffer.slot]
+        buffer.uninitialised = False
+        nbytes = tensor.untyped_storage().nbytes()
+        if nbytes != trace.nbytes[old]:  # `resize_`, or an `out=` that was too small
+            root = trace.geometries.of(tensor)
+            _resized(trace, buffer, nbytes)
+        buffer.slot = trace.new_slot(step, nbytes, root)
+        writes.append((old, buffer.slot))
+        if trace.moved.get(old) == old:
+            _born(trace, old, buffer.slot, tensor)
+    return tuple(writes)
+
+
+def _born(trace: Trace, old: int, new: int, tensor: Tensor) -> None:
+    """A slot that autograd saved before this step gave it a value."""
+    trace.moved[old] = new
+    trace.last_read[new] = trace.last_read[old]
+    trace.add_to_tail(new, tensor.untyped_storage(), trace.geometries.of(tensor))
+
+
+def _resized(trace: Trace, buffer: Buffer, nbytes: int) -> None:
+    if buffer.nbytes:
+        trace.counter.live += nbytes - buffer.nbytes
+    buffer.nbytes = nbytes
+
+
+def _signature(
+    trace: Trace, key: list[Any], func: Any, kind: OperatorTraits,
+    args: Any, kwargs: dict[str, Any],
+) -> Signature:  # fmt: skip
+    try:
+        found = trace.signatures.get(frozen := tuple(key))
+    except TypeError:  # an argument without a hash: this operator stands alone
+        found, frozen = None, None
+    if found is None:
+        mode = Mode(key[1], trace.opaque, dtype_now())
+        found = Signature(func, kind, mode, args, kwargs, trace.geometries.of)
+        if frozen is not None:
+            trace.signatures[frozen] = found
+    return found
+
+
+def _look_closer(
+    trace: Trace, signature: Signature, reads: list[int], first: int,
+    result: Any, written: Sequence[tuple[Buffer, Tensor]],
+) -> None:  # fmt: skip
+    """What is done at the first call of a signature, or under `verify`."""
+    if signature.new:
+        _leave_room(trace, signature, reads, first)
+        if not trace.warned:
+            trace.warned = warn_of_compiled_code()
+    outputs = result if isinstance(result, tuple | list) else (result,)
+    if trace.keep is not None and trace.keep(signature.func):
+        _keep_results(trace, outputs, first)
+    if not trace.verify or signature.kind.uninitialised:
+        return
+    for tensor in (*outputs, *(tensor for _, tensor in written)):
+        scratch = signature.kind.scratch and tensor.dtype is torch.uint8
+        if isinstance(tensor, Tensor) and not scratch:
+            storage = tensor.untyped_storage()
+            trace.prints[getattr(storage, TAG).slot] = fingerprint(storage)
+
+
+def _keep_results(trace: Trace, outputs: Sequence[Any], first: int) -> None:
+    """Hold the new storages of a result until nothing asks for the run any more."""
+    for tensor in outputs:
+        if isinstance(tensor, Tensor):
+            storage = tensor.untyped_storage()
+            slot = getattr(storage, TAG).slot
+            if slot >= first:
+                trace.held.hold(slot, storage)
+
+
+def _leave_room(
+    trace: Trace, signature: Signature, reads: list[int], first: int
+) -> None:
+    """Keep room for the cotangents of what an operator reads and makes."""
+    signature.new = False
+    made = range(first, len(trace.producer))
+    room = cotangent_bytes(trace, len(trace.steps), signature, reads, made)
+    if room > trace.largest:
+        trace.largest = room
+        trace.limit = trace.memory - room
+
+
+def _make(
+    trace: Trace, signature: Signature, kind: OperatorTraits, result: Any, step: int
+) -> None:
+    """Give a slot to each new storage of a result."""
+    if isinstance(result, Tensor):
+        if _is_new(trace, result, signature, kind, step):
+            signature.outputs, signature.single = (0,), True
+    elif result.__class__ in (tuple, list):
+        outputs = tuple(
+            index
+            for index, tensor in enumerate(result)
+            if isinstance(tensor, Tensor)
+            and _is_new(trace, tensor, signature, kind, step)
+        )
+        # Which results are new storages follows from the signature.
+        assert signature.outputs in ((), outputs)
+        signature.outputs = outputs
+
+
+def _is_new(
+    trace: Trace, tensor: Tensor, signature: Signature, kind: OperatorTraits, step: int
+) -> bool:
+    storage = _storage_of(tensor, signature)
+    buffer = getattr(storage, TAG, None)
+    if (buffer is not None and buffer.owner is trace.owner) or (
+        tensor.is_meta and not trace.without_values
+    ):
+        return False
+    nbytes, known = storage.nbytes(), signature.root
+    if known is None or nbytes != signature.nbytes or kind.varying:
+        known = trace.geometries.of(tensor)
+        if signature.single:  # the only result: the same at each call
+            signature.root, signature.nbytes = known, nbytes
+    slot = trace.new_slot(step, nbytes, known)
+    buffer = Buffer(trace.owner, slot, nbytes, trace.counter)
+    buffer.uninitialised = kind.uninitialised
+    setattr(storage, TAG, buffer)
+    return True
+
+
+def _storage_of(tensor: Tensor, signature: Signature) -> Storage:
+    try:
+        return tensor.untyped_storage()
+    except NotImplementedError:
+        raise UnsupportedError(
+            f"`{signature.func}` made a tensor of layout `{tensor.layout}`, which has "
+            "no storage that could be recomputed. Call it outside `recompute`."
+        ) from None

@@ -1,0 +1,1 @@
+"""The backward run: recorded steps run again."""

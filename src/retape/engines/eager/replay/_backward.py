@@ -1,0 +1,227 @@
+"""The backward: recompute what autograd asks for, one stage at a time.
+
+Autograd asks in reverse order of the program. When it asks for a value that is held no
+more, the values saved between that position and the nearest snapshot before it, the
+*gap*, are recomputed, if they fit, and otherwise the last part of them that does:
+snapshots are planted on the way there at binomial splits (treeverse, without
+recursion: the snapshots held are the stack).
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from retape.engines.eager._limits import Limits
+from retape.engines.eager.analysis._liveness import waiting_bytes
+from retape.engines.eager.analysis._replay_peak import replay_bytes
+from retape.engines.eager.replay._drop_snapshots import snapshots_to_drop
+from retape.engines.eager.replay._gap import Gap
+from retape.engines.eager.replay._replay import Replay, needed_steps
+from retape.engines.eager.trace._holdings import TAG, Buffer
+from retape.engines.eager.trace._native_handle import native_for
+from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
+from retape.engines.eager.trace._step import Snapshot
+
+if TYPE_CHECKING:
+    pass
+
+
+class Sweep:
+    """Recomputes the values of one run within its limits."""
+
+    def __init__(self, run: Run, limits: Limits) -> None:
+        self._run = run
+        self._limits = limits
+        self._gap: Gap | None = None
+        self._waiting: Sequence[int] = ()
+        self._section = 0
+
+    def fetch(self, handle: Handle) -> None:
+        """Recompute the stage that ends with a handle."""
+        run = self._run
+        run.reversed_inside |= run.recording
+        position = run.handle_steps[handle.number]
+        self._let_go_after(position)
+        self._section = run.enter_section(handle.number)
+        start = self._start
+        if self._gap is None or not self._gap.covers(start, position):
+            self._balance(position)
+            start = self._start
+            self._gap = self._gap_between(start, position)
+        start = self._make_room(position)
+        first = self._plant_up_to(start, position)
+        self._tape(first, position)
+
+    @property
+    def _start(self) -> int:
+        """Where to run again from: the latest snapshot, in the section at hand."""
+        return max(self._run.trace.snapshots[-1].position, self._section)
+
+    def _plant_up_to(self, start: int, position: int) -> int:
+        """Plant the snapshots of the binomial splits; where the last stage begins."""
+        gap = self._gap
+        assert gap is not None
+        planting, cut = gap.next_action(start, position)
+        while planting:
+            if not self._plant(gap.crossing(start, cut), cut, position):
+                return max(start, gap.last_cut(position))
+            start = cut
+            planting, cut = gap.next_action(start, position)
+        return cut
+
+    def _let_go_after(self, position: int) -> None:
+        """Give up the stages and snapshots that the sweep has passed."""
+        run, trace = self._run, self._run.trace
+        while trace.snapshots[-1].position > position:
+            self._give_up_last()
+        for stage in run.stages:
+            stage.close()
+        run.stages.clear()
+
+    def _gap_between(self, start: int, position: int) -> Gap:
+        trace = self._run.trace
+        if len(self._waiting) != len(trace.steps) + 2:
+            self._waiting = waiting_bytes(trace)
+        return Gap(self._run, start, position, self._limits, self._waiting)
+
+    def _balance(self, position: int) -> None:
+        """Give the last snapshots up if their room is worth more than they are."""
+        trace, memory = self._run.trace, self._limits.memory
+        away = type(trace.held.storages) is not dict  # in a store they take no room
+        if memory is None or away or len(trace.snapshots) == 1:
+            return
+        room = trace.limit - trace.counter.live
+        _, _, slots = self._run.living_between(trace.opened.position, position)
+        latest = sum(trace.nbytes[slot] for slot in set(slots))
+        if latest <= room:  # one stage: no longer gap is cheaper
+            return
+        saved = [each.saved for each in trace.snapshots]
+        saved.append(saved[-1] + latest)
+        places = [*(each.position for each in trace.snapshots), position]
+        gaps = [
+            (saved[k + 1] - saved[k], places[k + 1] - places[k])
+            for k in range(len(trace.snapshots))
+        ]
+        widths, seen = [], set[int]()
+        for each in trace.snapshots:
+            widths.append(sum(trace.nbytes[slot] for slot in each.slots - seen))
+            seen |= each.slots
+        for _ in range(snapshots_to_drop(gaps, widths, room)):
+            self._give_up_last()
+
+    def _give_up_last(self) -> None:
+        trace = self._run.trace
+        for slot in trace.snapshots.pop().slots:
+            trace.held.release(slot)
+        trace.opened = trace.snapshots[-1]
+
+    def _give_up_tail(self) -> bool:
+        """Give up the older half of the tail: cotangents may have come in its place."""
+        trace = self._run.trace
+        if not trace.tail.steps:
+            return False
+        half = trace.tail.nbytes // 2
+        while trace.tail.steps and trace.tail.nbytes >= half:
+            trace.drop_from_tail(next(iter(trace.tail.steps)))
+        return True
+
+    def _make_room(self, position: int) -> int:
+        """Give snapshots up until a unit fits after the nearest one; its position."""
+        trace, memory = self._run.trace, self._limits.memory
+        while memory is not None:
+            gap = self._gap
+            assert gap is not None
+            if gap.fits(gap.start, position):
+                break
+            if gap.smallest_stage(position) <= gap.free(position):
+                break
+            if gap.end <= position:  # else it was cut for the room of another time
+                if len(trace.snapshots) == 1:
+                    break
+                self._give_up_last()
+            self._gap = self._gap_between(self._start, position)
+        return self._start
+
+    def _plant(self, slots: set[int], cut: int, position: int) -> bool:
+        """Store a snapshot at a cut, computed from the ones before, if it fits."""
+        trace = self._run.trace
+        missing = {slot for slot in slots if slot not in trace.held.storages}
+        if not self._admits(missing, 0, position):
+            return False
+        computed = self._replay(missing)
+        self._hold_computed(computed)
+        trace.held.again(slots - computed.keys())
+        trace.opened = Snapshot(cut, set(slots), trace.saved)
+        trace.snapshots.append(trace.opened)
+        self._run.tally.planted += 1
+        return True
+
+    def _tape(self, first: int, last: int) -> None:
+        """Recompute all that was saved between two steps, or as much as fits.
+
+        What was planted may be wider than cuts are on average. The values of one step,
+        from the start of the program, fit if the budget is not refused.
+        """
+        gap, trace = self._gap, self._run.trace
+        assert gap is not None
+        low, high, slots = self._missing(first, last)
+        while not self._fits(slots, last):
+            if first < last:
+                first = gap.shorter(first, last)
+            elif len(trace.snapshots) > 1:
+                self._give_up_last()
+                first = max(self._start, gap.last_cut(last))
+            elif not self._give_up_tail():
+                break
+            low, high, slots = self._missing(first, last)
+        self._hold_computed(self._replay(set(slots)))
+        self._run.stages.append(RecomputedValues(self._run, low, high, slots))
+        self._run.tally.stages += 1
+
+    def _missing(self, first: int, last: int) -> tuple[int, int, list[int]]:
+        """Of what was saved between two steps, the numbers, and what is not there."""
+        storages = self._run.trace.held.storages
+        low, high, slots = self._run.living_between(first, last)
+        return low, high, [slot for slot in slots if slot not in storages]
+
+    def _fits(self, slots: Sequence[int], position: int) -> bool:
+        nbytes, missing = self._run.trace.nbytes, set(slots)
+        left = sum(nbytes[slot] for slot in missing)
+        return self._admits(missing, left, position)
+
+    def _admits(self, missing: set[int], left: int, position: int) -> bool:
+        """Whether there is room to compute slots, of which some bytes will be left."""
+        gap, trace = self._gap, self._run.trace
+        assert gap is not None
+        if self._limits.memory is None:
+            return True
+        if not gap.admits(left, left, position):
+            return False
+        needed = needed_steps(trace, missing)
+        return gap.admits(replay_bytes(trace, needed, missing), left, position)
+
+    def _replay(self, wanted: set[int]) -> dict[int, Tensor]:
+        trace, tally = self._run.trace, self._run.tally
+        needed = needed_steps(trace, wanted)
+        tally.recomputed += len(needed)
+        return Replay(trace, needed, wanted).run()
+
+    def _hold_computed(self, computed: dict[int, Tensor]) -> None:
+        trace = self._run.trace
+        module = native_for(trace)
+        if module is None:
+            for slot, root in computed.items():
+                self._hold(slot, root)
+            return
+        module.hold(trace.owner, trace.counter, trace.held, computed)
+        self._run.note_peak()
+
+    def _hold(self, slot: int, root: Tensor) -> None:
+        trace = self._run.trace
+        storage = root.untyped_storage()
+        if getattr(storage, TAG, None) is None:
+            buffer = Buffer(trace.owner, slot, storage.nbytes(), trace.counter)
+            setattr(storage, TAG, buffer)
+        trace.held.hold(slot, storage)
+        self._run.note_peak()

@@ -1,0 +1,177 @@
+"""Running recorded steps again.
+
+Which steps are needed for some slots is found by walking back from these slots to
+values that are held; steps that nobody asks for are not run. A step that overwrites a
+value that somebody else holds works on a copy.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from retape.engines.eager.trace._fingerprint import check_foreign, check_replayed
+from retape.engines.eager.trace._geometry import (
+    Geometry,
+    below_autograd,
+    refuse_proxies,
+    tensor_on,
+)
+from retape.engines.eager.trace._inputs import checked
+from retape.engines.eager.trace._native_handle import native_for
+from retape.engines.eager.trace._random_state import RandomStates
+from retape.engines.eager.trace._step import made_by
+from retape.engines.eager.trace._trace import Trace
+
+
+@contextmanager
+def default_dtype() -> Iterator[None]:
+    """Put the default type of numbers back that steps have set."""
+    before = torch.get_default_dtype()
+    try:
+        yield
+    finally:
+        if torch.get_default_dtype() is not before:
+            torch.set_default_dtype(before)
+
+
+def needed_steps(trace: Trace, wanted: Iterable[int], floor: int = 0) -> list[int]:
+    """Steps at or after `floor` that make the wanted slots, in order.
+
+    Examples:
+        A chain `y = f(g(x))` of which nothing is held needs both steps for `y`, and
+        only `f` if the result of `g` is held.
+    """
+    producer, steps, storages = trace.producer, trace.steps, trace.held.storages
+    module = native_for(trace)
+    if module is not None:
+        return module.needed_steps(steps, producer, storages, list(wanted), floor)
+    found: set[int] = set()
+    stack = [slot for slot in wanted if slot not in storages]
+    while stack:
+        step = producer[stack.pop()]
+        if step < floor or step in found:
+            continue
+        found.add(step)
+        stack.extend(slot for slot in steps[step].reads if slot not in storages)
+    return sorted(found)
+
+
+class Replay:
+    """One run of some steps, from held and foreign slots to the wanted ones."""
+
+    def __init__(
+        self,
+        trace: Trace,
+        needed: list[int],
+        wanted: Collection[int],
+    ) -> None:
+        self._trace = trace
+        self._needed = needed
+        self._wanted = wanted
+        self._roots: dict[int, Tensor] = {}
+        self._own: set[int] = set()
+        self._overwritten: dict[int, Tensor] = {}
+
+    def run(self) -> dict[int, Tensor]:
+        """The wanted slots, as root tensors."""
+        refuse_proxies()
+        wanted = self._wanted
+        with below_autograd(), RandomStates() as random, default_dtype():
+            self._run_steps(random)
+            for slot in wanted:
+                if slot not in self._roots and slot not in self._overwritten:
+                    self.root_of(slot)
+            return {**self._roots, **self._overwritten}
+
+    def _run_steps(self, random: RandomStates) -> None:
+        trace, roots = self._trace, self._roots
+        module = native_for(trace)
+        if module is not None and not trace.verify:
+            module.run_steps(
+                trace.steps, trace.roots, self._needed, self._wanted, trace.random,
+                self, roots, self._own, partial(self._step, random=random),
+            )  # fmt: skip
+            return
+        dying = self._last_uses()
+        for index in self._needed:
+            self._step(index, random)
+            for slot in dying.get(index, ()):
+                roots.pop(slot, None)
+
+    def _last_uses(self) -> dict[int, list[int]]:
+        """For each step, the slots that nobody reads after it."""
+        seen = set(self._wanted)
+        dying: dict[int, list[int]] = {}
+        for index in reversed(self._needed):
+            step = self._trace.steps[index]
+            last = [slot for slot in step.reads if slot not in seen]
+            last += [slot for slot in made_by(step) if slot not in seen]
+            if last:
+                seen.update(last)
+                dying[index] = last
+        return dying
+
+    def root_of(self, slot: int) -> Tensor:
+        """The whole storage of a slot, as a tensor."""
+        root = self._roots.get(slot)
+        if root is None:
+            trace = self._trace
+            known = trace.foreign.get(slot)
+            if known is not None:
+                root = checked(known)
+                if trace.verify or slot in trace.exposed:
+                    check_foreign(trace, slot)
+            else:
+                root = tensor_on(trace.held.storages[slot], trace.roots[slot])
+            self._roots[slot] = root
+        return root
+
+    def _step(self, index: int, random: RandomStates) -> None:
+        trace, roots = self._trace, self._roots
+        step = trace.steps[index]
+        signature = step.signature
+        for old, _ in step.writes:
+            self._own_copy(old)
+        state = trace.random.get(index)
+        if state is not None:
+            random.set(*state)
+        given: list[tuple[Tensor, Geometry]] = [
+            (self.root_of(slot), trace.roots[slot]) for slot in step.reads
+        ]
+        if signature.dtype is not torch.get_default_dtype():
+            torch.set_default_dtype(signature.dtype)
+        torch._C._set_grad_enabled(signature.grad)
+        result, tensors = signature.run(given)
+        torch._C._set_grad_enabled(False)
+        if trace.verify and signature.kind.uninitialised:
+            result.zero_()
+        outputs = signature.outputs
+        if signature.single:
+            roots[step.first] = result
+            self._own.add(step.first)
+        else:
+            for slot, output in enumerate(outputs, step.first):
+                roots[slot] = result[output]
+                self._own.add(slot)
+        for old, new in step.writes:
+            self._own.add(new)
+            root = roots.pop(old)
+            if trace.roots[new] is not trace.roots[old]:  # it was resized
+                root = tensors[step.reads.index(old)]
+            roots[new] = root
+        if trace.verify:
+            for slot in made_by(step):
+                check_replayed(trace, index, slot, roots[slot])
+
+    def _own_copy(self, slot: int) -> None:
+        """Before an overwrite: others may hold the storage, or want the old value."""
+        if slot in self._own and slot not in self._wanted:
+            return
+        root = self.root_of(slot)
+        if slot in self._wanted:
+            self._overwritten[slot] = root
+        copy = root.untyped_storage().clone()
+        self._roots[slot] = tensor_on(copy, self._trace.roots[slot])

@@ -1,0 +1,1 @@
+"""The record of an eager run: operators, storages, their traits."""

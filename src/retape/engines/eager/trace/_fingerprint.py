@@ -1,0 +1,53 @@
+"""Fingerprints of values, to find programs that are not the same when run again."""
+
+import ctypes
+import zlib
+from typing import TYPE_CHECKING
+
+import torch
+
+from retape.engines.eager._errors import DeterminismError, MutationError
+
+if TYPE_CHECKING:
+    from retape.engines.eager.trace._trace import Trace
+
+
+def fingerprint(storage: torch.UntypedStorage) -> int:
+    """A checksum of the bytes of a storage."""
+    # Through NumPy would be shorter, but it makes the storage unresizable for good.
+    host = storage if storage.device.type == "cpu" else storage.cpu()
+    content = (ctypes.c_char * host.nbytes()).from_address(host.data_ptr() or 1)
+    return zlib.crc32(content)
+
+
+def check_replayed(trace: "Trace", index: int, slot: int, root: torch.Tensor) -> None:
+    """Compare a recomputed value with its first run.
+
+    Raises:
+        DeterminismError: If they differ.
+    """
+    expected = trace.prints.get(slot)
+    if expected is not None and fingerprint(root.untyped_storage()) != expected:
+        raise DeterminismError(
+            f"Step `{index}`, `{trace.steps[index].signature.func}`, gave another "
+            "result when it was run again. Something that it reads was changed behind "
+            "PyTorch's back (a `.data` write, NumPy, another thread), or the operator "
+            "is not deterministic (see `torch.use_deterministic_algorithms`)."
+        )
+
+
+def check_foreign(trace: "Trace", slot: int) -> None:
+    """Compare an input of the trace with what it was when it was first read.
+
+    Raises:
+        MutationError: If it differs.
+    """
+    expected = trace.prints.get(slot) or trace.exposed.get(slot)
+    tensor = trace.foreign[slot].tensor
+    if expected is not None and fingerprint(tensor.untyped_storage()) != expected:
+        raise MutationError(
+            f"A tensor of shape `{tuple(tensor.shape)}` that the program under "
+            "`recompute` read has other values now, although its version has not "
+            "changed: it was written through `.data`, NumPy or another library. "
+            "Write with `torch.no_grad()` before the run, or after its backward."
+        )

@@ -1,0 +1,163 @@
+"""A tensor as a storage and a geometry.
+
+Below autograd a tensor is a window on a storage. The trace keeps the two apart: values
+belong to storages, and a geometry (size, stride, offset, element type, lazy
+conjugation and negation) is interned, so that comparing two is comparing identities
+and a program of a million operators has as many geometries as it has shapes.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch import UntypedStorage as Storage
+
+from retape.engines.eager._errors import UnsupportedError
+
+_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
+for _name in ("CUDA", "XPU", "MPS", "HPU", "PrivateUse1"):
+    _AUTOCAST = _AUTOCAST | torch._C.DispatchKeySet(
+        getattr(torch._C.DispatchKey, f"Autocast{_name}")
+    )
+
+
+class below_autograd:
+    """Dispatch straight to the kernels: no graph, no hooks, no autocast.
+
+    The trace is taken below these levels, so a replay must enter there. PyTorch has no
+    public way in. Gradient mode, which some kernels read, is restored.
+    """
+
+    __slots__ = ("_grad", "_guards")
+
+    def __enter__(self) -> None:
+        self._grad = torch.is_grad_enabled()
+        torch._C._set_grad_enabled(False)
+        self._guards = (
+            torch._C._AutoDispatchBelowAutograd(),
+            torch._C._ExcludeDispatchKeyGuard(_AUTOCAST),
+        )
+        for guard in self._guards:
+            guard.__enter__()
+
+    def __exit__(self, *exception: object) -> None:
+        for guard in reversed(self._guards):
+            guard.__exit__(*exception)
+        torch._C._set_grad_enabled(self._grad)
+
+
+def proxies() -> object:
+    """The mode that traces functions to graphs, if it is at work."""
+    return torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.PROXY)
+
+
+def refuse_proxies() -> None:
+    """Refuse to compute something of ours where it would become part of a graph."""
+    if proxies() is not None:
+        raise UnsupportedError(
+            "A function is traced to a graph inside of a recomputation "
+            "(`torch.func.linearize`, `make_fx` or `torch.export`), which would trace "
+            "the recomputation as well. Trace it before, or outside."
+        )
+
+
+class Geometry:
+    """How a tensor looks at its storage. Compared by identity: intern it."""
+
+    __slots__ = ("size", "stride", "offset", "dtype", "conj", "neg", "plain", "native")
+
+    def __init__(self, key: tuple[Any, ...], conj: bool, neg: bool) -> None:
+        self.size, self.stride, self.offset, self.dtype = key
+        self.conj, self.neg = conj, neg
+        self.plain = not (conj or neg)
+        self.native: Any = None
+
+
+class Geometries:
+    """The interned geometries of one trace."""
+
+    __slots__ = ("_table",)
+
+    def __init__(self) -> None:
+        self._table: dict[tuple[Any, ...], Geometry] = {}
+
+    def of(self, tensor: Tensor) -> Geometry:
+        """The geometry of `tensor`."""
+        key = (tensor.size(), tensor.stride(), tensor.storage_offset(), tensor.dtype)
+        if tensor.is_conj() or tensor.is_neg():
+            return self._flagged(key, tensor.is_conj(), tensor.is_neg())
+        found = self._table.get(key)
+        if found is None:
+            found = self._table[key] = Geometry(key, False, False)
+        return found
+
+    def _flagged(self, key: tuple[Any, ...], conj: bool, neg: bool) -> Geometry:
+        long_key = (*key, conj, neg)
+        found = self._table.get(long_key)
+        if found is None:
+            found = self._table[long_key] = Geometry(key, conj, neg)
+        return found
+
+
+def tensor_on(storage: Storage, geometry: Geometry) -> Tensor:
+    """A new tensor that looks at `storage` through `geometry`. Call below autograd."""
+    tensor = torch.empty(0, dtype=geometry.dtype, device=storage.device)
+    tensor.set_(storage, geometry.offset, geometry.size, geometry.stride)  # pyright: ignore[reportArgumentType]
+    return tensor if geometry.plain else _flag(tensor, geometry)
+
+
+def view_through(root: Tensor, seen: Geometry, wanted: Geometry) -> Tensor:
+    """`root`, whose geometry is `seen`, through another geometry."""
+    if wanted is seen:
+        return root
+    if wanted.dtype is seen.dtype and wanted.plain and seen.plain:
+        return torch.as_strided(root, wanted.size, wanted.stride, wanted.offset)
+    return tensor_on(root.untyped_storage(), wanted)
+
+
+def _flag(tensor: Tensor, geometry: Geometry) -> Tensor:
+    if geometry.conj:
+        tensor = torch._conj(tensor)  # pyright: ignore[reportPrivateImportUsage]
+    if geometry.neg:
+        tensor = torch._neg_view(tensor)  # pyright: ignore[reportPrivateImportUsage]
+    return tensor
+
+
+def disjoint(one: Geometry, other: Geometry) -> bool:
+    """Whether two windows on a storage share no element; `False` if in doubt.
+
+    Only windows of equal strides are compared: as boxes in the coordinates that the
+    strides span, provided that neither wraps around.
+
+    Examples:
+        The halves of a row-major matrix, left and right, are disjoint although their
+        bytes interleave.
+    """
+    if one.stride != other.stride or one.dtype is not other.dtype:
+        return False
+    dims = sorted(range(len(one.stride)), key=lambda k: -one.stride[k])
+    first, second, outer = one.offset, other.offset, None
+    for k in dims:
+        step = one.stride[k]
+        if step <= 0 or (outer is not None and outer % step):
+            return False
+        a, first = divmod(first, step)
+        b, second = divmod(second, step)
+        if (
+            outer is not None
+            and max(a + one.size[k], b + other.size[k]) > outer // step
+        ):
+            return False
+        if a + one.size[k] <= b or b + other.size[k] <= a:
+            return True
+        outer = step
+    return False
+
+
+def storage_refcount(storage: Storage) -> int:
+    """How many references to the memory there are, the Python object's one included.
+
+    No public function tells. Only this number says whether anybody but the trace can
+    still write into a storage once recording is over.
+    """
+    return torch._C._storage_Use_Count(storage._cdata)  # pyright: ignore[reportAttributeAccessIssue]

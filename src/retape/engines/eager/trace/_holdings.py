@@ -1,0 +1,86 @@
+"""Who keeps a value alive.
+
+A slot is one version of one storage. A held slot can be read again without computing
+it. Several holders may hold the same slot: the tail of the run, snapshots, the stage
+that is being reversed. The memory is given back when the last one lets go.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from torch import UntypedStorage as Storage
+
+TAG = "_retape"
+
+
+class Counter:
+    """Bytes alive in the storages of one trace."""
+
+    __slots__ = ("live", "peak")
+
+    def __init__(self) -> None:
+        self.live = 0
+        self.peak = 0
+
+
+class Buffer:
+    """What the trace knows about a storage, hung on the storage itself.
+
+    It dies with the storage, and that is how the bytes are counted: no registry, no
+    weak references.
+    """
+
+    __slots__ = ("counter", "nbytes", "older", "owner", "slot", "uninitialised")
+
+    def __init__(self, owner: Any, slot: int, nbytes: int, counter: Counter) -> None:
+        self.owner = owner
+        self.slot = slot
+        self.nbytes = nbytes
+        self.counter = counter
+        self.uninitialised = False
+        self.older: tuple[int, ...] = ()
+        counter.live += nbytes
+
+    def __del__(self) -> None:
+        self.counter.live -= self.nbytes
+
+
+class Holdings:
+    """Slots with a strong reference to their storage, counted by holder."""
+
+    __slots__ = ("counts", "storages")
+
+    def __init__(self) -> None:
+        self.storages: dict[int, Storage] = {}
+        self.counts: dict[int, int] = {}
+
+    def hold(self, slot: int, storage: Storage) -> None:
+        """Add a holder of `slot`; the first storage given for it stays."""
+        counts = self.counts
+        if slot in counts:
+            counts[slot] += 1
+        else:
+            counts[slot] = 1
+            self.storages[slot] = storage
+
+    def again(self, slots: Iterable[int]) -> None:
+        """Add a holder of slots that are held already."""
+        for slot in slots:
+            self.counts[slot] += 1
+
+    def release(self, slot: int) -> None:
+        """Take one holder of `slot` away."""
+        left = self.counts[slot] - 1
+        if left:
+            self.counts[slot] = left
+        else:
+            del self.counts[slot], self.storages[slot]
+
+    def count(self, slot: int) -> int:
+        """How many hold `slot`."""
+        return self.counts.get(slot, 0)
+
+    def clear(self) -> None:
+        """Let go of everything."""
+        self.counts.clear()
+        self.storages.clear()

@@ -1,0 +1,93 @@
+"""Values that the program brought along: inputs, parameters, buffers.
+
+They are not computed, so they cannot be recomputed. The trace keeps a reference and
+the version that it saw; a later overwrite is an error, as it is in plain PyTorch.
+"""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from retape.engines.eager._errors import MutationError
+
+
+class Input(NamedTuple):
+    """A slot that the trace did not make; `version` -1 if it is a private copy.
+
+    `storage` is the one that it had, which stays alive: another one may be put in its
+    place, by `tensor.data = other`.
+    """
+
+    tensor: Tensor
+    version: int
+    nbytes: int
+    storage: torch.UntypedStorage
+
+
+def checked(known: Input) -> Tensor:
+    """The tensor of a foreign slot, if nobody has overwritten it since."""
+    tensor, version, nbytes, storage = known
+    if tensor.untyped_storage()._cdata != storage._cdata:
+        raise MutationError(_replaced(known))
+    if version >= 0:
+        if tensor._version != version:
+            raise MutationError(_overwritten(known))
+        if tensor.untyped_storage().nbytes() != nbytes:
+            raise MutationError(_was_resized(known))
+    return tensor
+
+
+def is_exposed(tensor: Tensor, storage: torch.UntypedStorage) -> bool:
+    """Tell whether a tensor lies in memory of another library, such as NumPy's.
+
+    Parameters in a mapped file do so, too, and are read only.
+    """
+    if storage.resizable() or storage.nbytes() == 0:
+        return False
+    whole = tensor._base if tensor._is_view() else tensor
+    return not isinstance(whole, torch.nn.Parameter)
+
+
+def without_history(tensor: Tensor) -> Tensor:
+    """The tensor, or an alias without graph that shares its version counter."""
+    if tensor.grad_fn is None:
+        return tensor
+    # Under a dispatch mode `detach` shares the counter only if this level runs.
+    with torch._C._SetExcludeDispatchKeyGuard(
+        torch._C.DispatchKey.ADInplaceOrView, False
+    ):
+        return tensor.detach()
+
+
+def _describe(tensor: Tensor) -> str:
+    return f"A tensor of shape `{tuple(tensor.shape)}` and type `{tensor.dtype}`"
+
+
+def _overwritten(known: Input) -> str:
+    return (
+        f"{_describe(known.tensor)}, which the program under `recompute` read, was "
+        f"overwritten before its backward (version `{known.tensor._version}`, expected "
+        f"`{known.version}`), so what was computed from it cannot be computed again. "
+        "Run the backward before the optimiser's step, or read a `clone()`."
+    )
+
+
+def _replaced(known: Input) -> str:
+    return (
+        f"{_describe(known.tensor)}, which the program under `recompute` read, was "
+        "given another memory (`tensor.data = other`) before its backward, so what was "
+        "computed from it cannot be computed again. Do that after the backward, or "
+        "read a `clone()`."
+    )
+
+
+def _was_resized(known: Input) -> str:
+    return (
+        f"{_describe(known.tensor)}, which the program under `recompute` read, had "
+        f"`{known.nbytes}` bytes and has "
+        f"`{known.tensor.untyped_storage().nbytes()}` now: it was freed or resharded "
+        "before the backward. Sharded parameters are understood "
+        "where `fully_shard` (FSDP2) gathers them for a module; otherwise "
+        "keep them until then."
+    )

@@ -1,0 +1,164 @@
+"""What the trace must know about an operator, read once from its schema.
+
+Schemas do not tell the whole truth. `native_batch_norm` overwrites its running
+statistics without declaring it, so the exceptions stand in a table here. Operators
+that only rewrite a tensor's size and strides (`transpose_`, `set_`) change no storage
+and count as views, because the trace describes a tensor by its storage and geometry.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from retape.engines.eager import _collective_traits as collectives
+from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager.trace._backward_formulas import is_lean
+
+__all__ = ["OperatorTraits", "traits_of"]
+
+_HIDDEN_WRITES: dict[str, tuple[int | str, ...]] = {
+    "aten::native_batch_norm": (3, 4),
+    "aten::cudnn_batch_norm": (3, 4),
+    "aten::miopen_batch_norm": (3, 4),
+    "aten::batch_norm_update_stats": (1, 2),
+}
+_UNINITIALISED = frozenset(
+    {
+        "aten::empty",
+        "aten::empty_like",
+        "aten::empty_permuted",
+        "aten::empty_strided",
+        "aten::new_empty",
+        "aten::new_empty_strided",
+    }
+)
+_RESIZERS = frozenset({"aten::resize_", "aten::resize_as_"})
+# Their kernels may bring all that they read and make into a layout of their own first,
+# forward and backward.
+_COPYING = frozenset(
+    {
+        "aten::_convolution",
+        "aten::_cudnn_rnn",
+        "aten::convolution",
+        "aten::convolution_overrideable",
+        "aten::cudnn_convolution",
+        "aten::mkldnn_convolution",
+        "aten::mkldnn_rnn_layer",
+    }
+)
+# Their results include a workspace, parts of which nobody writes.
+_SCRATCH = frozenset({"aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn"})
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTraits:
+    """How an operator treats the storages that it touches.
+
+    Attributes:
+        view: It makes no storage and writes none; there is nothing to replay.
+        writes: Positions (or names, if keyword-only) of the arguments overwritten.
+        random: It draws from a generator.
+        chance: Position of a `dropout_p`: where it is zero, nothing is drawn.
+        uninitialised: Its result holds whatever the memory held.
+        scratch: So do parts of one of its results.
+        collective: Its result depends on other processes: it is never run again.
+        lean: Its backward has no temporaries of the size of its result.
+        copying: Its kernels work on copies of what it reads and makes.
+        varying: The geometry of its result depends on values.
+        label: It begins or ends a region of a profile.
+    """
+
+    view: bool
+    writes: tuple[int | str, ...]
+    random: bool
+    chance: int | None
+    uninitialised: bool
+    scratch: bool
+    collective: bool
+    lean: bool
+    copying: bool
+    varying: bool
+    label: bool
+
+
+_table: dict[Any, OperatorTraits] = {}
+
+
+def _declared_writes(schema: Any) -> tuple[int | str, ...]:
+    return tuple(
+        argument.name if argument.kwarg_only else position
+        for position, argument in enumerate(schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
+
+
+def _hidden_writes(name: str) -> tuple[int | str, ...]:
+    return _HIDDEN_WRITES.get(name) or collectives.WRITES.get(name, ())
+
+
+def _dropout_position(schema: Any) -> int | None:
+    names = [argument.name for argument in schema.arguments]
+    return names.index("dropout_p") if "dropout_p" in names else None
+
+
+def _read_schema(func: Any) -> OperatorTraits:
+    schema, tags = func._schema, func.tags
+    name: str = schema.name
+    if func.namespace == "fsdp":
+        raise UnsupportedError(
+            f"`{name}` gathers sharded parameters (FSDP2) inside of a recomputation "
+            "and outside of the forward of a module made by `fully_shard`, so its "
+            "parameters may be gone when they are needed again. Call the module, and "
+            "not one of its methods, or gather them with `module.unshard()` before "
+            "the recomputation."
+        )
+    if func.namespace == "symm_mem":
+        raise UnsupportedError(
+            f"`{name}` writes into the memory of other processes (symmetric memory), "
+            "which no record of this one shows. Call it outside of the recomputation, "
+            "or use the collectives of `torch.distributed`."
+        )
+    reshapes = torch.Tag.inplace_view in tags and name not in _RESIZERS
+    reshapes = reshapes or name in collectives.WITHOUT_RESULT
+    writes = () if reshapes else _hidden_writes(name) or _declared_writes(schema)
+    aliases = bool(schema.returns) and all(
+        result.alias_info is not None for result in schema.returns
+    )
+    return OperatorTraits(
+        view=reshapes or (aliases and not writes),
+        writes=writes,
+        random=torch.Tag.nondeterministic_seeded in tags,
+        chance=_dropout_position(schema),
+        uninitialised=name in _UNINITIALISED | _RESIZERS,
+        scratch=name in _SCRATCH,
+        collective=func.namespace in collectives.NAMESPACES,
+        lean=is_lean(func),
+        copying=name in _COPYING,
+        varying=bool(
+            {torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output}
+            & set(tags)
+        ),
+        label=func.namespace == "profiler",
+    )
+
+
+def traits_of(func: Any) -> OperatorTraits:
+    """The kind of an operator overload.
+
+    Args:
+        func: An overload such as `torch.ops.aten.add_.Tensor`.
+
+    Returns:
+        Its kind; the same object at each call.
+
+    Examples:
+        >>> traits_of(torch.ops.aten.add_.Tensor).writes
+        (0,)
+        >>> traits_of(torch.ops.aten.transpose.int).view
+        True
+    """
+    kind = _table.get(func)
+    if kind is None:
+        kind = _table[func] = _read_schema(func)
+    return kind

@@ -1,0 +1,294 @@
+"""A recorded run: its trace, the tensors that autograd saved in it, and its sweep.
+
+Autograd saves tensors for its backward. Under `recompute` it is given a `Handle`
+instead, which names a slot and a geometry and holds no value. The run counts the living
+handles of each slot; a value that no handle asks for any more is let go, and when none
+is left the whole run is.
+"""
+
+import threading
+from bisect import bisect_left, bisect_right
+from itertools import compress
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from retape.engines.eager._wrapper_tensors import save_wrapper
+from retape.engines.eager.trace._geometry import (
+    Geometry,
+    proxies,
+    tensor_on,
+    view_through,
+)
+from retape.engines.eager.trace._holdings import TAG
+from retape.engines.eager.trace._inputs import Input, checked
+from retape.engines.eager.trace._report import Tally
+from retape.engines.eager.trace._step import Snapshot
+from retape.engines.eager.trace._tail import Tail
+from retape.engines.eager.trace._trace import Trace
+
+
+class Handle:
+    """Stands in an autograd graph for a tensor that was saved for backward."""
+
+    __slots__ = ("geometry", "number", "run", "slot")
+
+    def __init__(self, run: "Run", slot: int, geometry: Geometry, number: int) -> None:
+        self.run = run
+        self.slot = slot
+        self.geometry = geometry
+        self.number = number
+
+    def __del__(self) -> None:
+        self.run.dropped(self)
+
+
+class ReceivedHandle:
+    """Stands for a saved tensor whose value is held for good."""
+
+    __slots__ = ("geometry", "run", "slot")
+
+    def __init__(self, run: "Run", slot: int, geometry: Geometry) -> None:
+        self.run = run
+        self.slot = slot
+        self.geometry = geometry
+
+    def __del__(self) -> None:
+        self.run.dropped_received()
+
+
+class Fetcher(Protocol):
+    """Recomputes the value of a handle."""
+
+    def fetch(self, handle: Handle) -> None:
+        """Make the trace hold the handle's slot."""
+        ...
+
+
+class Run:
+    """What handles refer to. Nothing in here refers to a handle or a graph."""
+
+    # What compiled code reads at each operator has a fixed place.
+    __slots__ = (
+        "__dict__", "alive", "living", "lock", "recording", "slot_handles", "stages",
+        "trace",
+    )  # fmt: skip
+
+    def __init__(self, trace: Trace, tally: Tally) -> None:
+        self.trace = trace
+        self.tally = tally
+        self.lock = threading.RLock()
+        self.recording = True
+        self.handle_steps: list[int] = []
+        self.handle_slots: list[int] = []
+        self.alive = bytearray()
+        self.sections: list[int] = []
+        self.section_numbers: list[int] = []
+        self.first_number = 0  # of the section that is reversed
+        self.living = 0
+        self.slot_handles: dict[int, int] = {}
+        self.stages: list[RecomputedValues] = []
+        self.sweep: Fetcher | None = None
+        self.reversed_inside = False
+        self.kept_result: Any = None
+        self.native: Any = None
+
+    def end_of_recording(self) -> None:
+        """From now on the run is let go with its last handle."""
+        self.note_peak()
+        self.recording, self.first_number = False, 0
+        self.tally.steps = len(self.trace.steps)
+        self.tally.saved = len(self.handle_steps)
+        if not self.living:
+            self.let_go()
+
+    def note_peak(self) -> None:
+        """Take the bytes alive now into the report."""
+        self.tally.peak = max(self.tally.peak, self.trace.counter.live)
+
+    def pack(self, tensor: Tensor) -> Any:
+        """What to put into the graph in place of `tensor`."""
+        if tensor.__class__ is not Tensor:
+            wrapper = save_wrapper(tensor, self.pack)
+            if wrapper is not None:
+                return wrapper
+        if tensor.layout is not torch.strided or tensor._is_zerotensor():
+            return tensor  # without a storage of values, it is kept as it is
+        if proxies() is not None:
+            return tensor  # a graph is traced, in which handles have no place
+        trace = self.trace
+        storage = tensor.untyped_storage()
+        buffer = getattr(storage, TAG, None)
+        if buffer is None or buffer.owner is not trace.owner:
+            buffer = trace.adopt(tensor, storage)
+        slot = buffer.slot
+        if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
+            slot = trace.carry_over(buffer, tensor)
+        if slot in trace.received:
+            trace.asked.add(slot)
+            self.living += 1
+            return ReceivedHandle(self, slot, trace.geometries.of(tensor))
+        if buffer.uninitialised and slot not in trace.exposed:
+            trace.moved[slot] = slot  # the operator that is about to run may fill it
+        if trace.producer[slot] < 0:
+            return self._pack_foreign(slot, tensor)
+        step = len(trace.steps)
+        number = len(self.handle_steps)
+        self.handle_steps.append(step)
+        self.handle_slots.append(slot)
+        self.alive.append(1)
+        self.living += 1
+        self.slot_handles[slot] = self.slot_handles.get(slot, 0) + 1
+        trace.last_read[slot] = step
+        geometry = trace.geometries.of(tensor)
+        trace.add_to_tail(slot, storage, geometry)
+        return Handle(self, slot, geometry, number)
+
+    def _pack_foreign(self, slot: int, tensor: Tensor) -> Any:
+        known = self.trace.foreign[slot]
+        if known.tensor is tensor:
+            return known
+        geometry = self.trace.geometries.of(tensor)
+        return ForeignView(known, self.trace.roots[slot], geometry)
+
+    def dropped(self, handle: Handle) -> None:
+        """A handle has died with its graph."""
+        with self.lock:
+            if self.native is not None:
+                self.native.dropped(self, handle)
+            else:
+                self._dropped(handle.slot, handle.number)
+            if not self.living and not self.recording:
+                self.let_go()
+
+    def dropped_received(self) -> None:
+        """A handle of a received value has died with its graph."""
+        with self.lock:
+            self.living -= 1
+            if not self.living and not self.recording:
+                self.let_go()
+
+    def _dropped(self, slot: int, number: int) -> None:
+        actual = self.trace.moved.get(slot, slot)
+        self.alive[number] = 0
+        self.living -= 1
+        for stage in self.stages:
+            stage.dropped(number, actual)
+        left = self.slot_handles[slot] - 1
+        if left:
+            self.slot_handles[slot] = left
+        else:
+            del self.slot_handles[slot]
+            self.trace.drop_from_tail(slot)
+            if actual != slot:
+                self.trace.drop_from_tail(actual)
+
+    def begin_section(self) -> None:
+        """From here on values made before are held for good where they are read."""
+        self.trace.section = len(self.trace.steps)
+        self.sections.append(self.trace.section)
+        self.section_numbers.append(len(self.handle_steps))
+
+    def enter_section(self, number: int) -> int:
+        """Go back into the section in which a tensor was saved; where it began."""
+        index = bisect_right(self.section_numbers, number)
+        self.first_number = self.section_numbers[index - 1] if index else 0
+        return self.sections[index - 1] if index else 0
+
+    def _numbers(self, first: int, last: int) -> tuple[int, int]:
+        """The range of the handles packed at steps `first` to `last`, in a section."""
+        low = max(self.first_number, bisect_left(self.handle_steps, first))
+        return low, bisect_left(self.handle_steps, last + 1)
+
+    def living_between(self, first: int, last: int) -> tuple[int, int, list[int]]:
+        """Living handles packed at steps `first` to `last`, the last one included.
+
+        Returns:
+            The range of their numbers, and their slots, with repetitions.
+        """
+        low, high = self._numbers(first, last)
+        moved = self.trace.moved
+        living = list(compress(self.handle_slots[low:high], self.alive[low:high]))
+        return (
+            low,
+            high,
+            [moved.get(slot, slot) for slot in living] if moved else living,
+        )
+
+    def living_with_steps(self, first: int, last: int) -> list[tuple[int, int]]:
+        """As `living_between`: the slots, with the steps at which they were packed."""
+        low, high = self._numbers(first, last)
+        steps = self.handle_steps[low:high]
+        living = compress(
+            zip(self.handle_slots[low:high], steps, strict=True), self.alive[low:high]
+        )
+        moved = self.trace.moved
+        if not moved:
+            return list(living)
+        return [(moved.get(slot, slot), step) for slot, step in living]
+
+    def slot_of(self, number: int) -> int:
+        """The slot that a handle stands for."""
+        slot = self.handle_slots[number]
+        return self.trace.moved.get(slot, slot)
+
+    def let_go(self) -> None:
+        """Nothing can ask for a value any more."""
+        trace = self.trace
+        trace.held.clear()
+        trace.received.clear()
+        trace.tail = Tail()
+        trace.snapshots = [Snapshot(0, set(), 0)]
+        trace.foreign.clear()
+        trace.random.clear()
+        self.stages.clear()
+        self.kept_result = None
+
+
+class ForeignView:
+    """A foreign tensor seen through another geometry, without its history."""
+
+    __slots__ = ("geometry", "known", "root")
+
+    def __init__(self, known: Input, root: Geometry, geometry: Geometry) -> None:
+        self.known = known
+        self.root = root
+        self.geometry = geometry
+
+    def value(self) -> Tensor:
+        """The tensor, if its storage is as it was."""
+        tensor = checked(self.known)
+        with torch._C._AutoDispatchBelowAutograd():
+            if self.geometry is self.root:
+                return tensor_on(tensor.untyped_storage(), self.geometry)
+            return view_through(tensor, self.root, self.geometry)
+
+
+class RecomputedValues:
+    """Values recomputed for the handles with numbers in [low, high)."""
+
+    __slots__ = ("left", "_run", "high", "low")
+
+    def __init__(self, run: Run, low: int, high: int, slots: list[int]) -> None:
+        self._run = run
+        self.low = low
+        self.high = high
+        self.left: dict[int, int] = {}
+        for slot in slots:
+            self.left[slot] = self.left.get(slot, 0) + 1
+
+    def dropped(self, number: int, slot: int) -> None:
+        """Let a value go with the last of its handles."""
+        if not self.low <= number < self.high or slot not in self.left:
+            return
+        self.left[slot] -= 1
+        if not self.left[slot]:
+            del self.left[slot]
+            self._run.trace.held.release(slot)
+
+    def close(self) -> None:
+        """Let every value go."""
+        for slot in self.left:
+            self._run.trace.held.release(slot)
+        self.left.clear()

@@ -1,5 +1,0 @@
-"""Imported first: says what to install where JAX is missing."""
-
-from ..._extras import require
-
-require("jax", "jax", "numpy", "scipy")

@@ -1,0 +1,1 @@
+"""Questions about jaxprs, answered without changing them."""

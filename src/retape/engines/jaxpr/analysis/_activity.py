@@ -1,0 +1,237 @@
+"""Which values carry a derivative, and which constructs must be opened for it.
+
+*Active* means: of a differentiable type, and depending on an active input through
+differentiable operations. A loop that carries nothing active needs no reversal and
+stays one opaque operation inside a step, whatever it computes.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from retape._errors import UnsupportedError
+from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
+from retape.engines.jaxpr.jaxprs._evaluate import (
+    Environment,
+    begun,
+    evaluate,
+    restricted,
+)
+from retape.engines.jaxpr.jaxprs._jax_internals import (
+    jaxprs_in_params,
+    scan_parts,
+    source_line,
+)
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
+from retape.engines.jaxpr.jaxprs._subprogram import closed
+
+
+def differentiable(aval: Any) -> bool:
+    """Tell whether values of this type have a tangent."""
+    return jax.dtypes.issubdtype(aval.dtype, np.inexact)
+
+
+def wide(jaxpr: core.ClosedJaxpr) -> AbstractContextManager[Any]:
+    """The setting of 64-bit types under which a program can be traced again.
+
+    A sweep counts in 64 bits whatever the user's setting, and a derivative or a batch
+    of one must do so, too. Programs without such values keep the setting.
+    """
+    return jax.enable_x64(True) if _has_wide(jaxpr.jaxpr) else nullcontext()
+
+
+def _has_wide(jaxpr: Any) -> bool:
+    made = [v.aval for e in jaxpr.eqns for v in e.outvars]
+    made += [v.aval for v in jaxpr.invars]
+    if any(_is_wide(a) for a in made):
+        return True
+    inner = (j for e in jaxpr.eqns for j in jaxprs_in_params(e.params))
+    return any(_has_wide(getattr(j, "jaxpr", j)) for j in inner)
+
+
+def _is_wide(aval: Any) -> bool:
+    dtype = getattr(aval, "dtype", None)
+    if dtype is None or jax.dtypes.issubdtype(dtype, jax.dtypes.extended):
+        return False
+    return np.dtype(dtype) in _WIDE
+
+
+_WIDE = frozenset(map(np.dtype, ("int64", "uint64", "float64", "complex128")))
+
+
+def propagate(jaxpr: core.ClosedJaxpr, active: Sequence[bool]) -> list[bool]:
+    """Activity of a jaxpr's outputs, given that of its inputs."""
+    passive = [False] * len(jaxpr.jaxpr.constvars)
+    return evaluate(jaxpr, active, outputs, consts=passive, env=_truths())
+
+
+def flow(
+    jaxpr: core.ClosedJaxpr, active: Sequence[bool]
+) -> Iterator[tuple[core.JaxprEqn, list[bool], list[bool]]]:
+    """Each equation of a jaxpr, with the activity of its inputs and its outputs."""
+    passive = [False] * len(jaxpr.jaxpr.constvars)
+    env = begun(jaxpr, active, passive, _truths())
+    for eqn in jaxpr.jaxpr.eqns:
+        ins = env.read_all(eqn.invars)
+        outs = outputs(eqn, ins)
+        yield eqn, ins, outs
+        env.write(eqn.outvars, outs)
+
+
+def _truths() -> Environment:
+    return Environment(literal=lambda _: False)
+
+
+def outputs(eqn: Any, active: Sequence[bool]) -> list[bool]:
+    """Activity of an equation's outputs, given that of its inputs."""
+    name, params = eqn.primitive.name, eqn.params
+    if not any(active) or is_a(eqn, Also.NO_DERIVATIVE):
+        return [False] * len(eqn.outvars)
+    if name == "while":
+        return while_carry(params, active)
+    if name == "scan":
+        carry, ys = scan_carry(params, active)
+        return [*carry, *ys]
+    if name == "cond":
+        arms = [propagate(b, active[1:]) for b in params["branches"]]
+        return [any(column) for column in zip(*arms, strict=True)]
+    body = callee(eqn)
+    # What a custom rule reads, its body need not: the rule alone decides.
+    if body is not None and name != "custom_jvp_call":
+        return propagate(body, active)
+    return [differentiable(v.aval) for v in eqn.outvars]
+
+
+def while_carry(params: dict[str, Any], active: Sequence[bool]) -> list[bool]:
+    """Activity of the carry of a `while`: the least fixed point."""
+    skip = params["cond_nconsts"]
+    consts = list(active[skip : skip + params["body_nconsts"]])
+    carry = list(active[skip + params["body_nconsts"] :])
+    while True:
+        after = propagate(params["body_jaxpr"], consts + carry)
+        joined = [a or b for a, b in zip(carry, after, strict=True)]
+        if joined == carry:
+            return carry
+        carry = joined
+
+
+def scan_carry(
+    params: dict[str, Any], active: Sequence[bool]
+) -> tuple[list[bool], list[bool]]:
+    """Activity of the carry and of the stacked outputs of a `scan`."""
+    nc, nk = scan_parts(params)
+    consts, carry, xs = active[:nc], list(active[nc : nc + nk]), active[nc + nk :]
+    while True:
+        after = propagate(closed(params["jaxpr"]), [*consts, *carry, *xs])
+        joined = [a or b for a, b in zip(carry, after[:nk], strict=True)]
+        if joined == carry:
+            return carry, after[nk:]
+        carry = joined
+
+
+def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
+    """Tell whether steps must begin and end inside this equation.
+
+    A `while` that carries a derivative: always. A `scan`: if storing all its
+    residuals would take more than `grain` bytes. Everything else: if it contains one.
+    """
+    if not any(outputs(eqn, active)):
+        return False
+    name, params = eqn.primitive.name, eqn.params
+    if name == "while":
+        return True
+    if name == "scan":
+        carry, _ = scan_carry(params, active)
+        nc, nk = scan_parts(params)
+        inner = [*active[:nc], *carry, *active[nc + nk :]]
+        body = closed(params["jaxpr"])
+        big = (
+            params["length"] > 1 and params["length"] * tape_bytes(body, inner) > grain
+        )
+        return big or opens_inside(body, inner, grain)
+    if name == "cond":
+        return any(opens_inside(b, active[1:], grain) for b in params["branches"])
+    body = callee(eqn)
+    if body is None or not opens_inside(body, active, grain):
+        return False
+    return name != "custom_jvp_call" or not rule_is_linear(eqn, active)
+
+
+def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
+    """True if JAX can transpose a `custom_jvp` rule: no `while` carries its tangents.
+
+    Then the call stays whole and keeps its rule, whatever loops its primal has; an
+    implicit derivative of a root finder is the main case. Else it is opened, and what
+    is reversed is its primal.
+    """
+    avals = [v.aval for v in eqn.invars]
+    moving = [i for i, a in enumerate(active) if a]
+
+    def forward(*values: Any) -> Any:
+        point, tangents = list(values[: len(avals)]), values[len(avals) :]
+
+        def rule(*given: Any) -> Any:
+            with eqn.ctx.manager:
+                params = eqn.primitive.get_bind_params(eqn.params)
+                return eqn.primitive.bind(*given, **params)
+
+        along = restricted(rule, point, moving)
+        return jax.jvp(along, [point[i] for i in moving], list(tangents))[1]
+
+    structs = [struct(a) for a in avals]
+    rule = jax.make_jaxpr(forward)(*structs, *(structs[i] for i in moving))
+    flags = [False] * len(avals) + [True] * len(moving)
+    if not opens_inside(rule, flags, sys.maxsize):
+        return True
+    _refuse_unread(eqn, moving, rule)
+    return False
+
+
+def _refuse_unread(eqn: Any, moving: Sequence[int], rule: core.ClosedJaxpr) -> None:
+    """Refuse to reverse a primal that does not read what its rule differentiates by."""
+    body, n = closed(eqn.params["call_jaxpr"]), len(eqn.invars)
+    for k, i in enumerate(moving):
+        by_rule = propagate(rule, [j == n + k for j in range(n + len(moving))])
+        by_body = propagate(body, [j == i for j in range(n)])
+        if any(r and not b for r, b in zip(by_rule, by_body, strict=True)):
+            raise UnsupportedError(
+                f"The `jax.custom_jvp` rule called at {source_line(eqn)} has a "
+                "`while_loop` that carries tangents, so that JAX cannot transpose it, "
+                f"and gives a derivative by argument {i}, which the function itself "
+                "does not read: its primal cannot be reversed in the rule's stead. "
+                "Give it a `jax.custom_vjp`, or a rule whose loops are `jax.lax.scan`."
+            )
+
+
+def opens_inside(jaxpr: core.ClosedJaxpr, active: Sequence[bool], grain: int) -> bool:
+    """Tell whether any equation of this jaxpr must be opened."""
+    return any(must_open(eqn, ins, grain) for eqn, ins, _ in flow(jaxpr, active))
+
+
+def tape_bytes(jaxpr: core.ClosedJaxpr, active: Sequence[bool]) -> int:
+    """Upper estimate of the residuals of one evaluation: every active value kept."""
+    return sum(eqn_tape_bytes(*each) for each in flow(jaxpr, active))
+
+
+def eqn_tape_bytes(eqn: Any, ins: Sequence[bool], outs: Sequence[bool]) -> int:
+    """The same estimate for one equation, looking into scans and calls."""
+    if not any(outs):
+        return 0
+    if eqn.primitive.name == "scan":
+        nc, nk = scan_parts(eqn.params)
+        carry, _ = scan_carry(eqn.params, ins)
+        inner = [*ins[:nc], *carry, *ins[nc + nk :]]
+        return eqn.params["length"] * tape_bytes(closed(eqn.params["jaxpr"]), inner)
+    if is_a(eqn, Also.REMAT):
+        return sum(nbytes(a.aval) for a in eqn.invars)
+    body = callee(eqn)
+    if body is not None:
+        return tape_bytes(body, ins)
+    return sum(nbytes(v.aval) for v, a in zip(eqn.outvars, outs, strict=True) if a)

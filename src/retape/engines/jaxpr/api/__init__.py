@@ -1,0 +1,1 @@
+"""What `retape.jax` exports, but for the layer tools."""

@@ -1,0 +1,164 @@
+"""A function that is compiled for its calls, each program once.
+
+A call is looked up by its signature first: shapes, types, fixed values, devices and
+settings, as under `jax.jit`. If it is new the function is traced; the program may still
+be one that was compiled before, for another wrapper of the same function say:
+`retape.jax.grad(f)(x)` makes a new one each time.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.dtypes import float0
+from jax.extend import core
+
+from retape.engines.jaxpr.api._trace import FlatCall, flatten_call
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation
+from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
+from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.engines.jaxpr.xla._ahead_of_time import aot_compile, call_compiled
+from retape.engines.jaxpr.xla._interruptible import interruptible
+
+NEEDS_NUMBERS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerIntegerConversionError,
+)
+"""The errors of JAX for a function that looks at the value of a traced number."""
+
+Executable = Callable[..., Any]
+Places = tuple[tuple[jax.sharding.Sharding, bool], ...]
+"""Where each argument is, and whether it must be there."""
+
+
+class Cached:
+    """A function of a call, compiled once for each signature.
+
+    As under `jax.jit`, the user's function is traced once for each set of shapes, types
+    and fixed values. Inside another transformation nothing is cached: the trace belongs
+    to that transformation.
+    """
+
+    def __init__(self, run: Callable[[FlatCall, Sequence[Any]], Any]) -> None:
+        self.run = run
+        self.compiled: dict[Any, Executable] = {}
+        self.needs_numbers: set[Any] = set()
+
+    def __call__(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], always: Sequence[int]
+    ) -> Any:
+        pieces = flatten_call(args, kwargs, always=always)
+        key = pieces.signature()
+        if key in self.needs_numbers:
+            return self.fixed(args, kwargs, always)
+        try:
+            return self.once(pieces, key)
+        except NEEDS_NUMBERS:
+            # The function looks at the value of a number, as it may under `jax.grad`.
+            result = self.fixed(args, kwargs, always)
+            self.needs_numbers.add(key)
+            return result
+
+    def fixed(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], always: Sequence[int]
+    ) -> Any:
+        pieces = flatten_call(args, kwargs, numbers=False, always=always)
+        return self.once(pieces, (pieces.signature(), "fixed"))
+
+    def once(self, pieces: FlatCall, key: Any) -> Any:
+        if under_transformation(pieces.leaves) or _looks_for_nans():
+            return self.run(pieces, pieces.leaves)
+        # Here, since the thread that runs the program has not the caller's settings.
+        leaves = list(map(jnp.asarray, pieces.leaves))
+        signature = (
+            key,
+            tuple(map(jax.typeof, leaves)),
+            _placements(leaves),
+            _jax_settings(),
+        )
+        compiled = None if key is None else self.compiled.get(signature)
+        if compiled is None:
+            compiled = _compiled(functools.partial(self.run, pieces.shell()), leaves)
+            if key is not None:
+                self.compiled[signature] = compiled
+        return interruptible(compiled, leaves)
+
+
+def _looks_for_nans() -> bool:
+    """Tell whether JAX looks at each result: not at those of what is compiled ahead."""
+    config: Any = jax.config
+    return config.jax_debug_nans or config.jax_debug_infs
+
+
+def _jax_settings() -> tuple[Any, ...]:
+    """The caller's settings that a trace depends on."""
+    config: Any = jax.config
+    return (
+        config.jax_enable_x64,
+        config.jax_default_matmul_precision,
+        config.jax_numpy_dtype_promotion,
+        config.jax_numpy_rank_promotion,
+        jax.sharding.get_abstract_mesh(),
+    )
+
+
+def _placements(values: Sequence[jax.Array]) -> Places:
+    return tuple((v.sharding, v.committed) for v in values)
+
+
+def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executable:
+    """A function of a list of arrays, for arrays of these types in these places."""
+
+    fixed: dict[int, Any] = {}
+    trees: list[Any] = []
+
+    def flat(*leaves: Any) -> list[Any]:
+        outs, tree = jax.tree_util.tree_flatten(run(leaves))
+        trees.append(tree)
+        # What stands for the gradient by an integer is no array of a device.
+        fixed.update((i, v) for i, v in enumerate(outs) if _dtype(v) == float0)
+        return [v for i, v in enumerate(outs) if i not in fixed]
+
+    with jax.disable_jit(False):
+        closed = jax.make_jaxpr(flat)(*leaves)
+    program, own = hoist(closed)
+    # Of 64 bits where the program has them: a sweep counts in 64 bits at any setting.
+    with jax.enable_x64(True):
+        pairs = zip(own, program.in_avals, strict=False)
+        consts = [_array(value, aval) for value, aval in pairs]
+    places = _placements([*consts, *leaves])
+    executable = _executable(deduplicate(program, names=True), places)
+
+    def compiled(*given: Any) -> Any:
+        outs = list(call_compiled(executable, *consts, *given))
+        for i, value in sorted(fixed.items()):
+            outs.insert(i, value)
+        return trees[-1].unflatten(outs)
+
+    return compiled
+
+
+def _dtype(value: Any) -> Any:
+    return jax.typeof(value).dtype
+
+
+def _array(value: Any, aval: Any) -> jax.Array:
+    return value if isinstance(value, jax.Array) else jnp.asarray(value, aval.dtype)
+
+
+@cached(64)
+def _executable(program: core.ClosedJaxpr, places: Places) -> Executable:
+    """The program, compiled for arguments in these places."""
+    types = [
+        jax.ShapeDtypeStruct(
+            v.shape, v.dtype, weak_type=v.weak_type, sharding=where if fixed else None
+        )
+        for v, (where, fixed) in zip(program.in_avals, places, strict=True)
+    ]
+    with jax.enable_x64(True):
+        return aot_compile(core.jaxpr_as_fun(program), *types)

@@ -1,0 +1,122 @@
+"""A gradient that is asked for, as a program: traced, checked, with its way back.
+
+`grad`, `explain`, `measure` and the host driver all begin here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend import core
+
+from retape.engines.jaxpr.analysis._activity import propagate
+from retape.engines.jaxpr.api._gradient_options import GradientOptions, no_gradient
+from retape.engines.jaxpr.api._trace import FlatCall, trace
+from retape.engines.jaxpr.intake._effects import let_happen
+from retape.engines.jaxpr.jaxprs._avals import spread, varying, zeros_as
+from retape.engines.jaxpr.jaxprs._provenance import Flags
+from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.engines.jaxpr.primitives._aux_output import aux_output, without_aside
+from retape.plan._base import Plan
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GradientProblem:
+    """`(value, *aux) = jaxpr(*values)`; wanted are gradients by the active values."""
+
+    jaxpr: core.ClosedJaxpr
+    values: tuple[Any, ...]
+    active: Flags
+    tree: Any
+    """The structure of `(value, aux)`."""
+    wanted: GradientOptions
+    pieces: FlatCall
+    constants: int
+    """How many of the values are constants of the program, in front of the leaves."""
+
+    acting: core.ClosedJaxpr | None
+    """The program with its side effects, if it has any."""
+
+    def act(self) -> None:
+        """Let the side effects happen, once."""
+        let_happen(self.acting, self.values[self.constants :])
+
+    @property
+    def moves(self) -> bool:
+        """Tell whether the value depends on the arguments at all."""
+        return propagate(self.jaxpr, self.active)[0]
+
+    def one(self) -> Any:
+        """The seed of the sweep."""
+        aval = self.jaxpr.out_avals[0]
+        return spread(jnp.ones((), aval.dtype), varying(aval))
+
+    def still(self) -> tuple[list[Any], list[Any]]:
+        """Outputs and gradients of a program that does not move."""
+        outs = core.jaxpr_as_fun(without_aside(self.jaxpr))(*self.values)
+        return outs, [
+            zeros_as(v) for v, a in zip(self.values, self.active, strict=True) if a
+        ]
+
+    def result(self, outs: Sequence[Any], found: Sequence[Any]) -> tuple[Any, Any, Any]:
+        """`(value, aux, gradient)` as the user sees them."""
+        value, aux = jax.tree_util.tree_unflatten(self.tree, outs)
+        leaves = self.values[self.constants :]
+        active = self.active[self.constants :]
+        given = iter(found)
+        parts = [
+            next(given) if a else no_gradient(v)
+            for v, a in zip(leaves, active, strict=True)
+        ]
+        args, _ = self.pieces.arguments(leaves)
+        owners = self.pieces.owners()
+        gradients = []
+        for number in self.wanted.numbers(len(args)):
+            mine = [p for p, o in zip(parts, owners, strict=True) if o == number]
+            tree = jax.tree_util.tree_structure(args[number])
+            gradients.append(jax.tree_util.tree_unflatten(tree, mine))
+        alone = self.wanted.alone
+        return value, aux, gradients[0] if alone else tuple(gradients)
+
+
+def trace_gradient(
+    fun: Callable[..., Any],
+    wanted: GradientOptions,
+    plan: Plan | None,
+    pieces: FlatCall,
+    leaves: Sequence[Any],
+) -> GradientProblem:
+    """Trace a function for the gradient that is wanted of it."""
+
+    @functools.wraps(fun)
+    def scalar(*args: Any, **kwargs: Any) -> Any:
+        out = fun(*args, **kwargs)
+        value, aux = wanted.split(out)
+        wanted.check_value(value)
+        return value, aux_output(aux)
+
+    pieces = pieces.with_leaves(leaves)
+    traced = trace(scalar, pieces, plan)
+    jaxpr = traced.jaxpr
+    numbers = wanted.numbers(pieces.positional())
+    active = tuple(
+        owner in numbers and jax.dtypes.issubdtype(aval.dtype, np.inexact)
+        for owner, aval in zip(pieces.owners(), jaxpr.in_avals, strict=True)
+    )
+    hoisted, consts = hoist(jaxpr)
+    return GradientProblem(
+        jaxpr=hoisted,
+        values=(*consts, *leaves),
+        active=(False,) * len(consts) + active,
+        tree=traced.tree,
+        wanted=wanted,
+        pieces=pieces,
+        constants=len(consts),
+        acting=traced.acting,
+    )

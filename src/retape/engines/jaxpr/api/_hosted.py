@@ -1,0 +1,93 @@
+"""Gradients under the host driver: any store, progress, resuming after a crash."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.extend import core
+
+from retape._errors import PlanError
+from retape.driver import Progress, run
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.api._gradient_problem import GradientProblem
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation
+from retape.engines.jaxpr.jaxprs._provenance import Flags
+from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
+from retape.engines.jaxpr.sizing._choose_settings import (
+    choose_settings,
+    plan_of_settings,
+)
+from retape.engines.jaxpr.sweep._machine import JaxprMachine
+from retape.plan._base import Plan
+from retape.storage import DurableStore, SnapshotStore
+
+
+def run_hosted(
+    problem: GradientProblem,
+    plan: Plan | None,
+    store: SnapshotStore[Any] | None,
+    progress: bool | Callable[[Progress], None],
+    name: str,
+) -> tuple[list[Any], list[Any]]:
+    """Outputs and gradients, the host obeying the plan's actions one by one.
+
+    Raises:
+        PlanError: Under a transformation: there is no host in a compiled program.
+    """
+    if under_transformation(problem.values):
+        raise PlanError(
+            "`store` and `progress` need the host between the steps, and this call is "
+            "inside `jax.jit` or another transformation. Call it outside, or leave "
+            "both out."
+        )
+    if not problem.moves:
+        return problem.still()
+    offload = None if plan is None else plan.offload
+    if offload is not None and store is not None:
+        raise PlanError(
+            f"`store={store!r}` and the plan's `offload={offload!r}` say the same "
+            "thing twice: where snapshots are. Pass one of them."
+        )
+    program = deduplicate(problem.jaxpr, names=True)
+    compiled, settings = _settled(program, problem.active, plan)
+    machine = JaxprMachine(
+        compiled,
+        [*problem.values, *compiled.constants],
+        [problem.one()],
+        stage=settings.stage,
+        on_host=settings.on_host or isinstance(store, DurableStore),
+    )
+    outcome = run(
+        machine,
+        # The tape was made for this stage length: the driver must not choose another.
+        plan_of_settings(settings),
+        store=store,
+        progress=progress,
+        label=f"{name} {_digest(problem)}",
+    )
+    return outcome.result
+
+
+@cached(32)
+def _settled(
+    jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
+) -> tuple[Compiled, Settings]:
+    compiled = compile_program(jaxpr, active)
+    return compiled, choose_settings(plan, compiled)
+
+
+def _digest(problem: GradientProblem) -> str:
+    """Fingerprint of a run in a durable store: the program and its inputs."""
+    found = hashlib.blake2b(str(problem.jaxpr).encode(), digest_size=8)
+    for value in problem.values:
+        if jax.dtypes.issubdtype(jax.typeof(value).dtype, jax.dtypes.extended):
+            value = jax.random.key_data(value)
+        found.update(np.asarray(value).tobytes())
+    return found.hexdigest()

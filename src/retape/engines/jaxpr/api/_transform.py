@@ -1,0 +1,232 @@
+"""`grad`, `value_and_grad`, `vjp` and `checkpointed`: JAX's own calls, with a plan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+from retape.driver import Progress
+from retape.engines.jaxpr.api._call_cache import NEEDS_NUMBERS, Cached
+from retape.engines.jaxpr.api._gradient_options import (
+    GradientOptions,
+    check_callable,
+    check_plan,
+)
+from retape.engines.jaxpr.api._gradient_problem import trace_gradient
+from retape.engines.jaxpr.api._hosted import run_hosted
+from retape.engines.jaxpr.api._trace import FlatCall, Traced, flatten_call, trace
+from retape.engines.jaxpr.calls._rules import call, hoisted_sweep
+from retape.engines.jaxpr.intake._effects import let_happen
+from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
+from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.plan._base import Plan
+from retape.storage import SnapshotStore
+
+
+def checkpointed(
+    fun: Callable[..., Any], *, plan: Plan | None = None
+) -> Callable[..., Any]:
+    """The same function, whose reverse mode is divide and conquer.
+
+    Everything that JAX does to functions can be done to it: `jax.grad`, `jax.vjp`,
+    `jax.jvp`, `jax.vmap`, `jax.jit`, and any nesting of them. Only reverse mode
+    changes: it works through `lax.while_loop`s, and its memory is what the plan says.
+
+    Args:
+        fun: A function of arrays (or pytrees of arrays) that JAX can trace. Python's
+            numbers are traced too, unless `fun` needs their values.
+        plan: How much memory to use; `retape.logarithmic()` by default.
+
+    Raises:
+        UnsupportedError: When called, if the program has side effects whose results
+            it uses.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> def halvings(x):
+        ...     return jax.lax.while_loop(lambda v: v > 1.0, lambda v: v / 2, x)
+        >>> float(jax.grad(retape.jax.checkpointed(halvings))(5.0))
+        0.125
+    """
+    check_callable(fun)
+    plan = check_plan(plan)
+
+    @functools.wraps(fun)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        pieces, traced = call_traced(fun, plan, args, kwargs)
+        let_happen(traced.acting, pieces.leaves)
+        hoisted, consts = hoist(traced.jaxpr)
+        known = deduplicate(hoisted, names=True)
+        outs = call(known, plan, [*consts, *pieces.leaves])
+        return jax.tree_util.tree_unflatten(traced.tree, outs)
+
+    return wrapped
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+) -> Callable[..., Any]:
+    """`jax.grad`, in sublinear memory, and through `lax.while_loop`s.
+
+    Args:
+        fun: A function whose (first) result is a scalar.
+        argnums: By which positional arguments to differentiate.
+        has_aux: Whether `fun` returns a pair, the second part of which is passed on.
+        holomorphic: Whether `fun` is promised to be holomorphic.
+        allow_int: Whether integer arguments are allowed; their gradients are of type
+            `float0`, as JAX's are.
+        plan: How much memory to use; `retape.logarithmic()` by default.
+        store: Where snapshots go, such as `retape.storage.DiskStore(path)`: a run that
+            was killed is taken up again by the same call. The host then steers the
+            run, so this is for long steps, and not under a transformation.
+        progress: `True` for a bar, or a function that is told; steered by the host too.
+
+    Returns:
+        A function with `fun`'s arguments that returns the gradient, with the structure
+        of the arguments; with `has_aux` a pair of that and the second part.
+
+    Raises:
+        GradientTypeError: When called, if the result is not a real scalar or an
+            argument is not of a floating type.
+        PlanError: If `plan` is no plan.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> def power(x, n):
+        ...     return jax.lax.fori_loop(0, n, lambda i, y: y * x, 1.0)
+        >>> float(retape.jax.grad(power)(2.0, 5))     # jax.grad refuses: n is traced
+        80.0
+    """
+    options = (argnums, has_aux, holomorphic, allow_int)
+    both = value_and_grad(fun, *options, plan=plan, store=store, progress=progress)
+
+    @functools.wraps(fun)
+    def gradient(*args: Any, **kwargs: Any) -> Any:
+        value, gradients = both(*args, **kwargs)
+        return (gradients, value[1]) if has_aux else gradients
+
+    return gradient
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    *,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+) -> Callable[..., Any]:
+    """`jax.value_and_grad`, in sublinear memory, and through `lax.while_loop`s.
+
+    The value comes from the same sweep as the gradient, so it costs nothing.
+    Arguments and errors are those of `retape.jax.grad`.
+
+    Returns:
+        A function with `fun`'s arguments that returns `(value, gradient)`; with
+        `has_aux`, `((value, aux), gradient)`.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> def root(a):       # Newton's iteration, to tolerance
+        ...     def step(x): return (x + a / x) / 2
+        ...     return jax.lax.while_loop(
+        ...         lambda x: abs(x * x - a) > 1e-6, step, a)
+        >>> value, slope = retape.jax.value_and_grad(root)(4.0)
+        >>> print(f"{value:.4f} {slope:.4f}")
+        2.0000 0.2500
+    """
+    check_callable(fun)
+    plan = check_plan(plan)
+    wanted = GradientOptions(argnums, has_aux, holomorphic, allow_int)
+    run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
+    hosted = store is not None or progress is not False
+
+    @functools.wraps(fun)
+    def both(*args: Any, **kwargs: Any) -> Any:
+        wanted.check_arguments(args)
+        if hosted:
+            pieces = flatten_call(args, kwargs, always=wanted.numbers(len(args)))
+            problem = trace_gradient(fun, wanted, plan, pieces, pieces.leaves)
+            problem.act()
+            name = getattr(fun, "__qualname__", type(fun).__name__)
+            found = run_hosted(problem, plan, store, progress, name)
+            return wanted.join(*problem.result(*found))
+        return run(args, kwargs, wanted.numbers(len(args)))
+
+    return both
+
+
+def _both(
+    fun: Callable[..., Any],
+    wanted: GradientOptions,
+    plan: Plan | None,
+    pieces: FlatCall,
+    leaves: Sequence[Any],
+) -> Any:
+    """Value and gradient in one sweep, seeded with one."""
+    problem = trace_gradient(fun, wanted, plan, pieces, leaves)
+    problem.act()
+    if problem.moves:
+        jaxpr = deduplicate(problem.jaxpr, names=True)
+        program, consts = hoisted_sweep(jaxpr, problem.active, plan)
+        outs = call(program, plan, [*consts, *problem.values, problem.one()])
+        n = len(jaxpr.out_avals)
+        return wanted.join(*problem.result(outs[:n], outs[n:]))
+    return wanted.join(*problem.result(*problem.still()))
+
+
+def vjp(
+    fun: Callable[..., Any],
+    *primals: Any,
+    has_aux: bool = False,
+    plan: Plan | None = None,
+) -> Any:
+    """`jax.vjp`, in sublinear memory, and through `lax.while_loop`s.
+
+    Args:
+        fun: Any function that JAX can trace.
+        *primals: The arguments at which to evaluate it.
+        has_aux: Whether `fun` returns a pair, the second part of which is passed on.
+        plan: How much memory to use; `retape.logarithmic()` by default.
+
+    Returns:
+        `(value, pullback)`, and `aux` as a third with `has_aux`.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> def halvings(x):
+        ...     return jax.lax.while_loop(lambda v: v > 1.0, lambda v: v / 2, x)
+        >>> value, pullback = retape.jax.vjp(halvings, 5.0)
+        >>> float(value), float(pullback(1.0)[0])
+        (0.625, 0.125)
+    """
+    return jax.vjp(checkpointed(fun, plan=plan), *primals, has_aux=has_aux)
+
+
+def call_traced(
+    fun: Callable[..., Any],
+    plan: Plan | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> tuple[FlatCall, Traced]:
+    """Trace with Python's numbers traced, or fixed if `fun` needs their values."""
+    pieces = flatten_call(args, kwargs)
+    try:
+        return pieces, trace(fun, pieces, plan)
+    except NEEDS_NUMBERS:
+        pieces = flatten_call(args, kwargs, numbers=False)
+        return pieces, trace(fun, pieces, plan)

@@ -1,0 +1,1 @@
+"""Rules of the two primitives: derivatives, batching, lowering, devices."""

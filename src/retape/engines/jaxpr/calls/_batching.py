@@ -1,0 +1,200 @@
+"""`vmap` of the two primitives: the same of the batched program.
+
+A sweep is a program like any other, but for one thing: runs that end by themselves are
+each at another snapshot, so that a batch of sweeps becomes the sweep of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+from jax.extend import core
+from jax.interpreters import ad
+
+from retape.engines.jaxpr.analysis._activity import propagate, wide
+from retape.engines.jaxpr.calls._rerun import Rerun
+from retape.engines.jaxpr.calls._rules import call, hoisted_sweep, tangents_of, which
+from retape.engines.jaxpr.intake._vmapped import (
+    Axis,
+    Dims,
+    batched_structs,
+    register_batching,
+    vmapped,
+)
+from retape.engines.jaxpr.jaxprs._avals import blank
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Flags, Origin
+from retape.engines.jaxpr.jaxprs._rewrite import contains
+from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.engines.jaxpr.primitives._call import call_p, linear_p
+from retape.engines.jaxpr.primitives._cotangent_gate import with_gates, without_gates
+from retape.plan._base import Plan
+
+
+@cached(256)
+def _batched(
+    jaxpr: core.ClosedJaxpr, axes: Dims, axis: Axis, *, every: bool = False
+) -> tuple[core.ClosedJaxpr, Dims]:
+    """The program over a batch, and the batch axes of its outputs.
+
+    An output that is the same for all lanes has none, unless `every` is to have one.
+    """
+    origin = ORIGINS.get(jaxpr)
+    if origin is not None and _goes_together(origin, axes):
+        run = partial(_sweep_together, origin, axes, axis)
+        outs: list[int | None] = [0] * len(jaxpr.out_avals)
+    elif every:
+        run = axis.over(core.jaxpr_as_fun(jaxpr), axes)
+        outs = [0] * len(jaxpr.out_avals)
+    else:
+        run, outs = vmapped(core.jaxpr_as_fun(jaxpr), axis, axes)
+    with wide(jaxpr):
+        structs = batched_structs(jaxpr.in_avals, axes, axis.size)
+        return jax.make_jaxpr(run)(*structs), tuple(outs)
+
+
+def _goes_together(origin: Origin, axes: Dims) -> bool:
+    """Tell whether the sweep of a batch is better than a batch of sweeps.
+
+    Runs that end at different steps are each at another snapshot. As a batch of sweeps
+    every turn would copy all that any of them changes, all snapshots too; and those on
+    the host are read and written one at a time.
+    """
+    if isinstance(origin.plan, Rerun):
+        return False
+    alike = not contains(origin.primal.jaxpr, _ends_by_itself)
+    if alike and (origin.plan is None or origin.plan.offload is None):
+        return False
+    point = _origin_parts(origin, _place(origin.ins, axes))[0]
+    return any(a is not None for a in point)
+
+
+def _ends_by_itself(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive.name == "while"
+
+
+def _for_all(plan: Plan | None, size: int) -> Plan | None:
+    """The plan for a batch: a budget is for each run."""
+    return None if plan is None else plan.for_batch(size)
+
+
+def _sweep_together(origin: Origin, axes: Dims, axis: Axis, *values: Any) -> list[Any]:
+    """A sweep of the batched program in the place of a batched sweep."""
+    size = axis.size
+    given = iter(values)
+    # What was found to play no part may be anything.
+    pairs = zip(origin.ins, origin.avals, strict=True)
+    full = [next(given) if there else blank(aval) for there, aval in pairs]
+    point, seeds = _origin_parts(origin, full)
+    at, along = _origin_parts(origin, _place(origin.ins, axes))
+    for i in which(origin.active):
+        # Each run has a cotangent of its own.
+        point[i], at[i] = _front(point[i], at[i], size), 0
+    seeds = [_front(v, a, size) for v, a in zip(seeds, along, strict=True)]
+    batch, own = hoist(_batched_runs(origin.primal, tuple(at), axis))
+    active = (False,) * len(own) + origin.active
+    plan = _for_all(origin.plan, size)
+    program, more = hoisted_sweep(batch, active, plan)
+    # Bound, so that a batch of it knows where it comes from, too.
+    found = call_p.bind(*more, *own, *point, *seeds, jaxpr=program, plan=plan)
+    return [v for v, wanted in zip(found, origin.outs, strict=True) if wanted]
+
+
+@cached(256)
+def _batched_runs(jaxpr: core.ClosedJaxpr, axes: Dims, axis: Axis) -> core.ClosedJaxpr:
+    """`_batched`, to be differentiated: a run's derivative ends where the run did.
+
+    Each run has a cotangent of its own, so every output has the batch axis.
+    """
+    return without_gates(_batched(with_gates(jaxpr), axes, axis, every=True)[0])
+
+
+def _origin_parts(origin: Origin, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+    """Of all inputs of a sweep, those of its program, and its seeds."""
+    n, seeds = len(origin.primal.in_avals), sum(propagate(origin.primal, origin.active))
+    first = len(values) - seeds
+    return list(values[first - n : first]), list(values[first:])
+
+
+def _call_batch(
+    axis: Axis,
+    values: Sequence[Any],
+    dims: Dims,
+    *,
+    jaxpr: core.ClosedJaxpr,
+    plan: Plan | None,
+) -> tuple[list[Any], Dims]:
+    whole, outs = _batched(jaxpr, dims, axis)
+    return call(whole, plan, values), outs
+
+
+def _linear_batch(
+    axis: Axis,
+    values: Sequence[Any],
+    dims: Dims,
+    *,
+    jaxpr: core.ClosedJaxpr,
+    primal: core.ClosedJaxpr,
+    moving: Flags,
+    consts: int,
+    plan: Plan | None,
+) -> tuple[list[Any], list[int | None]]:
+    """Batch the primal program, and take its derivative again."""
+    del jaxpr
+    n, size = len(primal.in_avals), axis.size
+    point, at = values[consts : consts + n], dims[consts : consts + n]
+    tangents, along = values[consts + n :], dims[consts + n :]
+    # A batched input has a batched tangent; one that is not has a tangent only if it
+    # is the same for all, so that its primal must be batched along with it.
+    spread = _to_batch_axis(point, at, tangents, along, moving, size)
+    if spread is not None:
+        point, at, tangents = spread
+    batch, lanes = _batched(primal, at, axis)
+    whole, own = hoist(batch)
+    flags = (False,) * len(own) + moving
+    outs = iter(
+        tangents_of([*own, *point], _place(flags, tangents), whole, flags, plan)
+    )
+    results = [o for o in outs if type(o) is not ad.Zero]
+    moved = propagate(primal, moving)
+    if len(results) != sum(moved):
+        raise AssertionError("batching changed which outputs move")
+    return results, [lanes[i] for i in which(moved)]
+
+
+def _place(flags: Flags, tangents: Sequence[Any]) -> list[Any]:
+    given = iter(tangents)
+    return [next(given) if f else None for f in flags]
+
+
+def _to_batch_axis(
+    point: Sequence[Any],
+    at: tuple[int | None, ...],
+    tangents: Sequence[Any],
+    along: tuple[int | None, ...],
+    moving: Flags,
+    size: int,
+) -> Any:
+    """Bring each moving input and its tangent to one batch axis."""
+    new_point, new_at, new_tangents = list(point), list(at), []
+    for i, tangent, axis in zip(which(moving), tangents, along, strict=True):
+        if at[i] is None and axis is None:
+            new_tangents.append(tangent)
+            continue
+        new_point[i] = _front(point[i], at[i], size)
+        new_at[i] = 0
+        new_tangents.append(_front(tangent, axis, size))
+    return new_point, tuple(new_at), new_tangents
+
+
+def _front(value: Any, axis: int | None, size: int) -> Any:
+    if axis is None:
+        return jax.numpy.broadcast_to(value, (size, *jax.numpy.shape(value)))
+    return jax.numpy.moveaxis(value, axis, 0)
+
+
+register_batching(call_p, _call_batch)
+register_batching(linear_p, _linear_batch)

@@ -1,0 +1,86 @@
+"""A budget for each device, kept when it is known where the arguments are.
+
+On automatic axes that is when a program is lowered. Where there are several devices a
+sweep under a budget of bytes is traced by estimates, and its sizes are chosen again
+then: the program that is lowered is another one, with the same inputs and outputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from retape._warn import warn
+from retape.engines.jaxpr.analysis._activity import propagate, wide
+from retape.engines.jaxpr.calls._argument_shardings import device_count, placement
+from retape.engines.jaxpr.jaxprs._avals import blank, struct, varying
+from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
+from retape.engines.jaxpr.jaxprs._provenance import Origin
+from retape.engines.jaxpr.xla._standalone import is_explicit
+
+
+def may_be_spread(jaxpr: core.ClosedJaxpr) -> bool:
+    """Whether the inputs may lie on several devices, without their types saying so."""
+    if len(jax.devices()) == 1 or axis_names(jaxpr):
+        return False
+    avals = jaxpr.in_avals
+    return not any(varying(a) or is_explicit(a) for a in avals)
+
+
+def placed(
+    origin: Origin,
+    jaxpr: core.ClosedJaxpr,
+    context: Any,
+    values: Sequence[Any],
+    sweep_program: Callable[..., core.ClosedJaxpr],
+) -> core.ClosedJaxpr:
+    """The sweep with sizes for the place of its inputs.
+
+    Args:
+        origin: What is swept.
+        jaxpr: The sweep as it was traced.
+        context: Of the lowering.
+        values: The inputs in the program that is being lowered.
+        sweep_program: What makes a sweep.
+
+    Raises:
+        BudgetError: If nothing keeps to the budget on each device.
+    """
+    given = iter(placement(values))
+    where = [next(given) if there else None for there in origin.ins]
+    many = device_count(context) > 1
+    point = tuple(_point(origin, where)) if many else None
+    if many and all(p is None for p in point or ()):
+        warn(
+            f"`{origin.plan}`: the program runs on {device_count(context)} devices, "
+            "and it cannot be told where the arguments of the gradient are. The budget "
+            "is kept by what one device would need for all of it. Take the gradient at "
+            "the top of what is compiled, or use a mesh with explicit axes."
+        )
+        point = None
+    program = sweep_program(origin.primal, origin.active, origin.plan, point)
+
+    def run(*given: Any) -> list[Any]:
+        rest = iter(given)
+        pairs = zip(origin.ins, origin.avals, strict=True)
+        # What was found to play no part may be anything.
+        full = [next(rest) if there else blank(aval) for there, aval in pairs]
+        outs = core.jaxpr_as_fun(program)(*full[_leading_constants(origin) :])
+        return [v for v, wanted in zip(outs, origin.outs, strict=True) if wanted]
+
+    with wide(jaxpr):
+        return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals))
+
+
+def _leading_constants(origin: Origin) -> int:
+    """How many constants a sweep has as leading inputs."""
+    seeds = sum(propagate(origin.primal, origin.active))
+    return len(origin.avals) - len(origin.primal.in_avals) - seeds
+
+
+def _point(origin: Origin, values: Sequence[Any]) -> Sequence[Any]:
+    first = _leading_constants(origin)
+    return values[first : first + len(origin.primal.in_avals)]

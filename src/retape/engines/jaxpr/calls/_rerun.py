@@ -1,0 +1,131 @@
+"""One stage: reverse a program by running it again, when its cotangents have come.
+
+XLA on the CPU merges a recomputation with the first run, and drops the barriers that
+should keep them apart. It merges nothing into the branch of a conditional, and cannot
+begin one before its predicate is known. So the recomputation stands in a branch, and
+the predicate looks at the cotangents. It is always true, but not to be proved so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import ShapedArray
+from jax.extend import core
+from jax.interpreters import batching, mlir
+
+from retape.engines.jaxpr.analysis._activity import propagate, wide
+from retape.engines.jaxpr.jaxprs._avals import struct, zeros_as
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.plan._base import Bytes, Plan
+
+arrived_p = core.Primitive("retape_arrived")
+"""True, as soon as its operand is known. Never batched, so that a conditional on it
+stays one under `vmap`."""
+
+
+_NO_MESH = jax.sharding.AbstractMesh((), ())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rerun(Plan):
+    """The plan of a marked function: no snapshots, and the whole of it in one stage."""
+
+    def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
+        return max(1, n or 1), 0
+
+
+@cached(256)
+def rerun_program(
+    jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]
+) -> core.ClosedJaxpr:
+    """The program `(x..., dy...) -> (y..., dx...)`; see `_primitives.sweep_program`."""
+    n = len(jaxpr.in_avals)
+    moved = [i for i, m in enumerate(propagate(jaxpr, active)) if m]
+
+    def run(*values: Any) -> list[Any]:
+        outs = core.jaxpr_as_fun(jaxpr)(*values[:n])
+        return [*outs, *_pull_back(jaxpr, active, moved, values[:n], values[n:])]
+
+    seeds = [jaxpr.out_avals[i] for i in moved]
+    avals = [*jaxpr.in_avals, *seeds]
+    with wide(jaxpr):
+        return jax.make_jaxpr(run)(*map(struct, avals))
+
+
+def _pull_back(
+    jaxpr: core.ClosedJaxpr,
+    active: tuple[bool, ...],
+    moved: Sequence[int],
+    point: Sequence[Any],
+    seeds: Sequence[Any],
+) -> Sequence[Any]:
+    chosen = [i for i, a in enumerate(active) if a]
+
+    def back(point: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
+        def forward(*values: Any) -> list[Any]:
+            results = core.jaxpr_as_fun(jaxpr)(*values)
+            return [results[i] for i in moved]
+
+        along = restricted(forward, point, chosen)
+        pull = jax.vjp(along, *(point[i] for i in chosen))[1]
+        return pull(list(seeds))
+
+    def nothing(point: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
+        return tuple(zeros_as(point[i]) for i in chosen)
+
+    # Other platforms keep the barrier, and there `arrived` is a constant.
+    point, seeds = lax.optimization_barrier((list(point), list(seeds)))
+    return lax.cond(arrived(seeds), back, nothing, point, seeds)
+
+
+def arrived(values: Sequence[Any]) -> Any:
+    """True when the first value is known."""
+    looked_at = next((v for v in values if v.size), None)
+    if looked_at is None:
+        return True
+    return arrived_p.bind(lax.stop_gradient(looked_at))
+
+
+def _rerun_impl(value: Any) -> Any:
+    element = lax.slice(value, (0,) * value.ndim, (1,) * value.ndim)
+    number = lax.reshape(jnp.real(element), ()).astype(jnp.float32)
+    # Of all numbers and NaN, too; a compiler that keeps no ranges cannot tell.
+    return jnp.logical_not(number < 0) | (number < 1)
+
+
+def _constant(value: Any) -> Any:
+    del value
+    return jnp.array(True)
+
+
+def _rerun_batch(values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, None]:
+    del dims
+    # No axis: one truth for all lanes.
+    return arrived_p.bind(*values), None
+
+
+def _lower_on_cpu(context: Any, value: Any) -> Any:
+    """Look at an element of the array as the compiler sees it.
+
+    On a mesh with explicit axes the shardings are part of the types, and a slice of one
+    element has none; the compiler takes it where it is and tells the others.
+    """
+    (aval,) = context.avals_in
+    plain = context.replace(avals_in=[ShapedArray(aval.shape, aval.dtype)])
+    with jax.sharding.use_abstract_mesh(_NO_MESH):
+        return mlir.lower_fun(_rerun_impl, multiple_results=False)(plain, value)
+
+
+# What is evaluated at once is not merged with anything.
+arrived_p.def_impl(_constant)
+arrived_p.def_abstract_eval(lambda value: ShapedArray((), jnp.dtype(bool)))
+batching.primitive_batchers[arrived_p] = _rerun_batch
+mlir.register_lowering(arrived_p, mlir.lower_fun(_constant, multiple_results=False))
+mlir.register_lowering(arrived_p, _lower_on_cpu, platform="cpu")

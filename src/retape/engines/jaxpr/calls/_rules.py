@@ -1,0 +1,310 @@
+"""Two primitives, closed under every transformation.
+
+`retape_call` evaluates a closed program: `(x...) -> (y...)`. `retape_linear` evaluates
+its derivative, `(x..., dx...) -> (dy...)`, linear in `dx`. The family is closed:
+
+    jvp of call        = call and linear
+    transpose of linear = call of the sweep (which is a program with loops, too)
+    jvp of linear      = call and linear of "forward mode of the program" as a program
+    vmap of either     = the same of the batched program (`calls/_batching`)
+
+A `custom_vjp` would give up forward mode and nest badly; here a derivative of a
+derivative is again a program whose steps can be interrupted, so that split points
+fall inside the inner derivative (the paper's Section 7.3 treats it as atomic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+from jax.interpreters import ad, mlir
+
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.analysis._activity import differentiable, propagate, wide
+from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
+from retape.engines.jaxpr.calls._mlir_lowering import evaluate_call, lower, lower_on_cpu
+from retape.engines.jaxpr.calls._placed_budget import may_be_spread, placed
+from retape.engines.jaxpr.calls._rerun import Rerun, rerun_program
+from retape.engines.jaxpr.intake._hijax import expanded
+from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
+from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis, register_dce
+from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Flags, Origin, narrowed
+from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.engines.jaxpr.primitives._call import call_p, linear_p
+from retape.engines.jaxpr.sizing._choose_settings import compile_for_plan
+from retape.engines.jaxpr.sweep._sweep_program import traced_sweep
+from retape.engines.jaxpr.xla._standalone import Shardings
+from retape.plan._base import Plan
+
+
+def call(jaxpr: core.ClosedJaxpr, plan: Plan | None, args: Sequence[Any]) -> list[Any]:
+    """Evaluate a program whose reverse mode is divide and conquer.
+
+    Constants of the program become arguments: some may be tracers of a transformation
+    that is under way.
+    """
+    hoisted, consts = hoist(jaxpr)
+    return call_p.bind(*consts, *args, jaxpr=hoisted, plan=plan)
+
+
+@cached(256)
+def sweep_program(
+    jaxpr: core.ClosedJaxpr,
+    active: Flags,
+    plan: Plan | None,
+    places: Shardings | None = None,
+    *,
+    provisional: bool = False,
+) -> core.ClosedJaxpr:
+    """The program `(x..., dy...) -> (y..., dx...)`: values and cotangents at once.
+
+    `dy` has one entry per active output and `dx` one per active input.
+
+    Args:
+        jaxpr: The program that is swept.
+        active: For each input, whether a derivative by it is wanted.
+        plan: The user's plan.
+        places: Where the inputs are; a budget is for each device.
+        provisional: Whether the choice of sizes is made again in lowering.
+    """
+    if isinstance(plan, Rerun):
+        return rerun_program(jaxpr, active)
+    warn_of_hidden_tapes(jaxpr, active)
+    with wide(jaxpr):
+        compiled, settings = compile_for_plan(
+            plan, jaxpr, active, compile_program, places, provisional=provisional
+        )
+    return traced_sweep(jaxpr, active, compiled, settings)
+
+
+def hoisted_sweep(
+    jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
+) -> tuple[core.ClosedJaxpr, list[Any]]:
+    """`sweep_program` with its constants as leading inputs, and those."""
+    later = plan is not None and plan.budget is not None and may_be_spread(jaxpr)
+    program, consts = hoist(sweep_program(jaxpr, active, plan, provisional=later))
+    avals = tuple(program.in_avals)
+    every = (True,) * len(avals), (True,) * len(program.out_avals)
+    ORIGINS[program] = Origin(jaxpr, active, plan, avals, *every, provisional=later)
+    return program, consts
+
+
+def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
+    """Lower a program; a budget is kept where the arguments are.
+
+    One rule for all platforms: JAX fails on a primitive with several that is lowered in
+    place for several platforms at once.
+    """
+    origin = ORIGINS.get(jaxpr)
+    if origin is not None and origin.provisional:
+        jaxpr = placed(origin, jaxpr, context, values, sweep_program)
+    only_cpu = tuple(context.module_context.platforms) == ("cpu",)
+    rule = lower_on_cpu if only_cpu else lower
+    return rule(context, *values, jaxpr=jaxpr, **params)
+
+
+@cached(256)
+def _forward_program(jaxpr: core.ClosedJaxpr, moving: Flags) -> core.ClosedJaxpr:
+    """The program `(x..., dx...) -> (dy...)`, forward mode of `jaxpr`.
+
+    `dx` has one entry per moving input and `dy` one per output that moves with them.
+    """
+    n = len(jaxpr.in_avals)
+    outs = propagate(jaxpr, moving)
+
+    def run(*values: Any) -> list[Any]:
+        point = list(values[:n])
+
+        def moved(*values: Any) -> list[Any]:
+            results = core.jaxpr_as_fun(jaxpr)(*values)
+            return [results[i] for i in which(outs)]
+
+        along = restricted(moved, point, which(moving))
+        chosen = [point[i] for i in which(moving)]
+        return list(jax.jvp(along, chosen, list(values[n:]))[1])
+
+    tangents = [_tangent(jaxpr.in_avals[i]) for i in which(moving)]
+    with wide(jaxpr):
+        return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals), *tangents)
+
+
+def which(flags: Sequence[bool]) -> list[int]:
+    return [i for i, f in enumerate(flags) if f]
+
+
+def _tangent(aval: Any) -> jax.ShapeDtypeStruct:
+    return struct(aval.to_tangent_aval())
+
+
+def _call_avals(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> tuple[list[Any], Any]:
+    """Types of the results, and the axes that collectives inside speak of."""
+    named = {e for e in jaxpr.effects if names_an_axis(e)}
+    return [v.update(weak_type=False) for v in jaxpr.out_avals], named
+
+
+# Forward mode ------------------------------------------------------------------
+
+
+def _call_jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    jaxpr: core.ClosedJaxpr,
+    plan: Plan | None,
+) -> tuple[list[Any], list[Any]]:
+    outs = call_p.bind(*primals, jaxpr=jaxpr, plan=plan)
+    moving = tuple(
+        type(t) is not ad.Zero and differentiable(v)
+        for t, v in zip(tangents, jaxpr.in_avals, strict=True)
+    )
+    return outs, tangents_of(primals, tangents, jaxpr, moving, plan)
+
+
+def tangents_of(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    jaxpr: core.ClosedJaxpr,
+    moving: Flags,
+    plan: Plan | None,
+) -> list[Any]:
+    """The outputs' tangents, symbolic zeros where nothing moves."""
+    moved = propagate(jaxpr, moving)
+    zeros = [ad.Zero(v.to_tangent_aval()) for v in jaxpr.out_avals]
+    if not any(moved):
+        return list(zeros)
+    forward, consts = hoist(_forward_program(jaxpr, moving))
+    chosen = [tangents[i] for i in which(moving)]
+    results = iter(
+        linear_p.bind(
+            *consts,
+            *primals,
+            *chosen,
+            jaxpr=forward,
+            primal=jaxpr,
+            moving=moving,
+            consts=len(consts),
+            plan=plan,
+        )
+    )
+    return [next(results) if m else z for m, z in zip(moved, zeros, strict=True)]
+
+
+def _linear_jvp(
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    jaxpr: core.ClosedJaxpr,
+    plan: Plan | None,
+    **params: Any,
+) -> tuple[list[Any], list[Any]]:
+    outs = linear_p.bind(*primals, jaxpr=jaxpr, plan=plan, **params)
+    moving = tuple(
+        type(t) is not ad.Zero and differentiable(v)
+        for t, v in zip(tangents, jaxpr.in_avals, strict=True)
+    )
+    return outs, tangents_of(primals, tangents, jaxpr, moving, plan)
+
+
+# Reverse mode ------------------------------------------------------------------
+
+
+def _linear_transpose(
+    cotangents: Sequence[Any],
+    *values: Any,
+    jaxpr: core.ClosedJaxpr,
+    primal: core.ClosedJaxpr,
+    moving: Flags,
+    consts: int,
+    plan: Plan | None,
+) -> list[Any]:
+    """Cotangents of the tangents that went in: one sweep."""
+    del jaxpr
+    n = len(primal.in_avals)
+    point = values[consts : consts + n]
+    wanted = [ad.is_undefined_primal(v) for v in values[consts + n :]]
+    active = list(moving)
+    for i, w in zip(which(moving), wanted, strict=True):
+        active[i] = w
+    found = pull_back(primal, tuple(active), plan, point, cotangents, moving)
+    head: list[Any] = [None] * (consts + n)
+    return head + [next(found) if w else None for w in wanted]
+
+
+def pull_back(
+    primal: core.ClosedJaxpr,
+    active: Flags,
+    plan: Plan | None,
+    point: Sequence[Any],
+    cotangents: Sequence[Any],
+    moving: Flags,
+) -> Any:
+    """Cotangents of the active inputs, from those of the outputs that moved."""
+    moved = which(propagate(primal, moving))
+    alive = propagate(primal, active)
+    seeds = [
+        _instantiate(c) for i, c in zip(moved, cotangents, strict=True) if alive[i]
+    ]
+    program, hoisted = hoisted_sweep(primal, active, plan)
+    outs = call_p.bind(*hoisted, *point, *seeds, jaxpr=program, plan=plan)
+    return iter(outs[len(primal.out_avals) :])
+
+
+def _instantiate(cotangent: Any) -> Any:
+    return ad.instantiate_zeros(cotangent)
+
+
+def _call_transpose(
+    cotangents: Sequence[Any], *values: Any, jaxpr: core.ClosedJaxpr, plan: Plan | None
+) -> list[Any]:
+    """A call that is itself linear: its derivative at any point is its transpose."""
+    active = tuple(ad.is_undefined_primal(v) for v in values)
+    point = [
+        ad.instantiate_zeros(ad.Zero(v.aval)) if a else v
+        for v, a in zip(values, active, strict=True)
+    ]
+    moved = propagate(jaxpr, active)
+    given = [c for c, m in zip(cotangents, moved, strict=True) if m]
+    found = pull_back(jaxpr, active, plan, point, given, active)
+    return [next(found) if a else None for a in active]
+
+
+# Dead code ---------------------------------------------------------------------
+
+
+def _call_dce(used: Sequence[bool], eqn: core.JaxprEqn) -> tuple[list[bool], Any]:
+    """Drop outputs that nobody reads, and inputs that only they needed."""
+    if not any(used):
+        return [False] * len(eqn.invars), None
+    jaxpr = eqn.params["jaxpr"]
+    closed, needed = dce_inputs(jaxpr, used)
+    narrowed(jaxpr, closed, needed, used)
+    params = eqn.params | {"jaxpr": closed}
+    ins = [v for v, n in zip(eqn.invars, needed, strict=True) if n]
+    outs = [v for v, u in zip(eqn.outvars, used, strict=True) if u]
+    return needed, eqn.replace(invars=ins, outvars=outs, params=params)
+
+
+# Lowering -----------------------------------------------------------------------
+
+
+def _to_low(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
+    """Evaluate it without JAX's primitives of the new kind: derivatives are taken."""
+    return call_p.bind(*values, jaxpr=expanded(jaxpr), plan=None)
+
+
+for _p in (call_p, linear_p):
+    _p.def_impl(evaluate_call)
+    _p.to_lojax = _to_low
+    _p.def_effectful_abstract_eval(_call_avals)
+    # In place, where the arguments of the whole program can be seen.
+    mlir.register_lowering(_p, _lower_placed, cacheable=False)
+ad.primitive_jvps[call_p] = _call_jvp
+ad.primitive_jvps[linear_p] = _linear_jvp
+ad.primitive_transposes[call_p] = _call_transpose
+ad.primitive_transposes[linear_p] = _linear_transpose
+register_dce(call_p, _call_dce)

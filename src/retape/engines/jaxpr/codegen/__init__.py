@@ -1,0 +1,1 @@
+"""From blocks to registers, block functions and their derivatives."""

@@ -1,0 +1,171 @@
+"""Make each block a pure function over its locations, as a jaxpr.
+
+    (whole inputs, rows read)  ->  (values assigned, rows to write, next block)
+
+Only assignments that somebody still needs are computed: the jaxpr is cleaned of dead
+code. A value that is handed on to another variable in the same place (into an inner
+loop, or out of it) is not touched. The same jaxpr is what `codegen/_linearize`
+differentiates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+
+from retape.engines.jaxpr.codegen._allocate import Layout, numbering
+from retape.engines.jaxpr.ir._ir import (
+    Atom,
+    Aval,
+    Block,
+    Item,
+    Label,
+    Program,
+    Read,
+    Var,
+    Write,
+    evaluate_ops,
+)
+from retape.engines.jaxpr.ir._liveness import Liveness, whole_defs
+from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._evaluate import dce
+from retape.engines.jaxpr.jaxprs._row_ops import row
+from retape.engines.jaxpr.jaxprs._scalar_ops import where
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Code:
+    """One block as a function from places to places."""
+
+    number: int
+    ins: tuple[Var, ...]
+    reads: tuple[Read, ...]
+    outs: tuple[Var, ...]
+    writes: tuple[Write, ...]
+    jaxpr: core.ClosedJaxpr
+    """`(*ins, *rows) -> (*outs, *rows, next)`, whole streams among the latter rows."""
+    once: bool
+    """Whether it stands outside every loop, so that it runs at most once."""
+    ruled: core.ClosedJaxpr
+    """The same jaxpr for JAX to differentiate: operations of our own have rules."""
+
+    @property
+    def filled(self) -> frozenset[Var]:
+        """Streams that the code itself writes rows of."""
+        return frozenset(w.stream for w in self.writes if w.at is None)
+
+    def counters(self) -> list[Var]:
+        """Integers by which rows are read and written."""
+        places = [a.at for a in (*self.reads, *self.writes) if a.at is not None]
+        return list(dict.fromkeys(at.count for at in places))
+
+
+def encode(program: Program, layout: Layout, live: Liveness) -> dict[Label, Code]:
+    """The code of every block."""
+    number = numbering(program.items)
+    codes: dict[Label, Code] = {}
+    for block, depth in _with_depth(program.items, 0):
+        after = live.exit[block.label] | live.lasting
+        outs = whole_defs(block) & after - _handed_on(block, layout)
+        codes[block.label] = _encode(block, outs, number, depth == 0)
+    return codes
+
+
+def _with_depth(items: list[Item], depth: int) -> list[tuple[Block, int]]:
+    found: list[tuple[Block, int]] = []
+    for item in items:
+        if isinstance(item, Block):
+            found.append((item, depth))
+        else:
+            found += _with_depth(item.items, depth + 1)
+    return found
+
+
+def _handed_on(block: Block, layout: Layout) -> set[Var]:
+    """Variables that are given what their place holds already."""
+    where = layout.where
+    made = whole_defs(block) - set(block.moves) | {w.stream for w in block.writes}
+    return {
+        v
+        for v, source in block.moves.items()
+        if isinstance(source, Var)
+        and v in where
+        and where[v] == where.get(source)
+        and v.active == source.active
+        and made.isdisjoint((v, source))
+    }
+
+
+def _encode(
+    block: Block, assigned: set[Var], number: dict[Label, int], once: bool
+) -> Code:
+    outs = tuple(sorted(assigned, key=lambda v: v.serial))
+    ins = tuple(sorted(_plain_uses(block, assigned), key=lambda v: v.serial))
+    end = len(number)
+    targets = np.array([number[t] for t in block.next.targets] or [end], np.int32)
+
+    def run(*values: Any, ruled: bool = False) -> list[Any]:
+        given = [*ins, *(r.out for r in block.reads)]
+        env: dict[Var, Any] = dict(zip(given, values, strict=True))
+        read = evaluate_ops(block.ops, env, ruled)
+        whole = [_exactly_typed(read(block.moves.get(v, v)), v.aval) for v in outs]
+        written = [_exactly_typed(read(w.source), _row_aval(w)) for w in block.writes]
+        return [*whole, *written, _next(block, targets, read)]
+
+    types = [struct(v.aval) for v in ins]
+    types += [struct(r.out.aval) for r in block.reads]
+    jaxpr = ruled = dce(jax.make_jaxpr(run)(*types))
+    if any("own" in op.eqn.params for op in block.ops):
+        ruled = dce(jax.make_jaxpr(partial(run, ruled=True))(*types))
+    return Code(
+        number=number[block.label],
+        ins=ins,
+        reads=tuple(block.reads),
+        outs=outs,
+        writes=tuple(block.writes),
+        jaxpr=jaxpr,
+        once=once,
+        ruled=ruled,
+    )
+
+
+def _plain_uses(block: Block, assigned: set[Var]) -> set[Var]:
+    """Variables read whole by the code (not only row by row, nor as a row number)."""
+    inner = {o for op in block.ops for o in op.outs} | {r.out for r in block.reads}
+    read: list[Atom] = [a for op in block.ops for a in op.ins]
+    read += (source for v, source in block.moves.items() if v in assigned)
+    read += [w.source for w in block.writes]
+    if block.next.index is not None:
+        read.append(block.next.index)
+    return {a for a in read if isinstance(a, Var)} - inner
+
+
+def _next(block: Block, targets: np.ndarray, read: Any) -> Any:
+    if len(targets) == 1:
+        return jnp.asarray(targets[0])
+    assert block.next.index is not None
+    index = lax.convert_element_type(read(block.next.index), np.int32)
+    if len(targets) == 2:
+        return where(index > 0, targets[1], targets[0])
+    return row(
+        jnp.asarray(targets), lax.clamp(np.int32(0), index, np.int32(len(targets) - 1))
+    )
+
+
+def _row_aval(write: Write) -> Aval:
+    aval = write.stream.aval
+    return aval if write.at is None else aval.update(shape=aval.shape[1:])
+
+
+def _exactly_typed(value: Any, aval: Aval) -> Any:
+    """The value with exactly this type: loops refuse a carry that is weakly typed."""
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        return value
+    return lax.convert_element_type(value, aval.dtype)

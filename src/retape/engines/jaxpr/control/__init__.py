@@ -1,0 +1,1 @@
+"""The integers that steer a sweep, as traced arithmetic."""

@@ -1,0 +1,1 @@
+"""The intermediate form: variables, operations, blocks, loops, programs."""

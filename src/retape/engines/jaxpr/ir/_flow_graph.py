@@ -1,0 +1,102 @@
+"""The flow graph of a program: who assigns what, and what holds on entry to a block."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import TypeVar
+
+from retape.engines.jaxpr.ir._ir import (
+    Block,
+    Label,
+    Program,
+    Var,
+    blocks_of,
+    loops_around,
+)
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+
+T = TypeVar("T")
+_OFTEN = 24
+"""Visits of a block after which a fact that keeps changing is given up."""
+
+
+class Flow:
+    """A program's blocks, and how they are connected."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.blocks = list(blocks_of(program.items))
+        self.depth = loops_around(program.items)
+        self.defined: dict[Var, list[Block]] = defaultdict(list)
+        self.used: dict[Var, list[Block]] = defaultdict(list)
+        for block in self.blocks:
+            for var in block.defs():
+                self.defined[var].append(block)
+            for var in block.uses():
+                self.used[var].append(block)
+        self.place = {
+            b.label: i for i, x in enumerate(program.items) for b in blocks_of([x])
+        }
+
+    def inside(self, block: Block) -> bool:
+        """Tell whether a block stands in a loop."""
+        return self.depth[block.label] > 0
+
+    def seen_outside(self, var: Var, block: Block) -> bool:
+        """True if another block, or the program's end, reads what a block assigns."""
+        elsewhere = any(b is not block for b in self.used[var])
+        return elsewhere or any(o is var for o in self.program.outs)
+
+    def solve(
+        self,
+        start: T,
+        transfer: Callable[[Block, T], T],
+        join: Callable[[T, T, bool], T],
+    ) -> dict[Label, T]:
+        """Solve a forward dataflow problem; returns the facts on entry to blocks.
+
+        Args:
+            start: What holds before the first block.
+            transfer: From what holds before a block to what holds behind it.
+            join: What holds whichever of two does; the second replaces the first. If
+                the last argument is true, what differs is to be given up.
+        """
+        # Kildall's worklist algorithm. Domains may be of infinite height, so after
+        # `_OFTEN` visits `join` is told to give up what differs (widening).
+        found = {self.blocks[0].label: start}
+        visits: dict[Label, int] = defaultdict(int)
+        by_label = {b.label: b for b in self.blocks}
+        todo = [self.blocks[0].label]
+        while todo:
+            label = todo.pop(0)
+            visits[label] += 1
+            after = transfer(by_label[label], found[label])
+            for target in by_label[label].next.targets:
+                old = found.get(target)
+                new = after
+                if old is not None:
+                    new = join(old, after, visits[target] > _OFTEN)
+                if old is None or new != old:
+                    found[target] = new
+                    if target not in todo:
+                        todo.append(target)
+        return found
+
+
+def only_left(body: Block, own: set[Var]) -> bool:
+    """True if what it reads of its own streams goes only into choices of what to write.
+
+    Then it does not matter that the rows are other ones when the loop is run again.
+    """
+    whole = {a for op in body.ops for a in op.ins}
+    if own & whole:
+        return False
+    old = {r.out for r in body.reads if r.stream in own}
+    for op in body.ops:
+        if not old.isdisjoint(op.ins):
+            selects = op.eqn.primitive.name == "select_n" and op.ins[0] not in old
+            if not selects and not is_a(op.eqn, Also.SAME_CHOICE):
+                return False
+            old |= set(op.outs)
+    return not any(a in old for a in (*body.moves.values(), body.next.index))

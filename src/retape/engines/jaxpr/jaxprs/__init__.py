@@ -1,0 +1,1 @@
+"""Programs as JAX has them: values, evaluation, traits; no steps, no plans."""

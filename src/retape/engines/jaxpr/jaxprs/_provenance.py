@@ -1,0 +1,56 @@
+"""Where a sweep comes from: it is differentiated, batched and cleaned as a program.
+
+A batch of sweeps is better taken as the sweep of a batch (`calls/_batching`), for which
+one must know what was swept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+from jax.extend import core
+
+from retape.plan._base import Plan
+
+Flags = tuple[bool, ...]
+
+
+class Origin(NamedTuple):
+    """Where a sweep comes from."""
+
+    primal: core.ClosedJaxpr
+    active: Flags
+    plan: Plan | None
+    avals: tuple[Any, ...]
+    """Of the inputs that it had: constants, those of the primal, seeds."""
+    ins: Flags
+    """Which of them it still has."""
+    outs: Flags
+    """Which outputs."""
+    provisional: bool = False
+    """Whether its sizes are chosen again when it is known where its inputs are."""
+
+
+# No origin may refer to its own sweep: nothing would ever be forgotten.
+ORIGINS: WeakKeyDictionary[core.ClosedJaxpr, Origin] = WeakKeyDictionary()
+
+
+def narrowed(
+    old: core.ClosedJaxpr,
+    new: core.ClosedJaxpr,
+    ins: Sequence[bool],
+    outs: Sequence[bool],
+) -> None:
+    """Note that `new` is `old` with these of its inputs and outputs only."""
+    origin = ORIGINS.get(old)
+    if origin is not None:
+        ORIGINS[new] = origin._replace(
+            ins=_fewer(origin.ins, ins), outs=_fewer(origin.outs, outs)
+        )
+
+
+def _fewer(flags: Flags, kept: Sequence[bool]) -> Flags:
+    given = iter(kept)
+    return tuple(f and next(given) for f in flags)

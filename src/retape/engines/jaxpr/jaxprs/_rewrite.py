@@ -1,0 +1,68 @@
+"""Rewriting a program: some of its equations, however deep, replaced by others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+
+Chooses = Callable[[core.JaxprEqn], bool]
+Replaces = Callable[[core.JaxprEqn, Sequence[Any]], Sequence[Any]]
+
+
+def contains(code: Any, chosen: Chooses) -> bool:
+    """True if an equation that is chosen stands in a jaxpr, or in one inside it."""
+    return any(
+        chosen(e) or any(contains(j, chosen) for j in jaxprs_in_params(e.params))
+        for e in code.eqns
+    )
+
+
+def rewrite(
+    jaxpr: core.ClosedJaxpr, chosen: Chooses, replace: Replaces
+) -> core.ClosedJaxpr:
+    """The program with every chosen equation replaced by what `replace` computes.
+
+    Args:
+        jaxpr: The program; its constants stay constants.
+        chosen: Tells which equations to replace. One inside another is not seen.
+        replace: From the equation and the values of its inputs to those of its outputs.
+    """
+    # The branches of a `cond` are given one another's effects, so one with effects is
+    # made again even if nothing in it is replaced.
+    if not contains(jaxpr, chosen) and not jaxpr.effects:
+        return jaxpr
+
+    def change(deeper: core.ClosedJaxpr) -> core.ClosedJaxpr:
+        return rewrite(deeper, chosen, replace)
+
+    def rule(eqn: core.JaxprEqn, ins: list[Any]) -> Sequence[Any]:
+        if chosen(eqn):
+            return replace(eqn, ins)
+        params = {k: inside(v, change) for k, v in eqn.params.items()}
+        return bind(eqn.replace(params=params), ins)
+
+    def run(*values: Any) -> list[Any]:
+        return evaluate(jaxpr, values, rule)
+
+    return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals))
+
+
+def inside(param: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Any:
+    """A parameter of an equation with the programs in it changed, or as it was."""
+    if isinstance(param, core.ClosedJaxpr):
+        return change(param)
+    if isinstance(param, core.Jaxpr):
+        return change(core.ClosedJaxpr(param, ())).jaxpr
+    # Of a named tuple, such as a kind of random keys, only the type would be lost.
+    if type(param) is tuple:
+        parts = tuple(inside(p, change) for p in param)
+        same = all(a is b for a, b in zip(parts, param, strict=True))
+        return param if same else parts
+    return param

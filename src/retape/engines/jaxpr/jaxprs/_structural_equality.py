@@ -1,0 +1,153 @@
+"""Programs that do the same, found to be so, and then differentiated and lowered once.
+
+JAX's caches, and ours, know a program by its identity. A function that is traced at
+every call, as functions are outside of `jit`, would be differentiated, transposed and
+compiled at every call; and so would each of the 48 equal stretches into which a network
+of equal layers is cut. So an equal program that was seen before takes the place of one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jax.extend import core
+
+from retape.engines.jaxpr.jaxprs._caches import forgotten
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+
+_MOST_PROGRAMS = 256
+"""Programs that are remembered, the last ones used."""
+
+_ALIKE = 8
+"""Of those with one outline: a rule that is made anew each time is never the same."""
+
+_NUMBERS = (bool, int, float, complex, np.generic, np.ndarray)
+
+_known_programs: OrderedDict[Any, list[core.ClosedJaxpr]] = OrderedDict()
+_lock = threading.Lock()
+forgotten(_known_programs.clear)
+
+
+def deduplicate(closed: core.ClosedJaxpr, *, names: bool = False) -> core.ClosedJaxpr:
+    """The first program that was alike, or this one if there was none.
+
+    Args:
+        closed: The program.
+        names: Whether operations must stand in scopes of the same names, too: those
+            under which a profile shows them.
+    """
+    key = _outline(closed.jaxpr), tuple(_scopes(closed.jaxpr)) if names else None
+    with _lock:
+        found = _known_programs.setdefault(key, [])
+        _known_programs.move_to_end(key)
+        for other in found:
+            if other is closed or alike(closed, other):
+                return other
+        found[:] = [closed, *found[: _ALIKE - 1]]
+        if len(_known_programs) > _MOST_PROGRAMS:
+            _known_programs.popitem(last=False)
+        return closed
+
+
+def _outline(jaxpr: core.Jaxpr) -> Any:
+    """A hash key that equal programs share."""
+    ins = tuple(v.aval for v in jaxpr.invars)
+    return ins, tuple(eqn.primitive.name for eqn in jaxpr.eqns)
+
+
+def _scopes(jaxpr: core.Jaxpr) -> Iterator[str]:
+    for eqn in jaxpr.eqns:
+        yield str(eqn.source_info.name_stack)
+        for inner in jaxprs_in_params(eqn.params):
+            yield from _scopes(getattr(inner, "jaxpr", inner))
+
+
+def alike(a: core.ClosedJaxpr, b: core.ClosedJaxpr) -> bool:
+    """Tell whether two programs are the same but for the names of their variables."""
+    if len(a.consts) != len(b.consts):
+        return False
+    if any(x is not y for x, y in zip(a.consts, b.consts, strict=True)):
+        return False
+    return _same_program(a.jaxpr, b.jaxpr)
+
+
+def _same_program(a: core.Jaxpr, b: core.Jaxpr) -> bool:
+    name: dict[Any, Any] = {}
+    return (
+        len(a.eqns) == len(b.eqns)
+        and a.effects == b.effects
+        and _bind_names(name, a.constvars, b.constvars)
+        and _bind_names(name, a.invars, b.invars)
+        and all(_same_eqn(name, x, y) for x, y in zip(a.eqns, b.eqns, strict=True))
+        and _same_names(name, a.outvars, b.outvars)
+    )
+
+
+def _same_eqn(name: dict[Any, Any], a: Any, b: Any) -> bool:
+    return (
+        a.primitive is b.primitive
+        and a.effects == b.effects
+        and a.ctx == b.ctx
+        and _same_names(name, a.invars, b.invars)
+        and _same_params(a.params, b.params)
+        and _bind_names(name, a.outvars, b.outvars)
+    )
+
+
+def _bind_names(name: dict[Any, Any], a: Sequence[Any], b: Sequence[Any]) -> bool:
+    """Note which variable of the one stands for which of the other."""
+    if len(a) != len(b) or any(x.aval != y.aval for x, y in zip(a, b, strict=True)):
+        return False
+    name.update(zip(a, b, strict=True))
+    return True
+
+
+def _same_names(name: dict[Any, Any], a: Sequence[Any], b: Sequence[Any]) -> bool:
+    if len(a) != len(b):
+        return False
+    return all(_same_atom(name, x, y) for x, y in zip(a, b, strict=True))
+
+
+def _same_atom(name: dict[Any, Any], a: Any, b: Any) -> bool:
+    if isinstance(a, core.Literal) or isinstance(b, core.Literal):
+        return type(a) is type(b) and a.aval == b.aval and _same_value(a.val, b.val)
+    return name[a] is b
+
+
+def _same_value(a: Any, b: Any) -> bool:
+    """By their bits: zeros have signs."""
+    if a is b:
+        return True
+    if not (isinstance(a, _NUMBERS) and isinstance(b, _NUMBERS)):
+        return False
+    x, y = np.asarray(a), np.asarray(b)
+    return x.dtype == y.dtype and x.shape == y.shape and x.tobytes() == y.tobytes()
+
+
+def _same_params(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
+    return a.keys() == b.keys() and all(_same_param(a[k], b[k]) for k in a)
+
+
+def _same_param(a: Any, b: Any) -> bool:
+    """Of what cannot be compared, only a thing and itself are the same."""
+    if a is b:
+        return True
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, core.ClosedJaxpr):
+        return alike(a, b)
+    if isinstance(a, core.Jaxpr):
+        return _same_program(a, b)
+    if isinstance(a, tuple | list):
+        pairs = zip(a, b, strict=False)
+        return len(a) == len(b) and all(_same_param(x, y) for x, y in pairs)
+    if isinstance(a, _NUMBERS):
+        return _same_value(a, b)
+    try:
+        return bool(hash(a) == hash(b) and a == b)
+    except (TypeError, ValueError):
+        return False

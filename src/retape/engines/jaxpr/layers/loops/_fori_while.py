@@ -1,0 +1,158 @@
+"""`fori_loop` and `while_loop`: JAX's, whose reverse mode takes as little as asked.
+
+A loop whose number of trips is known while it is traced becomes a `scan`; any other is
+reversed by the step machine. What a `while_loop`'s test depends on is found by itself
+(`layers/loops/_known_trip_count`): if that needs no traced value, the loop is counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+from jax.core import Tracer
+
+from retape._errors import PlanError
+from retape.engines.jaxpr.api._transform import checkpointed
+from retape.engines.jaxpr.layers.loops._known_trip_count import known_trip_count
+from retape.engines.jaxpr.layers.loops._options import LoopOptions
+from retape.engines.jaxpr.layers.loops._scan import scan
+from retape.engines.jaxpr.layers.remat._policy import Policy
+from retape.plan._base import Plan
+from retape.plan._options import Memory
+
+
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+    plan: Plan | None = None,
+    levels: int | None = None,
+    segment_length: int | None = None,
+    policy: Policy | Plan | None = None,
+    offload: Memory | None = None,
+) -> Any:
+    """`jax.lax.fori_loop`, reversible for bounds of any kind, in sublinear memory.
+
+    With bounds that are known while tracing the loop is a `retape.jax.scan`, to which
+    the options belong. With traced bounds it is reversed under `plan`, which is
+    `retape.logarithmic()` if nothing is said.
+
+    Args:
+        lower: The first index.
+        upper: The index to stop before.
+        body_fun: `(index, value) -> value`.
+        init_val: The first value.
+        unroll: As in `jax.lax.fori_loop`.
+        plan: As in `retape.jax.scan`.
+        levels: As in `retape.jax.scan`; needs known bounds.
+        segment_length: As in `retape.jax.scan`; needs known bounds.
+        policy: As in `retape.jax.scan`; needs known bounds.
+        offload: As in `retape.jax.scan`.
+
+    Raises:
+        PlanError: If an option cannot be, or needs known bounds.
+        TypeError: If the bounds are no whole numbers, or of different types, as
+            `jax.lax.fori_loop` does.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> def power(x, n):
+        ...     return retape.jax.fori_loop(0, n, lambda i, y: y * x, 1.0)
+        >>> float(jax.grad(power)(2.0, 5))
+        80.0
+    """
+    options = LoopOptions(plan, levels, segment_length, policy, offload)
+    if _is_traced(lower) or _is_traced(upper):
+        _only_plan(options, "fori_loop", "its bounds are traced")
+        run = checkpointed(
+            lambda lower, upper, init: lax.fori_loop(lower, upper, body_fun, init),
+            plan=options.whole_plan(),
+        )
+        return run(lower, upper, init_val)
+    _check_bounds(lower, upper)
+    weak = all(isinstance(bound, int) for bound in (lower, upper))
+    index = jnp.arange(lower, upper)
+
+    def step(value: Any, i: Any) -> tuple[Any, None]:
+        # Python's numbers do not widen what they are combined with.
+        return body_fun(lax.convert_element_type(i, int) if weak else i, value), None
+
+    return scan(step, init_val, index, unroll=unroll or 1, **options.as_keywords())[0]
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any],
+    body_fun: Callable[[Any], Any],
+    init_val: Any,
+    *,
+    plan: Plan | None = None,
+    levels: int | None = None,
+    segment_length: int | None = None,
+    policy: Policy | Plan | None = None,
+    offload: Memory | None = None,
+) -> Any:
+    """`jax.lax.while_loop`, which `jax.grad` can differentiate.
+
+    If the test depends on integers that are known while tracing (a counter and its
+    bound, say), the trips are counted and the loop is a `retape.jax.scan`. Otherwise
+    it is reversed under `plan`, which is `retape.logarithmic()` if nothing is said.
+
+    Args:
+        cond_fun: Whether to go on.
+        body_fun: One trip.
+        init_val: The first value.
+        plan: As in `retape.jax.scan`.
+        levels: As in `retape.jax.scan`; needs a counted loop.
+        segment_length: As in `retape.jax.scan`; needs a counted loop.
+        policy: As in `retape.jax.scan`; needs a counted loop.
+        offload: As in `retape.jax.scan`.
+
+    Raises:
+        PlanError: If an option cannot be, or needs a counted loop.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> def halvings(x):
+        ...     return retape.jax.while_loop(lambda v: v > 1.0, lambda v: v / 2, x)
+        >>> float(jax.grad(halvings)(5.0))
+        0.125
+    """
+    options = LoopOptions(plan, levels, segment_length, policy, offload)
+    count = None if plan is not None else known_trip_count(cond_fun, body_fun, init_val)
+    if count is None:
+        _only_plan(
+            options, "while_loop", "its test needs values known only at run time"
+        )
+        run = checkpointed(
+            lambda init: lax.while_loop(cond_fun, body_fun, init),
+            plan=options.whole_plan(),
+        )
+        return run(init_val)
+    step = lambda value, _: (body_fun(value), None)  # noqa: E731
+    return scan(step, init_val, None, count, **options.as_keywords())[0]
+
+
+def _is_traced(value: Any) -> bool:
+    return isinstance(value, Tracer)
+
+
+def _check_bounds(lower: Any, upper: Any) -> None:
+    """Let JAX refuse what it refuses: a loop with a body that does nothing."""
+    jax.eval_shape(lambda: lax.fori_loop(lower, upper, lambda _, value: value, 0))
+
+
+def _only_plan(options: LoopOptions, name: str, why: str) -> None:
+    for option in ("levels", "segment_length", "policy"):
+        if getattr(options, option) is not None:
+            raise PlanError(
+                f"`{option}={getattr(options, option)!r}` cannot be kept by this "
+                f"`{name}`: {why}, so the number of trips is unknown while tracing. "
+                "Pass a `plan`, such as `retape.logarithmic()`, instead."
+            )

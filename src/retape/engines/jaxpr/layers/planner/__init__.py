@@ -1,0 +1,1 @@
+"""Whether a gradient fits, and the cheapest way to make it fit."""

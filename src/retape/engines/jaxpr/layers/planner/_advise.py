@@ -1,0 +1,99 @@
+"""`advise`: `plan` under the name of what it does, for loops of unknown length, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+
+from retape._bytes import parse_bytes
+from retape._errors import BudgetError, UnsupportedError
+from retape.engines.jaxpr.layers.planner._candidates import (
+    LayerCandidate,
+    Question,
+    as_type,
+)
+from retape.engines.jaxpr.layers.planner._plan import LayerPlan, nothing_fits, plan
+from retape.engines.jaxpr.layers.planner._whole_program import StepMachine
+from retape.plan._logarithmic import logarithmic
+from retape.plan._within import within
+
+
+def advise(
+    fun: Callable[..., Any],
+    *args: Any,
+    memory: int | str,
+    argnums: int | Sequence[int] = 0,
+    **kwargs: Any,
+) -> LayerPlan:
+    """Whether Retape pays for a gradient, and the cheapest way to make it fit.
+
+    Every way is compiled for the arguments' types, and none is run. Where the plain
+    gradient fits, the advice is to do nothing. Of a function with a `while_loop` there
+    is no plain gradient to compare with: then the plan for the budget is looked for.
+
+    Args:
+        fun: A function that returns a scalar.
+        *args: Its arguments, or `jax.ShapeDtypeStruct`s of them.
+        memory: Bytes of the device, or a text such as "24 GiB": arguments, gradients
+            and temporaries share it.
+        argnums: By which arguments the gradient is taken.
+        **kwargs: Keyword arguments for `fun`.
+
+    Returns:
+        A table of candidates, and the one to use: `found.apply(fun)` is the function to
+        differentiate. `print(found)` shows the table.
+
+    Raises:
+        BudgetError: If nothing fits; the least that would is named.
+        UnsupportedError: If the platform's compiler does not tell what is taken.
+        GradientTypeError: If `fun` does not return a scalar.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, retape.jax
+        >>> def settle(x):
+        ...     return jax.lax.while_loop(
+        ...         lambda v: jnp.sum(v) > 1.0, lambda v: v * 0.99, x).sum()
+        >>> found = retape.jax.advise(settle, jnp.ones(1000), memory="200 kB")
+        >>> found.fits, found.chosen.name, found.chosen.peak_bytes <= 200_000
+        (False, 'binomial', True)
+        >>> retape.jax.advise(lambda x: jnp.sum(x**2), 3.0, memory="1 MB").fits
+        True
+    """
+    try:
+        return plan(fun, *args, memory=memory, argnums=argnums, **kwargs)
+    except UnsupportedError as error:
+        # Raised from JAX's own refusal of a `while_loop`, and from nothing else.
+        if error.__cause__ is None:
+            raise
+    structs = jax.tree.map(as_type, args)
+    return _of_unknown_length(Question(fun, structs, kwargs, argnums), memory)
+
+
+def _of_unknown_length(question: Question, memory: int | str) -> LayerPlan:
+    """The plan that uses the budget, beside the one that uses the least."""
+    budget = parse_bytes(memory, "memory")
+    least = _candidate(question, "logarithmic", StepMachine(logarithmic()))
+    rest = budget - (least.peak_bytes - least.temp_bytes)
+    found = [least]
+    refused: list[tuple[str, str]] = []
+    try:
+        # A tenth is for what is not the loop.
+        wanted = StepMachine(within(max(1, rest * 9 // 10)))
+        found.append(_candidate(question, "binomial", wanted))
+    except BudgetError as error:
+        refused.append(("binomial", str(error).split(". ")[0]))
+    fitting = [c for c in found if c.peak_bytes <= budget]
+    if not fitting:
+        raise nothing_fits(memory, found)
+    # The budget is there to be used: more snapshots, fewer steps run again.
+    return LayerPlan(budget, tuple(found), fitting[-1], tuple(refused))
+
+
+def _candidate(question: Question, name: str, policy: StepMachine) -> LayerCandidate:
+    nothing = LayerCandidate("", policy, 0, 0, 0.0)
+    unknown = replace(nothing, temp_bytes=-1)
+    found = question.candidate(name, policy, unknown, extra=float("nan"))
+    return replace(found, note="  (as many steps as the data need)")

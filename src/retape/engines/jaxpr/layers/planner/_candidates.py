@@ -1,0 +1,175 @@
+"""One question of the planner: a function, its arguments' types, and ways to go.
+
+Every way is compiled for the types and the compiler asked what it takes; nothing is run
+and nothing allocated. The extra work is counted from the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from retape._errors import BudgetError, GradientTypeError, RetapeError, UnsupportedError
+from retape.engines.jaxpr.analysis._flops import flops
+from retape.engines.jaxpr.api._explain import explain
+from retape.engines.jaxpr.intake._hijax import as_classic
+from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
+from retape.engines.jaxpr.layers.planner._whole_program import AsItIs, StepMachine
+from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
+from retape.engines.jaxpr.layers.remat._compiled_footprint import (
+    footprint,
+    placed_struct,
+)
+from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
+from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.plan._base import Plan
+from retape.plan._within import within
+
+
+@dataclass(frozen=True, slots=True)
+class LayerCandidate:
+    """One way to take a gradient.
+
+    Attributes:
+        name: What it is called in the table.
+        policy: What to pass to `retape.jax.checkpoint(f, policy=...)`.
+        peak_bytes: Arguments, results and temporaries of value and gradient.
+        temp_bytes: The temporaries alone.
+        extra: Work done once more, as a fraction of what a plain gradient does.
+        note: A remark, or nothing.
+    """
+
+    name: str
+    policy: Strategy
+    peak_bytes: int
+    temp_bytes: int
+    extra: float
+    note: str = ""
+
+
+def _first_sentence(error: Exception) -> str:
+    return str(error).split(". ")[0].rstrip(".")
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A function, the types of its arguments, and what its gradient is by."""
+
+    fun: Callable[..., Any]
+    structs: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    argnums: int | Sequence[int]
+    has_aux: bool = False
+
+    def value(self, *args: Any, **kwargs: Any) -> Any:
+        """The function without what it returns beside its value."""
+        out = self.fun(*args, **kwargs)
+        return out[0] if self.has_aux else out
+
+    def graph(self) -> Graph:
+        """The program of the value, which has to be a scalar."""
+        with classic_rules():
+            closed, shape = jax.make_jaxpr(
+                lambda *a: self.value(*a, **self.kwargs), return_shape=True
+            )(*self.structs)
+        shapes = [leaf.shape for leaf in jax.tree.leaves(shape)]
+        if shapes != [()]:
+            raise GradientTypeError(
+                "`plan` is about gradients of a scalar, and the function returns "
+                f"{jax.tree.map(lambda s: s.shape, shape)}. Return the loss alone, or "
+                "pass `has_aux=True` for a pair of the loss and the rest."
+            )
+        return graph_of(as_classic(closed))[0]
+
+    def as_it_is(self) -> LayerCandidate:
+        """The function as it is, which everything else is compared with."""
+        try:
+            return self.candidate("as it is", AsItIs())
+        except ValueError as error:
+            if "Reverse-mode differentiation" not in str(error):
+                raise
+            raise UnsupportedError(
+                "the function has a `while_loop` whose number of trips is not known "
+                "while tracing: there is no gradient of it as it is to compare with, "
+                "and the extra work cannot be counted. Take the gradient by "
+                "`retape.jax.grad(f, plan=retape.within(...))`, or write the loop as "
+                "`retape.jax.while_loop` to go on using `jax.grad`."
+            ) from error
+
+    def try_all(
+        self, ways: Sequence[tuple[str, Strategy]], plain: LayerCandidate
+    ) -> tuple[list[LayerCandidate], list[tuple[str, str]]]:
+        """The ways that can be gone, and those that cannot with the reason."""
+        found: list[LayerCandidate] = []
+        refused: list[tuple[str, str]] = []
+        for name, policy in ways:
+            try:
+                found.append(self.candidate(name, policy, plain))
+            except RetapeError as error:
+                refused.append((name, _first_sentence(error)))
+        return found, refused
+
+    def candidate(
+        self,
+        name: str,
+        policy: Strategy,
+        plain: LayerCandidate | None = None,
+        *,
+        extra: float | None = None,
+    ) -> LayerCandidate:
+        """One way: what it takes, and what it costs if that is not given."""
+        marked = self.fun if plain is None else checkpoint(self.fun, policy=policy)
+        taken = footprint(self.gradient(marked), *self.structs)
+        same = plain is not None and taken.temp == plain.temp_bytes
+        note = "  (no gain here)" if same else ""
+        if extra is None:
+            extra = 0.0 if plain is None else self.extra(marked, policy)
+        return LayerCandidate(name, policy, taken.total, taken.temp, extra, note)
+
+    def gradient(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """Value and gradient, as they are asked for."""
+        run = lambda *a: fun(*a, **self.kwargs)  # noqa: E731
+        return jax.value_and_grad(run, self.argnums, has_aux=self.has_aux)
+
+    def least_plan(self) -> Plan:
+        """The step machine's plan of least memory."""
+        marked = checkpoint(self.fun, policy=StepMachine(within(1)))
+        try:
+            jax.eval_shape(self.gradient(marked), *self.structs)
+        except BudgetError as error:
+            return within(error.least or 1)
+        except RetapeError:
+            pass  # Whoever tries the plan is told the same, and puts it in the table.
+        return within(1)
+
+    def work(self, fun: Callable[..., Any]) -> int:
+        """Floating-point operations of a function, about."""
+        closed = as_classic(jax.make_jaxpr(fun)(*self.structs))
+        return sum(map(flops, closed.jaxpr.eqns))
+
+    def extra(self, marked: Callable[..., Any], policy: Strategy) -> float:
+        """Work that is done once more, as a fraction of a plain gradient's."""
+        base = self.work(self.gradient(self.fun))
+        if not isinstance(policy, StepMachine):
+            return max(0.0, self.work(self.gradient(marked)) / base - 1)
+        # A sweep's loops have no fixed numbers of trips; its schedule's are exact.
+        numbers = self.argnums
+        numbers = numbers if isinstance(numbers, int) else tuple(numbers)
+        told = explain(
+            self.value, *self.structs, plan=policy.plan, argnums=numbers, **self.kwargs
+        )
+        if told.prediction is None or told.steps is None:
+            return 1.0
+        once = self.work(lambda *a: self.value(*a, **self.kwargs))
+        return told.prediction.advances / max(1, told.steps) * once / base
+
+
+def as_type(leaf: Any) -> Any:
+    """The type of an array and where it is, or what stands for one already."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    found = placed_struct(leaf)
+    return found.update(weak_type=jax.typeof(leaf).weak_type)

@@ -1,0 +1,232 @@
+"""`plan`: does it fit as it is, and if not, what is the cheapest way to make it fit?
+
+Here is what is tried and what is chosen; `layers/planner/_candidates` finds what each
+way takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from retape._bytes import format_bytes, parse_bytes
+from retape._errors import BudgetError, PlanError, UnsupportedError
+from retape.engines.jaxpr.layers.loops._options import LoopOptions
+from retape.engines.jaxpr.layers.planner._candidates import (
+    LayerCandidate,
+    Question,
+    as_type,
+)
+from retape.engines.jaxpr.layers.planner._whole_program import (
+    AsItIs,
+    Loops,
+    Selective,
+    StepMachine,
+    has_loops,
+)
+from retape.engines.jaxpr.layers.policies import selective
+from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
+from retape.engines.jaxpr.layers.remat._strategies import Sqrt, Strategy
+from retape.engines.jaxpr.layers.remat._within_budget import Least, Within
+from retape.plan._base import Plan
+from retape.plan._within import within
+
+
+@dataclass(frozen=True, slots=True)
+class LayerPlan:
+    """What `retape.jax.plan` found; `str` of it is a table.
+
+    Attributes:
+        memory: The bytes that were given.
+        candidates: All that was looked at; the first is the function as it is.
+        chosen: The one of least extra work that fits.
+        refused: Name and reason of each way that cannot be gone with this function.
+    """
+
+    memory: int
+    candidates: tuple[LayerCandidate, ...]
+    chosen: LayerCandidate
+    refused: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def policy(self) -> Strategy:
+        """What to pass on: `retape.jax.checkpoint(f, policy=plan.policy)`."""
+        return self.chosen.policy
+
+    @property
+    def fits(self) -> bool:
+        """Whether the function fits as it is."""
+        return isinstance(self.chosen.policy, AsItIs)
+
+    @property
+    def points(self) -> list[tuple[str, int, float]]:
+        """Name, peak bytes and extra work of each candidate, for a plot."""
+        return [(c.name, c.peak_bytes, c.extra) for c in self.candidates]
+
+    def as_plan(self) -> Plan:
+        """The chosen way as a plan, for `retape.jax.grad(f, plan=...)`.
+
+        Raises:
+            PlanError: If what was chosen is no plan; the message says what to call.
+        """
+        way = self.chosen.policy
+        if self.fits:
+            what, call = "the function fits as it is", "`jax.grad(f)`"
+        elif isinstance(way, StepMachine):
+            return way.plan
+        else:
+            what = f"{self.chosen.name!r}, which was chosen, is not a plan"
+            call = "`jax.grad(found.apply(f))`"
+        raise PlanError(
+            f"`plan=` was given what `retape.jax.plan` found, and {what}. Call {call} "
+            "with it, or pass a plan such as `retape.within(...)`."
+        )
+
+    def apply(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, reversed in the chosen way; itself if it fits as it is."""
+        return fun if self.fits else checkpoint(fun, policy=self.policy)
+
+    def __str__(self) -> str:
+        names = [c.name for c in self.candidates] + [name for name, _ in self.refused]
+        width = max(map(len, names))
+        lines = [f"{'':{width}}        peak   extra compute"]
+        for c in self.candidates:
+            mark = " <- chosen" if c is self.chosen else ""
+            over = "" if c.peak_bytes <= self.memory else " (too much)"
+            lines.append(
+                f"{c.name:{width}}  {format_bytes(c.peak_bytes):>10}   "
+                f"{_percent(c.extra)}{over}{mark}{c.note}"
+            )
+        lines += [f"{name:{width}}  not possible: {why}" for name, why in self.refused]
+        return "\n".join([*lines, self._advice()])
+
+    def _advice(self) -> str:
+        if not self.fits:
+            return f"{self.chosen.name} keeps to {format_bytes(self.memory)}."
+        others = [c.extra for c in self.candidates[1:] if c.extra > 0]
+        most = f"up to {100 * max(others):.0f}% more" if others else "more"
+        return (
+            f"It fits as it is: do nothing. You would pay {most} compute for memory "
+            "that you do not need."
+        )
+
+
+def _percent(extra: float) -> str:
+    return f"{'unknown':>10}" if extra != extra else f"{100 * extra:8.0f} %"
+
+
+def plan(
+    fun: Callable[..., Any],
+    *args: Any,
+    memory: int | str,
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    **kwargs: Any,
+) -> LayerPlan:
+    """Whether a gradient fits into some memory, and the cheapest way to make it fit.
+
+    Args:
+        fun: A function that returns a scalar.
+        *args: Its arguments, or `jax.ShapeDtypeStruct`s of them. Where they are spread
+            over devices, or say so by `sharding=`, the memory is that of each device.
+        memory: Bytes of the device, or a text such as "24 GiB": arguments, gradients
+            and temporaries share it.
+        argnums: By which arguments the gradient is taken.
+        has_aux: Whether `fun` returns a pair of the scalar and something else.
+        **kwargs: Keyword arguments for `fun`.
+
+    Returns:
+        A table of candidates, and the one to use: `retape.jax.checkpoint(fun,
+        policy=found.policy)`, or `found.apply(fun)`; where "binomial" was chosen,
+        `retape.jax.grad(fun, plan=found)`, too.
+
+    Raises:
+        BudgetError: If nothing fits; the least that would is named.
+        UnsupportedError: If the platform's compiler does not tell what is taken, or
+            the function has a loop that plain reverse mode cannot go back through.
+        GradientTypeError: If `fun` does not return a scalar.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, retape.jax
+        >>> def loss(w):
+        ...     layer = lambda h, _: (jnp.tanh(h @ w), None)
+        ...     return jax.lax.scan(layer, jnp.ones((64, 8)), length=100)[0].sum()
+        >>> found = retape.jax.plan(loss, jnp.ones((8, 8)), memory="1 GiB")
+        >>> found.fits
+        True
+        >>> retape.jax.plan(loss, jnp.ones((8, 8)), memory="100 kB").chosen.name
+        'binomial'
+    """
+    budget = parse_bytes(memory, "memory")
+    if not callable(fun):
+        raise UnsupportedError(
+            f"`plan({fun!r}, ...)`: what cannot be called has no gradient. Pass the "
+            "loss, then its arguments, or types of them."
+        )
+    question = Question(fun, jax.tree.map(as_type, args), kwargs, argnums, has_aux)
+    looped = has_loops(question.graph())
+    plain = question.as_it_is()
+    rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
+    found, refused = question.try_all(_candidates(looped, rest), plain)
+    if min(c.peak_bytes for c in (plain, *found)) > budget:
+        # What costs more than anybody wants, but may be the only way.
+        more = question.try_all(_last_resorts(question, looped), plain)
+        found, refused = [*found, *more[0]], [*refused, *more[1]]
+    found = [plain, *found]
+    fitting = [c for c in found if c.peak_bytes <= budget]
+    if not fitting:
+        raise nothing_fits(memory, found)
+    chosen = min(fitting, key=lambda c: (c.extra, c.peak_bytes))
+    chosen = plain if plain in fitting else chosen
+    return LayerPlan(budget, tuple(found), chosen, tuple(refused))
+
+
+def nothing_fits(memory: int | str, found: Sequence[LayerCandidate]) -> BudgetError:
+    """The error that names the least that would do."""
+    least = min(found, key=lambda c: c.peak_bytes)
+    return BudgetError(
+        f"`memory={memory!r}` does not suffice: the gradient takes "
+        f"{format_bytes(found[0].peak_bytes)} as it is, and the least of all ways is "
+        f"{least.peak_bytes} bytes ({format_bytes(least.peak_bytes)}), by "
+        f"{least.name}. Pass at least that, or make the arguments smaller.",
+        least.peak_bytes,
+    )
+
+
+def _candidates(looped: bool, rest: int) -> list[tuple[str, Strategy]]:
+    """Ways to try beside the function as it is.
+
+    Args:
+        looped: Whether loops do most of the work.
+        rest: Bytes that arguments and results leave.
+    """
+    if not looped:
+        return [
+            ("selective", Selective()),
+            ("segments", Sqrt()),
+            ("within", Within(rest)),
+        ]
+    ways: list[tuple[str, Strategy]] = [
+        ("selective", Loops(LoopOptions(levels=1, policy=selective()))),
+        ("every step", Loops(LoopOptions(levels=1))),
+    ]
+    for levels in (2, 3):
+        ways.append((f"segments, {levels} levels", Loops(LoopOptions(levels=levels))))
+    return [
+        *ways,
+        # A tenth is for what is not the loop.
+        ("binomial", StepMachine(within(max(1, rest * 9 // 10)))),
+        ("offload", Loops(LoopOptions(levels=1, offload="host"))),
+    ]
+
+
+def _last_resorts(question: Question, looped: bool) -> list[tuple[str, Strategy]]:
+    if not looped:
+        return [("all run again", Least())]
+    return [
+        ("segments, 5 levels", Loops(LoopOptions(levels=5))),
+        ("one snapshot", StepMachine(question.least_plan())),
+    ]

@@ -1,0 +1,111 @@
+"""Strategies for a whole program with loops in it: what the planner chooses from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from jax.extend import core
+
+from retape.engines.jaxpr.analysis._flops import flops
+from retape.engines.jaxpr.calls._rules import call
+from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
+from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
+from retape.engines.jaxpr.layers.loops._options import LoopOptions
+from retape.engines.jaxpr.layers.loops._scan import scan
+from retape.engines.jaxpr.layers.policies import selective
+from retape.engines.jaxpr.layers.remat._choose_segments import (
+    Cutter,
+    beyond,
+    least_peak,
+    segments_behind,
+    views_first,
+)
+from retape.engines.jaxpr.layers.remat._flat_program import Graph
+from retape.engines.jaxpr.layers.remat._run_segments import Stretch
+from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.plan._base import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class AsItIs(Strategy):
+    """Everything that is needed is stored."""
+
+    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
+        return graph, [Stretch(0, len(graph), marked=False)]
+
+
+@dataclass(frozen=True, slots=True)
+class Selective(Strategy):
+    """Products with weights are saved, all else is run again, stretch by stretch."""
+
+    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
+        graph, first = views_first(graph)
+        found = least_peak(Cutter(beyond(graph, first)))
+        stretches = segments_behind(first, found.stretches)
+        return graph, [self._keeping(graph, s) for s in stretches]
+
+    def _keeping(self, graph: Graph, stretch: Stretch) -> Stretch:
+        eqns = graph.jaxpr.eqns[stretch.start : stretch.stop]
+        keep = selective()
+        kept = [
+            v
+            for e in eqns
+            if keep(e.primitive, *(a.aval for a in e.invars), **e.params)
+            for v in e.outvars
+        ]
+        return replace(stretch, saved=frozenset(kept))
+
+
+@dataclass(frozen=True, slots=True)
+class Loops(Strategy):
+    """The program's scans as `retape.jax.scan` with these options."""
+
+    options: LoopOptions
+
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        return evaluate(graph.jaxpr, values, self._apply)
+
+    def _apply(self, eqn: Any, values: list[Any]) -> list[Any]:
+        if not is_loop(eqn):
+            return bind(eqn, values)
+        params = eqn.params
+        consts, carries = scan_parts(params)
+        fixed = values[:consts]
+
+        def body(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
+            outs = core.jaxpr_as_fun(params["jaxpr"])(*fixed, *carry, *xs)
+            return outs[:carries], outs[carries:]
+
+        carry, ys = scan(
+            body,
+            values[consts : consts + carries],
+            values[consts + carries :],
+            params["length"],
+            params["reverse"],
+            params["unroll"],
+            **self.options.as_keywords(),
+        )
+        return [*carry, *ys]
+
+
+@dataclass(frozen=True, slots=True)
+class StepMachine(Strategy):
+    """The whole program under a plan, as `retape.jax.checkpointed` reverses it."""
+
+    plan: Plan
+
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        return call(core.ClosedJaxpr(graph.jaxpr, ()), self.plan, values)
+
+
+def is_loop(eqn: Any) -> bool:
+    """Whether an operation is a scan of more than one step."""
+    return eqn.primitive.name == "scan" and eqn.params["length"] > 1
+
+
+def has_loops(graph: Graph) -> bool:
+    """Whether scans do most of a program's work."""
+    work = [(flops(eqn), is_loop(eqn)) for eqn in graph.jaxpr.eqns]
+    return 2 * sum(f for f, loop in work if loop) > sum(f for f, _ in work)

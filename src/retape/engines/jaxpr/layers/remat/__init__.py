@@ -1,0 +1,1 @@
+"""Checkpointing of functions and layers: what is stored, what is recomputed."""

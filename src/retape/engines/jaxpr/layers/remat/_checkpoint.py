@@ -1,0 +1,221 @@
+"""`checkpoint`: `jax.checkpoint`, which saves memory on the CPU, too."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import jax
+
+from retape._errors import PlanError, UnsupportedError
+from retape._warn import warn
+from retape.engines.jaxpr.api._transform import NEEDS_NUMBERS, call_traced
+from retape.engines.jaxpr.intake._effects import let_happen
+from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
+from retape.engines.jaxpr.layers.remat._names import check_names
+from retape.engines.jaxpr.layers.remat._policy import Policy, as_policy
+from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
+from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.plan._base import Plan
+
+
+def checkpoint(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *args: Any,
+    policy: Policy | Plan | None = None,
+    prevent_cse: bool | Sequence[bool] = True,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    **kwargs: Any,
+) -> Any:
+    """Mark a function: in reverse it is run again, instead of being stored.
+
+    `jax.checkpoint` with three things more. It saves memory on the CPU, where XLA
+    merges the second run of a function outside a loop with the first. It takes
+    policies that look at the whole function (`retape.jax.policies`). And
+    `checkpoint(fn, x)` calls the marked function at once.
+
+    Args:
+        fn: The function; without it, a decorator is returned.
+        *args: If there are any, the marked function is called with them.
+        policy: What is kept: one of `retape.jax.policies`, or of
+            `jax.checkpoint_policies`, or a budget such as `retape.within("2 GiB")`;
+            by default the arguments alone.
+        prevent_cse: `False` where the call is inside the body of a loop, in which
+            nothing can be merged: `jax.checkpoint` is used as it is.
+        static_argnums: Positions of arguments that are not traced, as in
+            `jax.checkpoint`. What is no array is never traced.
+        static_argnames: Names of keyword arguments that are not traced.
+        **kwargs: Keyword arguments for the call.
+
+    Returns:
+        The marked function, or with `args` its value.
+
+    Raises:
+        PlanError: If `policy` is no policy, an option is unknown, or a call has not
+            the arguments that `static_argnums` names.
+        UnsupportedError: If `fn` cannot be called.
+        BudgetError: When a derivative is taken, if a budget cannot be kept.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, retape.jax
+        >>> @retape.jax.checkpoint
+        ... def block(x):
+        ...     return jnp.tanh(jnp.sin(x))
+        >>> print(f"{jax.grad(block)(0.5):.4f}")
+        0.7032
+        >>> print(f"{retape.jax.checkpoint(jnp.sin, 0.5):.4f}")
+        0.4794
+    """
+    options = {
+        "policy": as_policy(policy),
+        "prevent_cse": prevent_cse,
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+    }
+    if fn is None:
+        if args or kwargs:
+            raise PlanError(
+                f"`checkpoint` has no function, and so nothing to call with "
+                f"{[*args, *kwargs]}. Its options are {', '.join(options)}; "
+                "arguments of a call follow the function."
+            )
+        return functools.partial(checkpoint, **options)
+    if not callable(fn):
+        raise UnsupportedError(
+            f"`checkpoint({fn!r})`: what cannot be called has nothing to run again. "
+            "Pass a function or a layer, then its arguments."
+        )
+    marked = _marked(fn, **options)
+    return marked(*args, **kwargs) if args or kwargs else marked
+
+
+def _marked(
+    fn: Callable[..., Any],
+    *,
+    policy: Policy | None,
+    prevent_cse: bool | Sequence[bool],
+    static_argnums: int | Sequence[int],
+    static_argnames: str | Iterable[str],
+) -> Callable[..., Any]:
+    as_in_jax = jax.checkpoint(
+        fn,
+        policy=policy,
+        prevent_cse=prevent_cse,
+        static_argnums=_tuple(static_argnums),
+        static_argnames=static_argnames,
+    )
+    if prevent_cse is False and not isinstance(policy, Strategy):
+        return as_in_jax
+
+    @functools.wraps(fn)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        free, args_, kwargs_ = without_static(
+            fn, args, kwargs, _tuple(static_argnums), static_argnames
+        )
+        try:
+            pieces, traced = call_traced(free, None, args_, kwargs_)
+        except NEEDS_NUMBERS:
+            # To be refused, in JAX's words, by the name that the function has.
+            return as_in_jax(*args, **kwargs)
+        except UnsupportedError as error:
+            out = as_in_jax(*args, **kwargs)
+            _warn_as_in_jax(fn, policy, error)
+            return out
+        let_happen(traced.acting, pieces.leaves)
+        graph, consts = graph_of(traced.jaxpr)
+        check_names(policy, graph.jaxpr, f"`{name_of(fn)}`")
+        values = [*consts, *pieces.leaves]
+        if isinstance(policy, Strategy):
+            return jax.tree.unflatten(traced.tree, policy.run(graph, values))
+        saved = _saved(graph, policy)
+        if saved is None:
+            if jax.default_backend() == "cpu":
+                warn(_NOWHERE_TO_GO.format(name_of(fn)))
+            return as_in_jax(*args, **kwargs)
+        whole = [Stretch(0, len(graph), saved=saved)]
+        return jax.tree.unflatten(traced.tree, run_stretches(graph, whole, values))
+
+    return marked
+
+
+def _saved(graph: Graph, policy: Policy | None) -> frozenset[Any] | None:
+    """What the policy keeps; `None` if some of it is to be moved to the host."""
+    saved: set[Any] = set()
+    if policy is None:
+        return frozenset()
+    for eqn in graph.jaxpr.eqns:
+        avals = [atom.aval for atom in eqn.invars]
+        answer = policy(eqn.primitive, *avals, **eqn.params)
+        # A policy answers with a truth value, or an instance of one of JAX's classes.
+        kind = type(answer).__name__
+        if kind == "Offloadable":
+            return None
+        if kind != "RecomputeType" and answer:
+            saved.update(eqn.outvars)
+    return frozenset(saved)
+
+
+_NOWHERE_TO_GO = (
+    "`checkpoint({})` has a policy that moves values to the host, and on the CPU the "
+    "host's memory is the device's: nothing is saved outside the body of a loop. Save "
+    "these values instead, as in `policies.names(save=[...])`."
+)
+
+
+def name_of(fn: Callable[..., Any]) -> str:
+    """The name of a function, for messages."""
+    return getattr(fn, "__qualname__", type(fn).__name__)
+
+
+def _warn_as_in_jax(
+    fn: Callable[..., Any], policy: Policy | None, error: UnsupportedError
+) -> None:
+    """Say that `jax.checkpoint` is used, and what that does not do."""
+    lost = (
+        "the policy is without effect, and all of it is run again"
+        if isinstance(policy, Strategy)
+        else "on the CPU nothing is saved outside the body of a loop"
+    )
+    warn(
+        f"`checkpoint({name_of(fn)})` is `jax.checkpoint` here, so {lost}. The "
+        f"reason: {error}"
+    )
+
+
+def _tuple(numbers: int | Sequence[int]) -> tuple[int, ...]:
+    return (numbers,) if isinstance(numbers, int) else tuple(numbers)
+
+
+def without_static(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    static_argnums: tuple[int, ...],
+    static_argnames: str | Iterable[str],
+) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+    """The function of what is traced alone."""
+    named = [static_argnames] if isinstance(static_argnames, str) else static_argnames
+    beyond = [i for i in static_argnums if not -len(args) <= i < len(args)]
+    if beyond:
+        raise PlanError(
+            f"`static_argnums={static_argnums}` names positions that a call with "
+            f"{len(args)} positional arguments has not: {beyond}. Correct them, or "
+            "use `static_argnames` for what is passed by name."
+        )
+    fixed = {i % len(args): args[i] for i in static_argnums}
+    apart = {name: kwargs[name] for name in named if name in kwargs}
+
+    def free(*rest: Any, **others: Any) -> Any:
+        whole = list(rest)
+        for i in sorted(fixed):
+            whole.insert(i, fixed[i])
+        return fn(*whole, **apart, **others)
+
+    return (
+        free,
+        tuple(a for i, a in enumerate(args) if i not in fixed),
+        {k: v for k, v in kwargs.items() if k not in apart},
+    )

@@ -1,0 +1,101 @@
+"""What the compiler says that a program takes. Nothing is run, nothing allocated."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.core import Tracer
+
+from retape._errors import UnsupportedError
+from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.xla._standalone import memory_of
+
+
+class Footprint(NamedTuple):
+    """What a compiled program takes, in bytes.
+
+    Attributes:
+        temp: Temporaries, at their most.
+        arguments: What it is given.
+        results: What it returns, less what takes the place of an argument.
+    """
+
+    temp: int
+    arguments: int
+    results: int
+
+    @property
+    def total(self) -> int:
+        return sum(self)
+
+
+def footprint(
+    fun: Callable[..., Any], *args: Any, names: frozenset[Any] = frozenset()
+) -> Footprint:
+    """Compile a function for its arguments' types, and ask what each device needs.
+
+    Args:
+        fun: The function.
+        *args: Its arguments, or their types: with shardings, where they have some.
+        names: Axes that collectives in it speak of.
+    """
+    leaves, tree = jax.tree.flatten(args)
+    flat = lambda *leaves: fun(*jax.tree.unflatten(tree, leaves))  # noqa: E731
+    memory = memory_of(flat, list(map(placed_struct, leaves)), names)
+    if memory is None:
+        raise UnsupportedError(
+            "this platform's compiler does not tell what a program takes. Compile for "
+            "the CPU (`jax.default_device`), or choose `levels` or a plan yourself."
+        )
+    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return Footprint(memory.temp_size_in_bytes, memory.argument_size_in_bytes, results)
+
+
+def gradients(
+    fun: Callable[..., Sequence[Any]], structs: Sequence[Any], moving: Sequence[bool]
+) -> tuple[list[Callable[..., Any]], tuple[Any, ...]]:
+    """Programs for the derivative by the moving inputs, and their arguments' types.
+
+    Of a scalar the gradient, without and with the value: a value may have to be
+    computed for its own sake, and the place for it is room for other things before.
+    Of anything else the value, with cotangents for any that come.
+    """
+    which = [i for i, m in enumerate(moving) if m]
+
+    def chosen(values: Sequence[Any]) -> list[Any]:
+        return [out for out in fun(values) if _has_gradient(out)]
+
+    def pulled(values: Sequence[Any]) -> Any:
+        along = restricted(lambda *every: chosen(every), values, which)
+        return jax.vjp(along, *(values[i] for i in which))
+
+    def both(values: Sequence[Any], seeds: Any) -> Any:
+        outs, pull = pulled(values)
+        return outs, pull(seeds)
+
+    def valued(values: Sequence[Any]) -> Any:
+        outs, pull = pulled(values)
+        return outs, pull([jnp.ones_like(outs[0])])
+
+    outs = jax.eval_shape(chosen, list(structs))
+    if len(outs) == 1 and not outs[0].shape:
+        return [lambda values: valued(values)[1], valued], (list(structs),)
+    return [both], (list(structs), outs)
+
+
+def _has_gradient(value: Any) -> bool:
+    return jax.dtypes.issubdtype(value.dtype, jnp.inexact)
+
+
+def placed_struct(leaf: Any) -> Any:
+    """The type of an array, and where it is."""
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return leaf
+    aval = jax.typeof(leaf)
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer) and leaf.committed:
+        return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=leaf.sharding)
+    return struct(aval)

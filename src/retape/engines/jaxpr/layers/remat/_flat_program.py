@@ -1,0 +1,101 @@
+"""A function as a row of operations, which can be cut between any two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.jaxprs._subprogram import excerpt, hoist, variables
+
+
+@dataclass(frozen=True, eq=False)
+class Graph:
+    """A program without nested calls, its constants among its inputs."""
+
+    jaxpr: core.Jaxpr
+
+    @cached_property
+    def made(self) -> dict[Any, int]:
+        """For each variable that is no input, the operation that makes it."""
+        return {v: i for i, eqn in enumerate(self.jaxpr.eqns) for v in eqn.outvars}
+
+    @cached_property
+    def last(self) -> dict[Any, int]:
+        """The last operation that reads each variable; outputs are read last."""
+        found: dict[Any, int] = {}
+        for i, eqn in enumerate(self.jaxpr.eqns):
+            found.update((v, i) for v in variables(eqn.invars))
+        size = len(self.jaxpr.eqns)
+        found.update((v, size) for v in variables(self.jaxpr.outvars))
+        return found
+
+    @cached_property
+    def views(self) -> dict[Any, Any]:
+        """For each variable that is a mere view of an input, what makes it.
+
+        A view of a view is one, too.
+        """
+        seen = set(self.jaxpr.invars)
+        found: dict[Any, Any] = {}
+        for eqn in self.jaxpr.eqns:
+            if is_a(eqn, Also.VIEW) and seen.issuperset(variables(eqn.invars)):
+                found[eqn.outvars[0]] = eqn
+                seen.update(eqn.outvars)
+        return found
+
+    def __len__(self) -> int:
+        return len(self.jaxpr.eqns)
+
+    def stretch(self, start: int, stop: int) -> core.ClosedJaxpr:
+        """The operations from `start` to `stop`, as a program of its own.
+
+        Its inputs are what it reads from before, its outputs what is read later.
+        """
+        eqns = self.jaxpr.eqns[start:stop]
+        own = {v for eqn in eqns for v in eqn.outvars}
+        read = dict.fromkeys(v for eqn in eqns for v in variables(eqn.invars))
+        return excerpt(
+            self.jaxpr,
+            [v for v in read if v not in own],
+            [v for eqn in eqns for v in eqn.outvars if self.last.get(v, -1) >= stop],
+            eqns,
+        )
+
+
+def graph_of(closed: core.ClosedJaxpr) -> tuple[Graph, list[Any]]:
+    """The graph of a program, and the constants that are its first inputs."""
+    opened, consts = hoist(closed)
+    while any(is_a(eqn, Also.INLINE) for eqn in opened.jaxpr.eqns):
+        run = _opening(opened.jaxpr)
+        opened, more = hoist(jax.make_jaxpr(run)(*map(struct, opened.in_avals)))
+        consts = [*more, *consts]
+    return Graph(opened.jaxpr), consts
+
+
+def _opening(jaxpr: core.Jaxpr) -> Callable[..., list[Any]]:
+    """The program with its calls replaced by what they call, one level deep."""
+
+    def run(*values: Any) -> list[Any]:
+        return evaluate(jaxpr, values, _bind_opened)
+
+    return run
+
+
+def _bind_opened(eqn: Any, values: list[Any]) -> list[Any]:
+    if not is_a(eqn, Also.INLINE):
+        return bind(eqn, values)
+    (body,) = jaxprs_in_params(eqn.params)
+    consts = []
+    for held in eqn.params.values():
+        if isinstance(held, core.ClosedJaxpr):
+            body, consts = held.jaxpr, held.consts
+    return evaluate(body, values, consts=consts)

@@ -1,0 +1,72 @@
+"""`policies.names`: values are kept by the names that `checkpoint_name` gave them.
+
+A name that nothing has keeps nothing. JAX says nothing about that; here a
+`RetapeWarning` names it, beside the names that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from retape._warn import warn
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.layers.remat._policy import Policy
+
+
+@dataclass(frozen=True)
+class Names:
+    """See `policies.names`."""
+
+    save: tuple[str, ...]
+    offload: tuple[str, ...]
+
+    @cached_property
+    def _theirs(self) -> Policy:
+        if not self.offload:
+            return jax.checkpoint_policies.save_only_these_names(*self.save)
+        return jax.checkpoint_policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=list(self.save),
+            names_which_can_be_offloaded=list(self.offload),
+            offload_src="device",
+            offload_dst="pinned_host",
+        )
+
+    def __call__(self, prim: Any, *avals: Any, **params: Any) -> Any:
+        """What `jax.checkpoint` asks about an operation."""
+        return self._theirs(prim, *avals, **params)
+
+
+def check_names(policy: Any, jaxpr: core.Jaxpr, where: str) -> None:
+    """Warn of names that no value of a program has.
+
+    Args:
+        policy: Any policy; only one of names is looked at.
+        jaxpr: The program that it is for.
+        where: What the program is, for the message.
+    """
+    if not isinstance(policy, Names):
+        return
+    there = sorted(set(_names_in(jaxpr)))
+    missing = [n for n in (*policy.save, *policy.offload) if n not in there]
+    if missing:
+        found = f"its names are {there}" if there else "it names no value"
+        warn(
+            f"`policies.names`: {where} has no value named {missing}, so nothing is "
+            f"kept for that; {found}. Correct the name, or give it to a value inside "
+            "by `jax.ad_checkpoint.checkpoint_name(value, name)`."
+        )
+
+
+def _names_in(jaxpr: core.Jaxpr) -> Iterator[str]:
+    for eqn in jaxpr.eqns:
+        # The operation's own name differs between releases; its parameter does not.
+        if "name" in eqn.primitive.name.lower() and "name" in eqn.params:
+            yield str(eqn.params["name"])
+        for body in jaxprs_in_params(eqn.params):
+            yield from _names_in(getattr(body, "jaxpr", body))

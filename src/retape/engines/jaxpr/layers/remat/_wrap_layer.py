@@ -1,0 +1,185 @@
+"""`Checkpointed(layer)`: a layer that is run again in reverse.
+
+A callable or an Equinox module is marked with its arrays as arguments. Flax modules are
+lifted (`_flax`): what the call changed (statistics, counters, random streams, sown
+values), in the layer or in any argument, is changed once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from retape._errors import UnsupportedError
+from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint, without_static
+from retape.engines.jaxpr.layers.remat._flax import (
+    call_linen,
+    call_nnx,
+    has_nnx,
+    is_linen,
+    make_known,
+    owner,
+)
+from retape.engines.jaxpr.layers.remat._policy import Policy, as_policy
+from retape.plan._base import Plan
+
+_OWN_FIELDS = ("_layer", "_options", "_unnamed")
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How a layer is called."""
+
+    policy: Policy | None
+    static_argnums: tuple[int, ...]
+    static_argnames: tuple[str, ...]
+
+
+@jax.tree_util.register_pytree_with_keys_class
+class Checkpointed:
+    """A layer whose reverse mode runs it again, instead of storing what it computes.
+
+    Attributes, parameters, name and the arrays as a pytree are those of the layer. What
+    a call changes in a Flax module, the layer or any argument, is changed once, as
+    under `nnx.remat` and `nn.remat`. It can be an attribute of a module itself.
+
+    Args:
+        layer: A callable: a function, a Flax NNX or Linen module or a method of one, an
+            Equinox module, or any object with `__call__`.
+        policy: What is kept, as in `retape.jax.checkpoint`.
+        static_argnums: Positions of arguments of the call that are not traced, counted
+            without the layer. What is no array is never traced.
+        static_argnames: Names of keyword arguments that are not traced.
+
+    Raises:
+        UnsupportedError: If `layer` cannot be called.
+        PlanError: If `policy` is no policy; when called, if a call has not the
+            arguments that `static_argnums` names.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, retape.jax
+        >>> class Scale:
+        ...     factor = 3.0
+        ...     def __call__(self, x):
+        ...         return self.factor * jnp.sin(x)
+        >>> layer = retape.jax.Checkpointed(Scale())
+        >>> layer.factor, f"{jax.grad(layer)(0.0):.1f}"
+        (3.0, '3.0')
+    """
+
+    _layer: Any
+    _options: _Options
+
+    def __init__(
+        self,
+        layer: Callable[..., Any],
+        *,
+        policy: Policy | Plan | None = None,
+        static_argnums: int | Sequence[int] = (),
+        static_argnames: str | Iterable[str] = (),
+    ):
+        if not callable(layer):
+            raise UnsupportedError(
+                f"`Checkpointed({type(layer).__name__})`: an object that cannot be "
+                "called has nothing to run again. Pass a function or a layer."
+            )
+        numbers, names = static_argnums, static_argnames
+        options = _Options(
+            as_policy(policy),
+            (numbers,) if isinstance(numbers, int) else tuple(numbers),
+            (names,) if isinstance(names, str) else tuple(names),
+        )
+        object.__setattr__(self, "_layer", layer)
+        object.__setattr__(self, "_options", options)
+        make_known(type(self), layer, _fields_of, _around)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        layer, function = owner(self._layer)
+        return self._run(function, layer, args, kwargs)
+
+    def apply(self, variables: Any, *args: Any, **kwargs: Any) -> Any:
+        """A Linen module's `apply`, run again in reverse."""
+
+        def applied(variables: Any, *args: Any, **kwargs: Any) -> Any:
+            return self._layer.apply(variables, *args, **kwargs)
+
+        free, args, kwargs = self._free(applied, args, kwargs, behind=(variables,))
+        return checkpoint(free, policy=self._options.policy)(*args, **kwargs)
+
+    def _run(
+        self,
+        function: Callable[..., Any],
+        layer: Any,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        policy = self._options.policy
+        free, args, kwargs = self._free(function, args, kwargs, behind=(layer,))
+        if is_linen(layer):
+            return call_linen(free, layer, policy, args[1:], kwargs)
+        if has_nnx((args, kwargs)):
+            return call_nnx(free, policy, args, kwargs)
+        return checkpoint(free, policy=policy)(*args, **kwargs)
+
+    def _free(
+        self,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        behind: tuple[Any, ...],
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        """The function of what is traced alone; arguments follow those in `behind`."""
+        options = self._options
+        numbers = options.static_argnums
+        fixed = tuple(i + len(behind) if i >= 0 else i for i in numbers)
+        return without_static(
+            function, (*behind, *args), kwargs, fixed, options.static_argnames
+        )
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _OWN_FIELDS:  # while it is being copied
+            raise AttributeError(name)
+        return getattr(self._layer, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._layer, name, value)
+
+    def __repr__(self) -> str:
+        return f"Checkpointed({self._layer!r})"
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], Any]:
+        """The layer's arrays; a layer that is no pytree is part of the structure."""
+        if jax.tree_util.all_leaves([self._layer]):
+            return (), (self._layer, self._options)
+        return (self._layer,), (None, self._options)
+
+    def tree_flatten_with_keys(self) -> tuple[tuple[Any, ...], Any]:
+        """The same, the layer under the key `layer`."""
+        children, fixed = self.tree_flatten()
+        key = jax.tree_util.GetAttrKey("layer")
+        return tuple((key, child) for child in children), fixed
+
+    @classmethod
+    def tree_unflatten(cls, fixed: Any, children: tuple[Any, ...]) -> Checkpointed:
+        """The same with other arrays."""
+        layer, options = fixed
+        return _made(children[0] if children else layer, options)
+
+
+def _made(layer: Any, options: _Options) -> Checkpointed:
+    made = object.__new__(Checkpointed)
+    object.__setattr__(made, "_layer", layer)
+    object.__setattr__(made, "_options", options)
+    return made
+
+
+def _fields_of(wrapper: Any) -> Any:
+    return vars(wrapper)["_layer"]
+
+
+def _around(wrapper: Any, layer: Any) -> Checkpointed:
+    """The same options around another layer."""
+    return _made(layer, vars(wrapper)["_options"])

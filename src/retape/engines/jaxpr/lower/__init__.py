@@ -1,0 +1,1 @@
+"""From a jaxpr to the intermediate form."""

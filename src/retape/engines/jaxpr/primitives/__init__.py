@@ -1,0 +1,1 @@
+"""Retape's own JAX primitives, one a file."""

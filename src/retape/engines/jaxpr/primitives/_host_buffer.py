@@ -1,0 +1,247 @@
+"""Rows of buffers that wait in the host's memory.
+
+XLA learns where a buffer lives from what is done to it: rows on their way to the host
+are marked so, and rows on their way back. In between there may be loops and nothing
+else; any other operation would be done by the host, slowly, or refused.
+
+    begin:  buffer = zeros          marked as moving to the host, which XLA leaves out
+    stash:  buffer[index] = row     the row marked as moving to the host
+    fetch:  row = buffer[index]     the row marked as moving to the device
+
+So a buffer begins with whatever is in the host's memory: what was not stashed must not
+be fetched. These are primitives, since JAX itself would make a gather and a scatter of
+slices under `vmap`; and since inside another sweep, where the buffer is a register like
+any other, they must be taken out again (`on_device`). On the CPU nothing is marked:
+there host and device memory are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+
+from retape._errors import PlanError
+from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
+
+begin_p = core.Primitive("retape_begin")
+stash_p = core.Primitive("retape_stash")
+fetch_p = core.Primitive("retape_fetch")
+moved_p = core.Primitive("retape_moved")
+
+HOST = "pinned_host"
+"""The kind of memory that all of JAX's accelerators can reach."""
+
+
+def allocate_on_host(buffer: Any) -> Any:
+    """A buffer to be, in the host's memory."""
+    return begin_p.bind(buffer)
+
+
+def stash(buffer: Any, row: Any, index: Any) -> Any:
+    """`buffer` with `buffer[index] = row`, in the host's memory."""
+    return stash_p.bind(buffer, row, index, axis=0)
+
+
+def fetch(buffer: Any, index: Any) -> Any:
+    """`buffer[index]` of a buffer in the host's memory."""
+    return fetch_p.bind(buffer, index, axis=0)
+
+
+def can_wait(aval: Any) -> bool:
+    """Tell whether a value can wait on the host.
+
+    Numbers do not: a transfer costs more than they take. Nor do random keys, which are
+    small too.
+    """
+    keys = jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended)
+    return bool(aval.shape) and aval.size > 0 and not keys
+
+
+def on_device(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The same program with all its buffers on the device."""
+    return (
+        rewrite(jaxpr, _host_handled, _plainly)
+        if contains(jaxpr, _host_handled)
+        else jaxpr
+    )
+
+
+def check_on_device(before: core.ClosedJaxpr, after: core.ClosedJaxpr) -> None:
+    """Check that no buffer is left on the host."""
+    assert after is before or not contains(after, _host_handled), "left on the host"
+
+
+def check_host_memory() -> None:
+    """Refuse a device that does not reach the host's memory.
+
+    Raises:
+        PlanError: If it does not.
+    """
+    device = jax.devices()[0]
+    kinds = sorted(memory.kind for memory in device.addressable_memories())
+    if HOST not in kinds:
+        raise PlanError(
+            f"`offload='host'` needs memory of kind '{HOST}', and a device of the "
+            f"platform '{device.platform}' reaches {kinds}. Leave `offload` out."
+        )
+
+
+# What they are ------------------------------------------------------------------
+
+
+def _write(buffer: Any, row: Any, index: Any, axis: int, *, marked: bool) -> Any:
+    # Shaped on the device: between the mark and the buffer nothing may happen.
+    row = lax.expand_dims(row, (axis,))
+    row = moved_p.bind(row, to_host=True) if marked else row
+    return lax.dynamic_update_slice_in_dim(
+        buffer, row, index, axis, allow_negative_indices=False
+    )
+
+
+def _load(buffer: Any, index: Any, axis: int, *, marked: bool) -> Any:
+    zero = np.zeros((), index.dtype)
+    start = [index if i == axis else zero for i in range(buffer.ndim)]
+    sizes = [1 if i == axis else n for i, n in enumerate(buffer.shape)]
+    row = lax.dynamic_slice(buffer, start, sizes, allow_negative_indices=False)
+    row = moved_p.bind(row, to_host=False) if marked else row
+    return lax.squeeze(row, (axis,))
+
+
+def _begun(buffer: Any) -> Any:
+    return moved_p.bind(buffer, to_host=True)
+
+
+def _stashed(buffer: Any, row: Any, index: Any, *, axis: int) -> Any:
+    return _write(buffer, row, index, axis, marked=True)
+
+
+def _fetched(buffer: Any, index: Any, *, axis: int) -> Any:
+    return _load(buffer, index, axis, marked=True)
+
+
+def _loaded_row(buffer: Any, index: Any, *, axis: int) -> Any:
+    read = partial(_load, axis=axis, marked=False)
+    return jax.make_jaxpr(read)(struct(buffer), struct(index)).out_avals[0]
+
+
+def _host_handled(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive in (begin_p, stash_p, fetch_p)
+
+
+def _plainly(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
+    if eqn.primitive is begin_p:
+        return list(values)
+    axis = eqn.params["axis"]
+    if eqn.primitive is fetch_p:
+        buffer, index = values
+        return [_load(buffer, index, axis, marked=False)]
+    buffer, row, index = values
+    return [_write(buffer, row, index, axis, marked=False)]
+
+
+# Forward mode: what moves is moved alike ------------------------------------------
+
+
+def _begin_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    out, (tangent,) = begin_p.bind(*primals), tangents
+    # No zeros are made of nothing: a loop that needs them marks its own rows.
+    return out, tangent if type(tangent) is ad.Zero else begin_p.bind(tangent)
+
+
+def _stash_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, axis: int
+) -> tuple[Any, Any]:
+    out = stash_p.bind(*primals, axis=axis)
+    *moving, _ = tangents
+    if all(type(t) is ad.Zero for t in moving):
+        return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+    full = [ad.instantiate_zeros(t) for t in moving]
+    return out, stash_p.bind(*full, primals[2], axis=axis)
+
+
+def _fetch_jvp(
+    primals: Sequence[Any], tangents: Sequence[Any], *, axis: int
+) -> tuple[Any, Any]:
+    out = fetch_p.bind(*primals, axis=axis)
+    if type(tangents[0]) is ad.Zero:
+        return out, ad.Zero(jax.typeof(out).to_tangent_aval())
+    return out, fetch_p.bind(tangents[0], primals[1], axis=axis)
+
+
+# vmap: a row stays a slice, behind the axis of the batch --------------------------
+
+
+def _stash_batch(
+    values: Sequence[Any], dims: Sequence[Any], *, axis: int
+) -> tuple[Any, int]:
+    _check_place(dims[2])
+    size = next(v.shape[d] for v, d in zip(values, dims, strict=True) if d is not None)
+    buffer, row = (
+        jnp.broadcast_to(v, (size, *v.shape)) if d is None else jnp.moveaxis(v, d, 0)
+        for v, d in zip(values[:2], dims[:2], strict=True)
+    )
+    return stash_p.bind(buffer, row, values[2], axis=axis + 1), 0
+
+
+def _fetch_batch(
+    values: Sequence[Any], dims: Sequence[Any], *, axis: int
+) -> tuple[Any, int]:
+    _check_place(dims[1])
+    buffer = jnp.moveaxis(values[0], dims[0], 0)
+    return fetch_p.bind(buffer, values[1], axis=axis + 1), 0
+
+
+def _check_place(dim: int | None) -> None:
+    if dim is None:
+        return
+    raise PlanError(
+        "`offload='host'` cannot be kept by this gradient under `jax.vmap`: the mapped "
+        "runs differ in length, so that each is at another snapshot, and the host's "
+        "memory is read and written one snapshot at a time. Map the function and take "
+        "the gradient of that, as in `jax.grad(lambda xs: jax.vmap(f)(xs).sum())`, or "
+        "leave `offload` out."
+    )
+
+
+# Lowering -------------------------------------------------------------------------
+
+
+def _annotate(context: Any, value: Any, *, to_host: bool) -> Any:
+    """JAX's own annotation of a value that moves."""
+    space = jax.memory.Space.Host if to_host else jax.memory.Space.Device
+    # JAX leaves them out of programs whose arguments are all on the device.
+    module = context.module_context.replace(all_default_mem_kind=False)
+    put = mlir.lower_fun(lambda v: jax.device_put(v, space), multiple_results=False)
+    return put(context.replace(module_context=module), value)
+
+
+moved_p.def_impl(lambda value, to_host: value)
+moved_p.def_abstract_eval(lambda value, to_host: value)
+mlir.register_lowering(moved_p, lambda context, value, to_host: [value])
+mlir.register_lowering(moved_p, _annotate, platform="gpu")
+mlir.register_lowering(moved_p, _annotate, platform="tpu")
+
+for _p, _fun in ((begin_p, _begun), (stash_p, _stashed), (fetch_p, _fetched)):
+    _p.def_impl(_fun)
+    mlir.register_lowering(_p, mlir.lower_fun(_fun, multiple_results=False))
+begin_p.def_abstract_eval(lambda buffer: buffer)
+stash_p.def_abstract_eval(lambda buffer, row, index, axis: buffer)
+fetch_p.def_abstract_eval(_loaded_row)
+ad.primitive_jvps[begin_p] = _begin_jvp
+ad.primitive_jvps[stash_p] = _stash_jvp
+ad.primitive_jvps[fetch_p] = _fetch_jvp
+batching.primitive_batchers[begin_p] = lambda values, dims: (
+    begin_p.bind(*values),
+    dims[0],
+)
+batching.primitive_batchers[stash_p] = _stash_batch
+batching.primitive_batchers[fetch_p] = _fetch_batch

@@ -1,0 +1,45 @@
+"""`instead(value, held)`: the number is `held`'s, the derivative goes by `value`.
+
+Both are equal; only what is kept in memory, and by what way it is come by, differs. A
+primitive and not a `custom_jvp`, whose body would say that `value` plays no part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+from jax.extend import core
+from jax.interpreters import ad, batching, mlir
+
+instead_p = core.Primitive("retape_instead")
+
+
+def with_primal(value: Any, held: Any) -> Any:
+    """`held`, an equal of `value`, with the derivative of `value`."""
+    if not jnp.issubdtype(value.dtype, jnp.inexact):
+        return held
+    return instead_p.bind(value, lax.stop_gradient(held))
+
+
+def _primal_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    # The tangent of `held` is that of a stopped gradient, whatever is handed in.
+    return instead_p.bind(*primals), ad.instantiate_zeros(tangents[0])
+
+
+def _primal_batch(values: Sequence[Any], dims: Sequence[Any]) -> Any:
+    size = next(v.shape[d] for v, d in zip(values, dims, strict=True) if d is not None)
+    both = [
+        jnp.broadcast_to(v, (size, *v.shape)) if d is None else jnp.moveaxis(v, d, 0)
+        for v, d in zip(values, dims, strict=True)
+    ]
+    return instead_p.bind(*both), 0
+
+
+instead_p.def_impl(lambda value, held: held)
+instead_p.def_abstract_eval(lambda value, held: held)
+ad.primitive_jvps[instead_p] = _primal_jvp
+batching.primitive_batchers[instead_p] = _primal_batch
+mlir.register_lowering(instead_p, lambda context, value, held: [held])

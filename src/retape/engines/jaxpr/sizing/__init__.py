@@ -1,0 +1,1 @@
+"""From a plan and a program to settings that keep a budget."""

@@ -1,0 +1,150 @@
+"""The ways in which one program can keep a budget, by estimates from above.
+
+Stages of many steps, whose tape is declared; or stages of one step, reversed without a
+tape (`_direct`), with what is computed once held or, for less memory, computed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from retape._errors import BudgetError
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.sizing._byte_counts import (
+    bytes_per_step,
+    fixed_bytes,
+    snapshot_bytes,
+    stage_bytes,
+)
+from retape.engines.jaxpr.sizing._cost_model import relative_cost
+from retape.plan._base import Plan
+
+_TWICE = 1.05
+"""Relative cost of doing some arithmetic twice instead of holding its results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One way to keep a budget."""
+
+    compiled: Compiled
+    settings: Settings
+    price: float
+    """See `sizing/_cost_model`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Infeasible:
+    """A way that does not fit."""
+
+    least: int
+    """The least budget with which it would."""
+    compiled: Compiled
+    settings: Settings
+    """The sizes with that budget."""
+
+
+def resolved(plan: Plan, compiled: Compiled) -> Settings:
+    """The sizes that a plan chooses by the bytes of a snapshot and of a step's tape.
+
+    Raises:
+        PlanError: If the plan needs the number of steps and only a run can tell it.
+    """
+    n, r = compiled.program.length, max(1, bytes_per_step(compiled))
+    alpha, d, t = plan.resolve(n, snapshot_bytes(compiled), r)
+    return _settings_of(plan, alpha, d, t)
+
+
+def _settings_of(plan: Plan, alpha: int, d: int, t: int | None) -> Settings:
+    # Placing snapshots without knowing the end is as good as knowing it up to C(s+2, 2)
+    # stages and nearly so beyond, where counting first would cost every step once.
+    split = plan.split
+    forward = "online" if split == "binomial" else "count"
+    on_host = plan.offload == "host"
+    return Settings(max(d, 1), alpha, split, forward, t, on_host=on_host)
+
+
+def candidates(plan: Plan, compiled: Compiled) -> Iterator[Candidate | Infeasible]:
+    """A tape for several steps, and none for single steps."""
+    yield _pooled(plan, compiled)
+    yield from tapeless_candidates(plan, compiled, compiled)
+
+
+def tapeless_candidates(
+    plan: Plan, compiled: Compiled, whole: Compiled
+) -> Iterator[Candidate | Infeasible]:
+    """Stages of one step, without and with what saves memory."""
+    for thrift in (False, True):
+        yield _direct(plan, compiled, whole, thrift=thrift)
+
+
+def bounded_by_length(d: int, compiled: Compiled, stage: int) -> int:
+    """No more snapshots than there can be."""
+    n = compiled.program.length
+    return d if n is None else max(1, min(d, -(-n // stage) - 1))
+
+
+def _pooled(plan: Plan, compiled: Compiled) -> Candidate | Infeasible:
+    fixed = fixed_bytes(compiled)
+    least = fixed + snapshot_bytes(compiled) + compiled.tape_bytes(1)
+    if plan.limit < least:
+        return Infeasible(least, compiled, _settings_of(plan, 1, 1, None))
+    rest = replace(plan, budget=plan.limit - fixed)
+    settings = resolved(rest, compiled)
+    return Candidate(compiled, settings, relative_cost(compiled, settings, compiled))
+
+
+def _direct(
+    plan: Plan,
+    compiled: Compiled,
+    whole: Compiled,
+    *,
+    thrift: bool = False,
+) -> Candidate | Infeasible:
+    w = snapshot_bytes(compiled)
+    fixed = fixed_bytes(compiled, 1, thrift=thrift)
+    fixed += stage_bytes(compiled, 1)
+    if plan.limit < fixed + w:
+        settings = replace(_settings_of(plan, 1, 1, None), thrift=thrift)
+        return Infeasible(fixed + w, compiled, settings)
+    d = bounded_by_length((plan.limit - fixed) // w, compiled, 1)
+    settings = replace(_settings_of(plan, 1, d, None), thrift=thrift)
+    found = relative_cost(compiled, settings, whole) * (_TWICE if thrift else 1)
+    return Candidate(compiled, settings, found)
+
+
+def is_good_enough(found: Sequence[Candidate | Infeasible]) -> bool:
+    """Tell whether there is a way that advances each step at most once."""
+    return any(isinstance(w, Candidate) and w.price <= 1 for w in found)
+
+
+def sort_key(found: Candidate | Infeasible) -> tuple[bool, float]:
+    """Sort key: what fits comes first, then the cheaper, the nearer to fitting."""
+    if isinstance(found, Candidate):
+        return False, found.price
+    return True, found.least
+
+
+def cheapest_feasible(plan: Plan, found: Sequence[Candidate | Infeasible]) -> Candidate:
+    """The best of some ways.
+
+    Raises:
+        BudgetError: If none fits; with the least budget that one would.
+    """
+    best = min(found, key=sort_key)
+    if isinstance(best, Candidate):
+        return best
+    raise refusal(plan, best.least)
+
+
+def refusal(plan: Plan, least: int) -> BudgetError:
+    """The error that names the least budget that would do."""
+    return BudgetError(
+        f"`within({plan.limit})` is too little for this program: its registers, "
+        f"their cotangents, one snapshot and the derivative of one step take {least} "
+        f"bytes, however finely its blocks are cut. Pass `retape.within({least})` or "
+        "more.",
+        least,
+    )

@@ -1,0 +1,269 @@
+"""Keep a budget of bytes, with few compilations.
+
+Candidates are ranked by estimates (`_candidates`), which cost nothing but tracing. One
+that is estimated to advance each step at most once, in blocks that were not cut, is
+taken at its word: these estimates are from above. Any other is compiled as it would be
+run, and what the compiler reports is what counts:
+
+    less than the budget     as many snapshots more as there is room for    1 more
+    more than the budget     as many less                                   1 more
+    still more               the candidate of least estimate, one snapshot  1 more
+    nothing estimated fits   that one at once, then the ordinary derivative 2 in all
+
+So a budget costs three compilations at most, and a refusal no more. What a candidate
+takes is remembered, for the next budget of the same program.
+
+Where arguments are spread over devices the budget is for each of them. Estimates are of
+the whole program, so they are divided by how much less of the arguments is on each
+device, and every candidate is compiled: only then is it known what the devices hand to
+one another, and hold of one another's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._split_blocks import max_tape_bytes
+from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.jaxprs._avals import check_sizes_known, struct
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.sizing._byte_counts import peak_bytes, snapshot_bytes
+from retape.engines.jaxpr.sizing._candidates import (
+    Candidate,
+    Infeasible,
+    bounded_by_length,
+    candidates,
+    is_good_enough,
+    refusal,
+    sort_key,
+    tapeless_candidates,
+)
+from retape.engines.jaxpr.sizing._measured_bytes import compiled_temporary_bytes
+from retape.engines.jaxpr.xla._standalone import Shardings, devices_sharing, is_explicit
+from retape.plan._base import Plan
+from retape.plan._within import within
+
+_FINER = (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64)
+"""How many times less a piece may tape than the hungriest block does."""
+_SPARE = 1024
+"""For the alignment of what more snapshots bring with them."""
+
+Compile = Callable[..., Compiled]
+
+
+class BudgetSearch:
+    """One program's candidates, and what the compiler said of those that it saw.
+
+    Args:
+        jaxpr: The program.
+        active: For each input, whether a derivative by it is wanted.
+        make: What compiles a program, with a limit `piece` for what blocks tape.
+        places: Where the inputs are, as far as it is known.
+    """
+
+    def __init__(
+        self,
+        jaxpr: core.ClosedJaxpr,
+        active: tuple[bool, ...],
+        make: Compile,
+        places: Shardings | None,
+    ) -> None:
+        self.jaxpr, self.active, self.make, self.places = jaxpr, active, make, places
+        self.whole = make(jaxpr, active)
+        self.shared = max(
+            1.0, devices_sharing(list(map(struct, jaxpr.in_avals)), places)
+        )
+        self.cuts: list[Compiled] = []
+        self.uncut: Compiled | None = None
+        self.known: dict[tuple[int, Settings], int | None] = {}
+
+    def choose(self, plan: Plan) -> tuple[Compiled, Settings]:
+        """The best that keeps to the budget.
+
+        Raises:
+            BudgetError: If nothing does; with the least that something would.
+        """
+        best = min(self.estimated(plan), key=sort_key)
+        chosen = None
+        if isinstance(best, Candidate):
+            if self.is_sure(best):
+                return best.compiled, best.settings
+            chosen = self.held(plan, best) or self.corrected(plan, best)
+        if chosen is None:
+            chosen = self.lowest(plan)
+        return chosen
+
+    def guess(self, plan: Plan) -> tuple[Compiled, Settings]:
+        """The best by estimates, whether it fits or not."""
+        best = min(self.estimated(plan), key=sort_key)
+        return best.compiled, best.settings
+
+    def estimated(self, plan: Plan) -> list[Candidate | Infeasible]:
+        """Candidates by estimates, up to one that advances each step at most once."""
+        plan = replace(plan, budget=int(plan.limit * self.shared))
+        found: list[Candidate | Infeasible] = list(candidates(plan, self.whole))
+        for finer in self.finer():
+            if is_good_enough(found):
+                break
+            found += tapeless_candidates(plan, finer, self.whole)
+        return found
+
+    def finer(self) -> Iterator[Compiled]:
+        """The program cut finer and finer, as long as that makes a difference."""
+        yield from self.cuts
+        dear = max_tape_bytes(self.whole.program)
+        before = self.cuts[-1] if self.cuts else self.whole
+        for factor in _FINER[self.levels :]:
+            found = self.make(self.jaxpr, self.active, piece=int(dear / factor))
+            self.levels += 1
+            if len(found.code) > len(before.code):
+                before = found
+                self.cuts.append(found)
+                yield found
+
+    levels = 0
+    """How many of the ways to cut were tried."""
+
+    def is_sure(self, found: Candidate) -> bool:
+        """Whether an estimate is enough."""
+        alone = self.shared == 1 and not self.is_placed
+        return alone and found.compiled is self.whole and found.price <= 1
+
+    @property
+    def is_placed(self) -> bool:
+        """Whether more than one device has a part in the program."""
+        if any(p is not None and p.num_devices > 1 for p in self.places or ()):
+            return True
+        return any(map(is_explicit, self.jaxpr.in_avals))
+
+    def held(self, plan: Plan, found: Candidate) -> tuple[Compiled, Settings] | None:
+        """A candidate with as many snapshots as fit by what the compiler reports."""
+        compiled, settings = found.compiled, found.settings
+        taken = self.bytes(compiled, settings)
+        if taken is None:
+            return compiled, settings
+        each = max(1, int(snapshot_bytes(compiled) / self.shared))
+        if taken <= plan.limit:
+            more = (plan.limit - taken - _SPARE) // each
+            if found.price <= 1 or more < 1:
+                return compiled, settings
+            return self.with_more(plan, compiled, settings, more)
+        fewer = settings.snapshots + (plan.limit - taken) // each
+        if fewer < 1:
+            return None
+        less = replace(settings, snapshots=fewer)
+        return (compiled, less) if self.fits(plan, compiled, less) else None
+
+    def corrected(
+        self, plan: Plan, found: Candidate
+    ) -> tuple[Compiled, Settings] | None:
+        """Another candidate, if estimates are as wrong as this one's was."""
+        taken = self.bytes(found.compiled, found.settings)
+        estimate = peak_bytes(found.compiled, found.settings) / self.shared
+        if taken is None or taken > 2 * plan.limit:
+            return None
+        less = replace(plan, budget=max(1, int(plan.limit * estimate / taken)))
+        other = min(self.estimated(less), key=sort_key)
+        if isinstance(other, Infeasible):
+            return None
+        fits = self.fits(plan, other.compiled, other.settings)
+        return (other.compiled, other.settings) if fits else None
+
+    def with_more(
+        self, plan: Plan, compiled: Compiled, settings: Settings, more: int
+    ) -> tuple[Compiled, Settings]:
+        """The same with more snapshots, if they fit."""
+        d = bounded_by_length(settings.snapshots + more, compiled, settings.stage)
+        better = replace(settings, snapshots=d)
+        if d > settings.snapshots and self.fits(plan, compiled, better):
+            return compiled, better
+        return compiled, settings
+
+    def lowest(self, plan: Plan) -> tuple[Compiled, Settings]:
+        """The candidate of least estimate, or else the ordinary derivative."""
+        compiled, settings = self.floor()
+        taken = self.bytes(compiled, settings)
+        if taken is None:
+            raise refusal(plan, min(c.least for c in self.single_snapshots()))
+        if taken <= plan.limit:
+            each = max(1, int(snapshot_bytes(compiled) / self.shared))
+            more = (plan.limit - taken - _SPARE) // each
+            return self.with_more(plan, compiled, settings, max(0, more))
+        plain = replace(settings, plain=True)
+        ordinary = self.bytes(self.whole, plain)
+        if ordinary is not None and ordinary <= plan.limit:
+            return self.whole, plain
+        raise refusal(plan, min(taken, ordinary or taken))
+
+    def floor(self) -> tuple[Compiled, Settings]:
+        """The candidate with one snapshot whose estimate is least."""
+        least = min(self.single_snapshots(), key=lambda c: c.least)
+        return least.compiled, least.settings
+
+    def single_snapshots(self) -> list[Infeasible]:
+        """All candidates with stages of one step and one snapshot."""
+        if self.uncut is None:
+            # Short loops stay one operation for the sake of time, no matter here.
+            self.uncut = self.make(self.jaxpr, self.active, grain=0)
+        everything = [self.whole, *self.finer(), self.uncut]
+        found = [
+            c
+            for each in everything
+            for c in tapeless_candidates(within(1), each, self.whole)
+        ]
+        return [c for c in found if isinstance(c, Infeasible)]
+
+    def fits(self, plan: Plan, compiled: Compiled, settings: Settings) -> bool:
+        """Whether the compiler says that the budget is kept."""
+        taken = self.bytes(compiled, settings)
+        return taken is not None and taken <= plan.limit
+
+    def bytes(self, compiled: Compiled, settings: Settings) -> int | None:
+        """What the compiler reports for one device."""
+        key = id(compiled), settings
+        if key not in self.known:
+            self.known[key] = compiled_temporary_bytes(
+                self.jaxpr, self.active, compiled, settings, self.places
+            )
+        return self.known[key]
+
+
+@cached(32)
+def budget_search(
+    jaxpr: core.ClosedJaxpr,
+    active: tuple[bool, ...],
+    make: Compile,
+    places: Shardings | None,
+    mesh: Any,
+) -> BudgetSearch:
+    """The search for one program in one place, remembered from budget to budget."""
+    del mesh
+    return BudgetSearch(jaxpr, active, make, places)
+
+
+def fit_budget(
+    plan: Plan,
+    jaxpr: core.ClosedJaxpr,
+    active: Sequence[bool],
+    make: Compile,
+    places: Shardings | None = None,
+    *,
+    provisional: bool = False,
+) -> tuple[Compiled, Settings]:
+    """Blocks and sizes that keep to a budget on each device.
+
+    With `provisional` they are chosen by estimates alone, and nothing is refused.
+
+    Raises:
+        BudgetError: If nothing does; with the least that something would.
+    """
+    check_sizes_known(jaxpr.in_avals, f"`{plan}`")
+    mesh = jax.sharding.get_abstract_mesh()
+    search = budget_search(jaxpr, tuple(active), make, places, mesh)
+    return search.guess(plan) if provisional else search.choose(plan)

@@ -1,0 +1,1 @@
+"""Buffers that are written once a row, kept beside the snapshots."""

@@ -1,0 +1,308 @@
+"""Fuse an inner loop that only writes rows into the step around it.
+
+Flattening opens every loop that a derivative goes through, so one in the middle of a
+step ends the step, and whatever the rest of it still needs is a register there, in
+every snapshot. Before:
+
+    L1:  s = slopes(y);  z = y + s        moves k <- i     next: test(k) ? L2 : L3
+    L2:  writes ys[k] = part(y, s, k)     moves k <- k + 1 next: test(k) ? L2 : L3
+    L3:                                   moves y <- z, i <- k    next: ... L1
+
+After, and `y`, `i` are the only registers:
+
+    L1:  s = slopes(y);  z = y + s;  k = while[...] i;  r = rows[...] i, y, s, ys
+         writes ys = r     moves y <- z, i <- k     next: ... L1
+
+It may be done if from trip to trip nothing is carried that a derivative goes through
+(`_row_loop`): then the step needs no tape for each trip. How often it runs need not be
+known. A loop of which one of these facts is not found stays open:
+
+- It stands in another loop, is one block, and one block leads to it, one follows.
+- It assigns nothing active, has no effects, and none of its values is seen outside but
+  by its moves.
+- It writes rows of streams, and reads of them only what is to be left as it is: that
+  goes nowhere but into choices of what to write.
+- Nobody writes or reads those streams in the two blocks around it, and what these two
+  read and write row by row is at places that are known before the step.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from retape.engines.jaxpr.ir._check import check_block
+from retape.engines.jaxpr.ir._flow_graph import Flow, only_left
+from retape.engines.jaxpr.ir._ir import (
+    Atom,
+    Block,
+    Item,
+    Loop,
+    Op,
+    Program,
+    Var,
+    Write,
+    blocks_of,
+    run_length,
+)
+from retape.engines.jaxpr.ir._operations import operations
+from retape.engines.jaxpr.jaxprs._avals import struct, varying
+from retape.engines.jaxpr.streams._row_loop import RowLoop, rows_p
+
+
+def fuse_row_loops(program: Program) -> Program:
+    """The program with every such loop made an operation of the block before it."""
+    flow = Flow(program)
+    items = [
+        Loop(_absorbed(i.items, flow), i.length) if isinstance(i, Loop) else i
+        for i in program.items
+    ]
+    return replace(program, items=items, length=run_length(items))
+
+
+def _absorbed(items: Sequence[Item], flow: Flow) -> list[Item]:
+    """The items of a loop, loops among them absorbed where that is possible."""
+    found: list[Item] = []
+    for item in items:
+        if isinstance(item, Loop):
+            item = Loop(_absorbed(item.items, flow), item.length)
+        if isinstance(item, Block) and len(found) > 1:
+            before, loop = found[-2:]
+            if isinstance(before, Block) and isinstance(loop, Loop):
+                whole = _whole(before, loop, item, flow)
+                if whole is not None:
+                    found[-2:] = [whole]
+                    continue
+        found.append(item)
+    return found
+
+
+# Whether ---------------------------------------------------------------------------
+
+
+def _whole(before: Block, loop: Loop, after: Block, flow: Flow) -> Block | None:
+    """The three as one block, if they may be one."""
+    body = loop.items[0]
+    if len(loop.items) != 1 or not isinstance(body, Block):
+        return None
+    if not _alone(before, body, after, flow):
+        return None
+    found = _row_loop(body, flow)
+    if found is None or not _apart(before, found, after):
+        return None
+    return _joined_block(before, found, after, flow.program.written)
+
+
+def _alone(before: Block, body: Block, after: Block, flow: Flow) -> bool:
+    """True if only the first leads to the loop, and only these two to what follows."""
+    ends = after.label, body.label
+    if before.next.targets != ends or body.next.targets != ends:
+        return False
+    jumps = Counter(t for b in flow.blocks for t in b.next.targets)
+    # A block that was joined to others before jumps where the last of them did.
+    return jumps[after.label] == jumps[body.label] == 2
+
+
+def _row_loop(body: Block, flow: Flow) -> RowLoop | None:
+    """A loop's body as an operation, if it does no more than write rows."""
+    own = dict.fromkeys(w.stream for w in body.writes)
+    made = {o for op in body.ops for o in op.outs} | {r.out for r in body.reads}
+    carry = [v for v in body.moves if v in body.uses() or flow.seen_outside(v, body)]
+    given = [v for v in _in_order(body.uses()) if v not in own and v not in body.moves]
+    fine = (
+        bool(own)
+        and not any(v.active for v in carry)
+        and not any(op.eqn.effects for op in body.ops)
+        and not any(flow.seen_outside(v, body) for v in made)
+        and not any(w.at is None for w in body.writes)
+        and not own.keys() & body.moves.keys()
+        and all(_is_fixed(r.stream, flow) for r in body.reads if r.stream not in own)
+        and all(_is_born_outside(s, flow) for s in own)
+        and not any(varying(v.aval) for v in (*carry, *given, *own, *made))
+        and only_left(body, set(own))
+    )
+    return RowLoop(body, tuple(carry), tuple(given), tuple(own)) if fine else None
+
+
+def _in_order(variables: set[Var]) -> list[Var]:
+    return sorted(variables, key=lambda v: v.serial)
+
+
+def _is_fixed(stream: Var, flow: Flow) -> bool:
+    """Tell whether a stream is an operand, and no derivative goes to it."""
+    return stream in flow.program.operands and not stream.active
+
+
+def _is_born_outside(stream: Var, flow: Flow) -> bool:
+    """Tell whether a stream is assigned outside of loops only, but for its rows."""
+    return not any(
+        flow.inside(b) and (stream in b.moves or any(stream in op.outs for op in b.ops))
+        for b in flow.blocks
+    )
+
+
+def _apart(before: Block, loop: RowLoop, after: Block) -> bool:
+    """Tell whether reads and writes of the three blocks may be put in a new order.
+
+    One block reads its rows at its beginning and writes them at its end. So what was
+    done in between must not matter, by each of these rules.
+    """
+    return (
+        _is_left_alone(before, loop, after)
+        and _is_placed_before(before, loop, after)
+        and _is_not_read_back(before, loop, after)
+    )
+
+
+def _is_left_alone(before: Block, loop: RowLoop, after: Block) -> bool:
+    """The two blocks around a loop do nothing with its streams.
+
+    Not `after: r = ys[0]`: it would read the row before the loop has written it.
+    """
+    streams = set(loop.streams)
+    for block in (before, after):
+        rows = {a.stream for a in (*block.reads, *block.writes)}
+        whole = {a for op in block.ops for a in op.ins} | {*block.moves.values()}
+        if streams & (rows | whole):
+            return False
+    return True
+
+
+def _is_placed_before(before: Block, loop: RowLoop, after: Block) -> bool:
+    """Where the last block reads and writes rows is known before the first one.
+
+    Not `before: moves i <- i + 1`, `after: zs[i] <- z`: row i would be the old one.
+    """
+    counters = {a.at.count for a in (*after.reads, *after.writes) if a.at is not None}
+    made = {o for op in after.ops for o in op.outs} | {r.out for r in after.reads}
+    # Nor may what the others assign be made anew in the last: it has two values then.
+    return not (before.defs() | loop.block.defs()) & (counters | made)
+
+
+def _is_not_read_back(before: Block, loop: RowLoop, after: Block) -> bool:
+    """Rows that the first block writes are read by neither of the others.
+
+    Not `before: xs[i] <- x`, `after: r = xs[i]`: the row is not written yet.
+    """
+    written = {w.stream for w in before.writes}
+    whole = {a for op in after.ops for a in op.ins}
+    return not written & ({r.stream for r in after.reads} | whole | {*loop.given})
+
+
+# How -------------------------------------------------------------------------------
+
+
+def _joined_block(
+    before: Block, loop: RowLoop, after: Block, written: Var
+) -> Block | None:
+    """One block that does what the three did; `None` if its code has constants."""
+    now: dict[Atom, Atom] = {**before.moves}
+
+    def here(atom: Atom) -> Atom:
+        return now.get(atom, atom)
+
+    assert before.next.index is not None
+    first = [before.next.index, *map(here, loop.carry)]
+    counting = [*first, *map(here, loop.counting)]
+    counted = operations(_trace_operands(loop.counted, counting), counting)
+    if counted is None:
+        return None
+    counts, ends = counted
+    given = [*first[1:], *map(here, loop.given), *loop.streams]
+    rows = _rows(loop, [first[0], written, *given])
+    now.update(zip(loop.carry, ends, strict=True))
+    moves = {v: here(v) for v in (*before.moves, *loop.carry)}
+    writes = [Write(s, None, r) for s, r in zip(loop.streams, rows.outs, strict=True)]
+    return Block(
+        before.label,
+        reads=[*before.reads, *after.reads],
+        ops=[*before.ops, *counts, rows, *(_renamed(op, now) for op in after.ops)],
+        moves=moves | {v: here(a) for v, a in after.moves.items()},
+        writes=[
+            *before.writes,
+            *writes,
+            *(replace(w, source=here(w.source)) for w in after.writes),
+        ],
+        next=after.next
+        if after.next.index is None
+        else replace(after.next, index=here(after.next.index)),
+    )
+
+
+def _renamed(op: Op, now: dict[Atom, Atom]) -> Op:
+    ins = tuple(now.get(a, a) for a in op.ins)
+    return op if ins == op.ins else replace(op, ins=ins)
+
+
+def _rows(loop: RowLoop, operands: Sequence[Atom]) -> Op:
+    """The operation that writes the rows of all trips."""
+
+    def bound(*values: Any) -> list[Any]:
+        return rows_p.bind(*values, own=loop)
+
+    (eqn,) = _trace_operands(bound, operands).eqns
+    outs = tuple(Var(s.aval, s.active) for s in loop.streams)
+    return Op(eqn, tuple(operands), outs)
+
+
+def _trace_operands(
+    fun: Callable[..., Any], operands: Sequence[Atom]
+) -> core.ClosedJaxpr:
+    return jax.make_jaxpr(fun)(*(struct(a.aval) for a in operands))
+
+
+# Checked ---------------------------------------------------------------------------
+
+
+def check_fused(before: Program, after: Program) -> None:
+    """Every operation and every row is still there, once and in its order."""
+    old = [_OpKey(op.eqn, op.outs) for b in blocks_of(before.items) for op in b.ops]
+    new = [s for b in blocks_of(after.items) for s in _op_keys(b)]
+    ours = {s.outs for s in new} - {s.outs for s in old}
+    assert [s for s in new if s.outs not in ours] == old, "an operation was lost"
+    written = [w.stream for b in blocks_of(before.items) for w in b.writes]
+    assert [w for b in blocks_of(after.items) for w in _written(b)] == written, (
+        "a row is written twice, or not at all, or not in turn"
+    )
+    for block in blocks_of(after.items):
+        check_block(block)
+
+
+@dataclass(frozen=True, slots=True)
+class _OpKey:
+    """An operation, whatever its operands are called."""
+
+    eqn: Any
+    outs: tuple[Var, ...]
+
+
+def _row_loops_of(block: Block) -> list[RowLoop]:
+    return [o.eqn.params["own"] for o in block.ops if o.eqn.primitive is rows_p]
+
+
+def _op_keys(block: Block) -> list[_OpKey]:
+    """The operations of a block, those of its loops in the place of these."""
+    found: list[_OpKey] = []
+    for op in block.ops:
+        is_loop = op.eqn.primitive is rows_p
+        inner = op.eqn.params["own"].block.ops if is_loop else [op]
+        found += [_OpKey(o.eqn, o.outs) for o in inner]
+    return found
+
+
+def _written(block: Block) -> list[Var]:
+    """The streams whose rows a block writes, a loop's once for each write in it."""
+    rows = {id(s): loop for loop in _row_loops_of(block) for s in loop.streams}
+    found: list[Var] = []
+    for write in block.writes:
+        loop = rows.get(id(write.stream)) if write.at is None else None
+        if loop is None:
+            found.append(write.stream)
+        elif write.stream is loop.streams[0]:
+            found += [w.stream for w in loop.block.writes]
+    return found

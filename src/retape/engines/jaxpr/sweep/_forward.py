@@ -1,0 +1,214 @@
+"""Going forwards through the nest: the primal alone, or with a tape.
+
+`Advance` runs the primal. `Tape` also writes residuals to the tape, and a trace of the
+blocks that it went through. It can do the work of `Advance`, too: then it writes behind
+the rows that count, and leaves the counters as they are, so that the next step
+overwrites it.
+
+    pool    r r r r r r | x x x . . . .       x: written, not counted
+                        ^ tops
+
+So a sweep needs one copy of the forward code instead of two. That is worth it where
+arrays are small: compiling weighs more there than writing some numbers in vain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax import lax
+
+from retape.engines.jaxpr.codegen._allocate import WRITTEN, Location
+from retape.engines.jaxpr.codegen._block_function import Code
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._linearize import TapedCode
+from retape.engines.jaxpr.codegen._tape_pools import push
+from retape.engines.jaxpr.ir._ir import Label
+from retape.engines.jaxpr.jaxprs._avals import agreed, elements, spread, varying
+from retape.engines.jaxpr.jaxprs._row_ops import put, row
+from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
+from retape.engines.jaxpr.sweep._pin import pinned_state
+from retape.engines.jaxpr.sweep._resumable_nest import State, pc_in
+from retape.engines.jaxpr.sweep._values import value_of
+from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
+
+_LARGEST_COPY = 4096
+"""Elements of the largest array that is written in vain."""
+_MORE = 1.25
+"""How many times the operations of the primal alone a step may take."""
+_WRITTEN = 2
+"""How many times the bytes of the registers a step may write, ..."""
+_LITTLE = 4096
+"""... and so many bytes besides. An adaptive solve that tapes seven times its registers
+took a fifth longer."""
+
+
+def one_copy(compiled: Compiled) -> bool:
+    """Tell whether the taping code is to advance, too."""
+    if any(elements(kind.shape) > _LARGEST_COPY for kind in compiled.pool_rows(1)):
+        return False
+    written = compiled.tape_bytes(1)
+    if written > _WRITTEN * compiled.layout.capsule_bytes() + _LITTLE:
+        return False
+    forward = [t for t in compiled.taped.values() if not t.ending]
+    alone = sum(len(t.code.jaxpr.eqns) for t in forward)
+    taping = sum(len(t.halves.taped.eqns) for t in forward)
+    return taping <= _MORE * alone
+
+
+class Advance:
+    """The primal alone: `left` steps, or fewer if the run ends."""
+
+    backwards = False
+
+    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+        self.compiled = compiled
+        self.operands = operands
+
+    def changes(self, label: Label) -> set[Any]:
+        return {*computed(self.compiled, self.compiled.taped[label]), "pc", "left"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        code = self.compiled.code[label]
+        if self.compiled.taped[label].ending:
+            return skip_last_block(self.compiled, state)
+        state = pinned_state(self.compiled, code, state, written(self.compiled, code))
+        values = inputs(self.compiled, code, self.operands, state)
+        outs = evaluate_guarded(code.jaxpr, values, state["left"] > 0)
+        state = assign(self.compiled, code, outs, state)
+        return state | {"left": state["left"] - 1}
+
+
+class Tape:
+    """The primal with its residuals put on the tape, and a trace of where it went.
+
+    Args:
+        compiled: The program.
+        operands: Inputs, then constants.
+        last: Of the steps that are still allowed, how many count, the last ones; all
+            of them if `None`.
+    """
+
+    backwards = False
+
+    def __init__(
+        self, compiled: Compiled, operands: Sequence[Any], last: Any = None
+    ) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.last = last
+        self.pools = {k: i for i, k in enumerate(compiled.pool_rows(1))}
+
+    def changes(self, label: Label) -> set[Any]:
+        taped = self.compiled.taped[label]
+        pools = {("pool", self.pools[k]) for k in taped.pushes()}
+        tops = {"tops"} if pools else set()
+        own = computed(self.compiled, taped)
+        return {*own, *pools, *tops, "pc", "left", "trace", "taped"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        taped = self.compiled.taped[label]
+        count, counting = state["taped"], self.counting(state["left"])
+        if taped.ending:
+            state = skip_last_block(self.compiled, state)
+        else:
+            state = self.computed(taped, state, counting)
+        state["trace"] = put(state["trace"], np.int32(taped.code.number), count)
+        state["taped"] = count + counting
+        return state
+
+    def computed(self, taped: TapedCode, state: State, counting: Any) -> State:
+        """The state after a block, what the way back needs of it on the tape."""
+        code = taped.code
+        state = pinned_state(self.compiled, code, state, written(self.compiled, code))
+        values = inputs(self.compiled, code, self.operands, state)
+        outs = evaluate_guarded(taped.halves.taped, values, state["left"] > 0)
+        n = len(code.jaxpr.out_avals)
+        old, state = state, assign(self.compiled, code, outs[:n], state)
+        self.push(taped, outs[n:], old, state, counting)
+        return state | {"left": state["left"] - 1}
+
+    def counting(self, left: Any) -> Any:
+        """One if this step counts, else zero."""
+        if self.last is None:
+            return np.int32(1)
+        return lax.convert_element_type(left <= self.last, np.int32)
+
+    def push(
+        self,
+        taped: TapedCode,
+        values: Sequence[Any],
+        old: State,
+        state: State,
+        counting: Any,
+    ) -> None:
+        counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
+        for kind, given in taped.by_pool([*values, *counts]).items():
+            i = self.pools[kind]
+            state["pool", i] = push(state["pool", i], given, state["tops"][i])
+        if taped.pushes():
+            filled = taped.filled(self.pools)
+            state["tops"] = state["tops"] + filled * counting
+
+
+def skip_last_block(compiled: Compiled, state: State) -> State:
+    """Leave the last block for the way back (`sweep/_last_block`)."""
+    return state | {"pc": np.int32(compiled.end), "left": state["left"] - 1}
+
+
+def computed(compiled: Compiled, taped: TapedCode) -> set[Location]:
+    """Places that a block assigns on the way forward."""
+    return set() if taped.ending else written(compiled, taped.code)
+
+
+def written(compiled: Compiled, code: Code) -> set[Location]:
+    """Places that a block assigns, whole or by a row."""
+    where = compiled.layout.where
+    live = [w.stream for w in code.writes if w.stream in where]
+    return {where[v] for v in (*code.outs, *live)}
+
+
+def inputs(
+    compiled: Compiled, code: Code, operands: Sequence[Any], state: State
+) -> list[Any]:
+    """The values that a block starts from."""
+
+    def value(var: Any) -> Any:
+        return value_of(compiled, var, operands, state)
+
+    rows = [row(value(r.stream), r.at.row(value(r.at.count))) for r in code.reads]
+    return [*map(value, code.ins), *rows]
+
+
+def assign(
+    compiled: Compiled, code: Code, values: Sequence[Any], state: State
+) -> State:
+    """The state after a block that returned these values."""
+    where = compiled.layout.where
+    new = dict(state)
+    n = len(code.outs)
+    for write, value in zip(code.writes, values[n:-1], strict=True):
+        place = where.get(write.stream)
+        if place is None:
+            continue
+        if write.at is None:
+            new[place] = value
+            continue
+        at = write.at.row(state[where[write.at.count]])
+        if place in compiled.layout.turned:
+            done = spread(state[WRITTEN], varying(jax.typeof(value)))
+            value = select(done, row(new[place], at), value)
+        new[place] = put(new[place], value, at)
+    for var, value in zip(code.outs, values[:n], strict=True):
+        new[where[var]] = value
+    new["pc"] = agreed(values[-1])
+    return new

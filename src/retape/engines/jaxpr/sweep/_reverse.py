@@ -1,0 +1,170 @@
+"""Going backwards through the nest: cotangents, pulled through what was taped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from retape.engines.jaxpr.codegen._block_function import Code
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._linearize import TapedCode
+from retape.engines.jaxpr.codegen._tape_pools import pool_of, pop
+from retape.engines.jaxpr.ir._ir import Label, Var
+from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
+from retape.engines.jaxpr.jaxprs._row_ops import put, row
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least
+from retape.engines.jaxpr.sweep._pin import ordered, tied_state
+from retape.engines.jaxpr.sweep._resumable_nest import State, pc_in
+from retape.engines.jaxpr.sweep._values import value_of
+from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
+
+
+class Reverse:
+    """Sweeps the taped steps back, last first; empties the tape."""
+
+    backwards = True
+
+    def __init__(self, compiled: Compiled, operands: Sequence[Any]) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.pools = {k: i for i, k in enumerate(compiled.pool_rows(1))}
+
+    def changes(self, label: Label) -> set[Any]:
+        taped = self.compiled.taped[label]
+        tops = {"tops"} if taped.pushes() else set()
+        touched = cotangents_touched(self.compiled, taped)
+        return {*tops, *touched, "taped"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        count = state["taped"]
+        last = row(state["trace"], at_least(count - 1, 0))
+        return pc_in(lo, hi, last) & (count > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        taped = self.compiled.taped[label]
+        state = dict(state)
+        state["taped"] = state["taped"] - 1
+        values, counts = self.pop(taped, state)
+        state = self.pinned(taped, state)
+        sources = taped.halves.sources
+        values += [self.lasting(taped.code, i, counts, state) for i in sources]
+        sweep_back(self.compiled, taped, values, counts, state)
+        return state
+
+    def pop(self, taped: TapedCode, state: State) -> tuple[list[Any], dict[Var, Any]]:
+        """Pop what the last step taped: values, and loop counters."""
+        kinds = taped.by_pool(taped.pushed())
+        popped: dict[Kind, list[Any]] = {}
+        if kinds:
+            state["tops"] = state["tops"] - taped.filled(self.pools)
+        for kind, alike in kinds.items():
+            i = self.pools[kind]
+            popped[kind] = pop(state["pool", i], alike, state["tops"][i])
+        found = [popped[pool_of(kind)].pop(0) for kind in taped.pushed()]
+        n = len(taped.halves.kinds)
+        return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
+
+    def pinned(self, taped: TapedCode, state: State) -> State:
+        """See `_forward.pinned`: what follows from kept values is made here, too."""
+        code, where = taped.code, self.compiled.layout.where
+        whole = [code.ins[i] for i in taped.halves.sources if i < len(code.ins)]
+        kept = {where[v] for v in whole if where[v].kind == "resident"}
+        return tied_state(state, kept, "taped") if code.once else state
+
+    def lasting(
+        self, code: Code, source: int, counts: dict[Var, Any], state: State
+    ) -> Any:
+        """An input of the block that is an operand, or kept, or a row of one."""
+
+        def value(var: Var) -> Any:
+            return value_of(self.compiled, var, self.operands, state)
+
+        if source < len(code.ins):
+            return value(code.ins[source])
+        read = code.reads[source - len(code.ins)]
+        return row(value(read.stream), read.at.row(counts[read.at.count]))
+
+
+def cotangents_touched(compiled: Compiled, taped: TapedCode) -> set[Any]:
+    """Keys of the cotangents that change when a block is swept back."""
+    layout, code = compiled.layout, taped.code
+    where = layout.where
+    sources = [*code.ins, *(r.stream for r in code.reads)]
+    read = {where[sources[i]] for i in taped.active_ins}
+    overwritten = {where[v] for v in code.outs if where[v].kind == "register"}
+    return {layout.cotangent(p) for p in (read | overwritten) & layout.active}
+
+
+def sweep_back(
+    compiled: Compiled,
+    taped: TapedCode,
+    values: Sequence[Any],
+    counts: dict[Var, Any],
+    state: State,
+) -> None:
+    """Pull the cotangent back through one block, in place in `state`.
+
+    Invariant: `state["d", place]` is the cotangent of the value that `place` held at
+    this point of the run. So a register that the block assigned has cotangent zero
+    before it, but for what the block's own reading of that register gives back.
+    """
+    code = taped.code
+    pulled: Sequence[Any] = ()
+    if taped.moves:
+        cotangents = [
+            cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
+        ]
+        truth = state["taped"] >= 0
+        pullback = taped.halves.pullback
+        assert pullback is not None
+        cotangents = ordered(pullback, cotangents, state["taped"])
+        pulled = evaluate_guarded(pullback, [*values, *cotangents], truth)
+    add_cotangents(compiled, taped, pulled, counts, state)
+
+
+def add_cotangents(
+    compiled: Compiled,
+    taped: TapedCode,
+    pulled: Sequence[Any],
+    counts: dict[Var, Any],
+    state: State,
+) -> None:
+    """Put what was pulled back through a block where it belongs, in place."""
+    layout, code = compiled.layout, taped.code
+    where = layout.where
+    places = (where[var] for var in code.outs)
+    blank = {("d", p) for p in places if p.kind == "register" and p in layout.active}
+    # Where a stream was, there was no cotangent before that of the last block.
+    read = (where[code.ins[i]] for i in taped.active_ins if i < len(code.ins))
+    blank |= {p for p in read if p in layout.turned}
+    for i, value in zip(taped.active_ins, pulled, strict=True):
+        if i < len(code.ins):
+            key = layout.cotangent(where[code.ins[i]])
+            if key in blank and jax.typeof(value) == jax.typeof(state[key]):
+                state[key] = value
+            else:
+                before = zeros_as(state[key]) if key in blank else state[key]
+                state[key] = before + value
+            blank.discard(key)
+        else:
+            read = code.reads[i - len(code.ins)]
+            key = layout.cotangent(where[read.stream])
+            at = read.at.row(counts[read.at.count])
+            state[key] = put(state[key], row(state[key], at) + value, at)
+    state |= {key: zeros_as(state[key]) for key in blank}
+
+
+def cotangent_out(
+    compiled: Compiled, code: Code, i: int, counts: dict[Var, Any], state: State
+) -> Any:
+    layout = compiled.layout
+    where = layout.where
+    if i < len(code.outs):
+        return state[layout.cotangent(where[code.outs[i]])]
+    write = code.writes[i - len(code.outs)]
+    stream = state[layout.cotangent(where[write.stream])]
+    if write.at is None:
+        return stream
+    return row(stream, write.at.row(counts[write.at.count]))

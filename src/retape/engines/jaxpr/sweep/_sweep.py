@@ -1,0 +1,321 @@
+"""A whole divide-and-conquer gradient as one XLA program.
+
+Griewank's recursion (1992), with the split of Griewank and Walther's Algorithm 799
+(2000), as one loop over a stack of snapshots: what a recursive call would return to is
+the newest snapshot and `end`, the stages that are still to be reversed. Siskind and
+Pearlmutter's recursion over interrupted programs (Figs. 26 and 27) is the same.
+
+One loop does everything. Each turn of it brings the registers to where they must be
+(restored from a snapshot, or simply still there), advances them, stores them if that is
+called for, and if they now stand before the last stage that is left, tapes that stage
+and sweeps it back:
+
+    turn:   restore?  ->  advance k steps  ->  store?  ->  tape and reverse a stage?
+
+Every question mark is a loop of no or one trip, which XLA keeps in place where a
+conditional would copy. So the program holds exactly one copy of the advance code, one
+of the taping code and one of the reverse code, whatever the schedule. Where arrays are
+small the taping code advances, too (see `sweep/_forward`), and a turn is
+
+    turn:   restore?  ->  advance k steps, tape a stage?  ->  store?  ->  sweep it back?
+
+The forward sweep is the same loop in another *mode*. If the number of steps is known,
+it is just the first descent (BACK). If not, either a first run counts them (COUNT), or
+snapshots are placed while the end is unknown (ONLINE): then the registers at the
+start of each stage go into a free slot, and are kept or forgotten once the stage is
+done; those of the last stage are the newest snapshot when the sweep back begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._next_action import READ, decision
+from retape.engines.jaxpr.control._online_placement import Placement, place_snapshot
+from retape.engines.jaxpr.control._settings import BACK, ONLINE, Settings
+from retape.engines.jaxpr.control._splits import INT, over, sweeps
+from retape.engines.jaxpr.jaxprs._row_ops import put, row
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, own_types, where
+from retape.engines.jaxpr.sweep._forward import Advance, Tape, one_copy
+from retape.engines.jaxpr.sweep._last_block import ReverseLast
+from retape.engines.jaxpr.sweep._resumable_nest import State, emit
+from retape.engines.jaxpr.sweep._snapshots import Snapshots, once
+from retape.engines.jaxpr.sweep._state import SweepCounts, initial, register_outs
+from retape.engines.jaxpr.sweep._tapeless import Tapeless
+from retape.engines.jaxpr.sweep._values import output_of
+from retape.engines.jaxpr.sweep._watch import KEY, begin_watch, watch_stage
+from retape.engines.jaxpr.xla._single_kernel import in_one_kernel
+
+
+def sweep(
+    compiled: Compiled,
+    settings: Settings,
+    operands: Sequence[Any],
+    cotangents: Sequence[Any],
+    *,
+    watch: bool = False,
+) -> tuple[list[Any], list[Any], SweepCounts]:
+    """The program's outputs, the cotangents of its active operands, and the counts.
+
+    Args:
+        compiled: The program.
+        settings: What the plan fixed.
+        operands: Inputs, then constants.
+        cotangents: Those of the active outputs, in order.
+        watch: Whether to write down how large cotangents are on the way.
+    """
+    n = len(compiled.program.outs)
+
+    def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        state = initial(compiled, settings, cotangents)
+        state |= begin_watch() if watch else {}
+        keys = sorted(state, key=str)
+        going = Sweep(compiled, settings, operands, watch=watch)
+
+        def unfinished(carry: list[Any]) -> Any:
+            # Where a loop goes on by one value alone XLA looks for a counter, and
+            # copies all that the next value follows from, here the whole turn, several
+            # times: a tenth of the compile time. It does not where there are two.
+            return (carry[keys.index("end")] > 0) & (carry[keys.index("n")] >= 0)
+
+        def turn(carry: list[Any]) -> list[Any]:
+            after = going.turn(dict(zip(keys, carry, strict=True)))
+            return [after[k] for k in keys]
+
+        carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
+        return going.results(dict(zip(keys, carry, strict=True)))
+
+    # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
+    # work. All code from here on gives its types explicitly.
+    with own_types():
+        made = in_one_kernel(whole, list(operands), list(cotangents))
+    fields = len(SweepCounts._fields) - (not watch)
+    return made[:n], made[n:-fields], SweepCounts(*made[-fields:])
+
+
+class Sweep:
+    """The turns of one program under one plan."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        settings: Settings,
+        operands: Sequence[Any],
+        *,
+        watch: bool,
+    ) -> None:
+        self.watch = watch
+        self.compiled = compiled
+        self.settings = settings
+        self.operands = operands
+        self.layout = compiled.layout
+        self.snapshots = Snapshots(compiled, settings)
+        self.unknown = compiled.program.length is None
+        self.online = self.unknown and settings.forward == "online"
+        self.stage = INT(settings.stage)
+        self.one_copy = not settings.direct and one_copy(compiled)
+
+    def turn(self, state: State) -> State:
+        """One turn: see the module's first lines."""
+        state = self.restore(state)
+        goal, store, stage, state = self.decide(state)
+        begin = state["here"]
+        state = self.advance(state, goal, stage)
+        if self.unknown:
+            state = self.look_for_the_end(state, begin)
+        if self.online:
+            state = self.place(state, begin)
+        state = self.store(state, store)
+        return self.reverse_stage(state, stage)
+
+    def decide(self, state: State) -> tuple[Any, Any, Any, State]:
+        """The stage to advance to, whether to store there, whether to reverse it."""
+        given = {k: state[k] for k in READ}
+
+        def decided(given: State) -> list[Any]:
+            return decision(given, self.settings, unknown=self.unknown)
+
+        goal, store, stage, *swept = in_one_kernel(decided, given)
+        return goal, store, stage, state | dict(zip(["sweeps"], swept, strict=False))
+
+    # Moving ----------------------------------------------------------------------
+
+    def advance(self, state: State, goal: Any, stage: Any) -> State:
+        """Run to a stage, or to the end; `left` then says how many steps it took.
+
+        With one copy of the forward code the stage is taped in the same go, if it is
+        to be reversed.
+        """
+        steps, state = (goal - state["here"]) * self.stage, dict(state)
+        if self.one_copy:
+            last = where(stage, self.steps_of(goal, state), INT(0))
+            forward = Tape(self.compiled, self.operands, last)
+            state |= {"left": steps + last, "taped": jnp.int32(0)}
+            state = emit(self.compiled, forward, state)
+            made = steps + last - state["left"] - state["taped"]
+        else:
+            forward = Advance(self.compiled, self.operands)
+            state = emit(self.compiled, forward, state | {"left": steps})
+            made = steps - state["left"]
+        return state | {
+            "here": goal,
+            "left": made,
+            "fresh": state["fresh"] & (made == 0),
+            "advances": state["advances"] + made,
+        }
+
+    def look_for_the_end(self, state: State, begin: Any) -> State:
+        """The forward sweep of a run of unknown length may just have ended."""
+        ended = (state["mode"] != BACK) & (state["pc"] == self.compiled.end)
+        n = where(ended, begin * self.stage + state["left"], state["n"])
+        stages = over(n + self.stage - 1, self.stage)
+        if self.online:
+            # The start of the last stage stands where snapshots do.
+            newest = state["newest"] + ended
+            at = put(state["at"], begin, at_least(newest, 0))
+            state["at"] = where(ended, at, state["at"])
+            state["newest"] = newest
+            # It was never stored, as far as anybody knows who reads the counts.
+            state["restores"] = state["restores"] - ended
+        else:
+            begun = ended & (stages > 1)
+            state["stores"] = state["stores"] + begun
+            state["peak"] = at_least(state["peak"], begun.astype(jnp.int32))
+        if self.settings.split == "treeverse":
+            most, _ = sweeps(stages, INT(self.settings.snapshots))
+            state["sweeps"] = where(ended, most, state["sweeps"])
+        return state | {
+            "n": n,
+            "end": where(ended, stages, state["end"]),
+            "mode": where(ended, BACK, state["mode"]),
+        }
+
+    def reverse_stage(self, state: State, wanted: Any) -> State:
+        """Tape the stage before which the registers stand, and sweep it back."""
+        steps = self.steps_of(state["here"], state)
+        left = where(wanted, steps, INT(0))
+        last = wanted & (state["here"] * self.stage + steps == state["n"])
+        state = self.undo(state, left, last)
+        if self.watch:
+            stages = over(state["n"] + self.stage - 1, self.stage)
+            state = watch_stage(self.layout, state, wanted, stages)
+        newest = state["newest"]
+        oldest = row(state["at"], at_least(newest, 0)) == state["here"]
+        return state | {
+            "end": where(wanted, state["here"], state["end"]),
+            "newest": newest - (wanted & oldest),
+            "fresh": state["fresh"] & ~wanted,
+        }
+
+    def steps_of(self, stage: Any, state: State) -> Any:
+        """How many steps a stage has: the last one may be shorter."""
+        return at_most(self.stage, state["n"] - stage * self.stage)
+
+    def undo(self, state: State, left: Any, last: Any) -> State:
+        """Sweep back the stage of `left` steps, keeping the outputs if it is the last.
+
+        They are known only then: the last block is run when it is swept back.
+        """
+        compiled, operands = self.compiled, self.operands
+        if self.settings.direct:
+            direct = Tapeless(compiled, operands, thrift=self.settings.thrift)
+            state = emit(compiled, direct, state | {"left": left})
+            return self.capture(state, last)
+        if not self.one_copy:
+            state = state | {"left": left, "taped": jnp.int32(0)}
+            state = emit(compiled, Tape(compiled, operands), state)
+        state = emit(compiled, ReverseLast(compiled, operands), state)
+        return self.capture(state, last)
+
+    # Snapshots -------------------------------------------------------------------
+
+    def restore(self, state: State) -> State:
+        """Load the newest snapshot, unless the registers are where they should be."""
+        newest = at_least(state["newest"], 0)
+        slot, at = row(state["slot"], newest), row(state["at"], newest)
+        wanted = ~state["fresh"]
+        if self.online:
+            wanted = wanted & (state["mode"] == BACK)
+
+        here = where(wanted, at, state["here"])
+        return self.snapshots.load(state, wanted, slot, at) | {
+            "here": here,
+            "fresh": state["fresh"] | wanted,
+            "restores": state["restores"] + wanted,
+        }
+
+    def place(self, state: State, stage: Any) -> State:
+        """Online, and the run goes on: keep what waits in a free slot, or forget it."""
+        asked = state["mode"] == ONLINE
+        old = Placement(
+            state["at"],
+            state["slot"],
+            state["newest"] + 1,
+            state["phase"],
+            state["base"],
+            asked,
+        )
+        new = in_one_kernel(
+            lambda *given: list(place_snapshot(*given)), old, stage, asked
+        )
+        at, slot, held, phase, base, keep = new
+        return state | {
+            "at": at,
+            "slot": slot,
+            "newest": held - 1,
+            "phase": phase,
+            "base": base,
+            "stores": state["stores"] + keep,
+            "peak": at_least(state["peak"], held * asked),
+        }
+
+    def store(self, state: State, wanted: Any) -> State:
+        """Store the registers as the newest snapshot, or for the stage that begins."""
+        index = state["newest"] + 1
+        begins = wanted | (state["mode"] == ONLINE) if self.online else wanted
+        state = self.snapshots.save(state, begins, row(state["slot"], index))
+        at = where(wanted, put(state["at"], state["here"], index), state["at"])
+        return state | {
+            "newest": state["newest"] + wanted,
+            "at": at,
+            "fresh": state["fresh"] | wanted,
+            "stores": state["stores"] + wanted,
+            "peak": at_least(state["peak"], wanted * (index + 1)),
+        }
+
+    # Outputs ---------------------------------------------------------------------
+
+    def capture(self, state: State, wanted: Any) -> State:
+        """Keep the outputs that live in registers, which the sweep back overwrites."""
+        places = register_outs(self.compiled)
+        if not places:
+            return dict(state)
+        keys = [("out", i) for i in places]
+        return once(wanted, state, keys, lambda *_: [state[p] for p in places.values()])
+
+    def results(self, state: State) -> list[Any]:
+        """Outputs, cotangents and counts, one after the other, at the end."""
+        outs = [self.out(i, state) for i in range(len(self.compiled.program.outs))]
+        places = [p for p in self.layout.places("operand") if p in self.layout.active]
+        counts = SweepCounts(
+            state["n"],
+            state["advances"],
+            state["stores"],
+            state["restores"],
+            state["peak"],
+            state[KEY] if self.watch else None,
+        )
+        given = [each for each in counts if each is not None]
+        return [*outs, *(state["d", p] for p in places), *given]
+
+    def out(self, i: int, state: State) -> Any:
+        """An output's value after the run."""
+        if i in register_outs(self.compiled):
+            return state["out", i]
+        atom = self.compiled.program.outs[i]
+        return output_of(self.compiled, atom, self.operands, state)

@@ -1,0 +1,115 @@
+"""Stages of one step: taped and swept back at once, without a tape.
+
+Where a stage is a single step, what would go on the tape is read back at once. So the
+step is linearised and pulled back in one piece of code, and what goes between the two
+halves is the compiler's own to place: it shares that room with the other blocks, since
+only one of them runs at a time. That is how a program whose blocks are dear (a layer
+of a network) is reversed: no array is written to a tape and read again, and a
+step needs no more memory than its derivative does anywhere.
+
+    taped:   run block, push residuals;  pop residuals, pull back
+    direct:  cotangents += (vjp of block)(cotangents)
+
+The block's own results are not computed, but for those of the program's last block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax.extend import core
+
+from retape.engines.jaxpr.codegen._allocate import WRITTEN
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._linearize import TapedCode
+from retape.engines.jaxpr.codegen._step_vjp import step_vjps
+from retape.engines.jaxpr.ir._ir import Label
+from retape.engines.jaxpr.sweep._forward import assign, inputs, written
+from retape.engines.jaxpr.sweep._pin import after_results, ordered, pinned_state
+from retape.engines.jaxpr.sweep._resumable_nest import State, pc_in
+from retape.engines.jaxpr.sweep._reverse import (
+    add_cotangents,
+    cotangent_out,
+    cotangents_touched,
+)
+from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
+
+
+class Tapeless:
+    """Reverses the one step before which the registers stand."""
+
+    backwards = False
+
+    def __init__(
+        self, compiled: Compiled, operands: Sequence[Any], *, thrift: bool = False
+    ) -> None:
+        self.compiled = compiled
+        self.operands = operands
+        self.thrift = thrift
+        self.codes = step_vjps(compiled, thrift)
+
+    def changes(self, label: Label) -> set[Any]:
+        return {*pulled_changes(self.compiled, self.compiled.taped[label]), "left"}
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def step(self, label: Label, state: State) -> State:
+        taped = self.compiled.taped[label]
+        state = pinned_state(self.compiled, taped.code, state, set())
+        truth = state["left"] > 0
+        given = [truth] if self.thrift else []
+        code = self.codes[label]
+        state = pulled(self.compiled, taped, code, self.operands, state, "left", given)
+        return state | {"left": state["left"] - 1}
+
+
+def pulled_changes(compiled: Compiled, taped: TapedCode) -> set[Any]:
+    """Keys of the state that `pulled` changes."""
+    touched = cotangents_touched(compiled, taped)
+    if not taped.ending:
+        return touched
+    return {*touched, *written(compiled, taped.code), "pc", WRITTEN}
+
+
+def pulled(
+    compiled: Compiled,
+    taped: TapedCode,
+    jaxpr: core.ClosedJaxpr,
+    operands: Sequence[Any],
+    state: State,
+    by: str,
+    first: Sequence[Any] = (),
+) -> State:
+    """Sweep a block back from its inputs; see `derivative`.
+
+    With the last block the program's outputs become known, and all rows are written.
+
+    Args:
+        compiled: The program.
+        taped: The block.
+        jaxpr: Its derivative.
+        operands: Those of the program.
+        state: Its registers are those before the block.
+        by: A count in the state, not negative, which the loop around changes.
+        first: What the derivative takes before the block's inputs.
+    """
+    code, where = taped.code, compiled.layout.where
+    counts = {v: state[where[v]] for v in code.counters()}
+    values = inputs(compiled, code, operands, state)
+    cotangents = [
+        cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
+    ]
+    cotangents = ordered(jaxpr, cotangents, state[by])
+    found = evaluate_guarded(jaxpr, [*first, *values, *cotangents], state[by] >= 0)
+    n = len(taped.active_ins)
+    state = dict(state)
+    late = compiled.turned(taped)
+    pairs = zip(taped.active_ins, found[:n], strict=True)
+    cotangents = [after_results(d, found[n:]) if i in late else d for i, d in pairs]
+    add_cotangents(compiled, taped, cotangents, counts, state)
+    if not taped.ending:
+        return state
+    return assign(compiled, code, found[n:], state) | {WRITTEN: jnp.asarray(True)}

@@ -1,0 +1,1 @@
+"""What XLA must be told, or talked out of: each workaround with its measurement."""

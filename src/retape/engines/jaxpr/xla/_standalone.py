@@ -1,0 +1,159 @@
+"""Compile a part of a larger program alone, as it would be compiled in its place.
+
+What a part takes depends on where it stands. Its types say some of that (shardings on
+explicit axes, axes that a value varies over), its context the rest (the mesh, the axes
+that `shard_map` and `vmap` have bound). Here all of it is put around the part again:
+
+    mesh with explicit axes      arguments with those shardings, on a concrete mesh
+    inside `shard_map`           a `shard_map`, a leading axis for each device's own
+    inside a named `vmap`        a `vmap` over all arguments
+
+No value is made, so any devices of the right number will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from retape.engines.jaxpr.xla._ahead_of_time import aot_compile
+
+Shardings = tuple[jax.sharding.Sharding | None, ...]
+"""Where each argument is; `None` where that is not known."""
+
+
+def memory_of(
+    fun: Callable[..., Any],
+    structs: Sequence[jax.ShapeDtypeStruct],
+    names: frozenset[Any] = frozenset(),
+    places: Shardings | None = None,
+) -> Any:
+    """The compiler's account of what a function takes on each device.
+
+    Args:
+        fun: A function of arrays.
+        structs: Their types, as they are where the function stands.
+        names: Axes that collectives in it speak of.
+        places: Where the arrays are, as far as the types do not say it.
+
+    Returns:
+        JAX's memory analysis; `None` if there is none, or there are too few devices.
+    """
+    mesh = _mesh_around(structs)
+    for name in sorted(names - set(mesh.axis_names), key=str):
+        fun, structs = _under_vmap(fun, structs, name)
+    if mesh.empty:
+        known = places or (None,) * len(structs)
+        pairs = zip(structs, known, strict=True)
+        placed = [s if p is None else s.update(sharding=p) for s, p in pairs]
+        return aot_compile(fun, *placed).memory_analysis()
+    devices = _concrete(mesh)
+    if devices is None:
+        return None
+    if mesh.manual_axes:
+        fun, structs = _under_shard_map(fun, structs, devices, set(mesh.manual_axes))
+    structs = [_placed(s, devices) for s in structs]
+    if places is not None and not mesh.manual_axes:
+        pairs = zip(structs, places, strict=True)
+        structs = [s if p is None else s.update(sharding=p) for s, p in pairs]
+    with jax.sharding.use_abstract_mesh(devices.abstract_mesh):
+        return aot_compile(fun, *structs).memory_analysis()
+
+
+def _mesh_around(structs: Sequence[Any]) -> Any:
+    """The mesh of the context, or else the one that types speak of."""
+    found = jax.sharding.get_abstract_mesh()
+    own = (getattr(s.sharding, "mesh", None) for s in structs)
+    abstract = (m for m in own if m is not None and not isinstance(m, Mesh))
+    return found if not found.empty else next((m for m in abstract if m), found)
+
+
+def is_explicit(aval: Any) -> bool:
+    """Whether a type says how an array is laid out."""
+    return AxisType.Explicit in aval.sharding.mesh.axis_types
+
+
+def devices_sharing(structs: Sequence[Any], places: Shardings | None) -> float:
+    """How many times less of the arguments is on each device than on all together."""
+    whole = own = 0
+    for i, s in enumerate(structs):
+        where = (places[i] if places else None) or getattr(s, "sharding", None)
+        size = s.size
+        whole += size
+        try:
+            shape = s.shape if where is None else where.shard_shape(tuple(s.shape))
+        except (ValueError, TypeError, NotImplementedError):
+            shape = s.shape
+        part = 1
+        for extent in shape:
+            part *= extent
+        own += part
+    return whole / own if own else 1.0
+
+
+def _concrete(mesh: Any) -> Mesh | None:
+    """A mesh of real devices; axes that `shard_map` has bound are free again."""
+    if mesh.size > len(jax.devices()):
+        return None
+    kinds = [AxisType.Auto if k == AxisType.Manual else k for k in mesh.axis_types]
+    devices = jax.devices()[: mesh.size]
+    return jax.make_mesh(
+        mesh.axis_sizes, mesh.axis_names, axis_types=tuple(kinds), devices=devices
+    )
+
+
+def _placed(aval: jax.ShapeDtypeStruct, mesh: Mesh) -> jax.ShapeDtypeStruct:
+    """The same on real devices; automatic axes say nothing of where an array is."""
+    where = aval.sharding
+    if isinstance(where, NamedSharding) and not isinstance(where.mesh, Mesh):
+        explicit = AxisType.Explicit in mesh.axis_types and not where.mesh.empty
+        where = NamedSharding(mesh, PartitionSpec(*where.spec)) if explicit else None
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=where)
+
+
+def _under_vmap(
+    fun: Callable[..., Any], structs: Sequence[Any], name: Any
+) -> tuple[Callable[..., Any], list[Any]]:
+    size = jax.lax.axis_size(name)
+    wide = [s.update(shape=(size, *s.shape)) for s in structs]
+    return jax.vmap(fun, axis_name=name, axis_size=size), wide
+
+
+def _under_shard_map(
+    fun: Callable[..., Any], structs: Sequence[Any], mesh: Mesh, manual: set[str]
+) -> tuple[Callable[..., Any], list[Any]]:
+    """Each device's own value is a row of an array that is spread over its axes."""
+    axes = [tuple(sorted(s.manual_axis_type.varying & manual)) for s in structs]
+
+    def device(*rows: Any) -> Any:
+        pairs = zip(rows, axes, strict=True)
+        return jax.tree.map(row, fun(*(v[0] if a else v for v, a in pairs)))
+
+    def row(value: Any) -> Any:
+        return jax.lax.pcast(value, tuple(missing(value)), to="varying")[None]
+
+    def missing(value: Any) -> list[str]:
+        return sorted(manual - jax.typeof(value).manual_axis_type.varying)
+
+    def size(names: tuple[str, ...]) -> int:
+        total = 1
+        for name in names:
+            total *= mesh.shape[name]
+        return total
+
+    wide = [
+        jax.ShapeDtypeStruct((size(a), *s.shape) if a else s.shape, s.dtype)
+        for s, a in zip(structs, axes, strict=True)
+    ]
+    specs = tuple(PartitionSpec(a) if a else PartitionSpec() for a in axes)
+    run = jax.shard_map(
+        device,
+        mesh=mesh,
+        in_specs=specs,
+        out_specs=PartitionSpec(tuple(sorted(manual))),
+        axis_names=manual,
+    )
+    return run, wide

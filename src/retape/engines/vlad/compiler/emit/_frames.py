@@ -1,0 +1,94 @@
+"""Frames: what is kept where a call returns to, and where a run can stop."""
+
+from collections.abc import Iterator
+
+from retape.engines.vlad.compiler.emit._output import Output, label
+from retape.engines.vlad.compiler.ir._ir import Cont, Fun, Module
+from retape.engines.vlad.compiler.ir._liveness import Cost, Costs, Liveness
+from retape.engines.vlad.language._diagnostics import Where
+
+FIRST_CODE = 3
+"""The runtime's own frames come before those of compiled code."""
+
+
+class FrameLayout:
+    """The frames of one module.
+
+    Attributes:
+        live: What each function and continuation needs.
+        costs: What each block may cost.
+        sizes: The number of values and the name of each code.
+        places: Where the continuation of each code stands.
+        codes: The code of each continuation that a call returns to.
+    """
+
+    def __init__(self, module: Module, out: Output) -> None:
+        self.out = out
+        self.live = Liveness(module)
+        self.costs = Costs(self.live)
+        self.sizes: list[tuple[int, str]] = []
+        self.places: dict[int, Where] = {}
+        self.codes: dict[str, int] = {}
+
+    def check(self, cost: Cost, label: str) -> None:
+        self.out.max_words = max(self.out.max_words, cost.words)
+        test = f"fuel < {cost.steps}"
+        if cost.words:
+            test += f" || hp + {cost.words} > limit"
+        self.out.line(f"if (UNLIKELY({test})) goto {label};")
+
+    def pause(self, fun: Fun, cost: Cost, needs: list[str], code: int) -> None:
+        self.out.lines.append(f"S{fun.index}: {{")
+        self.out.line("G.hp = hp;")
+        self.out.line(f"Object *o = small_object({code}, {len(needs) + 1});")
+        self.out.line("hp = G.hp;")
+        self.out.line("o->field[0] = k;")
+        for i, name in enumerate(needs, 1):
+            self.out.line(f"o->field[{i}] = {self.out.atom(name)};")
+        self.out.line("k = tagged(TAG_FRAME, o);")
+        self.out.line(f"need = {cost.steps};")
+        self.out.line("goto PAUSE;")
+        self.out.lines.append("  }")
+
+    def loads(self, names: list[str]) -> Iterator[str]:
+        if names:
+            yield "    const Object *o = object(k);"
+        for i, name in enumerate(names, 1):
+            yield f"    {self.out.register(name)} = o->field[{i}];"
+        yield "    k = o->field[0];" if names else "    k = object(k)->field[0];"
+
+    def code(self, what: str, size: int) -> int:
+        self.sizes.append((size, what))
+        return FIRST_CODE + len(self.sizes) - 1
+
+    def entry(self, term: Cont) -> None:
+        cost = self.costs.conts[term.name]
+        self.out.max_words = max(self.out.max_words, cost.words)
+        test = f"fuel < {cost.steps}"
+        if cost.words:
+            test += f" || hp + {cost.words} > limit"
+        pause = f"{{ need = {cost.steps}; goto PAUSE_RETURN; }}"
+        needs = sorted(self.live.conts[term.name])
+        self.out.cases.append(f"  case {self.codes[term.name]}: {{")
+        self.out.cases.append(f"    if (UNLIKELY({test})) {pause}")
+        self.out.cases.extend(self.loads(needs))
+        if self.out.is_used(term.param):
+            self.out.cases.append(f"    {self.out.register(term.param)} = ret;")
+        self.out.cases.append(f"    goto {label(term.name)};")
+        self.out.cases.append("  }")
+        self.places[self.codes[term.name]] = term.where
+
+    def push(self, cont: str | None) -> None:
+        """Push the frame of a continuation that a call returns to."""
+        if cont is None:
+            return
+        needs = sorted(self.live.conts[cont])
+        if cont not in self.codes:
+            self.codes[cont] = self.code(cont, len(needs))
+        self.out.line("{")
+        self.out.line(f"  ALLOCATE(o, {self.codes[cont]}, {len(needs) + 1})")
+        self.out.line("  o->field[0] = k;")
+        for i, name in enumerate(needs, 1):
+            self.out.line(f"  o->field[{i}] = {self.out.atom(name)};")
+        self.out.line("  k = tagged(TAG_FRAME, o);")
+        self.out.line("}")

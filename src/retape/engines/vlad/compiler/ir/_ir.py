@@ -1,0 +1,271 @@
+"""The intermediate form: continuation-passing style, as Fig. 20 leaves it.
+
+    t ::= let x = op a ... in t          an operator; it may fail at its site
+        | uncons (x, y) = a in t         take a pair apart, or fail
+        | match a c; t                   fail unless a is the constant
+        | close x = f[a ...] in t        a closure of a function and its variables
+        | fix f(x ...) = t ... in t      functions that are only called: no closures
+        | cont j(x) = t in t             a continuation that is only called
+        | tick n; t                      n evaluation steps of Fig. 14
+        | if a t t | j(a) | return a
+        | f(a ...) -> j | apply a a -> j | operator a a a -> j     calls; `-> j` or tail
+
+Every variable is bound once. What an implementation in Fig. 24 would allocate, a
+closure for each continuation, is here a frame only where a call is not a tail call.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from retape.engines.vlad.language._core import Constant, Pattern
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.language._externals import NumberedExternal
+
+
+@dataclass(frozen=True, slots=True)
+class Lit:
+    """A real, a boolean or `()`."""
+
+    value: "float | bool | tuple[()]"
+
+
+@dataclass(frozen=True, slots=True)
+class Quoted:
+    """A quoted pair: the index of a static object."""
+
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunRef:
+    """The closure, a static object, of a function without free variables."""
+
+    function: int
+
+
+Atom: TypeAlias = str | Lit | Quoted | FunRef
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Let:
+    var: str
+    op: str
+    args: tuple[Atom, ...]
+    site: int
+    body: "Term"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Uncons:
+    car: str
+    cdr: str
+    arg: Atom
+    site: int
+    whole: bool
+    body: "Term"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Match:
+    arg: Atom
+    constant: Lit
+    site: int
+    whole: bool
+    body: "Term"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Close:
+    var: str
+    function: int
+    env: tuple[Atom, ...]
+    body: "Term"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fix:
+    functions: "tuple[Fun, ...]"
+    body: "Term"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Cont:
+    name: str
+    param: str
+    cont: "Term"
+    body: "Term"
+    where: Where
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tick:
+    steps: int
+    body: "Term"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Branch:
+    test: Atom
+    then: "Term"
+    other: "Term"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Jump:
+    cont: str
+    arg: Atom
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Return:
+    arg: Atom
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    function: int
+    args: tuple[Atom, ...]
+    cont: str | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Apply:
+    fun: Atom
+    arg: Atom
+    cont: str | None
+    site: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operate:
+    op: str
+    args: tuple[Atom, Atom, Atom]
+    cont: str | None
+    site: int
+
+
+Term: TypeAlias = (
+    Let
+    | Uncons
+    | Match
+    | Close
+    | Fix
+    | Cont
+    | Tick
+    | Branch
+    | Jump
+    | Return
+    | Call
+    | Apply
+    | Operate
+)
+
+
+@dataclass(slots=True, eq=False)
+class Fun:
+    """A function.
+
+    Attributes:
+        index: Its number.
+        name: What the program calls it.
+        pattern: How its argument is taken apart.
+        params: A variable for each variable of the pattern.
+        env: A variable for each free variable, if it is entered by a closure.
+        site: What is told when an argument does not match.
+    """
+
+    index: int
+    name: str | None
+    pattern: Pattern
+    params: tuple[str, ...]
+    env: tuple[str, ...]
+    site: int
+    body: Term
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What a run-time fault tells: a place, and the call that did not match.
+
+    `where` is that of a builtin if the fault's place is that of the last application.
+    """
+
+    where: Where
+    name: str | None = None
+    pattern: Pattern | None = None
+
+
+@dataclass(slots=True)
+class Module:
+    """A compiled program.
+
+    `entries` are the functions of its expressions, `definitions` those of its
+    definitions.
+    """
+
+    functions: dict[int, Fun] = field(default_factory=dict)
+    entries: list[int] = field(default_factory=list)
+    definitions: dict[str, int] = field(default_factory=dict)
+    quoted: list[Constant] = field(default_factory=list)
+    sites: list[Site] = field(default_factory=list)
+    externals: "tuple[NumberedExternal, ...]" = ()
+
+
+def atoms_of(term: Term) -> tuple[Atom, ...]:
+    """The atoms that a term's first part uses."""
+    match term:
+        case Let() | Operate() | Call():
+            return term.args
+        case Uncons() | Match() | Jump() | Return():
+            return (term.arg,)
+        case Close():
+            return term.env
+        case Branch():
+            return (term.test,)
+        case Apply():
+            return (term.fun, term.arg)
+        case Fix() | Cont() | Tick():
+            return ()
+
+
+def binds(term: Term) -> tuple[str, ...]:
+    """The variables that a term binds for its body."""
+    match term:
+        case Let() | Close():
+            return (term.var,)
+        case Uncons():
+            return (term.car, term.cdr)
+    return ()
+
+
+def subterms(term: Term) -> tuple[Term, ...]:
+    """The terms directly inside one, a fix's functions apart."""
+    match term:
+        case Let() | Uncons() | Match() | Close() | Fix() | Tick():
+            return (term.body,)
+        case Cont():
+            return (term.cont, term.body)
+        case Branch():
+            return (term.then, term.other)
+        case Jump() | Return() | Call() | Apply() | Operate():
+            return ()
+
+
+def all_functions(module: Module) -> Iterator[Fun]:
+    """Every function, those of a fix included."""
+    for function in list(module.functions.values()):
+        yield function
+        yield from local_functions(function.body)
+
+
+def local_functions(term: Term) -> Iterator[Fun]:
+    """The functions of every fix in a term."""
+    stack = [term]
+    while stack:
+        top = stack.pop()
+        if isinstance(top, Fix):
+            for function in top.functions:
+                yield function
+                stack.append(function.body)
+        stack.extend(subterms(top))

@@ -1,0 +1,1 @@
+"""From C to a loaded program."""

@@ -1,0 +1,344 @@
+"""A compiled program in this process: its object loaded, its values in handles."""
+
+import ctypes
+import weakref
+from array import array
+from collections import deque
+from collections.abc import Callable, Sequence
+from ctypes import c_double, c_int, c_int32, c_int64
+from typing import Any, NamedTuple, NoReturn
+
+from retape._errors import UnsupportedError
+from retape.engines.vlad.compiler._pipeline import Compiled
+from retape.engines.vlad.compiler.ir._ir import all_functions
+from retape.engines.vlad.compiler.load._faults import describe
+from retape.engines.vlad.compiler.load._shared_object import SharedObject
+from retape.engines.vlad.evaluators._image import load_numpy
+from retape.engines.vlad.language._diagnostics import RunError, Where
+from retape.engines.vlad.language._externals import NumberedExternal
+from retape.engines.vlad.values._values import Shown, Value
+from retape.engines.vlad.values._versioned_arrays import Version, vector
+
+NURSERY_WORDS = 64 * 1024
+NO_LIMIT = (2**63 - 1) // 2
+_CALLS = (
+    "apply closure operate advance stage finish bytes same export import census pack "
+    "unpack paired"
+).split()
+
+_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
+_REALS = 1 << 30
+_READ = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(c_double))
+_WRITE = ctypes.CFUNCTYPE(c_int, c_double)
+_EXTERNAL = ctypes.CFUNCTYPE(
+    c_int, c_int32, ctypes.POINTER(c_double), ctypes.POINTER(c_double)
+)
+_HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64, c_int64)
+
+
+class Request(ctypes.Structure):
+    """The record of `runtime/api.h`."""
+
+    _fields_ = [
+        *[(name, c_int64) for name in "abcdefrstu"],
+        ("reals", ctypes.POINTER(c_double)),
+        ("tokens", ctypes.POINTER(c_int32)),
+        ("words", ctypes.c_void_p),
+    ]
+
+
+class Allocated(NamedTuple):
+    """Bytes of arrays and how many there were; bytes of other young objects."""
+
+    array_bytes: int
+    arrays: int
+    young: int
+
+
+Checkpoint = Callable[[int, int, int, int], int]
+"""Handles of a first state, a cotangent and the value, and the length, to a result's
+handle."""
+
+
+class Native:
+    """One loaded program, for one thread at a time; unloaded when it is dropped.
+
+    Args:
+        compiled: The program.
+        image: Its object.
+        read: Gives the next real of the input, or `None` at its end.
+        write: Takes a real that the program prints.
+        externals: The Python functions that the program may call.
+        checkpoint: Reverses what `checkpoint-*j` is applied to.
+    """
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        image: bytes,
+        read: Callable[[], float | None],
+        write: Callable[[float], None],
+        externals: Sequence[NumberedExternal],
+        checkpoint: Checkpoint,
+    ) -> None:
+        self.compiled = compiled
+        self.names = {f.index: f.name for f in all_functions(compiled.module)}
+        self.error: BaseException | None = None
+        self._read, self._write, self._checkpoint = read, write, checkpoint
+        self._externals = externals
+        self.arrays = False
+        self._outside: str | None = None
+        self._freed: deque[int] = deque()
+        self._object = SharedObject(image)
+        self.dll: Any = _declared(self._object.dll)
+        self._callbacks = self._made_callbacks()
+        request = Request(a=NURSERY_WORDS, b=0)
+        self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
+
+    def _made_callbacks(self) -> tuple[Any, ...]:
+        """The host's side, which must not keep this object alive: it is theirs."""
+        this: weakref.ref[Native] = weakref.ref(self)
+        read = _READ(lambda place: _alive(this)._host_read(place))
+        write = _WRITE(lambda value: _alive(this)._host_write(value))
+        host = _HOST(lambda *job: _alive(this)._host_checkpoint(*job))
+        call = _EXTERNAL(lambda *job: _alive(this)._host_external(*job))
+        return read, write, host, call
+
+    def __del__(self) -> None:
+        library, self.dll = getattr(self, "dll", None), None
+        if library is not None:
+            library.vlad_end()
+            self._object.close()
+
+    # calls
+
+    def call(self, name: str, **arguments: Any) -> Request:
+        """Call the runtime; a fault of the program is raised."""
+        if self._outside is not None:
+            raise UnsupportedError(
+                f"the external function `{self._outside}` called the program that it "
+                "was called from, which is in the middle of a run; compile the program "
+                "a second time for it"
+            )
+        while self._freed:
+            self.dll.vlad_free(self._freed.popleft())
+        request = Request(**arguments)
+        status = getattr(self.dll, f"vlad_{name}")(ctypes.byref(request))
+        if status:
+            self._raise()
+        return request
+
+    def free(self, handle: int) -> None:
+        """Free a handle before the next call.
+
+        Not at once: Python may drop a capsule in another thread than that which is in
+        the program.
+        """
+        self._freed.append(handle)
+
+    def marks(self) -> tuple[int, int]:
+        """How far the run has read and printed."""
+        request = Request()
+        self.dll.vlad_marks(ctypes.byref(request))
+        return request.t, request.u
+
+    def derivatives(self) -> tuple[int, str]:
+        """How many derivatives are being taken, and which one is outermost."""
+        request = Request()
+        name = self.dll.vlad_outermost(ctypes.byref(request))
+        return request.r, name.decode()
+
+    def grown(self) -> int:
+        """A bound of the words that the run to be reversed held at once."""
+        return self.dll.vlad_grown()
+
+    def single_stage(self, steps: int) -> None:
+        """Runs no longer than this are reversed as one stage, without a schedule."""
+        self.dll.vlad_single_stage(steps)
+
+    def exact(self, exact: bool) -> None:
+        """Whether to collect everything before live bytes are noted."""
+        self.dll.vlad_exact(int(exact))
+
+    def collections(self) -> int:
+        """How often the heap has been collected."""
+        return self.dll.vlad_collections()
+
+    def allocated(self) -> Allocated:
+        """What has been allocated so far, freed or not."""
+        request = Request()
+        self.dll.vlad_allocated(ctypes.byref(request))
+        return Allocated(request.r, request.s, request.t)
+
+    def forget_peaks(self) -> None:
+        self.dll.vlad_forget_peaks()
+
+    def _raise(self) -> NoReturn:
+        request = Request()
+        operator = self.dll.vlad_fault(ctypes.byref(request)).decode()
+        values = self.take(request.d), self.take(request.e)
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        sites = self.compiled.module.sites
+        message = describe(request.a, operator, sites, request.b, values)
+        raise RunError(message, self._place(request.b, request.c), self._chain())
+
+    def _place(self, site: int, last: int) -> Where | None:
+        sites = self.compiled.module.sites
+        for index in (site, last):
+            if 0 <= index < len(sites) and sites[index].where.source.name != "builtin":
+                return sites[index].where
+        return None
+
+    def _chain(self) -> list[Where]:
+        codes = (c_int32 * 40)()
+        count = self.dll.vlad_chain(codes, 40)
+        places = self.compiled.places
+        return [places[code] for code in codes[:count] if code in places]
+
+    # values
+
+    def take(self, handle: int) -> Value:
+        """The value of a handle, which is freed.
+
+        A vector of reals is a `Version`, or with `arrays` a NumPy array.
+        """
+        request = Request(a=handle)
+        self.dll.vlad_export(ctypes.byref(request))
+        tokens = (c_int32 * request.r)()
+        reals = (c_double * max(1, request.s))()
+        self.dll.vlad_exported(tokens, reals)
+        self.free(handle)
+        return self._rebuild(tokens, reals, request.s)
+
+    def _rebuild(self, tokens: Any, reals: Any, end: int) -> Value:
+        stack: list[Value] = []
+        for token in reversed(tokens):
+            if token == _A_REAL:
+                end -= 1
+                stack.append(reals[end])
+            elif token >= _REALS:
+                end -= token - _REALS
+                stack.append(self._row(reals, end, token - _REALS))
+            elif token == _A_PAIR:
+                stack.append((stack.pop(), stack.pop()))
+            elif token >= _A_VECTOR:
+                items = [stack.pop() for _ in range(token - _A_VECTOR)]
+                stack.append(vector(items))
+            elif token < 0:
+                stack.append(Shown(self.names[-1 - token]))
+            else:
+                stack.append({_AN_EMPTY: (), _A_FALSE: False, _A_TRUE: True}[token])
+        return stack[0]
+
+    def _row(self, reals: Any, start: int, count: int) -> Any:
+        """A vector of reals."""
+        if not self.arrays:
+            return vector(reals[start : start + count])
+        numpy = load_numpy()
+        return numpy.frombuffer(reals, numpy.float64, count, 8 * start).copy()
+
+    def give(self, value: Value) -> int:
+        """A handle for a value without functions; an array is a vector."""
+        tokens: list[int] = []
+        reals = array("d")
+        stack: list[Any] = [value]
+        while stack:
+            v = stack.pop()
+            if type(v) is float:
+                reals.append(v)
+                tokens.append(_A_REAL)
+            elif hasattr(v, "__array_interface__"):
+                tokens.append(_REALS + len(v))
+                reals.frombytes(v.tobytes())
+            elif type(v) is tuple and v:
+                tokens.append(_A_PAIR)
+                stack.extend((v[1], v[0]))
+            elif type(v) is Version:
+                items = v.items()
+                tokens.append(_A_VECTOR + len(items))
+                stack.extend(reversed(items))
+            else:
+                tokens.append(
+                    _AN_EMPTY if type(v) is tuple else _A_FALSE + int(bool(v))
+                )
+        request = Request(a=len(tokens), b=len(reals))
+        request.tokens = (c_int32 * len(tokens))(*tokens)
+        request.reals = (c_double * len(reals)).from_buffer(reals) if reals else None
+        if self.dll.vlad_import(ctypes.byref(request)):
+            self._raise()
+        return request.r
+
+    def pack(self, handle: int) -> Any:
+        """A value as words for another process of the same program."""
+        numpy = load_numpy()
+        words = numpy.empty(self.call("pack", a=handle).r, dtype=numpy.uint64)
+        self.dll.vlad_packed(words.ctypes.data)
+        return words
+
+    def unpack(self, words: Any) -> int:
+        """The handle of a value that was packed."""
+        words = load_numpy().ascontiguousarray(words)
+        return self.call("unpack", a=len(words), words=words.ctypes.data).r
+
+    # what the runtime asks of us
+
+    def _host_read(self, place: Any) -> int:
+        try:
+            value = self._read()
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return -1
+        if value is None:
+            return 0
+        place[0] = value
+        return 1
+
+    def _host_write(self, value: float) -> int:
+        try:
+            self._write(value)
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return -1
+        return 0
+
+    def _host_external(self, number: int, operands: Any, place: Any) -> int:
+        external = self._externals[number]
+        self._outside = external.name
+        try:
+            place[0] = external.function(*operands[: external.operands])
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return -1
+        finally:
+            self._outside = None
+        return 0
+
+    def _host_checkpoint(self, *job: int) -> int:
+        try:
+            return self._checkpoint(*job)
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return -1
+
+
+def _alive(this: "weakref.ref[Native]") -> Native:
+    native = this()
+    assert native is not None, "a program calls its host only while it is called"
+    return native
+
+
+def _declared(library: Any) -> Any:
+    """An object's functions with the types of their arguments."""
+    library.vlad_fault.restype = library.vlad_outermost.restype = ctypes.c_char_p
+    library.vlad_packed.argtypes = [ctypes.c_void_p]
+    library.vlad_chain.restype = c_int64
+    library.vlad_collections.restype = library.vlad_grown.restype = c_int64
+    library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
+    library.vlad_free.argtypes = [c_int64]
+    library.vlad_single_stage.argtypes = [c_int64]
+    library.vlad_exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    for name in _CALLS:
+        getattr(library, f"vlad_{name}").restype = c_int
+    return library

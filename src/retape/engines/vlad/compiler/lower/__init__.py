@@ -1,0 +1,1 @@
+"""From the core language to the intermediate form."""

@@ -1,0 +1,1 @@
+"""The interpreters: continuation-passing, and direct with conversion."""

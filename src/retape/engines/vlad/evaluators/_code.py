@@ -1,0 +1,109 @@
+"""What the interpreter and the hybrid run: pieces of code, functions, and their making.
+
+Both translate the definitions of a program when they are first needed; what they make
+of an expression is their own.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Generic, TypeVar
+
+from retape.engines.vlad.language._builtins import BUILTINS, is_builtin
+from retape.engines.vlad.language._core import Core, Lambda, Letrec, pattern_names
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.values._match import binder
+from retape.engines.vlad.values._primitives import Table
+from retape.engines.vlad.values._values import Closure
+
+
+class Instr:
+    """One piece of code: an operation, and what it needs (which depends on it)."""
+
+    __slots__ = ("op", "where", "index", "value", "fn", "a", "b", "c", "gather")
+
+    def __init__(self, op: int, where: Where, **parts: Any) -> None:
+        self.op = op
+        self.where = where
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+
+class Function:
+    """A function's code: how it takes its argument apart, and its body.
+
+    `size` is the number of values that a closure of it holds, `bound` the number that
+    its parameter binds.
+    """
+
+    __slots__ = ("name", "where", "pattern", "bind", "bound", "size", "body", "builtin")
+
+    body: Instr
+
+    def __init__(self, source: Lambda, size: int) -> None:
+        self.name = source.name
+        self.where = source.where
+        self.pattern = source.param
+        self.bind = binder(source.param)
+        self.bound = len(pattern_names(source.param))
+        self.size = size
+        self.builtin = is_builtin(source)
+
+
+Layout = TypeVar("Layout")
+"""What a translator knows of an environment."""
+
+
+class Translator(Generic[Layout]):
+    """Translates the definitions of a program, each when it is first needed."""
+
+    def __init__(self, definitions: dict[str, Lambda], table: Table) -> None:
+        self.definitions = {**BUILTINS, **definitions}
+        self.table = table
+        self.globals: dict[str, Closure] = {}
+        self._pending: list[tuple[Function, Lambda]] = []
+
+    def link(self, core: Core) -> Instr:
+        """The code of an expression, with that of all definitions it can reach."""
+        piece = self._piece(core, self._layout(()))
+        self._finish()
+        return piece
+
+    def function(self, name: str) -> Closure:
+        """A definition as a value."""
+        closure = self._global(name)
+        self._finish()
+        return closure
+
+    def _piece(self, core: Core, layout: Layout) -> Instr:
+        raise NotImplementedError
+
+    def _layout(self, names: Iterable[str]) -> Layout:
+        """The environment that holds the values of names, in this order."""
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        while self._pending:
+            function, source = self._pending.pop()
+            self._body(function, source, self._layout(pattern_names(source.param)))
+
+    def _global(self, name: str) -> Closure:
+        if name not in self.globals:
+            source = self.definitions[name]
+            function = Function(source, 0)
+            self.globals[name] = Closure(function, ())
+            self._pending.append((function, source))
+        return self.globals[name]
+
+    def _body(self, function: Function, source: Lambda, layout: Layout) -> None:
+        function.body = self._piece(source.body, layout)
+
+    def _made(self, core: Lambda) -> Function:
+        """The function of a lambda: its variables, then what it has from outside."""
+        function = Function(core, len(core.free))
+        names = (*pattern_names(core.param), *core.free)
+        self._body(function, core, self._layout(names))
+        return function
+
+
+def group_of(core: Letrec) -> tuple[Function, ...]:
+    """The functions of a letrec, whose closures all hold the same."""
+    return tuple(Function(each, len(core.free)) for each in core.lambdas)

@@ -1,0 +1,248 @@
+"""The CPS evaluator: Figs. 14 (5a-i), 15 (5l, 5m), 17 (6p, 6q) and 19 (6r).
+
+The evaluator's registers are an expression `e`, its environment, a continuation `k`,
+the step count `n` and the step limit. A continuation is a linked list of frames, each a
+tuple `(kind, code, data, next)`: nothing in it is hidden from reverse mode, and no
+recursion of the program is a recursion of Python. When the count reaches the limit, the
+registers are the capsule (5b).
+"""
+
+from typing import Any, NoReturn
+
+from retape.engines.vlad.evaluators._code import Instr
+from retape.engines.vlad.evaluators._host_closure import interrupted
+from retape.engines.vlad.evaluators._link import (
+    APP,
+    BINARY,
+    CONST,
+    IF,
+    INTERRUPT,
+    LETREC,
+    MAKE,
+    NULLARY,
+    RESUME,
+    SIBLING,
+    UNARY,
+    VAR,
+)
+from retape.engines.vlad.evaluators._machine import Capsule, Done
+from retape.engines.vlad.language._diagnostics import RunError, Where
+from retape.engines.vlad.values._dual_and_taped import strip
+from retape.engines.vlad.values._match import Environment
+from retape.engines.vlad.values._primitives import World
+from retape.engines.vlad.values._values import Closure, Mismatch, Value, show_atom
+
+NO_LIMIT = -1
+"""The limit that no count reaches: the paper's infinity."""
+
+(K_ARG, K_CALL, K_LEFT, K_RIGHT, K_IF, K_UNARY, K_FIRST, K_SECOND, K_THIRD) = range(9)
+K_RESUME, K_HALT = 9, 10
+
+Frames = Any
+"""A continuation: `(kind, code, data, next)`, and so on to `HALT`."""
+
+HALT: Frames = (K_HALT, None, None, None)
+
+
+class Interpreter:
+    """Runs linked code; a `Machine`'s evaluator."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.site: Where | None = None
+
+    def evaluate(self, code: Instr) -> Done:
+        """Run an expression without a limit."""
+        outcome = self._run(code, (), HALT, 0, NO_LIMIT)
+        assert isinstance(outcome, Done)
+        return outcome
+
+    def apply(
+        self, function: Value, argument: Value, limit: int = NO_LIMIT
+    ) -> Done | Capsule:
+        """A k n l f v, of (5a), with the continuation that returns."""
+        code, env = self._enter(function, argument, HALT)
+        return self._run(code, env, HALT, 0, limit)
+
+    def resume(self, capsule: Capsule, limit: int = NO_LIMIT) -> Done | Capsule:
+        """Go on from a capsule, counting from zero (7c)."""
+        self.world.rewind(capsule.mark)
+        if capsule.code is None:
+            return self.apply(capsule.env[1], capsule.env[0], limit)
+        return self._run(capsule.code, capsule.env, capsule.k, 0, limit)
+
+    def _enter(
+        self, function: Value, argument: Value, k: Frames
+    ) -> tuple[Instr, Environment]:
+        if type(function) is not Closure:
+            self._fail(f"`{show_atom(function)}` is applied but is no function", k)
+        try:
+            return function.code.body, function.code.bind(argument) + function.env
+        except Mismatch as error:
+            self._fail(entering(function, error), k)
+
+    def _fail(self, message: str, k: Frames) -> NoReturn:
+        raise RunError(message, self.site, call_chain(k))
+
+    def _run(
+        self, e: Instr, env: Environment, k: Frames, n: int, limit: int
+    ) -> Done | Capsule:
+        """One loop: down into expressions, then back up through frames."""
+        try:
+            return self._loop(e, env, k, n, limit)
+        except _Failed as failed:
+            where = failed.where
+            if where.source.name == "builtin" and self.site is not None:
+                where = self.site
+            raise RunError(failed.message, where, call_chain(failed.k)) from None
+
+    def _loop(self, e: Any, env: Any, k: Any, n: int, limit: int) -> Done | Capsule:
+        """The clauses of the evaluator, by how often programs enter them.
+
+        One long function on purpose: a call for each step would cost more than it.
+        """
+        kind, data = K_HALT, None
+        try:
+            while True:
+                if n == limit:  # (5b)
+                    return Capsule(e, env, k, self.world.mark)
+                n += 1
+                op = e.op
+                if op == VAR:  # (5d)
+                    v = env[e.index]
+                elif op == CONST:  # (5c)
+                    v = e.value
+                elif op == APP:  # (5f)
+                    k = (K_ARG, e, env, k)
+                    e = e.a
+                    continue
+                elif op == BINARY:  # (5i)
+                    k = (K_LEFT, e, env, k)
+                    e = e.a
+                    continue
+                elif op == IF:  # (5g)
+                    k = (K_IF, e, env, k)
+                    e = e.a
+                    continue
+                elif op == MAKE:  # (5e)
+                    v = Closure(e.value, e.fn(env))
+                elif op == UNARY:  # (5h)
+                    k = (K_UNARY, e, None, k)
+                    e = e.a
+                    continue
+                elif op == SIBLING:
+                    first = e.index
+                    v = Closure(e.fn, env[first : first + e.fn.size])
+                elif op == LETREC:
+                    shared = e.fn(env)
+                    env = env + tuple([Closure(f, shared) for f in e.value])
+                    e = e.a
+                    continue
+                elif op == NULLARY:
+                    v = e.fn()
+                else:  # (5l), (5m), (6p), (6q), (6r)
+                    k = (K_RESUME if op == RESUME else K_FIRST, e, env, k)
+                    e = e.a
+                    continue
+                while True:
+                    kind, e, data, k = k
+                    if kind == K_RIGHT:
+                        v = e.fn(data, v)
+                    elif kind == K_LEFT:
+                        k = (K_RIGHT, e, v, k)
+                        env = data
+                        e = e.b
+                        break
+                    elif kind == K_ARG:
+                        k = (K_CALL, e, v, k)
+                        env = data
+                        e = e.b
+                        break
+                    elif kind == K_CALL:  # (5a)
+                        if type(data) is not Closure:
+                            raise Mismatch(
+                                f"`{show_atom(data)}` is applied but is no function"
+                            )
+                        code = data.code
+                        env = code.bind(v) + data.env
+                        kind = K_HALT
+                        if code.builtin:
+                            self.site = e.where
+                        e = code.body
+                        break
+                    elif kind == K_UNARY:
+                        v = e.fn(v)
+                    elif kind == K_IF:
+                        env = data
+                        e = e.c if v is False else e.b
+                        break
+                    elif kind == K_HALT:
+                        return Done(v, n)
+                    elif kind == K_FIRST:
+                        k = (K_SECOND, e, (data, v), k)
+                        env = data
+                        e = e.b
+                        break
+                    elif kind == K_SECOND:
+                        env, first = data
+                        k = (K_THIRD, e, (first, v), k)
+                        e = e.c
+                        break
+                    elif kind == K_THIRD and e.op != INTERRUPT:
+                        v = e.fn(data[0], data[1], v)
+                    elif kind == K_THIRD:
+                        step = self._interrupt(data[0], data[1], v, limit, k)
+                        if isinstance(step, Capsule):
+                            return step
+                        e, env = step
+                        n, limit = 0, int(strip("interrupt", v))
+                        break
+                    else:  # (6q)
+                        assert isinstance(v, Capsule)
+                        if v.code is None:
+                            e, env = self._enter(v.env[1], v.env[0], k)
+                        else:
+                            e, env, k = v.code, v.env, v.k
+                        n = 0
+                        break
+        except Mismatch as error:
+            if kind == K_CALL and type(data) is Closure:
+                error = Mismatch(entering(data, error))
+            raise _Failed(str(error), e.where, k) from None
+
+    def _interrupt(
+        self, f: Value, x: Value, steps: Value, limit: int, k: Frames
+    ) -> Capsule | tuple[Instr, Environment]:
+        """(6p): set the limit, or wrap what the limit in force interrupts."""
+        if limit == NO_LIMIT:
+            return self._enter(f, x, k)
+        code, env = self._enter(f, x, k)
+        capsule = self._run(code, env, k, 0, limit)
+        assert isinstance(capsule, Capsule), "the outer limit is the smaller one"
+        return interrupted(capsule, strip("interrupt", steps) - limit)
+
+
+class _Failed(Exception):
+    """A run-time fault with the continuation in which it happened."""
+
+    def __init__(self, message: str, where: Where, k: Frames) -> None:
+        self.message = message
+        self.where = where
+        self.k = k
+
+
+def entering(function: Closure, error: Mismatch) -> str:
+    """The message for an argument that a function's parameter does not match."""
+    name = function.code.name
+    return f"in a call of `{name}`: {error}" if name else f"in a call: {error}"
+
+
+def call_chain(k: Frames) -> list[Where]:
+    """The places of the expressions that wait for a value, the innermost first."""
+    chain: list[Where] = []
+    while k[0] != K_HALT and len(chain) < 40:
+        where = k[1].where
+        if where.source.name != "builtin" and (not chain or chain[-1] != where):
+            chain.append(where)
+        k = k[3]
+    return chain

@@ -1,0 +1,1 @@
+"""Plain Python functions as programs: read, typed, translated to the core language."""

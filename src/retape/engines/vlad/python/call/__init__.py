@@ -1,0 +1,1 @@
+"""Compiled Python functions and their derivatives, as Python calls them."""

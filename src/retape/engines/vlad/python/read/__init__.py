@@ -1,0 +1,1 @@
+"""Python functions as text: found, parsed, their names and types."""

@@ -1,0 +1,86 @@
+"""Functions of `math`, NumPy and builtins that compiled functions may call."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from retape.engines.vlad.language._builtins import ELEMENTARY
+
+MATH: dict[str, str] = {
+    **{name: name for name in ELEMENTARY if hasattr(math, name)},
+    "fabs": "abs",
+}
+"""Functions of `math` of one number, and their operators; they raise as Python's do."""
+
+NUMPY: dict[str, str] = {
+    **{name: name for name in ELEMENTARY if name != "erf"},
+    "absolute": "abs",
+    "arcsin": "asin",
+    "arccos": "acos",
+}
+"""Functions of NumPy of one number or array; they give infinities and NaNs."""
+
+_BUILTINS: dict[Any, str] = {
+    abs: "abs",
+    min: "min",
+    max: "max",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    len: "len",
+    range: "range",
+    sum: "sum",
+    pow: "pow",
+    math.floor: "floor",
+    math.ceil: "ceil",
+    math.trunc: "int",
+    math.pow: "math.pow",
+    math.atan: "atan",
+    math.atan2: "atan2",
+    math.hypot: "hypot",
+    math.isfinite: "isfinite",
+    math.isnan: "isnan",
+    math.degrees: "degrees",
+    math.radians: "radians",
+    math.fmod: "refused",
+}
+
+_ARRAYS = frozenset("zeros ones full empty dot sum copy arctan arctan2 power".split())
+
+
+def known_function(value: Any) -> tuple[str, str] | None:
+    """How a function of a library is compiled: the kind of rule, and its name.
+
+    Kinds are "math" and "numpy" (an operator of one number), "builtin" and "array".
+
+    Examples:
+        >>> known_function(math.tan), known_function(max), known_function(print)
+        (('math', 'tan'), ('builtin', 'max'), None)
+    """
+    name = getattr(value, "__name__", "")
+    if getattr(value, "__module__", None) == "math" and name in MATH:
+        return "math", MATH[name]
+    if _is_numpy(value):
+        if name in NUMPY:
+            return "numpy", NUMPY[name]
+        if name in _ARRAYS:
+            return "array", name
+        if name in ("minimum", "maximum"):
+            return "builtin", {"minimum": "min", "maximum": "max"}[name]
+        if name == "float64":
+            return "builtin", "float"
+        return None
+    try:
+        found = _BUILTINS.get(value)
+    except TypeError:  # not hashable
+        return None
+    return None if found in (None, "refused") else ("builtin", str(found))
+
+
+def _is_numpy(value: Any) -> bool:
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return module == "numpy" or module.startswith("numpy.")
+
+
+Prelude = Callable[..., Any]
+"""What is compiled from Python, in `_prelude.py`."""

@@ -1,0 +1,153 @@
+"""A Python function's text: found, parsed, with places for messages."""
+
+import ast
+import builtins
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any, NoReturn
+
+from retape.engines.vlad.language._diagnostics import Source, VladError, Where
+
+FunctionNode = ast.FunctionDef | ast.Lambda
+MISSING = object()
+"""What a name that is bound nowhere stands for."""
+
+
+class CompileError(VladError):
+    """A Python function with something in it that is not compiled."""
+
+
+@dataclass(frozen=True, eq=False)
+class PythonFile:
+    """A Python file, from which functions are compiled."""
+
+    source: Source
+    tree: ast.Module = field(repr=False)
+
+    def where(self, node: ast.AST) -> Where:
+        """The place of a node."""
+        line = getattr(node, "lineno", 1)
+        start = self.source.line_starts[line - 1]
+        text = self.source.text[start:].split("\n", 1)[0]
+        column = len(text.encode()[: getattr(node, "col_offset", 0)].decode())
+        return Where(self.source, start + column)
+
+    def refuse(self, node: ast.AST, message: str) -> NoReturn:
+        """Refuse a node: the message comes with its place, line and caret."""
+        raise CompileError(message, self.where(node))
+
+
+@dataclass(frozen=True, eq=False)
+class Parsed:
+    """A function's definition, and what its names stand for outside of it.
+
+    Attributes:
+        text: The file.
+        node: The definition.
+        lookup: The value of a name that no compiled function binds, or `MISSING`.
+        enclosing: The variables of the functions around this one.
+    """
+
+    text: PythonFile
+    node: FunctionNode
+    name: str
+    lookup: Callable[[str], Any]
+    enclosing: frozenset[str] = frozenset()
+
+
+def parse_function(function: FunctionType) -> Parsed:
+    """The definition of a plain Python function.
+
+    Raises:
+        CompileError: If its text cannot be had.
+    """
+    code = function.__code__
+    text = _text_of(function)
+    found = [node for node in ast.walk(text.tree) if _is_node_of(node, code)]
+    if len(found) != 1:
+        raise CompileError(_not_found(function, len(found)), None)
+    (node,) = found
+    assert isinstance(node, FunctionNode)
+    name = "lambda" if isinstance(node, ast.Lambda) else function.__name__
+    return Parsed(text, node, name, _lookup(function))
+
+
+def _not_found(function: FunctionType, count: int) -> str:
+    code = function.__code__
+    place = f"line {code.co_firstlineno} of `{code.co_filename}`"
+    if count:
+        return (
+            f"{count} functions that look like `{function.__qualname__}` stand at "
+            f"{place}; write each in a line of its own"
+        )
+    return (
+        f"the text of `{function.__qualname__}` is not found at {place}; compile "
+        "functions from files that have not changed since they were imported"
+    )
+
+
+def _is_node_of(node: ast.AST, code: CodeType) -> bool:
+    """Whether a definition is that of a code object."""
+    if not isinstance(node, FunctionNode):
+        return False
+    given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    count = code.co_argcount + code.co_kwonlyargcount
+    if tuple(each.arg for each in given) != code.co_varnames[:count]:
+        return False
+    if isinstance(node, ast.FunctionDef):
+        lines = [node.lineno, *(each.lineno for each in node.decorator_list)]
+        return node.name == code.co_name and code.co_firstlineno in lines
+    if code.co_name != "<lambda>" or node.lineno != code.co_firstlineno:
+        return False
+    positions = getattr(code, "co_positions", None)  # of Python 3.11 and later
+    return positions is None or _place_of(node.body) in set(positions())
+
+
+def _place_of(node: ast.expr) -> tuple[int | None, ...]:
+    return node.lineno, node.end_lineno, node.col_offset, node.end_col_offset
+
+
+def _text_of(function: FunctionType) -> PythonFile:
+    path = inspect.getsourcefile(function)
+    try:
+        lines, _ = inspect.findsource(function)
+    except (OSError, TypeError):
+        raise CompileError(
+            f"the text of `{function.__qualname__}` cannot be had, since it was not "
+            "read from a file; write it in one, and import it",
+            None,
+        ) from None
+    return _parsed(path or function.__code__.co_filename, "".join(lines))
+
+
+@cache
+def _parsed(path: str, text: str) -> PythonFile:
+    return PythonFile(Source(_shown(path), text), ast.parse(text))
+
+
+def _shown(path: str) -> str:
+    try:
+        return str(Path(path).relative_to(Path.cwd()))
+    except ValueError:
+        return path
+
+
+def _lookup(function: FunctionType) -> Callable[[str], Any]:
+    names = function.__code__.co_freevars
+
+    def lookup(name: str) -> Any:
+        if name in names:
+            assert function.__closure__ is not None
+            cell = function.__closure__[names.index(name)]
+            try:
+                return cell.cell_contents
+            except ValueError:  # bound later
+                return MISSING
+        found = function.__globals__.get(name, MISSING)
+        return getattr(builtins, name, MISSING) if found is MISSING else found
+
+    return lookup

@@ -1,0 +1,129 @@
+"""Types of Python values in a compiled function, each with its form in the language.
+
+    int, float     a real; an int is checked not to leave what a real holds exactly
+    bool, None     a boolean, ()
+    tuple          (a, b, c) is (cons a (cons b c)), (a,) is a, () is ()
+    array          of one dimension a vector; of two (cons (cons rows columns) vector)
+    function       the tuple of the values that it takes from outside
+
+A function's type says which function it is, so every call is of a known function.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias
+
+
+class Scalar(Enum):
+    """Types without parts."""
+
+    INT = "an int"
+    FLOAT = "a float"
+    BOOL = "a bool"
+    NONE = "None"
+    UNKNOWN = "a value that is never returned"
+
+
+INT, FLOAT, BOOL, NONE, UNKNOWN = Scalar
+NUMBERS = (INT, FLOAT)
+
+
+@dataclass(frozen=True, slots=True)
+class TupleType:
+    """A tuple of known length."""
+
+    items: "tuple[Type, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayType:
+    """An array of floats, of one or two dimensions."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionType:
+    """A known function, and the types of what it takes from outside."""
+
+    key: Any
+    captured: "tuple[tuple[str, Type], ...]" = ()
+
+
+Type: TypeAlias = Scalar | TupleType | ArrayType | FunctionType
+
+
+class NoCommonType(Exception):
+    """Two ways through a program that give one variable values of different kinds."""
+
+
+def join(a: Type, b: Type) -> Type:
+    """The type of a value that is of one of two types.
+
+    Raises:
+        NoCommonType: If no variable can hold both.
+
+    Examples:
+        >>> join(INT, FLOAT).name
+        'FLOAT'
+    """
+    if a == b or b is UNKNOWN:
+        return a
+    if a is UNKNOWN:
+        return b
+    if a in NUMBERS and b in NUMBERS:
+        return FLOAT
+    if isinstance(a, TupleType) and isinstance(b, TupleType):
+        if len(a.items) == len(b.items):
+            pairs = zip(a.items, b.items, strict=True)
+            return TupleType(tuple(join(x, y) for x, y in pairs))
+    raise NoCommonType(f"{kind_of_type(a)} on one way and {kind_of_type(b)} on another")
+
+
+def kind_of_type(type_: Type) -> str:
+    """The kind of a type's values, for messages.
+
+    Examples:
+        >>> kind_of_type(TupleType((INT, FLOAT)))
+        'a tuple of 2'
+    """
+    match type_:
+        case Scalar():
+            return type_.value
+        case TupleType():
+            return f"a tuple of {len(type_.items)}"
+        case ArrayType():
+            return f"an array of {type_.rank} dimension{'s' * (type_.rank > 1)}"
+        case FunctionType():
+            return "a function"
+
+
+def holds_arrays(type_: Type) -> bool:
+    """Whether a value of a type has an array in it, which could be shared."""
+    match type_:
+        case ArrayType():
+            return True
+        case TupleType():
+            return any(holds_arrays(item) for item in type_.items)
+        case FunctionType():
+            return any(holds_arrays(item) for _, item in type_.captured)
+        case _:
+            return False
+
+
+def is_differentiable(type_: Type) -> bool:
+    """Whether a value of a type consists of reals only."""
+    if isinstance(type_, TupleType):
+        return all(is_differentiable(item) for item in type_.items)
+    return type_ in NUMBERS or isinstance(type_, ArrayType)
+
+
+def as_floats(type_: Type) -> Type:
+    """The type with floats for ints: of what a derivative is taken by."""
+    match type_:
+        case Scalar.INT:
+            return FLOAT
+        case TupleType():
+            return TupleType(tuple(as_floats(item) for item in type_.items))
+        case _:
+            return type_

@@ -1,0 +1,1 @@
+"""Python's statements and expressions to the core language, with their types."""

@@ -1,0 +1,200 @@
+"""Python's arithmetic in the core language: with its faults, and ints that stay exact.
+
+Python raises where IEEE arithmetic goes on with an infinity or a NaN; a compiled
+function stops there too, with the line at fault. An int is a double, so that one above
+2**53 would be rounded in silence: it is refused as soon as it is computed.
+"""
+
+import ast
+import math
+from collections.abc import Callable
+
+from retape.engines.vlad.language._builtins import PYTHON_FAULTS
+from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.python.read._types import BOOL, FLOAT, INT, UNKNOWN, Type
+from retape.engines.vlad.python.translate._core_builder import CoreBuilder
+
+Operand = tuple[Core, Type]
+
+LARGEST_INT = 2**53
+
+
+def fault(where: Where, kind: str) -> Core:
+    """A term that stops the program."""
+    return Prim(where, f"fault:{PYTHON_FAULTS.index(kind)}", ())
+
+
+class Arithmetic:
+    """Terms of operators and functions of numbers."""
+
+    def __init__(self, build: CoreBuilder) -> None:
+        self._build = build
+
+    def number(self, where: Where, operand: Operand) -> Operand:
+        """A bool as the int that it is."""
+        core, type_ = operand
+        if type_ is BOOL:
+            return If(where, core, Const(where, 1.0), Const(where, 0.0)), INT
+        return operand
+
+    def binary(
+        self, where: Where, op: ast.operator, left: Operand, right: Operand
+    ) -> Operand | None:
+        """An operator of two numbers; `None` for one that is not compiled."""
+        (a, s), (b, t) = left, right
+        if s is UNKNOWN or t is UNKNOWN:  # of a recursion not yet seen to return
+            return Const(where, ()), UNKNOWN
+        both = INT if s is INT and t is INT else FLOAT
+        match op:
+            case ast.Add() | ast.Sub() | ast.Mult():
+                name = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}[type(op)]
+                return self.exact(where, Prim(where, name, (a, b)), both), both
+            case ast.Div():
+                return self._divided(where, "/", a, b), FLOAT
+            case ast.FloorDiv():
+                return self._divided(where, "floor-divide", a, b), both
+            case ast.Mod():
+                return self._divided(where, "remainder", a, b), both
+            case ast.Pow():
+                return self.power(where, left, right)
+        return None
+
+    def exact(self, where: Where, core: Core, type_: Type) -> Core:
+        """An int that is refused if it is above 2**53."""
+        return Prim(where, "check-integer", (core,)) if type_ is INT else core
+
+    def _divided(self, where: Where, op: str, a: Core, b: Core) -> Core:
+        if isinstance(b, Const) and b.value != 0.0:
+            return Prim(where, op, (a, b))
+        return self._named(
+            where,
+            (a, b),
+            lambda x, y: If(
+                where,
+                Prim(where, "zero?", (y,)),
+                fault(where, "division by zero"),
+                Prim(where, op, (x, y)),
+            ),
+        )
+
+    def power(self, where: Where, left: Operand, right: Operand) -> Operand:
+        (a, s), (b, t) = left, right
+        exponent = b.value if isinstance(b, Const) else None
+        natural = isinstance(exponent, float) and exponent >= 0.0
+        whole = s is INT and t is INT and natural
+        if exponent == 2.0:
+            square = self._named(where, (a,), lambda x: Prim(where, "*", (x, x)))
+            return self.exact(where, square, s), s
+        if s is INT and t is INT and exponent is None:
+            return self._power_of_int(where, a, b), INT
+        type_ = INT if whole else FLOAT
+        core = self.finite(where, "expt", (a, b))
+        return self.exact(where, core, type_), type_
+
+    def _power_of_int(self, where: Where, a: Core, b: Core) -> Core:
+        """An int to the power of one that only running tells."""
+        wrong = PYTHON_FAULTS[-1]
+
+        def checked(x: Core, y: Core) -> Core:
+            result = self.exact(where, self.finite(where, "expt", (x, y)), INT)
+            return If(
+                where, Prim(where, "negative?", (y,)), fault(where, wrong), result
+            )
+
+        return self._named(where, (a, b), checked)
+
+    def finite(self, where: Where, op: str, args: tuple[Core, ...]) -> Core:
+        """A function whose result is finite where its operands are, or a fault."""
+
+        def checked(*operands: Core) -> Core:
+            result = self._build.fresh("y")
+            value = Var(where, result)
+            wrong = fault(where, "math domain or range error")
+            for operand in operands:
+                wrong = If(where, Prim(where, "finite?", (operand,)), wrong, value)
+            test = If(where, Prim(where, "finite?", (value,)), value, wrong)
+            return self._build.let_var(where, result, Prim(where, op, operands), test)
+
+        return self._named(where, args, checked)
+
+    def negative(self, where: Where, operand: Operand) -> Operand:
+        core, type_ = operand
+        if isinstance(core, Const) and isinstance(core.value, float):
+            return Const(where, -core.value), type_
+        return Prim(where, "(-)", (core,)), type_
+
+    def truncated(self, where: Where, core: Core) -> Core:
+        """`int(x)`: towards zero."""
+
+        def both(x: Core) -> Core:
+            below = Prim(where, "(-)", (Prim(where, "floor", (self._minus(x),)),))
+            above = Prim(where, "floor", (x,))
+            return If(where, Prim(where, "negative?", (x,)), below, above)
+
+        return self.exact(where, self._named(where, (core,), both), INT)
+
+    def _minus(self, core: Core) -> Core:
+        return Prim(core.where, "(-)", (core,))
+
+    def ceiling(self, where: Where, core: Core) -> Core:
+        floor = Prim(where, "floor", (self._minus(core),))
+        return self.exact(where, Prim(where, "(-)", (floor,)), INT)
+
+    def rounded_down(self, where: Where, core: Core) -> Core:
+        return self.exact(where, Prim(where, "floor", (core,)), INT)
+
+    def compare(self, where: Where, op: ast.cmpop, a: Core, b: Core) -> Core | None:
+        """A comparison of two numbers; `None` for one that is not compiled."""
+        names: dict[type[ast.cmpop], str] = {
+            ast.Lt: "<",
+            ast.Gt: ">",
+            ast.LtE: "<=",
+            ast.GtE: ">=",
+            ast.Eq: "=",
+        }
+        if isinstance(op, ast.NotEq):
+            return self.inverse(where, Prim(where, "=", (a, b)))
+        name = names.get(type(op))
+        return None if name is None else Prim(where, name, (a, b))
+
+    def inverse(self, where: Where, core: Core) -> Core:
+        return If(where, core, Const(where, False), Const(where, True))
+
+    def named(
+        self, where: Where, args: tuple[Core, ...], body: Callable[..., Core]
+    ) -> Core:
+        """A term in which operands occur more than once: each has a name."""
+        return self._named(where, args, body)
+
+    def _named(
+        self, where: Where, args: tuple[Core, ...], body: Callable[..., Core]
+    ) -> Core:
+        bound: list[tuple[str, Core]] = []
+        operands: list[Core] = []
+        for arg in args:
+            if isinstance(arg, Const | Var):
+                operands.append(arg)
+                continue
+            name = self._build.fresh("x")
+            bound.append((name, arg))
+            operands.append(Var(where, name))
+        result = body(*operands)
+        for name, arg in reversed(bound):
+            result = self._build.let_var(where, name, arg, result)
+        return result
+
+
+def literal(where: Where, value: float | bool | int) -> Operand:
+    """A constant; an int has to be one that a double holds.
+
+    Raises:
+        OverflowError: For an int that is above 2**53.
+    """
+    if isinstance(value, bool):
+        return Const(where, value), BOOL
+    if isinstance(value, int):
+        if abs(value) > LARGEST_INT:
+            raise OverflowError
+        return Const(where, float(value)), INT
+    return Const(where, value if value == value else math.nan), FLOAT

@@ -1,0 +1,198 @@
+"""CallTranslator of derivatives: of `grad(f)` as of any other function, nested at will.
+
+    grad(f)(x, y)   ->   (let p = (*j (lambda (x) (f x y)) x 1) in (cdr p))
+
+The arguments by which no derivative is taken are constants of the inner function.
+"""
+
+import ast
+from typing import TYPE_CHECKING, Any
+
+from retape.engines.vlad.language._core import (
+    Const,
+    Core,
+    PConst,
+    Prim,
+    PVar,
+    Var,
+)
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.python.read._types import (
+    NUMBERS,
+    ArrayType,
+    FunctionType,
+    TupleType,
+    Type,
+    as_floats,
+    is_differentiable,
+    kind_of_type,
+)
+from retape.engines.vlad.python.translate._arithmetic import Operand
+from retape.engines.vlad.python.translate._core_builder import (
+    nested_pattern,
+    tuple_of,
+    tuple_pattern,
+)
+from retape.engines.vlad.python.translate._statics import function_key
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.translate._expressions import Expressions
+
+
+def derivative_call(
+    owner: "Expressions",
+    node: ast.AST,
+    derivative: Any,
+    args: list[Operand],
+    keywords: dict[str, Operand],
+) -> Operand:
+    """The derivative of a function at arguments, by `grad` or `value_and_grad`."""
+    kind, inner, argnums = derivative.__retape_derivative__
+    if keywords:
+        owner.refuse(node, "keyword arguments of a derivative are not compiled")
+    where = owner.text.where(node)
+    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not all(0 <= each < len(args) for each in wanted):
+        owner.refuse(
+            node, f"`argnums={argnums}` of a function of {len(args)} arguments"
+        )
+    names = [owner.build.fresh("arg") for _ in args]
+    types = [as_floats(t) if i in wanted else t for i, (_, t) in enumerate(args)]
+    for each in wanted:
+        if not is_differentiable(types[each]):
+            owner.refuse(
+                node,
+                f"argument {each} is {kind_of_type(types[each])}, by which no "
+                "derivative is taken; choose others with `argnums`",
+            )
+    inside = [
+        owner.build.fresh("active") if i in wanted else n for i, n in enumerate(names)
+    ]
+    operands: list[Operand] = [
+        (Var(where, n), t) for n, t in zip(inside, types, strict=True)
+    ]
+    function = FunctionType(function_key(inner))
+    value, type_ = owner.calls.of_function(node, function, Const(where, ()), operands)
+    if type_ not in (*NUMBERS,):
+        owner.refuse(
+            node,
+            f"the function returns {kind_of_type(type_)}; a gradient is of a function "
+            "that returns one number",
+        )
+    lambda_ = owner.build.function(
+        where, "gradient", tuple_pattern([inside[i] for i in wanted]), value
+    )
+    active = tuple_of(where, [Var(where, names[i]) for i in wanted])
+    swept = Prim(where, "checkpoint-*j", (lambda_, active, Const(where, 1.0)))
+    primal = owner.build.fresh("value")
+    parts = [owner.build.fresh("cotangent") for _ in wanted]
+    found = [
+        shaped(owner, where, types[i], Var(where, names[i]), Var(where, part))
+        for i, part in zip(wanted, parts, strict=True)
+    ]
+    kinds: Type = TupleType(tuple(types[i] for i in wanted))
+    gradient = tuple_of(where, found)
+    if isinstance(argnums, int):
+        kinds = types[argnums]
+    if kind == "value_and_grad":
+        gradient = tuple_of(where, [Var(where, primal), gradient])
+        kinds = TupleType((type_, kinds))
+    pattern = nested_pattern([PVar(primal), tuple_pattern(parts)])
+    core = owner.build.let(where, pattern, swept, gradient)
+    for name, (arg, _) in reversed(list(zip(names, args, strict=True))):
+        core = owner.build.let_var(where, name, arg, core)
+    owner.fresh = True
+    return core, kinds
+
+
+def pushforward_call(
+    owner: "Expressions", node: ast.AST, inner: Any, operands: list[Operand], half: int
+) -> Operand:
+    """A function's value and its derivative along tangents: the second half."""
+    where = owner.text.where(node)
+    types = [as_floats(t) for _, t in operands[:half]]
+    names = [owner.build.fresh("active") for _ in types]
+    active: list[Operand] = [
+        (Var(where, n), t) for n, t in zip(names, types, strict=True)
+    ]
+    function = FunctionType(function_key(inner))
+    value, type_ = owner.calls.of_function(node, function, Const(where, ()), active)
+    if not is_differentiable(type_):
+        owner.refuse(
+            node, f"the function returns {kind_of_type(type_)}, which has no derivative"
+        )
+    pattern = tuple_pattern(names) if names else PConst(())
+    lambda_ = owner.build.function(where, "jvp", pattern, value)
+    primals, tangents = (
+        tuple_of(where, [core for core, _ in part])
+        for part in (operands[:half], operands[half:])
+    )
+    pushed = Prim(where, "j*", (lambda_, primals, tangents))
+    primal, tangent = owner.build.fresh("value"), owner.build.fresh("tangent")
+    result = shaped(owner, where, type_, Var(where, primal), Var(where, tangent))
+    both = tuple_of(where, [Var(where, primal), result])
+    pair = nested_pattern([PVar(primal), PVar(tangent)])
+    kinds = TupleType((type_, as_floats(type_)))
+    return owner.build.let(where, pair, pushed, both), kinds
+
+
+def pullback_call(
+    owner: "Expressions", node: ast.AST, inner: Any, operands: list[Operand]
+) -> Operand:
+    """A function's value and its cotangents; the last operand is the value's."""
+    where = owner.text.where(node)
+    *primals, (cotangent, given) = operands
+    types = [as_floats(t) for _, t in primals]
+    names = [owner.build.fresh("active") for _ in types]
+    active: list[Operand] = [
+        (Var(where, n), t) for n, t in zip(names, types, strict=True)
+    ]
+    function = FunctionType(function_key(inner))
+    value, type_ = owner.calls.of_function(node, function, Const(where, ()), active)
+    if as_floats(type_) != given:
+        owner.refuse(
+            node,
+            f"the function returns {kind_of_type(type_)}, and the cotangent is "
+            f"{kind_of_type(given)}; make them alike",
+        )
+    pattern = tuple_pattern(names)
+    lambda_ = owner.build.function(where, "vjp", pattern, value)
+    inputs = tuple_of(where, [core for core, _ in primals])
+    swept = Prim(where, "checkpoint-*j", (lambda_, inputs, cotangent))
+    primal = owner.build.fresh("value")
+    parts = [owner.build.fresh("cotangent") for _ in types]
+    found = [
+        shaped(owner, where, t, core, Var(where, part))
+        for t, (core, _), part in zip(types, primals, parts, strict=True)
+    ]
+    both = tuple_of(where, [Var(where, primal), tuple_of(where, found)])
+    pair = nested_pattern([PVar(primal), tuple_pattern(parts)])
+    kinds = TupleType((type_, TupleType(tuple(types))))
+    return owner.build.let(where, pair, swept, both), kinds
+
+
+def shaped(
+    owner: "Expressions", where: Where, type_: Type, primal: Core, cotangent: Core
+) -> Core:
+    """A cotangent whose arrays have the shapes of those of its primal."""
+    if type_ == ArrayType(2):
+        shape, data, others, values = (
+            owner.build.fresh(n) for n in ("shape", "data", "zeros", "values")
+        )
+        made = Prim(where, "cons", (Var(where, shape), Var(where, values)))
+        right = nested_pattern([PVar(others), PVar(values)])
+        inner = owner.build.let(where, right, cotangent, made)
+        left = nested_pattern([PVar(shape), PVar(data)])
+        return owner.build.let(where, left, primal, inner)
+    if isinstance(type_, TupleType) and type_.items:
+        left = [owner.build.fresh("p") for _ in type_.items]
+        right = [owner.build.fresh("c") for _ in type_.items]
+        parts = [
+            shaped(owner, where, t, Var(where, p), Var(where, c))
+            for t, p, c in zip(type_.items, left, right, strict=True)
+        ]
+        inner = owner.build.let(
+            where, tuple_pattern(right), cotangent, tuple_of(where, parts)
+        )
+        return owner.build.let(where, tuple_pattern(left), primal, inner)
+    return cotangent

@@ -1,0 +1,152 @@
+"""A compiled unit: the instances of functions that one call of one function needs.
+
+A function is compiled once for each combination of types with which it is called: an
+instance. Functions that it takes as arguments are part of the types, so every call is
+of a known instance, and a closure is the tuple of what it takes from outside.
+"""
+
+import ast
+from dataclasses import dataclass, field
+from functools import partial
+from types import FunctionType as PythonFunction
+from types import ModuleType
+from typing import Any
+
+from retape.engines.vlad.language._core import Global, Lambda
+from retape.engines.vlad.language._program import Program
+from retape.engines.vlad.python.read._source import MISSING, Parsed, parse_function
+from retape.engines.vlad.python.read._types import UNKNOWN, FunctionType, Type
+from retape.engines.vlad.python.translate._core_builder import CoreBuilder
+
+MAX_INSTANCES = 2_000
+MAX_ROUNDS = 20
+
+
+@dataclass(slots=True, eq=False)
+class Nested:
+    """A function defined inside another one: its definition, and where it stands."""
+
+    parsed: Parsed
+    defaults: tuple[str, ...] = ()
+
+    def __hash__(self) -> int:
+        return id(self.parsed.node)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Nested):
+            return False
+        same_scope = other.parsed.lookup is self.parsed.lookup
+        return other.parsed.node is self.parsed.node and same_scope
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """A function with types.
+
+    Attributes:
+        name: The name of its definition.
+        returns: The type of its value; unknown until a first way out has been seen.
+        fresh: Whether arrays in its value are new, and nobody else's.
+    """
+
+    name: str
+    returns: Type = UNKNOWN
+    fresh: bool = True
+    done: bool = False
+    used: bool = False
+
+
+@dataclass(slots=True)
+class Unit:
+    """The definitions that have been made, and what of the outside they depend on.
+
+    Attributes:
+        outside: Names of the outside that were read, with their values then.
+    """
+
+    build: CoreBuilder = field(default_factory=CoreBuilder)
+    definitions: dict[str, Lambda] = field(default_factory=dict)
+    instances: dict[Any, Instance] = field(default_factory=dict)
+    outside: dict[tuple[Any, str], Any] = field(default_factory=dict)
+    _parsed: dict[Any, Parsed] = field(default_factory=dict)
+    _count: int = 0
+
+    def parsed(self, function: PythonFunction) -> Parsed:
+        if function not in self._parsed:
+            self._parsed[function] = parse_function(function)
+        return self._parsed[function]
+
+    def look_up(self, parsed: Parsed, name: str) -> Any:
+        """The value of a name of the outside, which the unit then depends on."""
+        value = parsed.lookup(name)
+        if value is not MISSING:
+            self.outside[parsed.lookup, name] = value
+        return value
+
+    def attribute(self, module: ModuleType, name: str) -> Any:
+        """The value of a module's attribute, which the unit then depends on."""
+        value = getattr(module, name, MISSING)
+        if value is not MISSING:
+            self.outside[partial(getattr, module), name] = value
+        return value
+
+    def is_current(self) -> bool:
+        """Whether all that was read of the outside is still what it was."""
+        return all(
+            _same(lookup(name), value) for (lookup, name), value in self.outside.items()
+        )
+
+    def instance(
+        self,
+        function: FunctionType,
+        args: tuple[Type, ...],
+        at: ast.AST,
+        parsed: Parsed,
+    ) -> Instance:
+        """The instance for arguments of these types, which is made if there is none."""
+        from retape.engines.vlad.python.translate._body import translate
+
+        key = (function, args)
+        found = self.instances.get(key)
+        if found is not None:
+            found.used = True
+            return found
+        if len(self.instances) >= MAX_INSTANCES:
+            parsed.text.refuse(
+                at,
+                f"more than {MAX_INSTANCES} instances of functions are needed; does a "
+                "function call itself with ever other types?",
+            )
+        source = self._source(function)
+        self._count += 1
+        instance = Instance(f"{source.name}:{self._count}")
+        self.instances[key] = instance
+        for _ in range(MAX_ROUNDS):
+            before = instance.returns, instance.fresh
+            known = set(self.instances)
+            instance.used = False
+            lambda_ = translate(self, source, function, args, instance)
+            self.definitions[instance.name] = lambda_
+            if not instance.used or (instance.returns, instance.fresh) == before:
+                break
+            for other in set(self.instances) - known:  # made with what was assumed
+                del self.definitions[self.instances.pop(other).name]
+        instance.done = True
+        return instance
+
+    def _source(self, function: FunctionType) -> Parsed:
+        key = function.key
+        return key.parsed if isinstance(key, Nested) else self.parsed(key)
+
+    def call(self, where: Any, instance: Instance, args: list[Any]) -> Any:
+        return self.build.call(where, Global(where, instance.name), args)
+
+    def program(self, root: str) -> Program:
+        return Program(dict(self.definitions), (), (root,))
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Whether a name of the outside still means the same."""
+    if a is b:
+        return True
+    return type(a) is type(b) and isinstance(a, int | float) and a == b

@@ -1,0 +1,1 @@
+"""Programs run for a user: modules, stores, the prompt."""

@@ -1,0 +1,121 @@
+"""Runs that another process can take up again: where each is kept, and as what.
+
+A program may apply `checkpoint-*j` more than once. Its outermost applications are
+counted, and each has a folder of its own. Those inside one are single steps of it, and
+are kept in memory as they always are.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from retape._errors import PlanError, UnsupportedError
+from retape.engines.vlad.language._core import (
+    Const,
+    Core,
+    Global,
+    Lambda,
+    Letrec,
+    Prim,
+    Var,
+    walk,
+)
+from retape.engines.vlad.language._program import Program
+from retape.storage import DiskStore, TieredStore
+
+Store = str | os.PathLike[str] | DiskStore[Any] | TieredStore[Any]
+"""Where a program's runs are kept: a directory, or a store made for one."""
+
+
+@dataclass(slots=True)
+class Disk:
+    """The runs of one program on disk.
+
+    Attributes:
+        store: Whose directory has a folder for each run.
+        count: How many there have been.
+    """
+
+    store: Store
+    count: int = field(default=0)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.store, (str, os.PathLike, DiskStore, TieredStore)):
+            raise PlanError(
+                f"`store={self.store!r}` keeps nothing that another process could "
+                "find; pass a directory, a `DiskStore` or a `TieredStore`"
+            )
+
+    def next(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Any:
+        """The store of the next outermost run."""
+        self.count += 1
+        store = self.store
+        if isinstance(store, TieredStore):
+            disk = self._folder(store.disk, pack, unpack)
+            return TieredStore(replace(store.memory), disk)
+        if not isinstance(store, DiskStore):
+            store = DiskStore(store)
+        return self._folder(store, pack, unpack)
+
+    def _folder(
+        self,
+        store: DiskStore[Any],
+        pack: Callable[[Any], Any],
+        unpack: Callable[[Any], Any],
+    ) -> DiskStore[Any]:
+        path = Path(store.path) / f"run-{self.count:04d}"
+        own = {"pack": pack, "unpack": unpack}
+        # Cotangents of this engine are lists of numbers.
+        own |= {"pack_cotangent": None, "unpack_cotangent": None}
+        return replace(store, path=path, **own)
+
+
+def is_outermost(level: int, outermost: str) -> bool:
+    """Whether a run of `checkpoint-*j` at a level is one to be kept on disk.
+
+    Raises:
+        UnsupportedError: If it stands in another derivative, whose numbers it holds.
+    """
+    if level > 1 and outermost != "checkpoint-*j":
+        raise UnsupportedError(
+            f"`checkpoint-*j` inside `{outermost}` cannot be kept on disk: its states "
+            "hold numbers that carry the outer derivative. Make the outermost "
+            "derivative `checkpoint-*j`, or leave `store` out."
+        )
+    return level == 1
+
+
+def digest(program: Program) -> str:
+    """What two processes that have the same program agree on."""
+    total = blake2b(digest_size=16)
+    for name in sorted(program.definitions):
+        total.update(f"\n{name}:".encode())
+        for node in walk(program.definitions[name]):
+            total.update(_word(node).encode())
+    for core in program.expressions:
+        total.update(b"\n:")
+        for node in walk(core):
+            total.update(_word(node).encode())
+    return total.hexdigest()
+
+
+def _word(node: Core) -> str:
+    """A node without those inside it; how many there are follows from it."""
+    detail: object = ""
+    match node:
+        case Const():
+            detail = node.value
+        case Var() | Global():
+            detail = node.name
+        case Lambda():
+            detail = node.param, node.free
+        case Letrec():
+            detail = node.names
+        case Prim():
+            detail = node.op, len(node.args)
+        case _:
+            pass
+    return f" {type(node).__name__}{detail!r}"

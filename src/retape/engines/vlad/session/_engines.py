@@ -1,0 +1,269 @@
+"""The three implementations behind one interface.
+
+An `Engine` holds one program, ready to run: its expressions by number, its definitions
+by name. Which implementation it is shows in the time it takes, and in nothing else.
+"""
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, Protocol
+
+from retape.driver import Report
+from retape.driver import run as drive
+from retape.engines.vlad.evaluators._codebook import CodeBook
+from retape.engines.vlad.evaluators._cps_convert import Converter
+from retape.engines.vlad.evaluators._cps_interpreter import Interpreter
+from retape.engines.vlad.evaluators._derivatives import Operators
+from retape.engines.vlad.evaluators._direct_evaluator import HALT, Hybrid
+from retape.engines.vlad.evaluators._image import Codec
+from retape.engines.vlad.evaluators._image import KeptMachine as KeptEvaluatorMachine
+from retape.engines.vlad.evaluators._link import Linker
+from retape.engines.vlad.evaluators._machine import EvaluatorMachine
+from retape.engines.vlad.language._diagnostics import RunError
+from retape.engines.vlad.language._program import Program, deep_recursion
+from retape.engines.vlad.language._reader import show_constant
+from retape.engines.vlad.session._disk import Disk, digest, is_outermost
+from retape.engines.vlad.values._externals import external_table
+from retape.engines.vlad.values._primitives import PURE, World
+from retape.engines.vlad.values._values import Mismatch, Value
+from retape.plan._base import Plan
+
+EngineName = Literal["interpreter", "hybrid", "compiled"]
+
+TAPE_BYTES = {"interpreter": 200, "hybrid": 200, "compiled": 40}
+"""What taping a step takes at most: one number on the tape."""
+
+
+@dataclass(slots=True)
+class Setting:
+    """What a run happens in.
+
+    Attributes:
+        plan: How `checkpoint-*j` divides its runs.
+        read: Gives the next real of the input, or `None` at its end.
+        write: Takes a real that the program prints, as text.
+        report: Called with the report of each run that a derivative divided.
+        disk: Where such runs are kept, to be taken up again.
+    """
+
+    plan: Plan
+    read: Callable[[], float | None]
+    write: Callable[[str], None]
+    report: Callable[[Report], None] | None = None
+    disk: Disk | None = None
+
+
+class Engine(Protocol):
+    """A program that is ready to run."""
+
+    def evaluate(self, index: int) -> tuple[Value, int]:
+        """The value of an expression, and its evaluation steps."""
+        ...
+
+    def apply(self, name: str, argument: Value) -> Value:
+        """A definition applied to a value."""
+        ...
+
+    def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
+        """A derivative of a definition."""
+        ...
+
+    def keep(self, disk: Disk | None) -> None:
+        """Keep the runs of `checkpoint-*j` from now on, or no longer."""
+        ...
+
+
+class EvaluatorEngine:
+    """The interpreter, or the hybrid."""
+
+    def __init__(self, program: Program, setting: Setting, name: EngineName) -> None:
+        self.program = program
+        self.setting = setting
+        world = World(setting.read, setting.write)
+        evaluator: Any = Interpreter(world) if name == "interpreter" else Hybrid(world)
+        self.evaluator = evaluator
+        self.operators = Operators(evaluator, self._drive)
+        external = external_table(program.externals)
+        table = {**PURE, **world.table(), **self.operators.table(), **external}
+        linker = Linker if name == "interpreter" else Converter
+        self.linker: Any = linker(program.definitions, table)
+        self.tape_bytes = TAPE_BYTES[name]
+        self.name = name
+        self._others: dict[str, Any] = {"(halt)": HALT.code}
+        self._digest: str | None = None
+
+    def _drive(self, machine: EvaluatorMachine) -> tuple[Value, Value]:
+        disk, plan = self.setting.disk, self.setting.plan
+        if disk and is_outermost(machine.level, self.operators.outermost):
+            codec = Codec(CodeBook(self.linker, self._others))
+            kept = KeptEvaluatorMachine(machine, codec)
+            if self._digest is None:
+                self._digest = digest(self.program)
+            label = f"{self.name} {kept.label(self._digest)}"
+            store = disk.next(codec.pack, codec.unpack)
+            # A program that is taken up again finds its earlier operators done.
+            result, report = drive(
+                kept,
+                plan,
+                tape_bytes=self.tape_bytes,
+                store=store,
+                label=label,
+                reuse=True,
+            )
+        else:
+            result, report = drive(machine, plan, tape_bytes=self.tape_bytes)
+        if self.setting.report is not None:
+            self.setting.report(report)
+        return result
+
+    def keep(self, disk: Disk | None) -> None:
+        self.setting.disk = disk
+
+    def evaluate(self, index: int) -> tuple[Value, int]:
+        with deep_recursion():
+            code = self.linker.link(self.program.expressions[index])
+        self._others["(expression)"] = code
+        with no_cycles():
+            done = self.evaluator.evaluate(code)
+        return done.value, done.steps
+
+    def apply(self, name: str, argument: Value) -> Value:
+        with no_cycles():
+            return self.evaluator.apply(self._function(name), argument).value
+
+    def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
+        operation = self.operators.table()[operator]
+        with no_cycles():
+            try:
+                return operation(self._function(name), argument, seed)
+            except Mismatch as error:
+                raise RunError(str(error), None) from None
+
+    def _function(self, name: str) -> Value:
+        with deep_recursion():
+            return self.linker.function(name)
+
+
+class CompiledEngine:
+    """The compiler's object, loaded."""
+
+    def __init__(self, program: Program, setting: Setting) -> None:
+        from retape.engines.vlad.compiler._pipeline import compile_program
+        from retape.engines.vlad.compiler.load._c_compiler import build
+        from retape.engines.vlad.compiler.load._native import Native
+
+        self.setting = setting
+        self.compiled = compile_program(program)
+        checkpoint = weakref.WeakMethod(self._checkpoint)  # the native part is ours
+        self.native = Native(
+            self.compiled,
+            build(self.compiled.text),
+            setting.read,
+            partial(_write, setting.write),
+            program.externals,
+            lambda *job: _called(checkpoint, *job),
+        )
+        self.keep(setting.disk)
+
+    def use_arrays(self) -> None:
+        """Give vectors of reals out as NumPy arrays, from now on."""
+        self.native.arrays = True
+
+    def keep(self, disk: Disk | None) -> None:
+        self.setting.disk = disk
+        stage = getattr(self.setting.plan, "stage", None)
+        host = self.setting.report is not None or disk is not None
+        self.native.single_stage(0 if host or stage is None else stage)
+
+    def _checkpoint(self, *job: int) -> int:
+        from retape.engines.vlad.compiler.load._machine import (
+            KeptNativeMachine,
+            NativeMachine,
+            with_long_stages,
+        )
+
+        machine = NativeMachine(self.native, *job)
+        disk, plan = self.setting.disk, self.setting.plan
+        plan = with_long_stages(plan, machine, self.native.grown())
+        tape_bytes = TAPE_BYTES["compiled"]
+        if disk and is_outermost(*self.native.derivatives()):
+            kept = KeptNativeMachine(self.native, *job)
+            store = disk.next(kept.pack, kept.unpack)
+            result, report = drive(
+                kept,
+                plan,
+                tape_bytes=tape_bytes,
+                store=store,
+                label=kept.label(),
+                reuse=True,
+            )
+        else:
+            result, report = drive(machine, plan, tape_bytes=tape_bytes)
+        if self.setting.report is not None:
+            self.setting.report(report)
+        return result
+
+    def evaluate(self, index: int) -> tuple[Value, int]:
+        return self._apply(self.compiled.module.entries[index], ())
+
+    def apply(self, name: str, argument: Value) -> Value:
+        return self._apply(self.compiled.module.definitions[name], argument)[0]
+
+    def _apply(self, index: int, argument: Value) -> tuple[Value, int]:
+        function = self.native.call("closure", a=index).r
+        handle = self.native.give(argument)
+        try:
+            done = self.native.call("apply", a=function, b=handle)
+        finally:
+            self.native.free(function)
+            self.native.free(handle)
+        return self.native.take(done.r), done.s
+
+    def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
+        number = ("j*", "*j", "checkpoint-*j").index(operator)
+        index = self.compiled.module.definitions[name]
+        handles = [
+            self.native.call("closure", a=index).r,
+            self.native.give(argument),
+            self.native.give(seed),
+        ]
+        try:
+            b, c, d = handles
+            done = self.native.call("operate", a=number, b=b, c=c, d=d)
+        finally:
+            for handle in handles:
+                self.native.free(handle)
+        return self.native.take(done.r)
+
+
+def _write(write: Callable[[str], None], value: float) -> None:
+    write(show_constant(value))
+
+
+def _called(method: "weakref.WeakMethod[Callable[..., int]]", *job: int) -> int:
+    function = method()
+    assert function is not None, "a program calls its host only while it is called"
+    return function(*job)
+
+
+def make_engine(name: EngineName, program: Program, setting: Setting) -> Engine:
+    """An engine by its name."""
+    if name == "compiled":
+        return CompiledEngine(program, setting)
+    return EvaluatorEngine(program, setting, name)
+
+
+@contextmanager
+def no_cycles() -> Iterator[None]:
+    """Pause the collector of cycles: no value of the language is part of one."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

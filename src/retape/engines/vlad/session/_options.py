@@ -1,0 +1,26 @@
+"""What a caller may choose, and what is chosen otherwise."""
+
+from retape._errors import PlanError
+from retape.plan._base import Plan
+from retape.plan._logarithmic import logarithmic
+from retape.plan._obeyers import VLAD
+from retape.plan._obeyers import check_plan as check
+
+DEFAULT_PLAN: Plan = logarithmic(stage=100_000)
+"""As many snapshots as sweeps, and stages of 100,000 steps."""
+
+
+def check_engine(engine: str) -> None:
+    """Refuse what is none of the three implementations."""
+    if engine not in ("interpreter", "hybrid", "compiled"):
+        raise PlanError(
+            f"`engine={engine!r}` is none of the three implementations; pass "
+            '"interpreter", "hybrid" or "compiled"'
+        )
+
+
+def check_plan(plan: Plan | None) -> Plan:
+    """The plan, or the default one."""
+    if plan is None:
+        return DEFAULT_PLAN
+    return check(plan, VLAD)

@@ -1,0 +1,1 @@
+"""Values at run time: closures, numbers with derivatives, arrays."""

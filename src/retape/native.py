@@ -1,0 +1,229 @@
+"""Python functions, compiled, with derivatives in sublinear memory.
+
+Plain Python in, native code out: loops of unknown length, recursion, closures, arrays;
+`grad` of any of it, in memory that grows with the logarithm of the running time.
+"""
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from types import FunctionType, ModuleType
+from typing import Any
+
+from retape._errors import GradientTypeError
+from retape.driver import Report
+from retape.engines.vlad.language._diagnostics import RunError as RunError
+from retape.engines.vlad.python.call._bridges import in_jax, in_torch
+from retape.engines.vlad.python.call._function import Derivative as Derivative
+from retape.engines.vlad.python.call._function import NativeFunction as NativeFunction
+from retape.engines.vlad.python.call._function import Pullback, Pushforward
+from retape.engines.vlad.python.read._source import CompileError as CompileError
+from retape.engines.vlad.session._engines import EngineName
+from retape.plan._base import Plan
+
+
+def function(fun: Callable[..., Any], *, engine: EngineName = "compiled") -> Any:
+    """Compile a Python function to native code; also as a decorator.
+
+    The function is read from its source when it is first called with arguments of some
+    types, and compiled for them. `@retape.native` is the same.
+
+    Args:
+        fun: A function written with `def` or `lambda`, in the subset that
+            [the documentation](../native.md) describes.
+        engine: "compiled", or "interpreter" or "hybrid", which need no C compiler.
+
+    Returns:
+        A function of the same arguments. Ints, bools, floats, tuples and NumPy arrays
+        come out as they went in.
+
+    Raises:
+        GradientTypeError: If `fun` is no Python function.
+
+    Examples:
+        >>> from retape import native
+        >>> @native.function
+        ... def newton(a):
+        ...     x = 1.0
+        ...     while abs(x * x - a) > 1e-12:
+        ...         x = 0.5 * (x + a / x)
+        ...     return x
+        >>> newton(2.0)  # doctest: +SKIP
+        1.4142135623730951
+    """
+    if not isinstance(fun, FunctionType):
+        raise GradientTypeError(
+            f"`{fun!r}` is no Python function; compile what `def` or `lambda` made"
+        )
+    return NativeFunction(fun, engine)
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    plan: Plan | None = None,
+    engine: EngineName = "compiled",
+) -> Derivative:
+    """The gradient of a function of numbers and arrays that returns one number.
+
+    Args:
+        fun: A Python function, a compiled one, or a derivative of one.
+        argnums: Which arguments to differentiate by; a tuple gives a tuple.
+        plan: How memory and time are traded; by default `logarithmic`, with stages of
+            100,000 steps.
+        engine: As in `function`.
+
+    Returns:
+        A function of the same arguments, which may be differentiated again, or called
+        in compiled functions. With `store=` its states are kept on disk.
+    """
+    return Derivative("grad", fun, argnums, plan, engine)
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | tuple[int, ...] = 0,
+    *,
+    plan: Plan | None = None,
+    engine: EngineName = "compiled",
+) -> Derivative:
+    """The value and the gradient, as `grad` has it."""
+    return Derivative("value_and_grad", fun, argnums, plan, engine)
+
+
+def jvp(
+    fun: Callable[..., Any],
+    primals: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    *,
+    engine: EngineName = "compiled",
+) -> tuple[Any, Any]:
+    """The value of a function, and its derivative along tangents, by forward mode.
+
+    Args:
+        fun: A Python function, a compiled one, or a derivative of one.
+        primals: Its arguments: numbers, arrays, tuples of them.
+        tangents: One for each, alike.
+        engine: As in `function`.
+
+    Returns:
+        The value, and its tangent.
+
+    Raises:
+        GradientTypeError: If primals and tangents are not alike.
+    """
+    return _pushforward(fun, engine)(primals, tangents)
+
+
+@cache
+def _pushforward(fun: Callable[..., Any], engine: EngineName) -> Pushforward:
+    return Pushforward(fun, engine)
+
+
+def vjp(
+    fun: Callable[..., Any],
+    primals: tuple[Any, ...],
+    cotangent: Any,
+    *,
+    plan: Plan | None = None,
+    engine: EngineName = "compiled",
+) -> tuple[Any, tuple[Any, ...]]:
+    """The value of a function, and the cotangents of its arguments, by reverse mode.
+
+    Args:
+        fun: A Python function, a compiled one, or a derivative of one.
+        primals: Its arguments: numbers, arrays, tuples of them.
+        cotangent: That of the value, alike.
+        plan: As in `grad`.
+        engine: As in `function`.
+
+    Returns:
+        The value, and a cotangent for each argument.
+
+    Raises:
+        GradientTypeError: If a primal has no cotangent.
+        CompileError: If the cotangent is not like the value.
+    """
+    return _pullback(fun, plan, engine)(primals, cotangent)
+
+
+@cache
+def _pullback(
+    fun: Callable[..., Any], plan: Plan | None, engine: EngineName
+) -> Pullback:
+    return Pullback(fun, plan, engine)
+
+
+def to_jax(
+    fun: Callable[..., Any], shape: tuple[int, ...] = (), *, plan: Plan | None = None
+) -> Callable[..., Any]:
+    """The function on arrays of JAX: under `jit`, `vmap` and `grad`, once.
+
+    It runs on the host, in double precision, whatever the arrays' types.
+
+    Args:
+        fun: A Python function, or a compiled one, of numbers and arrays.
+        shape: The shape of its value.
+        plan: As in `grad`.
+
+    Returns:
+        A function of arrays. Forward mode and second derivatives are refused by JAX.
+    """
+    return in_jax(_as_native(fun), shape, plan)
+
+
+def to_torch(
+    fun: Callable[..., Any], *, plan: Plan | None = None
+) -> Callable[..., Any]:
+    """The function on tensors of PyTorch, with its derivative for `backward()`.
+
+    It runs on the host, in double precision, whatever the tensors' types.
+
+    Args:
+        fun: A Python function, or a compiled one, of numbers and arrays.
+        plan: As in `grad`.
+
+    Returns:
+        A function of tensors. Second derivatives are refused by PyTorch.
+    """
+    return in_torch(_as_native(fun), plan)
+
+
+def _as_native(fun: Any) -> NativeFunction:
+    return fun if isinstance(fun, NativeFunction) else function(fun)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What `measure` returns.
+
+    Attributes:
+        value: What the derivative returned.
+        reports: What each sweep did, the outermost ones in order.
+    """
+
+    value: Any
+    reports: tuple[Report, ...]
+
+
+def measure(derivative: Derivative, *args: Any) -> Measured:
+    """Call a derivative, and report what its sweeps did.
+
+    Args:
+        derivative: What `grad` or `value_and_grad` returned.
+        args: Its arguments.
+    """
+    value, reports = derivative.measured(*args)
+    return Measured(value, tuple(reports))
+
+
+class _CallableModule(ModuleType):
+    """So that `@retape.native` is `@retape.native.function`."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return function(*args, **options)
+
+
+sys.modules[__name__].__class__ = _CallableModule

@@ -1,0 +1,110 @@
+"""The plan of a chain whose steps differ."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from retape._bytes import parse_bytes
+from retape._errors import PlanError
+from retape.plan._base import Prediction
+from retape.plan._options import refuse_others
+from retape.plan._scheduled import ScheduledPlan
+from retape.schedule import Chain, whole
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class ChainPlan(ScheduledPlan):
+    """`retape.chain`."""
+
+    NAME: ClassVar[str] = "chain"
+
+    forward: tuple[float, ...]
+    states: tuple[int, ...]
+    tapes: tuple[int, ...]
+    budget: int  # pyright: ignore[reportGeneralTypeIssues]  # required here
+    units: int | None = None
+
+    def schedule(
+        self,
+        n: int,
+        capsule_bytes: int | None = None,
+        tape_bytes: int | None = None,
+    ) -> Chain:
+        """The cheapest persistent schedule; the bytes are those of the plan."""
+        if whole("n", n) != len(self.forward):
+            raise PlanError(
+                f"this chain has {len(self.forward)} steps and the run has {n}. Pass "
+                "`forward`, `states` and `tapes` with one entry for every step."
+            )
+        return Chain(self.forward, self.states, self.tapes, self.budget, self.units)
+
+    def predict(
+        self,
+        n: int,
+        capsule_bytes: int | None = None,
+        tape_bytes: int | None = None,
+    ) -> Prediction:
+        """What the run will do and cost, without running it."""
+        schedule = self.schedule(n, capsule_bytes, tape_bytes)
+        counts = schedule.counts()
+        return Prediction(
+            counts.longest_stage,
+            counts.peak_snapshots,
+            schedule.sweeps(),
+            counts,
+            schedule.peak_bytes(),
+            cost=schedule.cost(),
+            bound=schedule.bound(),
+        )
+
+
+def chain(
+    *,
+    forward: Sequence[float],
+    states: Sequence[int],
+    tapes: Sequence[int],
+    budget: int | str,
+    units: int | None = None,
+    **others: object,
+) -> ChainPlan:
+    """A plan for steps that differ, in cost and in bytes, within a budget of bytes.
+
+    Optimal among persistent schedules: a snapshot is kept until its own stage is
+    reversed. `retape.schedule.Chain` has the recurrence.
+
+    Args:
+        forward: The cost of each step.
+        states: The bytes of the state before each step.
+        tapes: The bytes of the tape of each step.
+        budget: Bytes for snapshots and tape together, or a text such as "512 MiB".
+        units: Sizes are rounded up to multiples of budget / units. By default bytes are
+            exact, which only small chains can afford.
+        **others: None; an option of another plan is refused by name.
+
+    Raises:
+        PlanError: If an option is another plan's, or `budget` is no number of bytes.
+        BudgetError: When used, if the budget is too small; the least is named.
+
+    Examples:
+        >>> import retape
+        >>> plan = retape.chain(
+        ...     forward=[1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=5
+        ... )
+        >>> plan.predict(3).cost, plan.predict(3).peak_bytes
+        (7.0, 5)
+    """
+    refuse_others("chain", others)
+    try:
+        entries = tuple(forward), tuple(states), tuple(tapes)
+    except TypeError:
+        raise PlanError(
+            f"`forward={forward!r}`, `states={states!r}` and `tapes={tapes!r}` cannot "
+            "be: pass three sequences with one entry for every step."
+        ) from None
+    return ChainPlan(
+        forward=entries[0],
+        states=entries[1],
+        tapes=entries[2],
+        budget=parse_bytes(budget),
+        units=units,
+    )

@@ -1,0 +1,159 @@
+"""Who obeys plans, and what of a plan each can do.
+
+A plan says what it needs; whoever obeys it says here what he can. From the two follow
+the refusals and the table of the page "Plans": no engine lists kinds of plans.
+"""
+
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from retape._errors import PlanError
+from retape.plan._base import Plan
+from retape.plan._given import check_given_plan
+from retape.schedule import Split
+
+ALL_SPLITS: frozenset[Split] = frozenset(get_args(Split))
+
+
+@dataclass(frozen=True, slots=True)
+class Obeyer:
+    """One who obeys plans.
+
+    Attributes:
+        name: Who, in messages.
+        short: Who, at the head of a table's column.
+        by_actions: It obeys any schedule, action by action. Otherwise it makes its own
+            from (alpha, d, t).
+        holds_tapes: It can hold tapes in slots.
+        knows_length: It may know the number of steps before the run.
+        offloads: It can have snapshots in the host's memory, apart from the device's.
+        splits: The ways to cut intervals that it has.
+        instead: What to do where `offload` is refused.
+    """
+
+    name: str
+    short: str
+    by_actions: bool = True
+    holds_tapes: bool = False
+    knows_length: bool = True
+    offloads: bool = False
+    splits: frozenset[Split] = ALL_SPLITS
+    instead: str = "a store says where snapshots go"
+
+    def refusal(self, plan: Plan) -> str | None:
+        """Why this plan is not obeyed; `None` if it is.
+
+        Examples:
+            >>> import retape
+            >>> JAX.refusal(retape.segments()) is None
+            True
+            >>> RECOMPUTE.refusal(retape.segments())
+            'it needs the number of steps, and this run tells it only at its end'
+        """
+        if plan.offload is not None and not self.offloads:
+            return (
+                "it asks for snapshots in the host's memory, which gradients of "
+                f"`retape.jax` keep and {self.name} does not"
+            )
+        if not plan.is_tree and not self.by_actions:
+            return (
+                "it is obeyed action by action, by `retape.adjoint` and "
+                f"`retape.driver.run`, and {self.name} makes a schedule of its own"
+            )
+        if plan.keeps_tapes and not self.holds_tapes:
+            return f"its slots may hold tapes, and {self.name} keeps states only"
+        if plan.needs_length and not self.knows_length:
+            return "it needs the number of steps, and this run tells it only at its end"
+        if plan.split not in self.splits:
+            return (
+                f"`split={plan.split!r}` is not offered: snapshots are placed as the "
+                "run goes on"
+            )
+        return None
+
+    def advice(self, plan: Plan) -> str:
+        """What to pass instead of a plan that is refused."""
+        if plan.offload is not None and not self.offloads:
+            return f"Leave `offload` out of the plan; {self.instead}."
+        if plan.split not in self.splits and not plan.needs_length:
+            return "Leave `split` out."
+        return (
+            "Pass another plan, such as `retape.fixed_space(snapshots=20)`, "
+            "`retape.logarithmic()` or `retape.within(...)`."
+        )
+
+
+ADJOINT = Obeyer(
+    "`retape.adjoint`", "`retape.adjoint`, `retape.driver.run`", holds_tapes=True
+)
+JAX = Obeyer("`retape.jax`", "`retape.jax`", by_actions=False, offloads=True)
+RECOMPUTE = Obeyer(
+    "`retape.torch.recompute`",
+    "`retape.torch.recompute`",
+    by_actions=False,
+    knows_length=False,
+    splits=frozenset({"binomial"}),
+)
+CHAIN = Obeyer(
+    "`retape.torch.checkpoint_sequential`", "`retape.torch.checkpoint_sequential`"
+)
+VLAD = Obeyer(
+    "VLAD",
+    "`retape.vlad`",
+    instead="all its values are in the host's memory",
+)
+OBEYERS = (ADJOINT, JAX, RECOMPUTE, CHAIN, VLAD)
+"""All of them, in the order of the page."""
+
+
+def check_plan(plan: Any, by: Obeyer) -> Plan:
+    """The plan, if `by` can obey it.
+
+    Args:
+        plan: A plan, or anything with a method `as_plan` that gives one.
+        by: Who is asked to.
+
+    Raises:
+        PlanError: If it is no plan, or one that `by` cannot obey; the message says why
+            and what to pass.
+
+    Examples:
+        >>> import retape
+        >>> check_plan(retape.tiers(memory=2, disk=4), JAX)
+        Traceback (most recent call last):
+            ...
+        retape._errors.PlanError: `plan=retape.tiers(memory=2, disk=4)` cannot be obeyed
+        here: it is obeyed action by action, by `retape.adjoint` and
+        `retape.driver.run`, and `retape.jax` makes a schedule of its own. Pass another
+        plan, such as `retape.fixed_space(snapshots=20)`, `retape.logarithmic()` or
+        `retape.within(...)`.
+    """
+    given = _as_plan(plan)
+    check_given_plan(given)
+    why = by.refusal(given)
+    if why is not None:
+        raise PlanError(
+            f"`plan={given!r}` cannot be obeyed here: {why}. {by.advice(given)}"
+        )
+    return given
+
+
+def _as_plan(plan: Any) -> Any:
+    """The plan that an object stands for, such as what `retape.jax.plan` found."""
+    stands = hasattr(plan, "as_plan") and not isinstance(plan, type)
+    return plan.as_plan() if stands else plan
+
+
+def table() -> str:
+    """Who obeys which plan, in Markdown."""
+    # Imported here: only the page and the tests want it.
+    from retape.plan._parse import parse_plan
+    from retape.plan._registry import KINDS
+
+    head = ["plan", *(by.short for by in OBEYERS)]
+    rows = [head, ["---"] * len(head)]
+    for kind in KINDS:
+        plan = parse_plan(kind.text)
+        cells = ("yes" if by.refusal(plan) is None else "no" for by in OBEYERS)
+        rows.append([f"`{kind.call}`", *cells])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

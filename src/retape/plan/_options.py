@@ -1,0 +1,98 @@
+"""Options of plans: their checks, and the refusal of all others."""
+
+import operator
+from collections.abc import Set
+from typing import Literal, TypeAlias, get_args
+
+from retape._errors import PlanError
+from retape.schedule import Split, TreeName
+
+Kind: TypeAlias = Literal["state", "tape"]
+Memory: TypeAlias = Literal["host"]
+"""A memory other than the device's own."""
+
+
+def refuse_others(kind: str, others: dict[str, object]) -> None:
+    """Refuse an option that this plan does not have, and say which plans do.
+
+    Raises:
+        PlanError: If there is one.
+    """
+    # Imported here: the registry lists the functions that call this one.
+    from retape.plan._registry import homes_of
+
+    for name, value in others.items():
+        homes = homes_of(name)
+        hint = f"it is one of {homes}" if homes else "no plan has it"
+        raise PlanError(
+            f"`{name}={value!r}` is not an option of `{kind}`: {hint}. Leave it out."
+        )
+
+
+def check_count(name: str, value: object, why: str) -> int:
+    """A positive integer, as Python's own; NumPy's are integers too."""
+    try:
+        count = 0 if isinstance(value, bool) else operator.index(value)  # pyright: ignore
+    except TypeError:
+        count = 0
+    if count < 1:
+        raise PlanError(
+            f"`{name}={value!r}` cannot be: `{name}` {why}. Pass a positive integer."
+        )
+    return count
+
+
+def check_stage(stage: int | None) -> int | None:
+    """A stage length, or `None`."""
+    if stage is None:
+        return None
+    why = "is how many steps are taped at a time, at least one"
+    return check_count("stage", stage, why)
+
+
+def check_split(split: Split) -> Split:
+    """One of the ways to cut intervals."""
+    if split not in get_args(Split):
+        raise PlanError(
+            f"`split={split!r}` is not a way to cut intervals. Pass one of "
+            f"{', '.join(map(repr, get_args(Split)))}."
+        )
+    return split
+
+
+def check_tree(tree: TreeName) -> TreeName:
+    """One of the two trees."""
+    if tree not in get_args(TreeName):
+        raise PlanError(
+            f"`tree={tree!r}` is not a tree. Pass 'n-ary' or 'binary'; the actions "
+            "are the same."
+        )
+    return tree
+
+
+def check_offload(offload: object) -> Memory | None:
+    """A memory for snapshots, or `None`."""
+    if offload is None:
+        return None
+    # A plan is compared and hashed: of what only equals the text it would not do.
+    if not isinstance(offload, str) or offload != "host":
+        raise PlanError(
+            f"`offload={offload!r}` is not a place. Pass 'host', or None to keep "
+            "snapshots on the device."
+        )
+    return "host"
+
+
+def keeps_tapes(store: Set[Kind]) -> bool:
+    """Whether slots may hold tapes.
+
+    Raises:
+        PlanError: If `store` is no set of "state" and "tape" with "state" in it.
+    """
+    kinds: set[object] = set(store) if isinstance(store, Set) else set()  # pyright: ignore
+    if "state" not in kinds or not kinds <= {"state", "tape"}:
+        raise PlanError(
+            f"`store={store!r}` cannot be: slots hold states, from which steps are run "
+            'again, and may hold tapes. Pass {"state"} or {"state", "tape"}.'
+        )
+    return "tape" in kinds

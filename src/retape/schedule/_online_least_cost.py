@@ -1,0 +1,176 @@
+"""Placing snapshots of a run whose end is not known, for the fewest advances.
+
+`_online` says when a placement is asked, what its state is and how a run turns.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from math import inf
+from typing import NamedTuple
+
+from retape._errors import PlanError
+from retape.schedule._binomial import optimal_advances
+from retape.schedule._whole import whole
+
+
+class Placed(NamedTuple):
+    """What the controller decided about a stage.
+
+    Attributes:
+        slot: The physical slot for the capsule before the stage; `None`: not kept.
+        dropped: The (stage, slot) of snapshots to be dropped first.
+    """
+
+    slot: int | None
+    dropped: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeastCost:
+    """Stumm and Walther's placement, then the cheapest eviction.
+
+    For N <= C(s+2, 2) the whole run takes the advances of the offline optimum (Stumm
+    and Walther 2010). `phase` k and `base` Q are its state: with i = p - Q,
+
+        i <  s - k:  store p; in phases after the first, evict snapshot s - 1 - i;
+        i == s - k:  do not store p; k becomes k + 1, and Q becomes p + 1.
+
+    Phase k = s never comes to an end: from there on (p >= C(s+2, 2) - 1, m = s) the
+    stage is kept if that makes the reversal cheaper, supposing that the run ends after
+    stage p + 1. With A(L, q) = `optimal_advances`, y = x_0, ..., x_{s-1}, p and
+
+        keep nothing:  K   = sum_{i<s-1} A(y_{i+1} - y_i, s-i) + A(p + 1 - y_{s-1}, 1)
+        evict j >= 1:  K_j = sum_{i<j-1} A(y_{i+1} - y_i, s-i)
+                             + A(y_{j+1} - y_{j-1}, s-j+1)
+                             + sum_{j<i<s} A(y_{i+1} - y_i, s-i+1)
+
+    p is stored, evicting the last j of those with the least K_j, if that K_j < K.
+
+    With five snapshots or fewer this looks too near: at a few stages (`departures`)
+    another snapshot is evicted, which costs more if the run ends then and less later.
+
+    Examples:
+        >>> state = LeastCost.begin(2)
+        >>> for stage in range(4):
+        ...     state, placed = state.place(stage)
+        ...     print(state.positions, placed.slot)
+        (0,) 0
+        (0, 1) 1
+        (0, 1) None
+        (0, 3) 1
+    """
+
+    snapshots: int
+    positions: tuple[int, ...]
+    slots: tuple[int, ...]
+    phase: int = 0
+    base: int = 0
+
+    @classmethod
+    def begin(cls, snapshots: int) -> "LeastCost":
+        """The state before stage 0."""
+        return cls(enough(snapshots), (), tuple(range(snapshots)))
+
+    def place(self, stage: int) -> tuple["LeastCost", Placed]:
+        """Decide about the capsule before `stage`, which is not the last."""
+        size, i = self.snapshots - self.phase, stage - self.base
+        if self.phase == self.snapshots:
+            evicted = departures(self.snapshots).get(stage, self.cheapest(stage))
+            return (self, NOTHING) if evicted is None else self._evict(evicted, stage)
+        if i == size:
+            return replace(self, phase=self.phase + 1, base=stage + 1), NOTHING
+        if self.phase == 0:
+            placed = Placed(self.slots[i], ())
+            return replace(self, positions=(*self.positions, stage)), placed
+        return self._evict(self.snapshots - 1 - i, stage)
+
+    def turn(self, last: int) -> tuple["LeastCost", Placed]:
+        """Prepare for reversing the stages below `last`: nothing is given up."""
+        return self, NOTHING
+
+    def _evict(self, j: int, stage: int) -> tuple["LeastCost", Placed]:
+        slot, x = self.slots[j], self.positions
+        after = replace(
+            self,
+            positions=(*x[:j], *x[j + 1 :], stage),
+            slots=(*self.slots[:j], *self.slots[j + 1 :], slot),
+        )
+        return after, Placed(slot, ((x[j], slot),))
+
+    def cheapest(self, stage: int) -> int | None:
+        """The j of least K_j, or `None` if K is no more."""
+        s, x = self.snapshots, self.positions
+        if s == 1:
+            return None
+        kept, inner, chosen, before = _fixed_costs(s, x)
+        keep = kept + known_advances(stage + 1 - x[-1], 1)
+        inner += known_advances(stage - x[-1], 2)
+        last = before + known_advances(stage - x[-2], 2)
+        if min(inner, last) >= keep:
+            return None
+        return s - 1 if last <= inner else chosen
+
+
+def departures(snapshots: int) -> Mapping[int, int]:
+    """Which snapshot is evicted in departure from the least cost, by the stage.
+
+    These are the fewest with which the advances stay below 1.05 times the offline
+    optimum for every length; with two and three snapshots, where no policy does, they
+    are the fewest that stay as low as any policy can. `benchmarks/schedules` has the
+    search for the departures and the one for the limits.
+
+    Examples:
+        >>> departures(4)
+        {23: 1}
+    """
+    return _DEPARTURES.get(snapshots, {})
+
+
+_DEPARTURES: dict[int, dict[int, int]] = {
+    2: {5: 1, 15: 1, 21: 1, 28: 1},
+    3: {16: 2, 28: 2, 46: 2, 143: 2},
+    4: {23: 1},
+    5: {47: 4},
+}
+
+
+@lru_cache(maxsize=64)
+def _fixed_costs(s: int, x: tuple[int, ...]) -> tuple[int, float, int, int]:
+    """The parts of K and K_j that do not depend on the stage asked about.
+
+    Returns:
+        The sum in K; the least of those in K_1, ..., K_{s-2} and its last j; and the
+        sum in K_{s-1}.
+    """
+    now = [known_advances(x[i + 1] - x[i], s - i) for i in range(s - 1)]
+    more = [known_advances(x[i + 1] - x[i], s - i + 1) for i in range(s - 1)]
+    best, chosen = inf, 0
+    before, after = 0, sum(more[1:])
+    for j in range(1, s - 1):
+        after -= more[j]
+        cost = before + known_advances(x[j + 1] - x[j - 1], s - j + 1) + after
+        if cost <= best:
+            best, chosen = cost, j
+        before += now[j - 1]
+    return sum(now), best, chosen, before
+
+
+NOTHING = Placed(None, ())
+
+
+@lru_cache(maxsize=1 << 16)
+def known_advances(stages: int, snapshots: int) -> int:
+    """A(L, q), kept: a placement asks for few different ones, again and again."""
+    return optimal_advances(stages, snapshots)
+
+
+def enough(snapshots: int) -> int:
+    """The number of snapshots, if there can be so many."""
+    snapshots = whole("snapshots", snapshots)
+    if snapshots < 1:
+        raise PlanError(
+            f"`snapshots={snapshots}` cannot be: the start state is always held. Pass "
+            "a positive integer."
+        )
+    return snapshots

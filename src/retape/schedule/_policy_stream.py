@@ -1,0 +1,281 @@
+"""Streams and counts of a policy that says what is kept where.
+
+Two tiers and mixed schedules differ in what a slot costs and may hold. What they share
+is here: an interval of more than one stage keeps something at its start, either its
+state, from which it is entered again and again, or the tape of its first stage. A
+policy says what; it is asked with `room`, its own account of what is free.
+"""
+
+import heapq
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from retape.schedule._action import (
+    Action,
+    Advance,
+    Drop,
+    Restore,
+    Reverse,
+    Store,
+    Sweep,
+    Tape,
+)
+from retape.schedule._cost import Counts, too_many_intervals
+
+R = TypeVar("R", bound=Hashable)
+
+
+MOST_INTERVALS = 2_000_000
+"""The most intervals that are counted: those of a million tapes, in some seconds."""
+
+
+class Held(NamedTuple, Generic[R]):
+    """What is kept at the start of an interval.
+
+    Attributes:
+        tier: Where.
+        tape: Whether it is the tape of the first stage; otherwise its state.
+        room: What is free beside it.
+    """
+
+    tier: str
+    tape: bool
+    room: R
+
+
+class Policy(Protocol[R]):
+    """Decides about intervals of two stages or more."""
+
+    def keep(self, stages: int, room: R) -> Held[R]:
+        """What to keep at a start that is in hand and not kept."""
+        ...
+
+    def split(self, stages: int, held: Held[R]) -> int:
+        """How far to advance from a state that is kept and in hand."""
+        ...
+
+    def gives_back(self, stages: int, held: Held[R]) -> R | None:
+        """The room once a state just read gives up its slot; `None` if it stays."""
+        ...
+
+
+@dataclass(slots=True)
+class _Part(Generic[R]):
+    lo: int
+    hi: int
+    held: Held[R]
+    slot: int
+
+
+@dataclass(slots=True)
+class _Slots:
+    """The numbers of slots on one tier, lowest first."""
+
+    free: list[int]
+    high: int = 0
+
+    def take(self) -> int:
+        if self.free:
+            return heapq.heappop(self.free)
+        self.high += 1
+        return self.high - 1
+
+
+class Stream(Generic[R]):
+    """The actions that a policy means, with one entry on a stack per slot in use."""
+
+    def __init__(self, policy: Policy[R], length: int, stage: int, room: R) -> None:
+        self.policy, self.length, self.stage, self.room = policy, length, stage, room
+        self.stack: list[_Part[R]] = []
+        self.slots: dict[str, _Slots] = {}
+
+    def __iter__(self) -> Iterator[Action]:
+        yield from self._descend(0, -(-self.length // self.stage), self.room)
+        while self.stack:
+            part = self.stack[-1]
+            at, size = part.lo * self.stage, part.hi - part.lo
+            if part.held.tape:
+                # A stage that is kept is never the last one of the run: it is whole.
+                yield Sweep(at, at + self.stage, part.slot, part.held.tier)
+                yield self._pop(at)
+                continue
+            yield Restore(at, part.slot, part.held.tier)
+            if size == 1:
+                yield self._pop(at)
+                yield Reverse(at, min(at + self.stage, self.length))
+            elif (room := self.policy.gives_back(size, part.held)) is not None:
+                yield self._pop(at)
+                yield from self._descend(part.lo, part.hi, room)
+            else:
+                part.hi = part.lo + self.policy.split(size, part.held)
+                yield Advance(at, part.hi * self.stage)
+                yield from self._descend(part.hi, part.lo + size, part.held.room)
+
+    def _descend(self, lo: int, hi: int, room: R) -> Iterator[Action]:
+        """From a start that is in hand and not kept to the interval's last stage."""
+        while hi - lo > 1:
+            held = self.policy.keep(hi - lo, room)
+            slot, at = self.slots.setdefault(held.tier, _Slots([])).take(), lo
+            if held.tape:
+                lo += 1
+                yield Tape(at * self.stage, lo * self.stage, slot, held.tier)
+            else:
+                lo += self.policy.split(hi - lo, held)
+                yield Store(at * self.stage, slot, held.tier)
+                yield Advance(at * self.stage, lo * self.stage)
+            self.stack.append(_Part(at, lo, held, slot))
+            room = held.room
+        yield Reverse(lo * self.stage, min(hi * self.stage, self.length))
+
+    def _pop(self, at: int) -> Drop:
+        part = self.stack.pop()
+        heapq.heappush(self.slots[part.held.tier].free, part.slot)
+        return Drop(at, part.slot, part.held.tier)
+
+
+class _Sum(NamedTuple):
+    """Counts of an interval; peaks are of slots beside those held at its beginning."""
+
+    advances: int = 0
+    stores: int = 0
+    kept_tapes: int = 0
+    restores: int = 0
+    reverses: int = 0
+    sweeps: int = 0
+    peak: int = 0
+    memory: int = 0
+    disk: int = 0
+    weight: int = 0
+
+
+class _Key(NamedTuple, Generic[R]):
+    """An interval: its start is not kept (`held` is `None`), or kept and in hand."""
+
+    stages: int
+    room: R
+    held: Held[R] | None = None
+
+
+def policy_counts(
+    policy: Policy[R],
+    length: int,
+    stage: int,
+    room: R,
+    *,
+    state: int = 1,
+    tape: int = 1,
+) -> tuple[Counts, int, int]:
+    """What a replay would count, by the recurrence over the distinct intervals.
+
+    An explicit stack stands for the recursion.
+
+    Args:
+        policy: The decisions.
+        length: Steps.
+        stage: Steps in a stage.
+        room: What is free at the beginning.
+        state: What a state weighs.
+        tape: What a tape in a slot weighs.
+
+    Returns:
+        The counts, the most times that a stage is advanced, and the most that all
+        slots weigh at once.
+    """
+    root = _Key(-(-length // stage), room)
+    known: dict[_Key[R], _Sum] = {}
+    stack = [root]
+    while stack:
+        key = stack[-1]
+        if len(known) + len(stack) > MOST_INTERVALS:
+            raise too_many_intervals(length, MOST_INTERVALS)
+        needed = [] if key in known or key.stages <= 1 else _children(policy, key)
+        missing = [child for child in needed if child not in known]
+        if missing:
+            stack.extend(missing)
+            continue
+        stack.pop()
+        if key not in known:
+            known[key] = _add_up(key, needed, known, (state, tape))
+    total = known[root]
+    counts = Counts(
+        advances=total.advances * stage,
+        taped=length,
+        stores=total.stores,
+        restores=total.restores,
+        reverses=total.reverses,
+        peak_snapshots=total.peak,
+        longest_stage=min(stage, length),
+        kept_tapes=total.kept_tapes,
+        peak_disk=total.disk,
+        peak_memory=total.memory,
+    )
+    return counts, total.sweeps, total.weight
+
+
+def _children(policy: Policy[R], key: _Key[R]) -> list[_Key[R]]:
+    """The parts of an interval, those done first before the others."""
+    size, room, held = key
+    if held is None:
+        held = policy.keep(size, room)
+        if held.tape:
+            return [_Key(size - 1, held.room)]
+        return [_Key(size, held.room, held)]
+    split = policy.split(size, held)
+    right, left = _Key(size - split, held.room), _Key(split, held.room, held)
+    back = policy.gives_back(split, held) if split > 1 else None
+    return [right, left if back is None else _Key(split, back)]
+
+
+def _add_up(
+    key: _Key[R],
+    needed: list[_Key[R]],
+    known: dict[_Key[R], _Sum],
+    weights: tuple[int, int],
+) -> _Sum:
+    if not needed:
+        return _Sum(reverses=1)
+    first = known[needed[0]]
+    if key.held is None:
+        held = needed[0].held
+        return _beside(first, held or Held("memory", True, key.room), weights)
+    right, left = first, known[needed[1]]
+    if needed[1].held is None and needed[1].stages > 1:
+        left = _without(left, key.held.tier, weights[0])
+    return _Sum(
+        advances=key.stages - needed[0].stages + right.advances + left.advances,
+        stores=right.stores + left.stores,
+        kept_tapes=right.kept_tapes + left.kept_tapes,
+        restores=1 + right.restores + left.restores,
+        reverses=right.reverses + left.reverses,
+        sweeps=max(right.sweeps, 1 + left.sweeps),
+        peak=max(right.peak, left.peak),
+        memory=max(right.memory, left.memory),
+        disk=max(right.disk, left.disk),
+        weight=max(right.weight, left.weight),
+    )
+
+
+def _beside(part: _Sum, held: Held[R], weights: tuple[int, int]) -> _Sum:
+    """With what is kept at the interval's start, which is in use all along."""
+    on_disk = held.tier == "disk"
+    return part._replace(
+        stores=part.stores + (not held.tape),
+        kept_tapes=part.kept_tapes + held.tape,
+        reverses=part.reverses + held.tape,
+        peak=part.peak + 1,
+        memory=part.memory + (not on_disk),
+        disk=part.disk + on_disk,
+        weight=part.weight + weights[held.tape],
+    )
+
+
+def _without(part: _Sum, tier: str, weight: int) -> _Sum:
+    """The same, where a slot in use at its beginning is given back."""
+    on_disk = tier == "disk"
+    return part._replace(
+        peak=part.peak - 1,
+        memory=part.memory - (not on_disk),
+        disk=part.disk - on_disk,
+        weight=part.weight - weight,
+    )

@@ -1,0 +1,285 @@
+"""`check_store`: does a store keep what the driver puts into it?"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, cast
+
+from retape._errors import StoreError
+from retape.storage import DurableStore, Record, SnapshotStore
+from retape.testing._compare import Comparer
+
+_METHODS = ("put", "get", "drop", "peak_snapshots", "peak_bytes")
+_VALUES: tuple[Any, ...] = (
+    (0, [1.5, None, True, "text"]),
+    {"x": (2.5, -0.0), "far": 10**40},
+    (3, 1 - 2j, []),
+)
+_LABEL = "a check"
+_PLAIN = Comparer()
+"""For tapes and cotangents, which are trees here, whatever the capsules are."""
+
+
+class Trial:
+    """A store under trial, and values to put into it.
+
+    Attributes:
+        make: Gives the store, at its best another one at the same place.
+        store: The one that is used now.
+        values: Three capsules, all different.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Any],
+        values: Sequence[Any],
+        compare: Comparer,
+    ) -> None:
+        self.make, self.values, self.compare = make, values, compare
+        self.store: Any = make()
+
+    def begin(self) -> None:
+        """An empty store."""
+        if isinstance(self.store, DurableStore):
+            self.store.close()
+            self.store.clear()
+            self.store.open(_LABEL)
+
+    def reopen(self) -> Record | None:
+        """The store as the next process has it."""
+        self.store.close()
+        self.store = self.make()
+        return self.store.open(_LABEL)
+
+    def end(self) -> None:
+        """Empty it, and give it up."""
+        if isinstance(self.store, DurableStore):
+            self.store.clear()
+            self.store.close()
+
+    def put(self, step: int, slot: int, value: int, nbytes: int = 100) -> None:
+        """Put one of the values."""
+        self.store.put(step, slot, "memory", self.values[value], nbytes)
+
+    def holds(self, step: int, slot: int, value: int) -> bool:
+        """Whether a slot gives back one of the values."""
+        found = self.compare.seen(self.store.get(step, slot, "memory"))
+        return self.compare.same(found, self.compare.seen(self.values[value]))
+
+
+Law: TypeAlias = Callable[[Trial], Iterator[str]]
+
+
+def what_is_put_is_given_back(trial: Trial) -> Iterator[str]:
+    """`get` gives back what was `put` into a slot, as often as it is asked."""
+    for slot, step in enumerate((3, 7, 1)):
+        trial.put(step, slot, slot)
+    for slot, step in [(0, 3), (1, 7), (2, 1), (0, 3)]:
+        if not trial.holds(step, slot, slot):
+            yield f"the state before step {step} in slot {slot} came back different"
+    for slot, step in enumerate((3, 7, 1)):
+        trial.store.drop(step, slot, "memory")
+
+
+def a_slot_is_free_again(trial: Trial) -> Iterator[str]:
+    """A slot that was dropped can be filled again, with another step or the same."""
+    trial.put(4, 0, 0)
+    trial.store.drop(4, 0, "memory")
+    trial.put(9, 0, 1)
+    if not trial.holds(9, 0, 1):
+        yield "slot 0 gave back what it had held before"
+    trial.store.drop(9, 0, "memory")
+    trial.put(9, 0, 2)
+    if not trial.holds(9, 0, 2):
+        yield "the state before step 9, put again, came back as it was at first"
+    trial.store.drop(9, 0, "memory")
+
+
+def an_empty_slot_is_an_error(trial: Trial) -> Iterator[str]:
+    """`get` of a slot that holds nothing is a `StoreError`."""
+    try:
+        trial.store.get(5, 3, "memory")
+    except StoreError:
+        return
+    except Exception as error:  # whatever it is, it is not what was promised
+        yield f"it was a `{type(error).__name__}`"
+    else:
+        yield "it gave something"
+
+
+def the_most_is_counted(trial: Trial) -> Iterator[str]:
+    """`peak_snapshots` and `peak_bytes` are the most that were held at once."""
+    trial.put(2, 0, 0, 100)
+    trial.put(6, 1, 1, 30)
+    trial.store.drop(2, 0, "memory")
+    trial.put(8, 0, 2, 20)
+    trial.store.drop(8, 0, "memory")
+    trial.store.drop(6, 1, "memory")
+    peaks = trial.store.peak_snapshots, trial.store.peak_bytes
+    if peaks != (2, 130):
+        yield f"two were held, of 130 bytes, and it counted {peaks[0]} of {peaks[1]}"
+
+
+def tapes_are_kept_apart(trial: Trial) -> Iterator[str]:
+    """A tape and a state that begin at the same step do not replace each other."""
+    tape = [(1, 2.5), None]
+    trial.put(3, 0, 0)
+    trial.store.put(3, 1, "memory", tape, 50, tape=True)
+    if not trial.holds(3, 0, 0):
+        yield "the tape took the place of the state"
+    found = trial.store.get(3, 1, "memory", tape=True)
+    if _PLAIN.seen(found) != _PLAIN.seen(tape):
+        yield "the tape came back different"
+    trial.store.drop(3, 0, "memory")
+    trial.store.drop(3, 1, "memory", tape=True)
+
+
+def the_next_process_finds_it(trial: Trial) -> Iterator[str]:
+    """What `steps` names after the store was opened again is given back."""
+    for slot, step in enumerate((3, 7, 1)):
+        trial.put(step, slot, slot)
+    trial.store.record(Record(9, 8, (1.5, [2]), _LABEL))
+    record = trial.reopen()
+    if record is None or (record.length, record.left) != (9, 8):
+        yield f"the record of 8 steps left of 9 came back as {record!r}"
+    elif _PLAIN.seen(record.cotangent) != _PLAIN.seen((1.5, [2])):
+        yield "the cotangent in the record came back different"
+    for step in trial.store.steps():
+        slot = (3, 7, 1).index(step)
+        if not trial.holds(step, slot, slot):
+            yield f"the state before step {step} came back different"
+
+
+def what_is_dropped_waits_for_the_record(trial: Trial) -> Iterator[str]:
+    """What was dropped is there for the next process until a record is written."""
+    trial.put(3, 0, 0)
+    trial.put(7, 1, 1)
+    trial.store.record(Record(9, 9, None, _LABEL))
+    there = trial.store.steps()
+    trial.store.drop(7, 1, "memory")
+    trial.reopen()
+    lost = there - trial.store.steps()
+    if lost:
+        yield f"step {lost.pop()} was gone, and the record that needs it was not"
+    trial.store.keep_only(trial.store.steps() - {7})
+    if 7 in trial.store.steps():
+        yield "`keep_only` kept a step that it was not given"
+
+
+def another_run_is_refused(trial: Trial) -> Iterator[str]:
+    """A store that holds one run refuses another label with a `StoreError`."""
+    trial.store.record(Record(9, 9, None, _LABEL))
+    trial.store.close()
+    trial.store = trial.make()
+    try:
+        trial.store.open("another run")
+    except StoreError:
+        trial.store.open(_LABEL)
+    else:
+        yield "it was opened"
+
+
+def what_is_cleared_is_gone(trial: Trial) -> Iterator[str]:
+    """After `clear` a store holds no run: `open` gives `None`, `steps` nothing."""
+    trial.put(3, 0, 0)
+    trial.store.record(Record(9, 8, (1.5,), _LABEL))
+    trial.store.clear()
+    record = trial.reopen()
+    if record is not None:
+        yield f"`open` gave {record!r}"
+    if trial.store.steps():
+        yield f"`steps` gave {sorted(trial.store.steps())}"
+
+
+LAWS: tuple[Law, ...] = (
+    # First: a store that is passed itself, and not made anew, has held nothing yet.
+    the_most_is_counted,
+    what_is_put_is_given_back,
+    a_slot_is_free_again,
+    an_empty_slot_is_an_error,
+    tapes_are_kept_apart,
+)
+"""What every store promises."""
+DURABLE_LAWS: tuple[Law, ...] = (
+    the_next_process_finds_it,
+    what_is_dropped_waits_for_the_record,
+    another_run_is_refused,
+    what_is_cleared_is_gone,
+)
+"""What a `DurableStore` promises besides."""
+
+
+def check_store(
+    store: SnapshotStore[Any] | Callable[[], SnapshotStore[Any]],
+    *,
+    values: Sequence[Any] = _VALUES,
+    view: Callable[[Any], Any] | None = None,
+) -> tuple[str, ...]:
+    """Try the laws of stores on one; a law that is broken is an error that says so.
+
+    Three snapshots must fit, of 100 bytes. A durable store is cleared.
+
+    Args:
+        store: An empty store; or a function that makes one. That of a durable store
+            must make it at the same place each time, as the next process would.
+        values: Three capsules, all different, for a store that takes only some.
+        view: From a capsule to a tree of arrays and plain values that shows all of it,
+            if it is not one.
+
+    Returns:
+        The laws that were tried, a sentence each.
+
+    Raises:
+        StoreError: If a law is broken, or the store lacks a method.
+
+    Examples:
+        >>> import retape
+        >>> from retape.testing import check_store
+        >>> check_store(retape.MemoryStore)[0]
+        '`peak_snapshots` and `peak_bytes` are the most that were held at once.'
+        >>> class Forgetful(retape.MemoryStore):
+        ...     def drop(self, step, slot, tier, *, tape=False):
+        ...         self._slots.clear()
+        >>> check_store(Forgetful)
+        Traceback (most recent call last):
+            ...
+        retape._errors.StoreError: `Forgetful` breaks a law of stores. The law: ...
+    """
+    make = cast("Callable[[], Any]", store)
+    if not _is_maker(store):
+        make = lambda: store  # noqa: E731
+    found: Any = make()
+    missing = [name for name in _METHODS if not hasattr(found, name)]
+    if missing:
+        raise StoreError(
+            f"`{type(found).__name__}` is not a store: it has no "
+            f"`{'`, `'.join(missing)}`. See `retape.storage.SnapshotStore`."
+        )
+    laws = LAWS + (DURABLE_LAWS if isinstance(found, DurableStore) else ())
+    for law in laws:
+        trial = Trial(make, values, Comparer(view))
+        try:
+            trial.begin()
+            wrong = next(law(trial), None)
+            trial.end()
+        except Exception as error:
+            wrong = f"a `{type(error).__name__}` was raised: {error}"
+            raise _broken(found, law, wrong) from error
+        if wrong is not None:
+            raise _broken(found, law, wrong)
+    return tuple(_sentence(law) for law in laws)
+
+
+def _is_maker(store: Any) -> bool:
+    if isinstance(store, type):
+        return True
+    return callable(store) and not all(hasattr(store, name) for name in _METHODS)
+
+
+def _broken(store: Any, law: Law, wrong: str) -> StoreError:
+    return StoreError(
+        f"`{type(store).__name__}` breaks a law of stores. The law: {_sentence(law)} "
+        f"But {wrong}. See `retape.storage.SnapshotStore`."
+    )
+
+
+def _sentence(law: Law) -> str:
+    return (law.__doc__ or "").split("\n")[0]

@@ -1,0 +1,279 @@
+"""Runs whose snapshots are processes, in a process of its own: library, case.
+
+Forks and the threads of JAX, which other tests import, do not go together.
+"""
+
+import ctypes
+import gc
+import os
+import resource
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+
+import retape
+from retape.driver._processes import Worker
+
+N, STEPS = 500, 25
+LIBRARY = ctypes.CDLL(sys.argv[1])
+LIBRARY.energy.restype = ctypes.c_double
+PLAN = retape.fixed_space(snapshots=3)
+
+
+def begin(shift=0.0):
+    LIBRARY.start(ctypes.c_double(shift))
+
+
+def step(x, k):
+    LIBRARY.make_step()
+
+
+def reverse_step(x, k, g):
+    LIBRARY.reverse(ctypes.c_void_p(g.ctypes.data))
+    return g
+
+
+def state():
+    out = np.empty(N)
+    LIBRARY.energy(ctypes.c_void_p(out.ctypes.data))
+    return out
+
+
+def energy():
+    out = np.empty(N)
+    return LIBRARY.energy(ctypes.c_void_p(out.ctypes.data))
+
+
+def expected(along=False):
+    """With an explicit state, and every one of them stored."""
+    states = [0.2 + 0.001 * np.arange(N)]
+    for k in range(STEPS):
+        x = states[-1]
+        states.append(x + 0.1 * np.sin(x) + 0.001 * k)
+    g = states[-1]
+    for x in reversed(states[:-1]):
+        g = (1 + 0.1 * np.cos(x)) * g + (x if along else 0)
+    return states[-1], g
+
+
+def call(step=step, seed=lambda x: state(), **options):
+    begin()
+    options = {"steps": STEPS, "plan": PLAN, "snapshots": "process", **options}
+    result = retape.adjoint(step, reverse_step, None, seed=seed, **options)
+    assert (state() == 0.2 + 0.001 * np.arange(N)).all(), "the caller's own state"
+    return result
+
+
+def children():
+    """Processes that this one is the parent of, zombies included."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/stat") as stat:
+                fields = stat.read().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == os.getpid():
+            found.append(int(pid))
+    return found
+
+
+def right(result, along=False):
+    assert np.allclose(result.cotangent, expected(along)[1], rtol=1e-13)
+    assert children() == [], "a process is left"
+
+
+def gradients():
+    for plan in (
+        PLAN,
+        retape.fixed_space(snapshots=2, stage=4),
+        retape.segments(),
+        retape.tiers(memory=1, disk=2, stage=2),
+        None,
+    ):
+        result = call(plan=plan)
+        right(result)
+        report = result.report
+        assert report.length == STEPS and result.state is None
+    result = call()
+    predicted = PLAN.predict(STEPS)
+    # The last step is run for the seed, and made again in no process.
+    assert result.report.advances == predicted.advances
+    assert result.report.peak_snapshots == predicted.peak_snapshots
+    page = resource.getpagesize()
+    assert 3 * 8 * N <= result.report.peak_bytes <= 3 * 500 * page
+
+
+def ends():
+    last = expected()[0]
+    result = call(
+        steps=None,
+        done=lambda x: bool(state()[0] >= last[0] * 0.99999),
+        plan=retape.fixed_space(snapshots=2, stage=2),
+    )
+    right(result)
+    assert result.report.length == STEPS
+
+
+def costs():
+    result = call(
+        seed=lambda x: np.zeros(N) + state(),
+        cost=lambda x, k: energy() if k < STEPS else 0.0,
+        cost_gradient=lambda x, k: state() if k < STEPS else np.zeros(N),
+    )
+    right(result, along=True)
+    begin()
+    total = 0.0
+    for _ in range(STEPS):
+        total += energy()
+        LIBRARY.make_step()
+    assert result.cost == total
+
+
+def differences():
+    h = 1e-6
+    found = call().cotangent
+
+    def value(shift):
+        begin(shift)
+        for _ in range(STEPS):
+            LIBRARY.make_step()
+        return energy()
+
+    slope = (value(h) - value(-h)) / (2 * h)
+    assert np.isclose(found.sum(), slope, rtol=1e-7)
+
+
+class Unsendable(Exception):
+    def __reduce__(self):
+        raise TypeError("not me")
+
+
+def errors():
+    def failing(error):
+        def run(x, k):
+            if k == 13:
+                raise error
+            LIBRARY.make_step()
+
+        return run
+
+    for error, kind, text in (
+        (ArithmeticError("of mine"), ArithmeticError, "of mine"),
+        (Unsendable(), retape.MachineError, "cannot be sent from the process of a sn"),
+    ):
+        try:
+            call(failing(error))
+        except kind as found:
+            assert text in str(found), found
+        else:
+            raise AssertionError("no error")
+        assert children() == []
+
+
+def crashes():
+    def killed(x, k):
+        if k == 13:
+            os.kill(os.getpid(), signal.SIGKILL)
+        LIBRARY.make_step()
+
+    try:
+        call(killed)
+    except retape.MachineError as found:
+        assert "which held the state before step" in str(found), found
+    else:
+        raise AssertionError("no error")
+    assert children() == []
+
+
+def snapshots_that_die():
+    """Their states are made again."""
+    killed = []
+
+    def watch(progress):
+        if progress.reversed == 2 and not killed:
+            held = [o for o in gc.get_objects() if isinstance(o, Worker)]
+            for worker in held:
+                if worker.is_open() and 0 < worker.step < 20:
+                    os.kill(worker.pid, signal.SIGKILL)
+                    killed.append(worker.step)
+            time.sleep(0.1)
+
+    result = call(progress=watch)
+    assert killed and result.report.repaired >= 1
+    right(result)
+
+
+def interrupts():
+    def slow(x, k):
+        if k == 13:
+            time.sleep(60)
+        LIBRARY.make_step()
+
+    began = time.monotonic()
+    signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        call(slow)
+    except KeyboardInterrupt:
+        pass
+    else:
+        raise AssertionError("no interrupt")
+    assert children() == [] and time.monotonic() - began < 30
+
+
+def dies():
+    """For being killed: tells when it has snapshots, and waits."""
+
+    def watch(progress):
+        if progress.reversed == 3:
+            print("ready", flush=True)
+            time.sleep(60)
+
+    call(progress=watch)
+
+
+def limits():
+    call()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+    try:
+        call(plan=retape.fixed_space(snapshots=20))
+    except retape.StoreError as found:
+        assert "there can be no more open files for snapshots" in str(found), found
+    else:
+        raise AssertionError("no error")
+    assert children() == []
+    right(call(plan=retape.fixed_space(snapshots=2)))
+
+
+def refusals():
+    def refused(text):
+        try:
+            call()
+        except retape.UnsupportedError as found:
+            assert text in str(found), found
+        else:
+            raise AssertionError("no error")
+        assert children() == []
+
+    waiting = threading.Event()
+    other = threading.Thread(target=waiting.wait, name="mine")
+    other.start()
+    refused("it has other threads (mine), which a child lacks")
+    waiting.set()
+    other.join()
+    sys.modules["jax"] = sys
+    refused("and JAX, which is imported, has threads that a child lacks")
+    del sys.modules["jax"]
+    fork = os.fork
+    del os.fork
+    refused("forks processes, and this platform cannot. Use a POSIX system")
+    os.fork = fork
+    right(call())
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[2]]()

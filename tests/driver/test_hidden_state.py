@@ -1,0 +1,92 @@
+"""Snapshots that are processes, for codes whose state nobody can copy."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import retape
+from retape import PlanError
+
+HERE = Path(__file__).parent
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    place = tmp_path_factory.mktemp("c") / "hidden.so"
+    compiler = shutil.which("cc") or shutil.which("gcc") or "cc"
+    command = [compiler, "-O2", "-shared", "-fPIC", HERE / "hidden.c", "-o", place]
+    subprocess.run([*command, "-lm"], check=True)
+    return os.fspath(place)
+
+
+def command(library, case):
+    return [sys.executable, "-W", "error", os.fspath(HERE / "hidden.py"), library, case]
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        "gradients",
+        "ends",
+        "costs",
+        "differences",
+        "errors",
+        "crashes",
+        "snapshots_that_die",
+        "interrupts",
+        "limits",
+        "refusals",
+    ],
+)
+def test_a_code_with_static_state(library, case):
+    done = subprocess.run(command(library, case), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_process_outlives_a_caller_that_is_killed(library):
+    """Each of them holds an end of a pipe: it is at its end when all are gone."""
+    read, write = os.pipe()
+    caller = subprocess.Popen(
+        command(library, "dies"), stdout=subprocess.PIPE, pass_fds=[write]
+    )
+    os.close(write)
+    assert caller.stdout is not None and caller.stdout.readline() == b"ready\n"
+    caller.send_signal(signal.SIGKILL)
+    caller.wait()
+    caller.stdout.close()
+    assert os.read(read, 1) == b""
+    os.close(read)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        (
+            {"snapshots": "fork"},
+            "`snapshots='fork'` is not known. Pass 'copy' or 'proc",
+        ),
+        ({"store": retape.MemoryStore()}, "a process that waits cannot be written"),
+        ({"verify": "full"}, "hidden states cannot be compared"),
+        ({"observe": print}, "`observe=.*: steps are run in other processes"),
+        ({"tape": lambda x, k: (x, x)}, "the process of a step has all that its adj"),
+        ({"plan": retape.within("1 MB")}, "counts bytes, and neither"),
+        (
+            {"plan": retape.fixed_space(snapshots=2, store={"state", "tape"})},
+            "a `ProcessMachine` cannot hold one",
+        ),
+    ],
+)
+def test_what_does_not_go_with_processes_is_named(options, text, monkeypatch):
+    monkeypatch.setattr("retape.driver._processes._refuse_threads", lambda: None)
+    monkeypatch.setattr("retape.driver._processes._fork", lambda: 10**9)
+    monkeypatch.setattr("retape.driver._processes._is_gone", lambda pid: True)
+    monkeypatch.setattr("os.kill", lambda pid, number: None)
+    options = {"snapshots": "process", "steps": 3, "seed": np.copy, **options}
+    with pytest.raises(PlanError, match=text):
+        retape.adjoint(lambda x, k: x, lambda x, k, g: g, None, **options)

@@ -1,0 +1,292 @@
+"""checkpoint_sequential: segments, plans, and the optimum under a byte budget."""
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import retape
+import retape.torch
+from retape._errors import BudgetError, PlanError
+from retape.engines.eager.api import _checkpoint_sequential as _sequence
+from retape.engines.eager.plan._planned_forward import UnitSchedule
+from retape.schedule import Advance, Chain, Reverse, Schedule, Store
+from tests.engines.eager.api.test_budget import peak_bytes
+from tests.engines.eager.api.test_program_forms import assert_same, outcome
+
+
+def uneven(depth: int = 8) -> nn.Sequential:
+    """Blocks whose widths, and so whose bytes and costs, differ a lot."""
+    torch.manual_seed(0)
+    blocks = []
+    for k in range(depth):
+        wide = (8, 64, 24)[k % 3]
+        blocks.append(
+            nn.Sequential(
+                nn.Linear(8, wide), nn.BatchNorm1d(wide), nn.GELU(),
+                nn.Dropout(0.2), nn.Linear(wide, 8),
+            )
+        )  # fmt: skip
+    return nn.Sequential(*blocks)
+
+
+@pytest.fixture
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[_sequence.ChainRecomputation]:
+    found: list[_sequence.ChainRecomputation] = []
+    run = _sequence.ChainRecomputation.run
+
+    def noting(self: _sequence.ChainRecomputation, *args: object) -> object:
+        found.append(self)
+        return run(self, *args)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(_sequence.ChainRecomputation, "run", noting)
+    return found
+
+
+@pytest.mark.parametrize("segments", [1, 2, 4, 8])
+def test_segments_as_in_pytorch(segments: int) -> None:
+    plain, chain = uneven(), uneven()
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return retape.torch.checkpoint_sequential(
+            chain, segments, x, use_reentrant=False, preserve_rng_state=True
+        )
+
+    assert_same(outcome(plain, plain), outcome(chain, forward))
+
+
+PLANS = [
+    retape.fixed_space(snapshots=1),
+    retape.fixed_space(snapshots=3, stage=2),
+    retape.fixed_time(sweeps=2),
+    retape.logarithmic(),
+    retape.segments(),
+    retape.within("63kB"),
+    Schedule(8, 2, 1, "bisection"),
+    Chain([1, 5] * 4, states=[2] * 8, tapes=[3, 9] * 4, budget=20),
+]
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=lambda plan: repr(plan)[:28])
+def test_any_plan_gives_the_plain_bits(plan: object, runs: list[object]) -> None:
+    plain, chain = uneven(), uneven()
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return retape.torch.checkpoint_sequential(chain, input=x, plan=plan)  # type: ignore[arg-type]
+
+    for _ in range(2):
+        assert_same(outcome(plain, plain), outcome(chain, forward))
+    assert all(run.report.recomputed > 0 for run in runs)  # type: ignore[attr-defined]
+
+
+def test_a_plan_of_few_snapshots_recomputes_several_times(runs: list[object]) -> None:
+    chain = [torch.sin] * 10
+    x = torch.ones(4, requires_grad=True)
+    plan = retape.fixed_space(snapshots=3)
+    retape.torch.checkpoint_sequential(chain, input=x, plan=plan).sum().backward()
+    report = runs[0].report  # type: ignore[attr-defined]
+    # Nine of the ten advances of the schedule are the run itself. What `sin` saves is
+    # its input, so no stage has to be run again for its tape.
+    assert Schedule(10, 3).counts().advances == 15
+    assert report.recomputed == 15 - 9
+    assert report.snapshots + report.planted == Schedule(10, 3).counts().stores - 1
+
+
+# A draw keeps five kilobytes, the state of its generator: forty here, and one more is
+# put aside.
+BUDGETS = [64_000, 70_000, 100_000, 160_000]
+
+
+@pytest.mark.parametrize("memory", BUDGETS)
+def test_a_budget_gives_the_plain_bits_measured_and_planned(
+    memory: int, runs: list[_sequence.ChainRecomputation]
+) -> None:
+    plain, chain = uneven(), uneven()
+    for _ in range(3):
+        assert_same(
+            outcome(plain, plain),
+            outcome(
+                chain,
+                lambda x: retape.torch.checkpoint_sequential(
+                    chain, input=x, memory=memory
+                ),
+            ),
+        )
+    first, *later = runs
+    assert first.plan is None and first.found is not None
+    assert all(run.plan is not None and not run.plan.broken for run in later)
+    assert all(run.report.recomputed <= first.report.recomputed for run in later)
+
+
+def job(chain: nn.Sequential, x: torch.Tensor, memory: int) -> object:
+    def run() -> None:
+        value = retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
+        value.square().sum().backward()
+
+    return run
+
+
+def test_planned_budgets_hold_and_more_memory_is_less_work(
+    runs: list[_sequence.ChainRecomputation],
+) -> None:
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(30)]
+    chain, x = nn.Sequential(*layers), torch.randn(512, 64)
+    for parameter in chain.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    work = []
+    for units in (8, 10, 14, 20, 34, 50):
+        memory = units * 512 * 64 * 4
+        job(chain, x, memory)()  # type: ignore[operator]
+        assert peak_bytes(job(chain, x, memory)) <= memory
+        assert runs[-1].plan is not None and not runs[-1].plan.broken
+        work.append(runs[-1].report.recomputed)
+    assert work == sorted(work, reverse=True)
+    assert work[0] > 60 and work[-1] <= 2
+
+
+def test_a_chain_that_does_something_else_leaves_its_plan(
+    runs: list[_sequence.ChainRecomputation],
+) -> None:
+    deep = [True]
+
+    def body(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(6 if deep[0] else 4):
+            x = torch.tanh(x * 1.1)
+        return x
+
+    x = torch.ones(64, 64, requires_grad=True)
+    found = []
+    for turn in range(3):
+        deep[0] = turn != 2
+        y = retape.torch.checkpoint_sequential([body] * 6, input=x, memory=200_000)
+        found.append(torch.autograd.grad(y.sum(), x)[0])
+    assert [run.plan and run.plan.broken for run in runs] == [None, False, True]
+    y = x
+    for _ in range(6):
+        y = body(y)
+    assert torch.equal(found[2], torch.autograd.grad(y.sum(), x)[0])
+    assert torch.equal(found[0], found[1]) and not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("memory", [150_000, 90_000])
+def test_a_kept_graph_is_reversed_again_and_again(memory: int) -> None:
+    chain = [torch.sin, torch.exp, torch.tanh] * 6
+    x = torch.rand(64, 64, requires_grad=True)
+    y = x
+    for function in chain:
+        y = function(y)
+    (expected,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(expected.sum(), x)
+    for _ in range(3):
+        y = retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
+        for _ in range(2):
+            (found,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+            assert torch.equal(found, expected)
+        (found,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+        assert torch.equal(torch.autograd.grad(found.sum(), x)[0], second)
+
+
+def test_functions_of_tuples_and_inside_another_recomputation() -> None:
+    def body(state: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+        h, c = state
+        return torch.tanh(h + c), c * h
+
+    x = torch.rand(8, 8, requires_grad=True)
+    for _ in range(2):
+        with retape.torch.recompute(snapshots=2) as outer:
+            h, c = retape.torch.checkpoint_sequential(
+                [body] * 9, None, (x, x), memory=9
+            )
+        (inner,) = torch.autograd.grad((h + c).sum(), x)
+        h, c = retape.torch.checkpoint_sequential([body] * 9, None, (x, x), memory=9000)
+        assert torch.equal(inner, torch.autograd.grad((h + c).sum(), x)[0])
+        assert outer.report.steps == 27
+    with torch.no_grad():
+        h, _ = retape.torch.checkpoint_sequential([body] * 9, None, (x, x), memory=9000)
+    assert not h.requires_grad
+
+
+def test_the_plan_finds_the_unit_of_a_position() -> None:
+    plan = UnitSchedule([], 3, cuts=[0, 4, 9])
+    assert [plan.unit_at(k) for k in (0, 3, 4, 8, 9, 12)] == [0, 0, 1, 1, 2, 2]
+
+
+def test_snapshots_of_a_chain_in_a_store() -> None:
+    plain, chain, store = uneven(), uneven(), Puts()
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return retape.torch.checkpoint_sequential(
+            chain, input=x, memory="63kB", store=store
+        )
+
+    assert_same(outcome(plain, plain), outcome(chain, forward))
+    assert store.puts > 3 and store.nbytes == 0
+
+
+class Puts(retape.MemoryStore[Any]):
+    puts = 0
+
+    def put(self, *args: Any) -> None:
+        self.puts += 1
+        super().put(*args)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    x = torch.ones(2)
+    sequential = retape.torch.checkpoint_sequential
+    with pytest.raises(PlanError, match="exactly one of them"):
+        sequential([torch.sin], 1, x, memory=100)
+    with pytest.raises(PlanError, match="exactly one of them"):
+        sequential([torch.sin], input=x)
+    with pytest.raises(PlanError, match="`store='cpu'` is for `memory=`"):
+        sequential([torch.sin], 1, x, store="cpu")
+    with pytest.raises(PlanError, match="`segments=3` parts of `1`"):
+        sequential([torch.sin], 3, x)
+    with pytest.raises(PlanError, match="schedule of `2` functions: it reverses `2` t"):
+        sequential([torch.sin] * 2, input=x, plan=Schedule(3, 1))
+    with pytest.raises(PlanError, match="it leaves the first `1` unreversed"):
+        half = [Store(0, 0), Advance(0, 1), Reverse(1, 2)]
+        sequential([torch.sin] * 2, input=x, plan=half)
+    w = torch.ones(64, 64, requires_grad=True)
+    with pytest.raises(BudgetError, match="needs at least"):
+        sequential([torch.sin, torch.exp] * 9, input=w, memory=100)
+
+
+class Wasteful(nn.Module):
+    """Holds what it has computed until it returns."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(32, 32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        held = [torch.tanh(self.layer(x))]
+        for _ in range(6):
+            held.append(held[-1] * 1.01)
+        return held[-1] + x
+
+
+def test_what_functions_hold_beyond_its_use_is_planned_for_next_time() -> None:
+    torch.manual_seed(0)
+    chain = nn.Sequential(*(Wasteful() for _ in range(12)))
+    x, size = torch.randn(64, 32), 64 * 32 * 4
+
+    def under(memory: int) -> None:
+        out = retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
+        out.sum().backward()
+
+    learned = []
+    for memory in range(15 * size, 40 * size, size):
+        key = _sequence._key(list(chain), x, memory)
+        for _ in range(8):
+            under(memory)
+        program = _sequence._programs[key]
+        learned.append(program.fit.overhang)
+        before = replace(program.fit), program.descents
+        assert peak_bytes(partial(under, memory)) <= memory
+        assert (program.fit, program.descents) == before
+    assert any(learned)

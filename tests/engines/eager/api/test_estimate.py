@@ -1,0 +1,154 @@
+"""What a budget costs, told beforehand: the same that runs show."""
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import retape.torch
+from retape import BudgetError, PlanError, UnsupportedError
+from retape.engines.eager.api import _available_bytes as available
+
+
+def perceptron() -> tuple[nn.Module, Tensor]:
+    layers = [m for _ in range(20) for m in (nn.Linear(64, 64), nn.ReLU())]
+    return nn.Sequential(*layers), torch.randn(128, 64)
+
+
+def convolutions() -> tuple[nn.Module, Tensor]:
+    """Statistics are written in place, activations too, and dropout draws."""
+    layers = [
+        nn.Sequential(
+            nn.Conv2d(8, 8, 3, padding=1),
+            nn.BatchNorm2d(8),
+            nn.ReLU(inplace=True),
+            nn.Dropout(0.1),
+        )
+        for _ in range(6)
+    ]
+    return nn.Sequential(*layers), torch.randn(2, 8, 12, 12)
+
+
+def attention() -> tuple[nn.Module, Tensor]:
+    layer = nn.TransformerEncoderLayer(32, 4, 64, batch_first=True)
+    return nn.TransformerEncoder(layer, 3), torch.randn(2, 16, 32)
+
+
+def loss_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
+    return lambda x: model(x).square().sum()
+
+
+@pytest.mark.parametrize("make", [perceptron, convolutions, attention])
+def test_an_estimate_says_what_runs_show(make: Any) -> None:
+    torch.manual_seed(0)
+    model, x = make()
+    state = {name: value.clone() for name, value in model.state_dict().items()}
+    random = torch.get_rng_state()
+    program = loss_of(model)
+    found = retape.torch.estimate(program, x)
+    assert torch.equal(random, torch.get_rng_state())
+    assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
+    with pytest.raises(BudgetError) as caught, retape.torch.recompute(memory=1):
+        loss = program(x)
+    assert caught.value.least <= found.least <= 1.1 * caught.value.least
+    del loss
+    with retape.torch.recompute(memory="1GB") as ample:
+        loss = program(x)
+    assert found.steps == ample.report.steps
+    assert 0 <= found.enough - ample.report.peak_bytes <= 0.05 * found.enough
+    loss.backward()
+    assert found.curve[-1].recomputed == 0.0
+    assert all(a.recomputed >= b.recomputed for a, b in pairwise(found.curve))
+    assert found.recomputed(found.sensible) <= 0.25
+    for memory in (found.least, found.sensible, found.enough):
+        for _ in range(4):
+            with retape.torch.recompute(memory=memory) as run:
+                loss = program(x)
+            loss.backward()
+            assert run.report.peak_bytes <= memory
+    assert run.report.recomputed == 0
+    assert f"{found.least:,}" in str(found) and "100.0%" not in str(found)[:60]
+
+
+def test_the_plan_that_is_followed_costs_what_was_told() -> None:
+    torch.manual_seed(0)
+    model, x = perceptron()
+    program = loss_of(model)
+    found = retape.torch.estimate(program, x)
+    for point in found.curve[2:-1:2]:
+        for _ in range(4):
+            with retape.torch.recompute(memory=point.memory) as run:
+                loss = program(x)
+            loss.backward()
+        share = run.report.recomputed / run.report.steps  # products cost more
+        assert share <= point.recomputed + 0.15
+
+
+def test_a_budget_below_the_least_is_refused() -> None:
+    model, x = perceptron()
+    found = retape.torch.estimate(loss_of(model), x)
+    with pytest.raises(BudgetError, match="needs at least") as caught:
+        found.recomputed(found.least - 1)
+    assert caught.value.least == found.least
+    assert found.recomputed(2 * found.enough) == 0.0
+
+
+def test_what_saves_nothing_needs_nothing() -> None:
+    found = retape.torch.estimate(lambda x: x + 1, torch.ones(3))
+    assert (found.steps, found.least, found.enough) == (1, 1, 1)
+
+
+def test_a_model_without_values_is_estimated() -> None:
+    with torch.device("meta"):
+        model = nn.Sequential(*[nn.Linear(4096, 4096) for _ in range(4)])
+        x = torch.empty(512, 4096)
+    found = retape.torch.estimate(loss_of(model), x)
+    assert found.enough > 4 * 512 * 4096 * 4
+
+
+def test_programs_that_read_values_are_refused() -> None:
+    def branches(x: Tensor) -> Tensor:
+        return x.sin() if x.sum().item() > 0 else x.cos()
+
+    with pytest.raises(UnsupportedError, match="reads values"):
+        retape.torch.estimate(branches, torch.ones(3, requires_grad=True))
+    layer = nn.LSTM(4, 4)
+    with pytest.raises(UnsupportedError, match="workspace"):
+        retape.torch.estimate(lambda x: layer(x)[0], torch.ones(3, 2, 4))
+    with retape.torch.recompute(memory="1MB"), pytest.raises(PlanError, match="inside"):
+        retape.torch.estimate(torch.sin, torch.ones(3))
+
+
+def test_an_automatic_budget_is_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    for free, budget in ((16_000, 8_192), (12_000, 8_192), (17_000, 12_288), (0, 1)):
+        monkeypatch.setattr(available, "_free_bytes", lambda free=free: free)
+        assert available.automatic_budget() == budget
+    monkeypatch.setattr(available, "_free_bytes", lambda: 2**30)
+    model, x = perceptron()
+    with retape.torch.recompute(memory="auto") as run:
+        loss = loss_of(model)(x)
+    loss.backward()
+    assert run.report.recomputed == 0
+
+
+def test_what_is_free_is_asked_of_machine_and_container(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    machine = available._machine()
+    assert machine is not None and machine > 2**20
+    monkeypatch.setattr(available, "_CGROUP", tmp_path)
+    assert available._container() is None
+    (tmp_path / "memory.max").write_text("max\n")
+    (tmp_path / "memory.current").write_text("1000\n")
+    assert available._container() is None
+    (tmp_path / "memory.max").write_text("1500\n")
+    assert available._container() == 500
+    if not torch.cuda.is_available():
+        assert available._free_bytes() == 500
+        monkeypatch.setattr(available, "_container", lambda: None)
+        monkeypatch.setattr(available, "_machine", lambda: None)
+        with pytest.raises(UnsupportedError, match='memory="auto"'):
+            available._free_bytes()

@@ -1,0 +1,149 @@
+"""Snapshots in host memory and on disk: the same bits, fewer bytes, typed errors."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import retape
+import retape.torch
+from retape import DiskStore, MemoryStore, TieredStore
+from retape._errors import PlanError, SnapshotError, StoreError
+
+UNIT = 64 * 64 * 4
+STATE, DRAWS = 5056, 60
+"""Bytes of the generator's state that each draw keeps, and draws of a run."""
+ROOM = 14 * UNIT + DRAWS * STATE
+
+
+def run(w: torch.Tensor, under: Any, length: int = 60) -> torch.Tensor:
+    with under:
+        h = torch.ones(64, 64)
+        for _ in range(length):
+            h = torch.tanh(h @ w)
+            h = torch.dropout(h, 0.1, True)
+        return h.square().sum()
+
+
+def gradient(under: Any, seed: int = 0) -> torch.Tensor:
+    torch.manual_seed(seed)
+    w = (0.1 * torch.randn(64, 64)).requires_grad_()
+    run(w, under).backward()
+    assert w.grad is not None
+    return w.grad
+
+
+def stores(path: Path) -> list[Any]:
+    return [
+        MemoryStore(),
+        DiskStore(path / "disk"),
+        TieredStore(MemoryStore(capacity=2), DiskStore(path / "tiered")),
+    ]
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("options", [{"memory": ROOM}, {"snapshots": 9}])
+def test_gradients_are_the_plain_ones(
+    which: int, options: dict[str, int], tmp_path: Path
+) -> None:
+    store = stores(tmp_path)[which]
+    expected = gradient(torch.enable_grad())
+    for _ in range(2):  # a store serves one run after the other
+        under = retape.torch.recompute(**options, store=store)  # type: ignore[arg-type]
+        assert torch.equal(gradient(under), expected)
+        assert under.report.recomputed > 0
+    assert store.peak_snapshots > 2
+    assert not list(tmp_path.rglob("step-*"))
+
+
+def test_live_bytes_fall_by_what_is_put_away() -> None:
+    live = []
+    for store in (None, MemoryStore()):
+        under = retape.torch.recompute(snapshots=20, stage=6, store=store)
+        w = torch.full((64, 64), 0.01, requires_grad=True)
+        with under:
+            loss = run(w, retape.torch.recompute(snapshots=1))
+            trace = loss.grad_fn is not None and under._open[0][0].run.trace  # type: ignore[index]
+        live.append(trace.counter.live)
+        if store is not None:
+            assert store.nbytes > 10 * UNIT
+            assert live[0] - live[1] == store.nbytes
+        loss.backward()
+        del loss
+        # What is left goes with the trace, which this test holds.
+        assert trace.counter.live == trace.kept_bytes == DRAWS * STATE
+        assert store is None or store.nbytes == 0
+
+
+def test_with_snapshots_elsewhere_a_budget_recomputes_less() -> None:
+    work = []
+    for store in (None, "cpu"):
+        under = retape.torch.recompute(memory=ROOM, store=store)
+        gradient(under)
+        work.append(under.report.recomputed)
+    assert work[1] < work[0]
+
+
+def test_a_store_that_is_full_says_so(tmp_path: Path) -> None:
+    store = DiskStore(tmp_path, capacity_bytes=3 * UNIT)
+    with pytest.raises(StoreError, match="`capacity_bytes` is"):
+        gradient(retape.torch.recompute(memory=ROOM, store=store))
+
+
+def test_a_disk_that_is_full_is_a_store_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(StoreError, match="No space left on device"):
+        gradient(retape.torch.recompute(snapshots=9, store=DiskStore(tmp_path)))
+
+
+def test_a_damaged_snapshot_is_an_error_in_the_backward(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    w = (0.1 * torch.randn(64, 64)).requires_grad_()
+    store = DiskStore(tmp_path)
+    loss = run(w, retape.torch.recompute(snapshots=9, store=store))
+    for file in tmp_path.glob("step-*"):
+        file.write_bytes(file.read_bytes()[:100])
+    with pytest.raises(SnapshotError, match="step-"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("store", ["disk", 3])
+def test_what_is_no_store_is_refused(store: Any) -> None:
+    with pytest.raises(PlanError, match="neither"):
+        retape.torch.recompute(snapshots=2, store=store)
+
+
+def test_plans_of_a_run_of_unknown_length() -> None:
+    expected = gradient(torch.enable_grad())
+    for plan in (
+        retape.fixed_space(snapshots=4),
+        retape.fixed_space(snapshots=4, stage=10),
+        retape.logarithmic(stage=8),
+        retape.within(ROOM),
+    ):
+        under = retape.torch.recompute(plan=plan)
+        assert torch.equal(gradient(under), expected)
+        assert under.report.recomputed > 0
+
+
+@pytest.mark.parametrize(
+    ("plan", "text"),
+    [
+        (retape.segments(), r"segments\(\)` cannot be obeyed here: it needs the num"),
+        (
+            retape.fixed_time(sweeps=2),
+            r"fixed_time\(sweeps=2\)` cannot be obeyed",
+        ),
+        (retape.fixed_space(snapshots=3, split="treeverse"), "Leave `split` out"),
+        (7, r"write `plan=retape.within\(7\)`"),
+    ],
+)
+def test_other_plans_are_refused_by_name(plan: Any, text: str) -> None:
+    with pytest.raises(PlanError, match=text):
+        retape.torch.recompute(plan=plan)

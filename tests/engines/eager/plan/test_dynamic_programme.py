@@ -1,0 +1,149 @@
+"""The dynamic programme against an exhaustive search, and against plain chains."""
+
+import heapq
+import random
+
+import pytest
+
+from retape._errors import BudgetError
+from retape.engines.eager.analysis._units import Unit
+from retape.engines.eager.plan._dynamic_programme import Optimum, least_schedule_memory
+from retape.schedule import Chain, optimal_advances
+
+
+def simple(cost: float, tape: int, state: int) -> Unit:
+    """A unit whose tape and state share nothing and whose work takes no room."""
+    return Unit(cost, cost, cost, tape, tape, state, 0, 0, tape, 0)
+
+
+def widths(states: list[int]) -> list[list[int]]:
+    return [states] * len(states)
+
+
+def cheapest(units: list[Unit], states: list[int], budget: int) -> float:
+    """Dijkstra over what is held: states, tapes, the unit at work, units left.
+
+    Nothing is let go before its unit is the last one left.
+    """
+    heap, done, tie = (
+        [(0.0, 0, 0, (0, frozenset({0}), frozenset(), len(units)))],
+        set(),
+        0,
+    )
+    while heap:
+        cost, ran, _, now = heapq.heappop(heap)
+        if (now, ran) in done:
+            continue
+        done.add((now, ran))
+        at, held, taped, left = now
+        if left == 0:
+            return cost
+        follow = []
+        if left - 1 in taped:
+            new = (None, held - {left}, taped - {left - 1}, left - 1)
+            follow.append((cost, ran, new))
+        if at is not None and at < left:
+            price = 0.0 if at >= ran else units[at].advance
+            far = max(ran, at + 1)
+            tapes = taped | {at}
+            used = sum(states[k] for k in held)
+            if used + sum(units[k].tape_bytes for k in tapes) <= budget:
+                follow.append((cost + price, far, (at + 1, held, tapes, left)))
+            if at + 1 < left:
+                follow.append((cost + price, far, (at + 1, held, taped, left)))
+            used += sum(units[k].tape_bytes for k in taped)
+            if at not in held and used + states[at] <= budget:
+                follow.append((cost, ran, (at, held | {at}, taped, left)))
+        there = held
+        follow += [(cost, ran, (k, held - {left}, taped, left)) for k in there]
+        for more, far, new in follow:
+            tie += 1
+            heapq.heappush(heap, (more, far, tie, new))
+    return float("inf")
+
+
+def test_the_cost_is_never_below_an_exhaustive_search_and_mostly_equal() -> None:
+    rng = random.Random(0)
+    equal = solved = 0
+    for _ in range(60):
+        n = rng.randint(1, 5)
+        states = [0, *(rng.randint(1, 3) for _ in range(n - 1)), 0]
+        units = [
+            simple(rng.randint(1, 9), rng.randint(1, 6), states[k]) for k in range(n)
+        ]
+        budget = rng.randint(3, 24)
+        found = Optimum(units, widths(states), budget).cost
+        least = cheapest(units, states, budget)
+        assert found >= least
+        solved += found < float("inf")
+        equal += found == least
+    assert solved > 25 and equal > 40
+
+
+def test_taping_on_the_way_is_never_dearer_than_a_plain_chain() -> None:
+    rng = random.Random(1)
+    better = 0
+    for _ in range(40):
+        n = rng.randint(2, 9)
+        states = [0, *(rng.randint(1, 4) for _ in range(n - 1)), 0]
+        tapes = [rng.randint(1, 9) for k in range(n)]
+        costs = [rng.randint(1, 9) for _ in range(n)]
+        units = [simple(costs[k], tapes[k], states[k]) for k in range(n)]
+        own = [tape + state for tape, state in zip(tapes, states, strict=False)]
+        budget = sum(own) * rng.randint(40, 90) // 100
+        try:
+            chain = Chain(costs, states[:-1], own, budget)
+        except BudgetError:
+            continue
+        found = Optimum(units, widths(states), budget).cost
+        assert found <= chain.cost()
+        better += found < chain.cost()
+    assert better > 5
+
+
+def test_equal_units_cost_what_binomial_schedules_cost() -> None:
+    for n in (2, 9, 30):
+        for snapshots in (1, 2, 4):
+            states = [0] + [1] * n
+            chain = Optimum([simple(1, 100, 1)] * n, widths(states), 100 + snapshots)
+            # Ours counts the state at work, which may now and then be a snapshot's.
+            assert optimal_advances(n, snapshots + 1) <= chain.cost
+            assert chain.cost <= optimal_advances(n, snapshots)
+
+
+def test_descents_do_what_the_cost_says() -> None:
+    rng = random.Random(2)
+    for _ in range(30):
+        n = rng.randint(2, 20)
+        states = [0, *(rng.randint(1, 3) for _ in range(n - 1)), 0]
+        units = [
+            simple(rng.randint(1, 9), rng.randint(1, 6), states[k]) for k in range(n)
+        ]
+        chain = Optimum(units, widths(states), 30)
+        if chain.cost == float("inf"):
+            continue
+        descents = chain.descents()
+        cost = 0.0
+        for each in descents[1:]:
+            parent = descents[each.parent]
+            assert each.start in (parent.start, *parent.stores)
+            cost += sum(unit.advance for unit in units[each.start : each.stop])
+        assert cost == chain.cost
+        taped = sorted(unit for each in descents for unit in each.taped)
+        assert taped == list(range(n))
+
+
+def test_the_least_memory_suffices_and_much_less_does_not() -> None:
+    units = [simple(1, 5, 2) for _ in range(12)]
+    least = least_schedule_memory(units, widths([0] + [2] * 12))
+    assert Optimum(units, widths([0] + [2] * 12), least).cost < float("inf")
+    assert Optimum(units, widths([0] + [2] * 12), least * 4 // 5).cost == float("inf")
+    named = f"`12` units; it needs at least `{least}`"
+    with pytest.raises(BudgetError, match=named) as caught:
+        Optimum(units, widths([0] + [2] * 12), 3).descents()
+    assert caught.value.least == least
+
+
+def test_no_units_are_no_work() -> None:
+    chain = Optimum([], [[0]], 10)
+    assert chain.cost == 0.0 and chain.descents() == []

@@ -1,0 +1,169 @@
+"""Programs of several processes: the same gradients to the bit, and no more talk."""
+
+import contextlib
+from typing import Any
+
+import pytest
+import torch
+
+import retape.torch
+from retape import BudgetError, UnsupportedError
+from retape.engines.eager.trace._operator_traits import traits_of
+from tests.engines.eager.support.processes import run_processes
+
+
+def _gradients(make: Any, under: Any) -> list[Any]:
+    from torch.distributed.tensor import DTensor
+
+    params, forward = make()
+    with under:
+        loss = forward()
+    loss.backward()
+    for _, work in getattr(forward, "works", []):
+        work.wait()
+    grads = [p.grad for p in params]
+    grads = [g.full_tensor() if isinstance(g, DTensor) else g for g in grads]
+    return [loss.detach(), *grads]
+
+
+def _same(one: list[Any], other: list[Any]) -> bool:
+    return all(
+        (a is None and b is None) or torch.equal(a, b)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _least(make: Any) -> int:
+    """The least budget of the process that needs most."""
+    import torch.distributed as dist
+
+    _, forward = make()
+    try:
+        with retape.torch.recompute(memory=100):
+            kept = forward()
+    except BudgetError as error:
+        least = torch.tensor([error.least])
+        dist.all_reduce(least, dist.ReduceOp.MAX)
+        del kept
+        return int(least)
+    raise AssertionError("a hundred bytes were enough")
+
+
+def _all_programs(accelerated: bool) -> list[str]:
+    """The programs, budgets and runs that are not as they are without a budget."""
+    from tests.engines.eager.support.collective_programs import programs
+
+    wrong: list[str] = []
+    for name, make in programs.items():
+        plain = _gradients(make, contextlib.nullcontext())
+        retape.torch.accelerate(accelerated)
+        budget = {"memory": _least(make)}
+        ways = [{"snapshots": 2, "stage": 4}, *[budget] * 4, {"memory": "1GB"}]
+        for run, limits in enumerate(ways):
+            under = retape.torch.recompute(**limits)
+            if not _same(plain, _gradients(make, under)):
+                wrong.append(f"{name}, run {run}: other gradients")
+            if limits is budget and under.report.peak_bytes > budget["memory"]:
+                wrong.append(f"{name}, run {run}: {under.report.peak_bytes} bytes")
+            if run == 0 and not under.report.recomputed and under.report.saved > 4:
+                wrong.append(f"{name}: nothing was run again")
+        retape.torch.accelerate(False)
+    return wrong
+
+
+@pytest.mark.parametrize("world, accelerated", [(2, True), (4, False)])
+def test_collectives_in_every_form_are_exact(world: int, accelerated: bool) -> None:
+    for wrong in run_processes(_all_programs, world, accelerated):
+        assert wrong == []
+
+
+def _talk_in_the_backward() -> list[tuple[int, int]]:
+    """By program, the collectives of a plain backward and of one that recomputes."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    from tests.engines.eager.support.collective_programs import programs
+
+    class Counting(TorchDispatchMode):
+        count = 0
+
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            self.count += "c10d" in func.namespace
+            return func(*args, **(kwargs or {}))
+
+    found = []
+    for name in ("in_place_sum", "sequence_parallel_by_hand", "functional_sum"):
+        counts = []
+        for under in (
+            contextlib.nullcontext(),
+            retape.torch.recompute(snapshots=1, stage=10**6),
+        ):
+            _, forward = programs[name]()
+            with under:
+                loss = forward()
+            with Counting() as counting:
+                loss.backward()
+            counts.append(counting.count)
+        found.append(tuple(counts))
+    return found
+
+
+def test_what_is_recomputed_repeats_no_collective() -> None:
+    for found in run_processes(_talk_in_the_backward, 2):
+        assert [again == plain for plain, again in found] == [True] * 3
+        assert found[1][0] > 0  # its own collectives are counted
+
+
+def _checkpointed() -> list[bool]:
+    from tests.engines.eager.support.collective_programs import programs
+
+    found = []
+    for name in ("tensor_parallel", "sequence_parallel_with_norms", "autograd_gather"):
+        plain = _gradients(programs[name], contextlib.nullcontext())
+        params, forward = programs[name]()
+        retape.torch.checkpoint(forward).backward()
+        again = [plain[0], *[p.grad for p in params]]
+        whole = [getattr(g, "full_tensor", lambda g=g: g)() for g in again]
+        found.append(_same(plain, whole))
+    return found
+
+
+def test_regions_of_tensor_parallel_layers_are_exact() -> None:
+    for found in run_processes(_checkpointed, 2):
+        assert found == [True] * 3
+
+
+def test_a_loop_refuses_collectives_by_name() -> None:
+    (found,) = run_processes(_loop_refusal, 1)
+    assert found[0].startswith("`c10d.allreduce_.default` talks to other processes")
+
+
+def _loop_refusal() -> list[str]:
+    import torch.distributed as dist
+
+    with pytest.raises(UnsupportedError) as caught:
+        with retape.torch.recompute(memory="1MB", mode="loop"):
+            dist.all_reduce(torch.ones(3))
+    return [str(caught.value)]
+
+
+def test_writes_into_the_memory_of_other_processes_are_refused() -> None:
+    import torch.distributed  # registers the operators
+
+    with pytest.raises(UnsupportedError, match="symmetric memory"):
+        traits_of(torch.ops.symm_mem.two_shot_all_reduce_.default)
+
+
+def test_every_collective_that_fills_its_arguments_is_in_the_table() -> None:
+    """Schemas do not say what is written: their names and arguments do."""
+    import torch.distributed
+
+    reads_only = ("wait", "barrier", "send", "check", "_wrap", "get_process_group")
+    for schema in torch._C._jit_get_all_schemas():
+        space, name = schema.name.split("::")
+        if space != "c10d" or any(part in name for part in reads_only):
+            continue
+        func = getattr(getattr(torch.ops.c10d, name), schema.overload_name or "default")
+        assert traits_of(func).writes == (0,), name
+        assert traits_of(func).collective

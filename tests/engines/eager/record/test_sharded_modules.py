@@ -1,0 +1,184 @@
+"""Fully sharded modules: FSDP2 inside and around a recomputation, FSDP1 around one."""
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+import retape.torch
+from retape import BudgetError, UnsupportedError
+from tests.engines.eager.support.processes import run_processes
+
+WIDTH, LAYERS = 16, 4
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
+        self.qkv, self.out = nn.Linear(WIDTH, 3 * WIDTH), nn.Linear(WIDTH, WIDTH)
+        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
+        self.drop = nn.Dropout(0.1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        batch, length, _ = x.shape
+        heads = self.qkv(self.first(x)).view(batch, length, 3, 2, WIDTH // 2)
+        q, k, v = heads.permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.drop(self.out(y.transpose(1, 2).reshape(x.shape)))
+        return x + self.drop(self.down(F.gelu(self.up(self.second(x)))))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(32, WIDTH), nn.Linear(WIDTH, 32)
+        self.blocks = nn.ModuleList([Block() for _ in range(LAYERS)])
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.tokens(x)
+        for block in self.blocks:
+            h = block(h)
+        return self.head(h)
+
+
+def sharded(form: str) -> nn.Module:
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    half = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
+    policy = half if form == "mixed precision" else MixedPrecisionPolicy()
+    torch.manual_seed(0)
+    model: Any = Model()
+    if form == "regions":
+        blocks = [retape.torch.Checkpointed(block) for block in model.blocks]
+        model.blocks = nn.ModuleList(blocks)
+    for block in model.blocks:
+        if form == "nested":
+            fully_shard([block.up, block.down], mesh=mesh, mp_policy=policy)
+        gathered = form != "kept gathered"
+        fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=gathered)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+    if form == "prefetch":
+        for block, after in zip(model.blocks, model.blocks[1:], strict=False):
+            block.set_modules_to_forward_prefetch([after])
+            after.set_modules_to_backward_prefetch([block])
+    return model
+
+
+def train(form: str, make: Callable[[], Any], steps: int = 3) -> tuple[Any, Any]:
+    """Losses and gradients of some steps, and the reports of their runs."""
+    model, found, reports = sharded(form), [], []
+    optimiser = torch.optim.SGD(model.parameters(), 0.1)
+    for step in range(steps):
+        # Each process has batches of its own length.
+        torch.manual_seed(10 * step + dist.get_rank())
+        x = torch.randint(0, 32, (2, 6 + 2 * dist.get_rank()))
+        under = make()
+        with under:
+            logits = model(x).flatten(0, 1).float()
+            loss = F.cross_entropy(logits, x.flatten())
+        loss.backward()
+        found += [loss.detach()]
+        found += [p.grad.full_tensor().clone() for p in model.parameters()]  # type: ignore[union-attr]
+        optimiser.step()
+        optimiser.zero_grad()
+        reports.append(getattr(under, "report", None))
+    return found, reports
+
+
+def _least(form: str) -> int:
+    model = sharded(form)
+    try:
+        with retape.torch.recompute(memory=100):
+            loss = model(
+                torch.zeros(2, 6 + 2 * dist.get_rank(), dtype=torch.long)
+            ).sum()
+    except BudgetError as error:
+        loss.backward()
+        return error.least
+    raise AssertionError("a hundred bytes were enough")
+
+
+FORMS = "resharded", "kept gathered", "mixed precision", "nested", "prefetch"
+
+
+def _in_budgets(accelerated: bool) -> list[str]:
+    """What is not as it is without a budget; each process has a budget of its own."""
+    wrong: list[str] = []
+    for form in FORMS:
+        plain, _ = train(form, contextlib.nullcontext)
+        retape.torch.accelerate(accelerated)
+        least = _least(form)
+        counts = []
+        for share in (1.0, 1.2, 1.5, 2.0, 100.0):
+            memory = int(share * least)
+            found, reports = train(form, lambda: retape.torch.recompute(memory=memory))  # noqa: B023
+            if not all(map(torch.equal, plain, found)):
+                wrong.append(f"{form} in {share}: other gradients")
+            if any(report.peak_bytes > memory for report in reports):
+                wrong.append(f"{form} in {share}: {reports}")
+            counts.append(reports[-1].recomputed)
+        if not counts[0] or counts[-1] or reports[-1].steps < 15 * LAYERS:
+            wrong.append(f"{form}: {counts}, {reports[-1]}")
+        found, _ = train(form, lambda: retape.torch.recompute(snapshots=2, stage=4))
+        if not all(map(torch.equal, plain, found)):
+            wrong.append(f"{form} by snapshots: other gradients")
+        retape.torch.accelerate(False)
+    plain, _ = train("resharded", contextlib.nullcontext)
+    found, _ = train("regions", contextlib.nullcontext)
+    if not all(map(torch.equal, plain, found)):
+        wrong.append("sharded regions: other gradients")
+    return wrong
+
+
+def test_fully_sharded_modules_keep_a_budget_in_each_process() -> None:
+    for wrong in run_processes(_in_budgets, 2, False):
+        assert wrong == []
+
+
+def _flat(inside: bool) -> tuple[list[str], bool]:
+    from torch.distributed.fsdp import FullyShardedDataParallel
+
+    def gradients(wrapped: bool, under: Any) -> list[Tensor]:
+        torch.manual_seed(0)
+        units: list[nn.Module] = [
+            nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(3)
+        ]
+        if wrapped:
+            units = [retape.torch.Checkpointed(unit) for unit in units]
+        cpu = torch.device("cpu")
+        model = FullyShardedDataParallel(
+            nn.Sequential(
+                *[FullyShardedDataParallel(unit, device_id=cpu) for unit in units]
+            ),
+            device_id=cpu,
+        )
+        with under:
+            loss = model(torch.ones(4, 8) * (1 + dist.get_rank())).square().sum()
+        loss.backward()
+        return [p.grad for p in model.parameters() if p.grad is not None]
+
+    if inside:
+        try:
+            gradients(False, retape.torch.recompute(memory="1MB"))
+        except UnsupportedError as error:
+            return [str(error)], True
+        return [], False
+    plain = gradients(False, contextlib.nullcontext())
+    found = gradients(True, contextlib.nullcontext())
+    return [], all(map(torch.equal, plain, found)) and len(plain) == len(found)
+
+
+def test_flat_parameters_are_refused_inside_and_exact_around() -> None:
+    for refusals, refused in run_processes(_flat, 2, True):
+        assert refused
+        assert "`FullyShardedDataParallel` (FSDP1)" in refusals[0]
+        assert "`torch.distributed.fsdp.fully_shard` (FSDP2)" in refusals[0]
+    for _, exact in run_processes(_flat, 2, False):
+        assert exact

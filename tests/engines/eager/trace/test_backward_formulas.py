@@ -1,0 +1,250 @@
+"""What is counted for the backward of an operator, and what it is measured to take."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import retape.torch
+from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager.analysis._liveness import Span, waiting_bytes
+from retape.engines.eager.trace import _backward_formulas as _formulas
+from retape.torch import recompute
+from tests.engines.eager.api.test_budget import peak_bytes
+
+SIDE = 64
+Case = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
+SQUARE, ROW, COLUMN = (SIDE, SIDE), (SIDE,), (SIDE, 1)
+IMAGE, HEADS, BATCH = (4, 8, 16, 16), (2, 4, 32, 16), (4, 32, 32)
+
+
+def index() -> Tensor:
+    return torch.arange(SIDE) * 7 % SIDE
+
+
+def table() -> Tensor:
+    return torch.arange(SIDE * SIDE).view(SIDE, SIDE) * 7 % SIDE
+
+
+def of(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    return lambda *inputs: function(*inputs, **options)
+
+
+def in_place(name: str, *args: Any) -> Callable[..., Any]:
+    return lambda x: getattr(x.clone(), name)(*args)
+
+
+def part_in_place(x: Tensor) -> Tensor:
+    y = x.clone()
+    y[: SIDE // 2].mul_(y[SIDE // 2 :].clone())
+    return y
+
+
+ONE = (
+    "abs", "acos", "asin", "asinh", "atan", "cos", "cosh", "erf", "erfc", "exp",
+    "expm1", "log", "log1p", "log2", "reciprocal", "rsqrt", "sigmoid", "sin", "sinc",
+    "sinh", "sqrt", "square", "tan", "tanh", "relu", "logcumsumexp", "cumsum",
+    "cumprod", "softmax", "log_softmax", "logsumexp", "sort", "cummax", "var", "std",
+    "var_mean", "std_mean", "mean", "sum", "prod", "amax", "amin", "max", "min",
+    "median", "nansum", "norm", "fft.fft", "fft.rfft", "tril", "clone",
+    "linalg.inv", "linalg.eigh", "linalg.cholesky",
+)  # fmt: skip
+WITH_DIMENSION = {
+    "logcumsumexp", "cumsum", "cumprod", "softmax", "log_softmax", "logsumexp", "sort",
+    "cummax",
+}  # fmt: skip
+ACTIVATIONS = (
+    "gelu", "silu", "softplus", "elu", "leaky_relu", "hardswish", "mish", "hardtanh",
+    "hardsigmoid", "selu", "celu", "logsigmoid", "softsign", "tanhshrink", "glu",
+    "dropout", "normalize",
+)  # fmt: skip
+TWO = (
+    "add", "sub", "mul", "div", "pow", "atan2", "maximum", "hypot", "logaddexp",
+    "xlogy", "fmod", "copysign", "lerp",
+)  # fmt: skip
+
+
+def named(name: str) -> Callable[..., Any]:
+    function: Any = torch
+    for part in name.split("."):
+        function = getattr(function, part)
+    if name in WITH_DIMENSION:
+        return of(function, dim=1)
+    if name in ("acos", "asin"):
+        return lambda x: function(x * 0.5)
+    if name in ("linalg.inv", "linalg.eigh", "linalg.cholesky"):
+        return lambda x: function(x @ x.t() + SIDE * torch.eye(SIDE))
+    return function
+
+
+def two(name: str) -> Callable[..., Any]:
+    if name == "lerp":
+        return lambda a, b: torch.lerp(a, b, b)
+    return getattr(torch, name)
+
+
+CASES: dict[str, Case] = {
+    **{name: (named(name), (SQUARE,)) for name in ONE},
+    **{name: (getattr(F, name), (SQUARE,)) for name in ACTIVATIONS},
+    **{name: (two(name), (SQUARE, SQUARE)) for name in TWO},
+    **{f"{name} of a row": (two(name), (SQUARE, ROW)) for name in TWO},
+    **{f"{name} of vectors": (two(name), (COLUMN, ROW)) for name in TWO},
+    "cube": (lambda x: x**3, (SQUARE,)),
+    "a square of itself": (lambda x: x * x, (SQUARE,)),
+    "neighbours": (lambda x: x[1:] - x[:-1], (SQUARE,)),
+    "mask": (lambda x: x * (x > 1), (SQUARE,)),
+    "division by a number": (lambda x: x / 3, (SQUARE,)),
+    "division of a number": (lambda x: 3 / x, (SQUARE,)),
+    "clamp": (of(torch.clamp, min=0.7, max=1.2), (SQUARE,)),
+    "where": (lambda x, y: torch.where(x > 1, x, y), (SQUARE, SQUARE)),
+    "maximum norm": (of(torch.linalg.vector_norm, ord=float("inf")), (SQUARE,)),
+    "variance of rows": (of(torch.var, dim=1), (SQUARE,)),
+    "topk": (of(torch.topk, k=9), (SQUARE,)),
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (SIDE,), w, b), (SQUARE, ROW, ROW)),
+    "rms_norm": (lambda x, w: F.rms_norm(x, (SIDE,), w), (SQUARE, ROW)),
+    "batch_norm": (of(F.batch_norm, running_mean=None, running_var=None,
+                      training=True), (IMAGE,)),
+    "group_norm": (of(F.group_norm, num_groups=4), (IMAGE,)),
+    "cross_entropy": (lambda x: F.cross_entropy(x, index()), (SQUARE,)),
+    "smoothed": (lambda x: F.cross_entropy(x, index(), label_smoothing=0.1), (SQUARE,)),
+    "mse_loss": (F.mse_loss, (SQUARE, SQUARE)),
+    "huber_loss": (F.huber_loss, (SQUARE, SQUARE)),
+    "mm": (torch.mm, (SQUARE, SQUARE)),
+    "matmul": (torch.matmul, (BATCH, BATCH[1:])),
+    "matmul of stacks": (torch.matmul, ((4, 1, 16, 16), (8, 16, 16))),
+    "einsum": (lambda a, b: torch.einsum("bij,bkj->bik", a, b), (BATCH, BATCH)),
+    "linear": (F.linear, ((4, 16, SIDE), SQUARE, ROW)),
+    "bilinear": (F.bilinear, ((SIDE, 16), (SIDE, 16), (16, 16, 16))),
+    "cdist": (torch.cdist, (SQUARE, SQUARE)),
+    "attention": (F.scaled_dot_product_attention, (HEADS,) * 3),
+    "self-attention": (lambda x: F.scaled_dot_product_attention(x, x, x), (HEADS,)),
+    "causal": (of(F.scaled_dot_product_attention, is_causal=True), (HEADS,) * 3),
+    "dropping": (of(F.scaled_dot_product_attention, dropout_p=0.2), (HEADS,) * 3),
+    "conv1d": (F.conv1d, ((4, 8, 256), (8, 8, 3))),
+    "conv2d": (of(F.conv2d, padding=1), (IMAGE, (8, 8, 3, 3))),
+    "strided": (of(F.conv2d, stride=2), ((16, 32, 16, 16), (32, 32, 3, 3))),
+    "one image": (F.conv2d, ((1, 8, 16, 16), (8, 8, 3, 3))),
+    "depthwise": (of(F.conv2d, groups=8), (IMAGE, (8, 1, 3, 3))),
+    "conv3d": (F.conv3d, ((2, 4, 8, 8, 8), (4, 4, 3, 3, 3))),
+    "transposed": (of(F.conv_transpose2d, stride=2), (IMAGE, (8, 8, 3, 3))),
+    "max_pool2d": (of(F.max_pool2d, kernel_size=2), (IMAGE,)),
+    "avg_pool2d": (of(F.avg_pool2d, kernel_size=2), (IMAGE,)),
+    "adaptive": (of(F.adaptive_avg_pool2d, output_size=4), (IMAGE,)),
+    "interpolate": (of(F.interpolate, scale_factor=2, mode="bilinear"), (IMAGE,)),
+    "pad": (of(F.pad, pad=(1, 1, 1, 1), mode="reflect"), (IMAGE,)),
+    "unfold": (of(F.unfold, kernel_size=3), (IMAGE,)),
+    "embedding": (lambda w: F.embedding(table(), w), (SQUARE,)),
+    "index": (lambda x: x[index()], (SQUARE,)),
+    "gather": (lambda x: x.gather(1, table()), (SQUARE,)),
+    "scatter": (lambda x, y: x.scatter(1, table(), y), (SQUARE, SQUARE)),
+    "scatter_add": (lambda x, y: x.scatter_add(1, table(), y), (SQUARE, SQUARE)),
+    "largest of": (
+        lambda x, y: x.scatter_reduce(1, table(), y, "amax"), (SQUARE, SQUARE)
+    ),
+    "cat": (lambda x, y: torch.cat([x, y]), (SQUARE, SQUARE)),
+    "parts": (lambda x: [each.exp() for each in x.chunk(4, 1)], (SQUARE,)),
+    "part": (lambda x: x[3:7].exp(), (SQUARE,)),
+    "repeat": (of(torch.Tensor.repeat, repeats=(2, 2)), (SQUARE,)),
+    "mul_": (in_place("mul_", 2), (SQUARE,)),
+    "sigmoid_": (in_place("sigmoid_"), (SQUARE,)),
+    "part in place": (part_in_place, (SQUARE,)),
+    "complex": (lambda x, y: torch.complex(x, y).exp().abs(), (SQUARE, SQUARE)),
+    "lstm": (lambda x: torch.nn.LSTMCell(SIDE, SIDE)(x)[0], (SQUARE,)),
+    "unknown": (lambda x: torch.special.entr(x), (SQUARE,)),
+}  # fmt: skip
+
+
+def results(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    else:
+        for each in value:
+            yield from results(each)
+
+
+def loss_of(value: Any) -> Tensor:
+    """A sum that gives each result a cotangent of its own, and lets it go."""
+    total = torch.zeros(())
+    for each in results(value):
+        if each.requires_grad:
+            real = torch.view_as_real(each) if each.is_complex() else each
+            total = total + (real * 0.7).sum()
+    return total
+
+
+def counted(function: Callable[..., Any], inputs: list[Tensor]) -> int:
+    """Bytes of the step whose reversal takes the most, what waits included."""
+    with recompute(memory="1GB") as run:
+        loss = loss_of(function(*inputs))
+        trace = run._open[0][0].run.trace  # type: ignore[index, union-attr]
+        trace.note_sums_apart()
+        last = len(trace.steps)
+        span = Span(trace, 0, last, range(last), (), waiting_bytes(trace))
+    assert loss.requires_grad
+    return span.reverse + trace.sum_bytes()
+
+
+def measured(function: Callable[..., Any], inputs: list[Tensor]) -> int:
+    """Bytes that the backward takes beside what was saved."""
+    torch.manual_seed(0)
+    loss = loss_of(function(*inputs))
+    loss.backward(retain_graph=True)
+    return peak_bytes(lambda: loss.backward(retain_graph=True))
+
+
+def inputs_of(shapes: tuple[tuple[int, ...], ...]) -> list[Tensor]:
+    torch.manual_seed(0)
+    inputs = [torch.rand(shape).add(0.5).requires_grad_() for shape in shapes]
+    for each in inputs:
+        each.grad = torch.zeros_like(each)
+    return inputs
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_no_backward_takes_more_than_is_counted(name: str) -> None:
+    function, shapes = CASES[name]
+    inputs = inputs_of(shapes)
+    assert measured(function, inputs) <= counted(function, inputs) + BACKWARD_NUMBERS
+
+
+@pytest.mark.parametrize("name", ["silu", "mm", "gelu", "layer_norm", "mul", "square"])
+def test_what_is_counted_is_no_more_than_is_taken(name: str) -> None:
+    function, shapes = CASES[name]
+    inputs = inputs_of(shapes)
+    spare = SIDE * SIDE * 4 // 4
+    assert counted(function, inputs) <= measured(function, inputs) + spare
+
+
+def test_the_measure_sees_a_formula_that_is_counted_too_low(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(_formulas._SPARE, "aten::pow", 1)
+    function, shapes = CASES["square"]
+    inputs = inputs_of(shapes)
+    assert measured(function, inputs) > counted(function, inputs) + BACKWARD_NUMBERS
+
+
+@pytest.fixture(scope="module")
+def compiled() -> Iterator[None]:
+    retape.torch.accelerate()
+    yield
+    retape.torch.accelerate(False)
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.filterwarnings("ignore")
+def test_compiled_code_counts_the_same(name: str, compiled: None) -> None:
+    function, shapes = CASES[name]
+    inputs = inputs_of(shapes)
+    torch.manual_seed(0)
+    found = counted(function, inputs)
+    retape.torch.accelerate(False)
+    try:
+        torch.manual_seed(0)
+        assert counted(function, inputs) == found
+    finally:
+        retape.torch.accelerate()

@@ -1,0 +1,174 @@
+"""Gradients that go wrong: the step, the line and the operation are named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape.engines.jaxpr.api._find_operation import forward_fault, reverse_fault
+
+STEPS, AT = 40, 23
+PLAN = retape.fixed_space(snapshots=4, stage=3)
+X = np.asarray([0.5, 1.5, 2.5])
+
+
+def run(step: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """A run of which one step is another one."""
+
+    def fun(x: Any) -> Any:
+        def body(i: Any, y: Any) -> Any:
+            return jax.lax.cond(i == AT, step, lambda y, x: 0.9 * jnp.sin(y), y, x)
+
+        return jnp.sum(jax.lax.fori_loop(0, STEPS, body, x) ** 2)
+
+    return fun
+
+
+@jax.custom_jvp
+def by_hand(y: Any) -> Any:
+    return y
+
+
+by_hand.defjvp(lambda p, t: (p[0], t[0] / (p[0] - p[0])))
+
+
+def masked_root(y: Any, x: Any) -> Any:
+    return y + jnp.sqrt(jnp.maximum(y - 100.0, 0.0))
+
+
+def masked_quotient(y: Any, x: Any) -> Any:
+    zero = y - y
+    return jnp.where(zero == 0, y, y / zero)
+
+
+def norm_of_zero(y: Any, x: Any) -> Any:
+    return y + jnp.linalg.norm(y - jax.lax.stop_gradient(y))
+
+
+def power_of_zero(y: Any, x: Any) -> Any:
+    return y + (y * 0.0) ** 0.5
+
+
+def own_rule(y: Any, x: Any) -> Any:
+    return by_hand(y)
+
+
+def in_a_branch(y: Any, x: Any) -> Any:
+    return jax.lax.cond(y[0] > -1, lambda y: y + jnp.sqrt(y * 0.0), jnp.sin, y)
+
+
+def only_the_parameter(y: Any, x: Any) -> Any:
+    return y + jnp.sqrt(x * 0.0)
+
+
+FAULTS = {
+    masked_root: ("reverse", "sqrt", "jnp.sqrt(jnp.maximum(y - 100.0, 0.0))"),
+    masked_quotient: ("reverse", "div", "jnp.where(zero == 0, y, y / zero)"),
+    norm_of_zero: ("reverse", "sqrt", "jnp.linalg.norm("),
+    power_of_zero: ("reverse", "pow", "(y * 0.0) ** 0.5"),
+    own_rule: ("reverse", "custom_jvp_call", "return by_hand(y)"),
+    in_a_branch: ("reverse", "sqrt", "jnp.sqrt(y * 0.0)"),
+    only_the_parameter: ("reverse", "sqrt", "jnp.sqrt(x * 0.0)"),
+}
+
+
+@pytest.mark.parametrize("step", FAULTS, ids=lambda f: f.__name__)
+def test_a_derivative_that_is_not_finite(step: Any) -> None:
+    """Forward all is well: only the way back knows."""
+    kind, operation, text = FAULTS[step]
+    done = retape.jax.measure(run(step), X, plan=PLAN, health=True)
+    assert np.isfinite(done.value) and not np.all(np.isfinite(done.gradient))
+    fault = done.health.fault
+    # What is before the loop is a step of its own.
+    assert (fault.kind, fault.step) == (kind, AT + 1)
+    assert fault.operation == operation and text in fault.text
+    assert "test_health.py:" in fault.line and np.isfinite(fault.before)
+
+
+def test_a_scan_that_is_a_part_of_a_step_is_gone_into() -> None:
+    def body(c: Any, x: Any) -> Any:
+        return c * x + jnp.where(x == 3.0, jnp.sqrt(c * 0.0), 0.0), c
+
+    def step(c: Any, xs: Any) -> Any:
+        return jax.lax.scan(body, c, xs)
+
+    given = [jnp.asarray(0.5), jnp.asarray([1.0, 3.0, 2.0])]
+    found = reverse_fault(jax.make_jaxpr(step)(*given), given, [np.ones(()), None])
+    assert found is not None and found.name == "sqrt" and "jnp.sqrt(c" in found.text
+
+
+def test_a_value_that_is_not_finite() -> None:
+    def step(y: Any, x: Any) -> Any:
+        return jnp.log(y - 100.0)
+
+    done = retape.jax.measure(run(step), X, plan=PLAN, health=True)
+    assert np.isnan(done.value)
+    fault = done.health.fault
+    assert (fault.kind, fault.operation) == ("forward", "log")
+    assert fault.step == AT + 1 and fault.text == "return jnp.log(y - 100.0)"
+
+
+def test_a_step_that_explodes() -> None:
+    def step(y: Any, x: Any) -> Any:
+        return jnp.sin(1e9 * y)
+
+    done = retape.jax.measure(run(step), X, plan=PLAN, health=True)
+    assert np.all(np.isfinite(done.gradient))
+    fault = done.health.fault
+    assert (fault.kind, fault.step, fault.operation) == ("growth", AT + 1, "mul")
+    assert fault.text == "return jnp.sin(1e9 * y)" and fault.after > 1e6 * fault.before
+
+
+def test_a_loop_of_unknown_length_that_grows_slowly_and_long() -> None:
+    """Each step doubles; the factor that is allowed is passed after ten of them."""
+
+    def fun(x: Any) -> Any:
+        def body(carry: Any) -> Any:
+            y, t = carry
+            return jnp.where(t < 30, 2.0 * y, y), t + 1.0
+
+        return jnp.sum(jax.lax.while_loop(lambda c: c[1] < 50.0, body, (x, 0.0))[0])
+
+    done = retape.jax.measure(fun, X, plan=PLAN, health=True, growth=1000.0)
+    assert done.health.fault.kind == "growth"
+    # Steps 1 to 30 double; backwards, 2**10 is passed at the tenth of them.
+    assert done.health.fault.step == 30 - 9
+    calm = retape.jax.measure(fun, X, plan=PLAN, health=True, growth=1e12)
+    assert calm.health.fault is None and max(calm.health.norms) >= 2.0**27
+    assert str(calm.health).endswith("fault     none")
+
+
+def test_norms_stand_for_all_steps_in_a_fixed_number_of_rows() -> None:
+    def fun(x: Any) -> Any:
+        def body(i: Any, y: Any) -> Any:
+            return jnp.where(i == 700, y * 50.0, y) * jnp.where(i == 900, 0.02, 1.0)
+
+        return jnp.sum(jax.lax.fori_loop(0, 2000, body, x))
+
+    done = retape.jax.measure(fun, X, plan=retape.fixed_space(snapshots=9), health=True)
+    health = done.health
+    assert len(health.norms) <= 512 and health.fault is None
+    norms = health.norms[1:]  # nothing has a cotangent before the first step
+    assert len(norms) * health.steps_per_norm <= 2002
+    assert 701 <= (1 + np.argmin(norms)) * health.steps_per_norm <= 901
+    np.testing.assert_allclose([min(norms), max(norms)], [0.02, 1.0])
+
+
+def test_the_search_says_no_where_nothing_is_wrong() -> None:
+    jaxpr = jax.make_jaxpr(lambda x: jnp.sin(x) * x)(X)
+    assert forward_fault(jaxpr, [X]) is None
+    assert reverse_fault(jaxpr, [X], [None]) is None
+    steepest = reverse_fault(jaxpr, [X], [np.ones(3)])
+    assert steepest is not None and steepest.finite and steepest.name == "mul"
+
+
+def test_a_factor_that_cannot_be() -> None:
+    with pytest.raises(retape.PlanError, match="`growth=1.0` would call every gradi"):
+        retape.jax.measure(jnp.sum, X, health=True, growth=1.0)

@@ -1,0 +1,229 @@
+"""Streams that hold rows, then their cotangents: where it is right, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import retape
+import retape.jax
+from retape.engines.jaxpr import _pipeline
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.codegen import _share_cotangents as _turned
+from retape.engines.jaxpr.sweep import _forward
+from tests.engines.jaxpr.streams.test_fuse_row_loops import solved
+from tests.engines.jaxpr.streams.test_promote_buffers import filled
+from tests.engines.jaxpr.support.programs import Unrolled, assert_close
+
+X = np.asarray([0.9, -0.4, 1.3])
+
+
+def either(b: Any, i: Any, y: Any) -> Any:
+    """Writes a row, or what the row was already."""
+    return jnp.where(y[0] > 0.1, b.at[i].set(y), b)
+
+
+def stacked(loops: Any, x: Any) -> Any:
+    """The number of steps is known, and the rows are those of a `scan`."""
+    turn = lambda v, k: (jnp.sin(v) * 1.1 + k, v * x)  # noqa: E731
+    _, rows = loops.scan(turn, x, jnp.linspace(0.0, 0.1, 7))
+    return jnp.sum(jnp.tanh(rows) * jnp.exp(rows))
+
+
+def two(loops: Any, x: Any) -> Any:
+    """One stream is summed up at the end, the other one before."""
+
+    def turn(c: Any) -> Any:
+        i, v, a, b = c
+        return i + 1, jnp.sin(v) * 0.8, a.at[i].set(v * x), b.at[i].set(v * v)
+
+    def on(c: Any) -> Any:
+        return jnp.sum(c[1] ** 2) > 0.02
+
+    _, v, a, b = loops.while_loop(
+        on, turn, (0, x, jnp.zeros((20, 3)), jnp.ones((20, 3)))
+    )
+    more = lambda c: (c[0] + 0.1 * jnp.sum(jnp.exp(b)), c[1] + 1)  # noqa: E731
+    s, _ = loops.while_loop(lambda c: c[0] < 90.0, more, (jnp.sum(v), 0))
+    return s * jnp.sum(jnp.tanh(a))
+
+
+def read_again(loops: Any, x: Any) -> Any:
+    """A loop goes through the rows, and the program ends with them, too."""
+    turn = lambda v, k: (jnp.sin(v) * 1.1 + k, v * x)  # noqa: E731
+    v, rows = loops.scan(turn, x, jnp.linspace(0.0, 0.1, 7))
+    again = lambda v, row: (jnp.sin(v * row) + x, v * row)  # noqa: E731
+    v, more = loops.scan(again, v, rows)
+    return jnp.sum(v) + jnp.sum(jnp.tanh(rows) * jnp.exp(more))
+
+
+Program = Callable[[Any, Any], Any]
+TURNED: dict[str, tuple[Program, int]] = {
+    "a row now and then": (solved, 1),
+    "a row at every step": (filled, 1),
+    "a row or none": (lambda loops, x: filled(loops, x, write=either), 1),
+    "full of ones": (lambda loops, x: filled(loops, x, blank=jnp.ones), 1),
+    "rows there before": (
+        lambda loops, x: filled(
+            loops, x, blank=lambda s: jnp.zeros(s).at[0].set(X), start=1
+        ),
+        1,
+    ),
+    "a scan": (stacked, 1),
+    "one of two": (two, 1),
+    "one that is not read before": (read_again, 1),
+}
+
+
+def turned(fun: Callable[[Any], Any]) -> int:
+    jaxpr = jax.make_jaxpr(fun)(X)
+    return len(compile_program(jaxpr, [True], grain=0).layout.turned)
+
+
+def looped(name: str) -> Callable[[Any], Any]:
+    return lambda x: TURNED[name][0](lax, x)
+
+
+PLANS = {
+    "online": retape.fixed_space(snapshots=2, stage=2),
+    "a stage of one step": retape.fixed_space(snapshots=2, stage=1),
+    "the paper's": retape.fixed_space(snapshots=3, stage=3, split="treeverse"),
+    "a single stage": retape.fixed_space(snapshots=2, stage=60),
+}
+
+
+@pytest.mark.parametrize("name", TURNED)
+def test_a_stream_makes_room_for_its_cotangent(name: str) -> None:
+    assert turned(looped(name)) == TURNED[name][1]
+
+
+@pytest.mark.usefixtures("opened")
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("name", TURNED)
+def test_gradients(name: str, plan: str) -> None:
+    found = jax.jit(retape.jax.value_and_grad(looped(name), plan=PLANS[plan]))(X)
+    unrolled = lambda x: TURNED[name][0](Unrolled, x)  # noqa: E731
+    assert_close(found, jax.value_and_grad(unrolled)(jnp.asarray(X)))
+    assert_close(found[1], jax.jacfwd(looped(name))(X))
+
+
+@pytest.mark.usefixtures("opened")
+def test_rows_of_each_device() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+    part = retape.jax.checkpointed(lambda x: stacked(lax, x), plan=PLANS["online"])
+
+    def whole(x: Any) -> Any:
+        each = lambda x: lax.psum(part(x), "i")  # noqa: E731
+        spec = jax.P("i")
+        return jax.shard_map(each, mesh=mesh, in_specs=spec, out_specs=jax.P())(x)
+
+    assert_close(jax.jit(jax.grad(whole))(X), jax.jacfwd(lambda x: stacked(lax, x))(X))
+
+
+# Not turned -----------------------------------------------------------------------
+
+
+def rows_of(x: Any) -> Any:
+    def turn(c: Any) -> Any:
+        return c[0] + 1, jnp.sin(c[1]) * 0.8, c[2].at[c[0]].set(c[1] * x)
+
+    def on(c: Any) -> Any:
+        return jnp.sum(c[1] ** 2) > 0.02
+
+    return lax.while_loop(on, turn, (0, x, jnp.zeros((20, 3))))[2]
+
+
+def handed_back(x: Any) -> Any:
+    rows = rows_of(x)
+    return jnp.sum(jnp.tanh(rows)), rows
+
+
+def test_rows_that_are_handed_back_stay() -> None:
+    plan = retape.fixed_space(snapshots=2, stage=2)
+    assert turned(lambda x: handed_back(x)) == 0
+    gradient, rows = jax.jit(retape.jax.grad(handed_back, has_aux=True, plan=plan))(X)
+    assert_close(rows, handed_back(X)[1])
+    assert_close(gradient, jax.jacfwd(lambda x: handed_back(x)[0])(X))
+
+
+def test_rows_of_integers_stay() -> None:
+    def counted(x: Any) -> Any:
+        def turn(c: Any) -> Any:
+            i, v, rows = c
+            return i + 1, jnp.sin(v) * 0.8, rows.at[i].set(jnp.sum(v > 0.1))
+
+        def on(c: Any) -> Any:
+            return jnp.sum(c[1] ** 2) > 0.02
+
+        _, v, rows = lax.while_loop(on, turn, (0, x, jnp.zeros(20, int)))
+        return jnp.sum(v) * jnp.sum(rows)
+
+    assert turned(counted) == 0
+    plan = retape.fixed_space(snapshots=2, stage=2)
+    assert_close(
+        jax.jit(retape.jax.grad(counted, plan=plan))(X), jax.jacfwd(counted)(X)
+    )
+
+
+# The tests above see it -----------------------------------------------------------
+
+
+def test_rows_written_over_cotangents_would_be_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_forward, "select", lambda truth, old, new: new)
+    with pytest.raises(AssertionError):
+        test_gradients("a row at every step", "online")
+
+
+@pytest.mark.usefixtures("opened")
+def test_a_stream_that_is_read_after_all_would_be_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_turned, "_only_writes", lambda *_: True)
+    with pytest.raises(AssertionError, match="a row read again"):
+        turned(looped("one that is not read before"))
+    # What the checker would let through is wrong.
+    monkeypatch.setattr(_pipeline, "check_sharing", lambda *_: None)
+    assert turned(looped("one that is not read before")) == 2
+    with pytest.raises(AssertionError):
+        test_gradients("one that is not read before", "online")
+
+
+# What it is for -------------------------------------------------------------------
+
+
+LOSSES: dict[str, Callable[[Any], Any]] = {
+    "of each row": lambda rows: jnp.sum(jnp.tanh(rows)),
+    "linear": lambda rows: jnp.sum(rows[::2] * 3.0),
+    "two": lambda rows: jnp.sum(rows**2) * jnp.sum(rows[1:]),
+}
+
+
+@pytest.mark.parametrize("stage", [1, 2])
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_loss_of_saved_rows_needs_room_for_them_once(name: str, stage: int) -> None:
+    """And for what the last block makes of them; not for cotangents beside them."""
+    rows, size = 50, 1009
+
+    def loss(x: Any) -> Any:
+        def turn(c: Any) -> Any:
+            i, v, rows = c
+            return i + 1, jnp.sin(v) * 1.1, rows.at[i].set(v)
+
+        going = lambda c: (c[0] < rows) & (c[1][0] < 5.0)  # noqa: E731
+        found = lax.while_loop(going, turn, (0, x, jnp.zeros((rows, size))))
+        return LOSSES[name](found[2])
+
+    plan = retape.fixed_space(snapshots=3, stage=stage)
+    compiled = jax.jit(retape.jax.grad(loss, plan=plan)).lower(jnp.ones(size)).compile()
+    report = compiled.memory_analysis()
+    assert report is not None
+    stream, state = 8 * rows * size, 8 * size
+    assert stream < report.temp_size_in_bytes < 2 * stream + 20 * state

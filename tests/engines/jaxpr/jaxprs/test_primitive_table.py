@@ -1,0 +1,49 @@
+"""The table of traits: rows hold together, and every row is of a primitive there is."""
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import pytest
+
+from retape.engines.jaxpr.jaxprs._primitive_table import (
+    TABLE,
+    Again,
+    Also,
+    Kernel,
+    callee,
+    is_a,
+    traits,
+)
+
+
+def test_whoever_may_stand_in_place_of_its_call_has_a_body():
+    inline = [row for row in TABLE.values() if row.also & Also.INLINE]
+    assert inline and all(row.body for row in inline)
+
+
+def test_whatever_is_made_again_by_every_block_takes_no_flops():
+    rows = [row for row in TABLE.values() if row.again is Again.MADE_UP]
+    assert rows and not any(row.flops for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("function", "name"), [(jnp.sin, "sin"), (jax.jit(jnp.tanh), "jit")]
+)
+def test_an_equation_is_looked_up_by_its_primitive(function, name):
+    (eqn,) = jax.make_jaxpr(function)(1.0).eqns
+    assert traits(eqn) is TABLE[name]
+
+
+def test_the_body_of_a_plain_call_is_found():
+    (eqn,) = jax.make_jaxpr(jax.jit(jnp.sin))(1.0).eqns
+    body = callee(eqn)
+    assert is_a(eqn, Also.JIT)
+    assert body is not None and [e.primitive.name for e in body.eqns] == ["sin"]
+
+
+def test_a_primitive_without_a_row_is_never_computed_again_nor_in_a_kernel():
+    (eqn,) = jax.make_jaxpr(lambda x: jax.lax.sort(x))(jnp.ones(3)).eqns
+    unknown = eqn.replace(primitive=jax.extend.core.Primitive("third_party"))
+    row = traits(unknown)
+    assert row.again is Again.NEVER and row.kernel is Kernel.NEVER
+    assert row.body is None and not row.also

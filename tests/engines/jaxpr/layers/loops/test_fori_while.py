@@ -1,0 +1,219 @@
+"""`fori_loop` and `while_loop` against JAX's own, and the counting of trips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from numpy.testing import assert_allclose
+
+import retape
+import retape.jax
+from retape.engines.jaxpr.layers.loops._known_trip_count import known_trip_count
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "levels": {"levels": 2},
+    "segments": {"segment_length": 3},
+    "plan": {"plan": retape.fixed_space(snapshots=2)},
+}
+
+
+def turn(i: Any, x: Any) -> Any:
+    return jnp.sin(x) + i * x / 10
+
+
+def unrolled(x: Any, lower: int, upper: int) -> Any:
+    for i in range(lower, upper):
+        x = turn(i, x)
+    return x.sum()
+
+
+@pytest.mark.parametrize("way", OPTIONS)
+def test_a_counted_fori_loop_has_the_unrolled_gradient(way: str) -> None:
+    def loss(x: Any) -> Any:
+        return retape.jax.fori_loop(2, 13, turn, x, **OPTIONS[way]).sum()
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    got, want = jax.jit(jax.grad(loss))(x), jax.grad(unrolled)(x, 2, 13)
+    assert jnp.allclose(got, want, rtol=1e-13, atol=0)
+
+
+def test_a_fori_loop_with_traced_bounds_is_reversed_under_a_plan() -> None:
+    def loss(x: Any, upper: Any) -> Any:
+        return retape.jax.fori_loop(2, upper, turn, x).sum()
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    got = jax.jit(jax.grad(loss))(x, 13)
+    assert jnp.allclose(got, jax.grad(unrolled)(x, 2, 13), rtol=1e-13, atol=0)
+
+
+def test_an_index_is_as_weakly_typed_as_in_jax() -> None:
+    def scaled(loop: Any, lower: Any) -> Any:
+        return loop(lower, 5, lambda i, x: x * i, jnp.ones(2, jnp.bfloat16))
+
+    assert scaled(retape.jax.fori_loop, 1).dtype == scaled(lax.fori_loop, 1).dtype
+    start = jnp.int16(1)
+    ours = retape.jax.fori_loop(start, jnp.int16(5), lambda i, x: x + i, start)
+    assert ours == 11 and ours.dtype == jnp.int16
+
+
+@pytest.mark.parametrize("way", OPTIONS)
+def test_a_counted_while_loop_finds_its_counter(way: str) -> None:
+    def loss(x: Any) -> Any:
+        state = {"x": x, "i": 2, "stop": 13}
+
+        def step(s: Any) -> Any:
+            return {"x": turn(s["i"], s["x"]), "i": s["i"] + 1, "stop": s["stop"]}
+
+        done = retape.jax.while_loop(
+            lambda s: s["i"] < s["stop"], step, state, **OPTIONS[way]
+        )
+        return done["x"].sum()
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    got = jax.jit(jax.grad(loss))(x)
+    assert jnp.allclose(got, jax.grad(unrolled)(x, 2, 13), rtol=1e-13, atol=0)
+
+
+def test_a_while_loop_on_its_data_is_reversed_under_the_default_plan() -> None:
+    def root(a: Any) -> Any:
+        far = lambda x: abs(x * x - a) > 1e-12  # noqa: E731
+        return retape.jax.while_loop(far, lambda x: (x + a / x) / 2, a)
+
+    assert jax.grad(root)(9.0) == pytest.approx(1 / 6, rel=1e-12)
+
+
+def collatz(s: Any) -> Any:
+    n, k, x = s
+    return jnp.where(n % 2 == 0, n // 2, 3 * n + 1), k, jnp.sin(x)
+
+
+@pytest.mark.parametrize(
+    ("cond", "body", "init", "count"),
+    [
+        (lambda s: s[0] < 10, lambda s: (s[0] + 3, s[1] * 2.0), (0, 1.0), 4),
+        (lambda s: s[0] != 1, collatz, (27, 5, 1.0), 111),
+        (lambda s: s[0] > 5, lambda s: s, (0, 1.0), 0),
+        # The counter's step is a value of the state, found in a second round.
+        (lambda s: s[0] < 12, lambda s: (s[0] + s[1], s[1] + 1, s[2]), (0, 1, 2.0), 5),
+        # The number of trips hangs on a real number, and is not counted.
+        (lambda s: s[0] < 1.0, lambda s: (s[0] + 0.3,), (0.0,), None),
+        (lambda s: s[0] < s[1], lambda s: (s[0] + 1, s[1] * 0.9), (0, 5.0), None),
+    ],
+)
+def test_trips_are_counted_where_that_can_be_done(
+    cond: Any, body: Any, init: Any, count: int | None
+) -> None:
+    assert known_trip_count(cond, body, init) == count
+    if count is not None:
+        runs = lax.while_loop(
+            lambda s: cond(s[1]), lambda s: (s[0] + 1, body(s[1])), (0, init)
+        )[0]
+        assert runs == count
+
+
+def test_a_traced_bound_is_not_counted() -> None:
+    def run(stop: Any) -> None:
+        found.append(known_trip_count(lambda s: s < stop, lambda s: s + 1, 0))
+
+    found: list[Any] = []
+    jax.jit(run)(7)
+    assert found == [None]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"levels": 2}, "`levels=2` cannot be kept by this `while_loop`: its test"),
+        ({"segment_length": 4}, "`segment_length=4` cannot be kept"),
+        ({"policy": lambda *_, **__: True}, "Pass a `plan`, such as `retape.logarit"),
+    ],
+)
+def test_an_uncounted_loop_needs_a_plan(options: Any, said: str) -> None:
+    with pytest.raises(retape.PlanError, match=said):
+        retape.jax.while_loop(lambda v: v > 1.0, lambda v: v / 2, 5.0, **options)
+
+
+def test_traced_bounds_need_a_plan() -> None:
+    def run(n: Any) -> Any:
+        return retape.jax.fori_loop(0, n, turn, 1.0, levels=3)
+
+    with pytest.raises(retape.PlanError, match="its bounds are traced"):
+        jax.jit(run)(4)
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper"), [(0, 2.5), (0, jnp.array([2, 3])), (jnp.int16(0), jnp.int32(3))]
+)
+def test_bounds_that_jax_refuses_are_refused(lower: Any, upper: Any) -> None:
+    for loop in (lax.fori_loop, retape.jax.fori_loop):
+        with pytest.raises(TypeError, match="must have equal types|boolean scalar"):
+            loop(lower, upper, turn, 1.0)
+
+
+def test_a_plan_keeps_its_snapshots_on_the_host() -> None:
+    def run(x: Any, n: Any, **options: Any) -> Any:
+        return retape.jax.fori_loop(0, n, lambda i, v: jnp.sin(v) + i * v, x, **options)
+
+    def grad(**options: Any) -> Any:
+        def function(x: Any) -> Any:
+            return jax.jit(lambda n: run(x, n, **options).sum())(9)
+
+        return jax.grad(function)(jnp.linspace(0, 1, 4))
+
+    plan = retape.fixed_space(snapshots=2, stage=2)
+    far = grad(plan=plan, offload="host")
+    assert_allclose(far, grad(plan=plan), rtol=1e-6)
+    assert_allclose(
+        grad(plan=retape.fixed_space(snapshots=2, stage=2, offload="host")), far
+    )
+
+
+def test_a_loop_that_is_not_counted_takes_offload_without_a_plan() -> None:
+    def halved(x: Any, **options: Any) -> Any:
+        test = lambda v: v.sum() > 1.0  # noqa: E731
+        return retape.jax.while_loop(test, lambda v: v / 2, x, **options).sum()
+
+    x = jnp.linspace(1, 9, 4)
+    far = jax.make_jaxpr(jax.grad(lambda x: halved(x, offload="host")))(x)
+    assert "retape_stash" in str(far)
+    assert "retape_stash" not in str(jax.make_jaxpr(jax.grad(halved))(x))
+    assert_allclose(
+        jax.grad(lambda x: halved(x, offload="host"))(x), jax.grad(halved)(x)
+    )
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint32"])
+@pytest.mark.parametrize("jitted", [False, True])
+def test_an_unsigned_counter_may_count_down(dtype: str, jitted: bool) -> None:
+    """Plain `jax.jit` of such a loop has run one step of ten."""
+
+    def run(x: Any, steps: Any) -> Any:
+        going = lambda c: c[0] > jnp.asarray(0, dtype)  # noqa: E731
+        step = lambda c: (c[0] - jnp.asarray(1, dtype), jnp.sin(c[1]) * 1.1)  # noqa: E731
+        return retape.jax.while_loop(going, step, (steps, x))[1]
+
+    def known(x: Any) -> Any:
+        return run(x, jnp.asarray(10, dtype))
+
+    def unknown(x: Any) -> Any:
+        steps = jnp.asarray(jnp.where(x > 5.0, 3, 10), dtype)
+        return run(x, steps)
+
+    def unrolled(x: Any) -> Any:
+        for _ in range(10):
+            x = jnp.sin(x) * 1.1
+        return x
+
+    for f in (known, unknown):
+        slope = jax.value_and_grad(f)
+        got = (jax.jit(slope) if jitted else slope)(0.7)
+        want = jax.value_and_grad(unrolled)(0.7)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    inside = retape.jax.grad(unknown)(0.7)
+    np.testing.assert_allclose(inside, jax.grad(unrolled)(0.7), rtol=1e-6)

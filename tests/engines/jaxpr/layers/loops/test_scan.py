@@ -1,0 +1,263 @@
+"""`retape.jax.scan` against `jax.lax.scan`: values, derivatives, memory, copies."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import retape
+import retape.jax
+from retape.engines.jaxpr.layers.loops._options import LoopOptions
+from retape.engines.jaxpr.layers.loops._scan import _Nested, _Theirs
+from retape.engines.jaxpr.layers.loops._segment_lengths import Nest, nest, segmented
+
+WAYS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "1 level": {"levels": 1},
+    "2 levels": {"levels": 2},
+    "3 levels": {"levels": 3},
+    "segments": {"segment_length": 4, "_split_transpose": True},
+    "unrolled": {"levels": 2, "unroll": 2},
+    "plan": {"plan": retape.fixed_space(snapshots=3)},
+    "host": {"levels": 2, "offload": "host"},
+    "host, segments": {"segment_length": 4, "offload": "host"},
+    "dots": {"levels": 2, "policy": jax.checkpoint_policies.dots_saveable},
+}
+
+
+def body(carry: Any, x: Any) -> tuple[Any, Any]:
+    """Several carries, inputs and outputs, of several types."""
+    h, count = carry
+    h = jnp.tanh(h @ x["w"] + h * x["b"])
+    return (h, count + x["n"]), (h.sum(), count)
+
+
+def inputs(n: int) -> tuple[Any, Any]:
+    rng = np.random.default_rng(n)
+    w = jnp.asarray(rng.normal(size=(n, 3, 3)))
+    b = jnp.asarray(rng.normal(size=(n,)))
+    xs = {"w": w, "b": b, "n": jnp.arange(n)}
+    return (jnp.asarray(rng.normal(size=(2, 3))), jnp.asarray(0)), xs
+
+
+def assert_close(a: Any, b: Any) -> None:
+    jax.tree.map(
+        functools.partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12), a, b
+    )
+
+
+def loss(loop: Callable[..., Any], h: Any, moving: Any, n: Any, count: Any) -> Any:
+    (h, _), (sums, _) = loop(body, (h, count), {**moving, "n": n})
+    return (h**2).sum() + (sums * jnp.arange(sums.size)).sum()
+
+
+def pieces(n: int) -> tuple[Any, ...]:
+    (h, count), xs = inputs(n)
+    return h, {"w": xs["w"], "b": xs["b"]}, xs["n"], count
+
+
+@pytest.mark.parametrize(("n", "reverse"), [(0, False), (1, False), (13, True)])
+@pytest.mark.parametrize("way", WAYS)
+def test_values_are_those_of_lax_scan(way: str, n: int, reverse: bool) -> None:
+    init, xs = inputs(n)
+    got = retape.jax.scan(body, init, xs, reverse=reverse, **WAYS[way])
+    assert_close(got, lax.scan(body, init, xs, reverse=reverse))
+
+
+@functools.cache
+def wanted(n: int, reverse: bool) -> Any:
+    theirs = functools.partial(lax.scan, reverse=reverse)
+    return jax.grad(functools.partial(loss, theirs), argnums=(0, 1))(*pieces(n))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_gradients_are_those_of_lax_scan(way: str) -> None:
+    n, reverse = 13, way in ("3 levels", "segments")
+    ours = functools.partial(retape.jax.scan, reverse=reverse, **WAYS[way])
+    got = jax.jit(jax.grad(functools.partial(loss, ours), argnums=(0, 1)))
+    assert_close(got(*pieces(n)), wanted(n, reverse))
+
+
+@pytest.mark.parametrize("way", ["default", "3 levels", "segments", "plan"])
+def test_a_length_will_do_if_nothing_is_scanned_over(way: str) -> None:
+    def last(loop: Any, h: Any, **options: Any) -> Any:
+        grown = lambda h, _: (jnp.sin(h) + h / 3, h.sum())  # noqa: E731
+        h, sums = loop(grown, h, None, length=11, **options)
+        return (h * sums.mean()).sum()
+
+    h = jnp.linspace(0.1, 1.0, 3)
+    got = jax.grad(lambda h: last(retape.jax.scan, h, **WAYS[way]))(h)
+    np.testing.assert_allclose(got, jax.grad(lambda h: last(lax.scan, h))(h), 1e-12)
+
+
+def test_the_comparison_finds_a_small_lie() -> None:
+    h, moving, n, count = pieces(13)
+    wrong = {**moving, "b": moving["b"].at[4].add(1e-6)}
+    slope = jax.grad(functools.partial(loss, lax.scan), argnums=(0, 1))
+    with pytest.raises(AssertionError):
+        assert_close(slope(h, moving, n, count), slope(h, wrong, n, count))
+
+
+# Memory -----------------------------------------------------------------------
+
+
+def heavy(h: Any, w: Any) -> tuple[Any, None]:
+    return jnp.tanh(jnp.sin(h) @ w), None
+
+
+def temp(loop: Callable[..., Any], n: int) -> int:
+    def run(h: Any, w: Any) -> Any:
+        return (loop(heavy, h, w)[0] ** 2).sum()
+
+    args = jnp.ones((64, 16)), jnp.ones((n, 16, 16))
+    compiled = jax.jit(jax.grad(run, argnums=(0, 1))).lower(*args).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+def by_hand(f: Any, h: Any, w: Any) -> Any:
+    """Two nested loops with marked bodies, 8 times 8."""
+    mark = functools.partial(jax.checkpoint, prevent_cse=False)
+    segment = mark(lambda h, w: lax.scan(mark(f), h, w))
+    return lax.scan(segment, h, w.reshape(8, 8, *w.shape[1:]))
+
+
+def test_memory_falls_with_the_levels_and_is_no_more_than_by_hand() -> None:
+    two = temp(functools.partial(retape.jax.scan, levels=2), 64)
+    one = temp(functools.partial(retape.jax.scan, levels=1), 64)
+    assert two <= temp(by_hand, 64)
+    assert 2 * two < one < temp(lax.scan, 64)
+
+
+def test_a_prime_length_takes_little_more() -> None:
+    two = functools.partial(retape.jax.scan, levels=2)
+    # 61 steps: the gradients of 7 * 8 and of 5 steps are put together.
+    gradients = 61 * 16 * 16 * 8
+    assert temp(two, 61) < temp(two, 64) + gradients
+
+
+# The choice of a nest -----------------------------------------------------------
+
+
+def score(found: Nest, carry: int, slices: int) -> int:
+    return found.peak(carry, slices) * (9 if found.rest else 8)
+
+
+def best(n: int, levels: int, carry: int, slices: int) -> int:
+    """The least score of all nests."""
+    found = score(Nest((n,)), carry, slices)
+    for depth in range(1, levels):
+        for inner in itertools.product(range(2, n // 2 + 1), repeat=depth):
+            outer, rest = divmod(n, math.prod(inner))
+            if outer > 1:
+                found = min(found, score(Nest((outer, *inner), rest), carry, slices))
+    return found
+
+
+@pytest.mark.parametrize("bytes_", [(1, 0), (1, 1), (3, 1), (1, 5)])
+def test_the_nest_is_the_best_of_all(bytes_: tuple[int, int]) -> None:
+    for n in range(1, 60):
+        for levels in (1, 2, 3):
+            chosen = nest(n, levels, *bytes_)
+            assert chosen.length == n and len(chosen.factors) <= levels
+            assert score(chosen, *bytes_) == best(n, levels, *bytes_)
+
+
+@pytest.mark.parametrize("factors", [(4, 16), (4, 4, 4), (4, 2, 8)])
+def test_each_level_gathers_the_weights_gradients_as_predicted(
+    factors: tuple[int, ...],
+) -> None:
+    cut, width = Nest(factors), 64
+
+    def run(w: Any, h: Any) -> Any:
+        return _Nested(heavy, cut, _Theirs(), LoopOptions()).run(h, w)[0].sum()
+
+    w = jax.ShapeDtypeStruct((cut.length, width, width), jnp.float32)
+    h = jax.ShapeDtypeStruct((1, width), jnp.float32)
+    compiled = jax.jit(jax.grad(run)).lower(w, h).compile()
+    each = 4 * width * width
+    # Beside what is gathered, one step's own: its weights' gradient, and its weights.
+    own = compiled.memory_analysis().temp_size_in_bytes - cut.peak(4 * width, each)
+    assert 0 < own < 2 * each
+
+
+def test_the_search_of_all_nests_finds_a_worse_one() -> None:
+    assert score(Nest((12, 8), 1), 1, 0) > best(97, 2, 1, 0)
+
+
+@pytest.mark.parametrize("n", [10**4, 10**6, 999_983])
+def test_long_loops_keep_about_the_root_at_each_level(n: int) -> None:
+    for levels in (2, 3):
+        assert nest(n, levels).peak(1, 0) <= 1.05 * levels * n ** (1 / levels)
+
+
+def test_segments_are_of_exactly_the_length_asked_for() -> None:
+    assert segmented(13, 4) == Nest((3, 4), 1)
+    assert segmented(12, 4) == Nest((3, 4))
+    assert segmented(13, 1) == segmented(13, 20) == Nest((13,))
+
+
+# What is refused ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"segment_length": 0}, "`segment_length=0` cannot be"),
+        ({"segment_length": -2}, "`segment_length=-2` cannot be"),
+        ({"levels": 0}, "`levels=0` cannot be: it is the number of nested loops"),
+        ({"levels": 1.5}, "`levels=1.5` is not a whole number"),
+        ({"levels": 2, "segment_length": 4}, "say the same thing twice"),
+        ({"plan": "small"}, "`plan='small'` is not a plan"),
+        ({"offload": "disk"}, "`offload='disk'` is not a place"),
+        ({"plan": retape.within("1 MB"), "offload": "host"}, "does not go with `plan"),
+        ({"policy": "dots"}, "`policy='dots'` is not a policy"),
+        ({"length": -2, "xs": None}, "`length=-2` cannot be: it is the number of st"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options: Any, said: str) -> None:
+    with pytest.raises(retape.PlanError, match=said):
+        given = {"xs": jnp.ones((4, 2, 2))} | options
+        retape.jax.scan(heavy, jnp.ones((2, 2)), **given)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours"),
+    [
+        (lax.scan, retape.jax.scan),
+        (lax.fori_loop, retape.jax.fori_loop),
+        (lax.while_loop, retape.jax.while_loop),
+    ],
+)
+def test_every_argument_of_jax_s_own_loops_is_one_of_ours(
+    theirs: Any, ours: Any
+) -> None:
+    wanted, have = (inspect.signature(f).parameters for f in (theirs, ours))
+    assert list(have)[: len(wanted)] == list(wanted)
+    for name, parameter in wanted.items():
+        assert have[name].default == parameter.default, name
+        assert have[name].kind == parameter.kind, name
+
+
+def test_numpy_s_whole_numbers_will_do() -> None:
+    assert LoopOptions(levels=np.int64(3)).levels == 3  # pyright: ignore
+    assert isinstance(LoopOptions(segment_length=np.int8(4)).segment_length, int)  # pyright: ignore
+
+
+def test_a_carry_that_changes_type_is_said_to() -> None:
+    with pytest.raises(TypeError, match="Revise the function so that all output types"):
+        retape.jax.scan(lambda c, x: (c + 1.5, x), jnp.arange(3), jnp.ones(5))
+
+
+def test_lengths_that_differ_are_said_to() -> None:
+    with pytest.raises(ValueError, match="different leading axis sizes"):
+        retape.jax.scan(lambda c, x: (c, None), 0.0, (jnp.ones(3), jnp.ones(4)))

@@ -1,0 +1,205 @@
+"""The planner: predictions against the compiler's figures, the choice, the refusals."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import re
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+import retape
+import retape.jax
+from retape.jax import checkpoint
+from retape.viz import draw_tradeoff
+
+
+def looped(w: Any, h: Any) -> Any:
+    body = lambda h, w: (jnp.tanh(jnp.sin(h) @ w), None)  # noqa: E731
+    return (lax.scan(body, h, w)[0] ** 2).mean()
+
+
+def arguments() -> tuple[Any, Any]:
+    return jnp.ones((24, 8, 8)) / 8, jnp.ones((256, 8))
+
+
+def total(fun: Any, *args: Any) -> int:
+    memory = jax.jit(jax.value_and_grad(fun)).lower(*args).compile().memory_analysis()
+    return (
+        memory.temp_size_in_bytes
+        + memory.argument_size_in_bytes
+        + memory.output_size_in_bytes
+    )
+
+
+@functools.cache
+def found() -> retape.jax.LayerPlan:
+    structs = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arguments()]
+    return retape.jax.plan(looped, *structs, memory="400 kB")
+
+
+def test_the_prediction_of_the_chosen_way_is_within_a_tenth() -> None:
+    marked = found().apply(looped)
+    taken = total(marked, *arguments())
+    assert abs(found().chosen.peak_bytes - taken) <= 0.1 * taken
+    assert taken <= 400_000
+    got = jax.jit(jax.grad(marked))(*arguments())
+    want = jax.grad(looped)(*arguments())
+    np.testing.assert_allclose(got, want, rtol=1e-10)
+
+
+def test_the_prediction_as_it_is_is_within_a_tenth() -> None:
+    as_it_is = found().candidates[0]
+    taken = total(looped, *arguments())
+    assert abs(as_it_is.peak_bytes - taken) <= 0.1 * taken
+    assert as_it_is.extra == 0
+
+
+def test_the_cheapest_that_fits_is_chosen() -> None:
+    table = found()
+    fitting = [c for c in table.candidates if c.peak_bytes <= table.memory]
+    assert not table.fits
+    assert table.chosen.extra == min(c.extra for c in fitting)
+    text = str(table)
+    assert f"{table.chosen.name} keeps to" in text and "<- chosen" in text
+
+
+def test_what_fits_as_it_is_is_left_alone() -> None:
+    one = retape.jax.LayerPlan(10**9, found().candidates, found().candidates[0])
+    assert one.fits
+    assert "do nothing. You would pay up to" in str(one)
+    assert "compute for memory that you do not need." in str(one)
+
+
+def test_points_are_for_a_plot() -> None:
+    pytest.importorskip("matplotlib")
+    figure = draw_tradeoff(found().points, found().memory)
+    (axes,) = figure.axes
+    assert len(axes.collections[0].get_offsets()) == len(found().candidates)
+
+
+def refused(fun: Any, *args: Any) -> int:
+    """The least that a plan for one byte names."""
+    with pytest.raises(retape.BudgetError, match="the least of all ways is") as caught:
+        retape.jax.plan(fun, *args, memory=1)
+    named = re.search(r"ways is (\d+) bytes", str(caught.value))
+    assert named is not None
+    return int(named.group(1))
+
+
+def unrolled(w: Any, h: Any) -> Any:
+    for i in range(w.shape[0]):
+        h = jnp.tanh(jnp.sin(h) @ w[i])
+    return (h**2).mean()
+
+
+@pytest.mark.parametrize("fun", [looped, unrolled])
+def test_too_little_memory_names_the_least(fun: Any) -> None:
+    args = jnp.ones((6, 8, 8)) / 8, jnp.ones((64, 8))
+    least = refused(fun, *args)
+    chosen = retape.jax.plan(fun, *args, memory=least).chosen
+    assert chosen.peak_bytes == least
+    assert total(checkpoint(fun, policy=chosen.policy), *args) == least
+
+
+def test_a_way_that_cannot_be_gone_is_in_the_table_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As on a platform whose devices do not reach the host's memory.
+    monkeypatch.setattr(
+        "retape.engines.jaxpr.primitives._host_buffer.HOST", "elsewhere"
+    )
+    args = jnp.ones((3, 4, 4)), jnp.ones((8, 4))
+    table = retape.jax.plan(looped, *args, memory="1 GB")
+    ((name, why),) = table.refused
+    assert name == "offload" and "needs memory of kind 'elsewhere'" in why
+    assert f"not possible: {why}" in str(table)
+    assert name not in [c.name for c in table.candidates]
+
+
+def test_nothing_is_allocated() -> None:
+    # 100 layers of 4 GB each, and an input of 4 GB.
+    w = jax.ShapeDtypeStruct((100, 2**15, 2**15), jnp.float32)
+    h = jax.ShapeDtypeStruct((2**15, 2**15), jnp.float32)
+    gc.collect()
+    before = len(jax.live_arrays())
+    table = retape.jax.plan(looped, w, h, memory="2 TiB")
+    assert table.candidates[0].peak_bytes > 800 * 2**30
+    assert len(jax.live_arrays()) == before
+
+
+def test_explain_takes_types_for_arrays() -> None:
+    w, h = arguments()
+    types = [jax.ShapeDtypeStruct(v.shape, v.dtype) for v in (w, h)]
+    assert retape.jax.explain(looped, *types) == retape.jax.explain(looped, w, h)
+    assert retape.jax.explain(looped, types[0], h, argnums=1).steps is not None
+
+
+def test_a_function_that_is_no_scalar_is_refused() -> None:
+    with pytest.raises(retape.GradientTypeError, match="Return the loss alone"):
+        retape.jax.plan(lambda x: x, jnp.ones(3), memory="1 GB")
+
+
+def test_a_loop_of_unknown_length_is_refused_with_what_to_do() -> None:
+    def halve(x: Any) -> Any:
+        return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2, x).sum()
+
+    with pytest.raises(
+        retape.UnsupportedError, match=r"retape\.jax\.grad\(f, plan=reta"
+    ):
+        retape.jax.plan(halve, jnp.ones(3), memory="1 GB")
+
+
+@pytest.mark.parametrize("memory", ["much", 0, -5, 1.5, True], ids=str)
+def test_memory_that_is_no_amount_is_refused_by_its_name(memory: Any) -> None:
+    with pytest.raises(retape.PlanError, match=f"`memory={memory!r}` is not an amount"):
+        retape.jax.plan(looped, *arguments(), memory=memory)
+
+
+def test_what_cannot_be_called_is_refused() -> None:
+    with pytest.raises(
+        retape.UnsupportedError, match="what cannot be called has no gra"
+    ):
+        retape.jax.plan(3, jnp.ones(3), memory="1 GB")  # pyright: ignore
+
+
+def test_what_no_step_machine_runs_is_in_the_table_as_well() -> None:
+    @jax.custom_vjp
+    def double(x: Any) -> Any:
+        return 2 * x
+
+    def forwards(x: Any) -> Any:
+        jax.debug.print("at it")
+        return 2 * x, None
+
+    double.defvjp(forwards, lambda _, g: (2 * g,))
+
+    def loss(x: Any) -> Any:
+        body = lambda c, _: (double(jnp.sin(c @ c)), None)  # noqa: E731
+        return lax.scan(body, x, None, length=40)[0].sum()
+
+    # The step machine is a last resort, which must not end the search.
+    with pytest.raises(retape.BudgetError, match="does not suffice.* by segments"):
+        retape.jax.plan(loss, jnp.ones((8, 8)), memory="1 kB")
+
+
+def test_what_a_loss_returns_beside_its_value_goes_along() -> None:
+    def loss(w: Any, x: Any) -> Any:
+        layer = lambda h, _: (jnp.tanh(h @ w), None)  # noqa: E731
+        h = jax.lax.scan(layer, x, length=50)[0]
+        return (h**2).sum(), {"last": h}
+
+    args = jnp.eye(8) / 2, jnp.ones((64, 8))
+    with pytest.raises(retape.GradientTypeError, match="has_aux=True"):
+        retape.jax.plan(loss, *args, memory="1 GiB")
+    found = retape.jax.plan(loss, *args, memory="60 kB", has_aux=True)
+    assert not found.fits
+    slope, aux = jax.grad(found.apply(loss), has_aux=True)(*args)
+    want, last = jax.grad(loss, has_aux=True)(*args)
+    np.testing.assert_allclose(slope, want, rtol=1e-6)
+    np.testing.assert_allclose(aux["last"], last["last"], rtol=1e-6)

@@ -1,0 +1,130 @@
+"""What the documents that asked for these tools call success, one test for each."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import retape.jax
+from retape.engines.jaxpr.analysis._flops import flops
+from retape.engines.jaxpr.layers.loops._segment_lengths import nest
+from retape.jax import Checkpointed, checkpoint, policies
+from tests.engines.jaxpr.support.networks import (
+    assert_near,
+    graded,
+    layer,
+    loss,
+    start,
+    temp_bytes,
+    weights,
+)
+
+# A specification of `checkpoint` -----------------------------------------------------
+
+
+def test_every_fourth_layer_may_be_marked() -> None:
+    def mixed(w: Any, h: Any) -> Any:
+        for i, each in enumerate(w):
+            h = checkpoint(layer, h, each) if i % 4 == 0 else layer(h, each)
+        return (h**2).mean()
+
+    args = weights(5), start()
+    (slope, taken), (plain, most) = (
+        graded(f, *args) for f in (mixed, functools.partial(loss, layer))
+    )
+    assert_near(slope, plain)
+    assert temp_bytes(functools.partial(loss, checkpoint(layer)), *args) < taken < most
+
+
+def test_a_list_of_wrapped_layers_is_run_as_it_was() -> None:
+    blocks = [Checkpointed(functools.partial(layer, w=each)) for each in weights(2)]
+
+    def forward(h: Any) -> Any:
+        for block in blocks:
+            h = block(h)
+        return (h**2).mean()
+
+    plain = jax.grad(lambda h: loss(layer, weights(2), h))(start())
+    assert_near(jax.grad(forward)(start()), plain, 1e-6)
+
+
+# Why layers are recomputed -----------------------------------------------------------
+
+
+def deep(h: Any, w: Any) -> tuple[Any, None]:
+    return jnp.tanh(jnp.sin(h) @ w), None
+
+
+def segmented_bytes(length: int, segment: int) -> int:
+    def run(w: Any, h: Any) -> Any:
+        return retape.jax.scan(deep, h, w, segment_length=segment)[0].sum()
+
+    w = jax.ShapeDtypeStruct((length, 4, 4), jnp.float32)
+    h = jax.ShapeDtypeStruct((512, 4), jnp.float32)
+    compiled = jax.jit(jax.grad(run)).lower(w, h).compile()
+    return compiled.memory_analysis().temp_size_in_bytes
+
+
+def test_segments_of_the_square_root_take_the_least_memory() -> None:
+    taken = {s: segmented_bytes(100, s) for s in (5, 10, 20, 50)}
+    assert min(taken, key=lambda s: taken[s]) == 10
+    assert nest(100, 2).factors == (10, 10)
+    # L / s + s of the states, and what one layer needs.
+    state = 512 * 4 * 4
+    assert (taken[50] - taken[10]) / state > 0.9 * (52 - 20)
+
+
+@functools.cache
+def found(way: str) -> tuple[int, int]:
+    """Work and temporaries of the gradient of four layers in a loop."""
+    w = jax.tree.map(lambda *v: jnp.stack(v), *weights(4, 16))
+    h = jnp.ones((128, 16))
+    loops: dict[str, Any] = {
+        "stored": lax.scan,
+        "all run again": functools.partial(retape.jax.scan, levels=1),
+        "selective": functools.partial(
+            retape.jax.scan, levels=1, policy=policies.selective()
+        ),
+    }
+
+    def whole(w: Any, h: Any) -> Any:
+        body = lambda h, w: (layer(h, w), None)  # noqa: E731
+        return (loops[way](body, h, w)[0] ** 2).mean()
+
+    eqns = jax.make_jaxpr(jax.grad(whole))(w, h).jaxpr.eqns
+    return sum(map(flops, eqns)), temp_bytes(whole, w, h)
+
+
+def test_one_more_forward_pass_is_a_third_of_the_work() -> None:
+    assert 1.25 < found("all run again")[0] / found("stored")[0] < 1.4
+
+
+def test_selective_saving_gets_memory_for_less_than_the_full_bill() -> None:
+    (all_work, most), (less_work, less), (full_work, least) = (
+        found(way) for way in ("stored", "selective", "all run again")
+    )
+    assert less_work - all_work < 0.8 * (full_work - all_work)
+    assert least < less < 0.5 * most
+
+
+def test_random_numbers_are_drawn_again_as_they_were() -> None:
+    """Dropout in a row of marked layers: the gradient is the product of the masks."""
+    keys = list(jax.random.split(jax.random.key(0), 6))
+
+    def mask(key: Any, like: Any) -> Any:
+        return jax.random.bernoulli(key, 0.8, like.shape) / 0.8
+
+    def forward(x: Any) -> Any:
+        for key in keys:
+            x = checkpoint(lambda x, key: x * mask(key, x), x, key)
+        return x.sum()
+
+    x = jnp.ones(200)
+    masks = np.prod([np.asarray(mask(key, x)) for key in keys], axis=0)
+    assert 0 < (masks == 0).mean() < 1
+    np.testing.assert_allclose(jax.jit(jax.grad(forward))(x), masks, rtol=1e-12)

@@ -1,0 +1,365 @@
+"""Snapshots in the host's memory: the marks, and what becomes of the buffers.
+
+XLA's CPU compiler strips the marks, so that here values are compared, and the programs
+for other platforms are read as text. What XLA demands of a buffer on the host, that
+nothing but loops, slices and updates touches it, is checked in the program itself.
+"""
+
+import gc
+import re
+import weakref
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import export, lax
+from jax.extend import core
+
+import retape
+import retape.jax
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.calls import _rules as _primitives
+from retape.engines.jaxpr.jaxprs import _provenance as _origins
+from retape.engines.jaxpr.primitives import _host_buffer as _host
+from retape.engines.jaxpr.primitives._host_buffer import (
+    allocate_on_host,
+    fetch,
+    on_device,
+    stash,
+)
+from retape.engines.jaxpr.xla._single_kernel import fits
+
+PLAN = retape.fixed_space(snapshots=3, stage=2, offload="host")
+SAME = retape.fixed_space(snapshots=3, stage=2)
+X = np.linspace(0.5, 1.5, 6).reshape(2, 3)
+
+
+def scanned(x: Any) -> Any:
+    # A step that tapes 32 kB: a loop of little is reversed in one piece.
+    wide = np.linspace(0, 1, 4096)
+
+    def step(v: Any, t: Any) -> tuple[Any, None]:
+        return jnp.sin(v) + t * jnp.mean(jnp.cos(wide * v.sum())), None
+
+    return lax.scan(step, x, jnp.arange(40.0) / 90)[0].sum()
+
+
+def searched(x: Any) -> Any:
+    shrink = lambda v: v / 1.3 + 0.05 * jnp.sin(v)  # noqa: E731
+    return lax.while_loop(lambda v: v.sum() > 1, shrink, x).sum()
+
+
+PROGRAMS = {"scan": scanned, "while": searched}
+
+
+def gradient(name: str, plan: retape.Plan = PLAN) -> Any:
+    return jax.grad(retape.jax.checkpointed(PROGRAMS[name], plan=plan))
+
+
+def assert_same(a: Any, b: Any) -> None:
+    np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7)
+
+
+def forward(name: str) -> Any:
+    """The same gradient by forward mode, which stores nothing."""
+    return jax.jacfwd(PROGRAMS[name])
+
+
+TRANSFORMED = {
+    "jit": (jax.jit, X),
+    "vmap": (jax.vmap, np.stack([X, 3 * X, 9 * X])),
+    "vmap of vmap": (lambda g: jax.vmap(jax.vmap(g)), np.stack([[X, 5 * X]] * 2)),
+    "vmap of jvp": (
+        lambda g: jax.vmap(lambda x: jax.jvp(g, (x,), (x,))[1]),
+        np.stack([X, 4 * X]),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "program"),
+    [
+        ("jit", "scan"),
+        ("vmap", "scan"),
+        ("vmap", "while"),
+        ("vmap of vmap", "while"),
+        ("vmap of jvp", "while"),
+    ],
+)
+def test_gradients_are_those_of_forward_mode(how: str, program: str) -> None:
+    transform, x = TRANSFORMED[how]
+    assert_same(transform(gradient(program))(x), transform(forward(program))(x))
+
+
+def test_a_gradient_of_a_gradient_is_that_of_forward_mode() -> None:
+    plan = retape.fixed_space(snapshots=2, stage=1, offload="host")
+
+    def along(gradient: Any) -> Any:
+        return lambda x: (gradient(x) * np.arange(6.0).reshape(2, 3)).sum()
+
+    wanted = jax.jacfwd(along(forward("scan")))(X)
+    assert_same(jax.grad(along(gradient("scan", plan)))(X), wanted)
+
+
+def test_a_run_that_is_counted_first() -> None:
+    plan = retape.fixed_space(snapshots=3, stage=2, split="bisection", offload="host")
+    assert_same(gradient("while", plan)(X), forward("while")(X))
+
+
+def test_runs_of_different_lengths_are_mapped_together() -> None:
+    mapped = jax.vmap(retape.jax.grad(searched, plan=PLAN))
+    lanes = np.stack([X, 3 * X, 9 * X])
+    assert_same(mapped(lanes), jax.vmap(forward("while"))(lanes))
+
+
+def looped_to_the_edge(x: Any) -> Any:
+    body = lambda v: v + 0.3 + 0.1 * jnp.sqrt(4 - v)  # noqa: E731
+    return lax.while_loop(lambda v: v[0] < 4, body, x).sum()
+
+
+def test_a_run_that_ended_has_no_derivative_beyond_its_end() -> None:
+    # Mapped, its body goes on for the others: to the root of a number below zero.
+    lanes = np.array([[0.2, 0.4], [3.9, 1.0], [2.0, 1.5], [1.0, 0.2]])
+    alone = jax.jit(retape.jax.grad(looped_to_the_edge))
+    wanted = np.stack([alone(x) for x in lanes])
+    assert np.all(np.isfinite(wanted))
+    mapped = jax.vmap(retape.jax.grad(looped_to_the_edge, plan=PLAN))
+    assert_same(mapped(lanes), wanted)
+    assert_same(jax.vmap(mapped)(lanes[:, None])[:, 0], wanted)
+
+
+def test_shared_arguments_have_a_cotangent_for_each_run() -> None:
+    def run(x: Any, a: Any) -> Any:
+        return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2 + a * v, x).sum()
+
+    function = retape.jax.checkpointed(run, plan=PLAN)
+    given = np.stack([X, 9 * X]), np.full(3, 0.1)
+    wanted = jax.vmap(jax.jacfwd(run, 1), (0, None))(*given)
+    assert_same(jax.vmap(jax.grad(function, 1), (0, None))(*given), wanted)
+
+
+def test_a_hessian_of_mapped_runs_is_refused_by_name() -> None:
+    function = retape.jax.checkpointed(searched, plan=PLAN)
+    with pytest.raises(retape.PlanError, match="runs differ in length, so that each"):
+        jax.vmap(jax.hessian(function))(np.stack([X, 9 * X]))
+
+
+def test_sweeps_that_nobody_holds_are_forgotten() -> None:
+    inner = jax.make_jaxpr(lambda x: jax.lax.fori_loop(0, 3, lambda i, v: v * v, x))(X)
+    program, _ = _primitives.hoisted_sweep(inner, (True,), PLAN)
+    held = weakref.ref(program)
+    assert program in _origins.ORIGINS
+    _primitives.sweep_program.cache_clear()
+    del program
+    gc.collect()
+    assert held() is None
+
+
+# What the programs say ------------------------------------------------------------
+
+
+def text(platform: str, program: str) -> str:
+    found = export.export(jax.jit(gradient(program)), platforms=(platform,))(X)
+    return re.sub(r" loc\(.*\)", "", found.mlir_module())
+
+
+def definitions(text: str) -> dict[str, list[str]]:
+    """The operations of each name; a name belongs to a region, so there are several."""
+    found: dict[str, list[str]] = {}
+    for name, operation in re.findall(r"(%\w+)(?::\d+)? = (.*)", text):
+        found.setdefault(name, []).append(operation)
+    return found
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_only_rows_move_between_the_memories(platform: str, program: str) -> None:
+    lines = text(platform, program).splitlines()
+    moves = [i for i, line in enumerate(lines) if "annotate_device_placement" in line]
+    hosted = 0
+    for i in moves:
+        name, value = re.findall(r"(%\w+)", lines[i])[:2]
+        before, after = lines[i - 1], lines[i + 1]
+        if '"device"' in lines[i]:
+            assert f"{value} = stablehlo.dynamic_slice" in before
+            assert "tensor<1x2x3xf64>" in lines[i]
+        elif "stablehlo.dynamic_update_slice" in after:
+            assert f", {name}, " in after and "tensor<1x2x3xf64>" in lines[i]
+        else:
+            assert "stablehlo.broadcast_in_dim" in "".join(
+                definitions("\n".join(lines))[value]
+            )
+            hosted += 1
+    assert hosted == 1, "one buffer of arrays; numbers stay on the device"
+    assert len(moves) == 3
+
+
+def test_on_the_cpu_nothing_is_marked() -> None:
+    assert "annotate_device_placement" not in text("cpu", "scan")
+
+
+def test_a_program_with_snapshots_on_the_host_is_no_single_kernel() -> None:
+    for plan, one in ((SAME, True), (PLAN, False)):
+        jaxpr = jax.make_jaxpr(gradient("while", plan))(X)
+        sweeps = [e for e in jaxpr.eqns if e.primitive.name == "retape_call"]
+        kernels = [
+            e.params["jaxpr"].jaxpr
+            for e in sweeps[-1].params["jaxpr"].eqns
+            if e.params.get("name") == "retape_kernel"
+        ]
+        assert any(map(fits, kernels)) is one
+
+
+def misused(jaxpr: core.Jaxpr, tainted: list[bool] | None = None) -> list[str]:
+    """Operations that read a buffer on the host and may not."""
+    found: list[str] = []
+    _follow(jaxpr, tainted or [False] * len(jaxpr.invars), found)
+    return found
+
+
+def _follow(jaxpr: Any, tainted: list[bool], found: list[str]) -> list[bool]:
+    on_host = {v for v, t in zip(jaxpr.invars, tainted, strict=True) if t}
+
+    def flags(atoms: Any) -> list[bool]:
+        return [isinstance(a, core.Var) and a in on_host for a in atoms]
+
+    for eqn in jaxpr.eqns:
+        name, given = eqn.primitive.name, flags(eqn.invars)
+        if name in ("retape_stash", "retape_begin"):
+            outs = [True]
+        elif name == "retape_fetch":
+            outs = [False]
+        elif name == "while":
+            n = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
+            consts = given[eqn.params["cond_nconsts"] : n]
+            outs = given[n:]
+            for _ in range(3):  # until nothing is added
+                after = _follow(eqn.params["body_jaxpr"].jaxpr, consts + outs, [])
+                outs = [a or b for a, b in zip(outs, after, strict=True)]
+            _follow(eqn.params["body_jaxpr"].jaxpr, consts + outs, found)
+        elif name in ("jit", "retape_call"):
+            outs = _follow(eqn.params["jaxpr"].jaxpr, given, found)
+        else:
+            found.extend([name] if any(given) else [])
+            outs = [False] * len(eqn.outvars)
+        on_host |= {v for v, t in zip(eqn.outvars, outs, strict=True) if t}
+    return flags(jaxpr.outvars)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("how", ["jit", "vmap"])
+def test_only_loops_touch_a_buffer_on_the_host(how: str, program: str) -> None:
+    transform, x = TRANSFORMED[how]
+    jaxpr = jax.make_jaxpr(transform(gradient(program)))(jnp.asarray(x))
+    assert "retape_stash" in str(jaxpr) and "retape_fetch" in str(jaxpr)
+    assert misused(jaxpr.jaxpr) == []
+
+
+def test_the_check_sees_a_buffer_that_is_computed_with() -> None:
+    def lie(row: Any) -> Any:
+        buffer = stash(allocate_on_host(jnp.zeros((2, *row.shape))), row, jnp.int32(0))
+        return lax.while_loop(lambda b: b[0].sum() < 9, lambda b: b + 1, buffer)
+
+    assert misused(jax.make_jaxpr(lie)(X).jaxpr) == ["add"]
+
+
+def test_a_sweep_inside_another_has_its_snapshots_on_the_device() -> None:
+    inner = jax.make_jaxpr(gradient("scan"))(X)
+    assert "retape_stash" in str(inner)
+    assert "retape_stash" not in str(on_device(inner))
+    assert_same(core.jaxpr_as_fun(on_device(inner))(X)[0], jax.grad(scanned)(X))
+    compiled = compile_program(inner, (True,))
+    assert "retape" not in str([c.jaxpr for c in compiled.code.values()])
+
+
+# The operations themselves ----------------------------------------------------------
+
+
+def test_what_is_stashed_is_fetched() -> None:
+    def there_and_back(row: Any, index: Any) -> Any:
+        buffer = stash(allocate_on_host(jnp.zeros((4, *row.shape))), row, index)
+        return fetch(buffer, index) + fetch(buffer, jnp.int32(3))
+
+    assert_same(there_and_back(X, jnp.int32(1)), X)
+    assert_same(jax.jit(there_and_back)(X, jnp.int32(1)), X)
+    rows = np.stack([X, 2 * X])
+    assert_same(jax.vmap(there_and_back, (0, None))(rows, jnp.int32(1)), rows)
+    assert_same(jax.vmap(there_and_back, (2, None), 2)(rows, jnp.int32(1)), rows)
+    out, tangent = jax.jvp(lambda r: there_and_back(r, jnp.int32(1)), (X,), (2 * X,))
+    assert_same(out, X)
+    assert_same(tangent, 2 * X)
+    still = jax.jvp(lambda r: there_and_back(X, jnp.int32(1)) + r, (X,), (X,))
+    assert_same(still[1], X)
+
+
+def test_runs_at_different_snapshots_are_refused() -> None:
+    def write(index: Any) -> Any:
+        return fetch(allocate_on_host(jnp.zeros((4, 2))), index)
+
+    said = "runs differ in length, so that each is at another snapshot"
+    with pytest.raises(retape.PlanError, match=said):
+        jax.vmap(write)(jnp.arange(3))
+
+
+def test_a_device_that_does_not_reach_the_host_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_host, "HOST", "elsewhere")
+    plan = retape.fixed_space(snapshots=4, stage=2, offload="host")
+    with pytest.raises(retape.PlanError, match="needs memory of kind 'elsewhere'"):
+        gradient("scan", plan)(X)
+
+
+# Predictions ------------------------------------------------------------------------
+
+
+def test_bytes_on_the_host_are_told_apart() -> None:
+    told = retape.jax.explain(scanned, X, plan=PLAN)
+    device = retape.jax.explain(scanned, X, plan=SAME)
+    assert told.host_bytes == 3 * X.nbytes and device.host_bytes == 0
+    assert told.peak_bytes == device.peak_bytes - told.host_bytes
+    assert "144 B on the host" in str(told) and "host" not in str(device)
+    assert told.prediction is not None and device.prediction is not None
+    assert told.prediction.advances == device.prediction.advances
+    assert told.prediction.host_bytes == 3 * told.capsule_bytes
+    assert device.prediction.host_bytes is None
+
+
+def test_the_start_of_a_stage_waits_on_the_host_too() -> None:
+    # While the end is unknown: a slot more, as the buffer in the program has.
+    told = retape.jax.explain(searched, X, plan=PLAN)
+    device = retape.jax.explain(searched, X, plan=SAME)
+    assert f"[{told.snapshots + 1},2,3] = retape_begin" in str(
+        jax.make_jaxpr(gradient("while"))(X)
+    )
+    assert told.host_bytes == (told.snapshots + 1) * X.nbytes
+    assert told.peak_bytes == device.peak_bytes - told.host_bytes
+
+
+def test_counts_do_not_depend_on_where_snapshots_are() -> None:
+    far = retape.jax.measure(scanned, X, plan=PLAN)
+    near = retape.jax.measure(scanned, X, plan=SAME)
+    assert_same(far.gradient, near.gradient)
+    assert far.report.advances == near.report.advances > 0
+    assert far.report.stores == near.report.stores > 0
+
+
+def test_the_only_slot_is_that_of_the_start_state() -> None:
+    plan = retape.fixed_space(snapshots=1, stage=4, offload="host")
+    assert retape.jax.explain(scanned, X, plan=plan).host_bytes == 0
+    assert_same(gradient("scan", plan)(X), jax.grad(scanned)(X))
+
+
+def test_the_host_driver_keeps_them_as_arrays_of_numpy() -> None:
+    seen: list[int] = []
+    grad = retape.jax.grad(searched, plan=PLAN, progress=lambda p: seen.append(1))
+    assert_same(grad(X), forward("while")(X))
+    assert seen
+
+
+def test_a_store_and_offload_say_the_same_thing_twice() -> None:
+    grad = retape.jax.grad(searched, plan=PLAN, store=retape.MemoryStore())
+    with pytest.raises(retape.PlanError, match="where snapshots are. Pass one of them"):
+        grad(X)

@@ -1,0 +1,119 @@
+"""Budgets that leave few snapshots: the compiled sweep says how many there may be."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape.engines.jaxpr.sizing import _cost_model as _price
+from retape.engines.jaxpr.sizing import _fit_budget
+
+X = jnp.linspace(1.0, 2.0, 1000, dtype=jnp.float32)
+
+
+def loss(x: Any, steps: Any) -> Any:
+    """Cheap steps over a thousand floats, their number known or not."""
+
+    def body(_: Any, x: Any) -> Any:
+        return jnp.roll(x * jnp.cos(jnp.sqrt(jnp.sum(x * x)) * 0.01), 1)
+
+    return jnp.sum(jax.lax.fori_loop(0, steps, body, x) * jnp.arange(1000.0))
+
+
+def taken(fun: Any, *args: Any) -> int:
+    report = jax.jit(fun).lower(*args).compile().memory_analysis()
+    assert report is not None
+    return report.temp_size_in_bytes
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_a_small_budget_holds_and_is_used_up(known: bool) -> None:
+    budget, capsule = 70_000, 4096
+    fun = (lambda x, _: loss(x, 200)) if known else loss
+    gradient = retape.jax.grad(fun, plan=retape.within(budget))
+    assert budget - 2 * capsule < taken(gradient, X, 200) <= budget
+    plain = jax.grad(lambda x: loss(x, 200))
+    with jax.enable_x64(True):
+        exact = plain(np.asarray(X, np.float64))
+    # Single precision is off by 2e-6 of the largest entry, with or without us.
+    errors = [np.max(np.abs(g - exact)) for g in (gradient(X, 200), plain(X))]
+    assert exact.dtype == np.float64
+    assert errors[0] <= 1.5 * errors[1] < 5e-6 * np.max(np.abs(exact))
+
+
+def test_estimates_alone_would_leave_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_fit_budget, "compiled_temporary_bytes", lambda *_: None)
+    gradient = retape.jax.grad(lambda x: loss(x, 200), plan=retape.within(70_000))
+    assert taken(gradient, X) < 60_000
+
+
+def test_the_least_budget_that_an_error_names_is_enough() -> None:
+    def gradient(budget: int) -> Any:
+        return retape.jax.grad(lambda x: loss(x, 200), plan=retape.within(budget))
+
+    with pytest.raises(retape.BudgetError, match="is too little") as raised:
+        jax.eval_shape(gradient(10_000), X)
+    words = str(raised.value).split("retape.within(")[1]
+    least = int(words.split(")")[0])
+    assert taken(gradient(least), X) <= least
+    with pytest.raises(retape.BudgetError):
+        jax.eval_shape(gradient(least - 4096), X)
+
+
+def test_a_short_loop_is_divided_where_its_residuals_do_not_fit() -> None:
+    # 400 kB of residuals: with memory to spare one operation that stores them all.
+    def short(x: Any) -> Any:
+        return jnp.sum(jax.lax.fori_loop(0, 100, lambda _, x: jnp.sin(x) * 1.01, x))
+
+    roomy = retape.jax.grad(short, plan=retape.within(1_000_000))
+    tight = retape.jax.grad(short, plan=retape.within(60_000))
+    assert taken(roomy, X) > 400_000
+    assert taken(tight, X) <= 60_000
+    np.testing.assert_array_equal(tight(X), jax.grad(short)(X))
+
+
+def test_the_least_of_a_short_loop_is_told_as_a_number() -> None:
+    def short(x: Any) -> Any:
+        return jnp.sum(jax.lax.fori_loop(0, 100, lambda _, x: jnp.sin(x) * 1.01, x))
+
+    with pytest.raises(retape.BudgetError) as raised:
+        retape.jax.grad(short, plan=retape.within(100))(X)
+    least = raised.value.least
+    assert least is not None and least < 40_000
+    assert taken(retape.jax.grad(short, plan=retape.within(least)), X) <= least
+
+
+def layers(width: int) -> tuple[Any, Any, Any]:
+    """A stack of layers: work grows with the square of the width, the tape does not."""
+
+    def fun(w: Any, x: Any) -> Any:
+        body = lambda x, w: (jnp.tanh(jnp.sin(jnp.exp(-x)) @ w), None)  # noqa: E731
+        return jnp.sum(jax.lax.scan(body, x, w)[0])
+
+    struct = functools.partial(jax.ShapeDtypeStruct, dtype=jnp.float32)
+    return fun, struct((40, width, width)), struct((4096, width))
+
+
+@pytest.mark.parametrize(("width", "stored"), [(64, False), (2048, True)])
+def test_what_is_dearer_to_store_than_to_run_again_is_not_stored(
+    width: int, stored: bool
+) -> None:
+    fun, w, x = layers(width)
+    plenty = retape.within(100 * 40 * 4096 * width)
+    told = retape.jax.explain(fun, w, x, plan=plenty)
+    assert (told.stage > 1) == stored
+
+
+def test_a_tape_that_stays_in_the_cache_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_price, "CACHE", 1 << 40)
+    fun, w, x = layers(64)
+    assert retape.jax.explain(fun, w, x, plan=retape.within("2 GB")).stage > 1

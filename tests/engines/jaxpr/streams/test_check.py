@@ -1,0 +1,87 @@
+"""The checker of promoted buffers catches small lies."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from retape.engines.jaxpr.ir._ir import Loop, Var, Write, blocks_of
+from retape.engines.jaxpr.lower._lower_jaxpr import lower_jaxpr
+from retape.engines.jaxpr.streams._check import Outline, check_promoted
+from retape.engines.jaxpr.streams._promote_buffers import promote_buffers
+
+
+def program(x):
+    def step(c):
+        i, x, rows = c
+        return i + 1, lax.sin(x), rows.at[i].set(x)
+
+    start = (0, x, jnp.zeros(9))
+    rows = lax.while_loop(lambda c: (c[0] < 9) & (c[1] > 0.1), step, start)[2]
+    return jnp.sum(rows * rows)
+
+
+def promoted():
+    """The program, its outline before, its stream, and the block that writes rows."""
+    made, constants = lower_jaxpr(jax.make_jaxpr(program)(0.5), [True], grain=0)
+    before = Outline.of(made)
+    promote_buffers(made, constants)
+    (block,) = (b for b in blocks_of(made.items) if b.writes)
+    return made, before, block.writes[0].stream, block
+
+
+def begins_again(made, stream, block):
+    block.moves[stream] = next(iter(blocks_of(made.items))).moves[stream]
+
+
+def begins_in_the_loop(made, stream, block):
+    begins_again(made, stream, block)
+    del next(iter(blocks_of(made.items))).moves[stream]
+
+
+def read_whole(made, stream, block):
+    block.moves[Var(stream.aval, True)] = stream
+
+
+def written_whole(made, stream, block):
+    block.writes.append(Write(stream, None, stream))
+
+
+def read_early(made, stream, block):
+    read = block.reads[0]
+    block.moves[Var(read.out.aval)] = read.out
+
+
+def loses_a_block(made, stream, block):
+    made.items.pop()
+
+
+def loses_a_derivative(made, stream, block):
+    made.outs = (replace(made.outs[0], active=False),)
+
+
+LIES = {
+    begins_again: "a stream begins once",
+    begins_in_the_loop: "before its loops",
+    read_whole: "read before it is complete",
+    written_whole: "written by rows",
+    read_early: "a row read before its time",
+    loses_a_block: "a block is gone",
+    loses_a_derivative: "a lost derivative",
+}
+
+
+def test_what_promotion_makes_is_fine():
+    made, before, _, block = promoted()
+    check_promoted(before, made)
+    assert any(isinstance(i, Loop) and block in i.items for i in made.items)
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda f: f.__name__)
+def test_a_lie_is_caught(lie):
+    made, before, stream, block = promoted()
+    lie(made, stream, block)
+    with pytest.raises(AssertionError, match=LIES[lie]):
+        check_promoted(before, made)

@@ -1,0 +1,268 @@
+"""Buffers filled row by row: kept once where that is proved, and only there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.streams import _buffer_versions as _names
+from retape.engines.jaxpr.streams import _increasing_rows as _rising
+from tests.engines.jaxpr.support.programs import Unrolled, assert_close
+
+FEW = retape.fixed_space(snapshots=2, stage=2)
+
+
+def filled(
+    loops: Any,
+    x: Any,
+    *,
+    rows: int = 12,
+    start: int = 0,
+    step: int = 1,
+    blank: Any = jnp.zeros,
+    write: Callable[[Any, Any, Any], Any] = lambda b, i, y: b.at[i].set(y),
+    also: Callable[[Any, Any], Any] = lambda b, i: 0.0,
+    low: float = 0.02,
+) -> Any:
+    """A trajectory of a loop of unknown length, preallocated, one row an iteration."""
+
+    def body(c: Any) -> Any:
+        i, v, b = c
+        v = 0.6 * jnp.sin(v) + also(b, i)
+        return i + step, v, write(b, i, v * x)
+
+    begun = (start, x, blank((rows, 3)))
+    i, v, b = loops.while_loop(lambda c: jnp.sum(c[1] ** 2) > low, body, begun)
+    return jnp.sum(v) + jnp.sum(b**2 * jnp.arange(1.0, rows + 1)[:, None]) + i
+
+
+X = np.asarray([0.9, -0.4, 1.3])
+
+
+def either(b: Any, i: Any, y: Any, truth: Any) -> Any:
+    """A row set twice, under conditions that exclude one another."""
+    b = jnp.where(truth, b.at[i].set(y), b)
+    return jnp.where(truth, b, b.at[i].set(2 * y))
+
+
+def nearly_either(b: Any, i: Any, y: Any) -> Any:
+    """The same, but for a difference that 32 bits do not hold: then both are set."""
+    first, second = y[0], y[0] + 1e-12
+    short = first.astype(np.float32) < second.astype(np.float32)
+    b = jnp.where(first < second, b.at[i].set(y), b)
+    return jnp.where(short, b, b.at[i].set(2 * y))
+
+
+def far(i: Any, y: Any) -> Any:
+    """A row far beyond the last one; but in 32 bits it is the first."""
+    return jnp.where(y[0] > 0.1, jnp.int64(i), 2**32).astype(np.int32)
+
+
+PROVED: dict[str, dict[str, Any]] = {
+    "in turn": {},
+    "every second row": {"step": 2, "rows": 20},
+    "from the third row on": {"start": 2},
+    "the row behind the counter": {"write": lambda b, i, y: b.at[i + 1].set(y)},
+    "fewer rows than trips": {"rows": 2},
+    "as many rows as trips at a stride": {"rows": 3, "step": 2},
+    "not zeros": {"blank": jnp.ones},
+    "minus zeros": {"blank": lambda shape: jnp.full(shape, -0.0)},
+    "a number worked out": {"blank": lambda shape: jnp.full(shape, jnp.cos(0.0) / 3)},
+    "the first row is there": {
+        "blank": lambda s: jnp.zeros(s).at[0].set(X),
+        "start": 1,
+    },
+    "a row that depends on the data": {
+        "blank": lambda s: jnp.zeros(s).at[1].set(7.0).at[0].set(X),
+        "start": 2,
+    },
+    "two rows at a time": {
+        "write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y * y),
+        "step": 2,
+        "rows": 20,
+    },
+    "two rows at a time, one beyond the end": {
+        "write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y * y),
+        "step": 2,
+        "rows": 5,
+    },
+    "one row or the other": {"write": lambda b, i, y: either(b, i, y, y[0] > 0.1)},
+    "old or new": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b.at[i].set(y), b)},
+    "new or old": {"write": lambda b, i, y: jnp.where(y[0] > 0.1, b, b.at[i].set(y))},
+    "what was there or new": {
+        "write": lambda b, i, y: b.at[i].set(jnp.where(y[0] > 0.1, y, b[i]))
+    },
+    "a row or none": {
+        "write": lambda b, i, y: b.at[jnp.where(y[0] > 0.1, i, 99)].set(y, mode="drop")
+    },
+    "two or none": {
+        "write": lambda b, i, y: jnp.where(
+            y[0] > 0.1, b.at[i].set(y).at[i + 1].set(-y), b
+        ),
+        "step": 2,
+        "rows": 20,
+    },
+}
+
+
+def layout(fun: Callable[[Any], Any]) -> Any:
+    return compile_program(jax.make_jaxpr(fun)(X), [True]).layout
+
+
+def snapshot_arrays(fun: Callable[[Any], Any]) -> list[tuple[int, ...]]:
+    found = layout(fun)
+    return [found.avals[p].shape for p in found.places("register")]
+
+
+def check(fun: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Value and gradient, against the loop unrolled and against forward mode."""
+
+    def looped(x: Any) -> Any:
+        return fun(jax.lax, x, **options)
+
+    value, gradient = jax.jit(retape.jax.value_and_grad(looped, plan=FEW))(X)
+    want = jax.value_and_grad(lambda x: fun(Unrolled, x, **options))(X)
+    assert_close((value, gradient), want)
+    assert_close(gradient, jax.jit(jax.jacfwd(looped))(X))
+
+
+@pytest.mark.parametrize("name", PROVED)
+def test_a_buffer_is_kept_once(name: str) -> None:
+    options = PROVED[name]
+    shape = (options.get("rows", 12), 3)
+    assert shape not in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
+    check(filled, options)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["two rows at a time, one beyond the end", "one row or the other"]
+)
+def test_a_second_derivative_of_rows_that_meet(name: str) -> None:
+    """What a row takes over from one written a moment before has a derivative, too."""
+
+    def looped(x: Any) -> Any:
+        return filled(jax.lax, x, **PROVED[name])
+
+    way = jnp.asarray([0.3, -0.5, 0.2])
+    gradient = retape.jax.grad(looped, plan=FEW)
+    second = retape.jax.grad(lambda x: jnp.vdot(gradient(x), way), plan=FEW)
+    hessian = jax.jacfwd(jax.jacfwd(looped))(X)
+    assert_close(jax.jit(second)(X), hessian @ way)
+
+
+REFUSED: dict[str, dict[str, Any]] = {
+    "a start that the data gives": {"blank": lambda shape: jnp.zeros(shape) + X},
+    "added up": {"write": lambda b, i, y: b.at[i].add(y)},
+    "always the same row": {"write": lambda b, i, y: b.at[0].set(y)},
+    "a row twice": {"write": lambda b, i, y: b.at[i // 2].set(y)},
+    "rows in turn": {"write": lambda b, i, y: b.at[i % 3].set(y)},
+    "backwards": {"step": -1, "start": 11},
+    "the last row again and again": {
+        "write": lambda b, i, y: b.at[i].set(y, mode="clip"),
+        "rows": 2,
+    },
+    "read as a whole": {"also": lambda b, i: 0.001 * jnp.sum(b)},
+    "read where it is not written yet": {"also": lambda b, i: 0.1 * b[i]},
+    "an old copy is kept, too": {
+        "write": lambda b, i, y: jnp.where(y > 0.1, b.at[i].set(y), b)
+    },
+    "two rows at a time": {"write": lambda b, i, y: b.at[i].set(y).at[i + 1].set(y)},
+    "a row that was there": {"blank": lambda s: jnp.zeros(s).at[3].set(X)},
+    "on the spot": {"step": 0},
+    "by nearly the same condition": {"write": nearly_either},
+    "a number that its type does not hold": {
+        "write": lambda b, i, y: b.at[far(i, y)].set(y, mode="drop")
+    },
+    "before the first row": {"write": lambda b, i, y: b.at[i - 1].set(y)},
+    "a slice at the end again": {
+        "write": lambda b, i, y: jax.lax.dynamic_update_slice(b, y[None], (i, 0)),
+        "rows": 2,
+    },
+    "another row or what is there": {
+        "write": lambda b, i, y: b.at[i].set(jnp.where(y[0] > 0.1, y, b[i - 1]))
+    },
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_buffers_are_registers(name: str) -> None:
+    options = REFUSED[name]
+    shape = (options.get("rows", 12), 3)
+    assert shape in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "a row twice",
+        "read as a whole",
+        "a row that was there",
+        "by nearly the same condition",
+        "a number that its type does not hold",
+    ],
+)
+def test_registers_are_right(name: str) -> None:
+    check(filled, REFUSED[name])
+
+
+def test_a_proof_that_lies_gives_a_wrong_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gradients above would show a buffer kept that is read before it is full."""
+    options = REFUSED["read where it is not written yet"]
+    monkeypatch.setattr(_names, "_newest", lambda *_: True)
+    with pytest.raises(AssertionError):
+        check(filled, options)
+
+
+@pytest.mark.parametrize("name", ["on the spot", "two rows at a time"])
+def test_a_row_that_is_set_twice_after_all(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradients above would show rows that overwrite one another."""
+    monkeypatch.setattr(_rising.Rising, "holds", lambda _: True)
+    with pytest.raises(AssertionError):
+        check(filled, REFUSED[name])
+
+
+def test_the_compiled_program_needs_less() -> None:
+    rows, plan = 500, retape.fixed_space(snapshots=16, stage=4)
+
+    def bytes_of(write: Any) -> int:
+        fun = lambda x: filled(jax.lax, x, rows=rows, write=write)  # noqa: E731
+        compiled = jax.jit(retape.jax.grad(fun, plan=plan)).lower(X).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    one = rows * 3 * 8
+    kept = bytes_of(lambda b, i, y: b.at[i].set(y))
+    copied = bytes_of(lambda b, i, y: b.at[i].add(y))
+    # Sixteen snapshots of it are gone; the buffer and its cotangent stay.
+    assert copied - kept > 14 * one
+    assert kept < 5 * one + 50_000
+
+
+def test_what_a_later_loop_does_to_it() -> None:
+    """After its loop the buffer is a value like any other."""
+
+    def fun(loops: Any, x: Any) -> Any:
+        def body(c: Any) -> Any:
+            i, v, b = c
+            return i + 1, 0.6 * jnp.sin(v), b.at[i].set(v * x)
+
+        start = (0, x, jnp.zeros((9, 3)))
+        i, v, b = loops.while_loop(lambda c: jnp.sum(c[1] ** 2) > 0.1, body, start)
+        more = lambda c: (c[0] + 1, c[1].at[c[0] - 1].multiply(v), c[2] * b[0])  # noqa: E731
+        c = loops.while_loop(lambda c: c[0] < i + 2, more, (i, b, v))
+        return jnp.sum(c[1]) + jnp.sum(c[2])
+
+    check(fun, {})
+    assert np.isfinite(float(fun(jax.lax, X)))

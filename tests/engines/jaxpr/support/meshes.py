@@ -1,0 +1,168 @@
+"""Programs on eight virtual devices, on meshes of both kinds: run by `test_meshes.py`.
+
+Prints one JSON object: for each case the greatest difference from what plain JAX gives,
+relative to the greatest entry; for each budget what the compiler says that a device
+takes, and what plain reverse mode takes.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+import retape
+import retape.jax
+from retape.jax import checkpoint, policies
+
+Function = Callable[..., Any]
+LAYERS, WIDTH, ROWS = 6, 16, 64
+P = PartitionSpec
+
+POLICIES = {
+    "alone": None,
+    "sqrt": policies.sqrt(),
+    "every_n": policies.every_n(3),
+    "selective": policies.selective(),
+    "within": policies.within("1 MB"),
+}
+LOOPS: dict[str, dict[str, Any]] = {
+    "levels": {"levels": 2},
+    "policy": {"policy": policies.selective()},
+    "sqrt": {"policy": policies.sqrt()},
+    "plan": {"plan": retape.fixed_space(snapshots=2)},
+}
+
+
+def drawn(*shape: int) -> Any:
+    return jnp.asarray(np.random.default_rng(len(shape)).normal(size=shape) / 4)
+
+
+def block(x: Any, w: Any) -> Any:
+    for i in range(3):
+        x = jnp.tanh(jnp.sin(x @ w[i]))
+    return x
+
+
+def looped(x: Any, w: Any) -> Any:
+    return lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, w)[0]
+
+
+def squared(f: Function) -> Function:
+    return lambda w, x: (f(x, w) ** 2).sum()
+
+
+def gathered(x: Any, w: Any) -> Any:
+    """A part of a program on one device that speaks to the others."""
+    total = lax.psum((block(x, w) ** 2).sum(), "d")
+    return total + lax.all_gather(x, "d", tiled=True).sum() * 1e-3
+
+
+def on_each(f: Function, mesh: Any) -> Function:
+    whole = jax.shard_map(
+        lambda x, w: lax.pmean(f(x, w), "d"),
+        mesh=mesh,
+        in_specs=(P("d"), P()),
+        out_specs=P(),
+    )
+    return lambda w, x: whole(x, w)
+
+
+def cases(mesh: Any) -> Iterator[tuple[str, Function, Function]]:
+    """Name, ours and plain JAX's, as functions of weights and rows."""
+    for name, policy in POLICIES.items():
+        marked = checkpoint(block, policy=policy)
+        yield f"checkpoint, {name}", squared(marked), squared(block)
+    for name, options in LOOPS.items():
+
+        def ours(x: Any, w: Any, options: Any = options) -> Any:
+            step = lambda x, w: (jnp.tanh(x @ w), None)  # noqa: E731
+            return retape.jax.scan(step, x, w, **options)[0]
+
+        yield f"scan, {name}", squared(ours), squared(looped)
+    part = checkpoint(gathered, policy=policies.within("100 kB"))
+    yield "within, inside shard_map", on_each(part, mesh), on_each(gathered, mesh)
+
+
+def difference(got: Any, want: Any) -> float:
+    got, want = jax.device_get(got), jax.device_get(want)
+    return float(np.max(np.abs(got - want)) / np.max(np.abs(want)))
+
+
+def transformer(w: Any, x: Any) -> Any:
+    def layer(h: Any, w: Any) -> Any:
+        scores = jax.nn.softmax(jnp.einsum("bsd,btd->bst", h @ w["q"], h))
+        h = h + jnp.einsum("bst,btd->bsd", scores, h)
+        return h + jax.nn.gelu(h @ w["up"]) @ w["down"], None
+
+    return (lax.scan(layer, x, w)[0] ** 2).mean()
+
+
+WEIGHTS = {"q": (4, 32, 32), "up": (4, 32, 128), "down": (4, 128, 32)}
+LAYOUTS: dict[str, tuple[Any, Any]] = {
+    "fully sharded": (dict.fromkeys(WEIGHTS, P(None, "d", None)), P("d")),
+    "data parallel": (dict.fromkeys(WEIGHTS, P()), P("d")),
+    "tensor parallel": (
+        {"q": P(), "up": P(None, None, "d"), "down": P(None, "d", None)},
+        P(),
+    ),
+}
+SHARES = (0.1, 0.4, 1.0)
+"""Of what plain reverse mode takes. (0.03 to 4, ten of them, were tried by hand.)"""
+
+
+def budgets(mesh: Any, name: str) -> dict[str, Any]:
+    """What each budget of a layout takes on a device, or the least that would do."""
+    of_weights, of_rows = LAYOUTS[name]
+    w = {
+        k: jax.device_put(drawn(*s), NamedSharding(mesh, of_weights[k]))
+        for k, s in WEIGHTS.items()
+    }
+    x = jax.device_put(drawn(16, 16, 32), NamedSharding(mesh, of_rows))
+    plain = jax.jit(jax.grad(transformer)).lower(w, x).compile()
+    most = plain.memory_analysis().temp_size_in_bytes
+    found: list[dict[str, Any]] = []
+    for share in SHARES:
+        budget = int(share * most)
+        slope = retape.jax.grad(transformer, plan=retape.within(budget))
+        try:
+            ours = jax.jit(slope).lower(w, x).compile()
+        except retape.BudgetError as error:
+            found.append({"budget": budget, "least": error.least})
+            continue
+        taken = ours.memory_analysis().temp_size_in_bytes
+        pairs = zip(
+            jax.tree.leaves(ours(w, x)), jax.tree.leaves(plain(w, x)), strict=True
+        )
+        worst = max(difference(a, b) for a, b in pairs)
+        found.append({"budget": budget, "taken": taken, "difference": worst})
+    return {"plain": most, "budgets": found}
+
+
+def main() -> None:
+    jax.config.update("jax_enable_x64", True)
+    compared: dict[str, float] = {}
+    for kind in (AxisType.Auto, AxisType.Explicit):
+        mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,))
+        with jax.set_mesh(mesh):
+            x = jax.device_put(drawn(ROWS, WIDTH), NamedSharding(mesh, P("d")))
+            w = jax.device_put(drawn(LAYERS, WIDTH, WIDTH), NamedSharding(mesh, P()))
+            for name, ours, plain in cases(mesh):
+                got, want = (jax.jit(jax.grad(f))(w, x) for f in (ours, plain))
+                assert got.sharding.spec == want.sharding.spec, name
+                compared[f"{name} ({kind.name})"] = difference(got, want)
+    auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+    held = {name: budgets(auto, name) for name in LAYOUTS}
+    json.dump({"compared": compared, "held": held}, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

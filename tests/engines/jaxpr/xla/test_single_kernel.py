@@ -1,0 +1,227 @@
+"""Sweeps as single kernels: what may be one, and that it is the same program.
+
+XLA stops the whole process at some of what it cannot emit, so every operation that is
+let in is compiled here, in a process of its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.extend import core
+
+import retape
+import retape.jax
+from retape.engines.jaxpr.calls import _mlir_lowering as _lower
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.xla import _single_kernel as _kernel
+
+PLAN = retape.fixed_space(snapshots=4, stage=3)
+
+
+def whole(fun: Any, *args: Any) -> bool:
+    """Whether a sweep is marked as one kernel, from its first turn to its last."""
+    eqns = _eqns(jax.make_jaxpr(fun)(*args).jaxpr)
+    # What is not as deep comes first.
+    outermost = next(e for e in eqns if e.params.get("name") == _kernel.NAME)
+    return _kernel._can_be_one(outermost)
+
+
+def _eqns(jaxpr: core.Jaxpr) -> list[Any]:
+    inner = [j for e in jaxpr.eqns for j in jaxprs_in_params(e.params)]
+    deeper = [e for j in inner for e in _eqns(getattr(j, "jaxpr", j))]
+    return [*jaxpr.eqns, *deeper]
+
+
+def walk(x: Any, w: Any) -> Any:
+    """A loop of unknown length, with a branch and a shorter loop inside."""
+
+    def body(c: Any) -> Any:
+        i, x = c
+        x = lax.cond(jnp.sum(x) > 0, lambda x: jnp.sin(w * x), lambda x: x * w, x)
+        x = lax.while_loop(lambda v: v[0] > 1.0, lambda v: v * 0.7, x)
+        return i + 1, x.at[i % 3].set(jnp.cos(x[0]) + w)
+
+    going = lambda c: (c[0] < 23) & (c[1][0] < 9.0)  # noqa: E731
+    return jnp.sum(lax.while_loop(going, body, (0, x))[1] ** 2)
+
+
+POINT = (np.linspace(0.1, 1.7, 11), np.float64(1.3))
+
+
+def test_one_kernel_gives_the_same_bits_and_takes_no_more_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert whole(retape.jax.grad(walk, argnums=(0, 1), plan=PLAN), *POINT)
+    gradient = retape.jax.grad(walk, argnums=(0, 1), plan=PLAN)
+    together = jax.jit(gradient).lower(*POINT)
+    monkeypatch.setattr(_lower, "ENABLED", False)
+    jax.clear_caches()
+    apart = jax.jit(gradient).lower(*POINT)
+    marks = [low.as_text().count("inlineable") for low in (together, apart)]
+    assert marks == [1, 0]
+    one, many = together.compile(), apart.compile()
+    for a, b in zip(one(*POINT), many(*POINT), strict=True):
+        assert np.array_equal(a, b)
+    sizes = [c.memory_analysis().temp_size_in_bytes for c in (one, many)]
+    assert sizes[0] <= sizes[1] + 1024
+    expected = jax.jacfwd(walk, (0, 1))(*POINT)
+    for a, b in zip(one(*POINT), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def large(x: Any, w: Any) -> Any:
+    return walk(jnp.ones(_kernel.LARGEST + 1) * x[0], w)
+
+
+def matrices(x: Any, w: Any) -> Any:
+    m = jnp.eye(x.size) * w
+    return jnp.sum(lax.fori_loop(0, 20, lambda i, x: jnp.sin(m @ x), x))
+
+
+def complexes(x: Any, w: Any) -> Any:
+    z = lax.fori_loop(0, 20, lambda i, z: z * jnp.exp(1j * w), x + 0j)
+    return jnp.sum(jnp.abs(z))
+
+
+def test_the_paper_s_example_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    examples = str(Path(__file__).parents[4] / "examples")
+    monkeypatch.syspath_prepend(examples)
+    adaptive_grid = importlib.import_module("adaptive_grid")
+    plan = retape.fixed_space(snapshots=4)
+    fun = retape.jax.grad(lambda x: adaptive_grid.program(x, 53.0), plan=plan)
+    with jax.enable_x64(True):
+        assert whole(fun, np.arange(40.0, 0.0, -1.0))
+
+
+@pytest.mark.parametrize("fun", [large, matrices, complexes])
+def test_what_is_not_small_elementwise_work_stays_as_it_is(fun: Any) -> None:
+    assert not whole(retape.jax.grad(fun, plan=PLAN), *POINT)
+    assert whole(retape.jax.grad(walk, plan=PLAN), *POINT)
+
+
+def test_a_batch_of_sweeps_is_judged_as_a_batch() -> None:
+    """Rows taken at an index for each become a gather, which is not let in."""
+    many = jax.vmap(retape.jax.grad(walk, plan=PLAN), (0, None))
+    xs = np.linspace(0.1, 1.7, 33).reshape(3, 11)
+    assert not whole(many, xs, POINT[1])
+    got = jax.jit(many)(xs, POINT[1])
+    expected = jax.vmap(jax.jacfwd(walk), (0, None))(xs, POINT[1])
+    np.testing.assert_allclose(got, expected, rtol=1e-12)
+
+
+def test_a_sweep_over_several_devices_is_not_marked() -> None:
+    run = """
+        import jax, jax.numpy as jnp
+        from jax.sharding import NamedSharding, PartitionSpec as P
+        import retape, retape.jax
+        mesh = jax.make_mesh((4,), ("i",))
+        x = jax.device_put(jnp.linspace(0.1, 1.0, 8), NamedSharding(mesh, P("i")))
+        def fun(x):
+            going = lambda v: jnp.sum(v) < 400.0
+            return jnp.sum(jax.lax.while_loop(going, lambda v: v * 1.3 + jnp.sin(v), x))
+        gradient = jax.jit(retape.jax.grad(fun, plan=retape.fixed_space(snapshots=3)))
+        assert "retape_kernel" in gradient.lower(x).as_text()
+        assert "inlineable" not in gradient.lower(x).as_text()
+        assert "inlineable" in gradient.lower(jnp.ones(8)).as_text()
+        print(jnp.allclose(gradient(x), jax.jacfwd(fun)(x)))
+    """
+    assert _alone(run, devices=4).split() == ["True"]
+
+
+def test_a_mesh_of_one_device() -> None:
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+
+    def turn(c: Any) -> Any:
+        return c[0] + 1, jnp.sin(c[1]) + 0.1 * lax.psum(jnp.sum(c[1]), "i")
+
+    def part(x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < 5, turn, (0, x))[1]
+
+    def fun(x: Any) -> Any:
+        spec = jax.P("i")
+        return jnp.sum(jax.shard_map(part, mesh=mesh, in_specs=spec, out_specs=spec)(x))
+
+    x = jnp.linspace(0.1, 1.0, 4)
+    got = jax.jit(retape.jax.grad(fun, plan=PLAN))(x)
+    np.testing.assert_allclose(got, jax.jacfwd(fun)(x), rtol=1e-6)
+
+
+def test_switched_off_by_the_environment() -> None:
+    run = """
+        import jax, retape.jax
+        fun = lambda x: jax.lax.while_loop(lambda v: v < 9.0, lambda v: v * x, x)
+        print("inlineable" in jax.jit(retape.jax.grad(fun)).lower(2.0).as_text())
+    """
+    assert _alone(run, RETAPE_ONE_KERNEL="0").split() == ["False"]
+    assert _alone(run).split() == ["True"]
+
+
+def test_a_release_of_jax_that_was_not_tried_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert _kernel._enabled(None)
+    assert retape.jax.explain(walk, *POINT).untried is None
+    monkeypatch.setattr(jax, "__version_info__", (0, 999, 0))
+    monkeypatch.setattr(jax, "__version__", "0.999.0")
+    assert not _kernel._enabled(None)
+    assert _kernel._enabled("1")
+    assert not _kernel._enabled("0")
+    said = str(retape.jax.explain(walk, *POINT))
+    assert said.count("JAX 0.999.0 was not tried: no sweep is made one kernel") == 1
+
+
+# Every operation that is let in -----------------------------------------------------
+
+
+def test_every_operation_that_is_let_in_is_compiled_and_right() -> None:
+    script = Path(__file__).parents[1] / "support" / "kernel_operations.py"
+    assert _alone(script.read_text()).split() == []
+
+
+DEAD = """
+    import jax, jax.numpy as jnp, numpy as np
+    from jax.extend import core
+    from retape.engines.jaxpr.xla import _single_kernel as _kernel
+
+    def fun(x, i, unread, still):
+        # XLA finds that `i` does not matter, and nothing reads `unread`.
+        turn = lambda c: (c[0] * 0.5, c[1] + (i - i), c[2])
+        return list(jax.lax.while_loop(lambda c: c[0] > 1.0, turn, (x, i, still)))
+
+    args = (np.float32(7.0), np.int32(3), np.ones(4, np.float32), np.float32(2.0))
+    program = jax.make_jaxpr(lambda *a: _kernel.in_one_kernel(fun, *a))(*args)
+    one = jax.jit(core.jaxpr_as_fun(_kernel.mark_kernels(program)))
+    assert "xla_cpu_small_call" in one.lower(*args).as_text()
+    print(*map(float, one(*args)))
+"""
+
+
+def test_inputs_that_turn_out_not_to_matter() -> None:
+    """XLA stops the process at an input of a marked call that nothing uses."""
+    assert _alone(DEAD).split() == ["0.875", "3.0", "2.0"]
+
+
+def _alone(code: str, devices: int = 1, **env: str) -> str:
+    """What a program prints in a process of its own, which must end well."""
+    flags = f"--xla_force_host_platform_device_count={devices}"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": flags} | env,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout

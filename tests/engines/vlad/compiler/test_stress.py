@@ -1,0 +1,29 @@
+"""The collector under stress: a nursery of a few hundred words, full collections."""
+
+import pytest
+
+from retape.engines.vlad.compiler.load import _c_compiler as _build
+from retape.engines.vlad.compiler.load import _native
+from tests.engines.vlad.support.cases import Bench, read_cases, same_output
+
+
+@pytest.fixture
+def tiny_nursery(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "NURSERY_WORDS", 0)
+    monkeypatch.setattr(_build, "FLAGS", (*_build.FLAGS, "-DRESERVE=((size_t)64)"))
+
+
+@pytest.mark.usefixtures("tiny_nursery")
+@pytest.mark.parametrize("file", ["derivatives", "forms", "vectors"])
+def test_collecting_all_the_time_changes_nothing(file: str) -> None:
+    file += ".cases"
+    bench = Bench(file, "compiled")
+    native = bench.engine.native  # type: ignore[attr-defined]
+    native.exact(True)
+    for case in read_cases(file)[1]:
+        output, steps = bench.run(case)
+        if not case.expected.startswith("!"):
+            assert same_output(output, case.expected), case.text
+            assert steps == case.steps
+        native.call("census")
+    assert native.collections() > 100

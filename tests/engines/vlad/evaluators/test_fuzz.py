@@ -1,0 +1,183 @@
+"""Generated programs: the three implementations agree, and with finite differences."""
+
+import math
+
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from retape import logarithmic
+from retape.engines.vlad.language._diagnostics import Source
+from retape.engines.vlad.language._program import Session
+from retape.engines.vlad.session._engines import Engine, Setting, make_engine
+from tests.engines.vlad.support.cases import ENGINES
+
+PRELUDE = """
+(define (car (cons a b)) a)
+(define (cdr (cons a b)) b)
+(define (map f l) (if (null? l) '() (cons (f (car l)) (map f (cdr l)))))
+(define (sum l) (if (null? l) 0 (+ (car l) (sum (cdr l)))))
+(define ((compose f g) x) (f (g x)))
+(define (d f x) (cdr (j* f x 1)))
+(define (g f x) (cdr (*j f x 1)))
+(define (c f x) (cdr (checkpoint-*j f x 1)))
+(define (three a b c)
+  (vector-set (vector-set (make-vector 3 a) 1 b) 2 c))
+(define (total v)
+  (let loop ((i 0) (s 0))
+    (if (= i (vector-length v)) s (loop (+ i 1) (+ s (vector-ref v i))))))
+(define (each f v)
+  (let loop ((i 0) (v v))
+    (if (= i 3) v (loop (+ i 1) (vector-set v i (f (vector-ref v i)))))))
+"""
+
+TEMPLATES = [
+    "(+ {0} {1})",
+    "(- {0} {1})",
+    "(* 0.7 (* {0} {1}))",
+    "(/ {0} (+ 2.5 (sin {1})))",
+    "(sin {0})",
+    "(cos {0})",
+    "(exp (sin {0}))",
+    "(sqrt (+ 2 (cos {0})))",
+    "(log (+ 3 (sin {0})))",
+    "(atan {0} (+ 2.5 (cos {1})))",
+    "(if (< {0} {1}) {2} {0})",
+    "(cond ((> {0} 9) {1}) ((or (< {0} -9) (= {0} 0.123)) 1) (else {2}))",
+    "(car (cons {0} {1}))",
+    "(cdr (list {0} {1} {2}))|sum",
+    "(sum (map (lambda (%) {3}) (list {0} {1} {2})))",
+    "(let ((% {0})) {3})",
+    "(let* ((% {0}) (% (+ % 1))) {3})",
+    "((lambda (% unused) {3}) {0} {1})",
+    "((compose sin (lambda (%) {3})) {0})",
+    "(let ((k (lambda (%) {3}))) (+ (k {0}) (k {1})))",
+    "(let loop ((i 0) (% {0})) (if (= i 3) % (loop (+ i 1) (* 0.5 {3}))))",
+    "(letrec ((h (lambda (i %) (if (zero? i) {0} (+ 0.1 (h (- i 1) {3}))))))"
+    " (h 3 {1}))",
+    "(total (each (lambda (%) {3}) (three {0} {1} {2})))",
+    "(let* ((% (three {0} {1} 0.5)) (w (vector-set % 1 (* 2 {2}))))"
+    " (+ (total %) (* (vector-ref w 1) (vector-ref % 1))))",
+    "(let ((q (*j (lambda (w) (total (each (lambda (%) {3}) w)))"
+    " (three {0} {1} {2}) 1))) (* (car q) (vector-ref (cdr q) 1)))",
+    "(total (cdr (j* (lambda (w) (each (lambda (%) {3}) w))"
+    " (make-vector 3 {0}) (three 1 {1} 0))))",
+    "(0.1 {0})|d",
+    "(0.1 {0})|g",
+    "(0.1 {0})|c",
+    "(let ((q (*j (lambda (% w) (* {3} w)) (cons {0} {1}) 1)))"
+    " (* (car q) (cdr (cdr q))))",
+]
+
+
+@st.composite
+def expressions(draw: st.DrawFn, variables: tuple[str, ...], depth: int) -> str:
+    """A real-valued expression over variables; its derivatives are modest."""
+    leaves = [*variables, *(f"{n}" for n in (0.5, 1, -0.3, 2))]
+    if depth == 0:
+        return draw(st.sampled_from(leaves))
+    template = draw(st.sampled_from(TEMPLATES))
+    text, _, kind = template.partition("|")
+    bound = f"v{depth}"
+    parts = [draw(expressions(variables, depth - 1)) for _ in range(3)]
+    parts.append(draw(expressions((*variables, bound), depth - 1)))
+    if kind == "sum":
+        return "(sum " + text.format(*parts) + ")"
+    if kind:
+        return f"(* 0.1 ({kind} (lambda ({bound}) {parts[3]}) {parts[0]}))"
+    return text.format(*parts).replace("%", bound)
+
+
+@st.composite
+def programs(draw: st.DrawFn, count: int) -> list[str]:
+    return [
+        draw(expressions(("x", "y"), draw(st.integers(1, 3)))) for _ in range(count)
+    ]
+
+
+AT = "(cons 0.4 -0.7)"
+
+
+def _text(bodies: list[str]) -> str:
+    lines = [PRELUDE]
+    for i, body in enumerate(bodies):
+        lines.append(f"(define (f{i} x y) {body})")
+    for i in range(len(bodies)):
+        lines.append(f"(*j f{i} {AT} 1)")
+        lines.append(f"(checkpoint-*j f{i} {AT} 1)")
+        lines.append(f"(j* f{i} {AT} (cons 1 0))")
+        lines.append(f"(j* f{i} {AT} (cons 0 1))")
+        lines.extend(
+            f"(cons (f{i} (+ 0.4 {h}) -0.7) (f{i} 0.4 (+ -0.7 {h})))"
+            for h in (1e-5, -1e-5, 2e-5, -2e-5)
+        )
+    return "\n".join(lines)
+
+
+def _engine(name: str, text: str) -> Engine:
+    program = Session().add(Source("fuzz", text))
+    setting = Setting(logarithmic(stage=40), lambda: None, lambda line: None)
+    return make_engine(name, program, setting)  # type: ignore[arg-type]
+
+
+def _close(a: float, b: float, tolerance: float) -> bool:
+    if math.isnan(a) or math.isnan(b) or math.isinf(a) or math.isinf(b):
+        return True
+    return abs(a - b) <= tolerance * (1 + abs(a) + abs(b))
+
+
+def _check_one(name: str, engine: Engine, index: int) -> list[float]:
+    """One function under one engine: all derivatives agree; returns them."""
+    base = 8 * index
+    results = [engine.evaluate(base + i)[0] for i in range(8)]
+    (value, (dx, dy)), (value_c, (dx_c, dy_c)), (value_x, tx), (value_y, ty) = results[
+        :4
+    ]
+    assert value == value_c == value_x == value_y or value != value
+    for a, b in ((dx, dx_c), (dy, dy_c), (dx, tx), (dy, ty)):
+        assert _close(a, b, 1e-9), (name, index)
+    for axis, gradient in ((0, dx), (1, dy)):
+        near = (results[4][axis] - results[5][axis]) / 2e-5
+        far = (results[6][axis] - results[7][axis]) / 4e-5
+        if _close(near, far, 1e-7):  # no corner lies between
+            assert _close(gradient, near, 1e-5), (name, index)
+    return [value, dx, dy]
+
+
+def _steps(engine: Engine, index: int) -> int:
+    return engine.evaluate(8 * index + 4)[1]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(count=2))
+def test_the_interpreter_and_the_hybrid_agree(bodies: list[str]) -> None:
+    text = _text(bodies)
+    engines = {name: _engine(name, text) for name in ENGINES[:2]}
+    for index in range(len(bodies)):
+        first, second = (
+            _check_one(name, engine, index) for name, engine in engines.items()
+        )
+        assert all(_close(a, b, 1e-12) for a, b in zip(first, second, strict=True))
+        assert len({_steps(engine, index) for engine in engines.values()}) == 1
+
+
+@settings(
+    max_examples=3,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate],  # shrinking would compile a hundred programs
+)
+@given(programs(count=6))
+def test_the_compiler_agrees_with_the_interpreter(bodies: list[str]) -> None:
+    text = _text(bodies)
+    engines = {name: _engine(name, text) for name in ("interpreter", "compiled")}
+    for index in range(len(bodies)):
+        first, second = (
+            _check_one(name, engine, index) for name, engine in engines.items()
+        )
+        assert all(_close(a, b, 1e-12) for a, b in zip(first, second, strict=True))
+        assert len({_steps(engine, index) for engine in engines.values()}) == 1
+
+
+def test_the_oracle_notices_a_wrong_derivative() -> None:
+    assert not _close(1.0, 1.001, 1e-5)
+    assert _close(1.0, 1.0 + 1e-7, 1e-5)

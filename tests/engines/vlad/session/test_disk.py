@@ -1,0 +1,219 @@
+"""States on disk: killed runs go on, with the same bits; what cannot is refused."""
+
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import retape
+from retape import PlanError, StoreError, UnsupportedError, vlad
+from retape.engines.vlad.evaluators._codebook import CodeBook
+from retape.engines.vlad.language._diagnostics import Source
+from retape.engines.vlad.language._program import Session
+from retape.engines.vlad.session._engines import EvaluatorEngine, Setting
+from tests.engines.vlad.support.cases import ENGINES
+
+np = pytest.importorskip("numpy")
+
+SCRIPT = Path(__file__).parents[1] / "support" / "killed_vlad.py"
+PLAN = retape.fixed_space(snapshots=3, stage=50)
+LOOP = """
+(define (f x n) (if (zero? n) x (f (sin (+ x n)) (- n 1))))
+(checkpoint-*j (lambda (x) (f x 30)) 0.5 1)
+(checkpoint-*j (lambda (x) (f x 40)) 0.5 1)
+"""
+
+
+def _start(folder: Path, engine: str, puts: int) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, os.fspath(SCRIPT), os.fspath(folder), engine, str(puts)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_killed_at_random_points_ends_with_the_same_bits(
+    engine: str, tmp_path: Path
+) -> None:
+    calm = _start(tmp_path / "calm", engine, -1)
+    assert calm.returncode == 0, calm.stderr
+    generator = random.Random(engine)
+    kills = 0
+    for _ in range(3):
+        done = _start(tmp_path / "run", engine, generator.randint(2, 14))
+        assert done.returncode in (0, -9), done.stderr
+        kills += done.returncode == -9
+    final = _start(tmp_path / "run", engine, -1)
+    assert final.returncode == 0, final.stderr
+    assert kills >= 2
+    assert final.stdout == calm.stdout
+
+
+class Killed(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_every_place_to_stop_leads_to_the_same_bits(
+    engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from retape.storage import _disk
+
+    whole = vlad.run(LOOP, engine=engine, plan=PLAN, report=True)  # type: ignore[arg-type]
+    write, left = _disk.sync_directory, [0]
+
+    def stopping(path: Path) -> None:
+        left[0] -= 1
+        if left[0] == 0:
+            raise Killed
+        write(path)
+
+    monkeypatch.setattr(_disk, "sync_directory", stopping)
+    resumed = 0
+    for stop in range(1, 40, 8):
+        left[0] = stop
+        store = retape.DiskStore(tmp_path / str(stop), every=0.0)
+        done = None
+        while done is None:
+            try:
+                done = vlad.run(
+                    LOOP,
+                    engine=engine,  # type: ignore[arg-type]
+                    plan=PLAN,
+                    store=store,
+                    report=True,
+                )
+            except Killed:
+                left[0] = 0
+        assert done.output == whole.output
+        resumed += any(report.resumed for report in done.reports)
+    assert resumed >= 3
+
+
+def test_a_resumed_run_does_less(tmp_path: Path) -> None:
+    first = vlad.run(LOOP, engine="hybrid", plan=PLAN, store=tmp_path, report=True)
+    again = vlad.run(LOOP, engine="hybrid", plan=PLAN, store=tmp_path, report=True)
+    assert [r.resumed for r in first.reports] == [False, False]
+    assert [r.resumed for r in again.reports] == [True, True]
+    assert [r.taped for r in again.reports] == [0, 0]
+    assert again.output == first.output
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_reading_and_printing_are_repeated_from_the_start(
+    engine: str, tmp_path: Path
+) -> None:
+    text = """
+    (define (f x n)
+      (if (zero? n) x (f (* x (write-real (read-real))) (- n 1))))
+    (checkpoint-*j (lambda (x) (f x 5)) 1 1)
+    """
+    for _ in range(2):
+        done = vlad.run(
+            text,
+            engine=engine,  # type: ignore[arg-type]
+            plan=retape.fixed_space(snapshots=2, stage=20),
+            stdin=[1, 2, 3, 4, 5],
+            store=tmp_path,
+        )
+        assert done.output == "1\n2\n3\n4\n5\n(120 . 120)\n"
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_another_program_or_argument_is_refused(engine: str, tmp_path: Path) -> None:
+    def run(text: str) -> str:
+        return vlad.run(text, engine=engine, plan=PLAN, store=tmp_path).output  # type: ignore[arg-type]
+
+    run(LOOP)
+    for changed in (LOOP.replace("0.5", "0.6"), LOOP.replace("sin", "cos")):
+        with pytest.raises(StoreError, match="holds another run"):
+            run(changed)
+
+
+@pytest.mark.parametrize("outer", ["j*", "*j"])
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_inside_another_derivative_cannot_be_kept(
+    engine: str, outer: str, tmp_path: Path
+) -> None:
+    text = LOOP.partition("(check")[0] + (
+        f"({outer} (lambda (y) (checkpoint-*j (lambda (x) (f x 30)) y 1)) 1 ONE)"
+    ).replace("ONE", "1" if outer == "j*" else "(cons 1 1)")
+    with pytest.raises(UnsupportedError, match="cannot be kept on disk: its states"):
+        vlad.run(text, engine=engine, plan=PLAN, store=tmp_path)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_run_inside_a_kept_one_is_a_step_of_it(engine: str, tmp_path: Path) -> None:
+    text = """
+    (define (cdr (cons a b)) b)
+    (define (f x n) (if (zero? n) x (f (sin (+ x n)) (- n 1))))
+    (define (d x) (cdr (checkpoint-*j (lambda (y) (f y 12)) x 1)))
+    (checkpoint-*j (lambda (x) (+ (f x 20) (d (d x)))) 0.5 1)
+    """
+    plain = vlad.run(text, engine=engine, plan=PLAN)  # type: ignore[arg-type]
+    kept = vlad.run(text, engine=engine, plan=PLAN, store=tmp_path)  # type: ignore[arg-type]
+    assert kept.output == plain.output
+    assert [path.name for path in tmp_path.iterdir()] == ["run-0001"]
+
+
+def test_a_tiered_store_keeps_some_in_memory(tmp_path: Path) -> None:
+    store = retape.TieredStore(
+        retape.MemoryStore(capacity=1), retape.DiskStore(tmp_path)
+    )
+    kept = vlad.run(LOOP, engine="hybrid", plan=PLAN, store=store)
+    assert kept.output == vlad.run(LOOP, engine="hybrid", plan=PLAN).output
+
+
+def test_a_store_in_memory_is_refused() -> None:
+    with pytest.raises(PlanError, match="keeps nothing that another process could"):
+        vlad.run(LOOP, engine="interpreter", store=retape.MemoryStore())  # type: ignore[arg-type]
+
+
+def test_without_numpy_the_message_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    with pytest.raises(UnsupportedError, match="`pip install numpy`"):
+        vlad.run(LOOP, engine="hybrid", plan=PLAN, store=tmp_path)
+
+
+def test_places_of_code_do_not_depend_on_the_order_of_linking() -> None:
+    program = Session().add(Source("p", LOOP + "(define (g x) (f (f x 1) 2))"))
+    books = []
+    for names in (("f", "g"), ("g", "f")):
+        setting = Setting(PLAN, lambda: None, print)
+        linker = EvaluatorEngine(program, setting, "interpreter").linker
+        functions = {name: linker.function(name) for name in names}
+        book = CodeBook(linker, {})
+        books.append({n: book.place(functions[n].code.body.a) for n in names})
+        assert book.piece(books[-1]["g"]) is functions["g"].code.body.a
+        with pytest.raises(retape.SnapshotError, match="no piece of code 999 in `f`"):
+            book.piece(("f", 999))
+        with pytest.raises(retape.SnapshotError, match="in `nothing`"):
+            book.piece(("nothing", 0))
+    assert books[0] == books[1]
+
+
+def test_the_command_keeps_states_and_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from retape.cli import _main
+
+    path = tmp_path / "loop.vlad"
+    path.write_text(LOOP)
+    command = ["vlad", str(path), "--engine", "hybrid", "--store", str(tmp_path / "s")]
+    outputs = []
+    for _ in range(2):
+        assert _main.main([*command, "--plan", "segments:stage=50", "--report"]) == 0
+        outputs.append(capsys.readouterr())
+    assert outputs[0].out == outputs[1].out
+    assert "had done it all" not in outputs[0].err
+    assert outputs[1].err.count("had done it all") == 2
+    assert _main.main(["vlad", "--store", str(tmp_path)]) == 2
+    assert "`--store` keeps the runs of a program" in capsys.readouterr().err

@@ -1,0 +1,202 @@
+"""Who obeys which plan: the table of the page is what happens when it is tried."""
+
+import ast
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import retape
+from retape import PlanError
+from retape.plan import _obeyers
+from retape.plan._obeyers import OBEYERS, check_plan, table
+from retape.plan._parse import parse_plan
+from retape.plan._registry import KINDS, homes_of
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ROOT / "src" / "retape"
+
+
+def by_adjoint(plan):
+    result = retape.adjoint(
+        lambda x, k: 1.5 * x,
+        lambda x, k, g: 1.5 * g,
+        np.ones(3),
+        seed=np.ones_like,
+        steps=4,
+        plan=plan,
+    )
+    return result.cotangent[0]
+
+
+def by_jax(plan):
+    jax = pytest.importorskip("jax")
+    import retape.jax
+
+    def looped(x):
+        return jax.lax.fori_loop(0, 4, lambda k, y: 1.5 * y, x)
+
+    return retape.jax.grad(looped, plan=plan)(1.0)
+
+
+def by_recompute(plan):
+    torch = pytest.importorskip("torch")
+    import retape.torch
+
+    x = torch.ones(3, requires_grad=True)
+    with retape.torch.recompute(plan=plan):
+        y = x
+        for _ in range(4):
+            y = 1.5 * y
+    y.sum().backward()
+    return x.grad[0]
+
+
+def by_chain(plan):
+    torch = pytest.importorskip("torch")
+    import retape.torch
+
+    x = torch.ones(3, requires_grad=True)
+    chain = [lambda y: 1.5 * y] * 4
+    y = retape.torch.checkpoint_sequential(chain, input=x, plan=plan)
+    y.sum().backward()
+    return x.grad[0]
+
+
+def by_vlad(plan):
+    pytest.importorskip("numpy")
+    from retape import vlad
+
+    text = "(checkpoint-*j (lambda (x) (* 1.5 (* 1.5 (* 1.5 (* 1.5 x))))) 1 1)"
+    try:
+        result = vlad.run(text, engine="interpreter", plan=plan)
+    except PlanError as error:
+        # A chain is of as many steps as the program: 4 products are more than 4.
+        steps = re.search("this chain has 4 steps and the run has ([0-9]+)", str(error))
+        if steps is None:
+            raise
+        n = int(steps[1])
+        plan = retape.chain(forward=[1] * n, states=[1] * n, tapes=[1] * n, budget=6)
+        result = vlad.run(text, engine="interpreter", plan=plan)
+    return result.values[0][1]
+
+
+TRY = {
+    _obeyers.ADJOINT: by_adjoint,
+    _obeyers.JAX: by_jax,
+    _obeyers.RECOMPUTE: by_recompute,
+    _obeyers.CHAIN: by_chain,
+    _obeyers.VLAD: by_vlad,
+}
+
+
+@pytest.mark.parametrize("by", OBEYERS, ids=lambda by: by.short)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
+def test_a_plan_is_obeyed_or_refused_as_the_table_says(kind, by):
+    plan = parse_plan(kind.text)
+    why = by.refusal(plan)
+    if why is None:
+        assert float(TRY[by](plan)) == pytest.approx(1.5**4)
+        return
+    with pytest.raises(PlanError) as refused:
+        TRY[by](plan)
+    assert why in str(refused.value) and repr(plan) in str(refused.value)
+
+
+@pytest.mark.parametrize("by", OBEYERS[1:], ids=lambda by: by.short)
+def test_offload_is_obeyed_or_refused_by_name(by):
+    plan = retape.logarithmic(offload="host")
+    if by.offloads:
+        assert float(TRY[by](plan)) == pytest.approx(1.5**4)
+        return
+    with pytest.raises(PlanError, match="Leave `offload` out of the plan; "):
+        TRY[by](plan)
+
+
+@pytest.mark.parametrize("by", OBEYERS, ids=lambda by: by.short)
+def test_what_is_no_plan_is_refused(by):
+    for wrong in (3, "segments", retape.fixed_space, retape.Plan):
+        with pytest.raises(PlanError, match="is no(t a)? plan"):
+            TRY[by](wrong)
+
+
+def test_a_split_that_a_running_program_cannot_have_is_refused():
+    plan = retape.fixed_space(snapshots=3, split="bisection")
+    with pytest.raises(PlanError, match="`split='bisection'` is not offered.*Leave"):
+        check_plan(plan, _obeyers.RECOMPUTE)
+
+
+def test_a_large_program_without_a_loop_refuses_tiers_by_name():
+    jnp = pytest.importorskip("jax.numpy")
+    import retape.jax
+
+    def straight(x):
+        for _ in range(3):
+            x = jnp.sin(x @ x)
+        return x.sum()
+
+    # More than 16 MiB of tape: such a program is cut into pieces under any plan.
+    x = jnp.ones((1500, 1500)) / 1500
+    with pytest.raises(PlanError, match="makes a schedule of its own. Pass another"):
+        retape.jax.grad(straight, plan=retape.tiers(memory=2, disk=4))(x)
+
+
+# The page and the sources -----------------------------------------------------
+
+
+def test_the_tables_of_the_page_are_those_of_the_registry():
+    page = (ROOT / "docs" / "plans.md").read_text()
+    assert table() in page, f"put this on the page:\n{table()}"
+    for kind in KINDS:
+        row = f"| `{kind.call}` | {kind.fixed} | {kind.follows} |\n"
+        assert row in page, f"put this on the page:\n{row}"
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
+def test_a_plan_is_shown_as_the_call_that_makes_it(kind):
+    plan = parse_plan(kind.text)
+    names = {"retape": retape, "TierCosts": retape.TierCosts}
+    assert eval(repr(plan), names) == plan
+    assert repr(plan).startswith(f"retape.{kind.make.__name__}(")
+
+
+def test_hints_say_whose_an_option_is():
+    assert homes_of("sweeps") == "fixed_time"
+    assert homes_of("budget") == "within or chain"
+    assert homes_of("stage") == (
+        "fixed_space, fixed_time, logarithmic, segments or tiers"
+    )
+    assert homes_of("colour") == ""
+
+
+def plan_classes() -> set[str]:
+    """The classes of the kinds of plans, and what they have in common."""
+    kinds = {type(parse_plan(kind.text)) for kind in KINDS}
+    shared = {base for kind in kinds for base in kind.__mro__}
+    return {cls.__name__ for cls in shared} - {"Plan", "object"}
+
+
+def named_classes(text: str, classes: set[str]) -> list[str]:
+    """The classes of plans that a module imports from `retape.plan`."""
+    return [
+        alias.name
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom)
+        and (node.module or "").startswith("retape.plan")
+        for alias in node.names
+        if alias.name in classes
+    ]
+
+
+def test_no_engine_names_a_class_of_plans():
+    classes = plan_classes()
+    assert {"FixedSpace", "Within", "TreePlan", "ScheduledPlan", "Tiers"} <= classes
+    for path in sorted(SOURCES.rglob("*.py")):
+        if path.parent.name != "plan" or "engines" in path.parts:
+            assert named_classes(path.read_text(), classes) == [], path
+
+
+def test_the_reading_of_names_can_say_no():
+    text = "def f():\n    from retape.plan._within import Within, within\n"
+    assert named_classes(text, plan_classes()) == ["Within"]

@@ -1,0 +1,87 @@
+"""Plans as text: what is read, and what is refused by name."""
+
+import pytest
+
+import retape
+from retape import PlanError
+from retape.plan._parse import parse_plan, readers_of, whole_number
+from retape.plan._registry import KINDS
+
+BOTH = {"state", "tape"}
+PLANS = [
+    ("logarithmic:stage=10", retape.logarithmic(stage=10)),
+    ("fixed-space:snapshots=5", retape.fixed_space(snapshots=5)),
+    ("fixed_space:5", retape.fixed_space(snapshots=5)),
+    ("fixed-time:sweeps=2,stage=1_000", retape.fixed_time(sweeps=2, stage=1000)),
+    ("fixed-time: 2, stage=1e3", retape.fixed_time(sweeps=2, stage=1000)),
+    ("segments:stage=7", retape.segments(stage=7)),
+    ("segments:offload=host", retape.segments(offload="host")),
+    ("within:budget=1MB", retape.within("1MB")),
+    ("within:6 MB,split=bisection", retape.within(6_000_000, split="bisection")),
+    ("within:4e6", retape.within(4_000_000)),
+    (
+        "logarithmic:split=bisection,tree=binary,stage=3",
+        retape.logarithmic(split="bisection", tree="binary", stage=3),
+    ),
+    (
+        "fixed-space:snapshots=3,store=state+tape",
+        retape.fixed_space(snapshots=3, store=BOTH),
+    ),
+    (
+        "tiers:memory=4,disk=50 MB,disk_write=3,disk_read=2.5",
+        retape.tiers(
+            memory=4,
+            disk="50 MB",
+            costs=retape.TierCosts(disk_write=3, disk_read=2.5),
+        ),
+    ),
+    (
+        "chain:forward=1+5+1,states=2+9+2,tapes=3+3+3,budget=5",
+        retape.chain(forward=[1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=5),
+    ),
+]
+
+
+@pytest.mark.parametrize(("text", "plan"), PLANS)
+def test_plans_are_written_as_text(text, plan):
+    assert parse_plan(text) == plan
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "oak",
+            "`oak` is not a kind of plan. Write one of fixed-space, fixed-ti",
+        ),
+        ("fixed-space", "the plan `fixed-space` needs `snapshots`. Write `fixed-space"),
+        ("tiers:memory=3", "the plan `tiers` needs `disk`"),
+        ("logarithmic:stage=x", "`stage=x` is not a whole number"),
+        ("logarithmic:stage=1.5", "`stage=1.5` is not a whole number"),
+        ("logarithmic:size=3", "`size=3` is not an option of the plan `logarithmic`"),
+        ("segments:3", "`3` is not an option of the plan `segments`. Write `name=va"),
+        ("tiers:memory=1,disk=1,disk_read=much", "`disk_read=much` is not a number"),
+        ("within:1 MB,stage=3", "`stage=3` is not an option of `within`: it is one of"),
+        ("segments:disk_read=3", "`disk_read=3` is not an option of the plan"),
+        ("fixed-space:3,snapshots=4", "`snapshots` is said twice in the plan"),
+        ("fixed-space:0", "`snapshots=0` cannot be"),
+    ],
+)
+def test_plans_that_cannot_be_are_refused(text, message):
+    with pytest.raises(PlanError, match=message):
+        parse_plan(text)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
+def test_every_option_of_every_kind_can_be_written(kind):
+    whole = {option for option, _ in readers_of(kind).values()}
+    assert whole == set(kind.options)
+    assert kind.make.__name__ == parse_plan(kind.text).NAME
+
+
+def test_whole_numbers_are_exact():
+    assert whole_number("1e6") == 10**6 and whole_number("12_000") == 12_000
+    assert whole_number("1.25e2") == 125 and whole_number("-3") == -3
+    assert whole_number("123456789123456789e3") == 123456789123456789000
+    for text in ("", "e3", "1e", "1.5", "1e-3", "1e999999999", "0x10", "nan", "1 MB"):
+        assert whole_number(text) is None

@@ -1,0 +1,225 @@
+"""What is passed to schedules: numbers of any size and kind, and what is none."""
+
+import signal
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+import retape
+from retape import PlanError, ScheduleError, TierCosts
+from retape.schedule import (
+    Chain,
+    Mixed,
+    PaperTree,
+    Schedule,
+    TwoTier,
+    begin_online,
+    least_sweeps,
+    online_advances,
+    optimal_advances,
+    replay,
+)
+from retape.schedule._binomial import beta, reaches
+
+HUGE = 10**30
+
+
+@contextmanager
+def bounded(seconds=60):
+    """A loop over 10^10 numbers ends in an error, and not in a night."""
+
+    def stop(*_):
+        raise AssertionError("it takes too long")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_reaches_is_beta_compared():
+    for d in range(9):
+        for t in range(9):
+            for stages in range(1, 60):
+                assert reaches(d, t, stages) == (beta(d, t) >= stages)
+
+
+@pytest.mark.parametrize("snapshots", [2, 3, 4, 7, 40, 10**9])
+def test_the_least_sweeps_of_huge_runs_are_the_least(snapshots):
+    with bounded():
+        for stages in (10**6, 10**12 + 1, HUGE, HUGE**3):
+            t = least_sweeps(stages, snapshots)
+            assert reaches(snapshots, t, stages)
+            assert not reaches(snapshots, t - 1, stages)
+
+
+def test_bisection_and_recurrence_agree_where_one_takes_over():
+    for t in range(250, 262):
+        for stages in (beta(2, t), beta(2, t) + 1, beta(3, t), beta(3, t) + 1):
+            for d in (2, 3):
+                found = least_sweeps(stages, d)
+                assert beta(d, found) >= stages > beta(d, found - 1)
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        retape.fixed_space(snapshots=1),
+        retape.fixed_space(snapshots=2),
+        retape.fixed_space(snapshots=3),
+        retape.fixed_space(snapshots=10**12),
+        retape.fixed_space(snapshots=3, split="bisection"),
+        retape.fixed_time(sweeps=3),
+        retape.fixed_time(sweeps=10**12),
+        retape.logarithmic(),
+        retape.segments(),
+        retape.within("1 GB"),
+        retape.tiers(memory=3, disk=3),
+    ],
+    ids=repr,
+)
+def test_a_huge_run_is_predicted_in_bounded_time(plan):
+    with bounded():
+        prediction = plan.predict(HUGE, 1000, 1000)
+        assert prediction.taped == HUGE
+        assert prediction.advances >= 0 and type(prediction.advances) is int
+
+
+def test_a_run_whose_intervals_are_too_many_to_count_is_refused(monkeypatch):
+    with bounded(), pytest.raises(PlanError, match="more than 200000 different interv"):
+        retape.fixed_space(snapshots=3, split="treeverse").predict(HUGE)
+    monkeypatch.setattr("retape.schedule._policy_stream.MOST_INTERVALS", 10)
+    for schedule in (Mixed(1000, 3), TwoTier(50, 2, 2)):
+        with pytest.raises(PlanError, match="different intervals, which would be coun"):
+            schedule.counts()
+
+
+def test_segments_of_a_huge_run_are_near_the_least():
+    with bounded():
+        alpha, d, _ = retape.segments().resolve(HUGE, 7, 11)
+    peak = d * 7 + alpha * 11
+    # (N - 1) w + alpha r is at least 2 sqrt(n w r) - w.
+    assert peak**2 * 10**6 <= 4 * HUGE * 77 * (10**6 + 1)
+
+
+NUMPYS = [np.int8, np.int32, np.int64, np.uint64]
+
+
+@pytest.mark.parametrize("kind", NUMPYS)
+def test_numpys_integers_are_as_good_as_pythons(kind):
+    n, s = kind(100), kind(3)
+    pairs = [
+        (Schedule(n, s, kind(2)), Schedule(100, 3, 2)),
+        (PaperTree(n, kind(1), s, kind(4)), PaperTree(100, 1, 3, 4)),
+        (TwoTier(n, s, kind(2)), TwoTier(100, 3, 2)),
+        (Mixed(n, s), Mixed(100, 3)),
+        (
+            Chain(np.ones(3), np.array([1, 2, 3], kind), [kind(2)] * 3, kind(5)),
+            Chain([1] * 3, [1, 2, 3], [2] * 3, 5),
+        ),
+    ]
+    for one, other in pairs:
+        assert one == other and repr(one) == repr(other)
+        assert one.counts() == other.counts()
+        assert repr(one.counts()) == repr(other.counts())
+    assert repr(online_advances(n, s, kind(1))) == repr(online_advances(100, 3, 1))
+    assert repr(begin_online(s)) == repr(begin_online(3))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i: retape.fixed_space(snapshots=i(5)),
+        lambda i: retape.fixed_time(sweeps=i(3)),
+        lambda i: retape.segments(stage=i(7)),
+        lambda i: retape.within(i(10**9)),
+        lambda i: retape.tiers(memory=i(3), disk=i(4)),
+        lambda i: retape.tiers(memory="1 MB", disk="1 MB"),
+        lambda i: retape.fixed_space(snapshots=i(5), store={"state", "tape"}),
+    ],
+)
+def test_a_plan_of_numpys_integers_does_not_overflow(make):
+    n, w, r = 2 * 10**4, 10**5, 3 * 10**4
+    one = make(np.int32).predict(np.int32(n), np.int32(w), np.int32(r))
+    assert repr(one) == repr(make(int).predict(n, w, r))
+
+
+@pytest.mark.parametrize("wrong", [10.0, "10", None, True, [1], np.float64(10)])
+def test_what_is_no_count_is_named(wrong):
+    for call in (
+        lambda: Schedule(wrong, 3),
+        lambda: TwoTier(10, wrong, 3),
+        lambda: Mixed(10, wrong),
+        lambda: retape.fixed_space(snapshots=3).predict(wrong),
+        lambda: retape.tiers(memory=1, disk=1).predict(wrong),
+        lambda: online_advances(10, wrong),
+    ):
+        with pytest.raises(PlanError, match="is not an integer. Counts of steps, sta"):
+            call()
+    with pytest.raises(PlanError, match="`tape_bytes=.*` is not an integer"):
+        retape.fixed_space(snapshots=3).predict(10, 8, wrong if wrong else 2.5)
+
+
+@pytest.mark.parametrize("name", ["foo", [], None, "Binomial"])
+def test_an_unknown_split_tree_or_placement_is_named(name):
+    for option in ("split", "tree"):
+        with pytest.raises(PlanError, match=f"`{option}=.*` is not known. Pass one of"):
+            Schedule(10, 3, **{option: name})
+    with pytest.raises(PlanError, match="`mid=.*` is not known. Pass one of 'binomi"):
+        PaperTree(10, 1, 3, 3, mid=name)
+    with pytest.raises(PlanError, match="`placement=.*` is not known. Pass 'least-c"):
+        begin_online(3, name)
+
+
+@pytest.mark.parametrize("wrong", ["a", None, [1.0], float("nan"), -1, float("inf")])
+def test_what_is_no_cost_is_named(wrong):
+    with pytest.raises(PlanError, match="`disk_read=.*` cannot be a cost. Pass a num"):
+        TierCosts(disk_read=wrong)
+
+
+def test_costs_of_zero_have_a_bound():
+    nothing = TierCosts(0, 0, 0, 0, 0, 0, 0)
+    for memory, disk, n in [(3, 30, 100_000), (2, 2, 20), (0, 3, 50)]:
+        schedule = TwoTier(n, memory, disk, nothing)
+        assert (schedule.cost(), schedule.bound()) == (0.0, 1.0)
+        assert replay(TwoTier(20, memory, disk, nothing), 20).taped == 20
+    free_steps = TierCosts(forward=0, tape=0, backward=0)
+    assert TwoTier(100_000, 0, 30, free_steps).bound() >= 1.0
+    assert type(TierCosts(np.float32(1)).forward) is float
+
+
+@pytest.mark.parametrize(
+    ("forward", "states"), [("ab", [1, 1]), ([1, 2], [1.5, 1]), ([None, 1], [1, 1])]
+)
+def test_what_is_no_chain_is_named(forward, states):
+    with pytest.raises(PlanError, match="cannot be: pass three sequences, of a number"):
+        Chain(forward, states, [1, 1], 6)
+    with pytest.raises(PlanError, match="cannot be: pass three sequences with one en"):
+        retape.chain(forward=1, states=[1], tapes=[1], budget=6)
+
+
+def test_no_snapshots_reverse_nothing():
+    for call in (least_sweeps, optimal_advances):
+        with pytest.raises(PlanError, match="10 stages cannot be reversed with 0 snap"):
+            call(10, 0)
+
+
+def test_what_is_no_action_is_named():
+    with pytest.raises(ScheduleError, match="action 1, `7`, is no action of `retape.s"):
+        replay([*list(Schedule(1, 0))[:0], retape.schedule.Reverse(0, 0), 7], 0)
+
+
+def test_the_stage_of_many_snapshots_is_near_the_least():
+    """Where snapshots are too many to be tried one after another."""
+    for n, t, w, r in [(10**15, 2, 3, 1000), (10**17, 3, 1, 10**4), (10**30, 3, 7, 5)]:
+        with bounded():
+            alpha, d, _ = retape.fixed_time(sweeps=t).resolve(n, w, r)
+        peak = d * w + alpha * r
+        for other in (alpha * 99 // 100, alpha * 101 // 100, alpha // 2, 2 * alpha):
+            if 1 <= other != alpha:
+                fewest = retape.fixed_time(sweeps=t, stage=other).resolve(n, w, r).d
+                assert peak <= fewest * w + other * r + r

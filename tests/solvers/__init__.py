@@ -1,0 +1,1 @@
+"""Adjoints and loops with the signatures of other packages."""

@@ -1,0 +1,142 @@
+"""`retape.equinox`: Equinox's calls, with the derivatives that it refuses."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import equinox.internal as eqxi
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.test_util import check_grads
+
+import retape
+import retape.equinox
+import retape.jax
+
+LOOPS = {"ours": retape.equinox.while_loop, "theirs": eqxi.while_loop}
+
+
+def ragged(x: Any, module: Any, **changed: Any) -> Any:
+    """A loop with a counter, a state and two buffers, one written under a condition."""
+
+    def body(carry: Any) -> Any:
+        i, y, (rows, odd) = carry
+        y = jnp.sin(y) + 0.1 * x
+        rows = rows.at[i].set(y)
+        odd = odd.at[i].set(jnp.sum(y * i), pred=i % 2 == 1)
+        return i + 1, y, (rows, odd)
+
+    options: dict[str, Any] = dict(max_steps=40, kind="checkpointed", checkpoints=3)
+    start = (0, x, (jnp.zeros((40, x.size)), jnp.zeros(40)))
+    _, y, saved = module.while_loop(
+        lambda c: c[0] < 30,
+        body,
+        start,
+        buffers=lambda c: c[2],
+        **(options | changed),
+    )
+    weighted = [
+        jnp.sum(s * jnp.arange(40.0).reshape(-1, *[1] * (s.ndim - 1))) for s in saved
+    ]
+    return jnp.sum(y**2) + sum(weighted)
+
+
+def test_a_changed_import_is_enough() -> None:
+    x = jnp.linspace(0.1, 1.0, 5)
+    gradients = [
+        jax.jit(jax.grad(ragged), static_argnums=1)(x, importlib.import_module(module))
+        for module in ("equinox.internal", "retape.equinox")
+    ]
+    np.testing.assert_allclose(*gradients, rtol=1e-13)
+
+
+# A budget is for one sweep: the derivative of a sweep that uses all of it needs more.
+@pytest.mark.parametrize(
+    ("plan", "order"),
+    [(retape.within("60 kB"), 1), (retape.fixed_space(snapshots=3), 2)],
+    ids=["bytes", "snapshots"],
+)
+def test_derivatives_under_a_plan(plan: retape.Plan, order: int) -> None:
+    def fun(x: Any) -> Any:
+        return ragged(x, retape.equinox, checkpoints=None, plan=plan, max_steps=None)
+
+    check_grads(
+        jax.jit(fun), (jnp.linspace(0.1, 1.0, 2),), order=order, modes=["rev", "fwd"]
+    )
+
+
+def test_a_buffer_that_is_read_and_written_twice_has_the_right_gradient() -> None:
+    """Equinox does not check that, and then its gradients are wrong."""
+
+    def fun(x: Any, while_loop: Any, **options: Any) -> Any:
+        def body(carry: Any) -> Any:
+            i, rows = carry
+            rows = rows.at[i % 3].set(rows[(i + 1) % 3] * x + 1.0)
+            return i + 1, rows
+
+        start = (0, x * jnp.ones(3))
+        _, rows = while_loop(lambda c: c[0] < 9, body, start, **options)
+        return jnp.sum(rows * jnp.arange(1.0, 4.0))
+
+    def plain(cond: Any, body: Any, carry: Any) -> Any:
+        while cond(carry):
+            carry = body(carry)
+        return carry
+
+    x = jnp.asarray(0.7)
+    for kind in ("checkpointed", "bounded"):
+        options = {"buffers": lambda c: c[1], "kind": kind, "max_steps": 12}
+        got = jax.grad(fun)(x, retape.equinox.while_loop, **options)
+        np.testing.assert_allclose(got, jax.grad(fun)(x, plain), rtol=1e-14)
+
+
+@pytest.mark.parametrize("checkpoints", [None, 2, "all"])
+def test_scan_as_equinox(checkpoints: Any) -> None:
+    xs = jnp.linspace(0.1, 0.9, 24).reshape(12, 2)
+
+    def fun(init: Any, xs: Any, module: Any) -> Any:
+        carry, rows = module.scan(
+            lambda c, x: (jnp.sin(c) * x, c + x),
+            init,
+            xs,
+            kind="checkpointed",
+            checkpoints=checkpoints,
+        )
+        return jnp.sum(carry) + jnp.sum(rows**2)
+
+    ours, theirs = (
+        jax.jit(jax.grad(fun, (0, 1)), static_argnums=2)(xs[0], xs, module)
+        for module in (retape.equinox, eqxi)
+    )
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-13)
+
+
+def test_the_bound_ends_the_loop_and_lax_has_no_reverse_mode() -> None:
+    def fun(x: Any, kind: Any) -> Any:
+        return retape.equinox.while_loop(
+            lambda v: v < 1e6, lambda v: v * 2, x, max_steps=5, kind=kind
+        )
+
+    assert fun(1.0, "checkpointed") == fun(1.0, "lax") == 32.0
+    assert jax.grad(fun)(1.0, "checkpointed") == 32.0
+    with pytest.raises(ValueError, match="Reverse-mode differentiation does not work"):
+        jax.grad(fun)(1.0, "lax")
+
+
+def test_what_cannot_be_is_said() -> None:
+    def loop(**options: Any) -> Any:
+        return retape.equinox.while_loop(
+            lambda v: v < 2, lambda v: v + 1, 0.0, **options
+        )
+
+    with pytest.raises(
+        retape.PlanError,
+        match='`kind=\'cheap\'` is no kind of loop. Pass one of "lax", "checkpointed"',
+    ):
+        loop(kind="cheap")
+    with pytest.raises(retape.PlanError, match="`checkpoints=3` and `plan=.*Pass one"):
+        loop(kind="checkpointed", checkpoints=3, plan=retape.logarithmic())

@@ -1,0 +1,261 @@
+"""Trees of arrays: what a copy, a digest and a file keep of them."""
+
+import subprocess
+import sys
+from collections import namedtuple
+from dataclasses import dataclass, field
+from enum import IntEnum
+
+import numpy as np
+import pytest
+
+import retape
+from retape import SnapshotError, StoreError
+from retape.storage import add_trees, copy_tree, fingerprint, tree_nbytes
+from retape.storage._codec import decode, encode
+
+Point = namedtuple("Point", "x y")
+
+
+@dataclass(frozen=True)
+class Fields:
+    u: np.ndarray
+    p: float = 1.0
+    derived: float = field(init=False, default=0.0)
+
+    def __post_init__(self):
+        object.__setattr__(self, "derived", 7.0)
+        object.__setattr__(self, "beside", [self.p])
+
+
+@dataclass(slots=True)
+class Slotted:
+    u: np.ndarray
+
+
+class Vector:
+    def __init__(self, u):
+        self.u = u
+
+    def copy(self):
+        return Vector(self.u.copy())
+
+    def nbytes(self):
+        return self.u.nbytes
+
+    def to_arrays(self):
+        return {"u": self.u}
+
+    @classmethod
+    def from_arrays(cls, arrays):
+        return cls(arrays["u"])
+
+    def __add__(self, other):
+        return Vector(self.u + other.u)
+
+
+def through_a_file(value):
+    return decode(encode(value, {}), "a file")[0]
+
+
+WAYS = [copy_tree, through_a_file]
+
+
+@pytest.mark.parametrize("again", WAYS)
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(24.0).reshape(2, 3, 4).transpose(2, 0, 1),
+        np.arange(24.0).reshape(4, 6)[::-2, 1::2],
+        np.arange(24.0).reshape(4, 6).T[:, ::-1],
+        np.broadcast_to(np.arange(3.0), (4, 3)),
+        np.lib.stride_tricks.sliding_window_view(np.arange(8.0), 3),
+        np.zeros((0, 3))[:, ::2],
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(6, dtype=">f4")[::2],
+        np.zeros(3, np.dtype([("a", "i1"), ("b", "f8", (2,))], align=True))[::-1],
+        np.arange(4).astype("datetime64[D]")[::2],
+    ],
+    ids=lambda array: f"{array.dtype.str}{array.strides}",
+)
+def test_the_memory_layout_of_an_array_is_kept(again, array):
+    made = again({"x": array})["x"]
+    assert made.strides == array.strides or not array.size
+    assert made.dtype == array.dtype
+    assert made.shape == array.shape and (made == array).all()
+    assert not np.may_share_memory(made, array)
+    assert fingerprint(made) == fingerprint(array)
+    assert again(made).strides == made.strides
+
+
+@pytest.mark.parametrize("again", WAYS)
+def test_arrays_that_overlap_still_do(again):
+    whole = np.arange(12.0)
+    state = (whole, whole[2:5], [whole], whole.reshape(3, 4)[:, 1], np.arange(2.0))
+    one, inner, (same,), column, other = again(state)
+    inner[0] = -1.0
+    column[0] = -2.0
+    assert one[2] == same[2] == -1.0 and one[1] == same[1] == -2.0
+    assert not np.may_share_memory(one, other) and whole[2] == 2.0
+    assert tree_nbytes(whole[::2]) == 88 and tree_nbytes(whole) == 96
+
+
+@pytest.mark.parametrize("again", WAYS)
+def test_classes_of_numpys_are_kept(again):
+    masked = np.ma.MaskedArray([1.0, 2.0, 3.0], mask=[0, 1, 0], fill_value=-9.0)
+    masked.harden_mask()
+    made = again(masked)
+    assert type(made) is np.ma.MaskedArray and made.filled().tolist() == [1, -9, 3]
+    assert made.hardmask and made.data.tolist() == [1.0, 2.0, 3.0]
+    made[0] = 5.0
+    assert masked[0] == 1.0
+    assert again(np.ma.MaskedArray([1.0])).mask is np.ma.nomask
+    matrix = again(np.array([[1.0, 2.0]]).view(np.matrix))
+    assert type(matrix) is np.matrix and matrix.tolist() == [[1.0, 2.0]]
+    records = np.rec.fromarrays([[1, 2], [0.5, 1.5]], names="n,u")
+    assert again(records).u.tolist() == [0.5, 1.5]
+
+
+def test_a_mask_is_part_of_the_digest():
+    one = np.ma.MaskedArray([1.0, 2.0], mask=[0, 1])
+    assert fingerprint(one) == fingerprint(copy_tree(one))
+    assert fingerprint(one) != fingerprint(np.ma.MaskedArray([1.0, 2.0], mask=[1, 0]))
+    assert fingerprint(one) != fingerprint(np.array([1.0, 2.0]))
+
+
+def test_a_mapped_file_is_an_array(tmp_path):
+    mapped = np.memmap(tmp_path / "a", np.float64, "w+", shape=(3,))
+    mapped[:] = [1.0, 2.0, 3.0]
+    for again in WAYS:
+        made = again((mapped,))[0]
+        assert type(made) is np.ndarray and made.tolist() == [1.0, 2.0, 3.0]
+    assert fingerprint(mapped) != fingerprint(np.zeros(3))
+
+
+@pytest.mark.parametrize("kind", [np.longdouble, np.clongdouble])
+@pytest.mark.parametrize("order", ["=", "S"])
+def test_padding_is_no_part_of_a_digest(kind, order):
+    def made(filling):
+        memory = np.full(4 * np.dtype(kind).itemsize, filling, np.uint8)
+        array = memory.view(np.dtype(kind).newbyteorder(order))
+        array[...] = [1, 2, -0.1, np.inf]
+        return array
+
+    one, other = made(0), made(255)
+    assert fingerprint(one) == fingerprint(other)
+    assert through_a_file(one).tolist() == one.tolist()
+    other[2] = np.nextafter(other[2].real, np.longdouble(1))
+    assert fingerprint(one) != fingerprint(other)
+
+
+def test_padding_of_a_structured_type_is_no_part_of_a_digest():
+    kind = np.dtype([("a", "i1"), ("b", [("c", "f8"), ("d", "i2")])], align=True)
+    one = np.zeros(3, kind)
+    other = np.full(3 * kind.itemsize, 255, np.uint8).view(kind)
+    other["a"], other["b"]["c"], other["b"]["d"] = 0, 0, 0
+    assert one.tobytes() != other.tobytes() and fingerprint(one) == fingerprint(other)
+    other["b"]["d"][1] = 1
+    assert fingerprint(one) != fingerprint(other)
+
+
+@pytest.mark.parametrize("again", WAYS)
+def test_dataclasses_and_named_tuples_are_kept(again):
+    u = np.arange(3.0)
+    point, fields, slotted = again((Point(u, 2), Fields(u, 3.0), Slotted(u)))
+    assert type(point) is Point and point.y == 2
+    assert type(fields) is Fields and (fields.p, fields.derived) == (3.0, 7.0)
+    assert fields.beside == [3.0] and slotted.u.tolist() == u.tolist()
+    # The array in three places is still one, in memory of its own.
+    point.x[0] = 9.0
+    assert fields.u[0] == slotted.u[0] == 9.0 and u[0] == 0.0
+
+
+@pytest.mark.parametrize("again", WAYS)
+def test_a_class_of_the_users_own_is_kept(again):
+    u = Vector(np.arange(3.0))
+    made = again({"v": u})["v"]
+    assert type(made) is Vector and made.u.tolist() == u.u.tolist()
+    assert made.u is not u.u and tree_nbytes(u) == 24
+    assert fingerprint(made) == fingerprint(u)
+
+
+def test_a_class_is_registered_for_the_process(monkeypatch):
+    class Foreign:
+        def __init__(self, u):
+            self.u = u
+
+    with pytest.raises(StoreError, match="`Foreign` cannot be in a state.*register_s"):
+        copy_tree(Foreign(1))
+    retape.register_state(
+        Foreign,
+        copy=lambda value: Foreign(value.u + 0),
+        nbytes=lambda value: 8,
+        to_arrays=lambda value: value.u,
+        from_arrays=Foreign,
+    )
+    assert copy_tree(Foreign(1)).u == 1 and tree_nbytes(Foreign(1)) == 8
+    with pytest.raises(StoreError, match="`.*Foreign` cannot be written, because anot"):
+        encode(Foreign(1), {})
+    with pytest.raises(StoreError, match=r"`register_state\('Foreign'\)` cannot be"):
+        retape.register_state("Foreign", copy=1, nbytes=1, to_arrays=1, from_arrays=1)
+
+
+def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state():
+    for name, new in (("Point", "Missing"), ("test_trees:Point", "subprocess:Popen")):
+        data = encode(Point(1, 2), {})
+        assert name.encode() in data
+        tree = {
+            "p": [],
+            "g": "n",
+            "e": None,
+            "k": "test_trees:Point".replace(name, new),
+        }
+        with pytest.raises(SnapshotError, match="is not there, or is no dataclass"):
+            from retape.storage._tree import unstrip
+
+            unstrip(tree, [])
+
+
+def test_sums_of_trees():
+    one = {"a": np.ones(2), "b": (1.0, Point(2.0, Vector(np.ones(1))))}
+    both = add_trees(one, one)
+    assert both["a"].tolist() == [2.0, 2.0] and both["b"][1].y.u.tolist() == [2.0]
+    masked = np.ma.MaskedArray([1.0, 2.0], mask=[0, 1])
+    assert add_trees(masked, masked).mask.tolist() == [False, True]
+    for other in ({"a": 1}, (1.0,), [1.0, 2.0]):
+        with pytest.raises(StoreError, match="cannot be added: they are cotangents"):
+            add_trees((1.0, 2.0), other)
+
+
+class Colour(IntEnum):
+    RED = 1
+
+
+@pytest.mark.parametrize("value", [Colour.RED, object(), {1}, bytearray(b"x"), len])
+def test_what_is_no_state_is_refused(value):
+    for call in (copy_tree, tree_nbytes, fingerprint):
+        with pytest.raises(StoreError, match="cannot be in a state"):
+            call([1.0, value])
+
+
+def test_a_tree_that_contains_itself_is_refused():
+    tree = []
+    tree.append(tree)
+    with pytest.raises(StoreError, match="contains itself, or nests too deeply"):
+        fingerprint(tree)
+
+
+def test_numbers_need_no_numpy():
+    """The base install has none, and a run in memory of plain floats needs none."""
+    code = (
+        "import sys\n"
+        "sys.modules['numpy'] = None\n"
+        "import retape\n"
+        "x = retape.adjoint(lambda x, k: (x[0] * x[0], 1), lambda x, k, g:"
+        " (2 * x[0] * g[0], 0), (1.5, 1), seed=lambda x: (1.0, 0), steps=3)\n"
+        "assert x.cotangent == (136.6875, 0), x\n"
+        "try:\n    retape.DiskStore('x')\n"
+        "except retape.MissingPackageError as error:\n    print(error.name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "numpy\n", done.stderr

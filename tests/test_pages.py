@@ -1,0 +1,164 @@
+"""The reference: every public name is on a page, once, and no link leads nowhere."""
+
+import ast
+import importlib
+import inspect
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+SOURCES = ROOT / "src" / "retape"
+DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+FACADES = [
+    "retape",
+    "retape.jax",
+    "retape.nnx",
+    "retape.equinox",
+    "retape.diffrax",
+    "retape.optimistix",
+    "retape.torch",
+    "retape.vlad",
+    "retape.schedule",
+    "retape.driver",
+    "retape.storage",
+    "retape.viz",
+    "retape.interop",
+    "retape.testing",
+]
+
+
+def pages() -> list[Path]:
+    return [*sorted((ROOT / "docs").rglob("*.md")), *sorted(ROOT.glob("*.md"))]
+
+
+def directives() -> list[str]:
+    """The dotted names that the reference shows."""
+    return [name for page in pages() for name in DIRECTIVE.findall(page.read_text())]
+
+
+def named(dotted: str) -> Any:
+    """The object of a dotted name."""
+    parts = dotted.split(".")
+    for split in range(len(parts), 0, -1):
+        try:
+            found: Any = importlib.import_module(".".join(parts[:split]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[split:]:
+            found = getattr(found, part)
+        return found
+    raise LookupError(dotted)
+
+
+def public_names(source: str) -> set[str]:
+    """What a facade offers: `X as X`, its own definitions, or its `__all__`."""
+    found: set[str] = set()
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ImportFrom):
+            found |= {a.asname for a in node.names if a.asname == a.name}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {t.id for t in node.targets if isinstance(t, ast.Name)}
+    return {name for name in found if not name.startswith("_")}
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_every_public_name_is_on_a_page(facade: str) -> None:
+    module = importlib.import_module(facade)
+    assert module.__file__
+    shown = {id(named(dotted)) for dotted in directives()}
+    missing = []
+    for name in sorted(public_names(Path(module.__file__).read_text())):
+        value = getattr(module, name)
+        inside = getattr(value, "__all__", None)
+        values = [value] if inside is None else [getattr(value, n) for n in inside]
+        # A type that is written out has no identity: its name must do.
+        plain = type(value).__module__ in ("typing", "types")
+        if plain and any(d.rpartition(".")[2] == name for d in directives()):
+            continue
+        if not all(id(each) in shown for each in values):
+            missing.append(name)
+    assert missing == [], f"put `::: {facade}.NAME` of these on a page of docs/api"
+
+
+def test_nothing_is_on_two_pages() -> None:
+    twice = [name for name, count in Counter(directives()).items() if count > 1]
+    assert twice == []
+
+
+def test_the_pages_of_the_reference_are_in_the_menu() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text()
+    for page in sorted((ROOT / "docs").rglob("*.md")):
+        assert str(page.relative_to(ROOT / "docs")) in menu, page
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of a page's headings and directives."""
+    text = FENCED.sub("", page.read_text())
+    found = set(DIRECTIVE.findall(text))
+    for heading in re.findall(r"^#+ (.+)$", text, re.MULTILINE):
+        words = re.sub(r"[^\w\s-]", "", heading.replace("`", "")).strip().lower()
+        found.add(re.sub(r"[-\s]+", "-", words))
+    return found
+
+
+def dead_links(page: Path) -> list[str]:
+    """Links of a page to files or headings that are not there."""
+    dead: list[str] = []
+    for link in LINK.findall(FENCED.sub("", page.read_text())):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (page.parent / file).resolve() if file else page
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in anchors(target)
+        ):
+            dead.append(link)
+    return dead
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
+def test_no_link_leads_nowhere(page: Path) -> None:
+    assert dead_links(page) == []
+
+
+def test_a_dead_link_is_found(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# A title\n[a](#a-title) [b](b.md) [c](#c) `[d](d)`\n[e](page.md)")
+    assert dead_links(page) == ["b.md", "#c", "d"]
+
+
+def google_sections(doc: str) -> set[str]:
+    return set(re.findall(r"^\s*([A-Z][a-z]+):$", doc, re.MULTILINE))
+
+
+def test_sections_of_docstrings_are_those_that_the_generator_knows() -> None:
+    """`Example:` would be a box with the code run together, and not a section."""
+    known = {"Args", "Returns", "Raises", "Yields", "Attributes", "Examples"}
+    known |= {"References", "Methods", "Note"}
+    for path in sorted(SOURCES.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            kinds = ast.FunctionDef | ast.ClassDef | ast.Module
+            if not isinstance(node, kinds):
+                continue
+            doc = ast.get_docstring(node) or ""
+            assert "Example" not in google_sections(doc), f"{path}: write `Examples:`"
+
+
+@pytest.mark.parametrize("facade", FACADES)
+def test_every_public_function_has_an_example(facade: str) -> None:
+    module = importlib.import_module(facade)
+    assert module.__file__
+    for name in sorted(public_names(Path(module.__file__).read_text())):
+        value = getattr(module, name)
+        if inspect.isfunction(value):
+            doc = inspect.getdoc(value) or ""
+            assert ">>>" in doc, f"`{facade}.{name}` shows no example"

@@ -1,0 +1,143 @@
+"""The conformance suite on all stores of the library, and on stores that lie."""
+
+import pytest
+
+import retape
+from retape import DiskStore, MemoryStore, StoreError, TieredStore
+from retape.testing import check_store
+
+STORES = {
+    "memory": lambda path: MemoryStore(),
+    "disk": lambda path: DiskStore(path),
+    "tiered": lambda path: TieredStore(MemoryStore(capacity=1), DiskStore(path)),
+    "tiered, all in memory": lambda path: TieredStore(MemoryStore(), DiskStore(path)),
+}
+
+
+@pytest.mark.parametrize("kind", STORES)
+def test_the_stores_of_the_library_keep_the_laws(kind, tmp_path):
+    path = tmp_path / "run"
+    laws = check_store(lambda: STORES[kind](path))
+    assert len(laws) == len(set(laws)) == (5 if kind == "memory" else 9)
+    assert check_store(STORES[kind](tmp_path / "itself")) == laws
+
+
+def test_a_store_of_one_type_is_checked_with_its_own_values(tmp_path):
+    store = lambda: DiskStore(tmp_path, pack=sorted, unpack=set)  # noqa: E731
+    values = ({1, 2}, {3}, set())
+    assert len(check_store(store, values=values, view=sorted)) == 9
+
+
+class Forgetful(MemoryStore):
+    def drop(self, step, slot, tier, *, tape=False):
+        super().drop(step, slot, tier, tape=tape)
+        self._slots.clear()
+
+
+class Boastful(MemoryStore):
+    def put(self, step, slot, tier, capsule, nbytes, *, tape=False):
+        super().put(step, slot, tier, capsule, nbytes, tape=tape)
+        self.peak_snapshots += 1
+
+
+class Rounding(MemoryStore):
+    def get(self, step, slot, tier, *, tape=False):
+        found = super().get(step, slot, tier, tape=tape)
+        return found[:1] if isinstance(found, tuple) else found
+
+
+class Stale(MemoryStore):
+    """Keeps what was there first."""
+
+    first: dict = {}
+
+    def get(self, step, slot, tier, *, tape=False):
+        return self.first.setdefault(slot, super().get(step, slot, tier))
+
+
+class Generous(MemoryStore):
+    def get(self, step, slot, tier, *, tape=False):
+        try:
+            return super().get(step, slot, tier)
+        except StoreError:
+            return None
+
+
+class Careless(MemoryStore):
+    def get(self, step, slot, tier, *, tape=False):
+        return self._slots[tier, slot][1]
+
+
+class Mixing(MemoryStore):
+    """By step, whatever it is that begins there."""
+
+    def put(self, step, slot, tier, capsule, nbytes, *, tape=False):
+        super().put(step, slot, tier, capsule, nbytes, tape=tape)
+        held = {s: (k, capsule if k == step else c, b) for s, (k, c, b) in self.items()}
+        self._slots.update(held)
+
+    def items(self):
+        return list(self._slots.items())
+
+
+class Hasty(DiskStore):
+    """Removes what was dropped at once."""
+
+    def drop(self, step, slot, tier, *, tape=False):
+        super().drop(step, slot, tier, tape=tape)
+        while self._dropped:
+            self._remove_dropped()
+
+
+class Silent(DiskStore):
+    def record(self, record):
+        pass
+
+
+class Open(DiskStore):
+    """Takes any run."""
+
+    def open(self, label):
+        return super().open("always the same")
+
+
+class Hoarding(DiskStore):
+    def clear(self):
+        pass
+
+
+LIARS = [
+    (Forgetful, "But a `StoreError` was raised: slot 1 on tier 'memory' is empty"),
+    (Boastful, "are the most that were held at once. But two were held, of 130 bytes"),
+    (
+        Rounding,
+        "`get` gives back what was `put` .* But the state before step 3 in",
+    ),
+    (Stale, "But slot 0 gave back what it had held before"),
+    (Generous, "that holds nothing is a `StoreError`. But it gave something"),
+    (Careless, "that holds nothing is a `StoreError`. But it was a `KeyError`"),
+    (Mixing, "do not replace each other. But the tape took the place of the state"),
+    (Hasty, "until a record is written. But step 7 was gone"),
+    (Silent, "was opened again is given back. But the record of 8 steps left of 9 ca"),
+    (Open, "refuses another label with a `StoreError`. But it was opened"),
+    (Hoarding, "a law of stores"),
+]
+
+
+@pytest.mark.parametrize(("liar", "said"), LIARS)
+def test_a_store_that_lies_is_told_which_law_it_breaks(liar, said, tmp_path):
+    make = liar if issubclass(liar, MemoryStore) else lambda: liar(tmp_path)
+    with pytest.raises(StoreError, match=said) as caught:
+        check_store(make)
+    assert str(caught.value).startswith(f"`{liar.__name__}` breaks a law of stores.")
+
+
+def test_what_is_no_store_is_named():
+    with pytest.raises(StoreError, match="`dict` is not a store: it has no `put`, `dr"):
+        check_store({})  # pyright: ignore[reportArgumentType]
+
+
+def test_both_functions_of_a_pair_are_needed(tmp_path):
+    for name in ("pack", "pack_cotangent", "pack_tape"):
+        with pytest.raises(StoreError, match=f"`un{name}=None`: what is packed has"):
+            retape.DiskStore(tmp_path, **{name: sorted})
