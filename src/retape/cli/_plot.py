@@ -64,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
         return 0
     if options.out is not None:
         title = f"{options.steps} steps, {counts.peak_snapshots} snapshots"
-        _write(schedule, title, options.out)
+        with waiting("drawing"):
+            _write(schedule, title, options.out)
         print(f"wrote {options.out}")
         return 0
     from retape.viz import draw_text

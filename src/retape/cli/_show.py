@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from retape._errors import RetapeError
+from retape.cli._waiting import waiting
 
 DESCRIPTION = (
     "Show what each pass of the compiler makes of a JAX function. FILE is a Python "
@@ -44,9 +45,10 @@ def run(options: argparse.Namespace) -> int:
     function = _function(options.function)
     arguments = [_argument(text) for text in options.arguments]
 
-    from retape.jax import show
+    with waiting("compiling the function"):
+        from retape.jax import show
 
-    text = show(function, *arguments)
+        text = show(function, *arguments)
     print(text if options.only is None else _part(text, options.only))
     return 0
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from retape._errors import LanguageError, PlanError, RetapeError
 from retape.cli._options import add_plan_options, plan_of
+from retape.cli._waiting import waiting
 
 DESCRIPTION = "Run a program of the VLAD language; without FILE, talk to a prompt."
 
@@ -70,9 +71,13 @@ def _main(args: Namespace) -> int:
         return 0
     path = _as_path(args.file)
     if args.emit is not None:
-        print(vlad.emit(path, args.emit), end="")
+        with waiting("compiling"):
+            form = vlad.emit(path, args.emit)
+        print(form, end="")
         return 0
-    with _interruptible():
+    # A program that writes to the terminal shows by that that it runs.
+    quiet = contextlib.nullcontext() if sys.stdout.isatty() else waiting("running")
+    with _interruptible(), quiet:
         result = vlad.run(
             path,
             engine=args.engine or "compiled",

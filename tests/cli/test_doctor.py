@@ -1,0 +1,110 @@
+"""`retape doctor` and `retape completion`."""
+
+import json
+import subprocess
+
+import pytest
+
+from retape.cli import _doctor, main
+
+
+def findings(capsys) -> dict[str, tuple[str, str]]:
+    return {
+        each["name"]: (each["state"], each["text"])
+        for each in json.loads(capsys.readouterr().out)["findings"]
+    }
+
+
+def only(monkeypatch, *names: str) -> None:
+    looks = {name: _doctor.LOOKS[name] for name in names}
+    monkeypatch.setattr(_doctor, "LOOKS", looks)
+
+
+def test_everything_that_the_tests_need_is_found_to_work(capsys):
+    assert main(["doctor", "--json"]) == 0
+    found = findings(capsys)
+    assert found.keys() == _doctor.LOOKS.keys()
+    for name in ("adjoint", "jax", "torch", "vlad", "native"):
+        state, text = found[name]
+        assert state == "ok" and text.endswith("a trial is right"), name
+
+
+def test_what_is_not_installed_is_no_fault(monkeypatch, capsys):
+    only(monkeypatch, "jax", "torch", "plot", "compilers", "native", "processes")
+    monkeypatch.setattr(_doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr(_doctor.shutil, "which", lambda name: None)
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.delattr(_doctor.os, "fork", raising=False)
+    assert main(["doctor"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("absent ") for line in lines)
+    assert "`jax` is not there: pip install" in lines[0] and "[jax]" in lines[0]
+    assert lines[3].startswith("absent  compilers     none: `retape.native` and")
+
+
+def test_what_fails_is_named_and_the_rest_is_looked_at(monkeypatch, capsys):
+    def broken():
+        raise ImportError("libcuda.so.1: no such file\nand more")
+
+    monkeypatch.setattr(
+        _doctor, "LOOKS", {"jax": broken, "python": _doctor.LOOKS["python"]}
+    )
+    assert main(["doctor"]) == 1
+    first, second, *_, last = capsys.readouterr().out.splitlines()
+    assert first == "fault   jax           ImportError: libcuda.so.1: no such file"
+    assert second.startswith("ok      python")
+    assert last == "Not working: jax."
+
+
+def test_a_wrong_gradient_is_a_fault():
+    found = _doctor._tried("jax", False, "0.10.2")
+    assert found.state == "fault" and "a wrong result: report it" in found.text
+
+
+def test_a_cache_that_cannot_be_written_is_a_fault(monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "file" / "cache"))
+    found = _doctor.LOOKS["cache"]()
+    assert found.state == "fault" and "set $RETAPE_CACHE to a folder" in found.text
+    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "new" / "cache"))
+    assert _doctor.LOOKS["cache"]().state == "ok"
+
+
+def test_a_release_outside_of_the_range_is_said(monkeypatch):
+    monkeypatch.setattr(_doctor.metadata, "version", lambda name: "9.9")
+    monkeypatch.setattr(_doctor.metadata, "requires", lambda name: ["jax<0.13,>=0.10"])
+    assert _doctor._release("jax") == "jax 9.9 (made for <0.13,>=0.10)"
+
+
+def completed(*words: str) -> list[str]:
+    """What bash offers, with the script sourced."""
+    script = subprocess.run(
+        ["bash", "-c", 'eval "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
+         '_retape; echo "${COMPREPLY[@]}"', "bash", _script("bash"), *words],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return script.stdout.split()
+
+
+def _script(shell: str) -> str:
+    import contextlib
+    import io
+
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert main(["completion", shell]) == 0
+    return out.getvalue()
+
+
+def test_bash_completes_commands_options_and_values():
+    assert completed("retape", "do") == ["doctor"]
+    assert completed("retape", "plot", "--co") == ["--color"]
+    assert completed("retape", "plot", "--color", "") == ["auto", "always", "never"]
+    assert completed("retape", "completion", "z") == ["zsh"]
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_each_shell_knows_every_command(shell):
+    script = _script(shell)
+    assert all(f" {name}" in script for name in ("plan", "plot", "show", "doctor"))
