@@ -211,7 +211,7 @@ def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state():
             "k": "test_trees:Point".replace(name, new),
         }
         with pytest.raises(SnapshotError, match="is not there, or is no dataclass"):
-            from retape.storage._tree import unstrip
+            from retape.storage._trees._serialize import unstrip
 
             unstrip(tree, [])
 

@@ -19,8 +19,8 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from retape._errors import MissingPackageError, SnapshotError
-from retape.storage._arrays import digest_array
-from retape.storage._tree import lay_out, strip, unstrip
+from retape.storage._trees._arrays import digest_array
+from retape.storage._trees._serialize import lay_out, strip, unstrip
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

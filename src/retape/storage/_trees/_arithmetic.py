@@ -1,0 +1,106 @@
+"""The numbers in trees of one shape: added, changed leaf by leaf, their precision.
+
+These are what a cotangent needs. Arrays of a class of the user's own are reached
+through its `to_arrays`.
+"""
+
+# The trees are of any shape, so strict checking would only ask for casts.
+# pyright: standard
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from retape._errors import StoreError
+from retape.storage._trees._kinds import opaque, take_apart
+from retape.storage._trees._leaves import PLAIN, is_array, is_number, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def add_trees(one: Any, other: Any) -> Any:
+    """The sum of two trees of one shape, leaf by leaf, as with cotangents.
+
+    Raises:
+        StoreError: If they differ in shape.
+
+    Examples:
+        >>> add_trees({"x": 1.0, "y": (2, 3.0)}, {"x": 0.5, "y": (1, 1.0)})
+        {'x': 1.5, 'y': (3, 4.0)}
+    """
+    if one is None and other is None:
+        return None
+    left = None if opaque(type(one)) else take_apart(one)
+    if left is None or left.tag in "mxrf":
+        return one + other
+    right = take_apart(other)
+    if (
+        right is None
+        or (left.tag, left.note) != (right.tag, right.note)
+        or len(left.parts) != len(right.parts)
+    ):
+        raise StoreError(
+            f"a `{type(one).__name__}` and a `{type(other).__name__}` cannot be added: "
+            "they are cotangents of one state and differ in shape. Return the same "
+            "tree from `seed`, `reverse_step` and `cost_gradient`."
+        )
+    pairs = zip(left.parts, right.parts, strict=True)
+    return left.build([add_trees(a, b) for a, b in pairs])
+
+
+def map_leaves(change: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """The first of trees of one shape with its numbers changed, those with a fraction.
+
+    Args:
+        change: From an array or number of the first tree, and those in its place in the
+            others, to the new one.
+        first: A tree.
+        *others: Trees of the same shape.
+
+    Examples:
+        >>> map_leaves(lambda x, y: x + y, (1.5, [2, "a"]), (1.0, [2, "a"]))
+        (2.5, [2, 'a'])
+    """
+    if type(first) in PLAIN:
+        return change(first, *others) if type(first) in (float, complex) else first
+    if is_array(first) or is_number(first):
+        return change(first, *others) if first.dtype.kind in "fc" else first
+    own = opaque(type(first))
+    if own is not None:
+        contents = [own.to_arrays(tree) for tree in (first, *others)]
+        return own.from_arrays(map_leaves(change, *contents))
+    node = node_of(first)
+    rest = [node_of(tree).parts for tree in others]
+    if any(len(parts) != len(node.parts) for parts in rest):
+        raise StoreError(
+            f"trees of {len(node.parts)} and {[len(p) for p in rest]} parts differ in "
+            "shape. Pass trees of one shape."
+        )
+    count = 1 if node.tag == "m" else len(node.parts)  # A mask is none of the numbers.
+    changed = [
+        map_leaves(change, part, *(parts[i] for parts in rest))
+        for i, part in enumerate(node.parts[:count])
+    ]
+    return node.build([*changed, *node.parts[count:]])
+
+
+def precision(value: Any) -> float:
+    """The machine precision of the coarsest numbers in a tree.
+
+    Examples:
+        >>> precision((1, 0.5))
+        2.220446049250313e-16
+    """
+    found = 2.0**-52
+
+    def look(leaf: Any) -> Any:
+        nonlocal found
+        if hasattr(leaf, "dtype"):
+            import numpy as np
+
+            found = max(found, float(np.finfo(leaf.dtype).eps))
+        return leaf
+
+    map_leaves(look, value)
+    return found

@@ -1,0 +1,79 @@
+"""Leaves and containers told apart, and what is neither refused.
+
+Nothing here imports NumPy: a process that has not imported it has no arrays.
+"""
+
+# The trees are of any shape, so strict checking would only ask for casts.
+# pyright: standard
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from retape._errors import StoreError
+from retape.storage._trees._kinds import opaque, take_apart
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+PLAIN = frozenset({type(None), bool, int, float, str, complex})
+"""Values that cannot be changed. A subclass, such as an `Enum`, is none of them."""
+
+
+def is_array(value: object) -> bool:
+    """Whether a value is an array of NumPy's, and of no subclass."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and type(value) is numpy.ndarray
+
+
+def is_number(value: object) -> bool:
+    """Whether a value is a number of NumPy's."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, numpy.generic)
+
+
+def node_of(value: Any) -> Any:  # `Node | None`; callers know which.
+    """A container taken apart; `None` for a number of NumPy's.
+
+    Raises:
+        StoreError: If the value is neither.
+    """
+    node = take_apart(value)
+    if node is None and not is_number(value):
+        raise no_state(value)
+    return node
+
+
+def arrays_of(value: Any) -> Iterator[Array]:
+    """The arrays in a tree; those inside opaque objects are not looked at."""
+    if type(value) in PLAIN or opaque(type(value)) is not None:
+        return
+    if is_array(value):
+        yield value
+        return
+    node = node_of(value)
+    for part in node.parts if node else ():
+        yield from arrays_of(part)
+
+
+def no_state(value: object) -> StoreError:
+    """The refusal of a value that no state may contain."""
+    kind = type(value)
+    if kind is dict:
+        return StoreError(
+            "a value of type `dict` cannot be in a state that is written, unless its "
+            "keys are strings. Use strings."
+        )
+    return StoreError(
+        f"a value of type `{kind.__name__}` cannot be in a state. A state, a "
+        "cotangent or a tape may consist of NumPy arrays, numbers, strings, tuples, "
+        "lists, dictionaries with string keys and dataclasses. Give a class of your "
+        "own the methods `copy`, `nbytes`, `to_arrays` and `from_arrays`; for one that "
+        "is not your own see `retape.register_state`."
+    )

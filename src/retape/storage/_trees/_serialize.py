@@ -1,0 +1,223 @@
+"""A tree as JSON and arrays: what a file holds, and what a digest is taken of.
+
+`strip` takes the arrays out, `lay_out` adds where each lies in memory if a file would
+forget it, `unstrip` builds the tree again:
+
+    {"u": view of a, "k": 3}  ->  {"d": {"u": {"a": 0, "s": false}, "k": {"v": 3}}}, [u]
+
+The letters are the tags of `_kinds.take_apart`, and `a` an array, `v` a plain value,
+`c` a complex number.
+"""
+
+# The trees are of any shape, so strict checking would only ask for casts.
+# pyright: standard
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from retape._errors import SnapshotError, StoreError
+from retape.storage._trees._arrays import (
+    digest_array,
+    into_regions,
+    is_plain,
+    overlap,
+    refuse_objects,
+)
+from retape.storage._trees._dtypes import (
+    dtype_from_json,
+    dtype_to_json,
+    registered_dtype,
+)
+from retape.storage._trees._kinds import (
+    ARRAY_SUBCLASSES,
+    builder,
+    class_called,
+    class_name,
+    opaque,
+)
+from retape.storage._trees._leaves import PLAIN, is_array, is_number, no_state, node_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+
+    Array = np.ndarray[Any, Any]
+
+
+class Stripped(NamedTuple):
+    """A tree in the two parts that a file holds.
+
+    Attributes:
+        tree: The shape of the tree and its plain leaves, as JSON.
+        leaves: Its arrays, in order.
+        stored: What of them a file holds: arrays, and regions of bytes.
+    """
+
+    tree: Any
+    leaves: list[Array]
+    stored: list[Array]
+
+
+def strip(value: object) -> Stripped:
+    """Take a tree apart for a file or a digest.
+
+    Raises:
+        StoreError: If there is something in it that cannot be written.
+    """
+    leaves: list[Array] = []
+    try:
+        tree = _strip(value, leaves)
+    except RecursionError as error:
+        raise StoreError(
+            f"a `{type(value).__name__}` contains itself, or nests too deeply for a "
+            "state. Pass a tree of arrays."
+        ) from error
+    return Stripped(tree, leaves, leaves)
+
+
+def lay_out(parts: Stripped) -> Stripped:
+    """Say in the tree where each array lies in memory, if a file would forget it."""
+    leaves = parts.leaves
+    if all(map(is_plain, leaves)) and not overlap(leaves):
+        return parts
+    regions, views = into_regions(leaves)
+    layouts = [
+        {"r": view.region, "o": view.offset, "n": leaf.shape, "s": leaf.strides}
+        | {"d": dtype_to_json(leaf.dtype)}
+        for leaf, view in zip(leaves, views, strict=True)
+    ]
+    return Stripped({"layout": layouts, "tree": parts.tree}, leaves, regions)
+
+
+def unstrip(tree: Any, stored: Sequence[Array]) -> tuple[Any, list[Array]]:
+    """The value, and its arrays in order, from what a file holds."""
+    leaves = list(stored)
+    if isinstance(tree, dict) and "layout" in tree:
+        leaves = [_laid_out(layout, stored) for layout in tree["layout"]]
+        tree = tree["tree"]
+    return _build(tree, leaves), leaves
+
+
+def fingerprint(value: object) -> bytes:
+    """A digest of a tree: equal for equal values, whatever their memory layout.
+
+    Args:
+        value: A tree of arrays, plain values and what `register_state` knows.
+
+    Returns:
+        16 bytes.
+
+    Raises:
+        StoreError: If something in the tree is none of these.
+
+    Examples:
+        >>> fingerprint((1, 0.5)) == fingerprint((1, 0.5))
+        True
+        >>> fingerprint(0.0) == fingerprint(-0.0)
+        False
+    """
+    parts = strip(value)
+    total = blake2b(json.dumps(_without_layout(parts.tree)).encode(), digest_size=16)
+    for leaf in parts.leaves:
+        digest_array(total, leaf)
+    return total.digest()
+
+
+def _laid_out(layout: dict[str, Any], stored: Sequence[Array]) -> Array:
+    import numpy as np
+
+    region, dtype = stored[layout["r"]], dtype_from_json(layout["d"])
+    if region.dtype != np.uint8 or dtype.hasobject:
+        raise ValueError("a region is not of bytes")
+    return np.ndarray(
+        tuple(layout["n"]), dtype, region, layout["o"], tuple(layout["s"])
+    )  # pyright: ignore
+
+
+def _strip(value: Any, arrays: list[Array]) -> Any:
+    """Replace the arrays in a tree by their places in `arrays`."""
+    if is_array(value) or is_number(value):
+        return _strip_array(value, arrays)
+    if type(value) is complex:
+        return {"c": [value.real, value.imag]}
+    if type(value) in PLAIN:
+        return {"v": value}
+    own = opaque(type(value))
+    if own is not None:
+        name, contents = class_name(type(value)), _strip(own.to_arrays(value), arrays)
+        return {"k": name, "p": [contents]}
+    node = node_of(value)
+    assert node is not None
+    parts = [_strip(part, arrays) for part in node.parts]
+    if node.tag in ("t", "l"):
+        return {node.tag: parts}
+    if node.tag == "d":
+        if not all(isinstance(key, str) for key in node.note):
+            raise no_state(value)
+        return {"d": dict(zip(node.note, parts, strict=True))}
+    named = {"k": class_name(type(value))} if node.tag in "no" else {}
+    return {"p": parts, "g": node.tag, "e": node.note, **named}
+
+
+def _strip_array(value: Any, arrays: list[Array]) -> Any:
+    import numpy as np
+
+    array = np.asarray(value)
+    if array.dtype.hasobject:
+        refuse_objects(array)
+    leaf: dict[str, Any] = {"a": len(arrays), "s": isinstance(value, np.generic)}
+    if array.dtype.isbuiltin == 2:
+        # A type that another package has registered, such as bfloat16: NumPy's
+        # format would forget which.
+        leaf["t"] = array.dtype.name
+        array = array.view(f"V{array.dtype.itemsize}")
+    arrays.append(array)
+    return leaf
+
+
+def _build(tree: Any, arrays: Sequence[Array]) -> Any:
+    if "a" in tree:
+        array = arrays[tree["a"]]
+        if "t" in tree:
+            array = array.view(registered_dtype(tree["t"]))
+        return array[()] if tree["s"] else array
+    if "t" in tree:
+        return tuple(_build(item, arrays) for item in tree["t"])
+    if "c" in tree:
+        return complex(*tree["c"])
+    if "l" in tree:
+        return [_build(item, arrays) for item in tree["l"]]
+    if "d" in tree:
+        return {key: _build(item, arrays) for key, item in tree["d"].items()}
+    if "p" in tree:
+        return _build_node(tree, [_build(item, arrays) for item in tree["p"]])
+    return tree["v"]
+
+
+def _build_node(tree: Any, parts: list[Any]) -> Any:
+    """A value of a class: one of NumPy's, or one that is looked up by its name."""
+    tag = tree.get("g", "")
+    if tag == "m":
+        return builder(tag, None, object)(parts)
+    if tag in ARRAY_SUBCLASSES:
+        import numpy as np
+
+        return builder(tag, None, getattr(np, ARRAY_SUBCLASSES[tag]))(parts)
+    kind = class_called(tree["k"])
+    if tag:
+        return builder(tag, tree["e"], kind)(parts)
+    own = opaque(kind)
+    if own is None:
+        raise SnapshotError(
+            f"the class `{tree['k']}` is not registered any more. Call "
+            "`retape.register_state` before the run."
+        )
+    return own.from_arrays(parts[0])
+
+
+def _without_layout(tree: Any) -> Any:
+    return tree["tree"] if isinstance(tree, dict) and "layout" in tree else tree
