@@ -15,7 +15,7 @@ import time
 import numpy as np
 
 import retape
-from retape.driver._processes import Worker
+from retape.driver._processes._worker import Worker
 
 N, STEPS = 500, 25
 LIBRARY = ctypes.CDLL(sys.argv[1])

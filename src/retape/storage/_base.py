@@ -1,10 +1,6 @@
 """What the driver asks of a store."""
 
-from operator import index
 from typing import Protocol, TypeVar
-
-from retape._bytes import parse_bytes
-from retape._errors import StoreError
 
 C = TypeVar("C")
 
@@ -48,21 +44,3 @@ class SnapshotStore(Protocol[C]):
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         """Free the slot."""
         ...
-
-
-def check_capacities(capacity: object, capacity_bytes: int | str | None) -> int | None:
-    """Refuse capacities that cannot be, when a store is made; NumPy's integers can."""
-    count: int | None = None
-    if capacity is not None:
-        try:
-            count = -1 if isinstance(capacity, bool) else index(capacity)  # pyright: ignore
-        except TypeError:
-            count = -1
-    if count is not None and count < 0:
-        raise StoreError(
-            f"`capacity={capacity!r}` cannot be: it is a number of snapshots. Pass an "
-            'integer, or bytes as `capacity_bytes="2 GiB"`.'
-        )
-    if capacity_bytes is not None:
-        parse_bytes(capacity_bytes, "capacity_bytes")
-    return count

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from retape._bytes import format_bytes, parse_bytes
 from retape._errors import StoreError
-from retape.storage._base import check_capacities
+from retape.storage._capacity import check_capacities, check_room, fits
 
 C = TypeVar("C")
 
@@ -48,10 +47,7 @@ class MemoryStore(Generic[C]):
 
     def has_room(self, nbytes: int) -> bool:
         """Whether one more snapshot of this size would be within both capacities."""
-        return (self.capacity is None or len(self._slots) < self.capacity) and (
-            self.capacity_bytes is None
-            or self.nbytes + nbytes <= parse_bytes(self.capacity_bytes)
-        )
+        return fits(self, len(self._slots) + 1, self.nbytes + nbytes)
 
     def put(
         self,
@@ -68,17 +64,9 @@ class MemoryStore(Generic[C]):
                 f"slot {slot} on tier {tier!r} holds step {self._slots[tier, slot][0]} "
                 f"and cannot take step {step}. Drop it first."
             )
-        if self.capacity is not None and len(self._slots) >= self.capacity:
-            raise StoreError(
-                f"step {step} would be snapshot {len(self._slots) + 1} of a store with "
-                f"`capacity={self.capacity}`. Use a plan with fewer snapshots."
-            )
-        if not self.has_room(nbytes):
-            raise StoreError(
-                f"step {step} needs {format_bytes(nbytes)} beside the "
-                f"{format_bytes(self.nbytes)} held, and `capacity_bytes` is "
-                f"{self.capacity_bytes}. Use a plan with fewer snapshots."
-            )
+        check_room(
+            self, "this `MemoryStore`", step, nbytes, len(self._slots), self.nbytes
+        )
         self._slots[tier, slot] = (step, capsule, nbytes)
         self.nbytes += nbytes
         self.peak_snapshots = max(self.peak_snapshots, len(self._slots))

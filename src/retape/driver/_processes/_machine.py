@@ -1,0 +1,138 @@
+"""A machine whose capsules are processes, and the store that keeps them."""
+
+# Messages are of any type, so strict checking would only ask for casts.
+# pyright: standard
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from contextlib import suppress
+from dataclasses import dataclass, field
+from time import sleep
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
+
+from retape._errors import SnapshotError
+from retape.driver._machine import Machine
+from retape.driver._processes import _system as system
+from retape.driver._processes._can_fork import refuse_threads
+from retape.driver._processes._serve import serve
+from retape.driver._processes._worker import Worker
+from retape.storage import MemoryStore
+
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+@dataclass(slots=True)
+class ProcessMachine(Generic[A, R]):
+    """A machine that runs another one in processes. Its capsules are `Worker`s.
+
+    The driver takes it for an `OverwritingMachine`: to copy a capsule is to fork.
+
+    Attributes:
+        machine: The machine, such as a `StepMachine`: in the place of its last stage it
+            is asked to reverse no steps from the state at the end, without a cotangent.
+    """
+
+    machine: Machine[Any, A, R]
+    workers: WeakSet[Worker] = field(default_factory=WeakSet, init=False)
+    _pids: set[int] = field(default_factory=set[int], init=False)
+    _adopts: bool | None = field(default=None, init=False)
+    _written: int | None = field(default=None, init=False)
+
+    def length(self) -> int | None:
+        return self.machine.length()
+
+    def start(self) -> Worker:
+        refuse_threads()
+        if self._adopts is None:
+            self._adopts = system.adopt_orphans(True)
+        try:
+            mine, theirs = socket.socketpair()
+            pid = system.fork()
+        except OSError as error:
+            raise system.no_more("processes", error) from error
+        if pid == 0:
+            mine.close()
+            for other in list(self.workers):
+                other.close()
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            serve(self.machine, theirs)
+        theirs.close()
+        return self._known(Worker(mine, pid, 0))
+
+    def copy_capsule(self, capsule: Worker) -> Worker:
+        return self._known(capsule.fork())
+
+    def advance(self, capsule: Worker, steps: int) -> tuple[Worker, int]:
+        made = capsule.ask("advance", steps)
+        capsule.step += made
+        return capsule, made
+
+    def reverse(self, capsule: Worker, steps: int, cotangent: A | None) -> A:
+        # A tape is a process for each step, with the state before it.
+        kept: list[Worker] = []
+        last = cotangent is None
+        for _ in range(steps if last else steps - 1):
+            kept.append(self.copy_capsule(capsule))
+            self.advance(capsule, 1)
+        if last:
+            # The run is over here: no step is left, and the sweep is seeded.
+            cotangent = capsule.ask("reverse", 0, None)
+            capsule.close()
+        else:
+            kept.append(capsule)
+        while kept:
+            worker = kept.pop()
+            cotangent = worker.ask("reverse", 1, cotangent)
+            worker.close()
+        assert cotangent is not None
+        return cotangent
+
+    def nbytes(self, capsule: Worker) -> int:
+        """The bytes of the pages that the first step writes to, of any state."""
+        if self._written is None:
+            probe = self.copy_capsule(capsule)
+            before = probe.ask("private")
+            made = self.advance(probe, 1)[1]
+            self._written = max(0, probe.ask("private") - before) if made else 0
+            probe.close()
+        return self._written
+
+    def finish(self, cotangent: A) -> R:
+        return self.machine.finish(cotangent)
+
+    def close(self) -> None:
+        """End all processes, also those in the middle of a step, and wait for them."""
+        for worker in list(self.workers):
+            if worker.is_open():
+                with suppress(ProcessLookupError):
+                    os.kill(worker.pid, signal.SIGKILL)
+            worker.close()
+        while self._pids:
+            self._pids = {pid for pid in self._pids if not system.is_gone(pid)}
+            sleep(0.001 if self._pids else 0)
+        if self._adopts is False:
+            system.adopt_orphans(False)
+        self._adopts = None
+
+    def _known(self, worker: Worker) -> Worker:
+        self.workers.add(worker)
+        self._pids.add(worker.pid)
+        return worker
+
+
+class WorkerStore(MemoryStore[Worker]):
+    """Keeps workers, and knows which of them have died: their states are made again."""
+
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> Worker:
+        worker = super().get(step, slot, tier, tape=tape)
+        if not worker.is_alive():
+            raise SnapshotError(
+                f"process {worker.pid}, which held the state before step {step}, has "
+                "ended. Its state is recomputed from an earlier one."
+            )
+        return worker

@@ -1,0 +1,92 @@
+"""A worker's own side: a loop that does what the caller's process asks."""
+
+# Messages are of any type, so strict checking would only ask for casts.
+# pyright: standard
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection
+from typing import Any, NoReturn
+
+from retape._errors import MachineError
+from retape.driver._machine import Machine
+from retape.driver._processes._system import fork, private_bytes, reaped
+
+
+def serve(machine: Machine[Any, Any, Any], end: socket.socket) -> NoReturn:
+    """Be a worker: hold a capsule, and do what is asked, until the caller hangs up."""
+    capsule: Any = None
+    children: list[int] = []
+    connection = Connection(os.dup(end.fileno()))
+    while True:
+        try:
+            name, *arguments = connection.recv()
+        except (EOFError, OSError):
+            _leave(children)
+        children = [pid for pid in children if not reaped(pid)]
+        answer: tuple[bool, Any]
+        try:
+            if name == "fork":
+                _, (handle, *_), _, _ = socket.recv_fds(end, 1, 1)
+                pid = _fork_to(handle)
+                if pid == 0:
+                    connection.close()
+                    end.close()
+                    end = socket.socket(fileno=handle)
+                    connection, children = Connection(os.dup(handle)), []
+                    continue
+                children.append(pid)
+                answer = True, pid
+            elif name == "private":
+                answer = True, private_bytes()
+            else:
+                if capsule is None:
+                    capsule = machine.start()
+                if name == "advance":
+                    capsule, made = machine.advance(capsule, *arguments)
+                    answer = True, int(made)
+                else:
+                    answer = True, machine.reverse(capsule, *arguments)
+        except BaseException as error:
+            answer = False, error
+        try:
+            connection.send(answer)
+        except OSError:
+            _leave(children)
+        except Exception as error:  # What cannot be pickled raises anything.
+            connection.send((False, _cannot_send(answer, error)))
+
+
+def _cannot_send(answer: tuple[bool, Any], error: Exception) -> Exception:
+    fine, value = answer
+    what = "The cotangent" if fine else f"The error `{value!r}` of a step"
+    return MachineError(
+        f"{what} cannot be sent from the process of a snapshot to the caller's: "
+        f"{error}. Let cotangents and errors be what `pickle` can take."
+    )
+
+
+def _fork_to(handle: int) -> int:
+    """Fork for a child that gets a handle; the parent's is closed."""
+    try:
+        pid = fork()
+    except OSError:
+        os.close(handle)
+        raise
+    if pid:
+        os.close(handle)
+    return pid
+
+
+def _leave(children: Sequence[int]) -> NoReturn:
+    for pid in children:
+        reaped(pid)
+    with suppress(Exception):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,76 @@
+"""What is asked of the operating system: to fork, to wait, to tell about memory."""
+
+import ctypes
+import os
+import sys
+import warnings
+
+from retape._errors import StoreError
+
+
+def fork() -> int:
+    """Fork, with what was printed written once: 0 in the child, its number here."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    with warnings.catch_warnings():
+        # Threads that are known to do harm are refused before.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
+
+
+def reaped(pid: int) -> bool:
+    """Whether a child has ended; waits for no other."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        return True
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended and is waited for, by whoever its parent is."""
+    try:
+        return os.waitpid(pid, os.WNOHANG)[0] == pid
+    except ChildProcessError:
+        # Not a child of ours, or not yet: its parent is a worker.
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return True
+        return False
+
+
+def adopt_orphans(wanted: bool) -> bool:
+    """Be the parent of workers whose own parent has ended; was it so before?
+
+    Otherwise they would be the first process's, which in a container may wait for
+    none. Linux only; elsewhere the first process waits.
+    """
+    if not sys.platform.startswith("linux"):
+        return True
+    prctl = ctypes.CDLL(None).prctl
+    before = ctypes.c_int()
+    prctl(_GET_CHILD_SUBREAPER, ctypes.byref(before), 0, 0, 0)
+    prctl(_SET_CHILD_SUBREAPER, int(wanted), 0, 0, 0)
+    return bool(before.value)
+
+
+_SET_CHILD_SUBREAPER, _GET_CHILD_SUBREAPER = 36, 37
+"""Of `linux/prctl.h`."""
+
+
+def private_bytes() -> int:
+    """The memory that this process shares with nobody; 0 where it is not told."""
+    try:
+        with open("/proc/self/smaps_rollup", encoding="ascii") as lines:
+            fields = [line.split() for line in lines if line.startswith("Private_")]
+    except OSError:
+        return 0
+    return 1024 * sum(int(count) for _, count, *_ in fields)
+
+
+def no_more(what: str, error: object) -> StoreError:
+    """The refusal of one more snapshot, by a limit of the operating system."""
+    return StoreError(
+        f"there can be no more {what} for snapshots ({error}). Use a plan with fewer "
+        "snapshots and `stage=1`, or raise the limit (`ulimit`)."
+    )

@@ -1,0 +1,71 @@
+"""Capacities of a store: a number of snapshots, a number of bytes, or none."""
+
+from operator import index
+from typing import Protocol
+
+from retape._bytes import format_bytes, parse_bytes
+from retape._errors import StoreError
+
+
+class Bounded(Protocol):
+    """A store with capacities, `None` for no bound."""
+
+    @property
+    def capacity(self) -> int | None: ...
+    @property
+    def capacity_bytes(self) -> int | str | None: ...
+
+
+def check_capacities(capacity: object, capacity_bytes: int | str | None) -> int | None:
+    """Refuse capacities that cannot be, when a store is made; NumPy's integers can."""
+    count: int | None = None
+    if capacity is not None:
+        try:
+            count = -1 if isinstance(capacity, bool) else index(capacity)  # pyright: ignore
+        except TypeError:
+            count = -1
+    if count is not None and count < 0:
+        raise StoreError(
+            f"`capacity={capacity!r}` cannot be: it is a number of snapshots. Pass an "
+            'integer, or bytes as `capacity_bytes="2 GiB"`.'
+        )
+    if capacity_bytes is not None:
+        parse_bytes(capacity_bytes, "capacity_bytes")
+    return count
+
+
+def fits(store: Bounded, count: int, nbytes: int) -> bool:
+    """Whether so many snapshots of so many bytes are within the capacities."""
+    return (store.capacity is None or count <= store.capacity) and (
+        store.capacity_bytes is None
+        or nbytes <= parse_bytes(store.capacity_bytes, "capacity_bytes")
+    )
+
+
+def check_room(
+    store: Bounded, name: str, step: int, nbytes: int, count: int, held: int
+) -> None:
+    """Refuse a snapshot beyond the capacities.
+
+    Args:
+        store: The capacities.
+        name: The store, for the error.
+        step: The snapshot's step.
+        nbytes: Its bytes.
+        count: Snapshots held.
+        held: Their bytes.
+
+    Raises:
+        StoreError: If one more would be too many, or too large.
+    """
+    if store.capacity is not None and count >= store.capacity:
+        raise StoreError(
+            f"step {step} would be snapshot {count + 1} in {name}, which has "
+            f"`capacity={store.capacity}`. Use a plan with fewer snapshots."
+        )
+    if not fits(store, count + 1, held + nbytes):
+        raise StoreError(
+            f"step {step} needs {format_bytes(nbytes)} beside the "
+            f"{format_bytes(held)} in {name}, and `capacity_bytes` is "
+            f"{store.capacity_bytes}. Use a plan with fewer snapshots."
+        )

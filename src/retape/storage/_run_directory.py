@@ -1,0 +1,213 @@
+"""The directory of a run: its lock, and files that are whole or not there.
+
+A file is written to a temporary name, flushed to the device and renamed, so that a
+process that is killed leaves the old one or the new one. A lock that the operating
+system releases when its process ends keeps a second process out.
+"""
+
+import os
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from retape._errors import SnapshotError, StoreError
+from retape.storage._codec import decode
+from retape.storage._file_lock import Lock, NoLock, sync_directory
+
+Key: TypeAlias = tuple[str, int]
+"""What a file holds, a state ("step") or a "tape", and the step at which it begins."""
+
+RECORD = "record.npz"
+RECORD_BEFORE = "record-before.npz"
+
+
+class RunDirectory:
+    """Files of one run, claimed by one process at a time.
+
+    Attributes:
+        path: The directory; made when it is claimed.
+    """
+
+    __slots__ = ("_lock", "path")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock: Lock | None = None
+
+    def __str__(self) -> str:
+        return str(self.path)
+
+    def claim(self) -> None:
+        """Keep all other processes out, until `release` or this process's end.
+
+        Raises:
+            StoreError: If another process, or this one, has it, or it cannot be made.
+        """
+        if self._lock is not None and self._lock.is_ours():
+            raise StoreError(
+                f"`{self}` is in use by another run of this store. Give each run a "
+                "directory of its own."
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = Lock(self.path / "lock")
+        except BlockingIOError as error:
+            raise StoreError(
+                f"`{self}` is in use by another process. Wait for it to end, or use "
+                "another directory."
+            ) from error
+        except NoLock as error:
+            raise StoreError(
+                f"`{self}` cannot be used: {error}. Use a `MemoryStore`, or a POSIX "
+                "system or Windows."
+            ) from error
+        except OSError as error:
+            raise failed(self.path, "used", error) from error
+
+    def release(self) -> None:
+        """Let others in; the files stay."""
+        if self._lock is not None:
+            self._lock.release()
+            self._lock = None
+
+    def is_claimed(self) -> bool:
+        """Whether `claim` was called, by this process or the one it was forked from."""
+        return self._lock is not None
+
+    def file(self, key: Key) -> Path:
+        """The file of a state or a tape."""
+        return self.path / f"{key[0]}-{key[1]:012d}.npz"
+
+    def snapshots(self, suffix: str = ".npz") -> set[Key]:
+        """The states and tapes that have a file; one of another name is not ours."""
+        found: set[Key] = set()
+        for file in self.path.glob(f"*-*{suffix}"):
+            kind, _, step = file.stem.partition("-")
+            if kind in ("step", "tape") and step.isdigit():
+                key = kind, int(step)
+                if self.file(key).stem == file.stem:
+                    found.add(key)
+        return found
+
+    def remove_unfinished(self) -> None:
+        """Remove the temporary files that a killed process has left."""
+        files = [self.file(key) for key in self.snapshots(".part")]
+        for file in (*files, self.path / RECORD, self.path / RECORD_BEFORE):
+            file.with_suffix(".part").unlink(missing_ok=True)
+
+    def read(self, file: Path) -> tuple[Any, dict[str, Any]]:
+        """The value in a file, and its label.
+
+        Raises:
+            SnapshotError: If it is not there, damaged, or a link.
+            StoreError: If it cannot be read.
+        """
+        self._refuse_forked_child()
+        if file.is_symlink():
+            raise SnapshotError(
+                f"`{file}` is a symbolic link, and this library makes none. Remove "
+                "it; its state is recomputed."
+            )
+        try:
+            data = file.read_bytes()
+        except FileNotFoundError as error:
+            raise SnapshotError(
+                f"`{file}` is not there. Its state is recomputed from an earlier one."
+            ) from error
+        except OSError as error:
+            raise failed(file, "read", error) from error
+        return decode(data, str(file))
+
+    def write(self, file: Path, data: bytes) -> None:
+        """Write a file, whole or not at all.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        self._refuse_forked_child()
+        part = file.with_suffix(".part")
+        try:
+            # Made anew: a link of this name would lead to a file of somebody else's.
+            part.unlink(missing_ok=True)
+            with part.open("xb") as out:
+                out.write(data)
+                out.flush()
+                os.fsync(out.fileno())
+            part.replace(file)
+            # The name is durable only once the directory is flushed too.
+            sync_directory(self.path)
+        except OSError as error:
+            _remove(part)
+            raise failed(file, "written", error) from error
+
+    def read_record(self) -> tuple[Any, dict[str, Any]] | None:
+        """The last record, or the one before it if the last one is damaged."""
+        last, before = self.path / RECORD, self.path / RECORD_BEFORE
+        if not before.exists():
+            return self.read(last) if last.exists() else None
+        if last.exists():
+            try:
+                return self.read(last)
+            except SnapshotError:
+                found = self.read(before)
+                # Or it would take the place of the good one.
+                last.unlink()
+                return found
+        return self.read(before)
+
+    def write_record(self, data: bytes) -> None:
+        """Write the record; the one that was the last is now the one before.
+
+        Raises:
+            StoreError: If it cannot be written.
+        """
+        last = self.path / RECORD
+        try:
+            if last.exists():
+                last.replace(self.path / RECORD_BEFORE)
+        except OSError as error:
+            raise failed(last, "written", error) from error
+        self.write(last, data)
+
+    def remove_records(self) -> None:
+        """Remove both records; snapshots without one are a run at its beginning."""
+        for name in (RECORD_BEFORE, RECORD):
+            (self.path / name).unlink(missing_ok=True)
+
+    def _refuse_forked_child(self) -> None:
+        """Keep a forked child from using what its parent has claimed."""
+        if self._lock is not None and not self._lock.is_ours():
+            raise StoreError(
+                f"`{self}` is in use by the process that this one was forked from. "
+                "Give each process a directory of its own."
+            )
+
+
+def failed(file: Path, what: str, error: OSError) -> StoreError:
+    """What the operating system has refused, as an error of ours."""
+    return StoreError(
+        f"`{file}` cannot be {what}: {error.strerror or error}. Free the space or the "
+        "permission that is missing, and call again: the run goes on where it was."
+    )
+
+
+def another_run(directory: RunDirectory, kept: str, asked: str) -> StoreError:
+    """The refusal of a directory, with what differs: lines of the two labels."""
+    (one, *before), (other, *now) = kept.splitlines() or [""], asked.splitlines()
+    differ = {line.partition(": ")[0]: None for line in now if line not in before}
+    differ |= {line.partition(": ")[0]: None for line in before if line not in now}
+    names = ", ".join(differ)
+    if one == other:
+        what = f"another run, of `{one}`: they differ in {names}"
+    else:
+        what = f"another run, `{one}`, and this one is `{other}`"
+        what += f"; they differ in {names}" if names else ""
+    return StoreError(
+        f"`{directory}` holds {what}. Use another directory, or remove that one."
+    )
+
+
+def _remove(part: Path) -> None:
+    try:
+        part.unlink(missing_ok=True)
+    except OSError:
+        return  # The write has failed already; that is the error to report.
