@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import jax
 
@@ -25,10 +25,11 @@ from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.plan._base import Plan
 from retape.storage import SnapshotStore
 
+P = ParamSpec("P")
+R = TypeVar("R")
 
-def checkpointed(
-    fun: Callable[..., Any], *, plan: Plan | None = None
-) -> Callable[..., Any]:
+
+def checkpointed(fun: Callable[P, R], *, plan: Plan | None = None) -> Callable[P, R]:
     """The same function, whose reverse mode is divide and conquer.
 
     Everything that JAX does to functions can be done to it: `jax.grad`, `jax.vjp`,
@@ -55,7 +56,7 @@ def checkpointed(
     plan = check_plan(plan)
 
     @functools.wraps(fun)
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         pieces, traced = call_traced(fun, plan, args, kwargs)
         let_happen(traced.acting, pieces.leaves)
         hoisted, consts = hoist(traced.jaxpr)
@@ -67,7 +68,7 @@ def checkpointed(
 
 
 def grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, Any],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -76,7 +77,7 @@ def grad(
     plan: Plan | None = None,
     store: SnapshotStore[Any] | None = None,
     progress: bool | Callable[[Progress], None] = False,
-) -> Callable[..., Any]:
+) -> Callable[P, Any]:
     """`jax.grad`, in sublinear memory, and through `lax.while_loop`s.
 
     Args:
@@ -112,7 +113,7 @@ def grad(
     both = value_and_grad(fun, *options, plan=plan, store=store, progress=progress)
 
     @functools.wraps(fun)
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         value, gradients = both(*args, **kwargs)
         return (gradients, value[1]) if has_aux else gradients
 
@@ -120,7 +121,7 @@ def grad(
 
 
 def value_and_grad(
-    fun: Callable[..., Any],
+    fun: Callable[P, R],
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     holomorphic: bool = False,
@@ -129,7 +130,7 @@ def value_and_grad(
     plan: Plan | None = None,
     store: SnapshotStore[Any] | None = None,
     progress: bool | Callable[[Progress], None] = False,
-) -> Callable[..., Any]:
+) -> Callable[P, tuple[R, Any]]:
     """`jax.value_and_grad`, in sublinear memory, and through `lax.while_loop`s.
 
     The value comes from the same sweep as the gradient, so it costs nothing.
@@ -156,7 +157,7 @@ def value_and_grad(
     hosted = store is not None or progress is not False
 
     @functools.wraps(fun)
-    def both(*args: Any, **kwargs: Any) -> Any:
+    def both(*args: P.args, **kwargs: P.kwargs) -> Any:
         wanted.check_arguments(args)
         if hosted:
             pieces = flatten_call(args, kwargs, always=wanted.numbers(len(args)))

@@ -8,7 +8,7 @@ reversed by the step machine. What a `while_loop`'s test depends on is found by 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,12 +24,14 @@ from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.plan._base import Plan
 from retape.plan._options import Memory
 
+Value = TypeVar("Value")
+
 
 def fori_loop(
     lower: Any,
     upper: Any,
-    body_fun: Callable[[Any, Any], Any],
-    init_val: Any,
+    body_fun: Callable[[Any, Value], Value],
+    init_val: Value,
     *,
     unroll: int | bool | None = None,
     plan: Plan | None = None,
@@ -37,7 +39,7 @@ def fori_loop(
     segment_length: int | None = None,
     policy: Policy | Plan | None = None,
     offload: Memory | None = None,
-) -> Any:
+) -> Value:
     """`jax.lax.fori_loop`, reversible for bounds of any kind, in sublinear memory.
 
     With bounds that are known while tracing the loop is a `retape.jax.scan`, to which
@@ -88,16 +90,16 @@ def fori_loop(
 
 
 def while_loop(
-    cond_fun: Callable[[Any], Any],
-    body_fun: Callable[[Any], Any],
-    init_val: Any,
+    cond_fun: Callable[[Value], Any],
+    body_fun: Callable[[Value], Value],
+    init_val: Value,
     *,
     plan: Plan | None = None,
     levels: int | None = None,
     segment_length: int | None = None,
     policy: Policy | Plan | None = None,
     offload: Memory | None = None,
-) -> Any:
+) -> Value:
     """`jax.lax.while_loop`, which `jax.grad` can differentiate.
 
     If the test depends on integers that are known while tracing (a counter and its

@@ -12,8 +12,9 @@ vanish.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,11 +31,15 @@ from retape.engines.jaxpr.primitives._with_primal import with_primal
 from retape.plan._base import Plan
 from retape.plan._options import Memory
 
+Carry = TypeVar("Carry")
+Over = TypeVar("Over")
+Out = TypeVar("Out")
+
 
 def scan(
-    f: Body,
-    init: Any,
-    xs: Any = None,
+    f: Callable[[Carry, Over], tuple[Carry, Out]],
+    init: Carry,
+    xs: Over | None = None,
     length: int | None = None,
     reverse: bool = False,
     unroll: int | bool = 1,
@@ -45,7 +50,7 @@ def scan(
     segment_length: int | None = None,
     policy: Policy | Plan | None = None,
     offload: Memory | None = None,
-) -> tuple[Any, Any]:
+) -> tuple[Carry, Out]:
     r"""`jax.lax.scan`, whose reverse mode keeps few carries and one step's tape.
 
     With `levels=k` a loop of n steps keeps O(n^(1/k)) carries and runs each step k

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 import jax
 
@@ -18,6 +18,60 @@ from retape.engines.jaxpr.layers.remat._policy import Policy, as_policy
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 from retape.engines.jaxpr.layers.remat._strategies import Strategy
 from retape.plan._base import Plan
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@overload
+def checkpoint(
+    fn: Callable[P, R],
+    /,
+    *,
+    policy: Policy | Plan | None = None,
+    prevent_cse: bool | Sequence[bool] = True,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> Callable[P, R]: ...
+
+
+@overload
+def checkpoint(
+    fn: Callable[..., R],
+    first: Any,
+    /,
+    *args: Any,
+    policy: Policy | Plan | None = None,
+    prevent_cse: bool | Sequence[bool] = True,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    **kwargs: Any,
+) -> R: ...
+
+
+@overload
+def checkpoint(
+    fn: None = None,
+    /,
+    *,
+    policy: Policy | Plan | None = None,
+    prevent_cse: bool | Sequence[bool] = True,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+@overload
+def checkpoint(
+    fn: Callable[..., R],
+    /,
+    *,
+    policy: Policy | Plan | None = None,
+    prevent_cse: bool | Sequence[bool] = True,
+    static_argnums: int | Sequence[int] = (),
+    static_argnames: str | Iterable[str] = (),
+    **kwargs: Any,
+) -> R: ...
 
 
 def checkpoint(
