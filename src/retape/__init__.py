@@ -16,6 +16,7 @@ from retape._errors import MissingPackageError as MissingPackageError
 from retape._errors import PlanError as PlanError
 from retape._errors import RetapeError as RetapeError
 from retape._errors import RetapeWarning as RetapeWarning
+from retape._errors import RunInterrupted as RunInterrupted
 from retape._errors import ScheduleError as ScheduleError
 from retape._errors import SnapshotError as SnapshotError
 from retape._errors import StoreError as StoreError
@@ -24,6 +25,7 @@ from retape.driver import AdjointCheck as AdjointCheck
 from retape.driver import Progress as Progress
 from retape.driver import Report as Report
 from retape.driver import check_adjoint as check_adjoint
+from retape.driver import interruptible as interruptible
 from retape.plan._base import Plan as Plan
 from retape.plan._base import Prediction as Prediction
 from retape.plan._base import Resolved as Resolved

@@ -6,6 +6,7 @@
     ├── ScheduleError(ValueError)      a stream of actions that is not a schedule
     ├── MachineError(RuntimeError)     a machine that broke its protocol
     │   └── DeterminismError           a recomputed state differs from its first run
+    ├── RunInterrupted(RuntimeError)   a run that was ended early, and can go on
     ├── StoreError(OSError)            a store that cannot be written or used
     │   └── SnapshotError              a snapshot that is missing or damaged
     ├── GradientTypeError(TypeError)   a function or argument that has no gradient
@@ -59,6 +60,21 @@ class MachineError(RetapeError, RuntimeError):
 
 class DeterminismError(MachineError):
     """A recomputed state that differs from the first run's."""
+
+
+class RunInterrupted(RetapeError, RuntimeError):
+    """A run that was ended at a signal or a time limit; the same call goes on.
+
+    Attributes:
+        reason: What ended it, such as "SIGTERM".
+        exit_code: 75, which `sysexits.h` names for "try again later".
+    """
+
+    exit_code = 75
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class StoreError(RetapeError, OSError):

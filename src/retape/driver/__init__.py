@@ -4,6 +4,7 @@ from retape.driver._check_adjoint import AdjointCheck as AdjointCheck
 from retape.driver._check_adjoint import check_adjoint as check_adjoint
 from retape.driver._drive import Outcome as Outcome
 from retape.driver._drive import run as run
+from retape.driver._interrupt import interruptible as interruptible
 from retape.driver._machine import Machine as Machine
 from retape.driver._machine import OverwritingMachine as OverwritingMachine
 from retape.driver._machine import ResumedMachine as ResumedMachine

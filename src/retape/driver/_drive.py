@@ -13,6 +13,7 @@ from typing import (
 
 from retape._errors import MachineError, PlanError, StoreError
 from retape.driver._in_use import claimed
+from retape.driver._interrupt import heeded, obey_all
 from retape.driver._machine import (
     Machine,
     TapingMachine,
@@ -120,7 +121,7 @@ def run(
     loop.length = machine.length()
     title, _, more = (label or type(machine).__name__).partition("\n")
     loop.label = f"{title} under {_named(plan)}" + (f"\n{more}" if more else "")
-    with claimed(loop.store):
+    with claimed(loop.store), heeded(loop):
         return _obeyed(loop, plan, tape_bytes, reuse)
 
 
@@ -134,9 +135,7 @@ def _obeyed(
     durable = loop.durable
     record = _begun(durable, loop.label, reuse) if durable else None
     try:
-        actions = _actions(loop, plan, tape_bytes, record, durable)
-        for action in actions:
-            loop.obey(action)
+        obey_all(loop, _actions(loop, plan, tape_bytes, record, durable))
     except KeyboardInterrupt:
         loop.record()
         raise

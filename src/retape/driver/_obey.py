@@ -63,6 +63,7 @@ class Loop(Generic[C, A, R]):
         label: What the run is, for durable stores.
         total: The work of the whole run, if it can be predicted.
         skipped: Work that an earlier process has done.
+        limit: The `retape.interruptible` that the run heeds, if there is one.
     """
 
     machine: Machine[C, A, R]
@@ -88,6 +89,7 @@ class Loop(Generic[C, A, R]):
     repaired: int = 0
     skipped: int = 0
     resumed: bool = False
+    limit: Any = None
     seconds: dict[str, float] = field(default_factory=_no_seconds)
     durable: DurableStore[C] | None = field(init=False)
     _copy: Callable[[C], C] | None = field(init=False)

@@ -5,6 +5,7 @@ from time import perf_counter
 from typing import TypeVar
 
 from retape._errors import SnapshotError
+from retape.driver._interrupt import safe_point
 from retape.driver._obey import Loop
 from retape.schedule import Controller
 from retape.storage import DurableStore
@@ -44,6 +45,7 @@ def sweep_forward(
         loop.working, loop.at = held, stage * alpha
         after, made = beyond, more
         del held
+        safe_point(loop)
     loop.length = stage * alpha + made
     return loop.length, state
 
@@ -65,7 +67,11 @@ def place(loop: Loop[C, A, R], state: Controller, stage: int, alpha: int) -> Con
 def find_place(
     loop: Loop[C, A, R], state: Controller, alpha: int, store: DurableStore[C]
 ) -> Controller:
-    """Go on from the last snapshot of an earlier process's forward sweep."""
+    """Go on from the last snapshot of an earlier process's forward sweep.
+
+    A run that was interrupted has left one more, where it was: the controller has not
+    been asked about that stage yet.
+    """
     for step in sorted(store.steps(), reverse=True):
         if step % alpha:
             continue
@@ -74,10 +80,11 @@ def find_place(
         except SnapshotError:
             continue
         reached = state
-        for stage in range(step // alpha + 1):
+        for stage in range(step // alpha):
             reached, _ = reached.place(stage)
-        if step // alpha not in reached.positions:
-            continue
+        asked, _ = reached.place(step // alpha)
+        if step // alpha in asked.positions:
+            reached = asked
         pairs = zip(reached.positions, reached.slots, strict=False)
         loop.slots = {("memory", slot): at * alpha for at, slot in pairs}
         store.keep_only(set(loop.slots.values()))

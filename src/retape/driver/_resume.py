@@ -67,21 +67,45 @@ def _until_reverse(rest: Iterator[Action]) -> Iterator[Action]:
 def _skip_stored(
     loop: Loop[C, A, R], ahead: list[Action], store: DurableStore[C]
 ) -> list[Action]:
-    """Go on after the last `Store` in `ahead` whose snapshot can be read."""
+    """Go on after the last `Store` in `ahead` whose snapshot can be read.
+
+    Or within an `Advance`, where a run that was interrupted has left its state. Not
+    from a snapshot that is no more than near its state: the result would be another.
+    """
+    if getattr(store, "is_lossy", False):
+        return ahead
     there = store.steps()
     for i in range(len(ahead) - 1, -1, -1):
-        action = ahead[i]
-        if isinstance(action, Store) and action.step in there:
+        for step in _steps_at(ahead[i], there):
             try:
-                capsule = store.get(action.step, action.slot, action.tier)
+                capsule = store.get(step, -1, "disk")
             except SnapshotError:
                 continue
-            for done in ahead[: i + 1]:
+            for done in ahead[:i]:
                 _note(loop, done)
-            loop.working, loop.at = capsule, action.step
+            rest = _from(loop, ahead[i], step)
+            loop.working, loop.at = capsule, step
             loop.went_on()
-            return ahead[i + 1 :]
+            return [*rest, *ahead[i + 1 :]]
     return ahead
+
+
+def _steps_at(action: Action, there: set[int]) -> list[int]:
+    """The steps that an action leads to and whose snapshots are there, last first."""
+    if isinstance(action, Store):
+        return [action.step] if action.step in there else []
+    if isinstance(action, Advance):
+        return sorted(k for k in there if action.start < k <= action.stop)[::-1]
+    return []
+
+
+def _from(loop: Loop[C, A, R], action: Action, step: int) -> list[Action]:
+    """What is left of an action at a step; what is done of it is noted."""
+    if isinstance(action, Advance):
+        _note(loop, Advance(action.start, step))
+        return [Advance(step, action.stop)] if step < action.stop else []
+    _note(loop, action)
+    return []
 
 
 def _note(loop: Loop[C, A, R], action: Action) -> None:

@@ -1,0 +1,292 @@
+"""Ending a run before its time is up: at a safe point, with what it needs to go on.
+
+A job on a shared machine is told when it must end: by a signal, or by the limit of its
+time. A run that heeds this stops between two actions, or between two steps of a long
+advance; the state that it was working on is put beside the plan's snapshots, the record
+is written, and `RunInterrupted` is raised.
+"""
+
+import signal
+import threading
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar, Token
+from datetime import timedelta
+from time import monotonic
+from types import FrameType, TracebackType
+from typing import Any, SupportsFloat, TypeVar, cast
+
+from retape._errors import PlanError, RunInterrupted, StoreError
+from retape.driver._obey import Loop
+from retape.schedule import Action, Advance, Drop, Reverse, Sweep, Tape
+
+C = TypeVar("C")
+A = TypeVar("A")
+R = TypeVar("R")
+
+_PART = 0.1
+"""Seconds that an advance may take before it is asked again whether to stop."""
+_TAPED = 3.0
+"""Steps that a taped step is supposed to take, until one has been seen."""
+
+
+class interruptible:  # noqa: N801, a verb in a `with` statement
+    """End the runs in a `with` block at a safe point, at a signal or a time limit.
+
+    It is for runs that the host steers, with a store that outlives the process:
+    `retape.adjoint(store=retape.DiskStore(...))`, `retape.jax.grad(..., store=...)`. A
+    run that ends early raises `retape.RunInterrupted`; the same call goes on from
+    there, with the same bits. The same signal again ends the process at once.
+
+    Args:
+        time_limit: Seconds, or a `timedelta`, from here on. A run ends before it, by
+            what its steps, stages and writes have taken so far.
+        signals: Names or numbers of signals to heed. Handlers are set in the block and
+            restored after it, which only the main thread may do: elsewhere pass `()`.
+
+    Raises:
+        PlanError: If the limit or a signal cannot be, or this is not the main thread.
+
+    Examples:
+        >>> import tempfile
+        >>> import retape
+        >>> def call(store):
+        ...     return retape.adjoint(
+        ...         step=lambda x, k: x * x,
+        ...         reverse_step=lambda x, k, g: 2 * x * g,
+        ...         x0=1.5, seed=lambda x: 1.0, steps=3, store=store,
+        ...     )
+        >>> place = tempfile.mkdtemp()
+        >>> try:
+        ...     with retape.interruptible(time_limit=3600) as limit:
+        ...         limit.request("an example")
+        ...         call(retape.DiskStore(place))
+        ... except retape.RunInterrupted as stopped:
+        ...     print(stopped.reason, stopped.exit_code)
+        an example 75
+        >>> call(retape.DiskStore(place)).cotangent
+        136.6875
+    """
+
+    def __init__(
+        self,
+        time_limit: float | timedelta | None = None,
+        signals: Sequence[str | int] = ("SIGTERM",),
+    ) -> None:
+        self.time_limit = _seconds(time_limit)
+        self.signals = _signals(signals)
+        self.reason: str | None = None
+        """Why to stop, once that is known."""
+        self._clock: Callable[[], float] = monotonic
+        self._deadline: float | None = None
+        self._came: int | None = None
+        self._heeded = False
+        self._before: dict[int, Any] = {}
+        self._token: Token[interruptible | None] | None = None
+
+    def request(self, reason: str) -> None:
+        """Ask the run to end at its next safe point; from any thread."""
+        self.reason = reason
+
+    def due(self, seconds: float) -> str | None:
+        """Why to stop now, rather than after an action that takes so long."""
+        if self.reason is None and self._deadline is not None:
+            if self._clock() + seconds >= self._deadline:
+                self.reason = f"the time limit of {self.time_limit:g} s"
+        return self.reason
+
+    def __enter__(self) -> "interruptible":
+        if self._token is not None:
+            raise PlanError(
+                "this `retape.interruptible(...)` is in use. Make one for each block."
+            )
+        if self.signals and threading.current_thread() is not threading.main_thread():
+            raise PlanError(
+                f"`signals={[s.name for s in self.signals]}`: only the main thread can "
+                "heed signals, and this is another. Pass `signals=()` here, and let "
+                "the main thread call `request` of this object."
+            )
+        if self.time_limit is not None:
+            self._deadline = self._clock() + self.time_limit
+        self._token = _ACTIVE.set(self)
+        for number in self.signals:
+            self._before[number] = signal.signal(number, self._on_signal)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+        self._before.clear()
+        if self._token is not None:
+            _ACTIVE.reset(self._token)
+            self._token = None
+        if self._came is not None and not self._heeded:
+            # No run was there to heed it: it does what it would have done before.
+            signal.raise_signal(self._came)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self._came == number:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        self._came, self.reason = number, signal.Signals(number).name
+
+
+_ACTIVE: ContextVar[interruptible | None] = ContextVar("retape.interruptible")
+
+
+@contextmanager
+def heeded(loop: Loop[C, A, R]) -> Generator[None]:
+    """Let a run heed the `interruptible` that it is called in, if there is one.
+
+    Raises:
+        PlanError: If nothing of the run would be left.
+    """
+    limit = _ACTIVE.get(None)
+    if limit is None:
+        yield
+        return
+    if loop.durable is None:
+        raise PlanError(
+            f"`store={loop.store!r}` does not go with `retape.interruptible`: if the "
+            "run is ended early, all of it is lost. Pass `store=retape.DiskStore(...)` "
+            "or another store that outlives the process, or call it outside the block."
+        )
+    # What a step calls in turn is not to be ended: its run is a part of this one.
+    token = _ACTIVE.set(None)
+    loop.limit = limit
+    try:
+        yield
+    except RunInterrupted:
+        limit._heeded = True  # pyright: ignore[reportPrivateUsage]
+        raise
+    finally:
+        _ACTIVE.reset(token)
+
+
+def obey_all(loop: Loop[C, A, R], actions: Iterable[Action]) -> None:
+    """Obey actions one by one, and stop between two of them when it is time."""
+    limit: interruptible | None = loop.limit
+    if limit is None:
+        for action in actions:
+            loop.obey(action)
+        return
+    for action in actions:
+        if isinstance(action, Advance):
+            _advance(loop, action, limit)
+            continue
+        if not isinstance(action, Drop):
+            _look(loop, limit, _expected(loop, action))
+        loop.obey(action)
+
+
+def safe_point(loop: Loop[C, A, R]) -> None:
+    """Stop here if it is time: in a forward sweep that no action steers."""
+    if loop.limit is not None:
+        _look(loop, loop.limit, 0.0)
+
+
+def _advance(loop: Loop[C, A, R], action: Advance, limit: interruptible) -> None:
+    """Obey an advance in parts that take about a tenth of a second."""
+    at = action.start
+    while at < action.stop:
+        each = _step_seconds(loop)
+        part = 1 if each is None else max(1, int(_PART / max(each, 1e-9)))
+        upto = min(action.stop, at + part)
+        _look(loop, limit, (each or 0.0) * (upto - at))
+        loop.obey(Advance(at, upto))
+        at = upto
+
+
+def _look(loop: Loop[C, A, R], limit: interruptible, seconds: float) -> None:
+    """Stop if it is time, or would be after an action that takes so long."""
+    writes = 2 * loop.seconds["storage"] / max(1, loop.stores + loop.restores)
+    reason = limit.due(seconds + writes)
+    if reason is None:
+        return
+    kept = _keep_working(loop)
+    loop.record()
+    raise RunInterrupted(_message(loop, reason, kept), reason)
+
+
+def _keep_working(loop: Loop[C, A, R]) -> bool:
+    """Write the state that is worked on, which no slot holds; whether it is kept."""
+    if loop.working is None or loop.at == 0 or loop.at in loop.slots.values():
+        return True
+    if getattr(loop.store, "is_lossy", False):
+        return False  # To go on from it would change the result.
+    nbytes = loop.machine.nbytes(loop.working)
+    with suppress(StoreError):
+        # No slot of the schedule's, and on no tier that ends with the process.
+        loop.store.put(loop.at, -1, "disk", loop.working, nbytes)
+        return True
+    return False
+
+
+def _message(loop: Loop[C, A, R], reason: str, kept: bool) -> str:
+    left = loop.reached.left if loop.reached else None
+    if left is None:
+        length = "an unknown number of" if loop.length is None else loop.length
+        where = f"on the way forward, before step {loop.at} of {length} steps"
+    else:
+        where = f"with {left} of {loop.length} steps left to reverse"
+    since = "" if kept else "; the steps since the last snapshot are run again"
+    return (
+        f"the run was ended by {reason}, {where}. What is needed to go on is in its "
+        f"store: make the same call again{since}. A job that is to be queued again may "
+        f"end with `raise SystemExit(error.exit_code)`, which is "
+        f"{RunInterrupted.exit_code}."
+    )
+
+
+def _expected(loop: Loop[C, A, R], action: Action) -> float:
+    """The seconds that an action will take, by those before it."""
+    if not isinstance(action, Reverse | Sweep | Tape):
+        return 0.0
+    steps = action.stop - action.start
+    if loop.taped:
+        return steps * loop.seconds["reverse"] / loop.taped
+    return steps * _TAPED * (_step_seconds(loop) or 0.0)
+
+
+def _step_seconds(loop: Loop[C, A, R]) -> float | None:
+    if loop.advances == 0:
+        return None
+    return (loop.seconds["forward"] + loop.seconds["recompute"]) / loop.advances
+
+
+def _seconds(given: object) -> float | None:
+    if given is None:
+        return None
+    if isinstance(given, timedelta):
+        return given.total_seconds()
+    try:
+        seconds = float(cast("SupportsFloat", given))
+    except (TypeError, ValueError):
+        seconds = float("nan")
+    if not seconds >= 0 or isinstance(given, bool | str):
+        raise PlanError(
+            f"`time_limit={given!r}` cannot be: pass a number of seconds, or a "
+            "`datetime.timedelta`."
+        )
+    return seconds
+
+
+def _signals(given: Sequence[str | int]) -> tuple[signal.Signals, ...]:
+    names = (given,) if isinstance(given, str | int) else given
+    found: list[signal.Signals] = []
+    for name in names:
+        try:
+            found.append(
+                signal.Signals[name] if isinstance(name, str) else signal.Signals(name)
+            )
+        except (KeyError, ValueError) as error:
+            raise PlanError(
+                f"`signals={given!r}`: this system has no signal {name!r}. Pass names "
+                'such as "SIGTERM" or "SIGUSR1".'
+            ) from error
+    return tuple(found)

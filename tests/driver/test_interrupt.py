@@ -1,0 +1,236 @@
+"""Runs that end early, at a signal or a time limit, and go on with the same bits."""
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import retape
+from retape import DiskStore, MemoryStore, PlanError, RunInterrupted, TieredStore
+from retape.driver import ToyMachine, run
+
+N = 60
+
+
+def call(store, stop_at=None, ends="steps", plan=None, how=None):
+    """A run; `how` is called at the `stop_at`-th step that it makes, taped or not."""
+    made = [0]
+
+    def step(x, k):
+        made[0] += 1
+        if made[0] == stop_at:
+            how()
+        return 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k)
+
+    return retape.adjoint(
+        step,
+        lambda x, k, g: 3.9 * (1.0 - 2.0 * x) * g,
+        np.linspace(0.11, 0.12, 5),
+        seed=np.ones_like,
+        plan=plan or retape.fixed_space(snapshots=3, stage=4),
+        store=store,
+        key="a run",
+        **({"steps": N} if ends == "steps" else {"done": LAST.__eq__}),
+    ), made[0]
+
+
+class _Last:
+    def __eq__(self, x):
+        return x.tobytes() == self.bytes
+
+
+LAST = _Last()
+
+
+@pytest.fixture(scope="module")
+def whole():
+    result, made = call(MemoryStore())
+    LAST.bytes = result.state.tobytes()
+    return result, made
+
+
+def stores(kind, path):
+    disk = DiskStore(path)
+    return disk if kind == "disk" else TieredStore(MemoryStore(capacity=1), disk)
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+
+
+@pytest.mark.parametrize("ends", ["steps", "done"])
+@pytest.mark.parametrize("kind", ["disk", "tiered"])
+def test_a_run_that_is_ended_again_and_again_has_the_same_bits(
+    tmp_path, whole, ends, kind
+):
+    for each in (1, 3, 7, 20, 41):
+        place, stopped = tmp_path / str(each), 0
+        while True:
+            try:
+                with retape.interruptible() as limit:
+                    result, made = call(
+                        stores(kind, place),
+                        each,
+                        ends,
+                        how=lambda limit=limit: limit.request("a test"),
+                    )
+                break
+            except RunInterrupted as error:
+                stopped += 1
+                assert error.reason == "a test" and stopped < 400
+        assert stopped and result.report.resumed
+        assert result.state.tobytes() == whole[0].state.tobytes()
+        assert result.cotangent.tobytes() == whole[0].cotangent.tobytes()
+
+
+def test_nothing_is_lost_when_a_run_is_ended_within_an_advance(tmp_path, monkeypatch):
+    """One long advance: there is no snapshot of the plan's on the way."""
+    monkeypatch.setattr("retape.driver._interrupt._PART", 0.0)
+    plan = retape.fixed_space(snapshots=1, stage=4)
+    alone, made = call(MemoryStore(), plan=plan)
+    total = [0]
+    with pytest.raises(RunInterrupted, match="before step 30 of 60 steps"):
+        with retape.interruptible() as limit:
+
+            def how():
+                total[0] += 30
+                limit.request("a test")
+
+            call(DiskStore(tmp_path), 30, plan=plan, how=how)
+    result, more = call(DiskStore(tmp_path), plan=plan)
+    assert total[0] + more == made
+    assert result.cotangent.tobytes() == alone.cotangent.tobytes()
+
+
+def test_a_signal_ends_a_run_and_the_handlers_are_as_they_were(tmp_path):
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda number, frame: came.append(number))
+    mine = signal.getsignal(signal.SIGTERM)
+    try:
+        with pytest.raises(RunInterrupted, match="ended by SIGTERM, on the way") as got:
+            with retape.interruptible(), retape.interruptible(signals=["SIGUSR1"]):
+                with retape.interruptible(time_limit=1e9):
+                    how = lambda: signal.raise_signal(signal.SIGTERM)  # noqa: E731
+                    call(DiskStore(tmp_path), 10, how=how)
+        assert got.value.exit_code == 75 and not came
+        assert signal.getsignal(signal.SIGTERM) is mine
+        assert signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL
+        # With no run to heed it, it does what it would have done.
+        with retape.interruptible():
+            signal.raise_signal(signal.SIGTERM)
+            assert not came
+        assert came == [signal.SIGTERM]
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_a_second_signal_kills():
+    import subprocess
+    import sys
+
+    text = (
+        "import retape, signal\n"
+        "with retape.interruptible():\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        "    print('first', flush=True)\n"
+        "    signal.raise_signal(signal.SIGTERM)\n"
+        "    print('second', flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True)
+    assert done.stdout == "first\n" and done.returncode == -signal.SIGTERM
+
+
+def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatch):
+    """A clock that each step moves on by a second; storage takes no time."""
+    limit = retape.interruptible(time_limit=100)
+    now = [0.0]
+    limit._clock = lambda: now[0]
+    monkeypatch.setattr("retape.driver._obey.perf_counter", limit._clock)
+
+    class Slow(ToyMachine):
+        def advance(self, capsule, steps):
+            now[0] += steps
+            return super().advance(capsule, steps)
+
+        def reverse(self, capsule, steps, cotangent):
+            now[0] += 3 * steps
+            return super().reverse(capsule, steps, cotangent)
+
+    def disk():
+        return DiskStore(
+            tmp_path,
+            pack=lambda c: (c.step, c.value),
+            unpack=lambda tree: type(machine.start())(*tree),
+        )
+
+    machine = Slow(200)
+    plan = retape.fixed_space(snapshots=9, stage=5)
+    with pytest.raises(RunInterrupted, match="the time limit of 100 s"), limit:
+        run(machine, plan, store=disk(), label="a toy")
+    assert 90 < now[0] <= 100
+    machine = ToyMachine(200)
+    resumed = run(machine, plan, store=disk(), label="a toy")
+    assert resumed.result == run(machine, plan).result and resumed.report.resumed
+
+
+def test_another_thread_asks_and_cannot_heed_signals(tmp_path):
+    with pytest.raises(RunInterrupted, match="ended by a watchdog"):
+        with retape.interruptible() as limit:
+            asks = threading.Thread(target=limit.request, args=("a watchdog",))
+
+            def how():
+                asks.start()
+                asks.join()
+
+            call(DiskStore(tmp_path), 10, how=how)
+    errors = []
+
+    def in_thread():
+        for signals in (["SIGTERM"], []):
+            try:
+                with retape.interruptible(time_limit=0, signals=signals):
+                    call(DiskStore(tmp_path))
+            except retape.RetapeError as error:
+                errors.append(str(error))
+
+    thread = threading.Thread(target=in_thread)
+    thread.start()
+    thread.join()
+    assert "`signals=['SIGTERM']`: only the main thread can heed" in errors[0]
+    assert "the time limit of 0 s" in errors[1]
+
+
+def test_what_a_step_runs_is_not_ended(tmp_path):
+    """A run within a run heeds nothing, and needs no store."""
+
+    def step(x, k):
+        run(ToyMachine(5), retape.fixed_space(snapshots=2))
+        return x
+
+    with retape.interruptible(time_limit=1e9):
+        result = retape.adjoint(
+            step,
+            lambda x, k, g: g,
+            1.0,
+            seed=lambda x: x,
+            steps=3,
+            store=DiskStore(tmp_path),
+        )
+    assert result.cotangent == 1.0
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(PlanError, match=r"`time_limit='soon'` cannot be: pass a num"):
+        retape.interruptible("soon")
+    with pytest.raises(PlanError, match=r"`time_limit=-1` cannot be"):
+        retape.interruptible(-1)
+    with pytest.raises(PlanError, match="this system has no signal 'SIGNAL'"):
+        retape.interruptible(signals=["SIGNAL"])
+    with pytest.raises(PlanError, match=r"MemoryStore\(.* does not go with `retape.in"):
+        with retape.interruptible():
+            call(MemoryStore())
+    with pytest.raises(PlanError, match="is in use. Make one for each block"):
+        with retape.interruptible() as limit, limit:
+            pass
