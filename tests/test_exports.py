@@ -31,6 +31,7 @@ TOP_LEVEL = {
     "Resolved",
     "RetapeError",
     "RetapeWarning",
+    "RunInterrupted",
     "ScheduleError",
     "SnapshotError",
     "StoreError",
@@ -39,6 +40,7 @@ TOP_LEVEL = {
     "UnsupportedError",
     "adjoint",
     "check_adjoint",
+    "interruptible",
     "register_state",
 } | {kind.make.__name__ for kind in KINDS}
 
@@ -102,7 +104,7 @@ def test_errors_form_one_tree_and_refine_a_builtin():
         and issubclass(value, Exception)
         and not issubclass(value, Warning)
     ]
-    assert len(errors) == 12
+    assert len(errors) == 13
     assert all(issubclass(error, retape.RetapeError) for error in errors)
     builtins = (ValueError, TypeError, RuntimeError, OSError, ImportError)
     assert all(
