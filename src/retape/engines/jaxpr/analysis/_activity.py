@@ -17,6 +17,7 @@ import numpy as np
 from jax.extend import core
 
 from retape._errors import UnsupportedError
+from retape.engines.jaxpr.analysis._short_loops import cheaper_stored
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
 from retape.engines.jaxpr.jaxprs._evaluate import (
     Environment,
@@ -140,7 +141,8 @@ def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
     """Tell whether steps must begin and end inside this equation.
 
     A `while` that carries a derivative: always. A `scan`: if storing all its
-    residuals would take more than `grain` bytes. Everything else: if it contains one.
+    residuals would take more than `grain` bytes, and more than to reverse it from
+    within would. Everything else: if it contains one. With a grain of 0 every `scan`.
     """
     if not any(outputs(eqn, active)):
         return False
@@ -152,10 +154,15 @@ def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
         nc, nk = scan_parts(params)
         inner = [*active[:nc], *carry, *active[nc + nk :]]
         body = closed(params["jaxpr"])
+        if opens_inside(body, inner, grain):
+            return True
         big = (
             params["length"] > 1 and params["length"] * tape_bytes(body, inner) > grain
         )
-        return big or opens_inside(body, inner, grain)
+        carried = slice(nc, nc + nk)
+        return big and not (
+            grain and cheaper_stored(body, inner, carried, params["length"])
+        )
     if name == "cond":
         return any(opens_inside(b, active[1:], grain) for b in params["branches"])
     body = callee(eqn)

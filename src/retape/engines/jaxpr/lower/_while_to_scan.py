@@ -38,6 +38,7 @@ from retape.engines.jaxpr.analysis._activity import (
 )
 from retape.engines.jaxpr.analysis._range_analysis import Known
 from retape.engines.jaxpr.analysis._ranges import Range, top
+from retape.engines.jaxpr.analysis._short_loops import cheaper_stored
 from retape.engines.jaxpr.analysis._trip_count import Trips, trip_bounds
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
@@ -60,7 +61,8 @@ class Limits:
     """When unsure trips are laid out.
 
     Attributes:
-        grain: Only if the residuals of all trips take no more bytes.
+        grain: Only if the residuals of all trips take no more bytes, or it takes as
+            much to reverse them from within.
         left: Loops that may do no more than write rows are left, and noted here; or
             laid out, too, if it is `None`.
     """
@@ -197,10 +199,20 @@ def _pays(
         return True
     return (
         found.most - found.least <= _UNSURE
-        and found.most * tape_bytes(body, active) <= limits.grain
         and not opens_inside(body, active, limits.grain)
+        and _stores_little(found.most, body, active, limits.grain)
         and not _is_left(body, active, limits)
     )
+
+
+def _stores_little(
+    most: int, body: core.ClosedJaxpr, active: Sequence[bool], grain: int
+) -> bool:
+    """Tell whether to store the residuals of all trips rather than open the loop."""
+    if most * tape_bytes(body, active) <= grain:
+        return True
+    carried = slice(len(active) - len(body.out_avals), None)
+    return bool(grain) and cheaper_stored(body, active, carried, most)
 
 
 def _is_left(body: core.ClosedJaxpr, active: Sequence[bool], limits: Limits) -> bool:

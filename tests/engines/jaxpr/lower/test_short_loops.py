@@ -1,0 +1,114 @@
+"""Loops of a few trips inside a step: stored where opening them takes more memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape.engines.jaxpr.analysis._short_loops import cheaper_stored, residual_bytes
+
+SIZE = 5_000
+STATE = 8 * SIZE
+FEW = retape.fixed_space(snapshots=3, stage=1)
+Y0 = np.sin(np.linspace(0.0, 9.0, SIZE))
+
+
+def stages(trips: int, unsure: bool) -> Callable[[Any, Any], Any]:
+    """A step of an explicit method: each stage reads all slopes before it."""
+    lower = jnp.tril(jnp.full((trips, trips), 0.1), -1)
+
+    def step(y: Any, first: Any) -> Any:
+        def stage(carry: Any) -> Any:
+            i, slopes = carry
+            return i + 1, slopes.at[i].set(jnp.sin(3 * (y + lower[i] @ slopes)))
+
+        start = jnp.where(first, 0, 1) if unsure else 0
+        begin = start, jnp.zeros((trips, SIZE))
+        _, slopes = jax.lax.while_loop(lambda c: c[0] < trips, stage, begin)
+        return y + 0.1 * slopes.sum(0)
+
+    return step
+
+
+def layers(trips: int) -> Callable[[Any, Any], Any]:
+    """A step of many operations on a small carry: it stores far more than its carry."""
+
+    def step(y: Any, first: Any) -> Any:
+        del first
+
+        def layer(_: Any, y: Any) -> Any:
+            for _ in range(4):
+                y = jnp.tanh(y) * jnp.cos(y)
+            return y
+
+        return jax.lax.fori_loop(0, trips, layer, y)
+
+    return step
+
+
+def run(step: Callable[[Any, Any], Any], times: int = 5) -> Callable[[Any], Any]:
+    """So many steps; the number is not known to the engine."""
+
+    def of(y: Any) -> Any:
+        going = jax.lax.while_loop(
+            lambda s: s[0] < times + jnp.int32(y[0] > 99),
+            lambda s: (s[0] + 1, step(s[1], s[0] == 0)),
+            (0, y),
+        )
+        return jnp.mean(going[1] ** 2)
+
+    return of
+
+
+@pytest.mark.parametrize("unsure", [False, True])
+def test_the_stages_of_a_step_are_no_place_for_snapshots(unsure: bool) -> None:
+    loss = run(stages(7, unsure))
+    found = retape.jax.explain(loss, Y0, plan=FEW)
+    assert found.loops == 1
+    # The state and a few counters.
+    assert found.capsule_bytes < 1.01 * STATE
+
+
+@pytest.mark.parametrize("unsure", [False, True])
+def test_their_gradient_is_that_of_forward_mode(unsure: bool) -> None:
+    loss = run(stages(7, unsure))
+    gradient = jax.jit(retape.jax.grad(loss, plan=FEW))(Y0)
+    along = jnp.cos(jnp.arange(SIZE))
+    _, slope = jax.jit(lambda y: jax.jvp(loss, (y,), (along,)))(Y0)
+    np.testing.assert_allclose(gradient @ along, slope, rtol=1e-10)
+
+
+def test_they_take_less_than_opened() -> None:
+    """Seven stages: a snapshot inside would hold seven slopes."""
+
+    def temporaries(step: Any) -> int:
+        gradient = jax.jit(retape.jax.grad(run(step), plan=FEW))
+        memory: Any = gradient.lower(Y0).compile().memory_analysis()
+        return memory.temp_size_in_bytes
+
+    # Longer than what is stored: opened, as all were.
+    assert temporaries(stages(7, False)) < temporaries(stages(17, False)) / 3
+
+
+@pytest.mark.parametrize(
+    "step", [stages(17, False), layers(8)], ids=["longer", "stores far more"]
+)
+def test_loops_that_snapshots_are_for_are_opened(step: Any) -> None:
+    # What a loop of eight layers stores is more than the grain allows.
+    assert retape.jax.explain(run(step), Y0, plan=FEW).loops == 2
+
+
+def test_what_is_there_anyway_is_not_counted() -> None:
+    body = jax.make_jaxpr(lambda w, c: [jnp.sin(c) * w])(Y0, Y0)
+    # cos(c), sin(c) and w: the last is the same in every trip.
+    assert residual_bytes(body, [True, True], {1}) == 2 * STATE
+    assert residual_bytes(body, [True, True], {0, 1}) == 3 * STATE
+    assert cheaper_stored(body, [True, True], slice(1, None), 1)
+    assert not cheaper_stored(body, [True, True], slice(1, None), 2)
