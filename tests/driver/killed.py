@@ -7,6 +7,7 @@ import time
 import numpy as np
 
 import retape
+from retape.storage import AsyncStore
 
 
 def step(x, k):
@@ -19,9 +20,10 @@ def reverse_step(x, k, g):
     return 3.9 * (1.0 - 2.0 * x) * g
 
 
-def run(path, known, length):
+def run(path, known, length, background):
+    disk = retape.DiskStore(path, every=0.02)
     tiered = retape.TieredStore(
-        retape.MemoryStore(capacity=1), retape.DiskStore(path, every=0.02)
+        retape.MemoryStore(capacity=1), AsyncStore(disk) if background else disk
     )
     ends = {"steps": length} if known else {"done": Done(length)}
     return retape.adjoint(
@@ -51,7 +53,8 @@ class Done:
 
 if __name__ == "__main__":
     pathlib.Path(sys.argv[1] + ".ready").touch()
-    result = run(sys.argv[1], sys.argv[2] == "known", int(sys.argv[3]))
+    kind = sys.argv[2]
+    result = run(sys.argv[1], kind != "unknown", int(sys.argv[3]), kind == "background")
     np.savez(
         sys.argv[1] + ".result.npz",
         state=result.state,

@@ -12,6 +12,7 @@ from typing import (
 )
 
 from retape._errors import MachineError, PlanError, StoreError
+from retape.driver._foresight import foretold
 from retape.driver._in_use import claimed
 from retape.driver._interrupt import heeded, obey_all
 from retape.driver._machine import (
@@ -135,7 +136,8 @@ def _obeyed(
     durable = loop.durable
     record = _begun(durable, loop.label, reuse) if durable else None
     try:
-        obey_all(loop, _actions(loop, plan, tape_bytes, record, durable))
+        actions = _actions(loop, plan, tape_bytes, record, durable)
+        obey_all(loop, foretold(actions, loop.store))
     except KeyboardInterrupt:
         loop.record()
         raise

@@ -19,13 +19,12 @@ _GUARD = threading.Lock()
 
 @contextmanager
 def claimed(store: object) -> Generator[None]:
-    """Claim a store, and the parts of a tiered one, for one run.
+    """Claim a store, and the stores that it consists of, for one run.
 
     Raises:
         StoreError: If another run has it, in this thread or in another.
     """
-    parts = [getattr(store, name, None) for name in ("memory", "disk")]
-    claims = [id(one) for one in (store, *parts) if one is not None]
+    claims = _parts(store)
     with _GUARD:
         for claim in claims:
             if claim in _STORES:
@@ -44,3 +43,9 @@ def claimed(store: object) -> Generator[None]:
         with _GUARD:
             for claim in claims:
                 del _STORES[claim]
+
+
+def _parts(store: object) -> list[int]:
+    """A store, and all that it consists of, by their identity."""
+    parts = [getattr(store, name, None) for name in ("memory", "disk", "inner")]
+    return [id(store), *(i for part in parts if part is not None for i in _parts(part))]

@@ -1,5 +1,6 @@
 """Stores: where snapshots are kept, with no idea of frameworks."""
 
+from retape.storage._asynchronous import AsyncStore as AsyncStore
 from retape.storage._base import SnapshotStore as SnapshotStore
 from retape.storage._codec import need_numpy as need_numpy
 from retape.storage._disk import DiskStore as DiskStore

@@ -139,6 +139,10 @@ class DiskStore(Generic[C]):
         """Whether there is a file of this state or tape."""
         return self._directory.file(_key(step, tape)).exists()
 
+    def has_room(self, nbytes: int) -> bool:
+        """Whether one more snapshot of this size would be within both capacities."""
+        return fits(self, len(self._sizes) + 1, self.nbytes + nbytes)
+
     def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
         found = self._directory.snapshots()
         kept = {_key(k, False) for k in steps} | {_key(k, True) for k in tapes}

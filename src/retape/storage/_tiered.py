@@ -1,12 +1,12 @@
-"""A store of two: memory first, disk after."""
+"""A store of several: what is near while there is room, what is far after."""
 
 from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._disk import DiskStore
-from retape.storage._durable import Record
+from retape.storage._base import SnapshotStore
+from retape.storage._durable import DurableStore, Record
 from retape.storage._memory import MemoryStore
 
 C = TypeVar("C")
@@ -20,9 +20,16 @@ class TieredStore(Generic[C]):
     the store decides. The memory part is lost when the process dies; what was in it is
     recomputed from the disk part.
 
+    Any number of tiers is a tiered store in a tiered store: memory before a disk with a
+    capacity before a remote store. What outlives the process is found in all of them.
+
     Args:
-        memory: The part in memory, with its capacity.
-        disk: The part on disk.
+        memory: The part that is near, with its capacity: a `MemoryStore`, or a store on
+            disk before one that is further away.
+        disk: The part that is far: any store that outlives its process.
+
+    Raises:
+        StoreError: If the parts are not of these kinds.
 
     Examples:
         >>> import tempfile
@@ -36,8 +43,8 @@ class TieredStore(Generic[C]):
         [3]
     """
 
-    memory: MemoryStore[C]
-    disk: DiskStore[C]
+    memory: SnapshotStore[C]
+    disk: DurableStore[C]
     peak_snapshots: int = field(default=0, init=False)
     peak_bytes: int = field(default=0, init=False)
     _place: dict[tuple[str, int], bool] = field(
@@ -48,8 +55,27 @@ class TieredStore(Generic[C]):
         if not _in_order(self.memory, self.disk):
             raise StoreError(
                 f"`TieredStore({self.memory!r}, {self.disk!r})` cannot be. Pass a "
-                "`MemoryStore` first and a `DiskStore` after it."
+                "`MemoryStore` first, or another store with a capacity, and after it "
+                "one that outlives the process, such as a `DiskStore`."
             )
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether what is given back is no more than near what was put."""
+        return any(getattr(part, "is_lossy", False) for part in self._parts())
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the snapshots held now."""
+        return sum(part.nbytes for part in self._parts())
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether there is room for one more snapshot of this size."""
+        return any(part.has_room(nbytes) for part in self._parts())
+
+    def has(self, step: int, *, tape: bool = False) -> bool:
+        """Whether a later process would find this state or tape."""
+        return any(part.has(step, tape=tape) for part in self._durable())
 
     def put(
         self,
@@ -61,57 +87,111 @@ class TieredStore(Generic[C]):
         *,
         tape: bool = False,
     ) -> None:
-        on_disk = tier == "disk" or not self.memory.has_room(nbytes)
-        store = self.disk if on_disk else self.memory
-        store.put(step, slot, tier, capsule, nbytes, tape=tape)
-        self._place[tier, slot] = on_disk
+        near: Any = self.memory
+        is_memory = not isinstance(self.memory, DurableStore)
+        is_far = (tier == "disk" and is_memory) or not near.has_room(nbytes)
+        self._part(is_far).put(step, slot, tier, capsule, nbytes, tape=tape)
+        self._place[tier, slot] = is_far
         self.peak_snapshots = max(self.peak_snapshots, len(self._place))
-        held = self.memory.nbytes + self.disk.nbytes
-        self.peak_bytes = max(self.peak_bytes, held)
+        self.peak_bytes = max(self.peak_bytes, self.nbytes)
 
     def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
-        on_disk = self._place.get((tier, slot))
-        if on_disk is None:
-            if self.disk.has(step, tape=tape):
-                return self.disk.get(step, slot, tier, tape=tape)
-            raise SnapshotError(
-                f"step {step} was in memory when its process ended. Its state is "
-                "recomputed from an earlier one."
-            )
-        store = self.disk if on_disk else self.memory
-        return store.get(step, slot, tier, tape=tape)
+        return self._holder(step, slot, tier, tape).get(step, slot, tier, tape=tape)
+
+    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+        """Tell the part that holds a snapshot that it will be asked for it."""
+        part = self._part(self._place.get((tier, slot), True))
+        if hasattr(part, "prefetch"):
+            part.prefetch(step, slot, tier, tape=tape)
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        if self._place.pop((tier, slot), True):
-            self.disk.drop(step, slot, tier, tape=tape)
+        is_far = self._place.pop((tier, slot), None)
+        if is_far is None:
+            found = [part for part in self._durable() if part.has(step, tape=tape)]
+            part = found[0] if found else self.disk
         else:
-            self.memory.drop(step, slot, tier, tape=tape)
+            part = self._part(is_far)
+        part.drop(step, slot, tier, tape=tape)
 
     def open(self, label: str) -> Record | None:
         # What an earlier call has left in memory, when it ended early, is lost, too.
-        self.memory.clear()
+        if isinstance(self.memory, MemoryStore):
+            self.memory.clear()
         self._place.clear()
         self.peak_snapshots = self.peak_bytes = 0
-        return self.disk.open(label)
+        opened: list[Any] = []
+        records: list[Record] = []
+        try:
+            for part in self._durable():
+                record = part.open(label)
+                opened.append(part)
+                records += [record] if record is not None else []
+        except BaseException:
+            for part in opened:
+                part.close()
+            raise
+        # A part may have been lost with its machine: any record is one to go on from.
+        return min(records, key=_left, default=None)
 
     def steps(self) -> set[int]:
-        return self.disk.steps()
+        return set[int]().union(*(part.steps() for part in self._durable()))
 
     def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
-        self.disk.keep_only(steps, tapes)
+        for part in self._durable():
+            part.keep_only(steps, tapes)
 
     def record_due(self) -> bool:
-        return self.disk.record_due()
+        return any(part.record_due() for part in self._durable())
 
     def record(self, record: Record) -> None:
-        self.disk.record(record)
+        first, *others = self._durable()
+        first.record(record)
+        for part in others:
+            if record.left == 0 or part.record_due():
+                part.record(record)
 
     def clear(self) -> None:
-        self.disk.clear()
+        for part in self._durable():
+            part.clear()
 
     def close(self) -> None:
-        self.disk.close()
+        first, *others = self._durable()
+        try:
+            first.close()
+        finally:
+            for part in others:
+                part.close()
+
+    def _holder(self, step: int, slot: int, tier: str, tape: bool) -> Any:
+        """The part that holds a snapshot, of this process or an earlier one."""
+        is_far = self._place.get((tier, slot))
+        if is_far is not None:
+            return self._part(is_far)
+        for part in self._durable():
+            if part.has(step, tape=tape):
+                return part
+        raise SnapshotError(
+            f"step {step} was in memory when its process ended. Its state is "
+            "recomputed from an earlier one."
+        )
+
+    def _part(self, is_far: bool) -> Any:
+        return self.disk if is_far else self.memory
+
+    def _parts(self) -> list[Any]:
+        return [self.memory, self.disk]
+
+    def _durable(self) -> list[Any]:
+        return [part for part in self._parts() if isinstance(part, DurableStore)]
 
 
-def _in_order(memory: object, disk: object) -> bool:
-    return isinstance(memory, MemoryStore) and isinstance(disk, DiskStore)
+def _left(record: Record) -> float:
+    return float("inf") if record.left is None else record.left
+
+
+def _in_order(near: Any, far: Any) -> bool:
+    """Whether it can be told if the first is full, and the second outlives it."""
+    if isinstance(near, type) or isinstance(far, type):
+        return False
+    known = all(hasattr(far, name) for name in ("has", "nbytes"))
+    return hasattr(near, "has_room") and isinstance(far, DurableStore) and known

@@ -1,0 +1,228 @@
+"""A store whose writes and reads go on while the program computes.
+
+Its calls are obeyed in their order by one thread, so what is on the disk at any moment
+is what a run without the thread would have had a little earlier, and a run that is
+killed is taken up from there.
+"""
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+from retape._bytes import parse_bytes
+from retape._errors import StoreError
+from retape.storage._background import Background, Job, Key
+from retape.storage._durable import DurableStore, Record
+from retape.storage._trees._tree import copy_tree, tree_nbytes
+
+C = TypeVar("C")
+
+
+@dataclass(slots=True, eq=False)
+class AsyncStore(Generic[C]):
+    """Lets another store work in the background, in a thread of its own.
+
+    A snapshot that is put waits in a buffer until it is written, and the driver goes
+    on; the one that the schedule reads next is read while it computes. All that the
+    store promises for a run that is killed holds: what was in the buffer is recomputed.
+    An error in the background is raised by the next call; nothing is written after it,
+    and the last record stays.
+
+    Args:
+        inner: A store that outlives its process: a `DiskStore`, a `TieredStore` or a
+            `CodecStore` of these, which then compresses in the background, too.
+        buffer: The most bytes that wait to be written, or a text such as "2 GiB"; a
+            larger snapshot waits alone. By default twice the largest snapshot. One
+            snapshot that was read ahead comes on top.
+
+    Raises:
+        StoreError: If `inner` is no such store.
+
+    Examples:
+        >>> import tempfile
+        >>> from retape.storage import AsyncStore, DiskStore
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     store = AsyncStore(DiskStore(path))
+        ...     _ = store.open("an example")
+        ...     store.put(7, 0, "disk", (1, 2.5), 16)
+        ...     found = store.get(7, 0, "disk")
+        ...     store.close()
+        >>> found
+        (1, 2.5)
+    """
+
+    inner: DurableStore[C]
+    buffer: int | str | None = None
+    _thread: Background = field(init=False, repr=False)
+    _sizes: dict[Key, int] = field(
+        default_factory=dict[Key, int], init=False, repr=False
+    )
+    _kept: int = field(default=0, init=False, repr=False)
+    _records: int = field(default=0, init=False, repr=False)
+
+    gives_copies: ClassVar[bool] = False
+    """What is put waits as it is: the driver has to copy it."""
+
+    def __post_init__(self) -> None:
+        inner: Any = self.inner
+        if isinstance(inner, AsyncStore) or not isinstance(inner, DurableStore):
+            raise StoreError(
+                f"`AsyncStore({inner!r})` cannot be: there is nothing to wait for. "
+                "Pass a store that outlives its process, such as a `DiskStore`."
+            )
+        if self.buffer is not None:
+            parse_bytes(self.buffer, "buffer")
+        self._thread = Background(self.buffer)
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether what is given back is no more than near what was put."""
+        return getattr(self.inner, "is_lossy", False)
+
+    @property
+    def peak_snapshots(self) -> int:
+        """The most snapshots held at once."""
+        self.flush()
+        return self.inner.peak_snapshots
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes of snapshots held at once, those in the buffer among them."""
+        self.flush()
+        return self.inner.peak_bytes
+
+    @property
+    def peak_buffer(self) -> int:
+        """The most bytes that waited to be written at once."""
+        return self._thread.peak
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of the snapshots held now."""
+        return self._kept + sum(self._sizes.values())
+
+    def open(self, label: str) -> Record | None:
+        self._thread.end()
+        record = self.inner.open(label)
+        self._thread = Background(self.buffer)
+        self._forget()
+        return record
+
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
+        key, store = (step, tape), self.inner
+        job = Job(
+            f"step {step} could not be written",
+            lambda: store.put(step, slot, tier, capsule, nbytes, tape=tape),
+            nbytes,
+            key,
+            capsule,
+        )
+        self._thread.submit(job)
+        self._sizes[key] = nbytes
+
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
+        self.prefetch(step, slot, tier, tape=tape)
+        return self._thread.take((step, tape))
+
+    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+        """Begin to read a snapshot that `get` will ask for."""
+        store = self.inner
+        self._thread.begin((step, tape), lambda: store.get(step, slot, tier, tape=tape))
+
+    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+        key, store = (step, tape), self.inner
+        if key not in self._sizes:
+            # Of an earlier process: the inner store alone knows how large it is.
+            self.flush()
+            store.drop(step, slot, tier, tape=tape)
+            self._kept = self._inner_bytes() - sum(self._sizes.values())
+            return
+        del self._sizes[key]
+        what = f"step {step} could not be dropped"
+        drop = lambda: store.drop(step, slot, tier, tape=tape)  # noqa: E731
+        self._thread.submit(Job(what, drop, key=key))
+
+    def has(self, step: int, *, tape: bool = False) -> bool:
+        """Whether there is a snapshot of this state or tape."""
+        self.flush()
+        inner: Any = self.inner
+        return inner.has(step, tape=tape)
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether one more snapshot of this size would be within the capacities."""
+        self.flush()
+        inner: Any = self.inner
+        return inner.has_room(nbytes)
+
+    def steps(self) -> set[int]:
+        self.flush()
+        return self.inner.steps()
+
+    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
+        self.flush()
+        self.inner.keep_only(steps, tapes)
+        self._forget()
+
+    def record_due(self) -> bool:
+        # While one waits there is no need of a second.
+        return not self._records and self.inner.record_due()
+
+    def record(self, record: Record) -> None:
+        store = self.inner
+        try:
+            # The machine may go on to change the cotangent in place.
+            cotangent = copy_tree(record.cotangent)
+            nbytes = tree_nbytes(cotangent)
+        except StoreError:
+            self.flush()
+            store.record(record)
+            return
+        kept = Record(record.length, record.left, cotangent, record.label)
+        self._records += 1
+        what = "the record could not be written"
+        self._thread.submit(Job(what, lambda: self._write(kept), nbytes))
+
+    def flush(self) -> None:
+        """Wait until all is written.
+
+        Raises:
+            StoreError: If something could not be.
+        """
+        self._thread.check()
+        self._thread.flush()
+
+    def clear(self) -> None:
+        """Remove all of the run's files, so that the next call begins anew."""
+        self._thread.end()
+        self._thread.error = None
+        self.inner.clear()
+        self._forget()
+
+    def close(self) -> None:
+        """Wait until all is written, and give the claim up; the files stay."""
+        try:
+            self._thread.end()
+        finally:
+            self.inner.close()
+        self._thread.report()
+
+    def _write(self, record: Record) -> None:
+        self._records -= 1
+        self.inner.record(record)
+
+    def _inner_bytes(self) -> int:
+        return getattr(self.inner, "nbytes", 0)
+
+    def _forget(self) -> None:
+        self._records = 0
+        self._sizes.clear()
+        self._kept = self._inner_bytes()

@@ -1,0 +1,248 @@
+"""Stores that work in the background: the same bits, the same promises."""
+
+import os
+import threading
+
+import numpy as np
+import pytest
+
+import retape
+from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
+from retape.driver import ToyMachine, run
+from retape.storage import AsyncStore, Record
+from retape.testing import check_store
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+
+
+class Gated(DiskStore):
+    """A disk whose writes wait until they are let through."""
+
+    def __init__(self, path, **options):
+        super().__init__(path, **options)
+        self.gate, self.calls = threading.Semaphore(0), []
+
+    def put(self, step, *rest, **named):
+        self.gate.acquire()
+        self.calls.append(("put", step))
+        super().put(step, *rest, **named)
+
+    def get(self, step, *rest, **named):
+        self.calls.append(("get", step))
+        return super().get(step, *rest, **named)
+
+
+def test_it_keeps_the_laws_of_stores(tmp_path):
+    laws = check_store(lambda: DiskStore(tmp_path / "plain"))
+    assert check_store(lambda: AsyncStore(DiskStore(tmp_path / "run"))) == laws
+    tiered = lambda: TieredStore(  # noqa: E731
+        MemoryStore(capacity=1), AsyncStore(DiskStore(tmp_path / "tiered"))
+    )
+    assert check_store(tiered) == laws
+
+
+PLANS = {
+    "states": retape.fixed_space(snapshots=4, stage=3),
+    "tapes": retape.fixed_space(snapshots=4, store={"state", "tape"}),
+    "tiers": retape.tiers(memory=2, disk=3, stage=2),
+}
+
+
+def call(store, plan, n=80, ends=None):
+    """A step that changes its argument in place, with two buffers in turn."""
+
+    def step(x, k):
+        x *= 3.9 * (1.0 - x)
+        x += 1e-3 * np.sin(k)
+        return x
+
+    def tape(x, k):
+        slope = 3.9 * (1.0 - 2.0 * x)
+        return step(x, k), slope
+
+    def reverse_step(slope, k, g):
+        g *= slope
+        return g
+
+    return retape.adjoint(
+        step,
+        reverse_step,
+        np.linspace(0.11, 0.12, 50),
+        seed=lambda x: np.ones_like(x),
+        tape=tape,
+        plan=PLANS[plan],
+        store=store,
+        key="a run",
+        **({"steps": n} if ends is None else {"done": ends}),
+    )
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_bits_are_those_of_a_run_in_memory(tmp_path, plan):
+    whole = call(MemoryStore(), plan)
+    disk = AsyncStore(DiskStore(tmp_path / "disk", every=0))
+    parts = TieredStore(
+        MemoryStore(capacity=1), AsyncStore(DiskStore(tmp_path / "tiered", every=0))
+    )
+    for store in (disk, parts):
+        found = call(store, plan)
+        assert found.cotangent.tobytes() == whole.cotangent.tobytes()
+        assert found.report == whole.report  # Counts and bytes, the peak among them.
+
+
+def test_a_write_does_not_keep_the_program_waiting(tmp_path):
+    inner = Gated(tmp_path)
+    store = AsyncStore(inner, buffer=250)
+    store.open("test")
+    for slot in range(2):
+        store.put(slot, slot, "disk", np.full(9, slot), 100)
+    assert inner.calls == [] and store.nbytes == 200 and store.peak_buffer == 200
+    third = threading.Thread(target=store.put, args=(2, 2, "disk", np.ones(9), 100))
+    third.start()
+    third.join(0.1)
+    assert third.is_alive()  # There is no room for it.
+    inner.gate.release(3)
+    third.join()
+    assert store.get(2, 2, "disk").tolist() == [1.0] * 9
+    assert store.peak_buffer == 200
+    store.put(3, 3, "disk", np.ones(99), 900)  # Larger than the buffer: alone.
+    inner.gate.release()
+    store.close()
+    assert [step for what, step in inner.calls if what == "put"] == [0, 1, 2, 3]
+
+
+def test_what_is_read_next_is_read_ahead(tmp_path):
+    """The schedule is known: after each read the next one begins."""
+    asked = []
+
+    class Noted(AsyncStore):
+        def prefetch(self, step, slot, tier, *, tape=False):
+            asked.append(("prefetch", step))
+            super().prefetch(step, slot, tier, tape=tape)
+
+        def get(self, step, slot, tier, *, tape=False):
+            asked.append(("get", step))
+            return super().get(step, slot, tier, tape=tape)
+
+    call(Noted(DiskStore(tmp_path)), "states")
+    # `get` itself begins a read that was not begun before.
+    asked = [a for i, a in enumerate(asked) if asked[i - 1 : i] != [("get", a[1])]]
+    gets = [step for what, step in asked if what == "get"]
+    assert len(gets) > 10
+    ahead = [i for i, (what, _) in enumerate(asked) if what == "get"]
+    told = sum(("prefetch", asked[i][1]) in asked[max(0, i - 3) : i] for i in ahead)
+    assert told > 0.6 * len(gets)
+
+
+def test_a_read_overtakes_writes_and_a_damaged_file_is_repaired(tmp_path):
+    inner = Gated(tmp_path)
+    inner.gate.release()
+    store = AsyncStore(inner, buffer="1 MB")
+    store.open("test")
+    store.put(0, 0, "disk", 1.5, 8)
+    store.flush()
+    store.put(4, 1, "disk", 2.5, 8)
+    inner.gate.release()
+    store.put(6, 2, "disk", 3.5, 8)
+    assert store.get(0, 0, "disk") == 1.5
+    inner.gate.release()
+    store.flush()
+    (tmp_path / "step-000000000004.npz").write_bytes(b"zero")
+    store.prefetch(4, 1, "disk")
+    store.prefetch(6, 2, "disk")
+    with pytest.raises(SnapshotError, match="damaged"):
+        store.get(4, 1, "disk")
+    assert store.get(6, 2, "disk") == 3.5
+    store.close()
+
+
+def test_an_error_in_the_background_is_raised_by_the_next_call(tmp_path, monkeypatch):
+    whole = call(MemoryStore(), "states")
+    writes = [0]
+    original = os.replace
+
+    class Full(DiskStore):
+        def put(self, *arguments, **named):
+            writes[0] += 1
+            if writes[0] == 9:
+                raise StoreError("`the disk` cannot be written: No space left")
+            super().put(*arguments, **named)
+
+    del original, monkeypatch
+    message = "in the background, step .* could not be written: .*No space left"
+    with pytest.raises(StoreError, match=message):
+        call(AsyncStore(Full(tmp_path, every=0)), "states")
+    again = call(AsyncStore(DiskStore(tmp_path, every=0)), "states")
+    assert again.report.resumed
+    assert again.cotangent.tobytes() == whole.cotangent.tobytes()
+
+
+def test_an_error_that_nothing_follows_is_raised_by_close(tmp_path):
+    class Full(DiskStore):
+        def record(self, record):
+            if record.left == 0:
+                raise StoreError("`record.npz` cannot be written: No space left")
+            super().record(record)
+
+    with pytest.raises(StoreError, match="the record could not be written: `record"):
+        call(AsyncStore(Full(tmp_path)), "states")
+    assert call(DiskStore(tmp_path), "states").report.resumed
+
+
+def test_a_record_is_of_the_cotangent_as_it_was(tmp_path):
+    store = AsyncStore(DiskStore(tmp_path))
+    store.open("test")
+    g = np.ones(3)
+    store.record(Record(9, 4, g, "test"))
+    g[:] = 7.0
+    store.close()
+    record = AsyncStore(DiskStore(tmp_path)).inner.open("test")
+    assert record is not None and record.cotangent.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_cotangents_of_a_class_of_their_own_are_written_at_once(tmp_path):
+    disk = DiskStore(tmp_path, pack_cotangent=sorted, unpack_cotangent=set)
+    store = AsyncStore(disk)
+    store.open("test")
+    store.record(Record(9, 4, {3, 1}, "test"))
+    store.close()
+    found = disk.open("test")
+    assert found is not None and found.cotangent == {1, 3}
+    disk.close()
+
+
+def test_a_run_that_is_ended_early_goes_on(tmp_path):
+    plan, whole = PLANS["states"], run(ToyMachine(60), PLANS["states"])
+    del plan
+    with pytest.raises(retape.RunInterrupted):
+        with retape.interruptible(time_limit=0):
+            call(AsyncStore(DiskStore(tmp_path)), "states")
+    assert whole.report.reverses
+    end = call(AsyncStore(DiskStore(tmp_path)), "states")
+    assert end.cotangent.tobytes() == call(MemoryStore(), "states").cotangent.tobytes()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")
+def test_a_forked_child_is_refused(tmp_path):
+    store = AsyncStore(DiskStore(tmp_path))
+    store.open("test")
+    store.put(0, 0, "disk", 1.5, 8)
+    store.flush()
+    # As in a child: threads make a real fork in a test a warning of Python 3.12.
+    store._thread._process += 1
+    with pytest.raises(StoreError, match="the process that this one was forked from"):
+        store.put(1, 1, "disk", 1.5, 8)
+    store._thread._process -= 1
+    store.close()
+
+
+def test_what_has_nothing_to_wait_for_is_refused(tmp_path):
+    with pytest.raises(StoreError, match="there is nothing to wait for. Pass a store"):
+        AsyncStore(MemoryStore())
+    with pytest.raises(StoreError, match="there is nothing to wait for"):
+        AsyncStore(AsyncStore(DiskStore(tmp_path)))
+    with pytest.raises(retape.PlanError, match="`buffer='much'` is not an amount of"):
+        AsyncStore(DiskStore(tmp_path), buffer="much")
