@@ -1,18 +1,35 @@
 """The friendly front of the driver: a step function and its adjoint."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from operator import index
 from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast
 
 from retape._errors import PlanError
-from retape.driver import Progress, Report, Verify, run
+from retape.driver import (
+    Bar,
+    MemoryTrace,
+    Meter,
+    Progress,
+    Report,
+    Verify,
+    predict_memory,
+    run,
+)
 from retape.driver._identity import identify, unwrapped
 from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
-from retape.storage import DurableStore, SnapshotStore, fingerprint
+from retape.schedule import online_actions
+from retape.storage import (
+    DiskStore,
+    DurableStore,
+    SnapshotStore,
+    fingerprint,
+    tree_nbytes,
+)
 
 X = TypeVar("X")
 G = TypeVar("G")
@@ -56,6 +73,7 @@ def adjoint(
     snapshots: Literal["copy", "process"] = "copy",
     verify: Verify | None = None,
     progress: bool | Callable[[Progress], None] = False,
+    measure: bool = False,
 ) -> Adjoint[X, G]:
     """Run a simulation forward and its adjoint backward, in bounded memory.
 
@@ -114,6 +132,8 @@ def adjoint(
             Cotangents pass between processes, so `pickle` must take them. POSIX only.
         verify: "cheap" or "full": compare recomputed states with the first pass.
         progress: `True` for a bar, or a function that is told.
+        measure: Measure Python's heap over the run, which takes longer then:
+            `retape.viz.timeline(result.report)` draws it over what the plan predicts.
 
     With d snapshots in memory and alpha steps in a stage no more than d + alpha + 3
     states are alive at once: the snapshots, the tape, the state that is worked on, its
@@ -189,21 +209,66 @@ def adjoint(
         functions, x0, steps, in_place is False
     )
     if snapshots != "copy":
-        refused = {"store": store, "verify": verify, "observe": observe, "tape": tape}
+        refused = {
+            "store": store,
+            "verify": verify,
+            "observe": observe,
+            "tape": tape,
+            "measure": measure or None,
+        }
         return _in_processes(machine, plan, progress, snapshots, refused)
-    outcome = run(
-        machine,
-        fixed_space(snapshots=20) if plan is None else plan,
-        store=store,
-        tape_bytes=machine.step_tape_nbytes(),
-        progress=progress,
-        verify=verify,
-        fingerprint=machine.fingerprint if verify else None,
-        label=_label(passed, x0, steps, key, isinstance(store, DurableStore)),
-        reuse=reuse,
-    )
+    chosen = fixed_space(snapshots=20) if plan is None else plan
+    tape_bytes = machine.step_tape_nbytes()
+    watch = Bar() if progress is True else progress
+    meter = Meter(after=watch or None) if measure else None
+    with meter or nullcontext():
+        outcome = run(
+            machine,
+            chosen,
+            store=store,
+            tape_bytes=tape_bytes,
+            progress=meter or watch,
+            verify=verify,
+            fingerprint=machine.fingerprint if verify else None,
+            label=_label(passed, x0, steps, key, isinstance(store, DurableStore)),
+            reuse=reuse,
+        )
     state, total, cotangent = outcome.result
-    return Adjoint(state, cotangent, outcome.report, total)
+    report = outcome.report
+    if meter is not None:
+        sizes = machine.nbytes(machine.start()), tape_bytes, tree_nbytes(cotangent)
+        memory = _memory(chosen, steps, report.length, sizes, store, meter)
+        report = replace(report, memory=memory)
+    return Adjoint(state, cotangent, report, total)
+
+
+def _memory(
+    plan: Plan,
+    steps: int | None,
+    length: int,
+    sizes: tuple[int, int | None, int],
+    store: SnapshotStore[Any] | None,
+    meter: Meter,
+) -> MemoryTrace:
+    """What the plan predicts for this run, and what was measured."""
+    capsule, tape, cotangent = sizes
+    if steps is not None:
+        schedule = plan.schedule(length, None if tape is None else capsule, tape)
+    else:
+        stage, slots, _ = plan.resolve(None, None if tape is None else capsule, tape)
+        schedule = online_actions(length, slots, stage)
+    predicted = predict_memory(
+        schedule,
+        capsule,
+        tape or 0,
+        # The state that is worked on, the next one, a copy, and the run's last state.
+        working_bytes=4 * capsule,
+        # The cotangents after a step and before it.
+        cotangent_bytes=2 * cotangent,
+        on_disk=isinstance(store, DiskStore),
+    )
+    source, budget = "Python's heap (tracemalloc)", plan.budget
+    return MemoryTrace(predicted, tuple(meter.samples), source, budget=budget)
 
 
 def _in_processes(
@@ -244,6 +309,7 @@ _NOT_IN_PROCESSES = {
     "verify": "hidden states cannot be compared",
     "observe": "steps are run in other processes, and what it keeps would be theirs",
     "tape": "the process of a step has all that its adjoint needs",
+    "measure": "the heaps of other processes are not seen",
 }
 
 

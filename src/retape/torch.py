@@ -16,6 +16,7 @@ from retape.engines.eager.api._checkpoint_sequential import (
 from retape.engines.eager.api._estimate import Estimate as Estimate
 from retape.engines.eager.api._estimate import Point as Point
 from retape.engines.eager.api._estimate import estimate as estimate
+from retape.engines.eager.api._memory_meter import MemoryMeter as MemoryMeter
 from retape.engines.eager.api._recompute import Recomputation as Recomputation
 from retape.engines.eager.api._recompute import recompute as recompute
 from retape.engines.eager.graph._graph import Graph as Graph

@@ -9,6 +9,11 @@ from retape.driver._machine import Machine as Machine
 from retape.driver._machine import OverwritingMachine as OverwritingMachine
 from retape.driver._machine import ResumedMachine as ResumedMachine
 from retape.driver._machine import TapingMachine as TapingMachine
+from retape.driver._memory_trace import MemoryTrace as MemoryTrace
+from retape.driver._memory_trace import Meter as Meter
+from retape.driver._memory_trace import Moment as Moment
+from retape.driver._memory_trace import Sample as Sample
+from retape.driver._memory_trace import predict_memory as predict_memory
 from retape.driver._progress import Bar as Bar
 from retape.driver._progress import Progress as Progress
 from retape.driver._report import Report as Report

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from retape._bytes import format_bytes
+from retape.driver._memory_trace import MemoryTrace
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,8 @@ class Report:
             "recompute" (advances after it), "reverse" (taping and sweeping back) and
             "storage" (writing, reading and dropping snapshots).
         kept_tapes: Tapes written to slots, under a mixed plan.
+        memory: What was predicted and measured over time, where that was asked for;
+            `retape.viz.timeline` draws it.
     """
 
     length: int
@@ -41,6 +44,7 @@ class Report:
     resumed: bool
     seconds: dict[str, float] = field(compare=False)
     kept_tapes: int = 0
+    memory: MemoryTrace | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())

@@ -27,6 +27,7 @@ from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.api._memory_trace import memory_trace
 from retape.engines.jaxpr.ir._ir import Loop
 from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation, was_tried
 from retape.engines.jaxpr.sizing._byte_counts import (
@@ -300,6 +301,9 @@ def measure(
     seconds = perf_counter() - began
     value, _, gradient = problem.result(outs, found)
     report = _report(program, settings, counts, seconds)
+    budget = None if plan is None else plan.budget
+    memory = memory_trace(program, settings, report, compiled, budget)
+    report = replace(report, memory=memory)
     if not health:
         return Measured(value, gradient, report)
     operands = [*problem.values, *program.constants]

@@ -1,0 +1,237 @@
+"""What a run was predicted to hold over time, and what was measured.
+
+Time is counted in work: steps run, advanced or taped. Both a schedule and a run that
+obeys it have that clock, so the two can be laid over one another.
+"""
+
+import tracemalloc
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from time import perf_counter
+from types import TracebackType
+from typing import NamedTuple, Self
+
+from retape.driver._progress import Progress
+from retape.schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
+
+_MOST = 4096
+"""Samples kept: neighbours are merged beyond, so long runs take no more memory."""
+
+
+class Sample(NamedTuple):
+    """What was measured between one moment and the one before.
+
+    Attributes:
+        work: Steps run until then.
+        nbytes: The most bytes alive since the sample before.
+        seconds: Since the beginning.
+        reversed: Steps reversed until then.
+    """
+
+    work: int
+    nbytes: int
+    seconds: float
+    reversed: int
+
+
+class Moment(NamedTuple):
+    """What a schedule holds from one moment to the next, in bytes.
+
+    Attributes:
+        work: Steps run until then.
+        snapshots: In memory, tapes that are kept included.
+        tape: Of the stage that is being reversed.
+        working: The state that is worked on, and cotangents.
+        disk: Snapshots on disk, no part of memory.
+    """
+
+    work: int
+    snapshots: int
+    tape: int
+    working: int
+    disk: int
+
+    @property
+    def total(self) -> int:
+        """Bytes in memory."""
+        return self.snapshots + self.tape + self.working
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryTrace:
+    """The memory of one run over time: predicted, and measured.
+
+    Attributes:
+        predicted: What the schedule holds; empty if there was none beforehand.
+        measured: What was alive, by a measure that knows nothing of the schedule.
+        source: What measured it.
+        unit: What work is counted in.
+        budget: The bytes that the plan was given, if it counts bytes.
+    """
+
+    predicted: tuple[Moment, ...]
+    measured: tuple[Sample, ...]
+    source: str
+    unit: str = "steps run"
+    budget: int | None = None
+
+    @property
+    def predicted_peak(self) -> int:
+        """The most bytes that were predicted."""
+        return max((each.total for each in self.predicted), default=0)
+
+    @property
+    def measured_peak(self) -> int:
+        """The most bytes that were measured."""
+        return max((each.nbytes for each in self.measured), default=0)
+
+
+def predict_memory(
+    actions: Iterable[Action],
+    capsule_bytes: int,
+    tape_bytes: int,
+    *,
+    working_bytes: int = 0,
+    cotangent_bytes: int = 0,
+    on_disk: bool = False,
+) -> tuple[Moment, ...]:
+    """What a schedule holds over time.
+
+    Args:
+        actions: The schedule.
+        capsule_bytes: Of one snapshot.
+        tape_bytes: Of the tape of one step.
+        working_bytes: Of what is there all the time.
+        cotangent_bytes: Of what is there from the first stage that is reversed on.
+        on_disk: Whether snapshots of all tiers are on disk.
+
+    Returns:
+        A moment for each action that changes what is held, at most some thousands: of
+        longer schedules the fullest of several neighbours.
+
+    Examples:
+        >>> from retape.schedule import Schedule
+        >>> for moment in predict_memory(Schedule(4, snapshots=2), 10, 7):
+        ...     print(moment.work, moment.snapshots, moment.tape)
+        0 10 0
+        2 20 0
+        3 20 0
+        4 20 7
+        5 20 7
+        6 10 0
+        6 20 0
+        7 20 7
+        8 10 7
+    """
+    kept: list[Moment] = []
+    stride, count = 1, 0
+    slots: dict[tuple[str, int], int] = {}
+    held = {True: 0, False: 0}
+    work, working = 0, working_bytes
+
+    def moment(tape: int = 0) -> None:
+        nonlocal stride, count
+        now = Moment(work, held[False], tape, working, held[True])
+        if count % stride and kept:
+            kept[-1] = max(kept[-1], now, key=lambda m: m.total)
+        else:
+            kept.append(now)
+        count += 1
+        if len(kept) == _MOST:
+            pairs = zip(kept[::2], kept[1::2], strict=True)
+            kept[:] = [max(pair, key=lambda m: m.total) for pair in pairs]
+            stride *= 2
+
+    for action in actions:
+        match action:
+            case Advance(start, stop):
+                work += stop - start
+                moment()
+            case Store(_, slot, tier):
+                slots[tier, slot] = capsule_bytes
+                held[on_disk or tier == "disk"] += capsule_bytes
+                moment()
+            case Tape(start, stop, slot, tier):
+                work += stop - start
+                slots[tier, slot] = (stop - start) * tape_bytes
+                held[on_disk or tier == "disk"] += slots[tier, slot]
+                moment()
+            case Drop(_, slot, tier):
+                held[on_disk or tier == "disk"] -= slots.pop((tier, slot))
+            case Reverse(start, stop):
+                work, working = work + stop - start, working_bytes + cotangent_bytes
+                moment((stop - start) * tape_bytes)
+            case Sweep():
+                working = working_bytes + cotangent_bytes
+                moment()
+            case _:
+                pass
+    return tuple(kept)
+
+
+@dataclass(slots=True)
+class Meter:
+    """A watcher of a run that measures Python's heap, with `tracemalloc`.
+
+    NumPy's arrays are seen, memory that C or Fortran allocates by itself is not. The
+    run takes longer while it is measured. Before the run there is nothing: what was
+    allocated earlier, such as the start state, does not count.
+
+    Examples:
+        >>> with Meter() as meter:
+        ...     meter(Progress(0, 2, 0, 1)); block = bytearray(10**6); del block
+        ...     meter(Progress(1, 2, 0, 1))
+        >>> 10**6 < meter.samples[-1].nbytes < 10**6 + 10**5
+        True
+    """
+
+    samples: list[Sample] = field(default_factory=list[Sample])
+    after: Callable[[Progress], None] | None = None
+    _began: float = 0.0
+    _base: int = 0
+    _stride: int = 1
+    _count: int = 0
+    _ours: bool = False
+
+    def __enter__(self) -> Self:
+        self._ours = not tracemalloc.is_tracing()
+        if self._ours:
+            tracemalloc.start()
+        self._base, _ = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        self._began = perf_counter()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._ours:
+            tracemalloc.stop()
+
+    def __call__(self, progress: Progress) -> None:
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.reset_peak()
+        spent = perf_counter() - self._began
+        self.add(Sample(progress.done, peak - self._base, spent, progress.reversed))
+        if self.after is not None:
+            self.after(progress)
+
+    def add(self, sample: Sample) -> None:
+        """Keep a sample, or merge it with the one before: peaks are never lost."""
+        samples = self.samples
+        if self._count % self._stride and samples:
+            samples[-1] = _merged(samples[-1], sample)
+        else:
+            samples.append(sample)
+        self._count += 1
+        if len(samples) == _MOST:
+            pairs = zip(samples[::2], samples[1::2], strict=True)
+            samples[:] = [_merged(*pair) for pair in pairs]
+            self._stride *= 2
+
+
+def _merged(one: Sample, other: Sample) -> Sample:
+    return other._replace(nbytes=max(one.nbytes, other.nbytes))

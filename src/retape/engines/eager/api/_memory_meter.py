@@ -1,0 +1,134 @@
+"""Bytes alive in a PyTorch program over time, counted where operators are dispatched.
+
+The count knows nothing of plans: it adds the storage of each result and subtracts it
+when that dies. So it shows what a budget does, and would show one without effect.
+"""
+
+from math import inf
+from time import perf_counter
+from types import TracebackType
+from typing import Any, Self
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from retape.driver import MemoryTrace, Meter, Moment, Sample
+from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager.record._dispatch_mode import active_recorder
+from retape.engines.eager.trace._run import Run
+
+_MARK = "_retape_counted"
+
+
+class _Total:
+    """Bytes alive."""
+
+    __slots__ = ("nbytes",)
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+
+class _Counted:
+    """Hung on a storage, with which it dies."""
+
+    __slots__ = ("nbytes", "total")
+
+    def __init__(self, total: _Total, nbytes: int) -> None:
+        self.total, self.nbytes = total, nbytes
+        total.nbytes += nbytes
+
+    def __del__(self) -> None:
+        self.total.nbytes -= self.nbytes
+
+
+class MemoryMeter(TorchDispatchMode):
+    """Counts the bytes of tensors that a program makes, over its operators.
+
+    Open it around the forward and the backward, with a `recompute` or without one.
+    `retape.viz.timeline(meter)` draws it: as areas what the recomputation holds for the
+    backward and what the program works on, by its own account; as a line what is alive.
+
+    Attributes:
+        memory: What was counted, once the block is over.
+
+    Examples:
+        >>> import torch, retape.torch
+        >>> model = torch.nn.Sequential(*[torch.nn.Linear(64, 64) for _ in range(20)])
+        >>> def peak(memory):
+        ...     with retape.torch.MemoryMeter() as meter:
+        ...         with retape.torch.recompute(memory=memory):
+        ...             loss = model(torch.ones(256, 64)).sum()
+        ...         loss.backward()
+        ...     return meter.memory.measured_peak
+        >>> peak("700kB") < 0.7 * peak("1GB")
+        True
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._total = _Total()
+        self._meter = Meter()
+        self._moments: list[Moment] = []
+        self._run: Run | None = None
+        self._budget: int | None = None
+        self._operators, self._stride = 0, 1
+        self._began = perf_counter()
+        self.memory: MemoryTrace | None = None
+
+    def __enter__(self) -> Self:
+        self._began = perf_counter()
+        super().__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        super().__exit__(exc_type, exc_val, exc_tb)
+        self._run = None
+        self.memory = MemoryTrace(
+            tuple(self._moments),
+            tuple(self._meter.samples),
+            "alive, counted at dispatch",
+            unit="operators run, forward and backward",
+            budget=self._budget,
+        )
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
+                storage = leaf.untyped_storage()
+                if getattr(storage, _MARK, None) is None:
+                    setattr(storage, _MARK, _Counted(self._total, storage.nbytes()))
+        self._operators += 1
+        spent = perf_counter() - self._began
+        self._meter.add(Sample(self._operators, self._total.nbytes, spent, 0))
+        self._account()
+        return result
+
+    def _account(self) -> None:
+        """What the recomputation says that it holds, now and then."""
+        recorder = active_recorder()
+        if recorder is not None:
+            self._run = recorder.run
+            left = recorder.run.trace.memory
+            if left < inf:
+                self._budget = int(left) + BACKWARD_NUMBERS
+        run = self._run
+        if run is None or self._operators % self._stride:
+            return
+        trace = run.trace
+        held = sum(trace.nbytes[slot] for slot in trace.held.storages)
+        working = max(0, trace.counter.live - held)
+        self._moments.append(Moment(self._operators, held, 0, working, 0))
+        if len(self._moments) == 4096:
+            pairs = zip(self._moments[::2], self._moments[1::2], strict=True)
+            self._moments = [max(pair, key=lambda m: m.total) for pair in pairs]
+            self._stride *= 2

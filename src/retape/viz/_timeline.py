@@ -1,0 +1,142 @@
+"""The memory of a run over time: what the plan predicts, and what was measured.
+
+Areas are predicted, from the schedule's actions; the line is measured, by something
+that knows nothing of the schedule. Where the line leaves the areas, the plan has no
+effect there, or the program holds something that it should not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from retape._bytes import format_bytes
+from retape._errors import PlanError
+from retape._extras import require
+from retape.driver import MemoryTrace
+from retape.viz._theme import Theme, themed
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class HasMemory(Protocol):
+    """A report with what was measured."""
+
+    @property
+    def memory(self) -> MemoryTrace | None: ...
+
+
+def trace_of(report: HasMemory | MemoryTrace) -> MemoryTrace:
+    """The trace of a report.
+
+    Raises:
+        PlanError: If nothing was measured.
+    """
+    if isinstance(report, MemoryTrace):
+        return report
+    trace = cast("Any", getattr(report, "memory", None))
+    if not isinstance(trace, MemoryTrace):
+        raise PlanError(
+            f"this `{type(report).__name__}` holds nothing of its run over time. Ask "
+            "for it: `retape.adjoint(..., measure=True)`, `retape.jax.measure(...)` "
+            "or a `retape.torch.MemoryMeter`."
+        )
+    return trace
+
+
+def timeline(
+    report: HasMemory | MemoryTrace, *, title: str = "", dark: bool = False
+) -> Figure:
+    """Draw the memory of a run: predicted as areas, measured as a line.
+
+    Args:
+        report: The report of a run that was measured, or its `memory`.
+        title: A heading.
+        dark: Light lines on a dark ground.
+
+    Returns:
+        The figure; `savefig` writes it.
+
+    Raises:
+        PlanError: If nothing of the run was measured.
+        MissingPackageError: If matplotlib is not installed.
+
+    Examples:
+        >>> import numpy as np, retape
+        >>> done = retape.adjoint(
+        ...     lambda x, k: 1.01 * x, lambda x, k, g: 1.01 * g, np.ones(10**4),
+        ...     seed=lambda x: x, steps=30, measure=True,
+        ...     plan=retape.fixed_space(snapshots=3),
+        ... )
+        >>> memory = done.report.memory
+        >>> memory.measured_peak <= 1.2 * memory.predicted_peak
+        True
+        >>> figure = timeline(done.report)
+        >>> [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
+        ['snapshots', 'tape', 'working state', "Python's heap (tracemalloc)"]
+    """
+    trace = trace_of(report)
+    require("plot", "matplotlib")
+    theme = themed(dark)
+    figure, axes = theme.canvas((8, 4.2))
+    unit, name = _unit(max(trace.predicted_peak, trace.measured_peak, 1))
+    _areas(axes, trace, unit, theme)
+    if trace.measured:
+        axes.plot(
+            [each.work for each in trace.measured],
+            [each.nbytes / unit for each in trace.measured],
+            color=theme.ink,
+            linewidth=1.1,
+            drawstyle="steps-pre",
+            label=trace.source,
+        )
+    if trace.budget is not None:
+        axes.axhline(trace.budget / unit, color=theme.red, linewidth=1, linestyle="--")
+        axes.annotate(
+            f"budget {format_bytes(trace.budget)}",
+            (0, trace.budget / unit),
+            xytext=(4, 3),
+            textcoords="offset points",
+            fontsize=8,
+            color=theme.ink,
+        )
+    axes.set(xlabel=trace.unit, ylabel=f"memory, {name}", title=title)
+    axes.set_ylim(bottom=0)
+    axes.margins(x=0)
+    theme.legend(axes)
+    return figure
+
+
+def _areas(axes: Any, trace: MemoryTrace, unit: float, theme: Theme) -> None:
+    """Snapshots, tape and working state, one upon the other."""
+    moments = trace.predicted
+    if not moments:
+        return
+    work = [each.work for each in moments]
+    parts = {
+        "snapshots": ([m.snapshots / unit for m in moments], theme.gold),
+        "tape": ([m.tape / unit for m in moments], theme.red),
+        "working state": ([m.working / unit for m in moments], theme.blue),
+    }
+    parts = {name: part for name, part in parts.items() if any(part[0])}
+    axes.stackplot(
+        work,
+        *[heights for heights, _ in parts.values()],
+        labels=list(parts),
+        colors=[colour for _, colour in parts.values()],
+        # A moment tells what was held on the way to it, and so does a sample.
+        step="pre",
+        linewidth=0,
+    )
+    if any(each.disk for each in moments):
+        heights = [each.disk / unit for each in moments]
+        axes.step(
+            work, heights, where="pre", color=theme.pink, label="snapshots on disk"
+        )
+
+
+def _unit(most: int) -> tuple[float, str]:
+    for name, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if most >= size:
+            return float(size), name
+    return 1.0, "bytes"
