@@ -19,13 +19,15 @@ JAX_PAGES := README.md docs/getting-started.md docs/nnx.md \
 JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
   'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
 
-.PHONY: help demo test test-oldest test-newest test-matrix bench lint format docs clean
+.PHONY: help demo test test-oldest test-newest test-matrix bench lint format docs clean \
+  pictures
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
 	@echo "make test    the test suite"
 	@echo "make test-matrix  its JAX part on the oldest and the newest JAX (-oldest, -newest)"
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
+	@echo "make pictures  every picture of the documentation, drawn anew"
 	@echo "make lint    ruff, pyright, codespell"
 	@echo "make format  put the sources in ruff's format"
 	@echo "make docs    the documentation, in site/"
@@ -46,6 +48,11 @@ bench: $(VENV)/.ready-dev
 	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py); do \
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
 	done
+
+pictures: $(VENV)/.ready-dev
+	$(BIN)/python benchmarks/pictures.py
+	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
+	cp $(OUT)/adaptive-grid.svg docs/assets/
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

@@ -19,7 +19,7 @@ def record_html(record: Any) -> str:
         ...     peak_bytes: int
         ...     cost: float | None = None
         >>> print(record_html(Run(7, 2048)))  # doctest: +ELLIPSIS
-        <table><caption...>Run</caption><tr>...<td...>7</td></tr>...2.0 KiB</td></tr></table>
+        <table><caption...>Run</caption>...>7</td></tr>...2.0 KiB</td></tr></table>
     """
     rows = []
     for each in fields(record):

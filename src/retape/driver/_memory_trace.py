@@ -114,14 +114,14 @@ def predict_memory(
         >>> for moment in predict_memory(Schedule(4, snapshots=2), 10, 7):
         ...     print(moment.work, moment.snapshots, moment.tape)
         0 10 0
-        2 20 0
+        1 10 0
+        1 20 0
         3 20 0
         4 20 7
-        5 20 7
-        6 10 0
-        6 20 0
-        7 20 7
-        8 10 7
+        5 20 0
+        6 20 7
+        7 10 7
+        8 0 7
     """
     kept: list[Moment] = []
     stride, count = 1, 0

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from retape._bytes import format_bytes
+from retape._html import record_html
 from retape.driver._memory_trace import MemoryTrace
 
 
@@ -45,6 +46,10 @@ class Report:
     seconds: dict[str, float] = field(compare=False)
     kept_tapes: int = 0
     memory: MemoryTrace | None = field(default=None, compare=False, repr=False)
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        return record_html(self)
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
 
 from retape._bytes import format_bytes
 from retape._errors import PlanError
+from retape._html import record_html
 from retape.plan._options import Memory
 from retape.schedule import Chain, Counts, Mixed, Schedule, Split, TwoTier, whole
 
@@ -70,6 +71,10 @@ class Prediction:
     host_bytes: int | None = None
     cost: float | None = None
     bound: float = 1.0
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        return record_html(self)
 
     @property
     def advances(self) -> int:
@@ -253,6 +258,10 @@ class Plan:
         """The budget of a plan that has one."""
         assert self.budget is not None, "asked only of a plan with a budget"
         return self.budget
+
+    def _repr_html_(self) -> str:
+        """Its options as a table, for notebooks."""
+        return record_html(self)
 
     def __repr__(self) -> str:
         """The call that makes this plan."""

@@ -37,6 +37,7 @@ from retape._errors import BudgetError, PlanError
 from retape.schedule._action import Action, Advance, Drop, Restore, Reverse, Store
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
+from retape.schedule._repr_html import schedule_html
 from retape.schedule._running_sums import running_sums
 from retape.schedule._whole import settle
 
@@ -86,6 +87,10 @@ class Chain:
     budget: int
     units: int | None = None
     _solver: "_Solver" = field(init=False, repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        """Counts and a picture, for notebooks."""
+        return schedule_html(self)
 
     def __post_init__(self) -> None:
         self._check_entries()

@@ -16,6 +16,7 @@ from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts
 from retape.schedule._mixed_table import MixedTable, mixed_table
 from retape.schedule._policy_stream import Stream, policy_counts
+from retape.schedule._repr_html import schedule_html
 from retape.schedule._whole import settle
 
 
@@ -60,6 +61,10 @@ class Mixed:
     state: int = 1
     tape: int = 1
     stage: int = 1
+
+    def _repr_html_(self) -> str:
+        """Counts and a picture, for notebooks."""
+        return schedule_html(self)
 
     def __post_init__(self) -> None:
         settle(self, "length", "budget", "state", "tape", "stage")

@@ -8,6 +8,7 @@ from retape._errors import PlanError
 from retape.schedule._action import Action
 from retape.schedule._binomial import beta, least_sweeps
 from retape.schedule._cost import Counts, binomial_counts, rule_counts
+from retape.schedule._repr_html import schedule_html
 from retape.schedule._split import Split, bisection_sweeps, paper_rule, stage_rule
 from retape.schedule._tree import Tree, TreeName, binary_tree, n_ary_tree
 from retape.schedule._whole import settle
@@ -44,6 +45,10 @@ class Schedule:
     stage: int = 1
     split: Split = "binomial"
     tree: TreeName = "n-ary"
+
+    def _repr_html_(self) -> str:
+        """Counts and a picture, for notebooks."""
+        return schedule_html(self)
 
     def __post_init__(self) -> None:
         settle(self, "length", "snapshots", "stage")

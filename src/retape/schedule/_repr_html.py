@@ -20,7 +20,9 @@ class _Counted(Protocol):
 def schedule_html(schedule: _Counted) -> str:
     """Counts as a table; under it, for schedules that are not too long, a picture."""
     counts: Any = schedule.counts()
-    rows = [(name.replace("_", " "), str(getattr(counts, name))) for name in _names(counts)]
+    rows = [
+        (name.replace("_", " "), str(getattr(counts, name))) for name in _names(counts)
+    ]
     text = table(type(schedule).__name__, rows)
     actions = list(islice(schedule, _MOST_ACTIONS))
     if len(actions) == _MOST_ACTIONS:

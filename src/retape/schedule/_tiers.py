@@ -9,6 +9,7 @@ from retape.schedule._action import Action, Advance, Drop, Restore, Store
 from retape.schedule._binomial import least_sweeps, optimal_advances
 from retape.schedule._cost import Counts, binomial_counts
 from retape.schedule._policy_stream import Stream, policy_counts
+from retape.schedule._repr_html import schedule_html
 from retape.schedule._split import stage_rule
 from retape.schedule._tier_table import (
     ENDLESS,
@@ -55,6 +56,10 @@ class TwoTier:
     disk: int
     costs: TierCosts = TierCosts()
     stage: int = 1
+
+    def _repr_html_(self) -> str:
+        """Counts and a picture, for notebooks."""
+        return schedule_html(self)
 
     def __post_init__(self) -> None:
         settle(self, "length", "memory", "disk", "stage")

@@ -95,7 +95,9 @@ def _of_actions(actions: Iterable[Action]) -> list[Event]:
                 slot(False, number, tier, step)
             case Restore(step, number, tier):
                 mark = {"ph": "i", "s": "t", "name": f"restore {step}", "ts": clock}
-                events.append(mark | {"args": {"slot": number, "tier": tier}} | _PROCESS)
+                events.append(
+                    mark | {"args": {"slot": number, "tier": tier}} | _PROCESS
+                )
     return events
 
 

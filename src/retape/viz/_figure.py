@@ -12,39 +12,51 @@ from typing import TYPE_CHECKING
 from retape._extras import require
 from retape.schedule import Action
 from retape.viz._layout import layout
+from retape.viz._theme import themed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-GREEN, RED, BLUE, GOLD, PINK = "#3a923a", "#c03d3e", "#3274a1", "#d9a441", "#d684bd"
 
-
-def draw_figure(actions: Iterable[Action], *, title: str = "") -> Figure:
+def draw_figure(
+    actions: Iterable[Action], *, title: str = "", dark: bool = False
+) -> Figure:
     """Draw a schedule with matplotlib: steps to the right, time downwards.
 
     Args:
         actions: The schedule, of at most some thousand stages.
         title: A heading.
+        dark: Light lines on a dark ground.
+
+    Returns:
+        The figure; `savefig` writes it.
+
+    Raises:
+        MissingPackageError: If matplotlib is not installed.
+
+    Examples:
+        >>> from retape.schedule import Schedule
+        >>> figure = draw_figure(Schedule(20, snapshots=3))
+        >>> figure.axes[0].get_xlabel()
+        'step'
     """
     require("plot", "matplotlib")
-    from matplotlib.figure import Figure
-
+    theme = themed(dark)
     drawn = layout(actions)
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.subplots()
+    figure, axes = theme.canvas((8, 5))
     for y, row in enumerate(drawn.rows):
         axes.hlines(
             [y] * len(row.advances),
             [start for start, _ in row.advances],
             [stop for _, stop in row.advances],
-            colors=GREEN,
+            colors=theme.green,
             linewidth=1.5,
         )
         for taped in (*row.kept, *([] if row.from_slot else [row.stage])):
-            axes.hlines(y, *taped, colors=RED, linewidth=1.5)
-        axes.hlines(y + 0.4, *row.stage, colors=BLUE, linewidth=1.5)
+            axes.hlines(y, *taped, colors=theme.red, linewidth=1.5)
+        axes.hlines(y + 0.4, *row.stage, colors=theme.blue, linewidth=1.5)
     for line in drawn.lines:
-        colour = PINK if line.tier == "disk" else GOLD
+        colour = theme.pink if line.tier == "disk" else theme.gold
         axes.vlines(line.step, line.first, line.last, colors=colour, linewidth=1)
     axes.invert_yaxis()
     axes.set(xlabel="step", ylabel="sweep", title=title)

@@ -1,4 +1,4 @@
-"""Colours of figures, on a light and on a dark ground; with matplotlib, at call time."""
+"""Colours of figures, on a light and on a dark ground."""
 
 from __future__ import annotations
 

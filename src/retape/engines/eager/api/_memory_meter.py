@@ -59,10 +59,10 @@ class MemoryMeter(TorchDispatchMode):
         >>> def peak(memory):
         ...     with retape.torch.MemoryMeter() as meter:
         ...         with retape.torch.recompute(memory=memory):
-        ...             loss = model(torch.ones(256, 64)).sum()
+        ...             loss = model(torch.ones(1024, 64)).sum()
         ...         loss.backward()
         ...     return meter.memory.measured_peak
-        >>> peak("700kB") < 0.7 * peak("1GB")
+        >>> peak("2.4MB") < 0.5 * peak("1GB")
         True
     """
 

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from retape._html import record_html
+
 
 @dataclass(slots=True)
 class Tally:
@@ -54,3 +56,7 @@ class EagerReport:
     snapshots: int
     thinned: int
     peak_bytes: int
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        return record_html(self)

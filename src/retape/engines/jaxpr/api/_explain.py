@@ -12,6 +12,7 @@ import jax
 
 from retape._bytes import format_bytes
 from retape._errors import PlanError, UnsupportedError
+from retape._html import record_html
 from retape.driver import Report
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._gradient_options import (
@@ -22,12 +23,12 @@ from retape.engines.jaxpr.api._gradient_options import (
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem, trace_gradient
 from retape.engines.jaxpr.api._health import Health, diagnose
 from retape.engines.jaxpr.api._lines import with_lines
+from retape.engines.jaxpr.api._memory_trace import memory_trace
 from retape.engines.jaxpr.api._trace import flatten_call
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.api._memory_trace import memory_trace
 from retape.engines.jaxpr.ir._ir import Loop
 from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation, was_tried
 from retape.engines.jaxpr.sizing._byte_counts import (
@@ -85,6 +86,10 @@ class Explanation:
     host_bytes: int
     prediction: Prediction | None
     untried: str | None = None
+
+    def _repr_html_(self) -> str:
+        """A table, for notebooks."""
+        return record_html(self)
 
     def __str__(self) -> str:
         steps = "known only at its end" if self.steps is None else f"{self.steps}"

@@ -1,0 +1,179 @@
+"""The memory of a run over time: the prediction against an independent measure."""
+
+import json
+
+import numpy as np
+import pytest
+
+import retape
+from retape.driver import MemoryTrace, Progress, Sample, predict_memory
+from retape.driver._memory_trace import Meter
+from retape.schedule import Mixed, Schedule, TwoTier, replay
+from retape.viz import chrome_trace, timeline
+
+SIZE = 20_000
+STATE = 8 * SIZE
+
+
+def measured(plan, **options) -> retape.Report:
+    options = {"steps": 120} | options
+    return retape.adjoint(
+        lambda u, k: 1.0001 * u,
+        lambda u, k, g: 1.0001 * g,
+        np.ones(SIZE),
+        seed=lambda u: u,
+        plan=plan,
+        measure=True,
+        **options,
+    ).report
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        retape.fixed_space(snapshots=6, stage=1),
+        retape.fixed_space(snapshots=6, stage=10),
+        retape.segments(),
+        retape.fixed_space(snapshots=6, store={"state", "tape"}, stage=5),
+    ],
+    ids=["steps", "stages", "segments", "tapes"],
+)
+def test_the_heap_has_the_height_that_was_predicted(plan):
+    memory = measured(plan).memory
+    assert memory.predicted[-1].work == memory.measured[-1].work
+    assert 0.85 < memory.measured_peak / memory.predicted_peak < 1.05
+
+
+def test_a_step_that_keeps_its_states_leaves_the_areas():
+    kept = []
+
+    def step(u, k):
+        kept.append(1.0001 * u)
+        return kept[-1].copy()
+
+    memory = retape.adjoint(
+        step,
+        lambda u, k, g: 1.0001 * g,
+        np.ones(SIZE),
+        seed=lambda u: u,
+        steps=60,
+        plan=retape.fixed_space(snapshots=4),
+        measure=True,
+    ).report.memory
+    assert memory.measured_peak > 3 * memory.predicted_peak
+
+
+def test_snapshots_on_disk_are_no_memory(tmp_path):
+    memory = measured(
+        retape.fixed_space(snapshots=30, stage=1), store=retape.DiskStore(tmp_path)
+    ).memory
+    assert max(each.snapshots for each in memory.predicted) == 0
+    assert max(each.disk for each in memory.predicted) == 30 * STATE
+    assert memory.measured_peak < 15 * STATE
+
+
+def test_a_run_of_unknown_length_has_the_schedule_that_it_followed():
+    report = measured(
+        retape.logarithmic(), steps=None, done=lambda u: bool(u[0] > 1.005)
+    )
+    assert report.memory.predicted_peak > 0
+    assert report.memory.measured_peak < 1.1 * report.memory.predicted_peak
+
+
+def test_a_budget_is_in_the_picture():
+    report = measured(retape.within(30 * STATE))
+    assert report.memory.budget == 30 * STATE
+    axes = timeline(report).axes[0]
+    assert any("budget" in text.get_text() for text in axes.texts)
+
+
+def test_processes_cannot_be_measured():
+    with pytest.raises(retape.PlanError, match="heaps of other processes are not seen"):
+        measured(retape.fixed_space(snapshots=3), snapshots="process")
+
+
+def test_what_was_not_measured_is_refused_by_name():
+    report = retape.adjoint(
+        lambda x, k: x, lambda x, k, g: g, 1.0, seed=lambda x: 1.0, steps=2
+    ).report
+    with pytest.raises(retape.PlanError, match="`Report` holds nothing of its run"):
+        timeline(report)
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [Schedule(500, snapshots=5), Mixed(60, 4), TwoTier(60, memory=2, disk=9)],
+    ids=["states", "tapes", "tiers"],
+)
+def test_a_prediction_agrees_with_the_replay_of_the_schedule(schedule):
+    moments = predict_memory(schedule, 1, 0)
+    counts = replay(schedule, schedule.length)
+    assert moments[-1].work == counts.advances + counts.taped
+    most = max(each.snapshots + each.disk for each in moments)
+    if not counts.kept_tapes:
+        assert most == counts.peak_snapshots
+
+
+def test_long_runs_are_thinned_and_keep_their_peak():
+    moments = predict_memory(Schedule(20_000, snapshots=9), 1, 1)
+    assert len(moments) < 4096
+    assert max(each.total for each in moments) == 10
+    meter = Meter()
+    for k in range(20_000):
+        meter.add(Sample(k, 7 if k == 1234 else 1, 0.0, 0))
+    assert len(meter.samples) < 4096 and max(s.nbytes for s in meter.samples) == 7
+    assert meter.samples[-1].work > 19_980
+
+
+def test_a_bar_is_told_while_a_run_is_measured():
+    told: list[Progress] = []
+    measured(retape.fixed_space(snapshots=4), progress=told.append)
+    assert told[-1].reversed == 120
+
+
+@pytest.mark.parametrize("schedule", [Schedule(40, snapshots=3), Mixed(40, 3)])
+def test_a_trace_of_a_schedule_is_valid_and_complete(schedule):
+    events = json.loads(json.dumps(chrome_trace(schedule)))["traceEvents"]
+    spans = [each for each in events if each["ph"] == "X"]
+    for before, after in zip(spans, spans[1:], strict=False):
+        assert before["ts"] + before["dur"] == after["ts"]
+    opened = [e["id"] for e in events if e["ph"] == "b"]
+    assert sorted(opened) == sorted(e["id"] for e in events if e["ph"] == "e")
+    assert len(opened) == schedule.counts().stores + schedule.counts().kept_tapes
+    counters = [e["args"]["memory"] for e in events if e["ph"] == "C"]
+    assert max(counters) == 3 and counters[-1] == 0
+
+
+def test_a_trace_of_a_run_has_its_bytes():
+    report = measured(retape.fixed_space(snapshots=4))
+    events = chrome_trace(report)["traceEvents"]
+    found = [each["args"]["bytes"] for each in events if each["ph"] == "C"]
+    assert max(found) == report.memory.measured_peak
+    assert {each["name"] for each in events if each["ph"] == "X"} == {
+        "advance",
+        "reverse",
+    }
+
+
+def test_records_and_schedules_are_tables_in_a_notebook():
+    plan = retape.within("6 MB")
+    assert "<td" in plan._repr_html_() and "5.8 MiB" in plan._repr_html_()
+    prediction = retape.fixed_space(snapshots=3).predict(50)._repr_html_()
+    assert "Prediction" in prediction
+    for schedule in (Schedule(40, snapshots=3), TwoTier(60, memory=2, disk=9)):
+        assert "<svg" in schedule._repr_html_()
+    assert "<svg" not in Schedule(10**6, snapshots=9)._repr_html_()
+    report = measured(retape.fixed_space(snapshots=4))._repr_html_()
+    assert "peak bytes" in report and "memory" not in report
+
+
+def test_a_title_is_escaped():
+    from retape._html import table
+
+    assert "<b>" not in table("<b>", [("<b>", "<b>")])
+
+
+def test_a_trace_without_a_prediction_is_a_line():
+    figure = timeline(MemoryTrace((), (Sample(1, 10, 0.1, 0),), "heap"), dark=True)
+    labels = [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
+    assert labels == ["heap"]
