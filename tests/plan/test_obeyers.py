@@ -77,7 +77,8 @@ def by_vlad(plan):
         if steps is None:
             raise
         n = int(steps[1])
-        plan = retape.chain(forward=[1] * n, states=[1] * n, tapes=[1] * n, budget=6)
+        sizes = {"forward": [1] * n, "states": [1] * n, "tapes": [1] * n}
+        plan = retape.chain(**sizes, budget=6, store=plan.store)
         result = vlad.run(text, engine="interpreter", plan=plan)
     return result.values[0][1]
 

@@ -117,11 +117,25 @@ def test_within_finds_the_best_of_thousands_of_snapshots(n, w, r, extra):
         return
     best = None
     for d in range(1, min(n, (budget - r) // w + 1)):
-        stages = -(-n // ((budget - d * w) // r))
-        cost = -(-n // stages) * optimal_advances(stages, d), d, -(-n // stages)
-        best = cost if best is None else min(best, cost)
+        longest = (budget - d * w) // r
+        # Shorter stages may waste less of the last one.
+        for alpha in range(longest, max(0, longest - 4), -1):
+            cost = alpha * optimal_advances(-(-n // alpha), d)
+            best = cost if best is None else min(best, cost)
     alpha, d, _ = retape.within(budget).resolve(n, w, r)
-    assert best is not None and (alpha, d) == (best[2], min(best[1], -(-n // alpha)))
+    assert d * w + alpha * r <= budget
+    assert best is not None and alpha * optimal_advances(-(-n // alpha), d) <= best
+
+
+@pytest.mark.parametrize(
+    ("n", "w", "r", "budget", "alpha", "d"),
+    [(31, 3, 2, 19, 4, 3), (36, 3, 1, 11, 4, 2), (32, 9, 5, 52, 4, 3)],
+)
+def test_within_takes_a_shorter_stage_that_leaves_less_empty(n, w, r, budget, alpha, d):
+    assert retape.within(budget).resolve(n, w, r)[:2] == (alpha, d)
+    longest = (budget - d * w) // r
+    advances = longest * optimal_advances(-(-n // longest), d)
+    assert retape.within(budget).predict(n, w, r).advances < advances
 
 
 def test_within_large_budgets_is_quick_and_keeps_to_them(monkeypatch):

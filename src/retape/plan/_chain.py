@@ -1,13 +1,13 @@
 """The plan of a chain whose steps differ."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._base import Prediction
-from retape.plan._options import refuse_others
+from retape.plan._options import Kind, keeps_tapes, refuse_others
 from retape.plan._scheduled import ScheduledPlan
 from retape.schedule import Chain, whole
 
@@ -23,6 +23,12 @@ class ChainPlan(ScheduledPlan):
     tapes: tuple[int, ...]
     budget: int  # pyright: ignore[reportGeneralTypeIssues]  # required here
     units: int | None = None
+    store: frozenset[Kind] = frozenset({"state", "tape"})
+
+    @property
+    def keeps_tapes(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Slots may hold tapes, unless the user says otherwise."""
+        return "tape" in self.store
 
     def schedule(
         self,
@@ -36,7 +42,14 @@ class ChainPlan(ScheduledPlan):
                 f"this chain has {len(self.forward)} steps and the run has {n}. Pass "
                 "`forward`, `states` and `tapes` with one entry for every step."
             )
-        return Chain(self.forward, self.states, self.tapes, self.budget, self.units)
+        return Chain(
+            self.forward,
+            self.states,
+            self.tapes,
+            self.budget,
+            self.units,
+            keep_tapes=self.keeps_tapes,
+        )
 
     def predict(
         self,
@@ -65,33 +78,40 @@ def chain(
     tapes: Sequence[int],
     budget: int | str,
     units: int | None = None,
+    store: Set[Kind] = frozenset({"state", "tape"}),
     **others: object,
 ) -> ChainPlan:
     """A plan for steps that differ, in cost and in bytes, within a budget of bytes.
 
-    Optimal among persistent schedules: a snapshot is kept until its own stage is
-    reversed. `retape.schedule.Chain` has the recurrence.
+    Optimal among persistent schedules: a snapshot is kept until its own step is
+    reversed. A tape is kept while the run goes on where that is cheaper than coming
+    back, as in Rotor. `retape.schedule.Chain` has the recurrence.
 
     Args:
         forward: The cost of each step.
         states: The bytes of the state before each step.
         tapes: The bytes of the tape of each step.
         budget: Bytes for snapshots and tape together, or a text such as "512 MiB".
-        units: Sizes are rounded up to multiples of budget / units. By default bytes are
-            exact, which only small chains can afford.
+        units: Sizes are rounded up to multiples of budget / units: 200 steps at 500
+            units take some seconds. By default bytes are exact, which small chains can
+            afford, and chains of few different sizes.
+        store: What may be kept while the run goes on: `{"state"}` where a machine
+            cannot hold tapes.
         **others: None; an option of another plan is refused by name.
 
     Raises:
-        PlanError: If an option is another plan's, or `budget` is no number of bytes.
+        PlanError: If an option is another plan's or cannot be, or `budget` is no number
+            of bytes; when used, if the table would be too large.
+        MissingPackageError: When used, without NumPy.
         BudgetError: When used, if the budget is too small; the least is named.
 
     Examples:
         >>> import retape
         >>> plan = retape.chain(
-        ...     forward=[1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=5
+        ...     forward=[1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=8
         ... )
         >>> plan.predict(3).cost, plan.predict(3).peak_bytes
-        (7.0, 5)
+        (1.0, 8)
     """
     refuse_others("chain", others)
     try:
@@ -107,4 +127,5 @@ def chain(
         tapes=entries[2],
         budget=parse_bytes(budget),
         units=units,
+        store=frozenset({"state", "tape"} if keeps_tapes(store) else {"state"}),
     )

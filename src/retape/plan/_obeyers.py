@@ -77,6 +77,8 @@ class Obeyer:
             return f"Leave `offload` out of the plan; {self.instead}."
         if plan.split not in self.splits and not plan.needs_length:
             return "Leave `split` out."
+        if plan.keeps_tapes and not self.holds_tapes and self.by_actions:
+            return "Pass the plan with `store={'state'}`."
         return (
             "Pass another plan, such as `retape.fixed_space(snapshots=20)`, "
             "`retape.logarithmic()` or `retape.within(...)`."
@@ -95,7 +97,9 @@ RECOMPUTE = Obeyer(
     splits=frozenset({"binomial"}),
 )
 CHAIN = Obeyer(
-    "`retape.torch.checkpoint_sequential`", "`retape.torch.checkpoint_sequential`"
+    "`retape.torch.checkpoint_sequential`",
+    "`retape.torch.checkpoint_sequential`",
+    holds_tapes=True,
 )
 VLAD = Obeyer(
     "VLAD",

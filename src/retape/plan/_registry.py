@@ -111,6 +111,13 @@ KINDS = (
         "the cheapest persistent schedule",
         "chain:forward=1+2+1+2,states=2+1+2+1,tapes=3+3+3+3,budget=8",
     ),
+    Kind(
+        chain,
+        'retape.chain(..., store={"state"})',
+        "the same, and no tapes in slots",
+        "the cheapest without them",
+        "chain:forward=1+2+1+2,states=2+1+2+1,tapes=3+3+3+3,budget=8,store=state",
+    ),
 )
 """All kinds, in the order of the page."""
 

@@ -5,36 +5,50 @@ before it and r_k those of its tape, the cheapest way to reverse the steps a, ..
 from the state before a, with B bytes free, costs
 
     V(a, b, B) = 0                      if r_a + ... + r_{b-1} <= B: one stage; else
+                 the least of
+                 V(a+1, b, B - r_a)     the tape of step a is kept, and the run goes on
                  min over a < k < b of  f_a + ... + f_{k-1}
                                         + V(k, b, B - w_a) + V(a, k, B)
 
-In the first of the two parts the state before a is kept, in the second it is read
-again: at its last reading it is dropped before its stage is taped. This is optimal
+In the first of the last two parts the state before a is kept, in the second it is read
+again: at its last reading it is dropped before its step is taped. This is the model of
+Rotor (Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova 2019 and 2021), and optimal
 among *persistent* schedules, in which a snapshot is kept until then; dropping a large
-one early, to make it again, could be cheaper.
+one early, to make it again, could be cheaper. Where a machine cannot hold a tape while
+it goes on (`keep_tapes=False`) the second line is left out.
 
 Two other modules solve neighbouring problems, and share no code with this one, since
-neither their moves nor their tables are the same:
+neither their costs nor their tables are the same:
 
-- `engines/eager/plan/_dynamic_programme` (Rotor) tapes single units on the way forward,
-  beside snapshots, and counts bytes that states and tapes have in common once;
+- `engines/eager/plan/_dynamic_programme` has the same two choices, but the first sweep
+  is the program's own and costs nothing, peaks of running operators count, and bytes
+  that states and tapes have in common are counted once: a table by levels of bytes;
 - `engines/jaxpr/layers/remat/_choose_segments` has no recursion: each stretch is run
   again once at most, as `jax.checkpoint` does, so its table is (place, bytes kept).
 
-Here a stage of several steps may be taped at once, and a stretch is divided again and
-again. The budget covers snapshots and tape, and
-not the one or two states that a running step holds itself.
+The budget covers snapshots and tapes, and not the one or two states that a running step
+holds itself.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from math import inf, isfinite
-from operator import add, index
+from operator import index
+from typing import NamedTuple
 
 from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
-from retape.schedule._action import Action, Advance, Drop, Restore, Reverse, Store
+from retape.schedule._action import (
+    Action,
+    Advance,
+    Drop,
+    Restore,
+    Reverse,
+    Store,
+    Sweep,
+    Tape,
+)
+from retape.schedule._chain_table import ChainTable
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
 from retape.schedule._repr_html import schedule_html
@@ -44,10 +58,6 @@ from retape.schedule._whole import settle
 
 def _is_number(cost: object) -> bool:
     return not isinstance(cost, str | bytes | bool)
-
-
-LARGEST = 20_000_000
-"""The most (steps^3 * units / 6) that is attempted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,23 +72,21 @@ class Chain:
         units: Sizes are rounded up to multiples of budget / units, which keeps the
             programme small: the budget is kept, and the cost may be above the optimum,
             by no more than `bound` says. `None` counts single bytes, exactly.
+        keep_tapes: Whether a tape may be kept while the run goes on.
 
     Examples:
         >>> from retape.schedule import Chain
-        >>> chain = Chain([1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=5)
+        >>> chain = Chain([1, 5, 1], states=[2, 9, 2], tapes=[3, 2, 3], budget=5)
         >>> chain.cost()
-        7.0
+        6.0
         >>> for action in chain:
         ...     print(action)
         Store(step=0, slot=0, tier='memory')
         Advance(start=0, stop=2)
         Reverse(start=2, stop=3)
         Restore(step=0, slot=0, tier='memory')
-        Advance(start=0, stop=1)
-        Reverse(start=1, stop=2)
-        Restore(step=0, slot=0, tier='memory')
         Drop(step=0, slot=0, tier='memory')
-        Reverse(start=0, stop=1)
+        Reverse(start=0, stop=2)
     """
 
     forward: Sequence[float]
@@ -86,7 +94,8 @@ class Chain:
     tapes: Sequence[int]
     budget: int
     units: int | None = None
-    _solver: "_Solver" = field(init=False, repr=False, compare=False)
+    keep_tapes: bool = True
+    _table: ChainTable = field(init=False, repr=False, compare=False)
 
     def _repr_html_(self) -> str:
         """Counts and a picture, for notebooks."""
@@ -115,14 +124,8 @@ class Chain:
                 f"`units={self.units}` cannot be: the budget is divided into so many "
                 "parts. Pass a positive integer, or leave it out for single bytes."
             )
-        units = self.budget if self.units is None else self.units
-        if n**3 * min(units, sum(self.states) + sum(self.tapes)) > 6 * LARGEST:
-            raise PlanError(
-                f"a chain of {n} steps with `units={units}` is too large for the "
-                "dynamic programme. Pass a smaller `units`, or join steps."
-            )
-        object.__setattr__(self, "_solver", self._solve())
-        if self._solver.value(0, n, self._solver.budget) == inf:
+        object.__setattr__(self, "_table", self._make_table())
+        if self._table.best() == inf:
             self._refuse()
 
     def _check_entries(self) -> None:
@@ -156,23 +159,25 @@ class Chain:
         The programme with all sizes rounded down allows every schedule that keeps the
         budget, and more: its cost is not above the optimum.
         """
-        cost, solver = self.cost(), self._solve(up=False)
-        least = solver.value(0, len(self.forward), solver.budget)
-        if self.exact or cost == least:
+        if self.exact:
+            return 1.0
+        cost, least = self.cost(), self._make_table(up=False).best()
+        if cost == least:
             return 1.0
         return cost / least if least else inf
 
-    def _solve(self, up: bool = True) -> "_Solver":
+    def _make_table(self, up: bool = True) -> ChainTable:
         unit = 1
         if self.units is not None and not self.exact:
             unit = -(-self.budget // self.units)
         more = unit - 1 if up else 0
         states = [(size + more) // unit for size in self.states]
         tapes = [(size + more) // unit for size in self.tapes]
-        return _Solver(self.forward, states, tapes, self.budget // unit)
+        room = self.budget // unit
+        return ChainTable(self.forward, states, tapes, room, self.keep_tapes)
 
     def _refuse(self) -> None:
-        least = least_budget(self.states, self.tapes)
+        least = least_budget(self.states, self.tapes, keep_tapes=self.keep_tapes)
         hint = ""
         if self.budget >= least:
             hint = f" It would do with more than `units={self.units}`."
@@ -184,28 +189,41 @@ class Chain:
 
     def cost(self) -> float:
         """The cost of all advances."""
-        solver = self._solver
-        return float(solver.value(0, len(self.forward), solver.budget))
+        return self._table.best()
 
     def __iter__(self) -> Iterator[Action]:
-        solver, n = self._solver, len(self.forward)
-        stack: list[tuple[int, int, int]] = []
-        a, b, room, stored = 0, n, solver.budget, False
+        table, stack = self._table, list[_Waiting]()
+        a, b, room, stored = 0, len(self.forward), table.budget, False
         while True:
-            k = solver.split(a, b, room)
+            taped, k = table.choice(a, b, room)
             if k:
                 if not stored:
                     yield Store(a, len(stack))
-                stack.append((a, k, room))
+                stack.append(_Waiting(a, k, room, False))
                 yield Advance(a, k)
-                a, room, stored = k, room - solver.states[a], False
+                a, room, stored = k, room - table.states[a], False
                 continue
             if stored:
                 yield Drop(a, len(stack))
-            yield Reverse(a, b)
+                stored = False
+            # Tapes that are kept one after the other are one stage.
+            start = a
+            while taped == 1 < b - a:
+                room -= table.tapes[a]
+                a += 1
+                taped, k = table.choice(a, b, room)
+            if start < a and not (taped == b - a and not k):
+                yield Tape(start, a, len(stack))
+                stack.append(_Waiting(start, a, room, True))
+                continue
+            yield Reverse(start, b)
+            while stack and stack[-1].tape:
+                a, b, _, _ = stack.pop()
+                yield Sweep(a, b, len(stack))
+                yield Drop(a, len(stack))
             if not stack:
                 return
-            a, b, room = stack.pop()
+            a, b, room, _ = stack.pop()
             stored = True
             yield Restore(a, len(stack))
 
@@ -222,12 +240,17 @@ class Chain:
     def peak_bytes(self) -> int:
         """The most bytes of snapshots and tape at once, in the sizes given."""
         held = peak = 0
+        taken: dict[int, int] = {}
         for action in self:
             match action:
                 case Store(step):
-                    held += self.states[step]
+                    taken[step] = self.states[step]
+                    held += taken[step]
+                case Tape(start, stop):
+                    taken[start] = sum(self.tapes[start:stop])
+                    held += taken[start]
                 case Drop(step):
-                    held -= self.states[step]
+                    held -= taken[step]
                 case Reverse(start, stop):
                     peak = max(peak, held + sum(self.tapes[start:stop]))
                 case _:
@@ -236,83 +259,62 @@ class Chain:
         return peak
 
 
-def least_budget(states: Sequence[int], tapes: Sequence[int]) -> int:
+class _Waiting(NamedTuple):
+    """What is held: a state with what is still to be reversed from it, or a tape."""
+
+    start: int
+    stop: int
+    room: int
+    tape: bool
+
+
+def least_budget(
+    states: Sequence[int], tapes: Sequence[int], *, keep_tapes: bool = True
+) -> int:
     """The least budget of any persistent schedule.
 
-    The first stage tapes some k steps with nothing held; every later step is taped
-    alone, with the state before step 0 held and nothing else.
+    All steps from some k on are taped alone, one after the other, with the state before
+    step a held; then a is taped, and in the room beside it the steps up to k are
+    reversed in the same way. Where no tape is kept all these are one stage.
+
+    Args:
+        states: Bytes of the state before each step.
+        tapes: Bytes of the tape of each step.
+        keep_tapes: Whether a tape may be kept while the run goes on.
 
     Examples:
         >>> least_budget([2, 9, 2], [3, 3, 3])
         5
+        >>> least_budget([9, 1, 1], [1, 5, 5])
+        7
+        >>> least_budget([9, 1, 1], [1, 5, 5], keep_tapes=False)
+        11
     """
-    if not states:
-        return 0
-    least, rest = sum(tapes), 0
-    taped = least
-    for k in range(len(tapes) - 1, 0, -1):
-        rest = max(rest, states[0] + tapes[k])
-        taped -= tapes[k]
-        least = min(least, max(taped, rest))
-    return least
+    n, inner = len(tapes), [0] * (len(tapes) + 1)
+    for a in range(n - 1 if keep_tapes else 0, -1, -1):
+        # `after[k]`: a is taped, and what is between a and k reversed beside it.
+        after = [0] * (n + 1)
+        for k in range(a + 1, n + 1):
+            rest = inner[k] if keep_tapes else sum(tapes[a + 1 : k])
+            after[k] = tapes[a] + rest
+        inner = [0] * (a + 1) + _best_ends(a, states[a], tapes, after)
+    return inner[n] if n else 0
 
 
-class _Solver:
-    """V and its splits for every room that can be left, the smallest room first."""
+def _best_ends(
+    a: int, state: int, tapes: Sequence[int], after: Sequence[int]
+) -> list[int]:
+    """For every end b > a the least over k of holding the state, or `after[k]`.
 
-    def __init__(
-        self,
-        forward: Sequence[float],
-        states: Sequence[int],
-        tapes: Sequence[int],
-        budget: int,
-    ) -> None:
-        self.states = list(states)
-        self.cost = [0.0, *accumulate(forward)]
-        self.tape = [0, *accumulate(tapes)]
-        self.budget = min(budget, self.tape[-1] + sum(states))
-        # values[room][a][b], the same with b before a, and where to split.
-        self.values: dict[int, list[list[float]]] = {}
-        self.columns: dict[int, list[list[float]]] = {}
-        self.splits: dict[int, list[list[int]]] = {}
-        for room in sorted(self._rooms()):
-            self._fill(room)
-
-    def value(self, a: int, b: int, room: int) -> float:
-        """V; infinite if `room` does not suffice."""
-        return self.values[room][a][b]
-
-    def split(self, a: int, b: int, room: int) -> int:
-        """The k of V, or 0 for a single stage."""
-        return self.splits[room][a][b]
-
-    def _rooms(self) -> set[int]:
-        rooms = {self.budget}
-        for state in self.states:
-            rooms |= {room - state for room in rooms if room >= state}
-        return rooms
-
-    def _fill(self, room: int) -> None:
-        size = len(self.states) + 1
-        values = self.values[room] = [[0.0] * size for _ in range(size)]
-        columns = self.columns[room] = [[0.0] * size for _ in range(size)]
-        splits = self.splits[room] = [[0] * size for _ in range(size)]
-        # From the last start: a state of no bytes leaves the same room to its right.
-        for a in range(size - 2, -1, -1):
-            right = self.columns.get(room - self.states[a])
-            row = values[a]
-            for b in range(a + 1, size):
-                if self.tape[b] - self.tape[a] > room:
-                    row[b], splits[a][b] = self._least(a, b, row, right)
-                    columns[b][a] = row[b]
-
-    def _least(
-        self, a: int, b: int, row: list[float], right: list[list[float]] | None
-    ) -> tuple[float, int]:
-        """The least over the splits between a and b, and the first that has it."""
-        if right is None or b - a == 1:
-            return inf, 0
-        parts = map(add, right[b][a + 1 : b], row[a + 1 : b])
-        sums = list(map(add, self.cost[a + 1 : b], parts))
-        least = min(sums)
-        return least - self.cost[a], a + 1 + sums.index(least)
+    As b grows so does the best k, up to which what comes after it is larger.
+    """
+    found: list[int] = []
+    for b in range(a + 1, len(tapes) + 1):
+        alone, least = 0, after[b]
+        for k in range(b - 1, a, -1):
+            alone = max(alone, state + tapes[k])
+            if alone >= least:
+                break
+            least = min(least, max(alone, after[k]))
+        found.append(least)
+    return found

@@ -13,7 +13,7 @@ import retape.torch
 from retape._errors import BudgetError, PlanError
 from retape.engines.eager.api import _checkpoint_sequential as _sequence
 from retape.engines.eager.plan._planned_forward import UnitSchedule
-from retape.schedule import Advance, Chain, Reverse, Schedule, Store
+from retape.schedule import Advance, Chain, Reverse, Schedule, Store, Sweep, Tape
 from tests.engines.eager.api.test_budget import peak_bytes
 from tests.engines.eager.api.test_program_forms import assert_same, outcome
 
@@ -67,6 +67,8 @@ PLANS = [
     retape.within("63kB"),
     Schedule(8, 2, 1, "bisection"),
     Chain([1, 5] * 4, states=[2] * 8, tapes=[3, 9] * 4, budget=20),
+    Chain([1, 5] * 4, states=[2] * 8, tapes=[3, 9] * 4, budget=20, keep_tapes=False),
+    retape.fixed_space(snapshots=3, store={"state", "tape"}),
 ]
 
 
@@ -93,6 +95,25 @@ def test_a_plan_of_few_snapshots_recomputes_several_times(runs: list[object]) ->
     assert Schedule(10, 3).counts().advances == 15
     assert report.recomputed == 15 - 9
     assert report.snapshots + report.planted == Schedule(10, 3).counts().stores - 1
+
+
+def test_a_tape_that_is_kept_is_not_made_again(runs: list[object]) -> None:
+    chain = [torch.sin] * 10
+    x = torch.ones(4, requires_grad=True)
+    # Every second step costs nine, and its tape fits beside a state.
+    plan = Chain([1, 9] * 5, states=[2] * 10, tapes=[7, 1] * 5, budget=13)
+    kept = [action for action in plan if isinstance(action, Tape)]
+    advances, taped = plan.counts().advances, sum(b - a for a, b, *_ in kept)
+    assert taped >= 4
+    retape.torch.checkpoint_sequential(chain, input=x, plan=plan).sum().backward()
+    # The program's own run is free, and it makes the tapes of its way.
+    first = next(i for i, each in enumerate(plan) if isinstance(each, Reverse))
+    way = sum(
+        each.stop - each.start
+        for each in list(plan)[:first]
+        if isinstance(each, Advance)
+    )
+    assert runs[0].report.recomputed == advances - way  # type: ignore[attr-defined]
 
 
 # A draw keeps five kilobytes, the state of its generator: forty here, and one more is
@@ -251,6 +272,11 @@ def test_what_cannot_be_is_refused() -> None:
     with pytest.raises(PlanError, match="it leaves the first `1` unreversed"):
         half = [Store(0, 0), Advance(0, 1), Reverse(1, 2)]
         sequential([torch.sin] * 2, input=x, plan=half)
+    with pytest.raises(PlanError, match="it sweeps `0` to `1` at `1`"):
+        swept = [Store(0, 0), Advance(0, 1), Reverse(1, 2), Sweep(0, 1, 0)]
+        sequential([torch.sin] * 2, input=x, plan=swept)
+    with pytest.raises(PlanError, match="it tapes `1` to `2` at `0`"):
+        sequential([torch.sin] * 2, input=x, plan=[Tape(1, 2, 0)])
     w = torch.ones(64, 64, requires_grad=True)
     with pytest.raises(BudgetError, match="needs at least"):
         sequential([torch.sin, torch.exp] * 9, input=w, memory=100)

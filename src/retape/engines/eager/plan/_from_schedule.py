@@ -2,14 +2,24 @@
 
 Actions tell a driver what to do one after the other. The backward of PyTorch asks for
 values instead, so the stream is cut at its `Reverse` actions: what lies between two of
-them is one descent, the run from a stored state to the stage that is then reversed.
+them is one descent, the run from a stored state to the stage that is then reversed. A
+`Tape` on the way is part of what the descent tapes; its `Sweep` needs no run.
 """
 
 from collections.abc import Iterable
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager.analysis._units import Descent
-from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store
+from retape.schedule import (
+    Action,
+    Advance,
+    Drop,
+    Restore,
+    Reverse,
+    Store,
+    Sweep,
+    Tape,
+)
 
 
 def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:
@@ -30,7 +40,9 @@ def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:
     found: list[Descent] = []
     made_by = {0: 0}
     left, start, at = length, 0, 0
+    held: set[tuple[int, int]] = set()
     stores: list[int] = []
+    taped: list[int] = []
     for action in actions:
         match action:
             case Store(step):
@@ -45,9 +57,19 @@ def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:
                 parent = made_by[start] if found else -1
                 for step in stores:
                     made_by[step] = len(found)
-                taped = tuple(range(first, stop))
-                found.append(Descent(start, stop, tuple(stores), taped, parent))
-                stores, left = [], first
+                taped += range(first, stop)
+                found.append(Descent(start, stop, tuple(stores), tuple(taped), parent))
+                stores, taped, left = [], [], first
+            case Tape(first, stop):
+                if first != at or stop >= left:
+                    raise _wrong(length, f"tapes `{first}` to `{stop}` at `{at}`")
+                taped += range(first, stop)
+                held |= {(first, stop)}
+                at = stop
+            case Sweep(first, stop):
+                if stop != left or (first, stop) not in held:
+                    raise _wrong(length, f"sweeps `{first}` to `{stop}` at `{left}`")
+                left = first
             case Drop():
                 pass
     if left:
