@@ -99,9 +99,7 @@ def within_budget(n: int | None, w: int, r: int, budget: int) -> tuple[int, int]
 
     The advances are those of the binomial split; other splits get the same two numbers.
 
-    For a given d the longest stage is (budget - d*w) // r, hence the least number N of
-    stages, and the shortest stage for that N is ceil(n/N). The best d is found exactly,
-    see `_Search`.
+    The best pair is found exactly, see `_Search`.
 
     For an unknown n half of the budget goes to either: that maximises d*alpha, the
     longest run of which each step is advanced and taped only once.
@@ -133,15 +131,18 @@ def least_for(n: int | None, w: int, r: int) -> int:
 class _Search:
     """The d of least advances, and the least such d, by branch and bound.
 
-    For d snapshots there are N(d) = ceil(n / ((budget - d*w) // r)) stages of
-    ceil(n / N) steps. N grows with d. The fewest advances A(N, d) fall with d and grow
-    with N, and so does A(N, d) / N, because A is convex in N. Hence for all d in
-    [first, last], with N' = N(first) and N'' = N(last), the advances are at least
+    For d snapshots a stage has (budget - d*w) // r steps at most, and there are N(d) of
+    that length at least. A shorter one may leave less of the last stage empty: 31 steps
+    are 7 stages of 5 or 8 of 4. N(d) grows with d. The fewest advances A(N, d) fall
+    with d and grow with N, and so does A(N, d) / N, because A is convex in N. Hence for
+    all d in [first, last], with N' = N(first) and N'' = N(last), and all N >= N(d) the
+    advances are at least n * A(N', last) / N', since stage * N >= n; and at least
 
-        max( ceil(n / N'') * A(N', last),  n * A(N', last) / N' ),
+        ceil(n / N'') * A(N', last)         if N <= N'',
+        n * A(N'' + 1, last) / (N'' + 1)    otherwise.
 
-    since stage * N >= n. Intervals are halved, the one of least bound first, until no
-    bound is below the best found.
+    Intervals are halved, the one of least bound first, until no bound is below the best
+    found.
     """
 
     n: int
@@ -164,27 +165,39 @@ class _Search:
                 bound = self._bound(*part)
                 if (bound, part[0]) <= best:
                     heappush(heap, (bound, *part))
-        return -(-self.n // self._stages(best[1])), best[1]
+        return best[2], best[1]
 
     def _stages(self, d: int) -> int:
         return -(-self.n // ((self.budget - d * self.w) // self.r))
 
-    def _cost(self, d: int) -> tuple[int, int]:
+    def _cost(self, d: int) -> tuple[int, int, int]:
+        """The fewest advances for d snapshots, d, and the longest stage with them."""
         stages = self._stages(d)
-        return -(-self.n // stages) * optimal_advances(stages, d), d
+        longest = -(-self.n // stages)
+        least, alpha = longest * optimal_advances(stages, d), longest
+        for shorter in range(longest - 1, 0, -1):
+            stages = -(-self.n // shorter)
+            advances = optimal_advances(stages, d)
+            if self.n * advances >= least * stages:
+                break
+            if shorter * advances < least:
+                least, alpha = shorter * advances, shorter
+        return least, d, alpha
 
     def _bound(self, first: int, last: int) -> int:
         fewest, most = self._stages(first), self._stages(last)
-        advances = optimal_advances(fewest, last)
-        return max(-(-self.n // most) * advances, -(-self.n * advances // fewest))
+        short = -(-self.n // most) * optimal_advances(fewest, last)
+        more = -(-self.n * optimal_advances(most + 1, last) // (most + 1))
+        least = -(-self.n * optimal_advances(fewest, last) // fewest)
+        return max(least, min(short, more))
 
-    def _flat(self, first: int, last: int) -> tuple[int, int]:
+    def _flat(self, first: int, last: int) -> tuple[int, int, int]:
         """The least d that costs as little as `last`, where all have as many stages."""
-        cost, _ = self._cost(last)
+        cost = self._cost(last)[0]
         while first < last:
             middle = (first + last) // 2
             if self._cost(middle)[0] == cost:
                 last = middle
             else:
                 first = middle + 1
-        return cost, first
+        return self._cost(first)
