@@ -12,6 +12,7 @@ from retape.schedule import (
     beta,
     departures,
     online_actions,
+    online_advances,
     optimal_advances,
     replay,
     turn_advances,
@@ -175,3 +176,24 @@ def test_doubling_writes_little():
 def test_no_snapshots_are_refused():
     with pytest.raises(PlanError, match="`snapshots=0` cannot be: the start state"):
         LeastCost.begin(0)
+
+
+@pytest.mark.parametrize("placement", ["least-cost", "doubling"])
+@pytest.mark.parametrize("snapshots", [1, 2, 3, 5, 8])
+def test_the_stages_that_are_passed_over_change_nothing(snapshots, placement):
+    asked = begin_online(snapshots, placement)
+    passing, p = begin_online(snapshots, placement), 0
+    for n in range(1, 500):
+        # Asked about stages 0, ..., n - 2.
+        while (p := passing.next_change(p, n - 1)) < n - 1:
+            passing, _ = passing.place(p)
+            p += 1
+        assert passing == asked
+        if placement == "least-cost":
+            made = n - 1 + turn_advances(asked, n, 1)
+            assert online_advances(n, snapshots) == made
+        asked, _ = asked.place(n - 1)
+
+
+def test_seven_stages_with_two_snapshots_are_as_if_the_length_were_known():
+    assert online_advances(7, 2) == optimal_advances(7, 2) == 11

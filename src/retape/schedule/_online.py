@@ -31,6 +31,7 @@ from typing import Literal, TypeAlias, get_args
 
 from retape._errors import PlanError
 from retape.schedule._action import Action, Advance, Drop, Reverse, Store
+from retape.schedule._binomial import beta, optimal_advances
 from retape.schedule._online_least_cost import (
     NOTHING,
     LeastCost,
@@ -99,6 +100,10 @@ class Doubling:
         slot = state.slots[len(state.positions)]
         after = replace(state, positions=(*state.positions, stage))
         return after, Placed(slot, dropped)
+
+    def next_change(self, stage: int, stop: int) -> int:
+        """The first stage from `stage` on about which `place` may say anything."""
+        return min(stop, -(-stage // self.spacing) * self.spacing)
 
     def turn(self, last: int) -> tuple["Doubling", Placed]:
         """Give up snapshots if reversing the stages below `last` gets cheaper."""
@@ -208,8 +213,9 @@ def online_actions(
     """
     length, stage = whole("length", length), whole("stage", stage)
     state = begin_online(snapshots, placement)
-    at = 0
-    for p in range(-(-length // stage) - 1):
+    at = p = 0
+    stop = -(-length // stage) - 1
+    while (p := state.next_change(p, stop)) < stop:
         state, placed = state.place(p)
         if (placed.slot is not None or placed.dropped) and at < p * stage:
             yield Advance(at, p * stage)
@@ -218,6 +224,7 @@ def online_actions(
             yield Drop(step * stage, slot)
         if placed.slot is not None:
             yield Store(at, placed.slot)
+        p += 1
     last = max(0, -(-length // stage) - 1) * stage
     if at < last:
         yield Advance(at, last)
@@ -227,6 +234,8 @@ def online_actions(
 def online_advances(length: int, snapshots: int, stage: int = 1) -> int:
     """The steps that `online_actions` advances, with nothing made but placements.
 
+    In time in proportion to the snapshots written on the way, not to the steps.
+
     Args:
         length: The number of steps.
         snapshots: The most snapshots.
@@ -235,12 +244,18 @@ def online_advances(length: int, snapshots: int, stage: int = 1) -> int:
     Examples:
         >>> online_advances(10, 3)
         15
+        >>> online_advances(10**6, 2)
+        941928561
     """
     length, stage = whole("length", length), whole("stage", stage)
     state = begin_online(snapshots)
-    last = max(0, -(-length // stage) - 1)
-    for p in range(last):
+    last, p = max(0, -(-length // stage) - 1), 0
+    if last < beta(state.snapshots, 2):
+        # As few as if the length were known.
+        return stage * optimal_advances(last + 1, state.snapshots)
+    while (p := state.next_change(p, last)) < last:
         state, _ = state.place(p)
+        p += 1
     return last * stage + turn_advances(state, length, stage)
 
 

@@ -85,6 +85,31 @@ class LeastCost:
             return replace(self, positions=(*self.positions, stage)), placed
         return self._evict(self.snapshots - 1 - i, stage)
 
+    def next_change(self, stage: int, stop: int) -> int:
+        """The first stage from `stage` on about which `place` may say anything.
+
+        K - K_j grows with every stage by more and more (A(L, 1) by L + 1, the others by
+        no more than they grew before and one), so what is worth keeping stays so, and
+        the first such stage is found by doubling steps and bisection.
+        """
+        if self.phase < self.snapshots:
+            return stage
+        end = min((p for p in departures(self.snapshots) if p >= stage), default=stop)
+        end, step = min(end, stop), 1
+        if stage >= end or self.cheapest(stage) is not None:
+            return stage
+        low = stage
+        while low + step < end and self.cheapest(low + step) is None:
+            low, step = low + step, 2 * step
+        high = min(low + step, end)
+        while high - low > 1:
+            middle = (low + high) // 2
+            if self.cheapest(middle) is None:
+                low = middle
+            else:
+                high = middle
+        return high
+
     def turn(self, last: int) -> tuple["LeastCost", Placed]:
         """Prepare for reversing the stages below `last`: nothing is given up."""
         return self, NOTHING
@@ -128,7 +153,7 @@ def departures(snapshots: int) -> Mapping[int, int]:
 
 
 _DEPARTURES: dict[int, dict[int, int]] = {
-    2: {5: 1, 15: 1, 21: 1, 28: 1},
+    2: {10: 1, 15: 1, 21: 1, 28: 1},
     3: {16: 2, 28: 2, 46: 2, 143: 2},
     4: {23: 1},
     5: {47: 4},
