@@ -22,6 +22,9 @@ from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
 from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
 from retape.engines.jaxpr.layers import policies as policies
+from retape.engines.jaxpr.layers.listing._saved_value import SavedValue as SavedValue
+from retape.engines.jaxpr.layers.listing._saved_values import print_saved as print_saved
+from retape.engines.jaxpr.layers.listing._saved_values import saved as saved
 from retape.engines.jaxpr.layers.loops._fori_while import fori_loop as fori_loop
 from retape.engines.jaxpr.layers.loops._fori_while import while_loop as while_loop
 from retape.engines.jaxpr.layers.loops._scan import scan as scan

@@ -84,6 +84,7 @@ def flatten_call(
     *,
     numbers: bool = True,
     always: Sequence[int] = (),
+    types: bool = False,
 ) -> FlatCall:
     """Split a call's arguments into arrays and fixed values.
 
@@ -92,6 +93,7 @@ def flatten_call(
         kwargs: Keyword arguments.
         numbers: Whether Python's numbers are traced (else they are fixed values).
         always: Positional arguments whose numbers are traced in any case.
+        types: Whether types of arrays stand for arrays.
     """
     chosen = {id(args[i]) for i in always}
     leaves: list[Any] = []
@@ -99,7 +101,9 @@ def flatten_call(
     for part in (*args, kwargs):
         for leaf in jax.tree_util.tree_leaves(part):
             leaves.append(leaf)
-            traced.append(is_array(leaf, numbers=numbers or id(part) in chosen))
+            stands = types and isinstance(leaf, jax.ShapeDtypeStruct)
+            own = stands or is_array(leaf, numbers=numbers or id(part) in chosen)
+            traced.append(own)
     tree = jax.tree_util.tree_structure((args, kwargs))
     fixed = tuple((i, v) for i, v in enumerate(leaves) if not traced[i])
     return FlatCall(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from importlib import import_module
+from os import sep
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -43,6 +45,21 @@ from jax.interpreters import partial_eval as pe
 def source_line(eqn: core.JaxprEqn) -> str:
     """`file:line (function)` of the user's code that made an equation."""
     return source_info_util.summarize(eqn.source_info)
+
+
+def caller_line(eqn: core.JaxprEqn) -> str:
+    """As `source_line`; of what Retape or Flax wrote, the line that called it.
+
+    Empty where no user's line is known.
+    """
+    for frame in source_info_util.user_frames(eqn.source_info.traceback):
+        if not any(part in frame.file_name for part in _LIBRARIES):
+            return f"{frame.file_name}:{frame.start_line} ({frame.function_name})"
+    return ""
+
+
+_LIBRARIES = (str(Path(__file__).parents[3]), f"{sep}flax{sep}", f"{sep}equinox{sep}")
+"""In the paths of files that a user did not write."""
 
 
 def as_written(eqn: core.JaxprEqn) -> AbstractContextManager[None]:

@@ -213,6 +213,57 @@ def test_every_budget_holds_when_compiled_and_costs_less_the_larger_it_is(
         jax.grad(checkpoint(f, policy=policies.within(least - 1)))(*args)
 
 
+def compilations(run: Any) -> int:
+    """How many programs are compiled while something runs."""
+    seen: list[str] = []
+
+    def listen(event: str, _: float, **__: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            seen.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        run()
+        return len(seen)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_more_memory_is_never_more_work_in_whatever_order_it_is_asked_for() -> None:
+    f, args = NETWORKS["perceptron"]()
+    least, most = least_of(f, args), temp_bytes(f, *args)
+    step = (most - least) // 9
+    found: dict[int, float] = {}
+    for share in (4, 9, 0, 6, 2):
+        budget = least + share * step
+        marked = checkpoint(f, policy=policies.within(budget))
+        slope = jax.grad(marked)
+        assert compilations(lambda g=slope: jax.make_jaxpr(g)(*args)) <= 3
+        program = compiled(jax.grad(marked), *args)
+        assert program.memory_analysis().temp_size_in_bytes <= budget
+        found[budget] = program.cost_analysis()["flops"]
+    works = [found[b] for b in sorted(found)]
+    assert works == sorted(works, reverse=True)
+    # What takes no more than the function as it is has nothing to run again.
+    plain = compiled(jax.grad(f), *args).cost_analysis()["flops"]
+    marked = checkpoint(f, policy=policies.within(2 * most))
+    got = compiled(jax.grad(marked), *args).cost_analysis()["flops"]
+    assert got <= 1.01 * plain
+
+
+def test_a_refusal_compiles_three_programs_at_most() -> None:
+    def f(w: Any, x: Any) -> Any:
+        return jnp.sin(mlp(w, x))
+
+    marked = checkpoint(f, policy=policies.within(10))
+
+    def refused() -> None:
+        with pytest.raises(retape.BudgetError):
+            jax.grad(marked)([drawn(8, 8)] * 3, drawn(8, 8))
+
+    assert compilations(refused) <= 3
+
+
 @pytest.mark.parametrize("argnums", [1, (0, 1)])
 def test_a_budget_is_for_the_gradient_that_is_taken(argnums: Any) -> None:
     f, args = NETWORKS["perceptron"]()

@@ -86,6 +86,11 @@ class Cutter:
         self.known: dict[tuple[int, int], list[SegmentOption]] = {}
 
     @property
+    def stored(self) -> int:
+        """Bytes of all values, if nothing is run again."""
+        return self.held[-1]
+
+    @property
     def everything(self) -> int:
         """Bytes of all values, with those that cross a place."""
         return self.held[-1] + sum(size for each in self.crossing for _, size in each)

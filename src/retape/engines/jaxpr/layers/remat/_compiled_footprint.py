@@ -60,9 +60,9 @@ def gradients(
 ) -> tuple[list[Callable[..., Any]], tuple[Any, ...]]:
     """Programs for the derivative by the moving inputs, and their arguments' types.
 
-    Of a scalar the gradient, without and with the value: a value may have to be
-    computed for its own sake, and the place for it is room for other things before.
-    Of anything else the value, with cotangents for any that come.
+    Of a scalar the gradient with the value, and on an accelerator without it, too: on
+    the CPU both take the same (`_deferred_choice.run_tied`). Of anything else the
+    value, with cotangents for any that come.
     """
     which = [i for i, m in enumerate(moving) if m]
 
@@ -83,7 +83,8 @@ def gradients(
 
     outs = jax.eval_shape(chosen, list(structs))
     if len(outs) == 1 and not outs[0].shape:
-        return [lambda values: valued(values)[1], valued], (list(structs),)
+        alone = [] if jax.default_backend() == "cpu" else [lambda v: valued(v)[1]]
+        return [*alone, valued], (list(structs),)
     return [both], (list(structs), outs)
 
 

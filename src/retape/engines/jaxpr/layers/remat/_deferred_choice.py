@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 from jax.core import eval_jaxpr
 from jax.extend import core
 from jax.interpreters import ad, mlir
 
 from retape.engines.jaxpr.analysis._activity import differentiable
+from retape.engines.jaxpr.calls._rerun import arrived
 from retape.engines.jaxpr.intake._vmapped import (
     Axis,
     Dims,
@@ -23,7 +26,7 @@ from retape.engines.jaxpr.intake._vmapped import (
     register_batching,
     vmapped,
 )
-from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
@@ -47,6 +50,36 @@ class Chooser(Protocol):
 def run_late(graph: Graph, by: Chooser, values: Sequence[Any]) -> list[Any]:
     """Evaluate a graph that `by` cuts when its derivative is taken."""
     return late_p.bind(*values, jaxpr=core.ClosedJaxpr(graph.jaxpr, ()), by=by)
+
+
+def run_tied(
+    graph: Graph, stretches: Sequence[Stretch], values: Sequence[Any]
+) -> list[Any]:
+    """Evaluate a graph as cut; a scalar is computed wherever its gradient is.
+
+    A program for the gradient alone has room where the value would have been made, or
+    lacks room that was free after it was: what was compiled with the value would tell
+    nothing of it (jaxlib 0.10.2: 9 % more or 19 % less). Tied, both take the same to
+    the byte, so that one compilation tells of both.
+    """
+    outs = run_stretches(graph, stretches, values)
+    slopes = [i for i, out in enumerate(outs) if is_inexact(out)]
+    if len(slopes) == 1 and not outs[slopes[0]].shape:
+        outs[slopes[0]] = _tied(outs[slopes[0]])
+    return outs
+
+
+@jax.custom_jvp
+def _tied(value: Any) -> Any:
+    """A value whose tangent is not known before it is."""
+    return value
+
+
+@_tied.defjvp
+def _tied_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
+    (value,), (tangent,) = primals, tangents
+    value = _tied(value)
+    return value, lax.select(arrived([value]), tangent, jnp.zeros_like(tangent))
 
 
 def _deferred_impl(*values: Any, jaxpr: core.ClosedJaxpr, by: Chooser) -> list[Any]:
@@ -79,7 +112,7 @@ def _deferred_jvp(
     which = [i for i, m in enumerate(moving) if m]
 
     def run(*values: Any) -> list[Any]:
-        return run_stretches(graph, stretches, values)
+        return run_tied(graph, stretches, values)
 
     along = restricted(run, primals, which)
     outs, moved = jax.jvp(

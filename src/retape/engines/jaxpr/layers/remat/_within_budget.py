@@ -2,14 +2,18 @@
 
 What a cut takes is predicted by `_choose_segments`, and the compiler has the last word:
 it fuses, and it needs working memory. So the dynamic programme is solved for a row of
-targets. Its answers, by falling work, are the same for every budget. Of these the one
-is compiled that is predicted to fit; what the compiler says of it corrects the
-predictions, and all that it said is remembered for the next budget.
+targets. Its answers, by falling work, are the same for every budget. At most three of
+them are compiled for a budget: the one that is predicted to fit; then, predictions
+corrected by what the compiler said, one of less work or one that takes less; and, if
+nothing fits, the ones of least prediction.
+
+What the compiler said is remembered, and so is what was answered: a greater budget is
+never answered by a cut of more work, nor a smaller one by a cut of less.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,9 +34,9 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     views_first,
 )
 from retape.engines.jaxpr.layers.remat._compiled_footprint import footprint, gradients
-from retape.engines.jaxpr.layers.remat._deferred_choice import run_late
+from retape.engines.jaxpr.layers.remat._deferred_choice import run_late, run_tied
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
+from retape.engines.jaxpr.layers.remat._run_segments import Stretch
 from retape.engines.jaxpr.layers.remat._strategies import Strategy
 
 _TARGETS = 24
@@ -41,10 +45,15 @@ _TARGETS = 24
 
 _NEARLY_EQUAL = 1.05
 """Predictions that are as good as equal."""
-_CAUTIOUS = 0.9
-"""Of the budget, what a second guess aims at."""
-_AT_MOST = 2
-"""The function uncut is not tried if it is predicted to take so much more."""
+_CAUTIOUS, _CORRECTED = 0.9, 0.97
+"""Of the budget, what a first and a further guess aim at."""
+_COMPILED = 3
+"""Most cuts that are compiled for one budget."""
+_HOPE = 0.5
+"""The function uncut is tried if so much of its prediction fits: where values are made
+element by element, XLA holds half of what is counted."""
+_WORTH = 0.005
+"""Of the function's work, what a further compilation should save."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,7 @@ class Least(Strategy):
         """As `Within.choose`."""
         ordered, first = views_first(graph)
         search = _search(_Printed(ordered, first, moving))
-        search.best(0)
+        search.best(1)
         return Within(search.least()).choose(graph, moving)
 
 
@@ -107,137 +116,91 @@ class _BudgetSearch:
         found = _cuts(rest)
         plain = [Stretch(0, len(graph), marked=False)]
         self.cuts = [*(segments_behind(first, cut.stretches) for cut in found), plain]
-        self.predicted = [*(max(1, c.peak_bytes) for c in found), _everything(rest)]
-        self.programs: dict[int, Any] = {}
-        self.known: dict[tuple[int, int], int] = {}
+        whole = Cutter(rest)
+        self.predicted = [*(max(1, c.peak_bytes) for c in found), max(1, whole.stored)]
+        self.work = [*(c.work for c in found), 0]
+        self.worth = _WORTH * whole.work[-1]
+        self.known: dict[int, int] = {}
+        self.answers: dict[int, int] = {}
         self.named: int | None = None
         """The least budget, once it was named: none below it is tried any more."""
 
     def best(self, budget: int) -> Sequence[Stretch] | None:
-        """A cut of little work that keeps to the budget.
-
-        The cut that is predicted to fit is compiled; what the compiler says corrects
-        the predictions, and the cut that is then predicted to fit is compiled, if it is
-        another one. If neither fits it is the cut of least prediction, or else the
-        function uncut.
-        """
+        """A cut of little work that keeps to the budget."""
         if self.named is not None and budget < self.named:
             return None
+        # Cuts that answered a smaller budget fit; beyond those that answered a greater
+        # one, more memory would mean more work.
+        top = len(self.cuts) - 1
+        top = min((n for b, n in self.answers.items() if b >= budget), default=top)
         before = len(self.known)
-        for number in self.attempts(budget):
-            if self.fits(number, budget):
-                idle = len(self.known) == before
-                return self.cuts[self.better(number, budget, idle)]
-        return None
+        while len(self.known) < before + _COMPILED:
+            left = before + _COMPILED - len(self.known)
+            number = self.next_try(budget, top, left)
+            if number is None:
+                break
+            self.known[number] = self.bytes(number)
+        found = self.fitting(budget, top)
+        if found is None:
+            return None
+        self.answers[budget] = found
+        return self.cuts[found]
 
-    def better(self, number: int, budget: int, idle: bool) -> int:
-        """A cut of less work than one that fits, if nothing was compiled to find it.
+    def fitting(self, budget: int, top: int) -> int | None:
+        """The cut of least work of those that were compiled and fit."""
+        fit = (n for n, size in self.known.items() if size <= budget and n <= top)
+        return max(fit, default=None)
 
-        What cuts take does not rise with what is predicted of them, so the nearest one
-        that was compiled may hide a better one: the most favourable is asked, too.
-        """
-        if not idle:
-            return number
-        for other in (self.guess(budget), self.hoped_for(budget)):
-            if other is not None and other > number and self.fits(other, budget):
-                number = other
-        return number
+    def next_try(self, budget: int, top: int, left: int) -> int | None:
+        """The cut to compile next; `None` if what is known will do."""
+        best = self.fitting(budget, top)
+        guess = self.guess(budget, top)
+        if best is None:
+            # The last one is kept for what is most likely to fit.
+            return self.last_resort() if guess is None or left == 1 else guess
+        last = len(self.cuts) - 1
+        hoped = _HOPE * self.predicted[last] <= budget and last not in self.known
+        if hoped and top == last:
+            return last
+        if guess is None or guess < best:
+            return None
+        return guess if self.work[best] - self.work[guess] > self.worth else None
 
-    def hoped_for(self, budget: int) -> int | None:
-        """The cut of least work that fits if predictions err as the worst one did."""
-        known = {n: self.guessed(n) for n, _ in self.known}
-        ratio = min(size / self.predicted[n] for n, size in known.items())
-        ways = range(len(self.cuts) - 1, -1, -1)
-        hoped = {i: known.get(i, ratio * self.predicted[i]) for i in ways}
-        return next((i for i in ways if hoped[i] <= budget), None)
-
-    def attempts(self, budget: int) -> Iterator[int]:
-        """The cuts to try, each chosen when it is known what the last one takes.
-
-        What was compiled before and fits comes first.
-        """
-        fitting = [n for n in self.programs if self.is_known_within(n, budget)]
-        if fitting:
-            yield max(fitting)
-        for share in (1.0, _CAUTIOUS):
-            number = self.guess(int(share * budget))
-            if number is not None:
-                yield number
-        yield self.lowest
-        if self.guessed(len(self.cuts) - 1) <= _AT_MOST * max(self.sizes(self.lowest)):
-            yield len(self.cuts) - 1
-
-    def is_known_within(self, number: int, budget: int) -> bool:
-        """Whether all programs under a cut were compiled and keep to the budget."""
-        count = len(self.gradients(number)[0])
-        sizes = [self.known.get((number, -1 - i), budget + 1) for i in range(count)]
-        return max(sizes) <= budget
-
-    @property
-    def lowest(self) -> int:
-        """The cut of least work among those predicted to take the fewest bytes."""
+    def last_resort(self) -> int | None:
+        """What is predicted to take the fewest bytes; then its like, of less work."""
         least = min(self.predicted)
-        return max(
-            i for i, p in enumerate(self.predicted) if p <= _NEARLY_EQUAL * least
-        )
+        near = [i for i, p in enumerate(self.predicted) if p <= _NEARLY_EQUAL * least]
+        return next((i for i in (near[0], near[-1]) if i not in self.known), None)
 
-    def guess(self, budget: int) -> int | None:
-        """The cut of least work that is predicted to fit, and not known not to."""
-        ways = range(len(self.cuts) - 1, -1, -1)
-        return next((i for i in ways if self.guessed(i) <= budget), None)
+    def guess(self, budget: int, top: int) -> int | None:
+        """The cut of least work that is predicted to fit, of those not compiled."""
+        aim = (_CORRECTED if self.known else _CAUTIOUS) * budget
+        ways = (i for i in range(top, -1, -1) if i not in self.known)
+        return next((i for i in ways if self.guessed(i) <= aim), None)
 
     def guessed(self, number: int) -> float:
-        """What a cut takes, as far as it is known or predicted.
-
-        A prediction is corrected as that of the nearest cut that was compiled was.
-        """
-        own = [size for (n, _), size in self.known.items() if n == number]
-        if own:
-            return max(own)
-        seen = {n for n, _ in self.known}
-        if not seen:
+        """What a cut is predicted to take, corrected as its known neighbours were."""
+        ratio = {n: size / self.predicted[n] for n, size in self.known.items()}
+        if not ratio:
             return self.predicted[number]
-        near = min(seen, key=lambda n: abs(n - number))
-        return self.predicted[number] * self.guessed(near) / self.predicted[near]
+        below = max((n for n in ratio if n < number), default=min(ratio))
+        above = min((n for n in ratio if n > number), default=max(ratio))
+        share = (number - below) / (above - below) if above != below else 0.0
+        share = min(1.0, max(0.0, share))
+        mean = (1 - share) * ratio[below] + share * ratio[above]
+        return self.predicted[number] * mean
 
     def least(self) -> int:
         """The smallest budget that `best` meets, after it did not meet one."""
         if self.named is None:
-            top = len(self.cuts) - 1
-            self.named = max(self.sizes(self.lowest))
-            if (top, -1) in self.known:
-                self.named = min(self.named, max(self.sizes(top)))
+            self.named = min(self.known.values())
         return self.named
 
-    def fits(self, number: int, budget: int) -> bool:
-        """Whether every program for the gradient keeps to the budget."""
-        return all(size <= budget for size in self.sizes(number))
-
-    def sizes(self, number: int) -> Iterator[int]:
-        """Temporaries of the programs for the gradient under a cut, last ones first."""
-        count = len(self.gradients(number)[0])
-        return (self.bytes(number, -1 - i) for i in range(count))
-
-    def bytes(self, number: int, program: int) -> int:
-        """Temporaries of one of the programs, counted from the end of their list."""
-        if (number, program) not in self.known:
-            programs, args = self.gradients(number)
-            names = axis_names(self.graph.jaxpr)
-            taken = footprint(programs[program], *args, names=names)
-            self.known[number, program] = taken.temp
-        return self.known[number, program]
-
-    def gradients(self, number: int) -> Any:
-        """The programs for the gradient under a cut, and their arguments' types."""
-        if number not in self.programs:
-            found = _gradients(self.graph, self.cuts[number], self.moving)
-            self.programs[number] = found
-        return self.programs[number]
-
-
-def _everything(graph: Graph) -> int:
-    """A prediction of what the function takes uncut."""
-    return max(1, Cutter(graph).everything)
+    def bytes(self, number: int) -> int:
+        """Temporaries of the gradient under a cut, the most of its programs."""
+        programs, args = _gradients(self.graph, self.cuts[number], self.moving)
+        names = axis_names(self.graph.jaxpr)
+        return max(footprint(p, *args, names=names).temp for p in programs)
 
 
 def _cuts(graph: Graph) -> list[Cut]:
@@ -257,7 +220,7 @@ def _gradients(
     graph: Graph, stretches: Sequence[Stretch], moving: tuple[bool, ...]
 ) -> Any:
     structs = [struct(v.aval) for v in graph.jaxpr.invars]
-    run = lambda values: run_stretches(graph, stretches, values)  # noqa: E731
+    run = lambda values: run_tied(graph, stretches, values)  # noqa: E731
     return gradients(run, structs, moving)
 
 

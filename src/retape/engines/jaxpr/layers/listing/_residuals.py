@@ -1,0 +1,112 @@
+"""Where each value that `jax.vjp` holds comes from, in the program that makes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from jax.extend import core
+
+from retape.engines.jaxpr.jaxprs._avals import nbytes
+from retape.engines.jaxpr.jaxprs._jax_internals import (
+    caller_line,
+    jaxprs_in_params,
+    scan_parts,
+)
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.layers.listing._saved_value import SavedValue, Why
+
+
+class _Root(NamedTuple):
+    """Where a value comes from: an input, or what made it."""
+
+    variable: Any
+    key: Any
+    """The variable of the outermost program: one that is called twice has one body."""
+    eqn: Any = None
+    name: str | None = None
+    viewed: bool = False
+
+
+def residuals(kept: core.ClosedJaxpr, names: Sequence[str]) -> Iterator[SavedValue]:
+    """What is kept: the results of a program, whose inputs have these names."""
+    jaxpr = kept.jaxpr
+    seen: set[Any] = set()
+    for v in jaxpr.outvars:
+        root = None if isinstance(v, core.Literal) else _root(jaxpr, v)
+        # The same value under two names is kept once; so is what is part of it.
+        key = None if root is None else (root.key, not root.viewed or _type(v))
+        if root is None or key in seen:
+            continue
+        seen.add(key)
+        of = root.variable
+        if root.eqn is not None:
+            yield _made_by(root, v)
+        elif of in jaxpr.invars:
+            given: Why = "view" if root.viewed else "argument"
+            name = str(names[jaxpr.invars.index(of)])
+            yield SavedValue(given, _type(v), nbytes(v.aval), name)
+        else:
+            yield SavedValue("constant", _type(v), nbytes(v.aval), "of the program")
+
+
+def _made_by(root: _Root, v: Any) -> SavedValue:
+    """What is kept of an operation's result."""
+    eqn = root.eqn
+    why: Why = "value"
+    source: str = eqn.primitive.name
+    if source == "scan" and not root.viewed:
+        body = eqn.params["jaxpr"].jaxpr
+        consts, carries = scan_parts(eqn.params)
+        out = body.outvars[eqn.outvars.index(root.variable)]
+        if out in body.invars[consts : consts + carries]:
+            why, source = "carry", f"of {eqn.params['length']} trips"
+    return SavedValue(
+        why, _type(v), nbytes(v.aval), source, caller_line(eqn), root.name
+    )
+
+
+_SEEN_THROUGH = ("optimization_barrier", "stop_gradient", "reduce_precision", "copy")
+
+
+def _root(jaxpr: Any, v: Any, name: str | None = None, viewed: bool = False) -> _Root:
+    """What a variable is: names, barriers, views and calls are looked through."""
+    found = [e for e in jaxpr.eqns if v in e.outvars]
+    if not found:
+        return _Root(v, v, None, name, viewed)
+    (eqn,) = found
+    at, kind = eqn.outvars.index(v), eqn.primitive.name
+    if "name" in kind and "name" in eqn.params:
+        return _root(jaxpr, eqn.invars[0], str(eqn.params["name"]), viewed)
+    if (kind in _SEEN_THROUGH or (kind == "retape_take" and at == 0)) and (
+        not isinstance(eqn.invars[at], core.Literal)
+    ):
+        return _root(jaxpr, eqn.invars[at], name, viewed)
+    here = _Root(v, v, eqn, name, viewed)
+    if is_a(eqn, Also.VIEW) or kind == "retape_take":
+        of = _root(jaxpr, eqn.invars[0], name, viewed=True)
+        # A view of a computed value is a value of its own.
+        return here if of.eqn is not None else of
+    bodies = [getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params)]
+    if len(bodies) == 1 and len(bodies[0].outvars) == len(eqn.outvars):
+        return _through(jaxpr, here, bodies[0])
+    return here
+
+
+def _through(jaxpr: Any, here: _Root, body: Any) -> _Root:
+    """What a result of a call or a loop is inside of it."""
+    eqn = here.eqn
+    out = body.outvars[eqn.outvars.index(here.variable)]
+    inner = here if isinstance(out, core.Literal) else _root(body, out, here.name)
+    if inner.eqn is not None:
+        return here if eqn.primitive.name == "cond" else inner._replace(key=here.key)
+    called = is_a(eqn, Also.INLINE) and len(body.invars) == len(eqn.invars)
+    if called and inner.variable in body.invars:
+        given = eqn.invars[body.invars.index(inner.variable)]
+        if not isinstance(given, core.Literal):
+            return _root(jaxpr, given, inner.name, here.viewed or inner.viewed)
+    return here
+
+
+def _type(v: Any) -> str:
+    return v.aval.str_short(short_dtypes=True)

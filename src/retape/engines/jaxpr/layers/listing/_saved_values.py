@@ -1,0 +1,153 @@
+"""`saved` and `print_saved`: what waits for the reverse sweep, value by value.
+
+`jax.vjp` hands back a function, and the arrays that it holds are what is kept. Each is
+followed to where it comes from:
+
+    an input of the function             "argument", by its name and path
+    a slice of it, or another shape      "view", which the compiler may copy
+    a constant                           "constant"
+    an operation                         "value", with the user's line
+    a loop that stacks what it is        "carry", once for each trip
+    handed from trip to trip
+
+What is reversed under a plan keeps its arguments, and its snapshots are made in the
+sweep. So the pullback is traced, too: each sweep in it knows its program and its plan.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from retape._bytes import format_bytes
+from retape._errors import GradientTypeError, UnsupportedError
+from retape.engines.jaxpr.api._trace import FlatCall, flatten_call
+from retape.engines.jaxpr.jaxprs._avals import is_inexact
+from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.layers.listing._residuals import residuals
+from retape.engines.jaxpr.layers.listing._saved_value import THERE_ANYWAY, SavedValue
+from retape.engines.jaxpr.layers.listing._sweep_bytes import in_sweeps
+from retape.engines.jaxpr.layers.remat._checkpoint import name_of
+
+
+def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[SavedValue, ...]:
+    """What the gradient of a function keeps: nothing is run.
+
+    As `jax.ad_checkpoint.print_saved_residuals`, for all of Retape's ways, too: marked
+    functions and layers, policies, loops in segments, plans. A budget makes its choice,
+    for which it compiles. What lives only while one piece is reversed is not listed.
+
+    Args:
+        fun: The function, of arrays or trees of them; `retape.jax.checkpointed(f,
+            plan=...)` to see what a plan keeps.
+        *args: Its arguments, or `jax.ShapeDtypeStruct`s of them. The gradient is by
+            all that are of a floating type.
+        **kwargs: Keyword arguments for `fun`.
+
+    Raises:
+        UnsupportedError: If `fun` cannot be called.
+        GradientTypeError: If no argument is of a floating type.
+        BudgetError: If a budget in it cannot be kept.
+
+    Examples:
+        >>> import jax.numpy as jnp, retape.jax
+        >>> def block(x, w):
+        ...     return jnp.tanh(jnp.sin(x) @ w)
+        >>> x, w = jnp.ones((4, 8)), jnp.ones((8, 8))
+        >>> sum(v.why == "value" for v in retape.jax.saved(block, x, w))
+        4
+        >>> marked = retape.jax.checkpoint(block)
+        >>> [(v.why, v.source) for v in retape.jax.saved(marked, x, w)]
+        [('argument', 'x'), ('argument', 'w')]
+    """
+    if not callable(fun):
+        raise UnsupportedError(
+            f"`saved({fun!r})`: what cannot be called has no gradient, and keeps "
+            "nothing for it. Pass a function, then its arguments."
+        )
+    call = flatten_call(args, kwargs, types=True)
+    moving = [i for i, v in enumerate(map(_typed, call.leaves)) if is_inexact(v)]
+    if not moving:
+        raise GradientTypeError(
+            f"`saved({name_of(fun)}, ...)`: no argument is of a floating type, so "
+            "there is no gradient that would keep anything. Pass one, such as 1.0."
+        )
+    kept, sweeps = _traced(fun, call, moving)
+    return (*residuals(kept, _names(fun, call)), *in_sweeps(sweeps))
+
+
+def print_saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Print what the gradient of a function keeps, and the sum of it.
+
+    Values that are alike are on one line, with their number and the bytes of all.
+
+    Args:
+        fun: As for `saved`.
+        *args: As for `saved`.
+        **kwargs: As for `saved`.
+
+    Raises:
+        UnsupportedError: As for `saved`.
+        GradientTypeError: As for `saved`.
+        BudgetError: As for `saved`.
+
+    Examples:
+        >>> import jax.numpy as jnp, retape.jax
+        >>> square = lambda x: jnp.sum(x * x)
+        >>> retape.jax.print_saved(square, jnp.ones(1000))
+           4.0 KiB  f32[1000]        argument x
+               0 B  beside arguments and constants
+    """
+    found = saved(fun, *args, **kwargs)
+    for value, count in Counter(found).items():
+        many = f"{count} x {value.type}" if count > 1 else value.type
+        print(replace(value, type=many, nbytes=count * value.nbytes))
+    more = sum(v.nbytes for v in found if v.why not in THERE_ANYWAY)
+    print(f"{format_bytes(more):>10}  beside arguments and constants")
+
+
+def _typed(leaf: Any) -> Any:
+    return leaf if isinstance(leaf, jax.ShapeDtypeStruct) else jax.typeof(leaf)
+
+
+def _traced(fun: Callable[..., Any], call: FlatCall, moving: Sequence[int]) -> Any:
+    """The program whose results are what is kept, and that of the way back."""
+
+    def flat(*leaves: Any) -> list[Any]:
+        args, kwargs = call.arguments(leaves)
+        outs = jax.tree.leaves(fun(*args, **kwargs))
+        return [out for out in map(jnp.asarray, outs) if is_inexact(out)]
+
+    def pulled(leaves: Sequence[Any]) -> Any:
+        along = restricted(flat, leaves, moving)
+        return jax.vjp(along, *(leaves[i] for i in moving))
+
+    def back(leaves: Sequence[Any]) -> Any:
+        outs, pull = pulled(leaves)
+        return pull([jnp.ones_like(out) for out in outs])
+
+    leaves = list(map(_typed, call.leaves))
+    kept = jax.make_jaxpr(lambda leaves: jax.tree.leaves(pulled(leaves)[1]))(leaves)
+    return kept, jax.make_jaxpr(back)(leaves)
+
+
+def _names(fun: Callable[..., Any], call: FlatCall) -> list[str]:
+    """The name and path of each array among the arguments."""
+    args, kwargs = call.arguments(call.leaves)
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs).arguments
+    except (TypeError, ValueError):
+        bound = {**{f"args[{i}]": a for i, a in enumerate(args)}, **kwargs}
+    own = {id(leaf): i for i, leaf in enumerate(call.leaves)}
+    found = [f"number {i}" for i in range(len(call.leaves))]
+    for name, value in bound.items():
+        for path, leaf in jax.tree_util.tree_leaves_with_path(value):
+            if id(leaf) in own:
+                found[own[id(leaf)]] = name + jax.tree_util.keystr(path)
+    return found
