@@ -11,7 +11,7 @@ from flax import nnx
 
 import retape.nnx
 from retape.engines.jaxpr.analysis._flops import flops
-from tests.nnx.stacks import Tanh, batch, difference
+from tests.nnx.stacks import WIDTH, Tanh, batch, difference
 
 STACKED: dict[str, Any] = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
 LAYERS = 48
@@ -94,3 +94,35 @@ def test_segments_run_each_layer_at_most_twice_more() -> None:
     ours = work(slope(retape.nnx.remat_scan, segment_length=8), state, batch())
     # A quarter of a run is for sums of gradients and what else is small.
     assert plain < ours < plain + 2.25 * once
+
+
+def bytes_of(**options: Any) -> int:
+    graph, state = nnx.split(Tanh(LAYERS))
+    f = forward(retape.nnx.remat_scan, **options)
+    value = lambda s, x: jnp.sum(f(x, nnx.merge(graph, s)) ** 2)  # noqa: E731
+    x = jnp.ones((512, WIDTH))
+    program = jax.jit(jax.grad(value)).lower(state, x).compile()
+    report: Any = program.memory_analysis()
+    return report.temp_size_in_bytes
+
+
+def test_memory_chooses_how_the_stack_is_reversed() -> None:
+    most, least = bytes_of(levels=1), bytes_of(levels=2)
+    assert least < 0.7 * most
+    # The stack's gradient alone is what the budget is for: about a carry is beside it.
+    between = (most + least) // 2
+    assert bytes_of(memory=between) <= between
+    assert bytes_of(memory="1 GB") >= most
+    with pytest.raises(retape.BudgetError, match=r"with `levels=\d`. Pass at") as error:
+        bytes_of(memory=100)
+    assert 100 < (error.value.least or 0) < between
+
+
+def test_memory_goes_alone() -> None:
+    said = (
+        r"`memory='1 GB'` chooses levels, policy and offload, and `levels=2` says one"
+    )
+    with pytest.raises(retape.PlanError, match=said):
+        retape.nnx.remat_scan(lambda x, layer: layer(x), memory="1 GB", levels=2)
+    with pytest.raises(retape.PlanError, match="`memory='much'` is not an amount"):
+        retape.nnx.remat_scan(lambda x, layer: layer(x), memory="much")

@@ -12,6 +12,7 @@ from flax import nnx
 from flax.errors import FlaxError
 
 from retape import jax as retape_jax
+from retape.engines.jaxpr.layers.loops._fitted_scan import checked_memory, fitted_scan
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.nnx import _diagnose as _faults
 from retape.nnx import _replace_scan as _lift
@@ -39,6 +40,7 @@ class Options(TypedDict, total=False):
     plan: Plan | None
     policy: Callable[..., Any] | None
     offload: Memory | None
+    memory: int | str | None
 
 
 @overload
@@ -62,6 +64,7 @@ def remat_scan(
     plan: Plan | None = None,
     policy: Callable[..., Any] | Plan | None = None,
     offload: Memory | None = None,
+    memory: int | str | None = None,
 ) -> Any:
     """`flax.nnx.scan` whose gradient keeps a few carries instead of all of them.
 
@@ -101,6 +104,10 @@ def remat_scan(
             run from its input when it is reversed.
         offload: `"host"` to keep the carries, or the plan's snapshots, in the host's
             memory.
+        memory: Bytes, or a text such as "6 GiB", for the temporaries of the stack's own
+            gradient on each device, in the place of all of the above: levels, policy
+            and offload are chosen. When a derivative is taken, at most three ways are
+            compiled, and the one of least extra work that fits is used.
 
     Returns:
         A function of the same arguments as `f`, all its layers one after another.
@@ -108,7 +115,10 @@ def remat_scan(
     Raises:
         PlanError: More than one of `segment_length`, `levels` and `plan`; one that
             cannot be; lengths that disagree; a kind of state that `in_axes` does not
-            cover; axes that are none, or too many.
+            cover; axes that are none, or too many; `memory` with an option that it
+            chooses.
+        BudgetError: When a derivative is taken, if `memory` cannot be kept; the least
+            that was found is named.
         UnsupportedError: A carry that changes its type or its structure; state that
             is changed in place; a bridged Linen module without parameters.
 
@@ -143,10 +153,11 @@ def remat_scan(
     theirs |= {} if graph is None else {"graph": graph}
     theirs |= {} if graph_updates is None else {"graph_updates": graph_updates}
     ours = LoopOptions(plan, levels, segment_length, policy, offload)
+    fitted = None if memory is None else checked_memory(memory, ours)
     _faults.check_options(in_axes, out_axes, transform_metadata)
     if f is None:
-        return lambda f: _divided(f, theirs, ours)
-    return _divided(f, theirs, ours)
+        return lambda f: _divided(f, theirs, ours, fitted)
+    return _divided(f, theirs, ours, fitted)
 
 
 def _layer_by_layer(plan: Plan | None) -> Plan | None:
@@ -161,7 +172,7 @@ def _layer_by_layer(plan: Plan | None) -> Plan | None:
 
 
 def _divided(
-    f: Callable[..., Any], theirs: dict[str, Any], ours: LoopOptions
+    f: Callable[..., Any], theirs: dict[str, Any], ours: LoopOptions, memory: int | None
 ) -> Callable[..., Any]:
     """`nnx.scan` with its options, its loop replaced by ours."""
     axes = theirs["in_axes"], theirs["out_axes"]
@@ -170,14 +181,10 @@ def _divided(
     nnx.scan(f, **theirs)
     watched = _faults.Watched(f, *axes)
     plain = nnx.scan(watched.wrapped(), **theirs)
-    loop = partial(
-        retape_jax.scan,
-        plan=_layer_by_layer(ours.plan),
-        levels=ours.levels,
-        segment_length=ours.segment_length,
-        policy=ours.policy,
-        offload=ours.offload,
-    )
+    own = ours.as_keywords() | {"plan": _layer_by_layer(ours.plan)}
+    loop: Any = partial(retape_jax.scan, **own)
+    if memory is not None:
+        loop = partial(fitted_scan, memory=memory)
     lifted = _lift.with_scan(plain, loop)
 
     @wraps(f)

@@ -35,7 +35,7 @@ def residuals(kept: core.ClosedJaxpr, names: Sequence[str]) -> Iterator[SavedVal
     for v in jaxpr.outvars:
         root = None if isinstance(v, core.Literal) else _root(jaxpr, v)
         # The same value under two names is kept once; so is what is part of it.
-        key = None if root is None else (root.key, not root.viewed or _type(v))
+        key = None if root is None else (root.key, not root.viewed or _short_type(v))
         if root is None or key in seen:
             continue
         seen.add(key)
@@ -45,9 +45,11 @@ def residuals(kept: core.ClosedJaxpr, names: Sequence[str]) -> Iterator[SavedVal
         elif of in jaxpr.invars:
             given: Why = "view" if root.viewed else "argument"
             name = str(names[jaxpr.invars.index(of)])
-            yield SavedValue(given, _type(v), nbytes(v.aval), name)
+            yield SavedValue(given, _short_type(v), nbytes(v.aval), name)
         else:
-            yield SavedValue("constant", _type(v), nbytes(v.aval), "of the program")
+            yield SavedValue(
+                "constant", _short_type(v), nbytes(v.aval), "of the program"
+            )
 
 
 def _made_by(root: _Root, v: Any) -> SavedValue:
@@ -62,7 +64,7 @@ def _made_by(root: _Root, v: Any) -> SavedValue:
         if out in body.invars[consts : consts + carries]:
             why, source = "carry", f"of {eqn.params['length']} trips"
     return SavedValue(
-        why, _type(v), nbytes(v.aval), source, caller_line(eqn), root.name
+        why, _short_type(v), nbytes(v.aval), source, caller_line(eqn), root.name
     )
 
 
@@ -108,5 +110,5 @@ def _through(jaxpr: Any, here: _Root, body: Any) -> _Root:
     return here
 
 
-def _type(v: Any) -> str:
+def _short_type(v: Any) -> str:
     return v.aval.str_short(short_dtypes=True)

@@ -79,7 +79,7 @@ def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[SavedValu
             "there is no gradient that would keep anything. Pass one, such as 1.0."
         )
     kept, sweeps = _traced(fun, call, moving)
-    return (*residuals(kept, _names(fun, call)), *in_sweeps(sweeps))
+    return (*residuals(kept, _argument_names(fun, call)), *in_sweeps(sweeps))
 
 
 def print_saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
@@ -137,7 +137,7 @@ def _traced(fun: Callable[..., Any], call: FlatCall, moving: Sequence[int]) -> A
     return kept, jax.make_jaxpr(back)(leaves)
 
 
-def _names(fun: Callable[..., Any], call: FlatCall) -> list[str]:
+def _argument_names(fun: Callable[..., Any], call: FlatCall) -> list[str]:
     """The name and path of each array among the arguments."""
     args, kwargs = call.arguments(call.leaves)
     try:

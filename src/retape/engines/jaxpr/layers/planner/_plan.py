@@ -15,6 +15,7 @@ import jax
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
+from retape.engines.jaxpr.layers.loops._whole_loops import Loops
 from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate,
     Question,
@@ -22,7 +23,6 @@ from retape.engines.jaxpr.layers.planner._candidates import (
 )
 from retape.engines.jaxpr.layers.planner._whole_program import (
     AsItIs,
-    Loops,
     Selective,
     StepMachine,
     has_loops,

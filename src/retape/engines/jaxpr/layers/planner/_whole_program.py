@@ -10,10 +10,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.calls._rules import call
-from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
-from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
-from retape.engines.jaxpr.layers.loops._options import LoopOptions
-from retape.engines.jaxpr.layers.loops._scan import scan
+from retape.engines.jaxpr.layers.loops._whole_loops import is_loop
 from retape.engines.jaxpr.layers.policies import selective
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cutter,
@@ -59,38 +56,6 @@ class Selective(Strategy):
 
 
 @dataclass(frozen=True, slots=True)
-class Loops(Strategy):
-    """The program's scans as `retape.jax.scan` with these options."""
-
-    options: LoopOptions
-
-    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
-        return evaluate(graph.jaxpr, values, self._apply)
-
-    def _apply(self, eqn: Any, values: list[Any]) -> list[Any]:
-        if not is_loop(eqn):
-            return bind(eqn, values)
-        params = eqn.params
-        consts, carries = scan_parts(params)
-        fixed = values[:consts]
-
-        def body(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-            outs = core.jaxpr_as_fun(params["jaxpr"])(*fixed, *carry, *xs)
-            return outs[:carries], outs[carries:]
-
-        carry, ys = scan(
-            body,
-            values[consts : consts + carries],
-            values[consts + carries :],
-            params["length"],
-            params["reverse"],
-            params["unroll"],
-            **self.options.as_keywords(),
-        )
-        return [*carry, *ys]
-
-
-@dataclass(frozen=True, slots=True)
 class StepMachine(Strategy):
     """The whole program under a plan, as `retape.jax.checkpointed` reverses it."""
 
@@ -98,11 +63,6 @@ class StepMachine(Strategy):
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return call(core.ClosedJaxpr(graph.jaxpr, ()), self.plan, values)
-
-
-def is_loop(eqn: Any) -> bool:
-    """Whether an operation is a scan of more than one step."""
-    return eqn.primitive.name == "scan" and eqn.params["length"] > 1
 
 
 def has_loops(graph: Graph) -> bool:

@@ -7,7 +7,7 @@ function whose derivative is never taken is not cut at all.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -38,12 +38,12 @@ late_p.multiple_results = True
 
 
 class Chooser(Protocol):
-    """Cuts a graph, for a gradient by some of its inputs."""
+    """Says how a graph is run, for a gradient by some of its inputs."""
 
     def choose(
         self, graph: Graph, moving: tuple[bool, ...]
-    ) -> tuple[Graph, Sequence[Stretch]]:
-        """The graph, perhaps in another order, and how it is cut."""
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """How the graph is evaluated, to be differentiated."""
         ...
 
 
@@ -108,11 +108,11 @@ def _deferred_jvp(
     zeros = [ad.Zero(v.to_tangent_aval()) for v in jaxpr.out_avals]
     if not any(moving):
         return late_p.bind(*primals, jaxpr=jaxpr, by=by), list(zeros)
-    graph, stretches = by.choose(Graph(jaxpr.jaxpr), moving)
+    chosen = by.choose(Graph(jaxpr.jaxpr), moving)
     which = [i for i, m in enumerate(moving) if m]
 
     def run(*values: Any) -> list[Any]:
-        return run_tied(graph, stretches, values)
+        return chosen(values)
 
     along = restricted(run, primals, which)
     outs, moved = jax.jvp(

@@ -13,8 +13,9 @@ never answered by a cut of more work, nor a smaller one by a cut of less.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -67,12 +68,12 @@ class Within(Strategy):
 
     def choose(
         self, graph: Graph, moving: tuple[bool, ...]
-    ) -> tuple[Graph, Sequence[Stretch]]:
-        """The graph with views in front, and its cut for these moving inputs."""
+    ) -> Callable[[Sequence[Any]], list[Any]]:
+        """The graph with views in front, cut for these moving inputs."""
         avals = [v.aval for v in graph.jaxpr.invars]
         check_sizes_known(avals, f"`policies.within({self.budget})`")
         graph, first = views_first(graph)
-        search = _search(_Printed(graph, first, moving))
+        search = _search(PrintedGradient(graph, first, moving))
         best = search.best(self.budget)
         if best is None:
             least = search.least()
@@ -87,7 +88,8 @@ class Within(Strategy):
         own = dict(
             zip(_written_values(search.graph), _written_values(graph), strict=True)
         )
-        return graph, [replace(s, saved=frozenset(map(own.get, s.saved))) for s in best]
+        cut = [replace(s, saved=frozenset(map(own.get, s.saved))) for s in best]
+        return partial(run_tied, graph, cut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +101,10 @@ class Least(Strategy):
 
     def choose(
         self, graph: Graph, moving: tuple[bool, ...]
-    ) -> tuple[Graph, Sequence[Stretch]]:
+    ) -> Callable[[Sequence[Any]], list[Any]]:
         """As `Within.choose`."""
         ordered, first = views_first(graph)
-        search = _search(_Printed(ordered, first, moving))
+        search = _search(PrintedGradient(ordered, first, moving))
         search.best(1)
         return Within(search.least()).choose(graph, moving)
 
@@ -228,7 +230,7 @@ def _written_values(graph: Graph) -> list[Any]:
     return [v for eqn in graph.jaxpr.eqns for v in eqn.outvars]
 
 
-class _Printed:
+class PrintedGradient:
     """A graph that equals another if their gradients are printed alike.
 
     Each trace of a function makes a new graph; what was compiled for one holds for all.
@@ -242,12 +244,12 @@ class _Printed:
         self.text = f"{graph.jaxpr}{jax.make_jaxpr(programs[0])(*args)}"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Printed) and self.text == other.text
+        return isinstance(other, PrintedGradient) and self.text == other.text
 
     def __hash__(self) -> int:
         return hash(self.text)
 
 
 @cached(32)
-def _search(printed: _Printed) -> _BudgetSearch:
+def _search(printed: PrintedGradient) -> _BudgetSearch:
     return _BudgetSearch(printed.graph, printed.first, printed.moving)
