@@ -86,11 +86,13 @@ def main() -> None:
     """Write all of them."""
     import matplotlib
 
-    matplotlib.rcParams["svg.hashsalt"] = "retape"
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "retape"})
     for name, figure in figures():
         # No date, so that a picture changes only if what it shows does.
         figure.savefig(ASSETS / f"{name}.svg", metadata={"Date": None})
         print(f"docs/assets/{name}.svg")
+    (ASSETS / "explorer.html").write_text(retape.viz.explorer(), encoding="utf-8")
+    print("docs/assets/explorer.html")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from retape._errors import RetapeError
 
-SUBCOMMANDS = ("_plan", "_plot", "_show", "_vlad", "_doctor", "_completion")
+SUBCOMMANDS = ("_plan", "_plot", "_show", "_vlad", "_explore", "_doctor", "_completion")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
