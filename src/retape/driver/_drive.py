@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import (
+    Any,
     Generic,
     NamedTuple,
     Protocol,
@@ -116,6 +117,12 @@ def run(
         (490, 3)
     """
     _check(plan, store, progress)
+    if verify is not None and getattr(store, "is_lossy", False):
+        raise PlanError(
+            f"`verify={verify!r}` compares states to the bit, and `store={store!r}` "
+            "gives back states that are near. Leave `verify` out, or verify with a "
+            "codec without loss."
+        )
     loop = Loop(machine, MemoryStore[C]() if store is None else store, machine.start())
     loop.verifier = _verifier(verify, fingerprint)
     loop.watch = Bar() if progress is True else (progress or None)
@@ -215,7 +222,7 @@ def _actions(
     else:
         capsule_bytes = None
         if tape_bytes is not None:
-            capsule_bytes = loop.machine.nbytes(loop.look(0))
+            capsule_bytes = _capsule_bytes(loop)
         if loop.length is not None:
             schedule = plan.schedule(loop.length, capsule_bytes, tape_bytes)
             _foresee(loop, schedule)
@@ -228,6 +235,14 @@ def _actions(
             loop.total = record.length + online_advances(record.length, d, alpha)
             stream = online_actions(record.length, d, alpha)
     return skip_done(loop, stream, record, durable) if durable else stream
+
+
+def _capsule_bytes(loop: Loop[C, A, R]) -> int:
+    """What keeping a capsule takes; a store that packs tells by the first one."""
+    capsule = loop.look(0)
+    nbytes = loop.machine.nbytes(capsule)
+    packed: Any = getattr(loop.store, "capsule_bytes", None)
+    return nbytes if packed is None else packed(capsule, nbytes)
 
 
 def _foresee(loop: Loop[C, A, R], schedule: Counted) -> None:

@@ -80,6 +80,12 @@ class AsyncStore(Generic[C]):
         return getattr(self.inner, "is_lossy", False)
 
     @property
+    def capsule_bytes(self) -> Any:
+        """That of the inner store, if it packs."""
+        inner: Any = self.inner
+        return inner.capsule_bytes
+
+    @property
     def peak_snapshots(self) -> int:
         """The most snapshots held at once."""
         self.flush()

@@ -129,6 +129,7 @@ UNREADABLE = (
     MemoryError,
     RecursionError,
     AssertionError,
+    SyntaxError,  # NumPy's, at some names of types.
 )
 """What NumPy, `zipfile` and `json` raise at a file that is not what it should be."""
 

@@ -65,6 +65,12 @@ class TieredStore(Generic[C]):
         return any(getattr(part, "is_lossy", False) for part in self._parts())
 
     @property
+    def capsule_bytes(self) -> Any:
+        """The most that a part counts for a capsule, if all of them pack."""
+        counts = [part.capsule_bytes for part in self._parts()]
+        return lambda capsule, nbytes: max(f(capsule, nbytes) for f in counts)  # pyright: ignore
+
+    @property
     def nbytes(self) -> int:
         """The bytes of the snapshots held now."""
         return sum(part.nbytes for part in self._parts())

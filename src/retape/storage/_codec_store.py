@@ -1,0 +1,245 @@
+"""A store that writes fewer bytes: arrays go through a codec on their way."""
+
+# Snapshots are of any type, so strict checking would only ask for casts.
+# pyright: standard
+
+from __future__ import annotations
+
+import json
+from collections.abc import Set
+from typing import Any, ClassVar, Generic, TypeVar
+
+from retape._bytes import format_bytes
+from retape._errors import PlanError, SnapshotError, StoreError
+from retape.storage._base import SnapshotStore
+from retape.storage._codec import UNREADABLE, need_numpy
+from retape.storage._compression import Codec, compress, decompress, named
+from retape.storage._durable import DurableStore, Record
+from retape.storage._trees._serialize import lay_out, strip, unstrip
+
+C = TypeVar("C")
+
+_MARK = "retape-packed-1"
+
+
+class CodecStore(Generic[C]):
+    """Packs the arrays of snapshots before another store keeps them.
+
+    The bytes that are counted, by capacities, plans and reports, are those that are
+    kept. Without loss no result changes. With loss a state that is restored is near
+    what it was, and so is the gradient: `compare_codecs` measures how near. The value
+    of the run is exact.
+
+    Args:
+        inner: Any store. Packing goes on in the background in an
+            `AsyncStore(CodecStore(...))`.
+        codec: "lossless" (bytes of the same place in a number beside each other, then
+            Zstandard, or zlib without it), "zstd", "zlib", "none"; or, with a loss,
+            "float32", "float16", "bfloat16" or `bounded(...)`.
+        ratio: The least factor by which snapshots shrink, for plans in bytes. Without
+            it they count with the factor of the codec if that is fixed, and else with
+            none. A run whose snapshots need more than that is an error.
+
+    Attributes:
+        raw_bytes: Bytes of all snapshots that were put, before they were packed.
+        packed_bytes: Bytes of the same, packed.
+        largest_error: Of a number of a snapshot, relative to the largest number of its
+            array.
+
+    Raises:
+        PlanError: If the codec or the ratio cannot be.
+        StoreError: If `inner` is no store, or packs capsules itself.
+
+    Examples:
+        >>> import numpy as np
+        >>> from retape import MemoryStore
+        >>> from retape.storage import CodecStore, bounded
+        >>> store = CodecStore(MemoryStore(), bounded(relative=1e-3))
+        >>> field = np.sin(np.linspace(0, 3, 10_000))
+        >>> store.put(0, 0, "memory", field, field.nbytes)
+        >>> store.raw_bytes, store.packed_bytes < 8_000, store.largest_error < 1e-3
+        (80000, True, True)
+    """
+
+    gives_copies: ClassVar[bool] = True
+    """What `get` returns was unpacked for it."""
+
+    def __new__(cls, inner: Any, *rest: Any, **named: Any) -> CodecStore[Any]:
+        # Whether a store is durable is told by its methods.
+        durable = isinstance(inner, DurableStore)
+        return object.__new__(_DurableCodecStore if durable else cls)
+
+    def __init__(
+        self,
+        inner: SnapshotStore[C],
+        codec: str | Codec = "lossless",
+        *,
+        ratio: float | None = None,
+    ) -> None:
+        need_numpy("a `CodecStore`")
+        if not all(hasattr(inner, name) for name in ("put", "get", "drop")):
+            raise StoreError(f"`CodecStore({inner!r})` cannot be: pass a store.")
+        if getattr(inner, "pack", None) is not None:
+            raise StoreError(
+                f"`CodecStore({inner!r})` cannot be: that store packs capsules itself. "
+                "Give their class the four methods of `retape.storage.State`."
+            )
+        if ratio is not None and not ratio > 0:
+            raise PlanError(f"`ratio={ratio!r}` cannot be: pass a positive number.")
+        self.inner: Any = inner
+        self.codec = named(codec)
+        self.ratio = ratio
+        self.raw_bytes = self.packed_bytes = 0
+        self.largest_error = 0.0
+        self._sizes: dict[tuple[int, bool], tuple[int, int]] = {}
+
+    def __repr__(self) -> str:
+        return f"CodecStore({self.inner!r}, codec={self.codec})"
+
+    @property
+    def is_lossy(self) -> bool:
+        """Whether what is given back is no more than near what was put."""
+        return self.codec.is_lossy or getattr(self.inner, "is_lossy", False)
+
+    @property
+    def peak_snapshots(self) -> int:
+        """The most snapshots held at once."""
+        return self.inner.peak_snapshots
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most bytes held at once, packed."""
+        return self.inner.peak_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes held now, packed."""
+        return self.inner.nbytes
+
+    @property
+    def prefetch(self) -> Any:
+        """That of the inner store, if it has one."""
+        return self.inner.prefetch
+
+    def has_room(self, nbytes: int) -> bool:
+        """Whether there is room for one more snapshot, by its bytes unpacked."""
+        return self.inner.has_room(self._counted(nbytes))
+
+    def capsule_bytes(self, capsule: C, nbytes: int) -> int:
+        """What a plan in bytes should count for a capsule of so many bytes."""
+        if self.ratio is None and self.codec.has_fixed_size:
+            return self._packed(capsule)[1]
+        return self._counted(nbytes)
+
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
+        packed, size = self._packed(capsule)
+        self._measure(capsule, packed)
+        self.raw_bytes += nbytes
+        self.packed_bytes += size
+        self._keep_promise(step, tape, nbytes, size)
+        self.inner.put(step, slot, tier, packed, size, tape=tape)
+
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
+        return _unpacked(self.inner.get(step, slot, tier, tape=tape), step)
+
+    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+        self._sizes.pop((step, tape), None)
+        self.inner.drop(step, slot, tier, tape=tape)
+
+    def _counted(self, nbytes: int) -> int:
+        return nbytes if self.ratio is None else -(-nbytes // self.ratio).__int__()
+
+    def _packed(self, capsule: Any) -> tuple[Any, int]:
+        parts = lay_out(strip(capsule))
+        specs, data = [], []
+        for leaf in parts.stored:
+            spec, packed = compress(leaf, self.codec)
+            specs.append(spec)
+            data.append(packed)
+        text = json.dumps([parts.tree, specs])
+        return (_MARK, text, data), len(text) + sum(d.nbytes for d in data)
+
+    def _measure(self, capsule: Any, packed: Any) -> None:
+        """Compare what a codec with a loss would give back with what it was given."""
+        if not self.codec.is_lossy:
+            return
+        import numpy as np
+
+        specs = json.loads(packed[1])[1]
+        leaves = lay_out(strip(capsule)).stored
+        for leaf, spec, data in zip(leaves, specs, packed[2], strict=True):
+            if leaf.dtype.kind in "fc" and leaf.size:
+                largest = float(np.abs(leaf).max())
+                error = float(np.abs(decompress(spec, data) - leaf).max())
+                if largest > 0 and np.isfinite(largest):
+                    self.largest_error = max(self.largest_error, error / largest)
+
+    def _keep_promise(self, step: int, tape: bool, nbytes: int, size: int) -> None:
+        """Refuse snapshots that need more than a plan in bytes was told."""
+        self._sizes[step, tape] = nbytes, size
+        if self.ratio is None:
+            return
+        raw, packed = map(sum, zip(*self._sizes.values(), strict=True))
+        if packed > self._counted(raw):
+            raise StoreError(
+                f"`ratio={self.ratio:g}` is not kept: with step {step} there are "
+                f"{format_bytes(raw)} of snapshots in {format_bytes(packed)}, a factor "
+                f"of {raw / packed:.3g}. Pass a smaller ratio, or another codec."
+            )
+
+
+class _DurableCodecStore(CodecStore[C]):
+    """A `CodecStore` over a store that outlives its process."""
+
+    def open(self, label: str) -> Record | None:
+        self._sizes.clear()
+        # Another codec would give other bits: that is another run.
+        return self.inner.open(f"{label}\n`codec`: {self.codec}")
+
+    def steps(self) -> set[int]:
+        return self.inner.steps()
+
+    def has(self, step: int, *, tape: bool = False) -> bool:
+        """Whether there is a snapshot of this state or tape."""
+        return self.inner.has(step, tape=tape)
+
+    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
+        self.inner.keep_only(steps, tapes)
+
+    def record_due(self) -> bool:
+        return self.inner.record_due()
+
+    def record(self, record: Record) -> None:
+        self.inner.record(record)
+
+    def clear(self) -> None:
+        self.inner.clear()
+
+    def close(self) -> None:
+        self.inner.close()
+
+
+def _unpacked(found: Any, step: int) -> Any:
+    try:
+        mark, text, data = found
+        if mark != _MARK:
+            raise ValueError
+        tree, specs = json.loads(text)
+        arrays = [decompress(s, d) for s, d in zip(specs, data, strict=True)]
+        return unstrip(tree, arrays)[0]
+    except SnapshotError:
+        raise
+    except UNREADABLE as error:
+        raise SnapshotError(
+            f"the snapshot of step {step} was not written by a `CodecStore`, or is "
+            f"damaged ({type(error).__name__}). Its state is recomputed."
+        ) from None

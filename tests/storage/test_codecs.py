@@ -1,0 +1,232 @@
+"""Codecs: what is lossless is, what is bounded keeps its bound, bytes are counted."""
+
+import numpy as np
+import pytest
+
+import retape
+from retape import DiskStore, MemoryStore, PlanError, SnapshotError, StoreError
+from retape.storage import AsyncStore, CodecStore, bounded, compare_codecs, copy_tree
+from retape.storage._compression import MOST, compress, decompress, named
+from retape.testing import check_store
+
+SMOOTH = np.sin(np.linspace(0, 20, 60))[:, None] * np.cos(np.linspace(0, 9, 80))
+ARRAYS = {
+    "smooth": SMOOTH,
+    "single": SMOOTH.astype("f4"),
+    "complex": SMOOTH + 1j * SMOOTH.T[:60, :1],
+    "fortran": np.asfortranarray(SMOOTH),
+    "integers": np.arange(50),
+    "zero_d": np.array(3.5),
+    "empty": np.zeros((0, 3)),
+    "zeros": np.zeros(100_000),
+    "infinite": np.array([np.inf, 1.0, np.nan, -0.0]),
+    "long": SMOOTH.astype(np.longdouble),
+    "swapped": SMOOTH.astype(">f8"),
+    "fields": np.ones(3, [("a", "f8"), ("b", "i4")]),
+    "huge": SMOOTH * 1e300,
+    "noise": np.random.default_rng(0).normal(size=500),
+}
+LOSSLESS = ["none", "zlib", "zstd", "lossless"]
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_what_is_lossless_gives_back_all_bits_and_the_layout(name):
+    array = ARRAYS[name]
+    for codec in LOSSLESS:
+        back = decompress(*compress(array, named(codec)))
+        assert (back.dtype, back.shape) == (array.dtype, array.shape)
+        assert back.strides == array.strides
+        assert back.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+@pytest.mark.parametrize("by", ["bounded", "zfp"])
+def test_a_bound_is_kept_or_nothing_is_lost(name, by):
+    array = ARRAYS[name]
+    for error in (1e-1, 1e-4, 1e-12):
+        back = decompress(*compress(array, bounded(relative=error, by=by)))
+        assert (back.dtype, back.strides) == (array.dtype, array.strides)
+        if back.tobytes() != array.tobytes():
+            assert np.abs(back - array).max() <= error * np.abs(array).max()
+    back = decompress(*compress(array, bounded(absolute=0.01, by=by)))
+    assert (
+        array.dtype.kind not in "fc"
+        or np.isnan(array).any()
+        or array.size == 0
+        or (np.abs(back - array).max() <= 0.01)
+    )
+
+
+def test_rounded_types_are_those_of_numpy_and_ml_dtypes():
+    array = np.concatenate([ARRAYS["noise"], [0.0, -0.0, np.inf, np.nan, 1e-40]])
+    for codec in ("float16", "float32"):
+        back = decompress(*compress(array, named(codec)))
+        assert back.tobytes() == array.astype(codec).astype("f8").tobytes()
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    back = decompress(*compress(array, named("bfloat16")))
+    expected = array.astype("f4").astype(ml_dtypes.bfloat16).astype("f8")
+    np.testing.assert_array_equal(back, expected)
+
+
+def test_a_number_that_is_too_large_is_refused():
+    with pytest.raises(PlanError, match="`codec='float16'` cannot hold 7e\\+04, which"):
+        compress(np.array([7e4]), named("float16"))
+    with pytest.raises(PlanError, match="`codec='bfloat16'` cannot hold 1e\\+300"):
+        compress(np.array([1e300]), named("bfloat16"))
+
+
+def test_bombs_are_refused():
+    """Bytes that claim to be more than a thousand times their number."""
+    spec, data = compress(ARRAYS["zeros"], named("lossless"))
+    assert data.nbytes == ARRAYS["zeros"].nbytes // MOST
+    with pytest.raises(SnapshotError, match="100000000 bytes are claimed of 800"):
+        decompress(spec | {"n": [12_500_000]}, data)
+    with pytest.raises(SnapshotError, match="damaged"):
+        decompress(spec | {"n": [50_000]}, data)
+    with pytest.raises(SnapshotError, match="cannot unpack it"):
+        decompress(spec, data[::-1].copy())
+
+
+def test_damaged_specs_are_a_snapshot_error(seeded):
+    store = MemoryStore()
+    packed = CodecStore(store, bounded(relative=1e-3))
+    packed.put(0, 0, "memory", SMOOTH, SMOOTH.nbytes)
+    mark, text, data = store.get(0, 0, "memory")
+    for _ in range(200):
+        i = seeded.randrange(len(text))
+        broken = text[:i] + seeded.choice('0{[]}",x9') + text[i + 1 :]
+        store.drop(0, 0, "memory")
+        store.put(0, 0, "memory", (mark, broken, data), 8)
+        try:
+            packed.get(0, 0, "memory")
+        except SnapshotError:
+            pass
+    store.drop(0, 0, "memory")
+    store.put(0, 0, "memory", SMOOTH, 8)
+    with pytest.raises(SnapshotError, match="was not written by a `CodecStore`"):
+        packed.get(0, 0, "memory")
+
+
+def test_it_keeps_the_laws_of_stores(tmp_path):
+    assert len(check_store(lambda: CodecStore(MemoryStore()))) == 5
+    laws = check_store(lambda: DiskStore(tmp_path / "plain"))
+    assert check_store(lambda: CodecStore(DiskStore(tmp_path / "run"))) == laws
+    deep = lambda: AsyncStore(CodecStore(DiskStore(tmp_path / "deep")))  # noqa: E731
+    assert check_store(deep) == laws
+
+
+def test_views_of_one_array_stay_views():
+    whole = np.zeros(100)
+    store = CodecStore(MemoryStore(), bounded(relative=1e-3))
+    store.put(0, 0, "memory", copy_tree({"u": whole, "inner": whole[1:-1]}), 800)
+    back = store.get(0, 0, "memory")
+    back["inner"][0] = 7.0
+    assert back["u"][1] == 7.0
+
+
+def call(store, plan=None, n=60, ends=None, fails=None):
+    left = [fails]
+
+    def step(x, k):
+        if fails is not None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise KeyboardInterrupt
+        return x + 0.05 * np.sin(3 * x)
+
+    return retape.adjoint(
+        step,
+        lambda x, k, g: g + 0.15 * np.cos(3 * x) * g,
+        np.linspace(0, 1, 400),
+        seed=lambda x: x,
+        plan=plan or retape.fixed_space(snapshots=4, stage=2),
+        store=store,
+        key="a run",
+        **({"steps": n} if ends is None else {"done": ends}),
+    )
+
+
+@pytest.mark.parametrize("ends", ["steps", "done"])
+def test_a_run_with_loss_has_the_exact_value_and_the_same_bits_again(tmp_path, ends):
+    exact = call(MemoryStore())
+    done = None if ends == "steps" else lambda x: bool((x == exact.state).all())
+    make = lambda kind: CodecStore(kind, bounded(relative=1e-3))  # noqa: E731
+    near = call(make(MemoryStore()), ends=done)
+    assert (near.state == exact.state).all()
+    away = np.linalg.norm(near.cotangent - exact.cotangent)
+    assert 0 < away < 0.05 * np.linalg.norm(exact.cotangent)
+    for i, fails in enumerate((10, 70, 100, 130)):
+        with pytest.raises(KeyboardInterrupt):
+            call(make(DiskStore(tmp_path / str(i))), ends=done, fails=fails)
+        again = call(make(DiskStore(tmp_path / str(i))), ends=done)
+        assert again.cotangent.tobytes() == near.cotangent.tobytes()
+
+
+def test_another_codec_is_another_run(tmp_path):
+    call(CodecStore(DiskStore(tmp_path), "lossless"))
+    with pytest.raises(StoreError, match="they differ in `codec`"):
+        call(CodecStore(DiskStore(tmp_path), "bfloat16"))
+    with pytest.raises(StoreError, match="they differ in `codec`"):
+        call(DiskStore(tmp_path))
+
+
+def test_bytes_enter_budgets():
+    plan = retape.within(40_000)
+    plain = call(MemoryStore(), plan)
+    half = CodecStore(MemoryStore(capacity_bytes=40_000), "float32")
+    near = call(half, plan)
+    # The tape of a stage, of 3200 bytes a step, shares them.
+    tape = 3200 * near.report.longest_stage
+    assert near.report.peak_bytes + tape <= 40_000
+    assert near.report.advances < plain.report.advances
+    told = CodecStore(MemoryStore(), bounded(relative=1e-3), ratio=3)
+    assert call(told, plan).report.advances < near.report.advances
+    too_much = CodecStore(MemoryStore(), "lossless", ratio=50)
+    with pytest.raises(StoreError, match="`ratio=50` is not kept: with step"):
+        call(too_much, plan)
+
+
+def test_codecs_are_compared():
+    rows = compare_codecs(call, ["lossless", "bfloat16", bounded(relative=1e-5)])
+    assert [row.codec for row in rows][1] == "'bfloat16'"
+    assert rows[0].gradient_error == 0.0 and rows[0].ratio > 1
+    assert 0 < rows[2].gradient_error < 1e-4 < rows[1].gradient_error
+    assert "times smaller, gradient off by" in str(rows[1])
+    with pytest.raises(StoreError, match="a `str` is no gradient"):
+        compare_codecs(lambda store: "x", ["lossless"])
+
+
+def test_what_cannot_be_is_refused(tmp_path):
+    with pytest.raises(PlanError, match="`codec='zip'` is not known. Pass 'bfloat16'"):
+        CodecStore(MemoryStore(), "zip")
+    with pytest.raises(PlanError, match=r"bounded\(relative=None, absolute=None\)"):
+        bounded()
+    with pytest.raises(PlanError, match="cannot be: pass one of them, a positive"):
+        bounded(relative=-1.0)
+    with pytest.raises(PlanError, match="`by='mgard'` is not known"):
+        bounded(relative=1.0, by="mgard")
+    with pytest.raises(PlanError, match="`ratio=0` cannot be"):
+        CodecStore(MemoryStore(), ratio=0)
+    with pytest.raises(StoreError, match="that store packs capsules itself"):
+        CodecStore(DiskStore(tmp_path, pack=list, unpack=tuple))
+    with pytest.raises(PlanError, match="`verify='full'` compares states to the bit"):
+        retape.adjoint(
+            lambda x, k: x,
+            lambda x, k, g: g,
+            1.0,
+            seed=lambda x: x,
+            steps=1,
+            store=CodecStore(MemoryStore(), "bfloat16"),
+            verify="full",
+        )
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr("retape.storage._compression.find_spec", lambda name: None)
+    with pytest.raises(retape.MissingPackageError, match=r"`zstandard` cannot be im"):
+        CodecStore(MemoryStore(), "zstd")
+    with pytest.raises(retape.MissingPackageError, match=r"`zfpy` .*\[codecs\]"):
+        bounded(relative=1e-3, by="zfp")
+    # Without Zstandard, zlib.
+    spec, data = compress(SMOOTH, named("lossless"))
+    assert spec["k"] == "zlib+" and (decompress(spec, data) == SMOOTH).all()
