@@ -93,8 +93,8 @@ def chain(
         tapes: The bytes of the tape of each step.
         budget: Bytes for snapshots and tape together, or a text such as "512 MiB".
         units: Sizes are rounded up to multiples of budget / units: 200 steps at 500
-            units take some seconds. By default bytes are exact, which small chains can
-            afford, and chains of few different sizes.
+            units take some seconds, and NumPy. By default bytes are exact, which small
+            chains can afford, and chains of few different sizes.
         store: What may be kept while the run goes on: `{"state"}` where a machine
             cannot hold tapes.
         **others: None; an option of another plan is refused by name.
@@ -102,7 +102,6 @@ def chain(
     Raises:
         PlanError: If an option is another plan's or cannot be, or `budget` is no number
             of bytes; when used, if the table would be too large.
-        MissingPackageError: When used, without NumPy.
         BudgetError: When used, if the budget is too small; the least is named.
 
     Examples:
