@@ -20,7 +20,7 @@ JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
   'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
 
 .PHONY: help demo test test-oldest test-newest test-matrix bench lint format docs clean \
-  pictures
+  pictures release-check
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
@@ -30,6 +30,7 @@ help:
 	@echo "make pictures  every picture of the documentation, drawn anew"
 	@echo "make lint    ruff, pyright, codespell"
 	@echo "make format  put the sources in ruff's format"
+	@echo "make release-check  the source archive and the wheel, built and tried"
 	@echo "make docs    the documentation, in site/"
 	@echo "make clean   remove everything that the other targets made"
 
@@ -63,6 +64,9 @@ lint: $(VENV)/.ready-dev
 format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+release-check: $(VENV)/.ready-dev
+	$(BIN)/python .ci/check-release $(TAG)
 
 docs: $(VENV)/.ready-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-TARGETS = ("demo", "test", "test-matrix", "bench", "lint", "format", "docs", "clean")
+TARGETS = (
+    "demo", "test", "test-matrix", "bench", "pictures", "lint", "format",
+    "release-check", "docs", "clean",
+)  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +169,7 @@ def _ci(folder: Path, make: str) -> subprocess.CompletedProcess[str]:
 def test_ci_passes_if_every_step_does(tmp_path: Path) -> None:
     done = _ci(tmp_path, "exit 0")
     assert done.returncode == 0
-    for target in ("lint", "test", "test-newest", "docs", "demo"):
+    for target in ("lint", "test", "test-newest", "docs", "release-check", "demo"):
         assert f"::: make {target} " in done.stdout
 
 
@@ -174,6 +178,41 @@ def test_ci_fails_if_one_step_does_and_names_it(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stdout.endswith("::: failed: make test\n")
     assert "::: make demo " in done.stdout
+
+
+WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def test_workflows_run_targets_that_there_are():
+    called: set[str] = set()
+    for path in WORKFLOWS:
+        text = path.read_text()
+        jobs = yaml.safe_load(text)["jobs"]
+        assert all(job["steps"] for job in jobs.values()), path
+        called |= set(re.findall(r"run: make ([\w-]+)", text))
+        called |= set(re.findall(r"target: ([\w-]+)", text))
+    targets = set(re.findall(r"^([\w -]+):", (ROOT / "Makefile").read_text(), re.M))
+    there = {word for line in targets for word in line.split()}
+    assert {"lint", "test", "test-newest", "docs", "release-check"} <= called
+    assert called <= there
+
+
+def test_publishing_needs_no_token():
+    text = next(p for p in WORKFLOWS if p.stem == "publish").read_text()
+    assert "id-token: write" in text
+    assert "secrets." not in text and "password" not in text
+
+
+def test_links_of_the_readme_work_on_a_package_index(project: dict[str, Any]) -> None:
+    """They are absolute, and those into the repository lead to files that are there."""
+    home = project["project"]["urls"]["Repository"]
+    text = (ROOT / "README.md").read_text()
+    links = re.findall(r"\]\(([^)\s]+)\)", text)
+    assert links and all(link.startswith("https://") for link in links)
+    for link in links:
+        if link.startswith(home):
+            file = re.sub(r"^/(blob|raw)/main/", "", link.removeprefix(home))
+            assert (ROOT / file.partition("#")[0]).exists(), link
 
 
 def test_this_interpreter_is_new_enough(project: dict[str, Any]) -> None:
