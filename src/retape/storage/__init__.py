@@ -12,6 +12,7 @@ from retape.storage._disk import DiskStore as DiskStore
 from retape.storage._durable import DurableStore as DurableStore
 from retape.storage._durable import Record as Record
 from retape.storage._memory import MemoryStore as MemoryStore
+from retape.storage._remote import RemoteStore as RemoteStore
 from retape.storage._tiered import TieredStore as TieredStore
 from retape.storage._trees._arithmetic import add_trees as add_trees
 from retape.storage._trees._arithmetic import map_leaves as map_leaves

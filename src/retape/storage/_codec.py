@@ -86,13 +86,21 @@ def decode(data: bytes, name: str) -> tuple[Any, dict[str, Any]]:
 
 def read_label(file: Path) -> dict[str, Any]:
     """The label of a file, its arrays left unread; nothing if it cannot be read."""
+    try:
+        with file.open("rb") as source:
+            return label_in(source, file.stat().st_size)
+    except OSError:
+        return {}
+
+
+def label_in(source: Any, size: int) -> dict[str, Any]:
+    """The label in an open file of this size; nothing if it cannot be read."""
     import numpy as np
 
     try:
-        with file.open("rb") as source:
-            _check_sizes(source, file.stat().st_size)
-            with np.load(source, allow_pickle=False) as members:
-                return json.loads(members["tree"].tobytes())["label"]
+        _check_sizes(source, size)
+        with np.load(source, allow_pickle=False) as members:
+            return json.loads(members["tree"].tobytes())["label"]
     except UNREADABLE:
         return {}
 

@@ -17,8 +17,9 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape.storage._capacity import check_capacities, check_room, fits
-from retape.storage._codec import encode, need_numpy, read_label
+from retape.storage._codec import encode, need_numpy
 from retape.storage._durable import Record
+from retape.storage._remote_folder import RemoteFolder
 from retape.storage._run_directory import Key, RunDirectory, another_run
 
 C = TypeVar("C")
@@ -90,7 +91,9 @@ class DiskStore(Generic[C]):
     _sizes: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
     _dropped: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
     _recorded: float = field(default=0.0, init=False)
-    _directory: RunDirectory = field(init=False, repr=False, compare=False)
+    _directory: RunDirectory | RemoteFolder = field(
+        init=False, repr=False, compare=False
+    )
 
     gives_copies: ClassVar[bool] = True
     """What `get` returns is nobody else's: the driver need not copy it."""
@@ -98,7 +101,7 @@ class DiskStore(Generic[C]):
     def __post_init__(self) -> None:
         need_numpy("a `DiskStore`")
         self.capacity = check_capacities(self.capacity, self.capacity_bytes)
-        self._directory = RunDirectory(self.path)
+        self._directory = self._folder()
         for name in ("pack", "pack_cotangent", "pack_tape"):
             pair = getattr(self, name), getattr(self, f"un{name}")
             if (pair[0] is None) != (pair[1] is None):
@@ -106,6 +109,9 @@ class DiskStore(Generic[C]):
                     f"`{name}={pair[0]!r}` and `un{name}={pair[1]!r}`: what is packed "
                     "has to be unpacked. Pass both functions, or none."
                 )
+
+    def _folder(self) -> RunDirectory | RemoteFolder:
+        return RunDirectory(self.path)
 
     def open(self, label: str) -> Record | None:
         self._directory.claim()
@@ -137,7 +143,7 @@ class DiskStore(Generic[C]):
 
     def has(self, step: int, *, tape: bool = False) -> bool:
         """Whether there is a file of this state or tape."""
-        return self._directory.file(_key(step, tape)).exists()
+        return self._directory.has(_key(step, tape))
 
     def has_room(self, nbytes: int) -> bool:
         """Whether one more snapshot of this size would be within both capacities."""
@@ -147,10 +153,10 @@ class DiskStore(Generic[C]):
         found = self._directory.snapshots()
         kept = {_key(k, False) for k in steps} | {_key(k, True) for k in tapes}
         for key in found - kept:
-            self._directory.file(key).unlink(missing_ok=True)
+            self._directory.remove(key)
         self._forget()
         for key in found & kept:
-            self._sizes[key] = read_label(self._directory.file(key)).get("nbytes", 0)
+            self._sizes[key] = self._directory.label(key).get("nbytes", 0)
         self.nbytes = sum(self._sizes.values())
 
     def put(
@@ -174,13 +180,13 @@ class DiskStore(Generic[C]):
         while self._dropped and self._over(nbytes):
             self._remove_dropped()
         try:
-            self._directory.write(self._directory.file(key), data)
+            self._directory.put(key, data)
         except StoreError:
             if not self._dropped:
                 raise
             while self._dropped:
                 self._remove_dropped()
-            self._directory.write(self._directory.file(key), data)
+            self._directory.put(key, data)
         self.nbytes += nbytes - self._sizes.get(key, 0)
         self._sizes[key] = nbytes
         self.peak_snapshots = max(self.peak_snapshots, len(self._sizes))
@@ -188,12 +194,11 @@ class DiskStore(Generic[C]):
 
     def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
         key = _key(step, tape)
-        file = self._directory.file(key)
-        value, label = self._directory.read(file)
+        value, label = self._directory.get(key)
         label.pop("nbytes", None)
         if label != self._tag(key):
             raise SnapshotError(
-                f"`{file}` belongs to another run or step, {label}. "
+                f"`{self._directory.where(key)}` belongs to another run or step, {label}. "
                 "Remove the file; its state is recomputed."
             )
         unpack = self.unpack_tape if tape else self.unpack
@@ -247,7 +252,7 @@ class DiskStore(Generic[C]):
         is needed, a process that goes on from the last record will recompute it.
         """
         key = next(iter(self._dropped))
-        self._directory.file(key).unlink(missing_ok=True)
+        self._directory.remove(key)
         del self._dropped[key]
 
     def _over(self, nbytes: int) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._codec import decode
+from retape.storage._codec import decode, read_label
 from retape.storage._file_lock import Lock, NoLock, sync_directory
 
 Key: TypeAlias = tuple[str, int]
@@ -76,6 +76,30 @@ class RunDirectory:
     def file(self, key: Key) -> Path:
         """The file of a state or a tape."""
         return self.path / f"{key[0]}-{key[1]:012d}.npz"
+
+    def where(self, key: Key) -> str:
+        """Where it is, for messages."""
+        return str(self.file(key))
+
+    def has(self, key: Key) -> bool:
+        """Whether there is a file of this state or tape."""
+        return self.file(key).exists()
+
+    def label(self, key: Key) -> dict[str, Any]:
+        """The label of a file, its arrays left unread; nothing if it cannot be read."""
+        return read_label(self.file(key))
+
+    def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
+        """A state or a tape, and its label, as `read`."""
+        return self.read(self.file(key))
+
+    def put(self, key: Key, data: bytes) -> None:
+        """Write a state or a tape, as `write`."""
+        self.write(self.file(key), data)
+
+    def remove(self, key: Key) -> None:
+        """Remove the file, if it is there."""
+        self.file(key).unlink(missing_ok=True)
 
     def snapshots(self, suffix: str = ".npz") -> set[Key]:
         """The states and tapes that have a file; one of another name is not ours."""
@@ -190,7 +214,7 @@ def failed(file: Path, what: str, error: OSError) -> StoreError:
     )
 
 
-def another_run(directory: RunDirectory, kept: str, asked: str) -> StoreError:
+def another_run(directory: object, kept: str, asked: str) -> StoreError:
     """The refusal of a directory, with what differs: lines of the two labels."""
     (one, *before), (other, *now) = kept.splitlines() or [""], asked.splitlines()
     differ = {line.partition(": ")[0]: None for line in now if line not in before}

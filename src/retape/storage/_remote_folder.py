@@ -1,0 +1,232 @@
+"""The folder of a run in a store that is no file system: S3 and others, by fsspec.
+
+Objects appear whole or not at all, and listing, reading and removing are all that is
+asked of them; what is torn on a file system without that promise is found by its digest.
+There is no lock that ends with its process. So the last one that comes has the run: it
+leaves its name, and who finds another name there than its own writes nothing more.
+"""
+
+# fsspec has no types.
+# pyright: standard
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import posixpath
+import socket
+import uuid
+from typing import Any
+
+from retape._errors import SnapshotError, StoreError
+from retape._extras import require
+from retape.storage._codec import decode, label_in
+from retape.storage._run_directory import RECORD, RECORD_BEFORE, Key
+
+_OWNER = "owner.json"
+
+
+class RemoteFolder:
+    """What `RunDirectory` is, on an fsspec file system.
+
+    Attributes:
+        path: The folder, without the protocol.
+    """
+
+    def __init__(self, url: str, filesystem: Any = None) -> None:
+        require("remote", "fsspec")
+        if filesystem is None:
+            from fsspec.core import url_to_fs
+
+            try:
+                filesystem, url = url_to_fs(url)
+            except (ValueError, ImportError) as error:
+                raise StoreError(
+                    f"`path={url!r}` cannot be opened: {error}. Pass a URL such as "
+                    '"s3://bucket/run", or `filesystem=`.'
+                ) from error
+        self.fs, self.path = filesystem, str(url).rstrip("/")
+        self._token: str | None = None
+        self._process = 0
+        self._checked = False
+
+    def __str__(self) -> str:
+        protocol = self.fs.protocol
+        name = protocol if isinstance(protocol, str) else protocol[0]
+        return f"{name}://{self.path.lstrip('/')}"
+
+    def claim(self) -> None:
+        """Take the run over; who had it is refused at its next write."""
+        if self._token is not None and self._process == os.getpid():
+            raise StoreError(
+                f"`{self}` is in use by another run of this store. Give each run a "
+                "folder of its own."
+            )
+        self._token, self._process = uuid.uuid4().hex, os.getpid()
+        owner = {"token": self._token, "host": socket.gethostname(), "pid": os.getpid()}
+        self._do("used", lambda: self.fs.makedirs(self.path, exist_ok=True))
+        self._do("used", lambda: self._pipe(_OWNER, json.dumps(owner).encode()))
+
+    def release(self) -> None:
+        """Give the run up; the objects stay."""
+        self._token = None
+
+    def is_claimed(self) -> bool:
+        """Whether `claim` was called."""
+        return self._token is not None
+
+    def snapshots(self) -> set[Key]:
+        """The states and tapes that are there; one of another name is not ours."""
+        found: set[Key] = set()
+        for name in self._names():
+            stem, dot, suffix = name.partition(".")
+            kind, _, step = stem.partition("-")
+            if (dot, suffix) == (".", "npz") and kind in ("step", "tape"):
+                if step.isdigit() and self.name((kind, int(step))) == name:
+                    found.add((kind, int(step)))
+        return found
+
+    def name(self, key: Key) -> str:
+        """The name of a state or a tape."""
+        return f"{key[0]}-{key[1]:012d}.npz"
+
+    def has(self, key: Key) -> bool:
+        """Whether it is there."""
+        return self._do("read", lambda: self.fs.exists(self._at(self.name(key))))
+
+    def label(self, key: Key) -> dict[str, Any]:
+        """Its label; nothing if it cannot be read."""
+        try:
+            data = self._cat(self.name(key))
+            return label_in(io.BytesIO(data), len(data))
+        except StoreError:
+            return {}
+
+    def remove(self, key: Key) -> None:
+        """Remove it, if it is there."""
+        self._remove(self.name(key))
+
+    def remove_unfinished(self) -> None:
+        """There is nothing unfinished: objects are whole."""
+
+    def where(self, key: Key) -> str:
+        """Where it is, for messages."""
+        return f"{self}/{self.name(key)}"
+
+    def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
+        """A value, and its label.
+
+        Raises:
+            SnapshotError: If it is not there, or damaged.
+            StoreError: If it cannot be read.
+        """
+        return self._read(self.name(key))
+
+    def put(self, key: Key, data: bytes) -> None:
+        """Write a state or a tape, whole or not at all."""
+        self._refuse_if_taken()
+        self._do("written", lambda: self._pipe(self.name(key), data))
+
+    def read_record(self) -> tuple[Any, dict[str, Any]] | None:
+        """The last record, or the one before it if the last one is damaged."""
+        there = self._names()
+        if RECORD_BEFORE not in there:
+            return self._read(RECORD) if RECORD in there else None
+        if RECORD in there:
+            try:
+                return self._read(RECORD)
+            except SnapshotError:
+                found = self._read(RECORD_BEFORE)
+                self._remove(RECORD)
+                return found
+        return self._read(RECORD_BEFORE)
+
+    def write_record(self, data: bytes) -> None:
+        """Write the record; the one that was the last is now the one before."""
+        self._refuse_if_taken()
+        if RECORD in self._names():
+            last, before = self._at(RECORD), self._at(RECORD_BEFORE)
+            self._do("written", lambda: self.fs.cp_file(last, before))
+        self._do("written", lambda: self._pipe(RECORD, data))
+
+    def remove_records(self) -> None:
+        """Remove both records; snapshots without one are a run at its beginning."""
+        self._remove(RECORD_BEFORE)
+        self._remove(RECORD)
+
+    def _at(self, name: str) -> str:
+        return posixpath.join(self.path, name)
+
+    def _pipe(self, name: str, data: bytes) -> None:
+        self.fs.pipe_file(self._at(name), data)
+
+    def _cat(self, name: str) -> bytes:
+        try:
+            return self.fs.cat_file(self._at(name))
+        except FileNotFoundError as error:
+            raise SnapshotError(
+                f"`{self}/{name}` is not there. Its state is recomputed from an "
+                "earlier one."
+            ) from error
+        except Exception as error:
+            raise self._failed("read", error) from error
+
+    def _read(self, name: str) -> tuple[Any, dict[str, Any]]:
+        self._refuse_forked_child()
+        return decode(self._cat(name), f"{self}/{name}")
+
+    def _names(self) -> set[str]:
+        def listed() -> set[str]:
+            self.fs.invalidate_cache(self.path)
+            if not self.fs.exists(self.path):
+                return set()
+            found = self.fs.ls(self.path, detail=False)
+            return {posixpath.basename(str(name)) for name in found}
+
+        return self._do("read", listed)
+
+    def _remove(self, name: str) -> None:
+        def removed() -> None:
+            try:
+                self.fs.rm_file(self._at(name))
+            except FileNotFoundError:
+                return
+
+        self._do("written", removed)
+
+    def _refuse_if_taken(self) -> None:
+        """Stop when another process has taken the run over."""
+        self._refuse_forked_child()
+        owner: dict[str, Any] = {}
+        try:
+            owner = json.loads(self._cat(_OWNER))
+        except (SnapshotError, ValueError):
+            pass  # Removed: nobody else has it.
+        if self._token is not None and owner.get("token", self._token) != self._token:
+            raise StoreError(
+                f"`{self}` was taken over by process {owner.get('pid')} on "
+                f"{owner.get('host')}, which goes on with the run. End this one."
+            )
+
+    def _refuse_forked_child(self) -> None:
+        if self._token is not None and self._process != os.getpid():
+            raise StoreError(
+                f"`{self}` is in use by the process that this one was forked from. "
+                "Give each process a folder of its own."
+            )
+
+    def _do(self, what: str, call: Any) -> Any:
+        """A call of the file system, whose errors are of any class."""
+        try:
+            return call()
+        except StoreError:
+            raise
+        except Exception as error:
+            raise self._failed(what, error) from error
+
+    def _failed(self, what: str, error: Exception) -> StoreError:
+        return StoreError(
+            f"`{self}` cannot be {what} ({type(error).__name__}: {error}). Mend what "
+            "is wrong, and call again: the run goes on where it was."
+        )
