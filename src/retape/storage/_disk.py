@@ -198,8 +198,8 @@ class DiskStore(Generic[C]):
         label.pop("nbytes", None)
         if label != self._tag(key):
             raise SnapshotError(
-                f"`{self._directory.where(key)}` belongs to another run or step, {label}. "
-                "Remove the file; its state is recomputed."
+                f"`{self._directory.where(key)}` belongs to another run or step, "
+                f"{label}. Remove the file; its state is recomputed."
             )
         unpack = self.unpack_tape if tape else self.unpack
         return unpack(value) if unpack else value

@@ -1,7 +1,7 @@
 """The folder of a run in a store that is no file system: S3 and others, by fsspec.
 
 Objects appear whole or not at all, and listing, reading and removing are all that is
-asked of them; what is torn on a file system without that promise is found by its digest.
+asked of them; what is torn on a file system without that promise its digest shows.
 There is no lock that ends with its process. So the last one that comes has the run: it
 leaves its name, and who finds another name there than its own writes nothing more.
 """
