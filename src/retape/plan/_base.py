@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
 from retape._bytes import format_bytes
 from retape._errors import PlanError
 from retape._html import record_html
-from retape.plan._options import Memory
+from retape.plan._options import Loops, Memory
 from retape.schedule import Chain, Counts, Mixed, Schedule, Split, TwoTier, whole
 
 MANY_STEPS = 1 << 40
@@ -136,6 +136,8 @@ class Plan:
         split: Where intervals are cut.
         offload: The memory in which snapshots wait, or `None` for the device's own.
         budget: The bytes that all that a gradient holds share, or `None`.
+        loops: For whom a compiled gradient's loops are made, whatever it is lowered
+            for; `None` to go by that. `retape.jax.grad(..., loops=...)` sets it.
     """
 
     NAME: ClassVar[str] = "Plan"
@@ -148,6 +150,7 @@ class Plan:
     split: Split = "binomial"
     offload: Memory | None = None
     budget: int | None = None
+    loops: Loops | None = None
 
     def resolve(
         self,
@@ -272,6 +275,7 @@ class Plan:
             for each in sorted(
                 fields(self), key=lambda f: _default_of(f) is not MISSING
             )
+            if each.name != "loops"  # an option of who obeys the plan
             if getattr(self, each.name) != _default_of(each)
         ]
         return f"retape.{self.NAME}({', '.join(given)})"

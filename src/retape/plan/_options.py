@@ -12,6 +12,25 @@ Memory: TypeAlias = Literal["host"]
 """A memory other than the device's own."""
 
 
+Loops: TypeAlias = Literal["host", "device"]
+"""For whom loops are made: one that tests them at no cost, or one that has to wait."""
+
+
+def check_loops(loops: object) -> Loops | None:
+    """A form of loops, or `None` for that of the platform."""
+    if loops is None:
+        return None
+    # Compared and hashed with a plan: of what only equals the text it would not do.
+    for known in get_args(Loops):
+        if isinstance(loops, str) and loops == known:
+            return known
+    raise PlanError(
+        f"`loops={loops!r}` is not a form of loops. Pass 'device' for loops of known "
+        "trip count, as on a GPU, 'host' for loops that end by themselves, as on the "
+        "CPU, or None to go by the platform."
+    )
+
+
 def refuse_others(kind: str, others: dict[str, object]) -> None:
     """Refuse an option that this plan does not have, and say which plans do.
 

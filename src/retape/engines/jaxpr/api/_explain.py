@@ -26,6 +26,7 @@ from retape.engines.jaxpr.api._lines import with_lines
 from retape.engines.jaxpr.api._memory_trace import memory_trace
 from retape.engines.jaxpr.api._trace import flatten_call
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
+from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
@@ -46,6 +47,7 @@ from retape.engines.jaxpr.sweep._sweep import sweep
 from retape.engines.jaxpr.xla._ahead_of_time import aot_compile, call_compiled
 from retape.plan._base import Plan, Prediction
 from retape.plan._offload import on_host
+from retape.plan._options import Loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +129,7 @@ def explain(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     **kwargs: Any,
 ) -> Explanation:
@@ -140,6 +143,7 @@ def explain(
         fun: A function that returns a scalar.
         *args: Its arguments (or `jax.ShapeDtypeStruct`s of them).
         plan: As for `retape.jax.grad`.
+        loops: As for `retape.jax.grad`; by default those of the default backend.
         argnums: As for `retape.jax.grad`.
         **kwargs: Keyword arguments for `fun`.
 
@@ -157,8 +161,8 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
-    problem = problem_of_call(fun, plan, args, kwargs, argnums)
-    plan = plan or default_plan()
+    problem = problem_of_call(fun, check_plan(plan, loops), args, kwargs, argnums)
+    plan = check_plan(plan, loops or platform_loops()) or default_plan()
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
     program, settings = compile_for_plan(
         plan, problem.jaxpr, problem.active, compile_program
@@ -199,6 +203,7 @@ def measure(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     health: Literal[False] = False,
     growth: float = 1e6,
@@ -211,6 +216,7 @@ def measure(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     health: Literal[True],
     growth: float = 1e6,
@@ -222,6 +228,7 @@ def measure(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     health: bool = False,
     growth: float = 1e6,
@@ -233,6 +240,7 @@ def measure(
         fun: A function that returns a scalar.
         *args: Its arguments: arrays and numbers, or trees of them.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        loops: As for `retape.jax.grad`.
         argnums: By which positional arguments the gradient is taken.
         health: Whether to watch how large cotangents are on the way back, and to name
             the step, the line and the operation that spoils the gradient, if it is not
@@ -279,6 +287,7 @@ def measure(
             "or another transformation, where nothing is run. Call it outside, or use "
             "`retape.jax.value_and_grad` here."
         )
+    plan = check_plan(plan, loops)
     problem = _pose_abstract(fun, plan, args, kwargs, argnums)
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
     if health:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retape._errors import GradientTypeError
+from retape._errors import GradientTypeError, PlanError
 from retape.engines.jaxpr.api._trace import is_array
+from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._base import Plan
 from retape.plan._given import check_no_plan
 from retape.plan._obeyers import JAX
 from retape.plan._obeyers import check_plan as obeyed
+from retape.plan._options import check_loops
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +155,34 @@ def check_auxiliary(aux: Any) -> None:
             )
 
 
-def check_plan(plan: Any) -> Plan | None:
+def check_plan(plan: Any, loops: Any = None) -> Plan | None:
     """The plan of a gradient; `None` for the default one.
 
+    Args:
+        plan: The user's plan.
+        loops: The form of loops that is asked for, if any.
+
     Raises:
-        PlanError: If it is no plan, or one that a compiled gradient cannot obey.
+        PlanError: If it is no plan, or one that a compiled gradient cannot obey; if
+            there is no such form of loops.
     """
-    return None if plan is None else obeyed(plan, JAX)
+    plan = None if plan is None else obeyed(plan, JAX)
+    if check_loops(loops) is None:
+        return plan
+    return replace(plan or default_plan(), loops=check_loops(loops))
+
+
+def check_compiled(loops: Any, *, hosted: bool) -> None:
+    """Refuse a form of loops where the host steers the run.
+
+    Raises:
+        PlanError: If there is one.
+    """
+    if hosted and loops is not None:
+        raise PlanError(
+            f"`loops={loops!r}` is for a gradient that is one compiled program, and "
+            "with `store` or `progress` the host steers the run. Leave `loops` out."
+        )
 
 
 def check_callable(fun: Any) -> None:

@@ -13,6 +13,7 @@ from retape.engines.jaxpr.api._call_cache import NEEDS_NUMBERS, Cached
 from retape.engines.jaxpr.api._gradient_options import (
     GradientOptions,
     check_callable,
+    check_compiled,
     check_plan,
 )
 from retape.engines.jaxpr.api._gradient_problem import trace_gradient
@@ -23,13 +24,16 @@ from retape.engines.jaxpr.intake._effects import let_happen
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.plan._base import Plan
+from retape.plan._options import Loops
 from retape.storage import SnapshotStore
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def checkpointed(fun: Callable[P, R], *, plan: Plan | None = None) -> Callable[P, R]:
+def checkpointed(
+    fun: Callable[P, R], *, plan: Plan | None = None, loops: Loops | None = None
+) -> Callable[P, R]:
     """The same function, whose reverse mode is divide and conquer.
 
     Everything that JAX does to functions can be done to it: `jax.grad`, `jax.vjp`,
@@ -40,8 +44,12 @@ def checkpointed(fun: Callable[P, R], *, plan: Plan | None = None) -> Callable[P
         fun: A function of arrays (or pytrees of arrays) that JAX can trace. Python's
             numbers are traced too, unless `fun` needs their values.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        loops: "device" for loops of known trip count, for which a GPU's host does not
+            wait; "host" for loops that end by themselves. By default the first where
+            the program is lowered for a GPU, and the second elsewhere.
 
     Raises:
+        PlanError: If `plan` is no plan, or `loops` no form of loops.
         UnsupportedError: When called, if the program has side effects whose results
             it uses.
 
@@ -53,7 +61,7 @@ def checkpointed(fun: Callable[P, R], *, plan: Plan | None = None) -> Callable[P
         0.125
     """
     check_callable(fun)
-    plan = check_plan(plan)
+    plan = check_plan(plan, loops)
 
     @functools.wraps(fun)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -75,6 +83,7 @@ def grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    loops: Loops | None = None,
     store: SnapshotStore[Any] | None = None,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[P, Any]:
@@ -88,6 +97,9 @@ def grad(
         allow_int: Whether integer arguments are allowed; their gradients are of type
             `float0`, as JAX's are.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        loops: "device" for loops of known trip count, for which a GPU's host does not
+            wait; "host" for loops that end by themselves. By default the first where
+            the program is lowered for a GPU, and the second elsewhere.
         store: Where snapshots go, such as `retape.storage.DiskStore(path)`: a run that
             was killed is taken up again by the same call. The host then steers the
             run, so this is for long steps, and not under a transformation.
@@ -100,7 +112,8 @@ def grad(
     Raises:
         GradientTypeError: When called, if the result is not a real scalar or an
             argument is not of a floating type.
-        PlanError: If `plan` is no plan.
+        PlanError: If `plan` is no plan, or `loops` no form of loops, or something that
+            has no effect with `store` or `progress`.
 
     Examples:
         >>> import jax, retape.jax
@@ -110,7 +123,8 @@ def grad(
         80.0
     """
     options = (argnums, has_aux, holomorphic, allow_int)
-    both = value_and_grad(fun, *options, plan=plan, store=store, progress=progress)
+    how: Any = {"plan": plan, "loops": loops, "store": store, "progress": progress}
+    both = value_and_grad(fun, *options, **how)
 
     @functools.wraps(fun)
     def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -128,6 +142,7 @@ def value_and_grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    loops: Loops | None = None,
     store: SnapshotStore[Any] | None = None,
     progress: bool | Callable[[Progress], None] = False,
 ) -> Callable[P, tuple[R, Any]]:
@@ -151,10 +166,11 @@ def value_and_grad(
         2.0000 0.2500
     """
     check_callable(fun)
-    plan = check_plan(plan)
+    plan = check_plan(plan, loops)
     wanted = GradientOptions(argnums, has_aux, holomorphic, allow_int)
     run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
     hosted = store is not None or progress is not False
+    check_compiled(loops, hosted=hosted)
 
     @functools.wraps(fun)
     def both(*args: P.args, **kwargs: P.kwargs) -> Any:
@@ -195,6 +211,7 @@ def vjp(
     *primals: Any,
     has_aux: bool = False,
     plan: Plan | None = None,
+    loops: Loops | None = None,
 ) -> Any:
     """`jax.vjp`, in sublinear memory, and through `lax.while_loop`s.
 
@@ -203,6 +220,7 @@ def vjp(
         *primals: The arguments at which to evaluate it.
         has_aux: Whether `fun` returns a pair, the second part of which is passed on.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        loops: As for `retape.jax.grad`.
 
     Returns:
         `(value, pullback)`, and `aux` as a third with `has_aux`.
@@ -215,7 +233,7 @@ def vjp(
         >>> float(value), float(pullback(1.0)[0])
         (0.625, 0.125)
     """
-    return jax.vjp(checkpointed(fun, plan=plan), *primals, has_aux=has_aux)
+    return jax.vjp(checkpointed(fun, plan=plan, loops=loops), *primals, has_aux=has_aux)
 
 
 def call_traced(

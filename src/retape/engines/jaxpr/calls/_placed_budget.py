@@ -62,6 +62,19 @@ def placed(
         )
         point = None
     program = sweep_program(origin.primal, origin.active, origin.plan, point)
+    return made_again(origin, jaxpr, program)
+
+
+def made_again(
+    origin: Origin, jaxpr: core.ClosedJaxpr, program: core.ClosedJaxpr
+) -> core.ClosedJaxpr:
+    """Another sweep of the same program, with the inputs and outputs of `jaxpr`.
+
+    Args:
+        origin: What is swept.
+        jaxpr: The sweep as it was traced; some of its outputs may have been dropped.
+        program: The sweep that takes its place.
+    """
 
     def run(*given: Any) -> list[Any]:
         rest = iter(given)

@@ -27,6 +27,11 @@ from retape.engines.jaxpr.analysis._activity import differentiable, propagate, w
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._mlir_lowering import evaluate_call, lower, lower_on_cpu
 from retape.engines.jaxpr.calls._placed_budget import may_be_spread, placed
+from retape.engines.jaxpr.calls._platform_form import (
+    by_platform,
+    device_form,
+    is_gpu,
+)
 from retape.engines.jaxpr.calls._rerun import Rerun, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded
 from retape.engines.jaxpr.jaxprs._avals import struct
@@ -100,11 +105,16 @@ def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     One rule for all platforms: JAX fails on a primitive with several that is lowered in
     place for several platforms at once.
     """
-    origin = ORIGINS.get(jaxpr)
+    source, origin = jaxpr, ORIGINS.get(jaxpr)
     if origin is not None and origin.provisional:
         jaxpr = placed(origin, jaxpr, context, values, sweep_program)
-    only_cpu = tuple(context.module_context.platforms) == ("cpu",)
-    rule = lower_on_cpu if only_cpu else lower
+    platforms = tuple(context.module_context.platforms)
+    if any(map(is_gpu, platforms)):
+        device = device_form(source, sweep_program)
+        if device is not None:
+            alone = all(map(is_gpu, platforms))
+            jaxpr = device if alone else by_platform(jaxpr, device, platforms)
+    rule = lower_on_cpu if platforms == ("cpu",) else lower
     return rule(context, *values, jaxpr=jaxpr, **params)
 
 

@@ -23,7 +23,8 @@ import numpy as np
 from jax import lax
 
 from retape.engines.jaxpr.jaxprs._avals import Kind, elements
-from retape.engines.jaxpr.jaxprs._row_ops import put, put_rows, row, rows
+from retape.engines.jaxpr.jaxprs._row_ops import put_if, put_rows, row, rows
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 
 SMALL = 64
 """Elements of the largest array that is taped number by number: it is copied once."""
@@ -42,13 +43,22 @@ def pushes(kinds: Iterable[Kind]) -> Counter[Kind]:
     return found
 
 
-def push(pool: Any, values: Sequence[Any], top: Any) -> Any:
-    """The pool with values that belong in it from row `top` on."""
+def push(pool: Any, values: Sequence[Any], top: Any, ok: Any = None) -> Any:
+    """The pool with values that belong in it from row `top` on.
+
+    Args:
+        pool: The pool.
+        values: What is taped.
+        top: The first free row.
+        ok: A truth: if it is false, the rows stay as they are.
+    """
     if pool.ndim == 1:
-        numbers = [lax.reshape(v, (v.size,)) for v in values]
-        return put_rows(pool, lax.concatenate(numbers, 0), top)
+        numbers = lax.concatenate([lax.reshape(v, (v.size,)) for v in values], 0)
+        if ok is not None:
+            numbers = chosen(ok, numbers, rows(pool, top, numbers.size))
+        return put_rows(pool, numbers, top)
     for i, value in enumerate(values):
-        pool = put(pool, value, _behind(top, i))
+        pool = put_if(ok, pool, value, _behind(top, i))
     return pool
 
 

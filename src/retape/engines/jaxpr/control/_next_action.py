@@ -9,7 +9,14 @@ import numpy as np
 from jax import lax
 
 from retape.engines.jaxpr.control._settings import BACK, COUNT, Settings
-from retape.engines.jaxpr.control._splits import FOREVER, INT, SPLITS
+from retape.engines.jaxpr.control._splits import (
+    FOREVER,
+    INT,
+    SPLITS,
+    Sweeps,
+    binomial_split,
+    sweeps,
+)
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
 
@@ -18,7 +25,11 @@ READ = ("here", "newest", "end", "mode", "sweeps")
 
 
 def decision(
-    state: Mapping[Any, Any], settings: Settings, *, unknown: bool
+    state: Mapping[Any, Any],
+    settings: Settings,
+    count_sweeps: Sweeps = sweeps,
+    *,
+    unknown: bool,
 ) -> list[Any]:
     """The stage to advance to, whether to store there, and whether to reverse it.
 
@@ -27,6 +38,7 @@ def decision(
     Args:
         state: The values of `READ`.
         settings: What the plan fixed.
+        count_sweeps: How the least number of sweeps is found.
         unknown: Whether only a run can tell the number of steps.
     """
     # One level of the recursion: `here` is the start of the interval, `end` its end.
@@ -37,7 +49,11 @@ def decision(
         length = where(state["mode"] == BACK, length, 1)
     free = INT(settings.snapshots) - newest
     left = row(state["sweeps"], at_least(newest, 0))
-    split = SPLITS[settings.split](at_least(length, 2), at_least(free, 2), left)
+    given = at_least(length, 2), at_least(free, 2), left
+    if settings.split == "binomial":
+        split = binomial_split(*given, count_sweeps)
+    else:
+        split = SPLITS[settings.split](*given)
     # A(L, 1) = L (L - 1) / 2: with one slot left every stage is reached from the start,
     # and a cut behind the last stage but one stores what is taped at once.
     stage = (length <= 1) | (free <= 1) | (split >= length - 1)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._splits import FOREVER, INT, over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
@@ -52,10 +53,16 @@ def initial_placement(snapshots: int) -> Placement:
     )
 
 
-def place_snapshot(state: Placement, stage: Any, asked: Any = True) -> Placement:
+def place_snapshot(
+    state: Placement, stage: Any, asked: Any = True, at_once: bool = False
+) -> Placement:
     """Decide about the capsule before `stage`, which is not the last.
 
-    Nothing changes unless `asked`.
+    Args:
+        state: The controller's state.
+        stage: The stage.
+        asked: If it is false, nothing changes.
+        at_once: Whether no loop may decide, as on an accelerator.
     """
     snapshots = state.at.shape[0] - 1
     # `LeastCost`: i = p - Q, and phase k = s never comes to an end.
@@ -63,7 +70,8 @@ def place_snapshot(state: Placement, stage: Any, asked: Any = True) -> Placement
     i = stage - state.base
     settled = state.phase == s
     pause = ~settled & (i == s - state.phase) & asked
-    evicted = where(settled, cheapest_eviction(state.at[:-1], stage), s - 1 - i)
+    cheapest = cheapest_eviction(state.at[:-1], stage, at_once)
+    evicted = where(settled, cheapest, s - 1 - i)
     for at, other in departures(snapshots).items():
         evicted = where(stage == at, other, evicted)
     first = state.phase == 0
@@ -110,7 +118,7 @@ def _right(array: Any) -> Any:
     return lax.pad(array[:-1], jnp.zeros((), array.dtype), [(1, 0, 0)])
 
 
-def cheapest_eviction(at: Any, stage: Any) -> Any:
+def cheapest_eviction(at: Any, stage: Any, at_once: bool = False) -> Any:
     """Which of s snapshots to evict for one at `stage`; -1 if none.
 
     Costs suppose that the run ends after the following stage.
@@ -119,8 +127,8 @@ def cheapest_eviction(at: Any, stage: Any) -> Any:
         return INT(-1)
     # A loop over numbers compiles in a quarter of the time. An accelerator would launch
     # a kernel for each of them.
-    one_by_one = jax.default_backend() == "cpu"
-    return _one_by_one(at, stage) if one_by_one else _all_at_once(at, stage)
+    one_by_one = not at_once and jax.default_backend() == "cpu"
+    return _one_by_one(at, stage) if one_by_one else _all_at_once(at, stage, at_once)
 
 
 class _EvictionScan(NamedTuple):
@@ -173,14 +181,14 @@ def _one_by_one(at: Any, stage: Any) -> Any:
     return where(last.least < nothing, last.chosen, INT(-1))
 
 
-def _all_at_once(at: Any, stage: Any) -> Any:
+def _all_at_once(at: Any, stage: Any, at_once: bool = False) -> Any:
     s = at.shape[0]
     i = lax.iota(np.int64, s)
     gaps = where(i == s - 1, stage, _left(at)) - at
     # One row for each question: as it is, with one slot more, and joined to the left.
     lengths = lax.concatenate([gaps[None], gaps[None], (gaps + _right(gaps))[None]], 0)
     extra = lax.iota(np.int64, 3)[:, None] > 0
-    now, more, joined = advances(lengths, (s - i)[None] + extra)
+    now, more, joined = advances(lengths, (s - i)[None] + extra, at_once)
     rest = stage + 1 - at[-1]
     nothing = jnp.sum(where(i < s - 1, now, 0)) + over(rest * (rest - 1), 2)
     # Running sums, not an s x s mask: there may be thousands of snapshots.
@@ -192,13 +200,17 @@ def _all_at_once(at: Any, stage: Any) -> Any:
     return where(least < nothing, chosen, INT(-1))
 
 
-def advances(stages: Any, snapshots: Any) -> Any:
+def advances(stages: Any, snapshots: Any, at_once: bool = False) -> Any:
     """A(L, s) for arrays: the optimal advances of L stages with s snapshots.
 
     t*L - C(s+t, t-1) with t the least such that beta(s, t) >= L; L(L-1)/2 for s = 1.
     """
     single = snapshots <= 1
     q = at_least(snapshots, 2)
+    if at_once:
+        t, reach = sweeps_at_once(stages, jnp.broadcast_to(q, stages.shape))
+        alone = over(stages * (stages - 1), 2)
+        return where(single, alone, _reversal_cost(stages, q, t, reach))
 
     def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
         t, reach = c

@@ -31,6 +31,8 @@ class Settings:
     """Whether the ordinary derivative is taken, which stores what it needs."""
     on_host: bool = False
     """Whether snapshots wait in the host's memory."""
+    device: bool = False
+    """Whether the sweep is for an accelerator, whose host is not to wait."""
 
     @property
     def direct(self) -> bool:

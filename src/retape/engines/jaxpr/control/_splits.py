@@ -6,6 +6,7 @@ holds both to the same stream of actions. Lengths and positions are in stages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,6 +18,10 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, where
 INT = np.int64
 FOREVER = np.int64(2**62)
 """More steps than can be run."""
+
+
+Sweeps = Callable[[Any, Any], tuple[Any, Any]]
+"""From a length and a number of snapshots to what `sweeps` returns."""
 
 
 def over(a: Any, b: Any) -> Any:
@@ -39,7 +44,9 @@ def sweeps(length: Any, snapshots: Any) -> tuple[Any, Any]:
     return lax.while_loop(lambda c: c[1] < length, more, (INT(0), INT(1)))
 
 
-def binomial_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
+def binomial_split(
+    length: Any, snapshots: Any, sweeps_left: Any, count_sweeps: Sweeps = sweeps
+) -> Any:
     """Where to cut `length >= 2` stages with `snapshots >= 2` slots.
 
     Attains the fewest advances, and among those the fewest writes: the rule of
@@ -52,7 +59,7 @@ def binomial_split(length: Any, snapshots: Any, sweeps_left: Any) -> Any:
     """
     del sweeps_left
     s = snapshots
-    t, reach = sweeps(length, s)
+    t, reach = count_sweeps(length, s)
     full = over(reach * t, s + t)  # beta(s, t-1)
     right = over(full * s, at_least(s + t - 1, 1))  # beta(s-1, t-1)
     spare = where(s > 2, over(right * (s - 1), at_least(s + t - 2, 1)), 1)

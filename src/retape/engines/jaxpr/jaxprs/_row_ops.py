@@ -11,6 +11,8 @@ from typing import Any
 
 from jax import lax
 
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
+
 
 def row(array: Any, index: Any) -> Any:
     """`array[index]`."""
@@ -25,6 +27,17 @@ def rows(array: Any, index: Any, count: int) -> Any:
 def put(array: Any, value: Any, index: Any) -> Any:
     """`array` with `array[index] = value`."""
     return put_rows(array, lax.expand_dims(value, (0,)), index)
+
+
+def put_if(ok: Any, array: Any, value: Any, index: Any) -> Any:
+    """The same if `ok`, or if that is `None`: where it is false no row changes.
+
+    An index beyond the end is the last one, in what is read and in what is written: so
+    nothing changes there either.
+    """
+    if ok is not None:
+        value = chosen(ok, value, row(array, index))
+    return put(array, value, index)
 
 
 def put_rows(array: Any, values: Any, index: Any) -> Any:

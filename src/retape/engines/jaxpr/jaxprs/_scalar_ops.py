@@ -41,6 +41,15 @@ def where(truth: Any, yes: Any, no: Any) -> Any:
     )
 
 
+def chosen(truth: Any, new: Any, old: Any) -> Any:
+    """`new` if `truth`, else `old`; always `new` where there is no truth.
+
+    In a sweep for an accelerator every block is run and what it made is chosen or not;
+    in one for the CPU a loop around the block decides, and `truth` is `None`.
+    """
+    return new if truth is None else lax.select(truth, new, old)
+
+
 def at_least(number: Any, least: Any) -> Any:
     """The number, or `least` if that is larger.
 

@@ -12,18 +12,22 @@ than needed only adds registers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jax.extend import core
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._split_blocks import max_tape_bytes
 from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.jaxprs._avals import varying
+from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.sizing._candidates import (
     candidates,
     cheapest_feasible,
     resolved,
 )
 from retape.engines.jaxpr.sizing._fit_budget import fit_budget
+from retape.engines.jaxpr.sweep._chunk_sizes import LONGEST
 from retape.engines.jaxpr.xla._standalone import Shardings
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
@@ -31,6 +35,8 @@ from retape.plan._logarithmic import logarithmic
 
 _LINE = 1 << 24
 """A program without a loop is cut if it tapes more, whatever the plan."""
+_LONGER = 4
+"""How many times longer a stage may be on an accelerator, if the plan says nothing."""
 _PIECES = 64
 """Into how many pieces, about."""
 
@@ -82,14 +88,41 @@ def compile_for_plan(
     """
     plan = plan or default_plan()
     if plan.budget is not None:
-        return fit_budget(plan, jaxpr, active, make, places, provisional=provisional)
+        found = fit_budget(plan, jaxpr, active, make, places, provisional=provisional)
+        return found[0], for_platform(plan, jaxpr, *found)
     compiled = make(jaxpr, active)
     if len(compiled.code) == 1 and max_tape_bytes(compiled.program) > _LINE:
         piece = max_tape_bytes(compiled.program) // _PIECES
         compiled = make(jaxpr, active, piece=piece)
         # How much is taped at a time the cuts say.
         plan = plan.with_stage(1)
-    return compiled, choose_settings(plan, compiled)
+    settings = choose_settings(plan, compiled)
+    return compiled, for_platform(plan, jaxpr, compiled, settings)
+
+
+def for_platform(
+    plan: Plan, jaxpr: core.ClosedJaxpr, compiled: Compiled, settings: Settings
+) -> Settings:
+    """The settings for whom the plan's loops are.
+
+    On an accelerator a stage is about what is done between two waits. Where the plan
+    leaves it open a stage is therefore longer there, up to four times.
+
+    Code for each device of a mesh keeps its loops: devices wait for one another in it,
+    and none may run what another does not.
+    """
+    if plan.loops != "device" or settings.plain or _is_manual(jaxpr):
+        return settings
+    if plan.stage is None and plan.budget is None and not plan.sizes_stages:
+        wished = min(LONGEST, _LONGER * settings.stage)
+        if settings.stage < wished:
+            settings = choose_settings(plan.with_stage(wished), compiled)
+    return replace(settings, device=True)
+
+
+def _is_manual(jaxpr: core.ClosedJaxpr) -> bool:
+    """Tell whether the program is of code for each device of a mesh."""
+    return bool(axis_names(jaxpr)) or any(varying(v) for v in jaxpr.in_avals)
 
 
 def plan_of_settings(settings: Settings) -> Plan:

@@ -28,10 +28,11 @@ from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._tape_pools import push
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.jaxprs._avals import agreed, elements, spread, varying
-from retape.engines.jaxpr.jaxprs._row_ops import put, row
+from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
 from retape.engines.jaxpr.sweep._pin import pinned_state
-from retape.engines.jaxpr.sweep._resumable_nest import State, pc_in
+from retape.engines.jaxpr.sweep._resumable_nest import OK, State, pc_in, runs
 from retape.engines.jaxpr.sweep._values import value_of
 from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
@@ -71,6 +72,9 @@ class Advance:
     def changes(self, label: Label) -> set[Any]:
         return {*computed(self.compiled, self.compiled.taped[label]), "pc", "left"}
 
+    def passes_over(self, label: Label) -> bool:
+        return self.compiled.taped[label].ending
+
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
 
@@ -80,7 +84,7 @@ class Advance:
             return skip_last_block(self.compiled, state)
         state = pinned_state(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
-        outs = evaluate_guarded(code.jaxpr, values, state["left"] > 0)
+        outs = evaluate_guarded(code.jaxpr, values, runs(state, "left"))
         state = assign(self.compiled, code, outs, state)
         return state | {"left": state["left"] - 1}
 
@@ -112,6 +116,9 @@ class Tape:
         own = computed(self.compiled, taped)
         return {*own, *pools, *tops, "pc", "left", "trace", "taped"}
 
+    def passes_over(self, label: Label) -> bool:
+        return self.compiled.taped[label].ending
+
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
 
@@ -122,7 +129,8 @@ class Tape:
             state = skip_last_block(self.compiled, state)
         else:
             state = self.computed(taped, state, counting)
-        state["trace"] = put(state["trace"], np.int32(taped.code.number), count)
+        number = np.int32(taped.code.number)
+        state["trace"] = put_if(state.get(OK), state["trace"], number, count)
         state["taped"] = count + counting
         return state
 
@@ -131,7 +139,7 @@ class Tape:
         code = taped.code
         state = pinned_state(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
-        outs = evaluate_guarded(taped.halves.taped, values, state["left"] > 0)
+        outs = evaluate_guarded(taped.halves.taped, values, runs(state, "left"))
         n = len(code.jaxpr.out_avals)
         old, state = state, assign(self.compiled, code, outs[:n], state)
         self.push(taped, outs[n:], old, state, counting)
@@ -154,7 +162,8 @@ class Tape:
         counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
         for kind, given in taped.by_pool([*values, *counts]).items():
             i = self.pools[kind]
-            state["pool", i] = push(state["pool", i], given, state["tops"][i])
+            top = state["tops"][i]
+            state["pool", i] = push(state["pool", i], given, top, state.get(OK))
         if taped.pushes():
             filled = taped.filled(self.pools)
             state["tops"] = state["tops"] + filled * counting
@@ -195,20 +204,20 @@ def assign(
     """The state after a block that returned these values."""
     where = compiled.layout.where
     new = dict(state)
-    n = len(code.outs)
+    n, ok = len(code.outs), state.get(OK)
     for write, value in zip(code.writes, values[n:-1], strict=True):
         place = where.get(write.stream)
         if place is None:
             continue
         if write.at is None:
-            new[place] = value
+            new[place] = chosen(ok, value, new[place])
             continue
         at = write.at.row(state[where[write.at.count]])
         if place in compiled.layout.turned:
             done = spread(state[WRITTEN], varying(jax.typeof(value)))
             value = select(done, row(new[place], at), value)
-        new[place] = put(new[place], value, at)
+        new[place] = put_if(ok, new[place], value, at)
     for var, value in zip(code.outs, values[:n], strict=True):
-        new[where[var]] = value
+        new[where[var]] = chosen(ok, value, new[where[var]])
     new["pc"] = agreed(values[-1])
     return new

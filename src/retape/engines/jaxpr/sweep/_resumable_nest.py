@@ -23,7 +23,7 @@ inside it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from jax import lax
@@ -34,6 +34,11 @@ from retape.engines.jaxpr.ir._ir import Block, Item, Label, blocks_of
 
 State = dict[Any, Any]
 
+OK = "ok"
+"""The key of a truth that is there only while a block is run that may not be next, in a
+sweep for an accelerator: if it is false, what the block makes is not kept. `None`, in
+such a sweep, where a guard says that the block is next."""
+
 
 class Pass(Protocol):
     """One way of going through the blocks: what is done at each, and when."""
@@ -42,6 +47,10 @@ class Pass(Protocol):
 
     def changes(self, label: Label) -> set[Any]:
         """Keys of the state that running this block changes."""
+        ...
+
+    def passes_over(self, label: Label) -> bool:
+        """Tell whether nothing of the user's code is run at this block."""
         ...
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
@@ -68,23 +77,46 @@ def _emit_item(
 
 def _guarded(item: Item, going: Pass, number: dict[Label, int], state: State) -> State:
     lo, hi = extent(item, number)
-    changed = set().union(*(going.changes(b.label) for b in blocks_of([item])))
-    keys = sorted(changed, key=str)
+
+    def inside(inner: State) -> State:
+        if lo == hi:
+            return going.step(next(blocks_of([item])).label, inner)
+        assert not isinstance(item, Block)
+        return _emit_item(item.items, going, number, inner)
+
+    return while_next(going, lo, hi, changed_keys(going, [item]), inside, state)
+
+
+def changed_keys(going: Pass, items: Sequence[Item]) -> list[Any]:
+    """Keys of the state that a pass changes in these items, in order."""
+    changed = (going.changes(b.label) for b in blocks_of(list(items)))
+    return sorted(set().union(*changed), key=str)
+
+
+def while_next(
+    going: Pass,
+    lo: int,
+    hi: int,
+    keys: Sequence[Any],
+    inside: Callable[[State], State],
+    state: State,
+) -> State:
+    """Go on with `inside` while the next step to be done is one of blocks `lo..hi`."""
 
     def again(carry: Sequence[Any]) -> Any:
         return going.guard(lo, hi, state | dict(zip(keys, carry, strict=True)))
 
     def body(carry: Sequence[Any]) -> list[Any]:
-        inner = state | dict(zip(keys, carry, strict=True))
-        if lo == hi:
-            inner = going.step(next(blocks_of([item])).label, inner)
-        else:
-            assert not isinstance(item, Block)
-            inner = _emit_item(item.items, going, number, inner)
+        inner = inside(state | dict(zip(keys, carry, strict=True)))
         return [inner[k] for k in keys]
 
     after = lax.while_loop(again, body, [state[k] for k in keys])
     return state | dict(zip(keys, after, strict=True))
+
+
+def runs(state: State, by: str) -> Any:
+    """A truth that the compiler cannot know, for branches; `None` to have none."""
+    return None if OK in state else state[by] > 0
 
 
 def pc_in(lo: int, hi: int, pc: Any) -> Any:

@@ -13,10 +13,10 @@ from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._tape_pools import pool_of, pop
 from retape.engines.jaxpr.ir._ir import Label, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
-from retape.engines.jaxpr.jaxprs._row_ops import put, row
-from retape.engines.jaxpr.jaxprs._scalar_ops import at_least
+from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
-from retape.engines.jaxpr.sweep._resumable_nest import State, pc_in
+from retape.engines.jaxpr.sweep._resumable_nest import OK, State, pc_in
 from retape.engines.jaxpr.sweep._values import value_of
 from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
@@ -36,6 +36,10 @@ class Reverse:
         tops = {"tops"} if taped.pushes() else set()
         touched = cotangents_touched(self.compiled, taped)
         return {*tops, *touched, "taped"}
+
+    def passes_over(self, label: Label) -> bool:
+        del label
+        return False
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         count = state["taped"]
@@ -116,7 +120,7 @@ def sweep_back(
         cotangents = [
             cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
         ]
-        truth = state["taped"] >= 0
+        truth = None if OK in state else state["taped"] >= 0
         pullback = taped.halves.pullback
         assert pullback is not None
         cotangents = ordered(pullback, cotangents, state["taped"])
@@ -132,7 +136,7 @@ def add_cotangents(
     state: State,
 ) -> None:
     """Put what was pulled back through a block where it belongs, in place."""
-    layout, code = compiled.layout, taped.code
+    layout, code, ok = compiled.layout, taped.code, state.get(OK)
     where = layout.where
     places = (where[var] for var in code.outs)
     blank = {("d", p) for p in places if p.kind == "register" and p in layout.active}
@@ -143,17 +147,17 @@ def add_cotangents(
         if i < len(code.ins):
             key = layout.cotangent(where[code.ins[i]])
             if key in blank and jax.typeof(value) == jax.typeof(state[key]):
-                state[key] = value
+                state[key] = chosen(ok, value, state[key])
             else:
                 before = zeros_as(state[key]) if key in blank else state[key]
-                state[key] = before + value
+                state[key] = chosen(ok, before + value, state[key])
             blank.discard(key)
         else:
             read = code.reads[i - len(code.ins)]
             key = layout.cotangent(where[read.stream])
             at = read.at.row(counts[read.at.count])
-            state[key] = put(state[key], row(state[key], at) + value, at)
-    state |= {key: zeros_as(state[key]) for key in blank}
+            state[key] = put_if(ok, state[key], row(state[key], at) + value, at)
+    state |= {key: chosen(ok, zeros_as(state[key]), state[key]) for key in blank}
 
 
 def cotangent_out(

@@ -16,8 +16,8 @@ from jax import lax
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import zeros_as
-from retape.engines.jaxpr.jaxprs._row_ops import put, row
-from retape.engines.jaxpr.jaxprs._scalar_ops import where
+from retape.engines.jaxpr.jaxprs._row_ops import put, put_if, row
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
 from retape.engines.jaxpr.primitives._host_buffer import fetch, stash
 from retape.engines.jaxpr.sweep._resumable_nest import State
 from retape.engines.jaxpr.sweep._state import far_places
@@ -48,6 +48,8 @@ class Snapshots:
     def __init__(self, compiled: Compiled, settings: Settings) -> None:
         self.registers = [*sorted(compiled.layout.resumed), "pc"]
         self.far = far_places(compiled, settings)
+        # What goes to the host and comes from there must not do so in vain.
+        self.choose = settings.device and not self.far
 
     def load(self, state: State, wanted: Any, slot: Any, at: Any) -> State:
         """The state with the registers of the snapshot of stage `at`, if wanted."""
@@ -57,7 +59,7 @@ class Snapshots:
             index, _ = lax.optimization_barrier((slot, wanted))
             return [self._read(state, k, index, at) for k in self.registers]
 
-        return once(wanted, state, self.registers, loaded)
+        return self.if_wanted(wanted, state, self.registers, loaded)
 
     def save(self, state: State, wanted: Any, slot: Any) -> State:
         """The state with its registers written into a slot, if wanted."""
@@ -67,7 +69,20 @@ class Snapshots:
             pairs = zip(self.registers, buffers, strict=True)
             return [self._written(k, buffer, state[k], slot) for k, buffer in pairs]
 
+        if self.choose:
+            rows = {k: put_if(wanted, state[k], state[k[1]], slot) for k in keys}
+            return state | rows
         return once(wanted, state, keys, saved)
+
+    def if_wanted(
+        self, wanted: Any, state: State, keys: Sequence[Any], new: New
+    ) -> State:
+        """`once`; on an accelerator the new values are made in any case."""
+        if not self.choose:
+            return once(wanted, state, keys, new)
+        values = new(wanted, [state[k] for k in keys])
+        pairs = zip(keys, values, strict=True)
+        return state | {k: chosen(wanted, v, state[k]) for k, v in pairs}
 
     def _read(self, state: State, register: Any, slot: Any, at: Any) -> Any:
         buffer = state["snapshot", register]

@@ -37,13 +37,22 @@ from jax import lax
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._next_action import READ, decision
 from retape.engines.jaxpr.control._online_placement import Placement, place_snapshot
+from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._settings import BACK, ONLINE, Settings
 from retape.engines.jaxpr.control._splits import INT, over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
-from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, own_types, where
+from retape.engines.jaxpr.jaxprs._scalar_ops import (
+    at_least,
+    at_most,
+    chosen,
+    own_types,
+    where,
+)
+from retape.engines.jaxpr.sweep._chunk_sizes import chunk_sizes
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, one_copy
+from retape.engines.jaxpr.sweep._known_trips import emit_in_chunks
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
-from retape.engines.jaxpr.sweep._resumable_nest import State, emit
+from retape.engines.jaxpr.sweep._resumable_nest import Pass, State, emit
 from retape.engines.jaxpr.sweep._snapshots import Snapshots, once
 from retape.engines.jaxpr.sweep._state import SweepCounts, initial, register_outs
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
@@ -118,7 +127,10 @@ class Sweep:
         self.unknown = compiled.program.length is None
         self.online = self.unknown and settings.forward == "online"
         self.stage = INT(settings.stage)
-        self.one_copy = not settings.direct and one_copy(compiled)
+        self.device = settings.device
+        self.one_copy = not (settings.direct or settings.device) and one_copy(compiled)
+        self.sweeps = sweeps_at_once if settings.device else sweeps
+        self.sizes = chunk_sizes(compiled, settings.stage)
 
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
@@ -138,7 +150,7 @@ class Sweep:
         given = {k: state[k] for k in READ}
 
         def decided(given: State) -> list[Any]:
-            return decision(given, self.settings, unknown=self.unknown)
+            return decision(given, self.settings, self.sweeps, unknown=self.unknown)
 
         goal, store, stage, *swept = in_one_kernel(decided, given)
         return goal, store, stage, state | dict(zip(["sweeps"], swept, strict=False))
@@ -160,7 +172,7 @@ class Sweep:
             made = steps + last - state["left"] - state["taped"]
         else:
             forward = Advance(self.compiled, self.operands)
-            state = emit(self.compiled, forward, state | {"left": steps})
+            state = self.go(forward, state | {"left": steps})
             made = steps - state["left"]
         return state | {
             "here": goal,
@@ -187,7 +199,7 @@ class Sweep:
             state["stores"] = state["stores"] + begun
             state["peak"] = at_least(state["peak"], begun.astype(jnp.int32))
         if self.settings.split == "treeverse":
-            most, _ = sweeps(stages, INT(self.settings.snapshots))
+            most, _ = self.sweeps(stages, INT(self.settings.snapshots))
             state["sweeps"] = where(ended, most, state["sweeps"])
         return state | {
             "n": n,
@@ -222,15 +234,22 @@ class Sweep:
         They are known only then: the last block is run when it is swept back.
         """
         compiled, operands = self.compiled, self.operands
+        stage = self.settings.stage
         if self.settings.direct:
             direct = Tapeless(compiled, operands, thrift=self.settings.thrift)
-            state = emit(compiled, direct, state | {"left": left})
+            state = self.go(direct, state | {"left": left}, at_most=1)
             return self.capture(state, last)
         if not self.one_copy:
             state = state | {"left": left, "taped": jnp.int32(0)}
-            state = emit(compiled, Tape(compiled, operands), state)
-        state = emit(compiled, ReverseLast(compiled, operands), state)
+            state = self.go(Tape(compiled, operands), state, at_most=stage)
+        state = self.go(ReverseLast(compiled, operands), state, at_most=stage)
         return self.capture(state, last)
+
+    def go(self, going: Pass, state: State, at_most: int | None = None) -> State:
+        """Go through the program, for so many steps at most as are known to be."""
+        if not self.device:
+            return emit(self.compiled, going, state)
+        return emit_in_chunks(self.compiled, going, state, self.sizes, at_most=at_most)
 
     # Snapshots -------------------------------------------------------------------
 
@@ -261,7 +280,10 @@ class Sweep:
             asked,
         )
         new = in_one_kernel(
-            lambda *given: list(place_snapshot(*given)), old, stage, asked
+            lambda *given: list(place_snapshot(*given, at_once=self.device)),
+            old,
+            stage,
+            asked,
         )
         at, slot, held, phase, base, keep = new
         return state | {
@@ -296,6 +318,9 @@ class Sweep:
         if not places:
             return dict(state)
         keys = [("out", i) for i in places]
+        if self.device:
+            pairs = zip(keys, places.values(), strict=True)
+            return state | {k: chosen(wanted, state[p], state[k]) for k, p in pairs}
         return once(wanted, state, keys, lambda *_: [state[p] for p in places.values()])
 
     def results(self, state: State) -> list[Any]:

@@ -28,7 +28,7 @@ from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.sweep._forward import assign, inputs, written
 from retape.engines.jaxpr.sweep._pin import after_results, ordered, pinned_state
-from retape.engines.jaxpr.sweep._resumable_nest import State, pc_in
+from retape.engines.jaxpr.sweep._resumable_nest import OK, State, pc_in
 from retape.engines.jaxpr.sweep._reverse import (
     add_cotangents,
     cotangent_out,
@@ -52,6 +52,10 @@ class Tapeless:
 
     def changes(self, label: Label) -> set[Any]:
         return {*pulled_changes(self.compiled, self.compiled.taped[label]), "left"}
+
+    def passes_over(self, label: Label) -> bool:
+        del label
+        return False
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
@@ -103,7 +107,8 @@ def pulled(
         cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
     ]
     cotangents = ordered(jaxpr, cotangents, state[by])
-    found = evaluate_guarded(jaxpr, [*first, *values, *cotangents], state[by] >= 0)
+    truth = None if OK in state else state[by] >= 0
+    found = evaluate_guarded(jaxpr, [*first, *values, *cotangents], truth)
     n = len(taped.active_ins)
     state = dict(state)
     late = compiled.turned(taped)

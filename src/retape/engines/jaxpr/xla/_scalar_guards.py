@@ -43,9 +43,11 @@ def evaluate_guarded(
     Args:
         jaxpr: What to evaluate.
         values: Its inputs.
-        truth: A traced boolean that is true, and not provably so.
+        truth: A traced boolean that is true, and not provably so; `None` where branches
+            are dearer than what they save, on an accelerator.
     """
-    groups = _groups(jaxpr.jaxpr) if jax.default_backend() == "cpu" else None
+    on_cpu = truth is not None and jax.default_backend() == "cpu"
+    groups = _groups(jaxpr.jaxpr) if on_cpu else None
     if groups is None:
         return core.jaxpr_as_fun(jaxpr)(*values)
     env = begun(jaxpr, values)

@@ -1,0 +1,77 @@
+"""How often a GPU's host would wait in a function, counted on any machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+from jax.extend import core
+
+from retape.engines.jaxpr.analysis._host_waits import host_waits
+from retape.engines.jaxpr.api._gradient_options import check_callable
+from retape.engines.jaxpr.calls._platform_form import device_form
+from retape.engines.jaxpr.calls._rules import sweep_program
+from retape.engines.jaxpr.jaxprs._primitive_table import callee
+from retape.engines.jaxpr.primitives._call import call_p
+
+
+class Waits(NamedTuple):
+    """What `count_waits` returns.
+
+    Attributes:
+        result: What the function returned.
+        waits: How often the host would have waited.
+    """
+
+    result: Any
+    waits: int
+
+
+def count_waits(fun: Callable[..., Any], *args: Any) -> Waits:
+    """Run a function as it would be compiled for a GPU, and count the host's waits.
+
+    A loop whose trip count is not known makes the host wait at each test, a conditional
+    once; a `scan` never does (XLA:GPU, November 2026). Gradients of this library are
+    taken in the form that a GPU gets, unless `loops` says otherwise. No GPU is needed;
+    the function is run slowly, one loop's turn at a time.
+
+    Args:
+        fun: A function of arrays that JAX can trace.
+        *args: Its arguments.
+
+    Raises:
+        GradientTypeError: If `fun` cannot be called.
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, retape, retape.jax
+        >>> def simulate(x):
+        ...     step = lambda i, x: jnp.sin(x) + 0.1 * x
+        ...     return jnp.sum(jax.lax.fori_loop(0, 1000, step, x))
+        >>> plan = retape.fixed_space(snapshots=8, stage=50)
+        >>> for loops in "host", "device":
+        ...     gradient = retape.jax.grad(simulate, plan=plan, loops=loops)
+        ...     print(loops, retape.jax.count_waits(gradient, jnp.ones(200)).waits)
+        host 0
+        device 0
+    """
+    check_callable(fun)
+    leaves, tree = jax.tree.flatten(args)
+    shapes: list[Any] = []
+
+    def flat(*leaves: Any) -> list[Any]:
+        outs, shape = jax.tree.flatten(fun(*tree.unflatten(leaves)))
+        shapes.append(shape)
+        return outs
+
+    with jax.disable_jit(False):
+        jaxpr = jax.make_jaxpr(flat)(*leaves)
+        outs, waits = host_waits(jaxpr, leaves, _on_gpu)
+    return Waits(shapes[-1].unflatten(outs), waits)
+
+
+def _on_gpu(eqn: core.JaxprEqn) -> core.ClosedJaxpr | None:
+    body = callee(eqn)
+    if body is None or eqn.primitive is not call_p:
+        return body
+    return device_form(body, sweep_program) or body

@@ -1,0 +1,72 @@
+"""Which form of a sweep a platform gets, chosen when the program is lowered.
+
+Until then a sweep has the host's form. Where it is lowered for a GPU it is made again
+for the same arguments in the device's form (`sweep/_known_trips`). One that is lowered
+for several platforms at once (`jax.export`) has both, and the platform chooses.
+
+A TPU runs loops and conditionals by itself: its sweeps keep the host's form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+from jax import lax
+from jax.extend import core
+
+from retape.engines.jaxpr.calls._placed_budget import made_again
+from retape.engines.jaxpr.calls._rerun import Rerun
+from retape.engines.jaxpr.jaxprs._provenance import ORIGINS
+from retape.engines.jaxpr.sizing._choose_settings import default_plan
+from retape.plan._options import Loops
+
+_GPUS = frozenset({"cuda", "rocm", "gpu", "oneapi"})
+"""Platforms whose host waits for what decides a loop."""
+
+
+def platform_loops() -> Loops | None:
+    """The form of the default backend's loops."""
+    return "device" if jax.default_backend() in _GPUS else None
+
+
+def device_form(
+    jaxpr: core.ClosedJaxpr, sweep_program: Callable[..., core.ClosedJaxpr]
+) -> core.ClosedJaxpr | None:
+    """The sweep in the device's form; `None` if it is no sweep, or its form was asked.
+
+    Args:
+        jaxpr: The program that is lowered.
+        sweep_program: What makes a sweep.
+    """
+    origin = ORIGINS.get(jaxpr)
+    if origin is None or isinstance(origin.plan, Rerun):
+        return None
+    plan = origin.plan or default_plan()
+    if plan.loops is not None:
+        return None
+    plan = replace(plan, loops="device")
+    program = sweep_program(origin.primal, origin.active, plan)
+    return made_again(origin, jaxpr, program)
+
+
+def is_gpu(platform: str) -> bool:
+    """Tell whether a platform's host waits for what decides a loop."""
+    return platform in _GPUS
+
+
+def by_platform(
+    host: core.ClosedJaxpr, device: core.ClosedJaxpr, platforms: Sequence[str]
+) -> core.ClosedJaxpr:
+    """A program that has both forms, for a lowering to several platforms."""
+    gpus = [p for p in platforms if is_gpu(p)]
+
+    def run(*values: Any) -> Any:
+        forms = dict.fromkeys(gpus, core.jaxpr_as_fun(device))
+        chosen = {"default": core.jaxpr_as_fun(host), **forms}
+        return lax.platform_dependent(*values, **chosen)
+
+    with jax.enable_x64(True):
+        return jax.make_jaxpr(run)(*host.in_avals)

@@ -1,0 +1,71 @@
+"""The least number of sweeps without a loop, for accelerators.
+
+`control/_splits.sweeps` finds t, the least with beta(s, t) >= L, by a loop whose end
+depends on L, for each turn of which a host would wait. Here beta is looked up in a
+table for up to 63 snapshots, and t is how many entries of a row are below L. With more
+snapshots t is at most 11 for up to 2**40 stages, and that many turns are written out.
+
+Beyond the table's end, two snapshots and 33,000 stages or three and three million, t is
+too small, and a cut is not the best. It is one all the same: it lies between the first
+stage and the last, so that advances are lost and nothing else.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from retape.engines.jaxpr.control._splits import INT, over
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, where
+
+_ROWS, _COLUMNS = 64, 256
+_MOST = 1 << 40
+"""More stages than are run: products with numbers of snapshots stay below 2**63."""
+_TURNS = 11
+"""beta(64, 11) is more than that."""
+
+
+@cache
+def reach_table() -> np.ndarray:
+    """beta(s, t) for s below 64 and t below 256, cut off at 2**40.
+
+    Examples:
+        >>> reach_table()[:4, :4].tolist()
+        [[1, 1, 1, 1], [1, 2, 3, 4], [1, 3, 6, 10], [1, 4, 10, 20]]
+    """
+    table = np.ones((_ROWS, _COLUMNS), INT)
+    for s in range(1, _ROWS):
+        # beta(s, t) = beta(s, t - 1) + beta(s - 1, t): a running sum.
+        table[s] = np.minimum(np.cumsum(table[s - 1]), _MOST)
+    return table
+
+
+def sweeps_at_once(length: Any, snapshots: Any) -> tuple[Any, Any]:
+    """What `sweeps` returns, for numbers or arrays of them: t, and beta(s, t)."""
+    few = _looked_up(length, at_most(snapshots, _ROWS - 1))
+    many = _written_out(length, snapshots)
+    is_few = snapshots < _ROWS
+    return where(is_few, few[0], many[0]), where(is_few, few[1], many[1])
+
+
+def _looked_up(length: Any, snapshots: Any) -> tuple[Any, Any]:
+    rows = jnp.take(jnp.asarray(reach_table()), snapshots, axis=0, mode="clip")
+    short = rows < lax.expand_dims(length, (jnp.ndim(length),))
+    t = at_most(jnp.sum(short, axis=-1, dtype=INT), _COLUMNS - 1)
+    index = lax.expand_dims(t, (t.ndim,))
+    reach = jnp.take_along_axis(rows, index, axis=-1, mode="clip")
+    return t, lax.squeeze(reach, (t.ndim,))
+
+
+def _written_out(length: Any, snapshots: Any) -> tuple[Any, Any]:
+    s = at_least(snapshots, _ROWS)
+    t, reach = jnp.zeros_like(length), jnp.ones_like(length)
+    for k in range(1, _TURNS + 1):
+        short = reach < length
+        more = at_most(over(reach * (s + k), INT(k)), _MOST)
+        t, reach = where(short, t + 1, t), where(short, more, reach)
+    return t, reach

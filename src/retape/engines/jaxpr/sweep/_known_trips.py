@@ -1,0 +1,152 @@
+"""The nest of loops for an accelerator: trip counts known, blocks run and chosen from.
+
+Where a host enqueues the work of an accelerator, a loop whose end depends on a value
+makes it wait for that value at every turn, and a conditional makes it wait, too
+(XLA:GPU, `WhileThunk` and `ConditionalThunk`, read in November 2026). A loop that is
+known to make T turns is enqueued at once. So this form of `sweep/_resumable_nest` has
+one waiting loop around each of the program's outermost loops, and each turn of it is a
+*chunk*: the nest inside in loops of known trip count, each block run at every turn, and
+what it makes kept only where it was the block's turn.
+
+    host form                                  this form
+    while pc in 3..5 and steps are left:       while pc in 3..5 and steps are left:
+        while pc == 3 and ...: block 3             8 times:
+        while pc == 4 and ...: block 4                 block 3 if pc == 3
+        while pc == 5 and ...: block 5                 4 times: block 4 if pc == 4
+                                                       block 5 if pc == 5
+
+Whatever the number of turns, every state is right: a loop that has more of them to make
+goes on in the next chunk, wherever it is, since control falls through to the block that
+is next; and one that has fewer leaves the state as it is for the rest. So the numbers
+are a matter of speed alone, `ChunkSizes`.
+
+A block that must not be run when it is not its turn, for it has a loop of the user's
+that may not end, talks to the host or waits for other devices, keeps its guard; so does
+one that stands outside all loops and is dear.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax import lax
+
+from retape.engines.jaxpr.codegen._allocate import WRITTEN, extent, numbering
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.ir._ir import Block, Item, Label, Loop
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
+from retape.engines.jaxpr.sweep._chunk_sizes import ChunkSizes
+from retape.engines.jaxpr.sweep._resumable_nest import (
+    OK,
+    Pass,
+    State,
+    changed_keys,
+    emit,
+    while_next,
+)
+
+_COUNTERS = frozenset({"pc", "left", "taped", "tops", WRITTEN})
+"""What is chosen here, after a block. All else `step` chooses itself, row by row."""
+
+
+def emit_in_chunks(
+    compiled: Compiled,
+    going: Pass,
+    state: State,
+    sizes: ChunkSizes,
+    *,
+    at_most: int | None = None,
+) -> State:
+    """Emit the nest for one pass.
+
+    Args:
+        compiled: The program.
+        going: What is done at each block.
+        state: The state.
+        sizes: How many turns each loop makes at a time.
+        at_most: No more steps than these are ever asked for, if that is known.
+    """
+    if at_most == 1 and sizes.is_branched:
+        # One block of several, which are dear, or a stage would be longer.
+        held = emit(compiled, going, state | {OK: None})
+        return {k: v for k, v in held.items() if k != OK}
+    return _Nest(compiled, going, sizes, at_most).outermost(state)
+
+
+class _Nest:
+    """The items of a program, for one pass."""
+
+    def __init__(
+        self, compiled: Compiled, going: Pass, sizes: ChunkSizes, at_most: int | None
+    ) -> None:
+        self.compiled = compiled
+        self.going = going
+        self.sizes = sizes
+        self.at_most = at_most
+        self.number = numbering(compiled.items)
+
+    def outermost(self, state: State) -> State:
+        for item in self.in_order(self.compiled.items):
+            if isinstance(item, Block):
+                state = self.block(item, state, outside=True)
+            elif self.at_most is not None and self.sizes.is_single:
+                # Each turn makes a step, unless the loop is left: then none is to make.
+                state = self.turns(item, self.at_most, state)
+            else:
+                state = self.while_it_lasts(item, state)
+        return state
+
+    def in_order(self, items: Sequence[Item]) -> Sequence[Item]:
+        return list(reversed(items)) if self.going.backwards else items
+
+    def while_it_lasts(self, loop: Loop, state: State) -> State:
+        """Chunks of a loop, as long as the next step is one of its."""
+        chunk = self.sizes.turns[id(loop)]
+        once = lambda inner: self.turns(loop, chunk, inner)  # noqa: E731
+        keys = changed_keys(self.going, [loop])
+        return while_next(self.going, *extent(loop, self.number), keys, once, state)
+
+    def turns(self, loop: Loop, count: int, state: State) -> State:
+        """So many turns of a loop, one after the other."""
+        if count == 1:
+            return self.body(loop, state)
+        keys = changed_keys(self.going, [loop])
+
+        def turn(carry: list[Any], _: None) -> tuple[list[Any], None]:
+            after = self.body(loop, state | dict(zip(keys, carry, strict=True)))
+            return [after[k] for k in keys], None
+
+        found, _ = lax.scan(turn, [state[k] for k in keys], length=count)
+        return state | dict(zip(keys, found, strict=True))
+
+    def body(self, loop: Loop, state: State) -> State:
+        for item in self.in_order(loop.items):
+            if isinstance(item, Block):
+                state = self.block(item, state, outside=False)
+            else:
+                state = self.turns(item, self.sizes.turns[id(item)], state)
+        return state
+
+    def block(self, block: Block, state: State, *, outside: bool) -> State:
+        label, here = block.label, self.number[block.label]
+        step = lambda inner: self.going.step(label, inner | {OK: None})  # noqa: E731
+        if self.sizes.keeps_guard(label, self.going, outside=outside):
+            keys = changed_keys(self.going, [block])
+            return while_next(self.going, here, here, keys, step, state)
+        return self.chosen_step(label, here, state)
+
+    def chosen_step(self, label: Label, here: int, state: State) -> State:
+        """Run a block, and keep what it makes if it was its turn."""
+        ok = self.going.guard(here, here, state)
+        after = self.going.step(label, state | {OK: ok})
+        found = dict(state)
+        for key in self.going.changes(label):
+            new = after[key]
+            found[key] = chosen_like(ok, new, state[key]) if key in _COUNTERS else new
+        return found
+
+
+def chosen_like(ok: Any, new: Any, old: Any) -> Any:
+    """The new value if `ok`, of the old one's type."""
+    return chosen(ok, lax.convert_element_type(new, old.dtype), old)
