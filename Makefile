@@ -20,7 +20,7 @@ JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
   'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
 
 .PHONY: help demo test test-oldest test-newest test-matrix bench lint format docs clean \
-  pictures release-check
+  pictures release-check bench-accelerator
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
@@ -28,6 +28,7 @@ help:
 	@echo "make test-matrix  its JAX part on the oldest and the newest JAX (-oldest, -newest)"
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
 	@echo "make pictures  every picture of the documentation, drawn anew"
+	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--small on a CPU"
 	@echo "make lint    ruff, pyright, codespell"
 	@echo "make format  put the sources in ruff's format"
 	@echo "make release-check  the source archive and the wheel, built and tried"
@@ -54,6 +55,10 @@ pictures: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/pictures.py
 	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
 	cp $(OUT)/adaptive-grid.svg docs/assets/
+
+bench-accelerator: $(VENV)/.ready-dev
+	$(BIN)/python benchmarks/accelerators/waits.py
+	$(BIN)/python benchmarks/accelerators/run.py $(ARGS)
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

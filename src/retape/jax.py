@@ -20,6 +20,9 @@ from retape.engines.jaxpr.api._transform import checkpointed as checkpointed
 from retape.engines.jaxpr.api._transform import grad as grad
 from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
+from retape.engines.jaxpr.api._waits import Waits as Waits
+from retape.engines.jaxpr.api._waits import count_waits as count_waits
+from retape.engines.jaxpr.api._waits import gpu_options as gpu_options
 from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
 from retape.engines.jaxpr.layers import policies as policies
 from retape.engines.jaxpr.layers.listing._saved_value import SavedValue as SavedValue

@@ -44,16 +44,11 @@ def count_waits(fun: Callable[..., Any], *args: Any) -> Waits:
         GradientTypeError: If `fun` cannot be called.
 
     Examples:
-        >>> import jax, jax.numpy as jnp, retape, retape.jax
-        >>> def simulate(x):
-        ...     step = lambda i, x: jnp.sin(x) + 0.1 * x
-        ...     return jnp.sum(jax.lax.fori_loop(0, 1000, step, x))
-        >>> plan = retape.fixed_space(snapshots=8, stage=50)
-        >>> for loops in "host", "device":
-        ...     gradient = retape.jax.grad(simulate, plan=plan, loops=loops)
-        ...     print(loops, retape.jax.count_waits(gradient, jnp.ones(200)).waits)
-        host 0
-        device 0
+        >>> import jax, retape.jax
+        >>> def halvings(x):
+        ...     return jax.lax.while_loop(lambda v: v > 1, lambda v: v // 2, x)
+        >>> retape.jax.count_waits(halvings, 8).waits        # three turns, four tests
+        4
     """
     check_callable(fun)
     leaves, tree = jax.tree.flatten(args)
@@ -75,3 +70,26 @@ def _on_gpu(eqn: core.JaxprEqn) -> core.ClosedJaxpr | None:
     if body is None or eqn.primitive is not call_p:
         return body
     return device_form(body, sweep_program) or body
+
+
+_BUFFERED = "FUSION CUBLAS CUBLASLT CUSTOM_CALL CUDNN DYNAMIC_SLICE_FUSION"
+"""XLA's own list, in the releases read (openxla/xla, November 2026)."""
+
+
+def gpu_options() -> dict[str, str]:
+    """Options for `jax.jit` that let a GPU run loops and conditionals by itself.
+
+    With them XLA puts loops of any kind and conditionals into CUDA graphs, so that the
+    host does not wait for their tests. They are off by default in XLA, need CUDA 12.3,
+    and take effect only in the outermost `jit`, for loops all of whose operations a
+    graph can hold: none of host callbacks, foreign calls and library calls that are not
+    marked for it. Retape was not tried with them on a GPU.
+
+    Examples:
+        >>> import jax, retape.jax
+        >>> double = jax.jit(lambda x: 2 * x, compiler_options=retape.jax.gpu_options())
+        >>> float(double(3.0))
+        6.0
+    """
+    names = [*_BUFFERED.split(), "WHILE", "CONDITIONAL"]
+    return {"xla_gpu_enable_command_buffer": ",".join(names)}

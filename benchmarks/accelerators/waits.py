@@ -1,0 +1,70 @@
+"""How often a GPU's host would wait for each step run, in both forms of a sweep.
+
+No GPU is needed: the programs are interpreted (`retape.jax.count_waits`), so the sizes
+are small. Stages are of 64 steps.
+Run: `python benchmarks/accelerators/waits.py [NAME ...]`, with a workload's name.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from workloads import ALL, Workload, scanned
+
+import retape
+import retape.jax
+
+PLAN = retape.fixed_space(snapshots=8, stage=64)
+
+
+def counted(workload: Workload, loops: Any) -> tuple[int, int, int]:
+    """Steps of a run, steps run in all, waits."""
+    how: Any = {"plan": PLAN, "loops": loops}
+    program = workload.program(scanned)
+    report = retape.jax.measure(program, workload.point, **how).report
+    gradient = retape.jax.grad(program, **how)
+    waits = retape.jax.count_waits(gradient, workload.point).waits
+    return report.length, report.advances + report.taped, waits
+
+
+def one_loop() -> Workload:
+    """A thousand cheap steps, a number that is known."""
+    step = lambda x: jnp.sin(x) + 0.1 * x  # noqa: E731
+    program = lambda loop: lambda x: jnp.sum(loop(step, x, 1000) ** 2)  # noqa: E731
+    return Workload("one loop, known", program, jnp.linspace(0.1, 1, 1000), 1000)
+
+
+def until() -> Workload:
+    """A thousand cheap steps, a number that only the end tells."""
+
+    def program(loop: Any) -> Any:
+        del loop
+        body = lambda s: (s[0] + 1, 1.1 * jnp.cos(s[1]))  # noqa: E731
+        more = lambda s: (s[0] < 1000) & (jnp.sum(s[1]) < 1e9)  # noqa: E731
+        return lambda x: jnp.sum(jax.lax.while_loop(more, body, (0, x))[1] ** 2)
+
+    return Workload("one loop, unknown", program, jnp.linspace(0.1, 1, 1000), None)
+
+
+def main(wanted: list[str]) -> None:
+    """Print a row for each program."""
+    small = {name: lambda make=make: make(True) for name, make in ALL.items()}
+    programs = {"known": one_loop, "unknown": until} | small
+    print("| program | steps | waits a step run, host's form | device's form |")
+    print("|---|---|---|---|")
+    for name in wanted or programs:
+        workload = programs[name]()
+        n, *host = counted(workload, "host")
+        _, *device = counted(workload, "device")
+        ratios = [f"{waits / run:.3f}" for run, waits in (host, device)]
+        print(f"| {workload.name} | {n} | {ratios[0]} | {ratios[1]} |", flush=True)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    jax.config.update("jax_enable_x64", True)
+    main(sys.argv[1:])

@@ -1,0 +1,153 @@
+"""The device's form of a sweep: the host's numbers, in loops of known trip count."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from tests.engines.jaxpr.support.forms import FORMS
+from tests.engines.jaxpr.support.programs import assert_close
+
+BY_NAME = {f.name: f for f in FORMS}
+
+
+def assert_same_in_both_forms(fun: Any, args: Any, plan: Any) -> None:
+    host = retape.jax.measure(fun, *args, plan=plan, loops="host")
+    device = retape.jax.measure(fun, *args, plan=plan, loops="device")
+    assert_close(device.value, host.value)
+    assert_close(device.gradient, host.gradient)
+    kept = ("length", "advances", "stores", "peak_snapshots", "longest_stage")
+    for name in kept:
+        assert getattr(device.report, name) == getattr(host.report, name), name
+
+
+@pytest.mark.parametrize(
+    ("name", "stage"),
+    [
+        ("while_in_while", 2),
+        ("halt_on_data", 1),
+        ("nested_scans", 5),
+        ("cond_with_a_loop_in_a_loop", 2),
+        ("ys_feed_a_later_loop", 3),
+    ],
+)
+def test_a_gradient_and_its_counts(
+    name: str, stage: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from functools import partial
+
+    from retape.engines.jaxpr._pipeline import compile_program
+    from retape.engines.jaxpr.api import _explain
+
+    # Scans of any size are opened.
+    opened = partial(compile_program, grain=0)
+    monkeypatch.setattr(_explain, "compile_program", opened)
+    form = BY_NAME[name]
+    plan = retape.fixed_space(snapshots=2, stage=stage)
+    assert_same_in_both_forms(form.with_loops(jax.lax), form.arguments(), plan)
+
+
+def simulate(x: jax.Array, n: int = 300) -> jax.Array:
+    step = lambda i, x: jnp.sin(x) + 0.1 * x  # noqa: E731
+    return jnp.sum(jax.lax.fori_loop(0, n, step, x) ** 2)
+
+
+def until(x: jax.Array) -> jax.Array:
+    """A run of 205 steps, whose length only its end tells."""
+    body = lambda s: (s[0] + 1, 1.1 * jnp.cos(s[1]))  # noqa: E731
+    more = lambda s: (s[0] < 205) & (jnp.sum(s[1]) < 1e6)  # noqa: E731
+    return jnp.sum(jax.lax.while_loop(more, body, (0, x))[1] ** 2)
+
+
+@pytest.mark.parametrize(("fun", "most"), [(simulate, 0.05), (until, 0.1)])
+def test_the_host_hardly_waits(fun: Any, most: float) -> None:
+    x, plan = jnp.linspace(0.1, 1, 1000), retape.fixed_space(snapshots=8, stage=64)
+    _, expected, report = retape.jax.measure(fun, x, plan=plan)
+    gradient = retape.jax.grad(fun, plan=plan, loops="device")
+    found, waits = retape.jax.count_waits(gradient, x)
+    assert_close(found, expected)
+    assert waits <= most * (report.advances + report.taped)
+
+
+def test_the_counter_knows_what_waits() -> None:
+    def program(x: Any) -> Any:
+        x = jax.lax.while_loop(lambda v: v < 5, lambda v: v + 1, x)  # 5 turns: 6
+        x = jax.lax.cond(x > 3, lambda v: v * 2, lambda v: v, x)  # 1
+        x, _ = jax.lax.scan(lambda c, _: (c + 1, None), x, None, length=9)  # 0
+
+        def turn(c: Any, r: Any) -> Any:  # three times 3
+            c = jax.lax.while_loop(lambda v: v % 3 != 0, lambda v: v + 1, c + 1)
+            return c, c * r
+
+        x, ys = jax.lax.scan(turn, x - x % 3, jnp.arange(3), reverse=True)
+        return x, ys
+
+    expected = jax.jit(program)(0)
+    found, waits = retape.jax.count_waits(program, 0)
+    assert [a.tolist() for a in found] == [a.tolist() for a in expected]
+    assert waits == 6 + 1 + 3 * 3
+
+
+def test_a_lowering_for_cuda_has_the_devices_form() -> None:
+    x = jnp.linspace(0.1, 1, 1000)
+    gradient = jax.jit(retape.jax.grad(simulate, plan=retape.fixed_space(snapshots=8)))
+    cpu, cuda, both = (
+        jax.export.export(gradient, platforms=p)(x)
+        for p in (["cpu"], ["cuda"], ["cpu", "cuda"])
+    )
+    # Of loops whose end depends on a value: turns of the sweep, and chunks to advance.
+    assert _waiting_loops(cuda.mlir_module()) == 2
+    assert _waiting_loops(cpu.mlir_module()) > 8
+    assert _waiting_loops(both.mlir_module()) > 10
+    assert_close(both.call(x), gradient(x))
+    kept = retape.jax.grad(simulate, plan=retape.fixed_space(snapshots=8), loops="host")
+    asked = jax.export.export(jax.jit(kept), platforms=["cuda"])(x)
+    assert _waiting_loops(asked.mlir_module()) > 8
+
+
+def _waiting_loops(module: str) -> int:
+    """Loops that are not counted from zero to a constant."""
+    parts = module.split("stablehlo.while")[1:]
+    tests = (part.split("} do {")[0].split("cond {")[-1] for part in parts)
+    return sum(not _is_counted(test) for test in tests)
+
+
+def _is_counted(test: str) -> bool:
+    compared, *others = test.strip().splitlines()
+    return "compare LT" in compared and ", %c" in compared and len(others) == 1
+
+
+def test_what_is_no_form_of_loops_is_refused() -> None:
+    with pytest.raises(retape.PlanError, match="`loops='gpu'` is not a form of loops"):
+        retape.jax.grad(simulate, loops="gpu")  # pyright: ignore[reportArgumentType]
+    with pytest.raises(retape.PlanError, match="the host steers the run"):
+        retape.jax.grad(simulate, loops="device", progress=True)
+
+
+def test_a_stage_is_longer_where_the_plan_leaves_it_open() -> None:
+    x, plan = jnp.linspace(0.1, 1, 1000), retape.fixed_space(snapshots=8)
+    stages = [
+        retape.jax.explain(simulate, x, plan=plan, loops=loops).stage
+        for loops in ("host", "device")
+    ]
+    assert stages == [16, 64]
+    assert "device" not in repr(retape.jax.explain(simulate, x, loops="device").plan)
+
+
+def test_sweeps_without_a_loop() -> None:
+    from retape.engines.jaxpr.control._reach_table import sweeps_at_once
+    from retape.engines.jaxpr.control._splits import INT, sweeps
+
+    lengths = [*range(1, 40), 500, 10**3, 10**4, 10**5, 10**6, 10**10]
+    pairs = [(n, s) for n in lengths for s in (3, 4, 7, 20, 63, 64, 65, 300, 5000)]
+    pairs = [(n, s) for n, s in pairs if not (n > 10**6 and s < 8)]
+    n, s = (jnp.asarray(np.asarray(c, INT)) for c in zip(*pairs, strict=True))
+    found = jax.jit(sweeps_at_once)(n, s)
+    expected = jax.jit(jax.vmap(sweeps))(n, s)
+    assert [v.tolist() for v in found] == [v.tolist() for v in expected]
