@@ -27,12 +27,12 @@ from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 
-Body = Callable[[core.JaxprEqn], core.ClosedJaxpr | None]
+Callee = Callable[[core.JaxprEqn], core.ClosedJaxpr | None]
 """The program that an equation calls, if it is a plain call."""
 
 
 def host_waits(
-    jaxpr: core.ClosedJaxpr, values: Sequence[Any], body: Body = callee
+    jaxpr: core.ClosedJaxpr, values: Sequence[Any], body: Callee = callee
 ) -> tuple[list[Any], int]:
     """The results of a program, and the number of waits.
 
@@ -49,7 +49,7 @@ def host_waits(
         >>> int(results[0]), waits
         (1, 4)
     """
-    counter = _Counter(body)
+    counter = _Interpreter(body)
     with own_types():
         outs = counter.program(jaxpr)(list(values))
     return outs, counter.waits
@@ -58,10 +58,10 @@ def host_waits(
 Run = Callable[[list[Any]], list[Any]]
 
 
-class _Counter:
+class _Interpreter:
     """Programs as Python functions that run them and count."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: Callee) -> None:
         self.body = body
         self.waits = 0
         self.known: dict[int, tuple[Any, Run]] = {}

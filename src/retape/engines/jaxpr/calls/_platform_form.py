@@ -1,7 +1,7 @@
 """Which form of a sweep a platform gets, chosen when the program is lowered.
 
 Until then a sweep has the host's form. Where it is lowered for a GPU it is made again
-for the same arguments in the device's form (`sweep/_known_trips`). One that is lowered
+for the same arguments in the device's form (`nest/_known_trips`). One that is lowered
 for several platforms at once (`jax.export`) has both, and the platform chooses.
 
 A TPU runs loops and conditionals by itself: its sweeps keep the host's form.

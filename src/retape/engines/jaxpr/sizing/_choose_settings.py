@@ -21,13 +21,13 @@ from retape.engines.jaxpr.codegen._split_blocks import max_tape_bytes
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import varying
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
+from retape.engines.jaxpr.nest._chunk_sizes import LONGEST
 from retape.engines.jaxpr.sizing._candidates import (
     candidates,
     cheapest_feasible,
     resolved,
 )
 from retape.engines.jaxpr.sizing._fit_budget import fit_budget
-from retape.engines.jaxpr.sweep._chunk_sizes import LONGEST
 from retape.engines.jaxpr.xla._standalone import Shardings
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space

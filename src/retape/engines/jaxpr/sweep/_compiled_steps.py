@@ -14,9 +14,9 @@ from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._share_cotangents import without_sharing
 from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.nest._resumable_nest import State, emit
 from retape.engines.jaxpr.sweep._forward import Advance, Tape
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
-from retape.engines.jaxpr.sweep._resumable_nest import State, emit
 from retape.engines.jaxpr.sweep._state import empty_tape
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 from retape.engines.jaxpr.sweep._values import output_of

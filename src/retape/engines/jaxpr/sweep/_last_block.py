@@ -17,8 +17,8 @@ from typing import Any
 
 from retape.engines.jaxpr.codegen._step_vjp import whole_vjp
 from retape.engines.jaxpr.ir._ir import Label
+from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._pin import pinned_state
-from retape.engines.jaxpr.sweep._resumable_nest import State
 from retape.engines.jaxpr.sweep._reverse import Reverse
 from retape.engines.jaxpr.sweep._tapeless import pulled, pulled_changes
 

@@ -20,8 +20,8 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Aval
 from retape.engines.jaxpr.jaxprs._avals import blank, nbytes
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
+from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._compiled_steps import compiled_steps
-from retape.engines.jaxpr.sweep._resumable_nest import State
 from retape.engines.jaxpr.sweep._state import seed
 
 Capsule = tuple[Any, ...]

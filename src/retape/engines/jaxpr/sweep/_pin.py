@@ -1,6 +1,6 @@
 """Data dependences that keep XLA from hoisting work out of its guard.
 
-Every block of a sweep is guarded by a loop (`sweep/_resumable_nest`), and whether it
+Every block of a sweep is guarded by a loop (`nest/_resumable_nest`), and whether it
 runs is known when the program runs. XLA's CPU compiler is right to assume that a loop
 runs; here that assumption costs time and memory, and between devices it can hang. Four
 things it does with code in a guard, all seen on jaxlib 0.10.2, and what stops them:
@@ -46,7 +46,7 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.jaxprs._avals import FLOATS, spread, varying, zeros_as
 from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
-from retape.engines.jaxpr.sweep._resumable_nest import State
+from retape.engines.jaxpr.nest._resumable_nest import State
 
 
 def pinned_state(

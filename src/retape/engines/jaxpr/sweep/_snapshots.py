@@ -18,8 +18,8 @@ from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import zeros_as
 from retape.engines.jaxpr.jaxprs._row_ops import put, put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
+from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.primitives._host_buffer import fetch, stash
-from retape.engines.jaxpr.sweep._resumable_nest import State
 from retape.engines.jaxpr.sweep._state import far_places
 
 New = Callable[[Any, Sequence[Any]], Sequence[Any]]

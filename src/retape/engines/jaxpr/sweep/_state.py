@@ -38,12 +38,12 @@ from retape.engines.jaxpr.control._settings import BACK, COUNT, ONLINE, Settings
 from retape.engines.jaxpr.control._splits import FOREVER, INT
 from retape.engines.jaxpr.ir._ir import Var
 from retape.engines.jaxpr.jaxprs._avals import blank, zeros
+from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.primitives._host_buffer import (
     allocate_on_host,
     can_wait,
     check_host_memory,
 )
-from retape.engines.jaxpr.sweep._resumable_nest import State
 
 
 class SweepCounts(NamedTuple):

@@ -48,11 +48,11 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import (
     own_types,
     where,
 )
-from retape.engines.jaxpr.sweep._chunk_sizes import chunk_sizes
+from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
+from retape.engines.jaxpr.nest._known_trips import emit_in_chunks
+from retape.engines.jaxpr.nest._resumable_nest import Pass, State, emit
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, one_copy
-from retape.engines.jaxpr.sweep._known_trips import emit_in_chunks
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
-from retape.engines.jaxpr.sweep._resumable_nest import Pass, State, emit
 from retape.engines.jaxpr.sweep._snapshots import Snapshots, once
 from retape.engines.jaxpr.sweep._state import SweepCounts, initial, register_outs
 from retape.engines.jaxpr.sweep._tapeless import Tapeless

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Atom, Lit, Var
-from retape.engines.jaxpr.sweep._resumable_nest import State
+from retape.engines.jaxpr.nest._resumable_nest import State
 
 
 def value_of(

@@ -21,7 +21,7 @@ import numpy as np
 from retape.engines.jaxpr.codegen._allocate import Layout
 from retape.engines.jaxpr.control._splits import INT, over
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
-from retape.engines.jaxpr.sweep._resumable_nest import State
+from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._snapshots import once
 
 ROWS = 512

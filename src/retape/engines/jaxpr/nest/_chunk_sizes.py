@@ -1,6 +1,6 @@
 """How many turns each loop makes between two waits, and which blocks keep a guard.
 
-All of it is a matter of speed: see `sweep/_known_trips`. The rules, in steps:
+All of it is a matter of speed: see `nest/_known_trips`. The rules, in steps:
 
 - An outermost loop makes about a stage at a time, so that a stage is one chunk where
   nothing is nested, and no turn is made in vain. Long stages are cut into equal parts.
@@ -20,7 +20,7 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Block, Label, Loop, blocks_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
-from retape.engines.jaxpr.sweep._resumable_nest import Pass
+from retape.engines.jaxpr.nest._resumable_nest import Pass
 
 LONGEST = 64
 """Turns of a loop at a time, at most. With 64 steps for a wait of some 15 us a step of
@@ -30,7 +30,7 @@ _INNER = 16
 """The same for an inner loop whose length only a run can tell."""
 _KNOWN = 32
 """The same for an inner loop of known length."""
-_SHORT = 8
+_FEW_STEPS = 8
 """Stages of fewer steps than these make more steps in vain, and fewer waits."""
 _WAIT = 5 * 2**12
 """Operations in whose time a host waits once, about: that of five kernels."""
@@ -83,8 +83,8 @@ def chunk_sizes(compiled: Compiled, stage: int) -> ChunkSizes:
     for loop in loops:
         single = sum(costs[b.label] for b in blocks_of([loop]))
         most = _equal_part(stage, LONGEST)
-        if stage < _SHORT:
-            most = stage * max(1, min(_SHORT, _WAIT // max(1, single)) // stage)
+        if stage < _FEW_STEPS:
+            most = stage * max(1, min(_FEW_STEPS, _WAIT // max(1, single)) // stage)
         chunk = max(chunk, _size(loop, costs, found, most))
     for item in compiled.items:
         if isinstance(item, Block):

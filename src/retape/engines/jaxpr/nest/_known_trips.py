@@ -3,7 +3,7 @@
 Where a host enqueues the work of an accelerator, a loop whose end depends on a value
 makes it wait for that value at every turn, and a conditional makes it wait, too
 (XLA:GPU, `WhileThunk` and `ConditionalThunk`, read in November 2026). A loop that is
-known to make T turns is enqueued at once. So this form of `sweep/_resumable_nest` has
+known to make T turns is enqueued at once. So this form of `nest/_resumable_nest` has
 one waiting loop around each of the program's outermost loops, and each turn of it is a
 *chunk*: the nest inside in loops of known trip count, each block run at every turn, and
 what it makes kept only where it was the block's turn.
@@ -36,8 +36,8 @@ from retape.engines.jaxpr.codegen._allocate import WRITTEN, extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Block, Item, Label, Loop
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
-from retape.engines.jaxpr.sweep._chunk_sizes import ChunkSizes
-from retape.engines.jaxpr.sweep._resumable_nest import (
+from retape.engines.jaxpr.nest._chunk_sizes import ChunkSizes
+from retape.engines.jaxpr.nest._resumable_nest import (
     OK,
     Pass,
     State,
@@ -46,7 +46,7 @@ from retape.engines.jaxpr.sweep._resumable_nest import (
     while_next,
 )
 
-_COUNTERS = frozenset({"pc", "left", "taped", "tops", WRITTEN})
+_CHOSEN_HERE = frozenset({"pc", "left", "taped", "tops", WRITTEN})
 """What is chosen here, after a block. All else `step` chooses itself, row by row."""
 
 
@@ -143,7 +143,9 @@ class _Nest:
         found = dict(state)
         for key in self.going.changes(label):
             new = after[key]
-            found[key] = chosen_like(ok, new, state[key]) if key in _COUNTERS else new
+            found[key] = (
+                chosen_like(ok, new, state[key]) if key in _CHOSEN_HERE else new
+            )
         return found
 
 
