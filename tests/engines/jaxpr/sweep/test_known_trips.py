@@ -73,6 +73,10 @@ def test_the_host_hardly_waits(fun: Any, most: float) -> None:
     found, waits = retape.jax.count_waits(gradient, x)
     assert_close(found, expected)
     assert waits <= most * (report.advances + report.taped)
+    explained = retape.jax.explain(fun, x, plan=plan, loops="device")
+    # Known beforehand where the length is.
+    assert explained.waits == (waits if fun is simulate else None)
+    assert explained.form == "device" and "waits of the host" in str(explained)
 
 
 def test_the_counter_knows_what_waits() -> None:

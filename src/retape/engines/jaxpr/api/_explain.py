@@ -32,6 +32,7 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.ir._ir import Loop
 from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation, was_tried
+from retape.engines.jaxpr.nest._chunk_sizes import most_waits
 from retape.engines.jaxpr.sizing._byte_counts import (
     bytes_per_step,
     host_bytes,
@@ -72,6 +73,10 @@ class Explanation:
         untried: The release of JAX, if Retape was not tried with it: it is right there
             but leaves out what relies on how a release compiles (a sweep over small
             arrays as one kernel).
+        form: For whom the gradient's loops are made, see `loops` of `retape.jax.grad`.
+        waits: With `form="device"`: how often a GPU's host waits in all, at most, if
+            that is known without running (one loop of known length);
+            `retape.jax.count_waits` counts for any program.
     """
 
     plan: Plan
@@ -88,6 +93,8 @@ class Explanation:
     host_bytes: int
     prediction: Prediction | None
     untried: str | None = None
+    form: Loops = "host"
+    waits: int | None = None
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
@@ -109,6 +116,9 @@ class Explanation:
             lines[-1] += f", {format_bytes(self.host_bytes)} on the host"
         if self.prediction is not None:
             lines.append(f"schedule  {self.prediction}")
+        if self.form == "device":
+            most = "known by running" if self.waits is None else f"at most {self.waits}"
+            lines.append(f"loops     of known trip count; waits of the host: {most}")
         if self.untried is not None:
             lines.append(
                 f"release   JAX {self.untried} was not tried: no sweep is made one "
@@ -186,6 +196,8 @@ def explain(
         host_bytes=host_bytes(program, settings),
         prediction=prediction,
         untried=None if was_tried() else jax.__version__,
+        form="device" if settings.device else "host",
+        waits=_waits_of(program, settings, prediction),
     )
 
 
@@ -380,6 +392,18 @@ def _predict(
         return None
     plan = plan_of_settings(settings)
     return (on_host(plan) if settings.on_host else plan).predict(steps, w, r)
+
+
+def _waits_of(
+    program: Compiled, settings: Settings, prediction: Prediction | None
+) -> int | None:
+    """Waits of a GPU's host, at most, if the schedule is known."""
+    if prediction is None or not settings.device or settings.direct:
+        return None
+    counts = prediction.counts
+    # A turn reverses a stage or ends in a store; the start state is stored by nobody.
+    turns = counts.reverses + max(0, counts.stores - 1)
+    return most_waits(program, settings.stage, counts.advances, turns)
 
 
 def _count_loops(items: Sequence[Any]) -> int:

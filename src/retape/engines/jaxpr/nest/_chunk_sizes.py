@@ -95,6 +95,26 @@ def chunk_sizes(compiled: Compiled, stage: int) -> ChunkSizes:
     return found
 
 
+def most_waits(compiled: Compiled, stage: int, advances: int, turns: int) -> int | None:
+    """Waits of a sweep at most, for one loop of one block; `None` for any other.
+
+    The sweep tests whether it goes on before each turn and at the end; each turn tests
+    whether there is more to advance, once for each chunk and once more.
+
+    Args:
+        compiled: The program.
+        stage: Steps in a stage.
+        advances: Steps that the schedule advances.
+        turns: Turns of the sweep.
+    """
+    sizes = chunk_sizes(compiled, stage)
+    if not sizes.is_single or sizes.guarded or sizes.dear:
+        return None
+    (chunk,) = sizes.turns.values()
+    chunks = -(-advances // stage) * -(-stage // chunk)
+    return turns + 1 + chunks + turns if chunk <= stage else None
+
+
 def _size(loop: Loop, costs: dict[Label, int], found: ChunkSizes, most: int) -> int:
     """Choose for a loop and those inside; what a chunk of it costs."""
     inner = [i for i in loop.items if isinstance(i, Loop)]
