@@ -108,7 +108,7 @@ def most_waits(compiled: Compiled, stage: int, advances: int, turns: int) -> int
         turns: Turns of the sweep.
     """
     sizes = chunk_sizes(compiled, stage)
-    if not sizes.is_single or sizes.guarded or sizes.dear:
+    if not sizes.is_single or sizes.guarded or sizes.dear or stage > LONGEST:
         return None
     (chunk,) = sizes.turns.values()
     chunks = -(-advances // stage) * -(-stage // chunk)

@@ -36,7 +36,7 @@ from retape.engines.jaxpr.codegen._allocate import WRITTEN, extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Block, Item, Label, Loop
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
-from retape.engines.jaxpr.nest._chunk_sizes import ChunkSizes
+from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, ChunkSizes
 from retape.engines.jaxpr.nest._resumable_nest import (
     OK,
     Pass,
@@ -90,9 +90,9 @@ class _Nest:
         for item in self.in_order(self.compiled.items):
             if isinstance(item, Block):
                 state = self.block(item, state, outside=True)
-            elif self.at_most is not None and self.sizes.is_single:
+            elif self.sizes.is_single and 0 < (self.at_most or 0) <= LONGEST:
                 # Each turn makes a step, unless the loop is left: then none is to make.
-                state = self.turns(item, self.at_most, state)
+                state = self.turns(item, self.at_most or 0, state)
             else:
                 state = self.while_it_lasts(item, state)
         return state

@@ -19,7 +19,7 @@ from jax.extend import core
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._split_blocks import max_tape_bytes
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.jaxprs._avals import varying
+from retape.engines.jaxpr.jaxprs._avals import extents, varying
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST
 from retape.engines.jaxpr.sizing._candidates import (
@@ -109,9 +109,13 @@ def for_platform(
     leaves it open a stage is therefore longer there, up to four times.
 
     Code for each device of a mesh keeps its loops: devices wait for one another in it,
-    and none may run what another does not.
+    and none may run what another does not. So does code with sizes that are not known
+    (`jax.export`), since what it costs is not known either.
     """
     if plan.loops != "device" or settings.plain or _is_manual(jaxpr):
+        return settings
+    shapes = [v.shape for v in compiled.layout.avals.values()]
+    if any(extents(shape) != tuple(shape) for shape in shapes):
         return settings
     if plan.stage is None and plan.budget is None and not plan.sizes_stages:
         wished = min(LONGEST, _LONGER * settings.stage)

@@ -130,7 +130,8 @@ class Sweep:
         self.device = settings.device
         self.one_copy = not (settings.direct or settings.device) and one_copy(compiled)
         self.sweeps = sweeps_at_once if settings.device else sweeps
-        self.sizes = chunk_sizes(compiled, settings.stage)
+        if settings.device:
+            self.sizes = chunk_sizes(compiled, settings.stage)
 
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
