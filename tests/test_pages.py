@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+import runpy
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,27 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A title\n[a](#a-title) [b](b.md) [c](#c) `[d](d)`\n[e](page.md)")
     assert dead_links(page) == ["b.md", "#c", "d"]
+
+
+def refusals() -> dict[str, list[str]]:
+    """What the builder of the pages puts on that of limits."""
+    return runpy.run_path(str(ROOT / ".ci" / "refusals.py"))["refusals"]()
+
+
+def test_the_page_of_limits_has_every_refusal_of_the_sources():
+    """Counted in another way: by the text of the calls that make one."""
+    found = refusals()
+    assert all(found.values())
+    made = sum(
+        len(re.findall(r"\b(?:raise|return) (?:Unsupported|Mutation)Error\(", text))
+        for text in (path.read_text() for path in SOURCES.rglob("*.py"))
+    )
+    listed = sum(map(len, found.values()))
+    assert 0.9 * made <= listed <= made, "texts are listed once"
+    texts = " ".join(sum(found.values(), []))
+    assert "nested tensors" in texts and "a C compiler" in texts
+    assert "<!-- every refusal -->" in (ROOT / "docs" / "limits.md").read_text()
+    assert "- .ci/refusals.py" in (ROOT / "mkdocs.yml").read_text()
 
 
 def google_sections(doc: str) -> set[str]:
