@@ -121,7 +121,7 @@ def test_what_is_read_next_is_read_ahead(tmp_path):
     class Noted(AsyncStore):
         def prefetch(self, step, slot, tier, *, tape=False):
             asked.append(("prefetch", step))
-            super().prefetch(step, slot, tier, tape=tape)
+            return super().prefetch(step, slot, tier, tape=tape)
 
         def get(self, step, slot, tier, *, tape=False):
             asked.append(("get", step))

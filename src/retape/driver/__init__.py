@@ -17,6 +17,8 @@ from retape.driver._memory_trace import predict_memory as predict_memory
 from retape.driver._progress import Bar as Bar
 from retape.driver._progress import Progress as Progress
 from retape.driver._report import Report as Report
+from retape.driver._simulate import Overlap as Overlap
+from retape.driver._simulate import simulate as simulate
 from retape.driver._toy import ToyCapsule as ToyCapsule
 from retape.driver._toy import ToyMachine as ToyMachine
 from retape.driver._verify import Verify as Verify

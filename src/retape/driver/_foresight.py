@@ -1,27 +1,30 @@
 """Telling a store what it will be asked for next: a schedule is known in advance.
 
-A store that reads in the background has a method `prefetch`. From the moment at which
-the last read is done, the next one goes on beside the computing.
+A store that reads in the background has a method `prefetch`, which tells whether there
+is something to do: what is in memory is not read. From the moment at which the last
+read is done, the next one goes on beside the computing.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from retape.schedule import Action, Restore, Store, Sweep, Tape
 
-_AHEAD = 1000
-"""Actions that are looked at before they are due; between two reads there are few."""
+_AHEAD = 10_000
+"""Actions that are looked at before they are due."""
+
+_Places: TypeAlias = Counter[tuple[str, int]]
+"""How many of the actions that are looked at write to a slot of a tier."""
 
 
 def foretold(actions: Iterable[Action], store: object) -> Iterable[Action]:
     """The same actions; the store is told of each read when the one before is done."""
-    prefetch: Any = getattr(store, "prefetch", None)
-    return actions if prefetch is None else _told(actions, prefetch)
+    return _told(actions, store) if hasattr(store, "prefetch") else actions
 
 
-def _told(actions: Iterable[Action], prefetch: Any) -> Iterator[Action]:
-    rest, ahead = iter(actions), deque[Action]()
+def _told(actions: Iterable[Action], store: Any) -> Iterator[Action]:
+    rest, ahead, written = iter(actions), deque[Action](), _Places()
     found: Action | None = None
     while True:
         while found is None and len(ahead) < _AHEAD:
@@ -29,22 +32,24 @@ def _told(actions: Iterable[Action], prefetch: Any) -> Iterator[Action]:
             if action is None:
                 break
             if isinstance(action, Restore | Sweep):
-                found = action
-                _tell(found, ahead, prefetch)
+                found = action if _tell(action, written, store) else None
+            elif isinstance(action, Store | Tape):
+                written[action.tier, action.slot] += 1
             ahead.append(action)
         if not ahead:
             return
         first = ahead.popleft()
+        if isinstance(first, Store | Tape):
+            written[first.tier, first.slot] -= 1
         yield first
         if first is found:
             found = None
 
 
-def _tell(read: Restore | Sweep, before: Iterable[Action], prefetch: Any) -> None:
-    """Announce a read, unless what it reads is still to be written."""
-    place = read.tier, read.slot
-    if any(isinstance(a, Store | Tape) and (a.tier, a.slot) == place for a in before):
-        return
+def _tell(read: Restore | Sweep, written: _Places, store: Any) -> bool:
+    """Announce a read, unless that is still to be written; whether it is far."""
+    if written[read.tier, read.slot] > 0:
+        return not (hasattr(store, "is_near") and store.is_near(read.tier))
     is_tape = isinstance(read, Sweep)
     step = read.start if is_tape else read.step
-    prefetch(step, read.slot, read.tier, tape=is_tape)
+    return store.prefetch(step, read.slot, read.tier, tape=is_tape)

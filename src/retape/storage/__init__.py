@@ -11,6 +11,8 @@ from retape.storage._compression import bounded as bounded
 from retape.storage._disk import DiskStore as DiskStore
 from retape.storage._durable import DurableStore as DurableStore
 from retape.storage._durable import Record as Record
+from retape.storage._measure import Speed as Speed
+from retape.storage._measure import measure as measure
 from retape.storage._memory import MemoryStore as MemoryStore
 from retape.storage._remote import RemoteStore as RemoteStore
 from retape.storage._tiered import TieredStore as TieredStore

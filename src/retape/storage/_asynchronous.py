@@ -139,10 +139,11 @@ class AsyncStore(Generic[C]):
         self.prefetch(step, slot, tier, tape=tape)
         return self._thread.take((step, tape))
 
-    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        """Begin to read a snapshot that `get` will ask for."""
+    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
+        """Begin to read a snapshot that `get` will ask for; true, since it does so."""
         store = self.inner
         self._thread.begin((step, tape), lambda: store.get(step, slot, tier, tape=tape))
+        return True
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         key, store = (step, tape), self.inner

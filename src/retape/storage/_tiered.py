@@ -104,11 +104,15 @@ class TieredStore(Generic[C]):
     def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
         return self._holder(step, slot, tier, tape).get(step, slot, tier, tape=tape)
 
-    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        """Tell the part that holds a snapshot that it will be asked for it."""
+    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
+        """Tell the part that holds a snapshot of a read; whether it reads ahead."""
         part = self._part(self._place.get((tier, slot), True))
-        if hasattr(part, "prefetch"):
-            part.prefetch(step, slot, tier, tape=tape)
+        tell = getattr(part, "prefetch", None)
+        return tell is not None and tell(step, slot, tier, tape=tape)
+
+    def is_near(self, tier: str) -> bool:
+        """Whether what a schedule puts on a tier goes to memory, if there is room."""
+        return tier != "disk" and not isinstance(self.memory, DurableStore)
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         is_far = self._place.pop((tier, slot), None)

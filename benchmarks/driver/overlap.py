@@ -1,0 +1,97 @@
+"""A run over memory and disk beside the same run in memory: what transfers cost.
+
+The same plan, `tiers` with the costs that were measured, is obeyed with all snapshots in
+memory, with those of the disk written and read in turn, and with an `AsyncStore`. Times
+are those of the clock, the least of some runs; what is beyond the run in memory is
+waited for. `simulate` predicts it from the same costs.
+
+Run it: `python benchmarks/driver/overlap.py [DIRECTORY]`.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import retape
+from retape.driver import simulate
+from retape.storage import AsyncStore, measure
+
+
+def step(x: np.ndarray, k: int) -> np.ndarray:
+    y = x
+    for _ in range(ROUNDS):
+        y = y + 0.001 * np.sin(y)
+    return y
+
+
+def reverse_step(x: np.ndarray, k: int, g: np.ndarray) -> np.ndarray:
+    states = [x]
+    for _ in range(ROUNDS - 1):
+        states.append(states[-1] + 0.001 * np.sin(states[-1]))
+    for y in reversed(states):
+        g = g + 0.001 * np.cos(y) * g
+    return g
+
+
+def run(store: Any, plan: retape.Plan, x0: np.ndarray, steps: int) -> float:
+    began = perf_counter()
+    retape.adjoint(
+        step, reverse_step, x0, seed=np.ones_like, steps=steps, plan=plan, store=store
+    )
+    return perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("directory", nargs="?", default=tempfile.gettempdir())
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--megabytes", type=float, default=4.0)
+    parser.add_argument("--memory", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=3)
+    given = parser.parse_args()
+    x0 = np.linspace(0.0, 1.0, int(given.megabytes * 1e6 / 8))
+    began = perf_counter()
+    for k in range(5):
+        step(x0, k)
+    each = (perf_counter() - began) / 5
+    speed = measure(given.directory, nbytes=x0.nbytes)
+    costs = retape.TierCosts(
+        tape=1.0,
+        backward=2.0,
+        disk_write=speed.write / each,
+        disk_read=speed.read / each,
+    )
+    plan = retape.tiers(memory=given.memory, disk=50, costs=costs, stage=1)
+    schedule = plan.schedule(given.steps)
+    print(f"a step takes {each:.3g} s; {speed}")
+    print(f"{schedule.counts().peak_disk} snapshots on disk")
+    print(f"predicted: {simulate(schedule, costs)}")
+    print(f"without a thread: {simulate(schedule, costs, buffer=0)}")
+
+    def tiered(wrap: Callable[[Any], Any], path: str) -> Any:
+        memory = retape.MemoryStore[Any](capacity=given.memory)
+        return retape.TieredStore(memory, wrap(retape.DiskStore[Any](path)))
+
+    least: dict[str, float] = {}
+    for _ in range(given.runs):
+        for name in ("memory", "disk", "background"):
+            with tempfile.TemporaryDirectory(dir=given.directory) as path:
+                store: Any = None
+                if name == "disk":
+                    store = tiered(lambda inner: inner, path)
+                elif name == "background":
+                    store = tiered(AsyncStore, path)
+                took = run(store, plan, x0, given.steps)
+            least[name] = min(took, least.get(name, took))
+    for name, took in least.items():
+        print(f"{name}: {took:.3g} s, {took / least['memory'] - 1:+.1%}")
+
+
+ROUNDS = 8
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,191 @@
+"""What a store in the background costs a run, in counts and without running anything.
+
+The model is `AsyncStore`: one thread for each tier that is far, which obeys writes in
+their order; `buffer` snapshots may wait; the schedule's next read begins when the one
+before is done, and overtakes what waits. The reads are announced by the same code as in
+a run.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from retape._errors import PlanError
+from retape.driver._foresight import foretold
+from retape.schedule import (
+    Action,
+    Advance,
+    Restore,
+    Reverse,
+    Store,
+    Sweep,
+    Tape,
+    TierCosts,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The time of a run whose transfers overlap its computing.
+
+    Attributes:
+        compute: Steps, taped or not, and transfers to memory.
+        transfer: All transfers to and from the disk.
+        exposed: How long the run waits for transfers.
+    """
+
+    compute: float
+    transfer: float
+    exposed: float
+
+    @property
+    def share(self) -> float:
+        """The exposed part of the whole time."""
+        whole = self.compute + self.exposed
+        return self.exposed / whole if whole else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.compute:g} computing, {self.transfer:g} transferring, of which "
+            f"{self.exposed:g} are waited for: {self.share:.1%} of the run"
+        )
+
+
+def simulate(
+    actions: Iterable[Action], costs: TierCosts, *, buffer: int = 2
+) -> Overlap:
+    """Find how much of its transfers a run in an `AsyncStore` waits for.
+
+    Args:
+        actions: A schedule, for one tier or for memory and disk. What is not in memory
+            is on disk.
+        costs: What a step costs (`forward`, `tape`, `backward`) and a transfer. Measure
+            the latter with `retape.storage.measure`.
+        buffer: Snapshots that may wait to be written; 0 for no thread at all.
+
+    Returns:
+        The time in the unit of `costs`.
+
+    Raises:
+        PlanError: If the buffer cannot be.
+
+    Examples:
+        >>> import retape
+        >>> from retape.driver import simulate
+        >>> costs = retape.TierCosts(disk_write=16, disk_read=16)
+        >>> schedule = retape.tiers(memory=5, disk=40, costs=costs).schedule(1000)
+        >>> behind = simulate(schedule, costs)
+        >>> behind.share < 0.05 < simulate(schedule, costs, buffer=0).share
+        True
+    """
+    if not isinstance(buffer, int) or buffer < 0:  # pyright: ignore
+        raise PlanError(f"`buffer={buffer!r}` cannot be: pass a number of snapshots.")
+    clock = _Clock(costs, buffer)
+    for action in foretold(actions, clock if buffer else None):
+        clock.obey(action)
+    return clock.end()
+
+
+@dataclass(slots=True)
+class _Clock:
+    """The time of the program, `now`, and that of the thread, `free`."""
+
+    costs: TierCosts
+    buffer: int
+    now: float = 0.0
+    free: float = 0.0
+    compute: float = 0.0
+    transfer: float = 0.0
+    waiting: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+    written: dict[int, float] = field(default_factory=dict[int, float])
+    read: dict[int, float] = field(default_factory=dict[int, float])
+
+    def obey(self, action: Action) -> None:
+        """Let the time of an action pass."""
+        of = self.costs
+        if isinstance(action, Advance):
+            self._spend((action.stop - action.start) * of.forward)
+        elif isinstance(action, Reverse):
+            self._spend((action.stop - action.start) * (of.tape + of.backward))
+        elif isinstance(action, Tape):
+            self._spend((action.stop - action.start) * of.tape)
+            self._put(action.start, action.tier)
+        elif isinstance(action, Store):
+            self._put(action.step, action.tier)
+        elif isinstance(action, Sweep):
+            self._get(action.start, action.tier)
+            self._spend((action.stop - action.start) * of.backward)
+        elif isinstance(action, Restore):
+            self._get(action.step, action.tier)
+
+    def is_near(self, tier: str) -> bool:
+        """Whether a tier is in memory."""
+        return tier == "memory"
+
+    def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
+        """Begin to read, as soon as the thread has done what it is at."""
+        if tier == "memory":
+            return False
+        self._work_until(self.now)
+        if any(waits == step for _, waits in self.waiting):
+            return True  # It is there while it waits to be written.
+        self.free = max(self.free, self.now) + self.costs.disk_read
+        self.transfer += self.costs.disk_read
+        self.read[step] = self.free
+        return True
+
+    def end(self) -> Overlap:
+        """Wait for what is left to write."""
+        self._work_until(float("inf"))
+        self.now = max(self.now, self.free)
+        return Overlap(self.compute, self.transfer, self.now - self.compute)
+
+    def _spend(self, time: float) -> None:
+        self.now += time
+        self.compute += time
+
+    def _put(self, step: int, tier: str) -> None:
+        if tier == "memory":
+            self._spend(self.costs.memory_write)
+            return
+        self.transfer += self.costs.disk_write
+        if not self.buffer:
+            self.now += self.costs.disk_write
+            self.free = self.now
+            return
+        self._work_until(self.now)
+        while self._held() >= self.buffer:
+            self.now = min(t for t in self.written.values() if t > self.now)
+            self._work_until(self.now)
+        self.waiting.append((self.now, step))
+        self.read.pop(step, None)
+
+    def _get(self, step: int, tier: str) -> None:
+        if tier == "memory":
+            self._spend(self.costs.memory_read)
+            return
+        if not self.buffer:
+            self.transfer += self.costs.disk_read
+            self.now += self.costs.disk_read
+            return
+        if step in self.read:
+            self.now = max(self.now, self.read.pop(step))
+            return
+        # It waited when its reading could have begun: until it is written.
+        while any(waits == step for _, waits in self.waiting):
+            self._write_one()
+        self.now = max(self.now, self.written.get(step, self.now))
+
+    def _held(self) -> int:
+        """Snapshots that wait, or are being written."""
+        return len(self.waiting) + sum(t > self.now for t in self.written.values())
+
+    def _work_until(self, time: float) -> None:
+        """Write what the thread would have begun to write before that time."""
+        while self.waiting and max(self.free, self.waiting[0][0]) < time:
+            self._write_one()
+
+    def _write_one(self) -> None:
+        ready, step = self.waiting.popleft()
+        self.free = max(self.free, ready) + self.costs.disk_write
+        self.written[step] = self.free
