@@ -1,7 +1,7 @@
 """A run over memory and disk beside the same run in memory: what transfers cost.
 
-The same plan, `tiers` with the costs that were measured, is obeyed with all snapshots in
-memory, with those of the disk written and read in turn, and with an `AsyncStore`. Times
+The same plan, `tiers` with the costs that were measured, is obeyed with all snapshots
+in memory, with those of the disk written and read in turn, and with `AsyncStore`. Times
 are those of the clock, the least of some runs; what is beyond the run in memory is
 waited for. `simulate` predicts it from the same costs.
 
