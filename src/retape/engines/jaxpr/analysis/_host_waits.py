@@ -51,7 +51,7 @@ def host_waits(
     """
     counter = _Interpreter(body)
     with own_types():
-        outs = counter.program(jaxpr)(list(map(_typed, values, jaxpr.in_avals)))
+        outs = counter.program(jaxpr)(list(map(_of_type, values, jaxpr.in_avals)))
     return outs, counter.waits
 
 
@@ -181,7 +181,7 @@ class _Interpreter:
         return run
 
 
-def _typed(value: Any, aval: Any) -> Any:
+def _of_type(value: Any, aval: Any) -> Any:
     """The value; a Python number as an array of its type in the program."""
     return value if hasattr(value, "dtype") else jax.numpy.asarray(value, aval.dtype)
 
