@@ -20,7 +20,7 @@ JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
   'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
 
 .PHONY: help demo test test-oldest test-newest test-matrix bench lint format docs clean \
-  pictures release-check bench-accelerator
+  pictures release-check bench-quick bench-accelerator
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
@@ -29,6 +29,7 @@ help:
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
 	@echo "make pictures  every picture of the documentation, drawn anew"
 	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--small on a CPU"
+	@echo "make bench-quick  a small one of each engine, as JSON, in three minutes"
 	@echo "make lint    ruff, pyright, codespell"
 	@echo "make format  put the sources in ruff's format"
 	@echo "make release-check  the source archive and the wheel, built and tried"
@@ -47,9 +48,13 @@ test-oldest test-newest: test-%: $(VENV)/%/.ready
 	$(VENV)/$*/bin/python -m pytest -n auto --dist loadfile $(JAX_TESTS) $(ARGS)
 
 bench: $(VENV)/.ready-dev
+	@$(BIN)/python benchmarks/quick.py
 	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py); do \
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
 	done
+
+bench-quick: $(VENV)/.ready-dev
+	@$(BIN)/python benchmarks/quick.py $(ARGS)
 
 pictures: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/pictures.py

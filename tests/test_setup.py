@@ -16,7 +16,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = (
-    "demo", "test", "test-matrix", "bench", "pictures", "lint", "format",
+    "demo", "test", "test-matrix", "bench", "bench-quick", "pictures", "lint", "format",
     "release-check", "docs", "clean",
 )  # fmt: skip
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import retape
+import retape.viz
 from retape.driver import MemoryTrace, Progress, Sample, predict_memory
 from retape.driver._memory_trace import Meter
 from retape.schedule import Mixed, Schedule, TwoTier, replay
@@ -165,6 +166,15 @@ def test_records_and_schedules_are_tables_in_a_notebook():
     assert "<svg" not in Schedule(10**6, snapshots=9)._repr_html_()
     report = measured(retape.fixed_space(snapshots=4))._repr_html_()
     assert "peak bytes" in report and "memory" not in report
+
+
+def test_the_chosen_way_is_marked_and_must_be_one():
+    points = [("as it is", 10**9, 0.0), ("segments", 10**8, 0.9)]
+    plain = retape.viz.draw_tradeoff(points, dark=True).axes[0].collections
+    marked = retape.viz.draw_tradeoff(points, chosen="segments").axes[0].collections
+    assert len(marked) == len(plain) + 1
+    with pytest.raises(retape.PlanError, match="none of the points: as it is, segm"):
+        retape.viz.draw_tradeoff(points, chosen="other")
 
 
 def test_a_title_is_escaped():

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from retape._bytes import format_bytes
+from retape._errors import PlanError
 from retape._extras import require
+from retape.viz._theme import themed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
 def draw_tradeoff(
-    points: Sequence[tuple[str, int, float]], memory: int | None = None
+    points: Sequence[tuple[str, int, float]],
+    memory: int | None = None,
+    *,
+    chosen: str | None = None,
+    dark: bool = False,
 ) -> Figure:
     """Draw what ways to take a gradient cost.
 
@@ -21,33 +27,45 @@ def draw_tradeoff(
         points: Name, peak bytes, and work done once more as a fraction; such as
             `retape.jax.plan(...).points`.
         memory: Bytes that there are, drawn as a line.
+        chosen: The name of the way that is marked.
+        dark: Light lines on a dark ground.
 
     Returns:
         The figure; `savefig` writes it.
 
     Raises:
+        PlanError: If `chosen` is none of the names.
         MissingPackageError: If matplotlib is not installed.
 
     Examples:
         >>> points = [("as it is", 10**9, 0.0), ("segments", 10**8, 0.9)]
-        >>> figure = draw_tradeoff(points, memory=5 * 10**8)
+        >>> figure = draw_tradeoff(points, memory=5 * 10**8, chosen="segments")
         >>> figure.axes[0].get_ylabel()
         'peak bytes'
     """
-    require("plot", "matplotlib")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    axes = figure.subplots()
-    extra = [100 * more for _, _, more in points]
-    axes.scatter(extra, [peak for _, peak, _ in points], color="#3274a1", zorder=3)
-    for (name, peak, _), x in zip(points, extra, strict=True):
-        axes.annotate(
-            name, (x, peak), textcoords="offset points", xytext=(6, 4), fontsize=8
+    names = [name for name, _, _ in points]
+    if chosen is not None and chosen not in names:
+        raise PlanError(
+            f"`chosen={chosen!r}` is none of the points: {', '.join(names)}. Pass one "
+            "of these names."
         )
+    require("plot", "matplotlib")
+    theme = themed(dark)
+    figure, axes = theme.canvas((7, 4.5))
+    extra = [100 * more for _, _, more in points]
+    axes.scatter(extra, [peak for _, peak, _ in points], color=theme.blue, zorder=3)
+    for (name, peak, _), x in zip(points, extra, strict=True):
+        if name == chosen:
+            axes.scatter([x], [peak], s=140, facecolors="none", edgecolors=theme.red)
+        axes.annotate(
+            name, (x, peak), textcoords="offset points", xytext=(6, 4), fontsize=8,
+            color=theme.ink,
+        )  # fmt: skip
     if memory is not None:
-        axes.axhline(memory, color="#c03d3e", linewidth=1)
-        axes.annotate(format_bytes(memory), (0, memory), fontsize=8, va="bottom")
+        axes.axhline(memory, color=theme.red, linewidth=1)
+        axes.annotate(
+            format_bytes(memory), (0, memory), fontsize=8, va="bottom", color=theme.ink
+        )
     axes.set_yscale("log")
     axes.set(xlabel="extra compute, percent", ylabel="peak bytes")
     return figure

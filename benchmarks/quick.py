@@ -1,0 +1,264 @@
+"""A small benchmark of each engine, as JSON: `make bench-quick`, under three minutes.
+
+Each figure is a ratio or a count. Bytes and counts are the same on every machine with
+the same releases; times are ratios within one process, the least of several. Figures
+that got worse since the committed book (`docs/assets/bench-quick.json`) are named on
+standard error. `--write` makes what was found the book, and its page.
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+import retape
+import retape.schedule
+
+ROOT = Path(__file__).resolve().parents[1]
+BOOK = ROOT / "docs" / "assets" / "bench-quick.json"
+PAGE = ROOT / "docs" / "benchmarks.md"
+MARK = "<!-- figures -->"
+
+Figures = dict[str, dict[str, Any]]
+
+
+def least(run: Callable[[], object], times: int = 5) -> float:
+    """Seconds of the quickest of several runs, after one that does not count."""
+    run()
+    found: list[float] = []
+    for _ in range(times):
+        began = perf_counter()
+        run()
+        found.append(perf_counter() - began)
+    return min(found)
+
+
+def schedules() -> Figures:
+    """Advances over the fewest possible; and to make a million actions."""
+    made = retape.fixed_space(snapshots=20, stage=1).schedule(200_000)
+    advances = made.counts().advances
+    best = retape.schedule.optimal_advances(200_000, 20)
+    seconds = least(lambda: sum(1 for _ in made), 2)
+    return {
+        "advances / fewest": figure(
+            advances / best, "count", "200,000 steps, 20 slots"
+        ),
+        "actions a second": figure(
+            sum(1 for _ in made) / seconds, "rate", "made and thrown away"
+        ),
+    }
+
+
+def step_functions() -> Figures:
+    """The heap of a run against what storing every state takes."""
+    size, steps = 20_000, 1000
+    x0 = np.ones(size)
+
+    def step(u: Any, k: int) -> Any:
+        return u + 0.1 * (np.roll(u, 1) + np.roll(u, -1) - 2 * u)
+
+    def run(measure: bool) -> retape.Adjoint[Any, Any]:
+        plan = retape.fixed_space(snapshots=10)
+        return retape.adjoint(
+            step,
+            lambda u, k, g: step(g, k),
+            x0,
+            seed=lambda u: u,
+            steps=steps,
+            plan=plan,
+            measure=measure,
+        )
+
+    memory = run(True).report.memory
+    assert memory is not None
+    everything = (steps + 1) * x0.nbytes
+
+    def plain() -> None:
+        states = [x0]
+        for k in range(steps):
+            states.append(step(states[-1], k))
+        g = states[-1]
+        for k in reversed(range(steps)):
+            g = step(g, k)
+
+    ratio = least(lambda: run(False), 3) / least(plain, 3)
+    return {
+        "bytes / all states": figure(
+            memory.measured_peak / everything, "bytes", "heap"
+        ),
+        "heap / predicted": figure(
+            memory.measured_peak / memory.predicted_peak, "bytes", "tracemalloc"
+        ),
+        "time / all states": figure(ratio, "time", "1,000 steps, 10 snapshots"),
+    }
+
+
+def jax_programs() -> Figures:
+    """A scan of 2,000 steps under a plan, against JAX's own gradient."""
+    import jax
+    import jax.numpy as jnp
+
+    import retape.jax
+
+    def f(rate: Any) -> Any:
+        def step(y: Any, _: Any) -> Any:
+            return y + 0.1 * (
+                jnp.roll(y, 1) + jnp.roll(y, -1) - 2 * y
+            ) - rate * y**3, None
+
+        return jnp.mean(jax.lax.scan(step, jnp.ones(20_000), length=2000)[0])
+
+    def made(gradient: Any) -> Any:
+        return jax.jit(gradient).lower(0.01).compile()
+
+    began = perf_counter()
+    ours = made(retape.jax.grad(f, plan=retape.fixed_space(snapshots=20)))
+    compiling = perf_counter() - began
+    began = perf_counter()
+    plain = made(jax.grad(f))
+    compiling /= perf_counter() - began
+    sizes = [each.memory_analysis().temp_size_in_bytes for each in (ours, plain)]
+    times = [least(lambda c=c: c(0.01).block_until_ready(), 3) for c in (ours, plain)]
+    note = "scan, 2,000 steps, 20 snapshots"
+    return {
+        "bytes / jax.grad": figure(sizes[0] / sizes[1], "bytes", note),
+        "time / jax.grad": figure(times[0] / times[1], "time", note),
+        "compiling / jax.grad": figure(compiling, "time", note),
+    }
+
+
+def torch_programs() -> Figures:
+    """24 layers in a third of their bytes, against the plain program."""
+    import torch
+
+    import retape.torch
+
+    torch.manual_seed(0)
+    layers = [
+        torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU())
+        for _ in range(24)
+    ]
+    model, batch = torch.nn.Sequential(*layers), torch.ones(1024, 256)
+
+    def train(memory: str) -> Any:
+        model.zero_grad()
+        with retape.torch.recompute(memory=memory) as run:
+            loss = model(batch).square().mean()
+        loss.backward()
+        return run.report
+
+    def plain() -> None:
+        model.zero_grad()
+        model(batch).square().mean().backward()
+
+    everything = train("1GB").peak_bytes
+    for _ in range(3):
+        report = train("20MB")
+    ratio = least(lambda: train("20MB")) / least(plain)
+    return {
+        "bytes / everything": figure(report.peak_bytes / everything, "bytes", "20 MB"),
+        "run again / operators": figure(
+            report.recomputed / report.steps, "count", "from the third run on"
+        ),
+        "time / plain PyTorch": figure(ratio, "time", "a training step"),
+    }
+
+
+ENGINES: dict[str, Callable[[], Figures]] = {
+    "schedules": schedules,
+    "step functions": step_functions,
+    "JAX": jax_programs,
+    "PyTorch": torch_programs,
+}
+
+
+def figure(value: float, kind: str, note: str) -> dict[str, Any]:
+    """One figure; of a rate more is better, of everything else less."""
+    return {"value": float(f"{value:.3g}"), "kind": kind, "note": note}
+
+
+def book() -> dict[str, Any]:
+    """All figures, and where and when they were taken."""
+    began = perf_counter()
+    figures = {name: run() for name, run in ENGINES.items()}
+    git = ("git", "rev-parse", "--short", "HEAD")
+    commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True).stdout
+    packages = ("jax", "jaxlib", "torch", "numpy")
+    return {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": commit.strip(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "releases": {name: metadata.version(name) for name in packages},
+        "seconds": round(perf_counter() - began),
+        "figures": figures,
+    }
+
+
+def worse(new: Figures, old: Figures) -> list[str]:
+    """Bytes and counts that are more than 5 percent worse, times that are twice as bad.
+
+    Times are told with a large margin: other work on the machine is in them.
+    """
+    told: list[str] = []
+    for name, before in old.items():
+        after = new.get(name)
+        if after is None:
+            told.append(f"{name}: no longer measured")
+            continue
+        ratio = after["value"] / before["value"]
+        if before["kind"] == "rate":
+            ratio = 1 / ratio
+        if ratio > (1.05 if before["kind"] in ("bytes", "count") else 2.0):
+            told.append(f"{name}: {before['value']} before, {after['value']} now")
+    return told
+
+
+def as_page(found: dict[str, Any], text: str) -> str:
+    """The page with the figures as a table."""
+    releases = ", ".join(f"{name} {r}" for name, r in found["releases"].items())
+    lines = [
+        f"{found['machine']}, Python {found['python']}, {releases}; {found['date']}, "
+        f"commit {found['commit']}, {found['seconds']} s.",
+        "",
+        "| | figure | value | |",
+        "|---|---|---|---|",
+    ]
+    for engine, figures in found["figures"].items():
+        lines += [
+            f"| {engine} | {name} | {each['value']:,g} | {each['note']} |"
+            for name, each in figures.items()
+        ]
+    head = text.partition(MARK)[0]
+    return head + MARK + "\n\n" + "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Print the figures; name what got worse."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="make this the book")
+    options = parser.parse_args()
+    found = book()
+    print(json.dumps(found, indent=2))
+    if BOOK.exists():
+        old = json.loads(BOOK.read_text())
+        for engine, figures in old["figures"].items():
+            for line in worse(found["figures"].get(engine, {}), figures):
+                print(f"worse than {old['commit']}: {engine}, {line}", file=sys.stderr)
+    if options.write:
+        BOOK.write_text(json.dumps(found, indent=2) + "\n")
+        PAGE.write_text(as_page(found, PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The book of benchmarks: what it says, and that it tells what got worse."""
+
+import json
+import runpy
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+QUICK = runpy.run_path(str(ROOT / "benchmarks" / "quick.py"))
+
+
+def figures(**changed):
+    values = {"bytes": (0.5, "bytes"), "time": (2.0, "time"), "made": (100.0, "rate")}
+    values |= {name: (new, values[name][1]) for name, new in changed.items()}
+    return {n: {"value": v, "kind": kind} for n, (v, kind) in values.items()}
+
+
+def test_the_book_says_where_and_when():
+    book = json.loads((ROOT / "docs" / "assets" / "bench-quick.json").read_text())
+    for key in ("date", "commit", "machine", "python", "releases", "seconds"):
+        assert book[key]
+    assert book["figures"].keys() == QUICK["ENGINES"].keys()
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    assert QUICK["as_page"](book, page) == page, "run benchmarks/quick.py --write"
+
+
+def test_what_got_worse_is_named():
+    worse = QUICK["worse"]
+    assert worse(figures(), figures()) == []
+    assert worse(figures(bytes=0.4, time=3.9, made=500), figures()) == []
+    assert worse(figures(bytes=0.54), figures()) == ["bytes: 0.5 before, 0.54 now"]
+    assert worse(figures(time=4.1), figures()) == ["time: 2.0 before, 4.1 now"]
+    assert worse(figures(made=40.0), figures()) == ["made: 100.0 before, 40.0 now"]
+    assert worse({}, {"a": {"value": 1, "kind": "bytes"}}) == ["a: no longer measured"]
