@@ -100,11 +100,17 @@ def main() -> None:
     one, other = result.cotangent, explicit(options.steps, plan)
     print(f"by the first number: {one[0]:.8f}, by a difference {slope:.8f}")
     print(f"the explicit one differs by {abs(one - other).max():.1e} at most")
-    predicted = plan.predict(options.steps, 2 * 8 * N, 2 * 8 * N).counts.peak_snapshots
-    states = result.report.peak_bytes / (2 * 8 * N)
-    print(f"{predicted} snapshots were to be held; {states:.1f} times the COMMON block")
+    predicted, held = plan.predict(options.steps).peak_snapshots, result.report
+    # Processes share what none of them writes: the plan's bytes, and some of Python's.
+    each, block = held.peak_bytes / held.peak_snapshots, 2 * 8 * N
+    print(
+        f"{predicted} snapshots predicted and {held.peak_snapshots} held, each of "
+        f"{each / block:.2f} times the COMMON block's {block} bytes"
+    )
     if not np.isclose(one[0], slope, rtol=1e-5) or not np.allclose(one, other):
         raise SystemExit("the gradient is wrong")
+    if predicted != held.peak_snapshots or not block / 2 <= each <= block + 2**20:
+        raise SystemExit("the snapshots take other memory than was predicted")
 
 
 if __name__ == "__main__":

@@ -159,6 +159,8 @@ SMALL = {
     "run.py": ["run", "--steps", "300", "--cells", "60", "--snapshots", "9", "--quiet"],
     "kill.py": ["--steps", "2000", "--cells", "60", "--memory", "9 kB", "--kills", "1"],
     "hidden_state.py": ["--steps", "30"],
+    "fortran_solver.py": ["--steps", "200"],
+    "ring_mpi.py": ["--steps", "60", "--cells", "50"],
 }
 """Arguments that make an example short."""
 

@@ -36,7 +36,13 @@ from retape.schedule import (
     reverse_online,
     turn_advances,
 )
-from retape.storage import DurableStore, MemoryStore, Record, SnapshotStore
+from retape.storage import (
+    DurableStore,
+    MemoryStore,
+    RankStore,
+    Record,
+    SnapshotStore,
+)
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -223,6 +229,9 @@ def _actions(
         capsule_bytes = None
         if tape_bytes is not None:
             capsule_bytes = _capsule_bytes(loop)
+        if isinstance(loop.store, RankStore):
+            capsule_bytes = loop.store.largest(capsule_bytes)
+            tape_bytes = loop.store.largest(tape_bytes)
         if loop.length is not None:
             schedule = plan.schedule(loop.length, capsule_bytes, tape_bytes)
             _foresee(loop, schedule)

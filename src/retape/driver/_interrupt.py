@@ -19,6 +19,7 @@ from typing import Any, SupportsFloat, TypeVar, cast
 from retape._errors import PlanError, RunInterrupted, StoreError
 from retape.driver._obey import Loop
 from retape.schedule import Action, Advance, Drop, Reverse, Sweep, Tape
+from retape.storage import RankStore
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -155,6 +156,13 @@ def heeded(loop: Loop[C, A, R]) -> Generator[None]:
             f"`store={loop.store!r}` does not go with `retape.interruptible`: if the "
             "run is ended early, all of it is lost. Pass `store=retape.DiskStore(...)` "
             "or another store that outlives the process, or call it outside the block."
+        )
+    if isinstance(loop.store, RankStore):
+        raise PlanError(
+            "`retape.interruptible` does not go with a `RankStore`: a signal reaches "
+            "the ranks at different steps, and each would stop at its own. Call it "
+            "outside the block; a job that is ended goes on from the last record, "
+            "which `DiskStore(every=)` writes."
         )
     # What a step calls in turn is not to be ended: its run is a part of this one.
     token = _ACTIVE.set(None)

@@ -14,6 +14,7 @@ from retape.storage._durable import Record as Record
 from retape.storage._measure import Speed as Speed
 from retape.storage._measure import measure as measure
 from retape.storage._memory import MemoryStore as MemoryStore
+from retape.storage._ranks import RankStore as RankStore
 from retape.storage._remote import RemoteStore as RemoteStore
 from retape.storage._tiered import TieredStore as TieredStore
 from retape.storage._trees._arithmetic import add_trees as add_trees

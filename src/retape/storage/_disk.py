@@ -126,10 +126,20 @@ class DiskStore(Generic[C]):
         self._forget()
         self.peak_snapshots = self.peak_bytes = 0
         self._directory.remove_unfinished()
-        found = self._directory.read_record()
-        if found is None:
+        record = self._read_record(label)
+        if record is None:
             # So that another run is refused from now on, and a bad place right away.
             self.record(Record(None, None, None, label))
+        return record
+
+    def rewind(self) -> Record | None:
+        """Go back to the record before the last one; `None` if there is none."""
+        self._directory.remove_last_record()
+        return self._read_record(self._label)
+
+    def _read_record(self, label: str) -> Record | None:
+        found = self._directory.read_record()
+        if found is None:
             return None
         (length, left, cotangent), kept = found
         if kept.get("run") != label:

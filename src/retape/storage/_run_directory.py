@@ -192,6 +192,10 @@ class RunDirectory:
             raise failed(last, "written", error) from error
         self.write(last, data)
 
+    def remove_last_record(self) -> None:
+        """Remove the last record: the one before it is now the last."""
+        (self.path / RECORD).unlink(missing_ok=True)
+
     def remove_records(self) -> None:
         """Remove both records; snapshots without one are a run at its beginning."""
         for name in (RECORD_BEFORE, RECORD):

@@ -1,0 +1,70 @@
+"""Ranks of an MPI program that are killed, and go on.
+
+    python benchmarks/driver/ranks.py [--ranks 2 4] [--kills 5] [--launcher "mpirun"]
+
+Runs `examples/ring_mpi.py` whole, and then again with a random rank that ends itself at
+a random call of the step, until as many have died; then to the end. The gradient must
+have the bits of the whole run, and all ranks must have gone on from a record: otherwise
+this ends with 1. Needs `mpi4py` and an MPI.
+"""
+
+import argparse
+import random
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "ring_mpi.py"
+LAUNCHER = "mpirun --oversubscribe"
+STEPS = 200
+
+
+def main() -> None:
+    """Print a line for each number of ranks."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--ranks", type=int, nargs="+", default=[2, 4])
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--launcher", default=LAUNCHER)
+    options = parser.parse_args()
+    wrong = 0
+    for ranks in options.ranks:
+        with tempfile.TemporaryDirectory() as folder:
+            wrong += tried(ranks, options.kills, options.launcher, Path(folder))
+    sys.exit(wrong > 0)
+
+
+def tried(ranks: int, kills: int, launcher: str, folder: Path) -> int:
+    """1 if a killed run gave another gradient, or began anew."""
+    drawn = random.Random(ranks)
+    run(launcher, ranks, folder / "whole")
+    # Each step once, and once or twice more: calls beyond the end kill nobody.
+    died = 0
+    for _ in range(kills):
+        place = drawn.randrange(ranks), drawn.randrange(STEPS // 4, 2 * STEPS)
+        died += not run(launcher, ranks, folder / "killed", place)
+    said = run(launcher, ranks, folder / "killed")
+    one, other = (
+        (folder / name / "gradient.npy").read_bytes() for name in ("whole", "killed")
+    )
+    same, resumed = one == other, "False" not in said
+    print(f"{ranks} ranks, {died} deaths: same bits {same}; {said.strip()}", flush=True)
+    return not (same and resumed)
+
+
+def run(
+    launcher: str, ranks: int, out: Path, die: tuple[int, int] | None = None
+) -> str:
+    """What the program prints; nothing if it was killed."""
+    command = [*shlex.split(launcher), "-n", str(ranks), sys.executable, str(EXAMPLE)]
+    command += ["--out", str(out), "--steps", str(STEPS)]
+    command += ["--die", *map(str, die)] if die else []
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode and die is None:
+        raise SystemExit(done.stderr)
+    return "" if done.returncode else done.stdout
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Several processes that run one program together (MPI): all resume from one record.
+
+Each rank writes its own part of every state into a store of its own. What has to be
+agreed is when: the ranks exchange messages inside a step, so they must run the same
+steps in the same order, also after a crash and also where one of them cannot read a
+file. So whatever decides what is run next is decided together:
+
+- the record: the next one is written only when all have written the last, so ranks that
+  are killed at any time differ by one at most, and each has kept two;
+- the states that are there: those that all ranks have;
+- whether a state could be written or read: if one rank cannot, no rank can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+
+from retape._errors import SnapshotError, StoreError
+from retape.storage._durable import Record
+
+C = TypeVar("C")
+
+
+class Communicator(Protocol):
+    """What is asked of a communicator: `mpi4py.MPI.COMM_WORLD` is one."""
+
+    def Get_rank(self) -> int: ...
+
+    def Get_size(self) -> int: ...
+
+    def allgather(self, sendobj: Any) -> list[Any]:
+        """Give an object to all ranks; get those of all, by rank."""
+        ...
+
+
+class _Point(NamedTuple):
+    """How far a record says that a run had come: the later, the greater."""
+
+    turned: bool
+    reversed: int
+    measured: bool
+
+
+@dataclass(slots=True)
+class RankStore(Generic[C]):
+    """One rank's part of a run of several processes, in a durable store of its own.
+
+    All ranks make one, each over a directory of its own, and call `retape.adjoint` with
+    the same number of steps and the same plan. A rank that dies takes nothing with it
+    but the time since the last record: all ranks go on from the same one.
+
+    Args:
+        store: The store of this rank: a `DiskStore`.
+        comm: `mpi4py.MPI.COMM_WORLD`, or any object with its `Get_rank`, `Get_size` and
+            `allgather`.
+
+    Raises:
+        StoreError: If `store` keeps no earlier record or `comm` is no communicator;
+            when used, if the ranks disagree about the plan, the number of ranks or what
+            is kept when, or if one of them cannot write.
+
+    Examples:
+        >>> import tempfile
+        >>> from retape.storage import DiskStore, RankStore
+        >>> class Alone:
+        ...     def Get_rank(self): return 0
+        ...     def Get_size(self): return 1
+        ...     def allgather(self, sendobj): return [sendobj]
+        >>> with tempfile.TemporaryDirectory() as path:
+        ...     store = RankStore(DiskStore(path), Alone())
+        ...     _ = store.open("an example")
+        ...     store.put(0, 0, "disk", 1.5, 8)
+        ...     sorted(store.steps())
+        [0]
+    """
+
+    store: Any
+    comm: Communicator
+    _label: str = field(default="", init=False)
+    _due: bool = field(default=False, init=False)
+    _written: _Point | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        part: Any = self.store
+        if not (hasattr(part, "rewind") and hasattr(part, "record_due")):
+            raise StoreError(
+                f"`store={self.store!r}` keeps no earlier record, and ranks that died "
+                "at different times must go back to one that all have. Pass a "
+                "`DiskStore` with a directory of this rank's own."
+            )
+        asked = ("Get_rank", "Get_size", "allgather")
+        if not all(callable(getattr(self.comm, name, None)) for name in asked):
+            raise StoreError(
+                f"`comm={self.comm!r}` is no communicator. Pass "
+                "`mpi4py.MPI.COMM_WORLD`, or an object with `Get_rank`, `Get_size` and "
+                "`allgather`."
+            )
+
+    @property
+    def gives_copies(self) -> bool:
+        """Whether what `get` returns is nobody else's."""
+        return getattr(self.store, "gives_copies", False)
+
+    @property
+    def peak_snapshots(self) -> int:
+        return self.store.peak_snapshots
+
+    @property
+    def peak_bytes(self) -> int:
+        return self.store.peak_bytes
+
+    def largest(self, nbytes: int | None) -> int | None:
+        """The most bytes of any rank, so that all make the same schedule."""
+        found = self.comm.allgather(nbytes)
+        return None if None in found else max(found)
+
+    def open(self, label: str) -> Record | None:
+        self._refuse_another_plan(label)
+        rank, size = self.comm.Get_rank(), self.comm.Get_size()
+        self._label = f"{label}\nrank {rank} of {size}"
+        self._due, self._written = False, None
+        record = self._together("open its directory", self.store.open, self._label)
+        points = self.comm.allgather(_point(record))
+        if len(set(points)) > 1:
+            # Those that are ahead by a record go back to the one before.
+            if _point(record) > min(points):
+                record = self.store.rewind()
+            points = self.comm.allgather(_point(record))
+        if len(set(points)) > 1:
+            # A rank has lost more than its record: nothing is left that all have.
+            self.store.clear()
+            self.store.close()
+            record = self._together("begin anew", self.store.open, self._label)
+        return None if record is None else replace(record, label=label)
+
+    def steps(self) -> set[int]:
+        found = self.comm.allgather(self.store.steps())
+        return set[int].intersection(*found)
+
+    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
+        self.store.keep_only(steps, tapes)
+
+    def put(
+        self,
+        step: int,
+        slot: int,
+        tier: str,
+        capsule: C,
+        nbytes: int,
+        *,
+        tape: bool = False,
+    ) -> None:
+        self._same("keeps", step, tape)
+        put: Any = self.store.put
+        doing = f"keep step {step}"
+        self._together(doing, put, step, slot, tier, capsule, nbytes, tape=tape)
+
+    def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
+        self._same("reads", step, tape)
+        doing = f"read step {step}"
+        return self._together(doing, self.store.get, step, slot, tier, tape=tape)
+
+    def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
+        self.store.drop(step, slot, tier, tape=tape)
+
+    def record_due(self) -> bool:
+        self._due = any(self.comm.allgather(self.store.record_due()))
+        return self._due
+
+    def record(self, record: Record) -> None:
+        """Write a record that all ranks write; leave out what one would write alone.
+
+        A rank that is interrupted stands anywhere. Its record would take the place of
+        one that the others have.
+        """
+        point = _point(record)
+        common = self._due or record.left in (None, 0)
+        if common and point != self._written:
+            self.store.record(replace(record, label=self._label))
+            self._due, self._written = False, point
+
+    def clear(self) -> None:
+        self.store.clear()
+
+    def close(self) -> None:
+        self.store.close()
+
+    def _refuse_another_plan(self, label: str) -> None:
+        heads = self.comm.allgather(label.partition("\n")[0])
+        for rank, head in enumerate(heads):
+            if head != heads[0]:
+                raise StoreError(
+                    f"the ranks disagree about the run: rank 0 runs `{heads[0]}` and "
+                    f"rank {rank} runs `{head}`. Pass the same plan on all of them."
+                )
+
+    def _same(self, does: str, step: int, tape: bool) -> None:
+        """Refuse ranks that go different ways."""
+        places = self.comm.allgather((step, tape))
+        for rank, place in enumerate(places):
+            if place != places[0]:
+                raise StoreError(
+                    f"the ranks disagree about the schedule: rank 0 {does} step "
+                    f"{places[0][0]} and rank {rank} step {place[0]}. Pass the same "
+                    "number of steps and the same plan on all of them, and let `done` "
+                    "be true at the same step."
+                )
+
+    def _together(self, doing: str, call: Any, *given: Any, **options: Any) -> Any:
+        """Call, and fail where any rank fails."""
+        value = error = None
+        try:
+            value = call(*given, **options)
+        except StoreError as failure:
+            error = failure
+        lost = isinstance(error, SnapshotError)
+        found = self.comm.allgather(None if error is None else (lost, str(error)))
+        failed = [(rank, *each) for rank, each in enumerate(found) if each is not None]
+        if not failed:
+            return value
+        if error is not None and lost == all(each[1] for each in failed):
+            raise error
+        # What cannot be mended goes before what can.
+        rank, is_lost, text = min(failed, key=lambda each: each[1])
+        raise (SnapshotError if is_lost else StoreError)(
+            f"rank {rank} could not {doing}: {text}"
+        )
+
+
+def _point(record: Record | None) -> _Point:
+    if record is None:
+        return _Point(False, 0, False)
+    left, length = record.left, record.length
+    return _Point(left is not None, -(left or 0), length is not None)

@@ -1,0 +1,177 @@
+"""Several processes, one program: all resume from one record, or refuse by name."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import retape
+from retape import PlanError, SnapshotError, StoreError
+from retape.storage import DiskStore, RankStore, Record
+
+SCRIPT = Path(__file__).with_name("ranked.py")
+
+
+def ring(folder, size, die=(-1, 0), snapshots=4):
+    """Run all ranks; their exit codes and what the last wrote to its error stream."""
+    folder.mkdir(exist_ok=True)
+    socket = folder / "socket"
+    socket.unlink(missing_ok=True)
+    common = [*map(str, die), str(folder), str(socket), str(snapshots)]
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(rank), str(size), *common],
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(size)
+    ]
+    errors = [rank.communicate(timeout=120)[1] for rank in ranks]
+    return [rank.returncode for rank in ranks], errors
+
+
+def gradient(folder, size):
+    return np.concatenate([np.load(folder / f"got{rank}.npy") for rank in range(size)])
+
+
+def alone(cells, steps):
+    """The same ring in one process, by the formulas alone."""
+    x, rate, states = np.sin(np.arange(cells) / 50.0), 1e-3, []
+    for _ in range(steps):
+        states.append(x)
+        x = x + rate * np.roll(x, 1) * np.roll(x, -1)
+    g = 2.0 * x
+    for x in reversed(states):
+        after = np.roll(g, -1) * np.roll(x, -2)
+        g = g + rate * (after + np.roll(g, 1) * np.roll(x, 2))
+    return g
+
+
+def test_a_ranks_death_loses_nothing(tmp_path):
+    """More ranks, and real MPI: `benchmarks/driver/ranks.py`."""
+    size, deaths, whole = 2, [40, 90], tmp_path / "whole"
+    codes, errors = ring(whole, size)
+    assert codes == [0] * size, errors
+    expected = gradient(whole, size)
+    np.testing.assert_allclose(expected, alone(20 * size, 60), rtol=1e-12)
+    folder = tmp_path / "killed"
+    for number, call in enumerate(deaths):
+        codes, _ = ring(folder, size, die=(number % size, call))
+        assert codes[number % size] == 9 and all(codes)
+    codes, errors = ring(folder, size)
+    assert codes == [0] * size, errors
+    assert gradient(folder, size).tobytes() == expected.tobytes()
+    reports = {(folder / f"report{rank}.txt").read_text() for rank in range(size)}
+    # All went on from one place, and none began anew.
+    assert len(reports) == 1
+    resumed, done = reports.pop().split()
+    full = (whole / "report0.txt").read_text().split()
+    assert resumed == "True" and int(done) < int(full[1])
+
+
+def test_ranks_under_other_plans_are_refused(tmp_path):
+    codes, errors = ring(tmp_path / "ring", 2, snapshots=5)
+    assert all(codes)
+    for error in errors:
+        assert "the ranks disagree about the run: rank 0 runs" in error
+        assert "Pass the same plan on all of them" in error
+
+
+class Played:
+    """A communicator whose other rank says what a test tells it to."""
+
+    def __init__(self, other=None):
+        self.other = other if other is not None else (lambda mine: mine)
+
+    def Get_rank(self):
+        return 0
+
+    def Get_size(self):
+        return 2
+
+    def allgather(self, sendobj):
+        return [sendobj, self.other(sendobj)]
+
+
+def opened(path, comm):
+    store = RankStore(DiskStore(path), comm)
+    return store, store.open("a run")
+
+
+def test_a_rank_that_is_ahead_goes_back_to_the_record_before(tmp_path):
+    store, _ = opened(tmp_path, Played())
+    for left in (30, 20, 10):
+        store._due = True
+        store.record(Record(40, left, float(left), "a run"))
+    store.close()
+
+    def behind(mine):
+        return (True, -20, True) if isinstance(mine, tuple) and len(mine) == 3 else mine
+
+    store, record = opened(tmp_path, Played(behind))
+    assert record is not None and (record.left, record.cotangent) == (20, 20.0)
+    store.close()
+    # Nothing is left in common: all begin anew, which is a right answer, too.
+
+    def lost(mine):
+        return (False, 0, False) if isinstance(mine, tuple) and len(mine) == 3 else mine
+
+    store, record = opened(tmp_path, Played(lost))
+    assert record is None and store.steps() == set()
+    store.close()
+
+
+def test_a_rank_that_is_interrupted_leaves_the_common_record(tmp_path):
+    store, _ = opened(tmp_path, Played())
+    store._due = True
+    store.record(Record(40, 30, 3.0, "a run"))
+    store.record(Record(40, 29, 2.9, "a run"))
+    store.close()
+    store, record = opened(tmp_path, Played())
+    assert record is not None and record.left == 30
+    store.close()
+
+
+def test_what_one_rank_cannot_do_none_does(tmp_path):
+    comm = Played()
+    store, _ = opened(tmp_path, comm)
+    store.put(3, 0, "disk", 1.5, 8)
+    comm.other = lambda mine: (True, "damaged") if mine is None else mine
+    with pytest.raises(SnapshotError, match="rank 1 could not read step 3: damaged"):
+        store.get(3, 0, "disk")
+    comm.other = lambda mine: (False, "disk full") if mine is None else mine
+    with pytest.raises(StoreError, match="rank 1 could not keep step 5: disk full"):
+        store.put(5, 1, "disk", 2.5, 8)
+    comm.other = lambda mine: (7, False) if isinstance(mine, tuple) else mine
+    with pytest.raises(StoreError, match="rank 0 reads step 3 and rank 1 step 7"):
+        store.get(3, 0, "disk")
+    comm.other = lambda mine: {3, 9} if isinstance(mine, set) else mine
+    assert store.steps() == {3}
+    comm.other = lambda mine: 80
+    assert store.largest(8) == 80
+    comm.other = lambda mine: None
+    assert store.largest(8) is None
+    store.close()
+
+
+def test_what_is_no_communicator_or_keeps_no_record_is_refused(tmp_path):
+    with pytest.raises(StoreError, match=r"`comm=3` is no communicator"):
+        RankStore(DiskStore(tmp_path), 3)  # type: ignore[arg-type]
+    with pytest.raises(StoreError, match="keeps no earlier record"):
+        RankStore(retape.MemoryStore(), Played())
+
+
+def test_a_signal_would_stop_each_rank_elsewhere(tmp_path):
+    store = RankStore(DiskStore(tmp_path), Played())
+    with retape.interruptible(signals=()):
+        with pytest.raises(PlanError, match="does not go with a `RankStore`: a signal"):
+            retape.adjoint(
+                lambda x, k: 2 * x,
+                lambda x, k, g: 2 * g,
+                1.0,
+                seed=lambda x: 1.0,
+                steps=3,
+                store=store,
+            )
