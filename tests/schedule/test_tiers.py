@@ -12,6 +12,7 @@ from retape.schedule import (
     optimal_advances,
     replay,
 )
+from retape.schedule._tier_table import ENDLESS, ArrayTable, Table
 from tests.schedule.tier_search import cheapest
 
 GRID = [
@@ -158,3 +159,31 @@ def test_small_runs_need_nothing():
 def test_what_cannot_be_is_refused(make, text):
     with pytest.raises(PlanError, match=text):
         make()
+
+
+def test_the_table_of_arrays_is_the_table(seeded):
+    for _ in range(25):
+        n, memory = seeded.randint(1, 18), seeded.randint(0, 3)
+        disk = seeded.choice([ENDLESS, 1, 2, 4])
+        costs = TierCosts(
+            forward=seeded.choice([1, 2]),
+            memory_write=seeded.choice([0, 0.5]),
+            disk_write=seeded.randint(0, 5),
+            disk_read=seeded.randint(0, 5),
+        )
+        one = Table(n, memory, disk, costs)
+        other = ArrayTable(n, memory, disk, costs)
+        for room, row in one.value.items():
+            assert list(other.value[room]) == row
+        for place, row in other.stored.items():
+            assert list(row) == one.stored[place]
+            assert list(other.splits[place]) == one.splits[place]
+    # And another cost is another table.
+    wrong = Table(18, 2, 2, TierCosts(disk_read=6))
+    assert ArrayTable(18, 2, 2, TierCosts()).best(18, 2, 2) != wrong.best(18, 2, 2)
+
+
+@pytest.mark.parametrize(("memory", "disk"), [(5, 10), (20, 50), (3, 90)])
+def test_a_thousand_stages_are_exact(memory, disk):
+    schedule = TwoTier(1000, memory, disk, TierCosts(disk_write=2, disk_read=2))
+    assert schedule.exact and schedule.bound() == 1

