@@ -128,7 +128,8 @@ def test_a_disk_that_never_fills_up_has_the_optimum_of_one_with_enough_slots(
 
 
 @pytest.mark.parametrize(("memory", "disk"), [(10, 40), (0, 50), (12, 0), (1, 400)])
-def test_beyond_the_exact_size_a_bound_is_stated_and_kept(memory, disk):
+def test_beyond_the_exact_size_a_bound_is_stated_and_kept(memory, disk, monkeypatch):
+    monkeypatch.setattr("retape.schedule._tiers.EXACT", 4_000_000)
     costs = TierCosts(disk_write=2, disk_read=3)
     schedule = TwoTier(5000, memory, disk, costs)
     assert not schedule.exact
