@@ -158,6 +158,24 @@ def test_the_page_of_limits_has_every_refusal_of_the_sources():
     assert "- .ci/refusals.py" in (ROOT / "mkdocs.yml").read_text()
 
 
+def test_a_page_as_a_notebook_has_its_program_and_its_output():
+    notebook = runpy.run_path(str(ROOT / ".ci" / "notebooks.py"))["notebook"]
+    page = (
+        "# T\n\n```python\na = 1\nprint(a)\n```\n\n```text\n1\n```\n\nMore.\n\n"
+        "```text\nno output\n```\n```pycon\n>>> if a:\n...     2\n2\n\n```\n"
+    )
+    cells = notebook(page)["cells"]
+    kinds = [cell["cell_type"] for cell in cells]
+    assert kinds == ["markdown", "code", "markdown", "markdown", "code"]
+    assert cells[1]["source"] == "a = 1\nprint(a)"
+    assert cells[1]["outputs"][0]["text"] == "1\n"
+    assert cells[4]["source"] == "if a:\n    2" and not cells[4]["outputs"]
+    for path in pages():
+        for cell in notebook(path.read_text())["cells"]:
+            if cell["cell_type"] == "code":
+                compile(cell["source"], str(path), "exec")
+
+
 def google_sections(doc: str) -> set[str]:
     return set(re.findall(r"^\s*([A-Z][a-z]+):$", doc, re.MULTILINE))
 
