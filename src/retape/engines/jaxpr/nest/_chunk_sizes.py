@@ -77,7 +77,7 @@ def chunk_sizes(compiled: Compiled, stage: int) -> ChunkSizes:
     loops = [i for i in compiled.items if isinstance(i, Loop)]
     blocks = [b for loop in loops for b in blocks_of([loop])]
     found = ChunkSizes(len(loops) == len(blocks) == 1, len(blocks) > 1)
-    found.guarded = {k for k, c in compiled.code.items() if _unsafe(c.jaxpr.jaxpr)}
+    found.guarded = {k for k in compiled.code if any(map(_unsafe, _code(compiled, k)))}
     costs = {k: block_cost(c.jaxpr.jaxpr) for k, c in compiled.code.items()}
     chunk, capsule = 0, compiled.layout.capsule_bytes()
     for loop in loops:
@@ -141,7 +141,7 @@ def _inner_turns(loop: Loop, single: int, around: int) -> int:
 def _equal_part(whole: int, most: int) -> int:
     """The largest of equal parts that are no larger than `most`, rounded up."""
     parts = -(-whole // most)
-    return -(-whole // max(1, parts))
+    return max(1, -(-whole // max(1, parts)))
 
 
 def block_cost(jaxpr: core.Jaxpr) -> int:
@@ -151,6 +151,13 @@ def block_cost(jaxpr: core.Jaxpr) -> int:
 
 _KERNEL = 2**12
 """Operations in whose time a kernel is started, about."""
+
+
+def _code(compiled: Compiled, label: Label) -> list[core.Jaxpr]:
+    """What is run of a block: forwards, and backwards, where rules may have loops."""
+    halves = compiled.taped[label].halves
+    programs = [compiled.code[label].jaxpr, halves.taped, halves.pullback]
+    return [each.jaxpr for each in programs if each is not None]
 
 
 def _unsafe(jaxpr: core.Jaxpr) -> bool:
