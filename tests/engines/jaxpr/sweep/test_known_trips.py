@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -11,6 +12,9 @@ import pytest
 
 import retape
 import retape.jax
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.api import _explain
+from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
 from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import assert_close
 
@@ -40,11 +44,6 @@ def assert_same_in_both_forms(fun: Any, args: Any, plan: Any) -> None:
 def test_a_gradient_and_its_counts(
     name: str, stage: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from functools import partial
-
-    from retape.engines.jaxpr._pipeline import compile_program
-    from retape.engines.jaxpr.api import _explain
-
     # Scans of any size are opened.
     opened = partial(compile_program, grain=0)
     monkeypatch.setattr(_explain, "compile_program", opened)
@@ -77,6 +76,29 @@ def test_the_host_hardly_waits(fun: Any, most: float) -> None:
     # Known beforehand where the length is.
     assert explained.waits == (waits if fun is simulate else None)
     assert explained.form == "device" and "waits of the host" in str(explained)
+
+
+def test_a_rule_with_a_loop_keeps_its_guard() -> None:
+    """On values that are none of its it might never end."""
+
+    @jax.custom_vjp
+    def root(x: Any) -> Any:
+        return jnp.sqrt(x)
+
+    def back(x: Any, d: Any) -> Any:
+        far = lambda y: jnp.abs(y * y - x) > 1e-9  # noqa: E731
+        return (d / 2 / jax.lax.while_loop(far, lambda y: (y + x / y) / 2, x),)
+
+    root.defvjp(lambda x: (root(x), x), back)
+
+    def run(x: Any) -> Any:
+        more = lambda s: s[0] < 9  # noqa: E731
+        return jax.lax.while_loop(more, lambda s: (s[0] + 1, root(s[1] + 1)), (0, x))[1]
+
+    program = compile_program(jax.make_jaxpr(run)(2.0), [True])
+    for stage in (1, 4):
+        assert len(chunk_sizes(program, stage).guarded) == 1
+    assert_same_in_both_forms(run, (2.0,), retape.fixed_space(snapshots=2, stage=4))
 
 
 def test_the_counter_knows_what_waits() -> None:

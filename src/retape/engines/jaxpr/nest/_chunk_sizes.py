@@ -17,6 +17,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._step_vjp import step_vjps, whole_vjp
 from retape.engines.jaxpr.ir._ir import Block, Label, Loop, blocks_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
@@ -77,7 +78,8 @@ def chunk_sizes(compiled: Compiled, stage: int) -> ChunkSizes:
     loops = [i for i in compiled.items if isinstance(i, Loop)]
     blocks = [b for loop in loops for b in blocks_of([loop])]
     found = ChunkSizes(len(loops) == len(blocks) == 1, len(blocks) > 1)
-    found.guarded = {k for k in compiled.code if any(map(_unsafe, _code(compiled, k)))}
+    code = {k: _all_code(compiled, k, stage) for k in compiled.code}
+    found.guarded = {k for k, each in code.items() if any(map(_unsafe, each))}
     costs = {k: block_cost(c.jaxpr.jaxpr) for k, c in compiled.code.items()}
     chunk, capsule = 0, compiled.layout.capsule_bytes()
     for loop in loops:
@@ -153,11 +155,17 @@ _KERNEL = 2**12
 """Operations in whose time a kernel is started, about."""
 
 
-def _code(compiled: Compiled, label: Label) -> list[core.Jaxpr]:
+def _all_code(compiled: Compiled, label: Label, stage: int) -> list[core.Jaxpr]:
     """What is run of a block: forwards, and backwards, where rules may have loops."""
-    halves = compiled.taped[label].halves
-    programs = [compiled.code[label].jaxpr, halves.taped, halves.pullback]
-    return [each.jaxpr for each in programs if each is not None]
+    taped, programs = compiled.taped[label], [compiled.code[label].jaxpr]
+    if taped.ending:
+        programs.append(whole_vjp(taped))
+    elif stage == 1:
+        programs.append(step_vjps(compiled, False)[label])
+    else:
+        pullback = taped.halves.pullback
+        programs += [taped.halves.taped, *([] if pullback is None else [pullback])]
+    return [each.jaxpr for each in programs]
 
 
 def _unsafe(jaxpr: core.Jaxpr) -> bool:
