@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 
 
-def aot_compile(fun: Callable[..., Any], *args: Any) -> jax.stages.Compiled:
-    """A function compiled for such arguments, also where the user turned `jit` off."""
-    with jax.disable_jit(False):
-        return jax.jit(fun).lower(*args).compile()
+def aot_compile(
+    fun: Callable[..., Any], *args: Any, donated: Sequence[int] = ()
+) -> jax.stages.Compiled:
+    """A function compiled for such arguments, also where the user turned `jit` off.
+
+    Args:
+        fun: The function.
+        *args: Its arguments, or types of them.
+        donated: Positions of those whose place the results may take.
+    """
+    with jax.disable_jit(False), warnings.catch_warnings():
+        # The user is told so when the program itself is compiled.
+        warnings.filterwarnings("ignore", "Some donated buffers were not usable")
+        jitted = jax.jit(fun, donate_argnums=tuple(donated))
+        return jitted.lower(*args).compile()
 
 
 def call_compiled(compiled: Callable[..., Any], *args: Any) -> Any:

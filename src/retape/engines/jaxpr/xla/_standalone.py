@@ -30,6 +30,7 @@ def memory_of(
     structs: Sequence[jax.ShapeDtypeStruct],
     names: frozenset[Any] = frozenset(),
     places: Shardings | None = None,
+    donated: Sequence[int] = (),
 ) -> Any:
     """The compiler's account of what a function takes on each device.
 
@@ -38,6 +39,7 @@ def memory_of(
         structs: Their types, as they are where the function stands.
         names: Axes that collectives in it speak of.
         places: Where the arrays are, as far as the types do not say it.
+        donated: Which of them give their place to results.
 
     Returns:
         JAX's memory analysis; `None` if there is none, or there are too few devices.
@@ -49,7 +51,7 @@ def memory_of(
         known = places or (None,) * len(structs)
         pairs = zip(structs, known, strict=True)
         placed = [s if p is None else s.update(sharding=p) for s, p in pairs]
-        return aot_compile(fun, *placed).memory_analysis()
+        return aot_compile(fun, *placed, donated=donated).memory_analysis()
     devices = _concrete(mesh)
     if devices is None:
         return None
@@ -60,7 +62,7 @@ def memory_of(
         pairs = zip(structs, places, strict=True)
         structs = [s if p is None else s.update(sharding=p) for s, p in pairs]
     with jax.sharding.use_abstract_mesh(devices.abstract_mesh):
-        return aot_compile(fun, *structs).memory_analysis()
+        return aot_compile(fun, *structs, donated=donated).memory_analysis()
 
 
 def _mesh_around(structs: Sequence[Any]) -> Any:

@@ -15,6 +15,7 @@ from jax import lax
 
 import retape
 import retape.jax
+from retape.engines.jaxpr.layers.planner._candidates import asked
 from retape.jax import checkpoint
 from retape.viz import draw_tradeoff
 
@@ -203,3 +204,61 @@ def test_what_a_loss_returns_beside_its_value_goes_along() -> None:
     want, last = jax.grad(loss, has_aux=True)(*args)
     np.testing.assert_allclose(slope, want, rtol=1e-6)
     np.testing.assert_allclose(aux["last"], last["last"], rtol=1e-6)
+
+
+def steps_of_training() -> tuple[Any, Any, tuple[Any, ...]]:
+    """A loss, a step with accumulation, momentum and metrics, and its arguments."""
+
+    def loss(w: Any, batch: Any) -> Any:
+        x = batch
+        for each in w:
+            x = x + jnp.tanh(jnp.sin(x @ each))
+        return (x**2).mean(), {"last": x.sum()}
+
+    def step(loss: Any, w: Any, momentum: Any, batches: Any) -> Any:
+        def one(total: Any, batch: Any) -> Any:
+            (value, _), slope = jax.value_and_grad(loss, has_aux=True)(w, batch)
+            return jax.tree.map(jnp.add, total, slope), value
+
+        zeros = jax.tree.map(jnp.zeros_like, w)
+        slope, values = lax.scan(one, zeros, batches)
+        momentum = jax.tree.map(lambda m, s: 0.9 * m + s, momentum, slope)
+        w = jax.tree.map(lambda p, m: p - 0.1 * m, w, momentum)
+        return w, momentum, values
+
+    w = [jnp.eye(16) * 0.3] * 4
+    return loss, step, (w, w, jnp.ones((2, 128, 16)))
+
+
+def test_a_whole_step_of_training_is_what_must_fit() -> None:
+    loss, step, args = steps_of_training()
+
+    def compiled(loss: Any) -> Any:
+        run = functools.partial(step, loss)
+        return jax.jit(run, donate_argnums=(0, 1)).lower(*args).compile()
+
+    def peak(loss: Any) -> int:
+        told = compiled(loss).memory_analysis()
+        moved = told.output_size_in_bytes - told.alias_size_in_bytes
+        return told.temp_size_in_bytes + told.argument_size_in_bytes + moved
+
+    options: Any = {"step": step, "donate_argnums": (0, 1), "has_aux": True}
+    most = peak(loss)
+    memory = round(0.75 * most)
+    found = retape.jax.plan(loss, *args, memory=memory, **options)
+    assert found.candidates[0].peak_bytes == most
+    assert not found.fits
+    assert peak(found.apply(loss)) == found.chosen.peak_bytes <= memory
+    # Without donation the results take a place of their own.
+    kept = asked(loss, args, {}, 0, has_aux=True, step=step).as_it_is()
+    assert kept.peak_bytes > most
+
+
+def test_a_step_that_cannot_be_planned_is_refused() -> None:
+    loss, step, args = steps_of_training()
+    with pytest.raises(retape.PlanError, match="did not call the function that it was"):
+        retape.jax.plan(loss, *args, memory="1 GB", step=lambda loss, *a: a)
+    with pytest.raises(retape.PlanError, match=r"3 arguments has not: \[3\]"):
+        retape.jax.plan(loss, *args, memory="1 GB", step=step, donate_argnums=3)
+    with pytest.raises(retape.GradientTypeError, match="is passed as `step=`"):
+        retape.jax.plan(functools.partial(step, loss), *args, memory="1 GB")

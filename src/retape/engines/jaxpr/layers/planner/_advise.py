@@ -6,14 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import jax
-
 from retape._bytes import parse_bytes
 from retape._errors import BudgetError, UnsupportedError
 from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate,
     Question,
-    as_type,
+    asked,
 )
 from retape.engines.jaxpr.layers.planner._plan import LayerPlan, nothing_fits, plan
 from retape.engines.jaxpr.layers.planner._whole_program import StepMachine
@@ -26,6 +24,9 @@ def advise(
     *args: Any,
     memory: int | str,
     argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    step: Callable[..., Any] | None = None,
+    donate_argnums: int | Sequence[int] = (),
     **kwargs: Any,
 ) -> LayerPlan:
     """Whether Retape pays for a gradient, and the cheapest way to make it fit.
@@ -40,7 +41,10 @@ def advise(
         memory: Bytes of the device, or a text such as "24 GiB": arguments, gradients
             and temporaries share it.
         argnums: By which arguments the gradient is taken.
-        **kwargs: Keyword arguments for `fun`.
+        has_aux: As for `retape.jax.plan`.
+        step: As for `retape.jax.plan`: a whole step of training, which must fit.
+        donate_argnums: As for `retape.jax.plan`.
+        **kwargs: Keyword arguments for `fun`, or for `step`.
 
     Returns:
         A table of candidates, and the one to use: `found.apply(fun)` is the function to
@@ -50,6 +54,7 @@ def advise(
         BudgetError: If nothing fits; the least that would is named.
         UnsupportedError: If the platform's compiler does not tell what is taken.
         GradientTypeError: If `fun` does not return a scalar.
+        PlanError: As for `retape.jax.plan`.
 
     Examples:
         >>> import jax, jax.numpy as jnp, retape.jax
@@ -62,14 +67,18 @@ def advise(
         >>> retape.jax.advise(lambda x: jnp.sum(x**2), 3.0, memory="1 MB").fits
         True
     """
+    options: dict[str, Any] = {
+        "has_aux": has_aux,
+        "step": step,
+        "donate_argnums": donate_argnums,
+    }
     try:
-        return plan(fun, *args, memory=memory, argnums=argnums, **kwargs)
+        return plan(fun, *args, memory=memory, argnums=argnums, **options, **kwargs)
     except UnsupportedError as error:
         # Raised from JAX's own refusal of a `while_loop`, and from nothing else.
-        if error.__cause__ is None:
+        if error.__cause__ is None or step is not None:
             raise
-    structs = jax.tree.map(as_type, args)
-    return _of_unknown_length(Question(fun, structs, kwargs, argnums), memory)
+    return _of_unknown_length(asked(fun, args, kwargs, argnums, **options), memory)
 
 
 def _of_unknown_length(question: Question, memory: int | str) -> LayerPlan:

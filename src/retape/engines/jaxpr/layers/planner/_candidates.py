@@ -7,19 +7,27 @@ and nothing allocated. The extra work is counted from the program.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
 
-from retape._errors import BudgetError, GradientTypeError, RetapeError, UnsupportedError
+from retape._errors import (
+    BudgetError,
+    GradientTypeError,
+    PlanError,
+    RetapeError,
+    UnsupportedError,
+)
 from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.api._explain import explain
 from retape.engines.jaxpr.intake._hijax import as_classic
+from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
 from retape.engines.jaxpr.layers.planner._whole_program import AsItIs, StepMachine
 from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
 from retape.engines.jaxpr.layers.remat._compiled_footprint import (
+    Footprint,
     footprint,
     placed_struct,
 )
@@ -55,6 +63,16 @@ def _first_sentence(error: Exception) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class Around:
+    """What must fit, where that is not a gradient alone: a step of training."""
+
+    step: Callable[..., Any]
+    structs: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    donated: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
     """A function, the types of its arguments, and what its gradient is by."""
 
@@ -63,6 +81,7 @@ class Question:
     kwargs: dict[str, Any]
     argnums: int | Sequence[int]
     has_aux: bool = False
+    around: Around | None = None
 
     def value(self, *args: Any, **kwargs: Any) -> Any:
         """The function without what it returns beside its value."""
@@ -80,7 +99,8 @@ class Question:
             raise GradientTypeError(
                 "`plan` is about gradients of a scalar, and the function returns "
                 f"{jax.tree.map(lambda s: s.shape, shape)}. Return the loss alone, or "
-                "pass `has_aux=True` for a pair of the loss and the rest."
+                "pass `has_aux=True` for a pair of the loss and the rest; a whole step "
+                "of training is passed as `step=`, and the loss as the function."
             )
         return graph_of(as_classic(closed))[0]
 
@@ -122,12 +142,20 @@ class Question:
     ) -> LayerCandidate:
         """One way: what it takes, and what it costs if that is not given."""
         marked = self.fun if plain is None else checkpoint(self.fun, policy=policy)
-        taken = footprint(self.gradient(marked), *self.structs)
+        taken = self.footprint(marked)
         same = plain is not None and taken.temp == plain.temp_bytes
         note = "  (no gain here)" if same else ""
         if extra is None:
             extra = 0.0 if plain is None else self.extra(marked, policy)
         return LayerCandidate(name, policy, taken.total, taken.temp, extra, note)
+
+    def footprint(self, marked: Callable[..., Any]) -> Footprint:
+        """What must fit, with the function reversed in some way."""
+        around = self.around
+        if around is None:
+            return footprint(self.gradient(marked), *self.structs)
+        run = lambda *a: around.step(marked, *a, **around.kwargs)  # noqa: E731
+        return footprint(run, *around.structs, donated=around.donated)
 
     def gradient(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         """Value and gradient, as they are asked for."""
@@ -165,6 +193,70 @@ class Question:
             return 1.0
         once = self.work(lambda *a: self.value(*a, **self.kwargs))
         return told.prediction.advances / max(1, told.steps) * once / base
+
+
+def asked(
+    fun: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    argnums: int | Sequence[int],
+    *,
+    has_aux: bool = False,
+    step: Callable[..., Any] | None = None,
+    donate_argnums: int | Sequence[int] = (),
+) -> Question:
+    """The question of a call of the planner.
+
+    Raises:
+        PlanError: If `donate_argnums` names arguments that there are not, or the step
+            does not call the function that it is given.
+    """
+    structs = jax.tree.map(as_type, args)
+    numbers = donate_argnums
+    donated = (numbers,) if isinstance(numbers, int) else tuple(numbers)
+    beyond = [i for i in donated if not 0 <= i < len(args)]
+    if beyond:
+        raise PlanError(
+            f"`donate_argnums={donate_argnums!r}` names positions that the call with "
+            f"{len(args)} arguments has not: {beyond}. They are counted from 0, "
+            "without the function that `step` is given."
+        )
+    if step is None:
+        alone = Question(fun, structs, kwargs, argnums, has_aux)
+        if not donated:
+            return alone
+        step = lambda fun, *a, **k: jax.value_and_grad(  # noqa: E731
+            lambda *a: fun(*a, **k), argnums, has_aux=has_aux
+        )(*a)
+        around = Around(step, structs, kwargs, donated)
+        return replace(alone, around=around)
+    inner, named = _arguments_inside(fun, step, structs, kwargs)
+    around = Around(step, structs, kwargs, donated)
+    return Question(fun, inner, named, argnums, has_aux, around)
+
+
+def _arguments_inside(
+    fun: Callable[..., Any], step: Callable[..., Any], structs: Any, kwargs: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Types of the arguments that a step calls a function with."""
+    seen: list[Any] = []
+
+    def spy(*args: Any, **kwargs: Any) -> Any:
+        seen.append(jax.tree.map(_type_inside, (args, kwargs)))
+        return fun(*args, **kwargs)
+
+    jax.eval_shape(lambda *a: step(spy, *a, **kwargs), *structs)
+    if not seen:
+        raise PlanError(
+            "`step` did not call the function that it was given as its first argument, "
+            "so there is nothing whose memory could be chosen. Write it as "
+            "`def step(loss, params, ...)`, with `jax.grad(loss)` inside."
+        )
+    return seen[0]
+
+
+def _type_inside(leaf: Any) -> Any:
+    return struct(jax.typeof(leaf)) if isinstance(leaf, jax.Array) else leaf
 
 
 def as_type(leaf: Any) -> Any:

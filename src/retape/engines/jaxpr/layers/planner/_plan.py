@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
@@ -19,7 +17,7 @@ from retape.engines.jaxpr.layers.loops._whole_loops import Loops
 from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate,
     Question,
-    as_type,
+    asked,
 )
 from retape.engines.jaxpr.layers.planner._whole_program import (
     AsItIs,
@@ -124,6 +122,8 @@ def plan(
     memory: int | str,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
+    step: Callable[..., Any] | None = None,
+    donate_argnums: int | Sequence[int] = (),
     **kwargs: Any,
 ) -> LayerPlan:
     """Whether a gradient fits into some memory, and the cheapest way to make it fit.
@@ -136,7 +136,11 @@ def plan(
             and temporaries share it.
         argnums: By which arguments the gradient is taken.
         has_aux: Whether `fun` returns a pair of the scalar and something else.
-        **kwargs: Keyword arguments for `fun`.
+        step: What must fit, if that is more than the gradient: `step(fun, *args)` takes
+            gradients of the function that it is given, sums and uses them. Then `args`
+            are the step's, and `argnums` only says by what it takes gradients.
+        donate_argnums: Which of `args` give their place to results, as in `jax.jit`.
+        **kwargs: Keyword arguments for `fun`, or for `step`.
 
     Returns:
         A table of candidates, and the one to use: `retape.jax.checkpoint(fun,
@@ -148,6 +152,8 @@ def plan(
         UnsupportedError: If the platform's compiler does not tell what is taken, or
             the function has a loop that plain reverse mode cannot go back through.
         GradientTypeError: If `fun` does not return a scalar.
+        PlanError: If `memory` is no amount, `donate_argnums` names arguments that there
+            are not, or `step` does not call what it is given.
 
     Examples:
         >>> import jax, jax.numpy as jnp, retape.jax
@@ -166,11 +172,20 @@ def plan(
             f"`plan({fun!r}, ...)`: what cannot be called has no gradient. Pass the "
             "loss, then its arguments, or types of them."
         )
-    question = Question(fun, jax.tree.map(as_type, args), kwargs, argnums, has_aux)
+    question = asked(
+        fun,
+        args,
+        kwargs,
+        argnums,
+        has_aux=has_aux,
+        step=step,
+        donate_argnums=donate_argnums,
+    )
     looped = has_loops(question.graph())
     plain = question.as_it_is()
     rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
     found, refused = question.try_all(_candidates(looped, rest), plain)
+    found = [_within_reach(question, c, plain, budget) for c in found]
     if min(c.peak_bytes for c in (plain, *found)) > budget:
         # What costs more than anybody wants, but may be the only way.
         more = question.try_all(_last_resorts(question, looped), plain)
@@ -182,6 +197,29 @@ def plan(
     chosen = min(fitting, key=lambda c: (c.extra, c.peak_bytes))
     chosen = plain if plain in fitting else chosen
     return LayerPlan(budget, tuple(found), chosen, tuple(refused))
+
+
+def _within_reach(
+    question: Question, found: LayerCandidate, plain: LayerCandidate, budget: int
+) -> LayerCandidate:
+    """A candidate with a budget of its own, which is less where the whole is too much.
+
+    A step of training has temporaries beside those of its gradient.
+    """
+    over = found.peak_bytes - budget
+    way = _with_less(found.policy, over) if over > 0 else None
+    if way is None:
+        return found
+    again, _ = question.try_all([(found.name, way)], plain)
+    return min([found, *again], key=lambda c: c.peak_bytes)
+
+
+def _with_less(policy: Strategy, over: int) -> Strategy | None:
+    if isinstance(policy, Within) and policy.budget > over:
+        return Within(policy.budget - over)
+    if isinstance(policy, StepMachine) and (policy.plan.budget or 0) > over:
+        return StepMachine(within(policy.plan.limit - over))
+    return None
 
 
 def nothing_fits(memory: int | str, found: Sequence[LayerCandidate]) -> BudgetError:

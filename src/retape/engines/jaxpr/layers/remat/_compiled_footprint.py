@@ -34,7 +34,10 @@ class Footprint(NamedTuple):
 
 
 def footprint(
-    fun: Callable[..., Any], *args: Any, names: frozenset[Any] = frozenset()
+    fun: Callable[..., Any],
+    *args: Any,
+    names: frozenset[Any] = frozenset(),
+    donated: Sequence[int] = (),
 ) -> Footprint:
     """Compile a function for its arguments' types, and ask what each device needs.
 
@@ -42,10 +45,14 @@ def footprint(
         fun: The function.
         *args: Its arguments, or their types: with shardings, where they have some.
         names: Axes that collectives in it speak of.
+        donated: Positions of arguments whose place results may take.
     """
+    owners = [i for i, arg in enumerate(args) for _ in jax.tree.leaves(arg)]
+    given = [at for at, i in enumerate(owners) if i in donated]
     leaves, tree = jax.tree.flatten(args)
     flat = lambda *leaves: fun(*jax.tree.unflatten(tree, leaves))  # noqa: E731
-    memory = memory_of(flat, list(map(placed_struct, leaves)), names)
+    structs = list(map(placed_struct, leaves))
+    memory = memory_of(flat, structs, names, donated=given)
     if memory is None:
         raise UnsupportedError(
             "this platform's compiler does not tell what a program takes. Compile for "
