@@ -72,7 +72,7 @@ def grad(
         fun: A Python function, a compiled one, or a derivative of one.
         argnums: Which arguments to differentiate by; a tuple gives a tuple.
         plan: How memory and time are traded; by default `logarithmic`, with stages of
-            100,000 steps.
+            1,000,000 steps.
         engine: As in `function`.
 
     Returns:

@@ -6,17 +6,23 @@ source -> data    language/_reader            characters to lists with positions
        -> CPS     compiler/ir/_dead_code      what is unused is gone
        -> CPS     compiler/ir/_packing        frames of bounded size
        -> C       compiler/emit/_emit         Figs. 24 and 25, as gotos; ir/_liveness
+       -> typed   compiler/typed/_lower_typed what has only numbers, on plain doubles
+       -> C       compiler/adjoint        and its adjoint; _useful, _ways, _recorded
        -> object  compiler/load/_c_compiler   the system's C compiler; cached
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from retape.engines.vlad.compiler.adjoint._emit_typed import NOTHING_TYPED, typed_text
 from retape.engines.vlad.compiler.emit._emit import Emission
+from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
 from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
 from retape.engines.vlad.compiler.ir._ir import Module
 from retape.engines.vlad.compiler.ir._packing import pack_frames
 from retape.engines.vlad.compiler.lower._lower import Lowering
+from retape.engines.vlad.compiler.typed._typed_functions import differentiates
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._program import Program, deep_recursion
 
@@ -40,8 +46,18 @@ def compile_program(program: Program) -> Compiled:
     with deep_recursion():
         module = intermediate(program)
         emission = Emission(module)
-        text = emission.text()
+        text = emission.text(lambda frames: _typed(program, module, frames))
     return Compiled(module, text, emission.places)
+
+
+def _typed(program: Program, module: Module, frames: FrameLayout) -> Iterable[str]:
+    """Typed code, if derivatives are taken of the program, or by it."""
+    if not differentiates(module) and not program.differentiated:
+        return NOTHING_TYPED
+    last = FIRST_CODE + len(frames.sizes)
+    return typed_text(
+        module, frames.live, frames.costs, frames.codes, frames.resumes, last
+    )
 
 
 def intermediate(program: Program) -> Module:

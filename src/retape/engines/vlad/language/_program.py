@@ -30,14 +30,16 @@ from retape.engines.vlad.language._syntax_checks import is_form, refuse
 class Program:
     """Definitions by name, and the expressions of a source in their order.
 
-    `roots` names the definitions that are called from outside; `externals` are the
-    Python functions that the program may call, by number.
+    `roots` names the definitions that are called from outside, and `differentiated`
+    says whether derivatives of them are taken there; `externals` are the Python
+    functions that the program may call, by number.
     """
 
     definitions: dict[str, Lambda]
     expressions: tuple[Core, ...]
     roots: tuple[str, ...] = ()
     externals: tuple[NumberedExternal, ...] = ()
+    differentiated: bool = False
 
 
 @dataclass(slots=True)

@@ -66,7 +66,10 @@ EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
   return guarded(begin, q);
 }
 
-EXPORT void vlad_single_stage(int64_t steps) { G.single_stage = steps; }
+EXPORT void vlad_single_stage(int64_t steps, int64_t typed) {
+  G.single_stage = steps;
+  G.typed_stage = typed;
+}
 
 /* Apply function a to argument b: the value's handle in r, the steps in s. */
 static void apply(Request *q) {
@@ -97,13 +100,26 @@ static void get_marks(Request *q) {
   q->u = (int64_t)G.writes;
 }
 
+/* Typed code has no safe points: collect, after what it left in the old space. */
+static void tidy(void) {
+  if (G.old_words + G.log_words <= G.major_at) return;
+  G.k = G.result = NOTHING;
+  collect();
+}
+
 /* Advance state a by b steps: the new state's handle in r (-1 at the end), the steps
    that are left over in s. */
 static void advance(Request *q) {
+  int stopped;
+  Val state;
   set_marks(q);
-  int stopped = run(G.handle[q->a], q->b);
+  if (!typed_advance(G.handle[q->a], q->b, &state, &stopped)) {
+    stopped = run(G.handle[q->a], q->b);
+    state = G.k;
+  }
   q->s = G.fuel;
-  q->r = stopped ? new_handle(G.k) : -1;
+  q->r = stopped ? new_handle(state) : -1;
+  tidy();
   get_marks(q);
 }
 EXPORT int vlad_advance(Request *q) { return guarded(advance, q); }
@@ -116,6 +132,7 @@ static void reverse_stage(Request *q) {
   Val v = stage(G.handle[q->a], q->b, G.handle[q->c], (int)q->d, &value, G.site);
   q->r = new_handle(v);
   q->s = q->d ? new_handle(value) : -1;
+  tidy();
   get_marks(q);
 }
 EXPORT int vlad_stage(Request *q) { return guarded(reverse_stage, q); }
@@ -301,6 +318,13 @@ EXPORT void vlad_allocated(Request *q) {
   q->t = (int64_t)G.allocated + (int64_t)(G.hp - G.nursery) * (int64_t)sizeof(Val);
 }
 
+/* Whether state a is one of typed code, in r. */
+static void loads(Request *q) { q->r = typed_loads(G.handle[q->a]); }
+EXPORT int vlad_loads(Request *q) { return guarded(loads, q); }
+
+/* Stages by typed code in r; those that it gave up, for the general way, in s. */
+EXPORT void vlad_typed(Request *q) { typed_counts(&q->r, &q->s); }
+
 EXPORT int64_t vlad_collections(void) {
   return (int64_t)(G.minor_count + G.major_count);
 }
@@ -330,6 +354,7 @@ EXPORT void vlad_end(void) {
   free(met.key);
   free(met.copy);
   forget_logs();
+  typed_end();
   free(G.log);
   free(G.nursery);
   free(G.handle);

@@ -19,6 +19,23 @@ enum Operator { FORWARD, REVERSE, CHECKPOINT };
    state is in G.k), 0 if it ended (the value is in G.result). In compiled code. */
 static int run(Val frame, int64_t fuel);
 
+/* As `stage`, by generated reverse code; 0 if the general way has to do it, or if the
+   last stage does not end within its steps. */
+static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
+                       Val *result);
+
+/* How many stages generated code has done, and has left to the general way. */
+static void typed_counts(int64_t *done, int64_t *given_up);
+
+/* Whether a state is one that generated reverse code can begin with. */
+static int typed_loads(Val frame);
+
+/* As `run`, by typed code; 0 if `run` has to do it. */
+static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped);
+
+/* Free the memory of typed stages. */
+static void typed_end(void);
+
 static Object halt_frame = {HEADER(HALT, 0) | IS_STATIC};
 
 static int shadow(Val v) {
@@ -109,6 +126,13 @@ static Val seed_value(const char *op, Val y, Val cotangent, int32_t site) {
 static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
   int at_x = shadow(x), at_cotangent = shadow(cotangent);
   tree_leaves(x, &leaves_a);
+  int at_start = shadow(application(f, tree_with(x, leaves_a.at)));
+  Val value, found;
+  if (typed_stage(G.shadow[at_start], NO_LIMIT, cotangent, 1, &value, &found))
+    return make_pair(value, tree_with(G.shadow[at_x], object(found)->field));
+  x = G.shadow[at_x];
+  f = object(G.shadow[at_start])->field[2];
+  tree_leaves(x, &leaves_a);
   enter_level("*j", site);
   size_t inputs = leaves_a.count;
   for (size_t i = 0; i < inputs; i++)
@@ -132,7 +156,13 @@ static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
 static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
                  int32_t site) {
   size_t reals, end;
-  int at = shadow(cotangents);
+  int at = shadow(cotangents), at_frame = shadow(frame);
+  Val found;
+  if (typed_stage(frame, last ? NO_LIMIT : fuel, cotangents, last, value, &found)) {
+    G.shadows = at;
+    return found;
+  }
+  frame = G.shadow[at_frame];
   open_tape(G.level);
   G.result = NOTHING;
   Val copy = graph_walk(frame, G.level, 0, NULL, &reals);
@@ -170,18 +200,27 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
   enter_level("checkpoint-*j", site);
   int at_start = shadow(application(f, tree_with(x, leaves_a.at)));
   int at_cotangent = shadow(cotangent);
+  Val value, found;
+  if (typed_stage(G.shadow[at_start], G.typed_stage, cotangent, 1, &value, &found)) {
+    Val argument = object(G.shadow[at_start])->field[1];
+    leave_level();
+    return make_pair(value, tree_with(argument, object(found)->field));
+  }
   Marks before = marks();
   size_t peak = G.peak_old, base = G.old_words;
   G.peak_old = base;
-  run(G.shadow[at_start], NO_LIMIT);
+  int stopped;
+  Val done;
+  if (!typed_advance(G.shadow[at_start], NO_LIMIT, &done, &stopped)) {
+    run(G.shadow[at_start], NO_LIMIT);
+    done = G.result;
+  }
   G.grown = G.peak_old - base;
   if (peak > G.peak_old) G.peak_old = peak;
-  Val done = G.result;
   int64_t steps = NO_LIMIT - G.fuel;
   Marks after = marks();
   Val result;
   if (steps <= G.single_stage) {
-    Val value;
     rewind_to(before);
     int at = shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, site));
     Val argument = object(G.shadow[at_start])->field[1];
@@ -191,9 +230,9 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
     int64_t start = new_handle(G.shadow[at_start]);
     int64_t seed = new_handle(G.shadow[at_cotangent]);
     rewind_to(before);
-    int64_t value = new_handle(done);
-    int64_t h = G.host_checkpoint(start, seed, value, steps);
-    free_handle(value);
+    int64_t end = new_handle(done);
+    int64_t h = G.host_checkpoint(start, seed, end, steps);
+    free_handle(end);
     free_handle(start);
     free_handle(seed);
     if (h < 0) fail(FROM_HOST, "checkpoint-*j", site, NOTHING, NOTHING);

@@ -124,6 +124,7 @@ typedef struct {
   int (*host_external)(int32_t, const double *, double *);
   const char *outermost; /* the derivative of level 1 */
   int64_t single_stage; /* runs no longer than this are one stage */
+  int64_t typed_stage; /* runs of typed code that are tried as one stage */
 } State;
 
 static State G;

@@ -27,6 +27,7 @@ from retape.engines.vlad.language._diagnostics import RunError
 from retape.engines.vlad.language._program import Program, deep_recursion
 from retape.engines.vlad.language._reader import show_constant
 from retape.engines.vlad.session._disk import Disk, digest, is_outermost
+from retape.engines.vlad.session._options import typed_plan
 from retape.engines.vlad.values._externals import external_table
 from retape.engines.vlad.values._primitives import PURE, World
 from retape.engines.vlad.values._values import Mismatch, Value
@@ -176,8 +177,10 @@ class CompiledEngine:
     def keep(self, disk: Disk | None) -> None:
         self.setting.disk = disk
         stage = getattr(self.setting.plan, "stage", None)
-        host = self.setting.report is not None or disk is not None
-        self.native.single_stage(0 if host or stage is None else stage)
+        typed = getattr(typed_plan(self.setting.plan), "stage", None)
+        if stage is None or self.setting.report is not None or disk is not None:
+            stage = typed = 0  # the host is to know of every run
+        self.native.single_stage(stage, typed or 0)
 
     def _checkpoint(self, *job: int) -> int:
         from retape.engines.vlad.compiler.load._machine import (
@@ -188,6 +191,8 @@ class CompiledEngine:
 
         machine = NativeMachine(self.native, *job)
         disk, plan = self.setting.disk, self.setting.plan
+        if self.native.call("loads", a=job[0]).r:
+            plan = typed_plan(plan)
         plan = with_long_stages(plan, machine, self.native.grown())
         tape_bytes = TAPE_BYTES["compiled"]
         if disk and is_outermost(*self.native.derivatives()):

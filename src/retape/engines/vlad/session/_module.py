@@ -8,7 +8,7 @@ from typing import Any
 
 from retape.engines.vlad.language._builtins import NEGATE
 from retape.engines.vlad.language._externals import External
-from retape.engines.vlad.language._program import Session
+from retape.engines.vlad.language._program import Program, Session
 from retape.engines.vlad.session._console import source_of
 from retape.engines.vlad.session._disk import Disk, Store
 from retape.engines.vlad.session._engines import (
@@ -135,8 +135,13 @@ def compile(
     made = Session(externals=externals or {}).add(source_of(program))
     names = tuple(name for name in made.definitions if _is_own(name, externals))
     setting = Setting(check_plan(plan), lambda: None, print)
-    engine_ = make_engine(engine, replace(made, expressions=(), roots=names), setting)
+    engine_ = make_engine(engine, _library(made, names), setting)
     return Module(engine_, names)
+
+
+def _library(program: Program, names: tuple[str, ...]) -> Program:
+    """A program of which only the definitions are used, from outside."""
+    return replace(program, expressions=(), roots=names, differentiated=True)
 
 
 def _is_own(name: str, externals: Mapping[str, External] | None) -> bool:

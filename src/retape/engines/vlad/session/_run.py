@@ -52,7 +52,7 @@ def run(
         program: A path, or the program's text. A string that ends in `.vlad` is a path.
         engine: "interpreter", "hybrid" or "compiled": the same results, the same steps.
         plan: How `checkpoint-*j` divides a run; by default `logarithmic`, with stages
-            of 100,000 steps.
+            of 100,000 steps (1,000,000 where code is typed).
         stdin: What `read-real` reads.
         stdout: Where to write the output as it is made, besides returning it.
         report: Whether to return what the checkpointed runs did.

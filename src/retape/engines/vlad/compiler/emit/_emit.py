@@ -7,7 +7,7 @@ grow, however deep the program's recursion.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from retape.engines.vlad.compiler.emit._frames import FrameLayout
 from retape.engines.vlad.compiler.emit._operations import operation
@@ -58,17 +58,22 @@ class Emission:
         """Where the continuation of each frame's code stands."""
         return self.frames.places
 
-    def text(self) -> str:
-        """The whole C file."""
+    def text(self, typed: Callable[[FrameLayout], Iterable[str]]) -> str:
+        """The whole C file.
+
+        Args:
+            typed: The text of typed code, when the layout of frames is known.
+        """
         for fun in self.module.functions.values():
             self._function(fun)
-        return assemble(self.out, static_data(self.module))
+        return assemble(self.out, static_data(self.module), typed(self.frames))
 
     def _function(self, fun: Fun) -> None:
         """A function's block, its way in through a closure, and its resume frame."""
         cost = self.frames.costs.of(fun.body)
         needs = sorted(self.frames.live.functions[fun.index] | self._used(fun))
         code = self.frames.code(f"R{fun.index}", len(needs))
+        self.frames.resumes[fun.index] = code
         label = f"F{fun.index}"
         self.out.lines.append(f"{label}: /* {_comment(fun.name)} */")
         self.frames.check(cost, f"S{fun.index}")

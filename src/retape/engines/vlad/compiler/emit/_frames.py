@@ -20,6 +20,7 @@ class FrameLayout:
         sizes: The number of values and the name of each code.
         places: Where the continuation of each code stands.
         codes: The code of each continuation that a call returns to.
+        resumes: The code of each function's own frame.
     """
 
     def __init__(self, module: Module, out: Output) -> None:
@@ -29,6 +30,7 @@ class FrameLayout:
         self.sizes: list[tuple[int, str]] = []
         self.places: dict[int, Where] = {}
         self.codes: dict[str, int] = {}
+        self.resumes: dict[int, int] = {}
 
     def check(self, cost: Cost, label: str) -> None:
         self.out.max_words = max(self.out.max_words, cost.words)

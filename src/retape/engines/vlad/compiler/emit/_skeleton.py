@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from retape.engines.vlad.compiler.emit._output import Output
 
 
-def assemble(out: Output, static: Iterable[str]) -> str:
-    """The whole C file."""
+def assemble(out: Output, static: Iterable[str], typed: Iterable[str]) -> str:
+    """The whole C file; `typed` is what follows the program's own code."""
     return "\n".join(
         [
             '#include "code.h"',
@@ -32,6 +32,8 @@ def assemble(out: Output, static: Iterable[str]) -> str:
             *out.lines,
             *_TAIL,
             "}",
+            "",
+            *typed,
             "",
             f"#define MAX_BLOCK_WORDS {out.max_words}",
             '#include "api.h"',

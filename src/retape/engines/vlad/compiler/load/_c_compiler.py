@@ -17,7 +17,8 @@ from retape.engines.vlad.compiler.load import _object_cache as objects
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
 FLAGS = (
-    "-std=c11 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off -fno-math-errno"
+    "-std=c11 -O2 -fPIC -shared -fvisibility=hidden -ffp-contract=off -fno-math-errno "
+    "-fno-tree-slp-vectorize"  # gcc 12: pairs of loop variables cost twice the latency
 ).split()
 
 Command = tuple[str, ...]

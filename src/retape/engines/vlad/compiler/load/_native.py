@@ -23,7 +23,7 @@ NURSERY_WORDS = 64 * 1024
 NO_LIMIT = (2**63 - 1) // 2
 _CALLS = (
     "apply closure operate advance stage finish bytes same export import census pack "
-    "unpack paired"
+    "unpack paired loads"
 ).split()
 
 _A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
@@ -152,9 +152,19 @@ class Native:
         """A bound of the words that the run to be reversed held at once."""
         return self.dll.vlad_grown()
 
-    def single_stage(self, steps: int) -> None:
-        """Runs no longer than this are reversed as one stage, without a schedule."""
-        self.dll.vlad_single_stage(steps)
+    def single_stage(self, steps: int, typed: int) -> None:
+        """Runs no longer than this are reversed as one stage, without a schedule.
+
+        Those of typed code are tried as one stage up to another number of steps, before
+        it is known how many they have.
+        """
+        self.dll.vlad_single_stage(steps, typed)
+
+    def typed_stages(self) -> tuple[int, int]:
+        """How many stages typed code has done, and has left to the general way."""
+        request = Request()
+        self.dll.vlad_typed(ctypes.byref(request))
+        return request.r, request.s
 
     def exact(self, exact: bool) -> None:
         """Whether to collect everything before live bytes are noted."""
@@ -337,7 +347,7 @@ def _declared(library: Any) -> Any:
     library.vlad_collections.restype = library.vlad_grown.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
     library.vlad_free.argtypes = [c_int64]
-    library.vlad_single_stage.argtypes = [c_int64]
+    library.vlad_single_stage.argtypes = [c_int64, c_int64]
     library.vlad_exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     for name in _CALLS:
         getattr(library, f"vlad_{name}").restype = c_int

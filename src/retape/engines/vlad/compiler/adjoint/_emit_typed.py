@@ -1,0 +1,74 @@
+"""Pass: typed functions and their reverse as C, to stand behind the program's own."""
+
+from collections.abc import Iterator
+
+from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
+from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
+from retape.engines.vlad.compiler.adjoint._names import Names, words_in
+from retape.engines.vlad.compiler.adjoint._tables import tables
+from retape.engines.vlad.compiler.ir._ir import Module, all_functions
+from retape.engines.vlad.compiler.ir._liveness import Costs, Liveness
+from retape.engines.vlad.compiler.typed._check_typed import check_typed
+from retape.engines.vlad.compiler.typed._form import TypedProgram
+from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
+from retape.engines.vlad.compiler.typed._recorded import Recorded, recorded
+from retape.engines.vlad.compiler.typed._useful import useful_slots
+from retape.engines.vlad.compiler.typed._ways import TooManyWays, find_ways
+
+NOTHING_TYPED = ('#include "untyped.h"',)
+
+
+_MOST_WORDS = 500
+"""Words of a frame, or of a way on the tape: the runtime makes room for so many."""
+
+
+def _fits(program: TypedProgram, tape: dict[int, Recorded]) -> bool:
+    frames = [f.resume for f in program.functions.values()]
+    frames += [f.enter for f in program.functions.values() if f.enter is not None]
+    frames += [j.frame for j in program.returns.values() if j.frame is not None]
+    return all(words_in(frame.words) < _MOST_WORDS for frame in frames) and all(
+        len(each.kept) < _MOST_WORDS for each in tape.values()
+    )
+
+
+def typed_text(
+    module: Module,
+    live: Liveness,
+    costs: Costs,
+    codes: dict[str, int],
+    resumes: dict[int, int],
+    frames: int,
+) -> Iterator[str]:
+    """The lines of C, or one that says that there is no typed code.
+
+    Args:
+        module: The program.
+        live: What its functions and continuations need.
+        costs: What its blocks cost.
+        codes: The codes of the frames of continuations.
+        resumes: The codes of the frames of functions.
+        frames: How many codes there are.
+    """
+    program = check_typed(TypedLowering(module, live, costs, codes, resumes).lower())
+    if not program.functions:
+        yield from NOTHING_TYPED
+        return
+    useful = useful_slots(program)
+    try:
+        ways = find_ways(program, useful)
+    except TooManyWays:
+        yield from NOTHING_TYPED
+        return
+    tape = {end: recorded(way, useful) for end, way in ways.ways.items()}
+    names = Names()
+    if not _fits(program, tape):
+        yield from NOTHING_TYPED
+        return
+    record = list(RecordEmission(program, ways, tape, names).text())
+    reverse = list(ReverseEmission(program, ways, tape, names, useful).text())
+    functions = max((fun.index for fun in all_functions(module)), default=0) + 1
+    yield '#include "typed.h"'
+    yield from tables(program, useful, frames, functions)
+    yield from record
+    yield from reverse
+    yield '#include "typed_advance.h"'

@@ -1,0 +1,53 @@
+"""The tables by which the runtime reads states: types of frames, as text."""
+
+from collections.abc import Iterator
+
+from retape.engines.vlad.compiler.typed._form import (
+    Shape,
+    Slot,
+    Tuple,
+    TypedProgram,
+    kind_of,
+)
+
+
+def tables(
+    program: TypedProgram, useful: frozenset[Slot], frames: int, functions: int
+) -> Iterator[str]:
+    """The three tables: of frames, of values that frames wait for, of closures."""
+    types: dict[int, str] = {}
+    results: dict[int, str] = {}
+    entries: dict[int, str] = {}
+    for function in program.functions.values():
+        types[function.resume.code] = _types(function.resume.shapes, useful)
+        if function.enter is not None:
+            entries[function.enter.code] = _types(function.enter.shapes, useful)
+    for code, join in program.returns.items():
+        assert join.frame is not None
+        types[code] = _types(join.frame.shapes, useful)
+        results[code] = _types((join.params,), useful)
+    yield from _table("typed_frames", types, frames)
+    yield from _table("typed_results", results, frames)
+    yield from _table("typed_entries", entries, functions)
+
+
+def _table(name: str, texts: dict[int, str], size: int) -> Iterator[str]:
+    yield f"static const char *const {name}[{max(1, size)}] = {{"
+    for number in sorted(texts):
+        yield f'  [{number}] = "{texts[number]}",'
+    yield "};" if texts else "  0};"
+
+
+def _types(shapes: tuple[Shape, ...], useful: frozenset[Slot]) -> str:
+    return "".join(_type(shape, useful) for shape in shapes)
+
+
+def _type(shape: Shape, useful: frozenset[Slot]) -> str:
+    if isinstance(shape, Tuple):
+        return "p" + _type(shape.car, useful) + _type(shape.cdr, useful)
+    if isinstance(shape, tuple):
+        return "u"
+    kind = kind_of(shape)
+    if kind == "d":
+        return "d" if isinstance(shape, Slot) and shape in useful else "i"
+    return kind

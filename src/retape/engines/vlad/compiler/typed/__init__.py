@@ -1,0 +1,1 @@
+"""Typed code: functions on plain doubles, and their adjoints as generated C."""

@@ -1,0 +1,207 @@
+"""Analysis: what kind of value each variable holds, by unification.
+
+    real | bool | unit | row (a vector of reals) | (kind . kind) | mixed
+
+What an operator takes and gives determines kinds, and what is passed on has one kind
+everywhere. A variable that is used as two kinds is `mixed`, and a function with one is
+left to the general way. Kinds are trusted within typed code only: what comes from
+outside is looked at when it comes.
+"""
+
+from typing import TypeAlias
+
+from retape.engines.vlad.compiler.ir._ir import (
+    Apply,
+    Atom,
+    Branch,
+    Call,
+    Close,
+    Cont,
+    Fix,
+    Fun,
+    Jump,
+    Let,
+    Lit,
+    Match,
+    Module,
+    Operate,
+    Return,
+    Term,
+    Tick,
+    Uncons,
+    all_functions,
+    subterms,
+)
+from retape.engines.vlad.language._builtins import ELEMENTARY
+
+REAL, BOOL, UNIT, ROW, MIXED = "real", "bool", "unit", "row", "mixed"
+
+_REALS = (
+    *("+", "-", "*", "/", "atan", "expt", "remainder", "min", "max"),
+    *("(-)", "floor", "modulo", "floor-divide", "check-integer", "real"),
+    *ELEMENTARY,
+)
+_TESTS = ("=", "<", ">", "<=", ">=", "zero?", "positive?", "negative?", "finite?")
+
+SIGNATURES: dict[str, tuple[tuple[str, ...], str]] = {
+    **{op: ((REAL, REAL), REAL) for op in _REALS},
+    **{op: ((REAL, REAL), BOOL) for op in _TESTS},
+    "vector-ref": ((ROW, REAL), REAL),
+    "vector-set": ((ROW, REAL, REAL), ROW),
+    "vector-length": ((ROW,), REAL),
+    "make-vector": ((REAL, REAL), ROW),
+}
+"""Operators of typed code: the kinds of their operands, and of their values."""
+
+
+class Node:
+    """A kind that is not known yet, or that is the same as another's.
+
+    Attributes:
+        kind: What is known: a name, a pair of nodes, or nothing.
+    """
+
+    __slots__ = ("kind", "same")
+
+    def __init__(self, kind: "str | tuple[Node, Node] | None" = None) -> None:
+        self.kind = kind
+        self.same: Node | None = None
+
+    def end(self) -> "Node":
+        node = self
+        while node.same is not None:
+            node = node.same
+        if self is not node:
+            self.same = node
+        return node
+
+
+def unify(a: Node, b: Node) -> None:
+    """Make two kinds one."""
+    pending = [(a, b)]
+    while pending:
+        x, y = (node.end() for node in pending.pop())
+        if x is y:
+            continue
+        if x.kind is None:
+            x, y = y, x
+        y_kind = y.kind
+        y.same = x
+        if y_kind is None or y_kind == x.kind:
+            continue
+        if isinstance(x.kind, tuple) and isinstance(y_kind, tuple):
+            pending.extend(zip(x.kind, y_kind, strict=True))
+        else:
+            x.kind = MIXED
+
+
+Kind: TypeAlias = "str | tuple[Kind, Kind]"
+
+
+class Kinds:
+    """The kinds of a module's variables."""
+
+    def __init__(self, module: Module) -> None:
+        self._variables: dict[str, Node] = {}
+        self._results: dict[int, Node] = {}
+        self._funs = {fun.index: fun for fun in all_functions(module)}
+        self._conts: dict[str, str] = {}
+        for fun in self._funs.values():
+            self._function(fun)
+
+    def of(self, name: str) -> Kind:
+        """The kind of a variable; what nothing is known of is a real."""
+        return _resolved(self._variable(name), [_MOST])
+
+    def result(self, index: int) -> Kind:
+        """The kind of a function's value."""
+        return _resolved(self._result(index), [_MOST])
+
+    def _variable(self, name: str) -> Node:
+        return self._variables.setdefault(name, Node())
+
+    def _result(self, index: int) -> Node:
+        return self._results.setdefault(index, Node())
+
+    def _atom(self, atom: Atom) -> Node:
+        match atom:
+            case str():
+                return self._variable(atom)
+            case Lit(value=bool()):
+                return Node(BOOL)
+            case Lit(value=float()):
+                return Node(REAL)
+            case Lit():
+                return Node(UNIT)
+            case _:
+                return Node(MIXED)
+
+    def _function(self, fun: Fun) -> None:
+        stack = [fun.body]
+        while stack:
+            term = stack.pop()
+            self._term(term, fun)
+            stack.extend(subterms(term))
+
+    def _term(self, term: Term, fun: Fun) -> None:
+        match term:
+            case Let():
+                self._let(term)
+            case Uncons():
+                parts = Node((self._variable(term.car), self._variable(term.cdr)))
+                unify(parts, self._atom(term.arg))
+            case Cont():
+                self._conts[term.name] = term.param
+            case Branch():
+                unify(self._atom(term.test), Node(BOOL))
+            case Jump():
+                self._deliver(term.cont, self._atom(term.arg), fun)
+            case Return():
+                self._deliver(None, self._atom(term.arg), fun)
+            case Call():
+                for param, arg in zip(
+                    self._funs[term.function].params, term.args, strict=True
+                ):
+                    unify(self._variable(param), self._atom(arg))
+                self._deliver(term.cont, self._result(term.function), fun)
+            case Close():
+                unify(self._variable(term.var), Node(MIXED))
+            case Match() | Operate() | Fix() | Tick() | Apply():
+                pass
+
+    def _let(self, term: Let) -> None:
+        value = self._variable(term.var)
+        if term.op == "cons":
+            left, right = (self._atom(a) for a in term.args)
+            unify(value, Node((left, right)))
+        elif term.op in SIGNATURES:
+            operands, result = SIGNATURES[term.op]
+            unify(value, Node(result))
+            for arg, kind in zip(term.args, operands, strict=False):
+                unify(self._atom(arg), Node(kind))
+        elif not term.op.startswith("fault:"):
+            unify(value, Node(MIXED))
+
+    def _deliver(self, cont: str | None, node: Node, fun: Fun) -> None:
+        to = self._result(fun.index) if cont is None else self._param(cont)
+        unify(to, node)
+
+    def _param(self, cont: str) -> Node:
+        return self._variable(self._conts[cont])
+
+
+_MOST = 64
+"""Pairs in a kind, beyond which it is taken for one without an end: a list."""
+
+
+def _resolved(node: Node, left: list[int]) -> Kind:
+    kind = node.end().kind
+    if kind is None:
+        return REAL
+    if isinstance(kind, str):
+        return kind
+    left[0] -= 1
+    if left[0] < 0:
+        return MIXED
+    parts = _resolved(kind[0], left), _resolved(kind[1], left)
+    return MIXED if MIXED in parts else parts

@@ -1,0 +1,296 @@
+"""Pass: the intermediate form to the typed form; tuples become their parts."""
+
+from collections.abc import Iterator, Sequence
+
+from retape.engines.vlad.compiler.ir._ir import (
+    Apply,
+    Atom,
+    Branch,
+    Call,
+    Close,
+    Cont,
+    Fix,
+    Fun,
+    Jump,
+    Let,
+    Lit,
+    Match,
+    Module,
+    Operate,
+    Return,
+    Term,
+    Tick,
+    Uncons,
+    all_functions,
+)
+from retape.engines.vlad.compiler.ir._liveness import Costs, Liveness
+from retape.engines.vlad.compiler.typed._form import (
+    Do,
+    Frame,
+    Give,
+    Go,
+    If,
+    Invoke,
+    Join,
+    Shape,
+    Slot,
+    Stop,
+    Ticks,
+    Tuple,
+    TypedFunction,
+    TypedProgram,
+    TypedTerm,
+    parts_of,
+)
+from retape.engines.vlad.compiler.typed._kinds import (
+    BOOL,
+    REAL,
+    ROW,
+    UNIT,
+    Kind,
+    Kinds,
+)
+from retape.engines.vlad.compiler.typed._typed_functions import typed_functions
+from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
+
+_LETTERS = {REAL: "d", BOOL: "b", ROW: "v"}
+
+Bindings = dict[str, Shape]
+
+
+class TypedLowering:
+    """One module's conversion.
+
+    Args:
+        module: The program.
+        live: What its functions and continuations need.
+        costs: What its blocks cost.
+        codes: The codes of frames, by continuation.
+        resumes: The codes of the frames of functions.
+    """
+
+    def __init__(
+        self,
+        module: Module,
+        live: Liveness,
+        costs: Costs,
+        codes: dict[str, int],
+        resumes: dict[int, int],
+    ) -> None:
+        self.module, self.live, self.costs = module, live, costs
+        self.codes, self.resumes = codes, resumes
+        self.kinds = Kinds(module)
+        self.good = typed_functions(module, live, self.kinds)
+        self.funs = {fun.index: fun for fun in all_functions(module)}
+        self.used = {
+            i: [p for p in f.params if p in live.of(f.body)]
+            for i, f in self.funs.items()
+            if i in self.good
+        }
+        self.program = TypedProgram()
+        self._frames: dict[str, Frame] = {}
+        self._env: Bindings = {}
+        self._count = 0
+
+    def lower(self) -> TypedProgram:
+        """Convert every function that can be."""
+        for fun in self.module.functions.values():
+            for name in fun.env:  # functions of one group share the names of theirs
+                self._env.setdefault(name, self.new(name))
+            self._any_function(fun, {name: self._env[name] for name in fun.env})
+        return self.program
+
+    def new(self, name: str) -> Shape:
+        """New variables for a value of a variable's kind."""
+        return self._of_kind(name, self.kinds.of(name))
+
+    def _of_kind(self, name: str, kind: Kind) -> Shape:
+        if isinstance(kind, tuple):
+            mark = self._slot(name, "m")
+            car, cdr = kind
+            return Tuple(mark, self._of_kind(name, car), self._of_kind(name, cdr))
+        return () if kind == UNIT else self._slot(name, _LETTERS.get(kind, "d"))
+
+    def _slot(self, name: str, kind: str) -> Slot:
+        self._count += 1
+        return Slot(f"{name.rsplit('.', 1)[0]}.{kind}{self._count}", kind)
+
+    def _any_function(self, fun: Fun, outer: Bindings) -> None:
+        """A function, or only those inside it that can be typed."""
+        bindings = {**outer, **{p: self.new(p) for p in fun.params}}
+        if fun.index in self.good:
+            self._function(fun, bindings)
+        else:
+            self._search(fun.body, bindings)
+
+    def _search(self, term: Term, bindings: Bindings) -> None:
+        """Functions inside one that is left to the general way."""
+        stack: list[tuple[Term, Bindings]] = [(term, bindings)]
+        while stack:
+            top, known = stack.pop()
+            match top:
+                case Fix():
+                    for fun in top.functions:
+                        self._any_function(fun, known)
+                case Let():
+                    known = {**known, top.var: self.new(top.var)}
+                case Uncons():
+                    more = {n: self.new(n) for n in (top.car, top.cdr)}
+                    known = {**known, **more}
+                case Cont():
+                    more = {top.param: self.new(top.param)}
+                    stack.append((top.cont, {**known, **more}))
+                case Branch():
+                    stack += [(top.then, known), (top.other, known)]
+                    continue
+                case Close():
+                    known = {**known, top.var: self.new(top.var)}
+                case Match() | Tick():
+                    pass
+                case Jump() | Return() | Call() | Apply() | Operate():
+                    continue
+            stack.append((top.body, known))
+
+    def _function(self, fun: Fun, bindings: Bindings) -> None:
+        used = self.used[fun.index]
+        needs = sorted({*self.live.functions[fun.index], *used})
+        code = self.resumes[fun.index]
+        made = TypedFunction(
+            fun.index,
+            fun.name,
+            tuple(_slots(bindings[p] for p in used)),
+            tuple(_slots(bindings[n] for n in sorted(self.live.functions[fun.index]))),
+            Frame(code, tuple(bindings[n] for n in needs)),
+            self._enter(fun, bindings),
+            self.costs.of(fun.body).steps,
+            self._of_kind("value", self.kinds.result(fun.index)),
+            Stop(),
+        )
+        self.program.functions[fun.index] = made
+        made.body = self._term(fun.body, bindings)
+
+    def _enter(self, fun: Fun, bindings: Bindings) -> Frame | None:
+        if fun.index not in self.module.functions:
+            return None
+        names = iter(fun.params)
+        argument = self._taken(fun.pattern, names, bindings)
+        if argument is None:
+            return None
+        env = (bindings[name] for name in fun.env)
+        return Frame(fun.index, (argument, *env))
+
+    def _taken(
+        self, pattern: Pattern, names: Iterator[str], bindings: Bindings
+    ) -> "Shape | None":
+        match pattern:
+            case PVar():
+                return bindings[next(names)]
+            case PConst():
+                return () if pattern.value == () else None
+            case PPair():
+                car = self._taken(pattern.car, names, bindings)
+                cdr = self._taken(pattern.cdr, names, bindings)
+                if car is None or cdr is None:
+                    return None
+                return Tuple(self._slot("argument", "m"), car, cdr)
+
+    def _term(self, term: Term, known: Bindings) -> TypedTerm:
+        match term:
+            case Let():
+                return self._let(term, known)
+            case Uncons():
+                pair = _value(term.arg, known)
+                assert isinstance(pair, Tuple), "kinds agree"
+                parts = {term.car: pair.car, term.cdr: pair.cdr}
+                return self._term(term.body, {**known, **parts})
+            case Match():
+                return self._match(term, known)
+            case Tick():
+                return Ticks(term.steps, self._term(term.body, known))
+            case Fix():
+                for fun in term.functions:
+                    self._any_function(fun, known)
+                return self._term(term.body, known)
+            case Cont():
+                return self._cont(term, known)
+            case Branch():
+                (test,) = parts_of(_value(term.test, known))
+                then = self._term(term.then, known)
+                return If(test, then, self._term(term.other, known))
+            case Jump():
+                return Go(term.cont, tuple(parts_of(_value(term.arg, known))))
+            case Return():
+                return Give(tuple(parts_of(_value(term.arg, known))))
+            case Call():
+                return self._call(term, known)
+            case _:
+                raise AssertionError("no typed function has such a term")
+
+    def _let(self, term: Let, known: Bindings) -> TypedTerm:
+        if term.op.startswith("fault:"):
+            return Stop()
+        if term.op == "cons":
+            car, cdr = (_value(a, known) for a in term.args)
+            mark = self._slot(term.var, "m")
+            pair = Tuple(mark, car, cdr)
+            return Do(
+                mark, "mark", (), self._term(term.body, {**known, term.var: pair})
+            )
+        args = tuple(part for a in term.args for part in parts_of(_value(a, known)))
+        var = self.new(term.var)
+        assert isinstance(var, Slot)
+        return Do(var, term.op, args, self._term(term.body, {**known, term.var: var}))
+
+    def _match(self, term: Match, known: Bindings) -> TypedTerm:
+        value, wanted = _value(term.arg, known), term.constant.value
+        body = self._term(term.body, known)
+        if isinstance(value, Tuple) or (value == ()) != (wanted == ()):
+            return Stop()
+        if isinstance(value, tuple) or isinstance(wanted, tuple):
+            return body
+        if isinstance(wanted, bool):
+            return If(value, body, Stop()) if wanted else If(value, Stop(), body)
+        test = self._slot("same", "b")
+        return Do(test, "=", (value, wanted), If(test, body, Stop()))
+
+    def _cont(self, term: Cont, known: Bindings) -> TypedTerm:
+        param = self.new(term.param)
+        live = sorted(self.live.conts[term.name])
+        frame = None
+        if term.name in self.codes:
+            code = self.codes[term.name]
+            frame = Frame(code, tuple(known[name] for name in live))
+            self._frames[term.name] = frame
+        cont = self._term(term.cont, {**known, term.param: param})
+        slots = tuple(_slots(known[name] for name in live))
+        cost = self.costs.conts[term.name].steps
+        body = self._term(term.body, known)
+        join = Join(term.name, param, slots, frame, cost, cont, body)
+        if frame is not None:
+            self.program.returns[frame.code] = join
+        return join
+
+    def _call(self, term: Call, known: Bindings) -> TypedTerm:
+        params = self.funs[term.function].params
+        used = self.used[term.function]
+        args = tuple(
+            part
+            for param, arg in zip(params, term.args, strict=True)
+            if param in used
+            for part in parts_of(_value(arg, known))
+        )
+        push = None if term.cont is None else self._frames[term.cont]
+        return Invoke(term.function, args, push)
+
+
+def _value(atom: Atom, known: Bindings) -> Shape:
+    if isinstance(atom, Lit):
+        return atom.value
+    assert isinstance(atom, str), "kinds agree"
+    return known[atom]
+
+
+def _slots(shapes: "Sequence[Shape] | Iterator[Shape]") -> Iterator[Slot]:
+    """The variables in some values, each once."""
+    atoms = (part for shape in shapes for part in parts_of(shape))
+    yield from dict.fromkeys(a for a in atoms if isinstance(a, Slot))

@@ -1,0 +1,115 @@
+"""Analysis: which functions can be typed code.
+
+Those whose variables all have a kind, that apply nothing but operators of typed code,
+and that call only such functions. A function without them is the general way's, and so
+are those that call it.
+"""
+
+from collections.abc import Iterator
+
+from retape.engines.vlad.compiler.ir._ir import (
+    Apply,
+    Branch,
+    Call,
+    Close,
+    Cont,
+    Fix,
+    Fun,
+    FunRef,
+    Jump,
+    Let,
+    Match,
+    Module,
+    Operate,
+    Return,
+    Term,
+    Tick,
+    Uncons,
+    all_functions,
+    atoms_of,
+    subterms,
+)
+from retape.engines.vlad.compiler.ir._liveness import Liveness
+from retape.engines.vlad.compiler.typed._kinds import MIXED, SIGNATURES, Kinds
+
+
+def typed_functions(module: Module, live: Liveness, kinds: Kinds) -> set[int]:
+    """The numbers of the functions that can be typed code."""
+    funs = {fun.index: fun for fun in all_functions(module)}
+    calls = {index: _called(fun) for index, fun in funs.items()}
+    good = {index for index, fun in funs.items() if _is_plain(fun, live, kinds)}
+    while True:
+        bad = {index for index in good if not calls[index] <= good}
+        if not bad:
+            return _reachable(_entered(module) & good, calls)
+        good -= bad
+
+
+def _entered(module: Module) -> set[int]:
+    """The functions that closures enter: a derivative is taken of no other."""
+    found = set(module.definitions.values())
+    for fun in all_functions(module):
+        for term in _terms(fun):
+            if isinstance(term, Close):
+                found.add(term.function)
+            found |= {a.function for a in atoms_of(term) if isinstance(a, FunRef)}
+    return found
+
+
+def _reachable(roots: set[int], calls: dict[int, set[int]]) -> set[int]:
+    found, pending = set(roots), list(roots)
+    while pending:
+        for index in calls[pending.pop()] - found:
+            found.add(index)
+            pending.append(index)
+    return found
+
+
+def differentiates(module: Module) -> bool:
+    """Whether a program takes a derivative in reverse mode itself."""
+    return any(
+        isinstance(term, Operate) and term.op != "j*"
+        for fun in all_functions(module)
+        for term in _terms(fun)
+    )
+
+
+def _terms(fun: Fun) -> Iterator[Term]:
+    """The terms of a function, those of the functions in it apart."""
+    stack = [fun.body]
+    while stack:
+        term = stack.pop()
+        yield term
+        stack.extend(subterms(term))
+
+
+def _called(fun: Fun) -> set[int]:
+    return {term.function for term in _terms(fun) if isinstance(term, Call)}
+
+
+def _is_plain(fun: Fun, live: Liveness, kinds: Kinds) -> bool:
+    names = {*fun.params, *live.functions[fun.index]}
+    if any(kinds.of(name) == MIXED for name in names):
+        return False
+    return all(_is_plain_term(term, kinds) for term in _terms(fun))
+
+
+def _is_plain_term(term: Term, kinds: Kinds) -> bool:
+    match term:
+        case Apply() | Operate() | Close():
+            return False
+        case Let():
+            is_known = term.op in SIGNATURES or term.op == "cons"
+            if not is_known and not term.op.startswith("fault:"):
+                return False
+            names = [term.var]
+        case Uncons():
+            names = [term.car, term.cdr]
+        case Cont():
+            names = [term.param]
+        case Match() | Branch() | Jump() | Return() | Call() | Fix() | Tick():
+            names = []
+    names += [a for a in atoms_of(term) if isinstance(a, str)]
+    return all(kinds.of(name) != MIXED for name in names) and all(
+        isinstance(a, str) or hasattr(a, "value") for a in atoms_of(term)
+    )

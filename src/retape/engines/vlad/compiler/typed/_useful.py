@@ -1,0 +1,81 @@
+"""Analysis: which doubles an adjoint can reach.
+
+A double is useful if a function's value, an element of a vector, or another useful
+double depends on it by operators with derivatives. The adjoint of any other one, such
+as a loop's counter, is zero always, and nothing is computed for it.
+"""
+
+from collections.abc import Callable
+
+from retape.engines.vlad.compiler.typed._derivatives import LEFT, RIGHT
+from retape.engines.vlad.compiler.typed._form import (
+    Do,
+    Give,
+    Go,
+    If,
+    Invoke,
+    Join,
+    Slot,
+    Stop,
+    Ticks,
+    TypedAtom,
+    TypedProgram,
+    parts_of,
+    terms_of,
+)
+
+
+def useful_slots(program: TypedProgram) -> frozenset[Slot]:
+    """The variables that are useful."""
+    found: set[Slot] = set()
+    edges: dict[Slot, list[Slot]] = {}
+
+    def flows(source: TypedAtom, to: TypedAtom) -> None:
+        if isinstance(source, Slot) and isinstance(to, Slot):
+            edges.setdefault(to, []).append(source)
+
+    params = {
+        term.name: tuple(parts_of(term.params))
+        for fun in program.functions.values()
+        for term in terms_of(fun.body)
+        if isinstance(term, Join)
+    }
+    for fun in program.functions.values():
+        for term in terms_of(fun.body):
+            match term:
+                case Do():
+                    _operand_flows(term, found, flows)
+                case Go():
+                    for source, to in zip(term.args, params[term.join], strict=True):
+                        flows(source, to)
+                case Give():
+                    found.update(
+                        a for a in term.args if isinstance(a, Slot) and a.kind == "d"
+                    )
+                case Invoke():
+                    called = program.functions[term.function]
+                    for source, to in zip(term.args, called.params, strict=True):
+                        flows(source, to)
+                case If() | Join() | Stop() | Ticks():
+                    pass
+    pending = list(found)
+    while pending:
+        for source in edges.get(pending.pop(), ()):
+            if source.kind == "d" and source not in found:
+                found.add(source)
+                pending.append(source)
+    return frozenset(found)
+
+
+Flow = Callable[[TypedAtom, TypedAtom], None]
+
+
+def _operand_flows(term: Do, found: set[Slot], flows: Flow) -> None:
+    if term.op == "vector-set":
+        found |= {a for a in term.args[2:] if isinstance(a, Slot)}
+    elif term.op == "make-vector":
+        found |= {a for a in term.args[1:] if isinstance(a, Slot)}
+    elif term.op in LEFT:
+        flows(term.args[0], term.var)
+        if term.op in RIGHT:
+            flows(term.args[1], term.var)

@@ -1,0 +1,169 @@
+/* Typed stages: what the reverse code of `compiler/typed` runs on.
+
+   The compiler knows of some functions that all their variables are reals, booleans,
+   vectors of reals, and tuples of those. It makes two C functions of them: `typed_record`
+   runs them on plain doubles and puts on a tape, for each way through a block, the
+   operands that its derivative needs, and the number of the way; `typed_reverse` reads
+   the tape backwards. A frame is then a few words of a stack, and beside each word that
+   is a real stands its adjoint.
+
+   A typed stage is a short cut and nothing else: it begins and ends in the same states
+   as `stage`, its cotangents stand in the same order, and whatever is out of the
+   ordinary (a fault, a value of another type, a NaN) makes it give up, so that the
+   general way runs the stage again from its beginning and says what there is to say. */
+
+#ifndef VLAD_TYPED_H
+#define VLAD_TYPED_H
+
+#include "derivatives.h"
+
+/* A vector of reals: its values, and their adjoints after them. */
+typedef struct Row {
+  struct Row *next;
+  uint32_t length;
+  uint64_t version, seen;
+  double *adjoint;
+  double value[];
+} Row;
+
+typedef union Word {
+  double d;
+  uint64_t u;
+  Row *row;
+} Word;
+
+#define PIECE_WORDS ((size_t)16 * 1024)
+
+/* Pieces that are kept for the next stage: pages of new ones cost more than the code. */
+#define KEPT_PIECES 32
+
+/* A part of the tape; its first word leads back to the one before. */
+typedef struct Piece {
+  struct Piece *before, *after;
+  Word *filled; /* where the tape went on in the next piece */
+  Word word[PIECE_WORDS];
+} Piece;
+
+/* The numbers on the tape that are no way through a block; those of code come after. */
+enum { TAPE_BEGIN, TAPE_PIECE, TAPE_RETURN, FIRST_MARK };
+
+enum { GAVE_UP, STOPPED, ENDED };
+
+/* Where the adjoint of a real of the first state will be: a place on the stack. */
+typedef struct Origin {
+  size_t slot, ordinal;
+} Origin;
+
+static struct {
+  Word *stack, *at, *top;
+  double *adjoint;
+  size_t adjoint_room;
+  Piece *first, *piece;
+  Word *tape;
+  Row *rows;
+  Origin *origin;
+  size_t origins, origin_room;
+  Words row_ordinals; /* pairs: a row, the ordinal of its first element */
+  size_t ordinals;
+  uint64_t marks, walk;
+  int64_t fuel;   /* what a run has left */
+  int forgetful;  /* the tape is not kept: nothing is to be reversed */
+  double result;
+  size_t bytes, peak_bytes;
+  uint64_t stages, given_up;
+} T;
+
+/* What the bodies of typed functions are made of. */
+
+#define ROOM                                                      \
+  if (UNLIKELY(tp >= end)) {                                      \
+    tp = next_piece(tp);                                          \
+    end = T.piece->word + PIECE_WORDS - most;                     \
+  }
+
+#define STACK(count)                                              \
+  if (UNLIKELY(sp + (count) > top)) {                             \
+    sp = larger_stack(sp);                                        \
+    top = T.top;                                                  \
+  }
+
+/* A place that the current version of a vector has. */
+#define ROW_PLACE(row, at, i)                                     \
+  if (UNLIKELY(!((at) == (row)->version && (i) >= 0.0 &&          \
+                 (i) < (row)->length && (double)(uint32_t)(i) == (i)))) \
+    goto GIVE_UP;
+
+#define ROW_LENGTH(n)                                             \
+  if (UNLIKELY(!((n) >= 0.0 && (n) <= MAX_LENGTH && floor(n) == (n)))) goto GIVE_UP;
+
+static void typed_clear(void) {
+  for (Row *r = T.rows, *next; r; r = next) {
+    next = r->next;
+    give(r, sizeof(Row) + 2 * (size_t)r->length * sizeof(double));
+  }
+  T.rows = NULL;
+  Piece *last = T.first;
+  for (int i = 1; last && last->after && i < KEPT_PIECES; i++) last = last->after;
+  while (last && last->after) {
+    Piece *next = last->after;
+    last->after = next->after;
+    give(next, sizeof(Piece));
+  }
+  T.piece = T.first;
+}
+
+static Row *new_row(size_t length) {
+  size_t bytes = sizeof(Row) + 2 * length * sizeof(double);
+  Row *r = take(bytes);
+  r->next = T.rows;
+  r->length = (uint32_t)length;
+  r->version = 0;
+  r->seen = 0;
+  r->adjoint = r->value + length;
+  memset(r->adjoint, 0, length * sizeof(double));
+  T.rows = r;
+  return r;
+}
+
+static __attribute__((unused)) Row *full_row(size_t length, double value) {
+  Row *r = new_row(length);
+  for (size_t i = 0; i < length; i++) r->value[i] = value;
+  return r;
+}
+
+/* The adjoint of what a vector was full of when it was made. */
+static __attribute__((unused)) double row_adjoint(const Row *r) {
+  double sum = 0.0;
+  for (uint32_t i = r->length; i-- > 0;) sum += r->adjoint[i];
+  return sum;
+}
+
+/* The next piece of the tape, after one that is filled up to `tape`. */
+static __attribute__((noinline, unused)) Word *next_piece(Word *tape) {
+  Piece *p = T.piece;
+  if (T.forgetful) return p->word + 1;
+  p->filled = tape;
+  if (!p->after) {
+    p->after = take(sizeof(Piece));
+    p->after->before = p;
+    p->after->after = NULL;
+  }
+  T.piece = p->after;
+  T.piece->word[0].u = TAPE_PIECE;
+  return T.piece->word + 1;
+}
+
+/* A larger stack; its contents move. */
+static __attribute__((noinline)) Word *larger_stack(Word *at) {
+  size_t used = T.stack ? (size_t)(at - T.stack) : 0;
+  size_t room = T.stack ? (size_t)(T.top - T.stack) : 0, larger = room ? 2 * room : 1024;
+  Word *grown = realloc(T.stack, larger * sizeof(Word));
+  if (!grown) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
+  G.mapped += (larger - room) * sizeof(Word);
+  if (G.mapped > G.peak_mapped) G.peak_mapped = G.mapped;
+  T.stack = grown;
+  T.top = grown + larger;
+  return grown + used;
+}
+
+#endif

@@ -1,0 +1,127 @@
+/* A stage by typed code, from a state and back to the cotangents of its reals. */
+
+#ifndef VLAD_TYPED_STAGE_H
+#define VLAD_TYPED_STAGE_H
+
+#include "typed_states.h"
+
+/* The cotangents of the first state; 0 if one is no number: the general way does not
+   multiply an infinite partial by an adjoint of zero, and knows whether it is one. */
+static int typed_cotangents(Val *result) {
+  Object *o = old_object(0, (uint32_t)T.ordinals);
+  for (size_t i = 0; i < T.ordinals; i++) o->field[i] = box(0.0);
+  for (size_t i = 0; i < T.origins; i++) {
+    Val *place = &o->field[T.origin[i].ordinal];
+    *place = box(unbox(*place) + T.adjoint[T.origin[i].slot]);
+  }
+  for (size_t i = 0; i < T.row_ordinals.count; i += 2) {
+    const Row *row = (const Row *)(uintptr_t)T.row_ordinals.at[i];
+    for (uint32_t j = 0; j < row->length; j++)
+      o->field[T.row_ordinals.at[i + 1] + j] = box(row->adjoint[j] + 0.0);
+  }
+  for (size_t i = 0; i < T.ordinals; i++) {
+    double d = unbox(o->field[i]);
+    if (d != d) return 0;
+  }
+  *result = tagged(TAG_FRAME, o);
+  return 1;
+}
+
+/* Note how much memory the tape and the rows took. */
+static void note_typed(void) {
+  size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word);
+  for (const Piece *p = T.first; p; p = p->after) {
+    bytes += (size_t)((p == T.piece ? T.tape : p->filled) - p->word) * sizeof(Word);
+    if (p == T.piece) break;
+  }
+  for (const Row *r = T.rows; r; r = r->next) bytes += 2 * r->length * sizeof(double);
+  G.tape_nodes = (bytes + sizeof(Node) - 1) / sizeof(Node);
+  if (G.tape_nodes > G.peak_tape_nodes) G.peak_tape_nodes = G.tape_nodes;
+  if (G.exact)
+    collect_all();
+  else
+    note_live();
+  G.tape_nodes = 0;
+}
+
+static int typed_ends(int how, Val cotangents, int last, double *seed) {
+  if (!last) return how == STOPPED && seed_state(object(cotangents));
+  if (how != ENDED || !is_double(cotangents)) return 0;
+  *seed = unbox(cotangents) + 0.0;
+  return 1;
+}
+
+static void typed_begin(void) {
+  typed_clear();
+  T.origins = T.row_ordinals.count = T.ordinals = 0;
+  T.marks = 0;
+  if (!T.first) {
+    T.first = take(sizeof(Piece));
+    T.first->before = T.first->after = NULL;
+  }
+  T.piece = T.first;
+  T.piece->word[0].u = TAPE_BEGIN;
+  T.tape = T.piece->word + 1;
+  if (!T.stack) T.at = larger_stack(NULL);
+  T.at = T.stack;
+}
+
+/* Whether a state is one of typed code. */
+static int typed_loads(Val frame) {
+  typed_begin();
+  int loads = load_state(frame);
+  typed_clear();
+  return loads;
+}
+
+/* As `stage`; 0 if the general way has to do it. */
+static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
+                       Val *result) {
+  if (fuel <= 0) return 0;
+  double seed = 0.0;
+  int done = 0, at = shadow(cotangents);
+  typed_begin();
+  if (load_state(frame)) {
+    int how = typed_record(fuel);
+    if (how != GAVE_UP) {
+      note_typed();
+      size_t room = (size_t)(T.top - T.stack);
+      if (room > T.adjoint_room) {
+        free(T.adjoint);
+        G.mapped -= T.adjoint_room * sizeof(double);
+        T.adjoint_room = 0;
+        T.adjoint = take(room * sizeof(double));
+        T.adjoint_room = room;
+      }
+      if (typed_ends(how, G.shadow[at], last, &seed)) {
+        typed_reverse(seed);
+        done = typed_cotangents(result);
+        if (last) *value = box(T.result);
+      }
+    }
+  }
+  G.shadows = at;
+  typed_clear();
+  T.stages += (uint64_t)done;
+  T.given_up += (uint64_t)!done;
+  return done;
+}
+
+static void typed_counts(int64_t *done, int64_t *given_up) {
+  *done = (int64_t)T.stages;
+  *given_up = (int64_t)T.given_up;
+}
+
+static void typed_end(void) {
+  typed_clear();
+  for (Piece *p = T.first, *next; p; p = next) {
+    next = p->after;
+    free(p);
+  }
+  free(T.stack);
+  free(T.adjoint);
+  free(T.origin);
+  free(T.row_ordinals.at);
+}
+
+#endif
