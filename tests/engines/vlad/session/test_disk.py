@@ -63,10 +63,10 @@ class Killed(Exception):
 def test_every_place_to_stop_leads_to_the_same_bits(
     engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from retape.storage import _disk
+    from retape.storage import _run_directory
 
     whole = vlad.run(LOOP, engine=engine, plan=PLAN, report=True)  # type: ignore[arg-type]
-    write, left = _disk.sync_directory, [0]
+    write, left = _run_directory.sync_directory, [0]
 
     def stopping(path: Path) -> None:
         left[0] -= 1
@@ -74,7 +74,7 @@ def test_every_place_to_stop_leads_to_the_same_bits(
             raise Killed
         write(path)
 
-    monkeypatch.setattr(_disk, "sync_directory", stopping)
+    monkeypatch.setattr(_run_directory, "sync_directory", stopping)
     resumed = 0
     for stop in range(1, 40, 8):
         left[0] = stop

@@ -12,7 +12,7 @@ import struct
 import sys
 
 from retape import DiskStore, fixed_space, vlad
-from retape.storage import _disk
+from retape.storage import _run_directory
 
 PROGRAM = """
 (define (car (cons a b)) a)
@@ -50,7 +50,7 @@ def run(folder: str, engine: str) -> None:
 
 def dying_after(puts: int) -> None:
     """Arrange for the process to be killed while it writes."""
-    write = _disk.sync_directory
+    write = _run_directory.sync_directory
     count = 0
 
     def killed(path: object) -> None:
@@ -60,7 +60,7 @@ def dying_after(puts: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         write(path)  # type: ignore[arg-type]
 
-    _disk.sync_directory = killed
+    _run_directory.sync_directory = killed
 
 
 if __name__ == "__main__":
