@@ -15,7 +15,7 @@ from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
     Invoke,
-    Slot,
+    Register,
     TypedFunction,
     TypedProgram,
 )
@@ -78,7 +78,7 @@ def test_the_checker_of_the_typed_form_catches_lies() -> None:
         return program
 
     def unbound(f: TypedFunction) -> None:
-        f.body = Give((Slot("nowhere.d1", "d"),))
+        f.body = Give((Register("nowhere.d1", "d"),))
 
     def twice(f: TypedFunction) -> None:
         f.body = Do(f.params[0], "+", (1.0, 2.0), f.body)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from retape.engines.vlad.compiler.adjoint._names import (
     ENTER_BY,
     RETURN_TO,
-    Names,
+    TapeNames,
     words_in,
 )
 from retape.engines.vlad.compiler.typed._form import (
@@ -13,17 +13,17 @@ from retape.engines.vlad.compiler.typed._form import (
     Frame,
     Give,
     Go,
-    If,
+    IfTyped,
     Invoke,
     Join,
-    Slot,
+    Register,
     Stop,
     Ticks,
     TypedAtom,
     TypedFunction,
     TypedProgram,
     TypedTerm,
-    kind_of,
+    letter_of,
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
@@ -32,9 +32,9 @@ from retape.engines.vlad.language._builtins import ELEMENTARY
 
 _TYPES = {"d": "double", "b": "int", "v": "Row *", "m": "uint64_t"}
 _FIELDS = {"d": "d", "b": "u", "v": "row", "m": "u"}
-_COMPARE = {"=": "==", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
-_SIGN = {"zero?": "==", "positive?": ">", "negative?": "<"}
-_CALLS = {
+_COMPARISONS = {"=": "==", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
+_AGAINST_ZERO = {"zero?": "==", "positive?": ">", "negative?": "<"}
+_C_FUNCTIONS = {
     "atan": "double_atan",
     "expt": "double_expt",
     "remainder": "double_remainder",
@@ -58,11 +58,11 @@ class RecordEmission:
         program: TypedProgram,
         ways: Ways,
         tape: dict[int, Recorded],
-        names: Names,
+        names: TapeNames,
     ) -> None:
         self.program, self.ways, self.tape, self.names = program, ways, tape, names
         self.lines: list[str] = []
-        self.slots: dict[Slot, None] = {}
+        self.slots: dict[Register, None] = {}
         self.returned: dict[str, None] = {}
 
     def text(self) -> Iterator[str]:
@@ -98,7 +98,7 @@ class RecordEmission:
         yield "  return GAVE_UP;"
         yield "}"
 
-    def _declared(self, slot: Slot) -> Iterator[str]:
+    def _declared(self, slot: Register) -> Iterator[str]:
         name = self.names.slot(slot)
         yield f"  {_TYPES[slot.kind]} {name} = 0; (void){name};"
         if slot.kind == "v":
@@ -108,16 +108,16 @@ class RecordEmission:
     def _line(self, text: str) -> None:
         self.lines.append("  " + text)
 
-    def _slot(self, slot: Slot) -> str:
+    def _slot(self, slot: Register) -> str:
         self.slots[slot] = None
         return self.names.slot(slot)
 
-    def _version(self, slot: Slot) -> str:
+    def _version(self, slot: Register) -> str:
         self.slots[slot] = None
         return self.names.version(slot)
 
     def _atom(self, atom: TypedAtom) -> str:
-        return self._slot(atom) if isinstance(atom, Slot) else self.names.atom(atom)
+        return self._slot(atom) if isinstance(atom, Register) else self.names.atom(atom)
 
     def _record(self, number: int) -> None:
         self._line(f"tp++->u = {number};")
@@ -133,10 +133,10 @@ class RecordEmission:
 
     def _words(self, words: tuple[TypedAtom, ...]) -> Iterator[tuple[str, str]]:
         for word in words:
-            kind = kind_of(word)
+            kind = letter_of(word)
             text = self._atom(word)
             yield (f"(uint64_t){text}" if kind == "b" else text), _FIELDS[kind]
-            if isinstance(word, Slot) and kind == "v":
+            if isinstance(word, Register) and kind == "v":
                 yield self._version(word), "u"
 
     def _load(self, words: tuple[TypedAtom, ...]) -> None:
@@ -144,7 +144,7 @@ class RecordEmission:
         self._line(f"sp -= {words_in(words) + 1};")
         at = 0
         for word in words:
-            if isinstance(word, Slot):
+            if isinstance(word, Register):
                 cast = "(int)" if word.kind == "b" else ""
                 self._line(f"{self._slot(word)} = {cast}sp[{at}].{_FIELDS[word.kind]};")
                 if word.kind == "v":
@@ -190,7 +190,7 @@ class RecordEmission:
         self._load(join.frame.words)
         at = iter(registers)
         for param in params:
-            assert isinstance(param, Slot)
+            assert isinstance(param, Register)
             self._line(f"{self._slot(param)} = {next(at)[0]};")
             if param.kind == "v":
                 self._line(f"{self._version(param)} = {next(at)[0]};")
@@ -208,7 +208,7 @@ class RecordEmission:
         """Where a value is on its way from a call, word by word."""
         found: list[tuple[str, str]] = []
         for i, word in enumerate(words):
-            kind = kind_of(word)
+            kind = letter_of(word)
             found.append((f"q{kind}{i}", _FIELDS[kind]))
             if kind == "v":
                 found.append((f"qn{i}", "u"))
@@ -254,7 +254,7 @@ class RecordEmission:
 
     def _end(self, term: TypedTerm) -> None:
         match term:
-            case If():
+            case IfTyped():
                 self._line(f"if ({self._atom(term.test)}) {{")
                 self._term(term.then)
                 self._line("} else {")
@@ -267,7 +267,7 @@ class RecordEmission:
             case Give():
                 self._tape(term)
                 registers = self._registers(term.args)
-                is_real = [kind_of(arg) for arg in term.args] == ["d"]
+                is_real = [letter_of(arg) for arg in term.args] == ["d"]
                 self._line(f"is_real = {int(is_real)};")
                 for (name, _), (text, _) in zip(
                     registers, self._words(term.args), strict=True
@@ -288,17 +288,17 @@ class RecordEmission:
         if term.join in self.ways.blocks:
             self._tape(term)
         join = self.ways.joins[term.join]
-        params = [p for p in parts_of(join.params) if isinstance(p, Slot)]
+        params = [p for p in parts_of(join.params) if isinstance(p, Register)]
         self._move(tuple(params), term.args)
         self._line(f"goto J{self._join_number(term.join)};")
 
-    def _move(self, params: tuple[Slot, ...], args: tuple[TypedAtom, ...]) -> None:
+    def _move(self, params: tuple[Register, ...], args: tuple[TypedAtom, ...]) -> None:
         """Assign variables at once: one may be the value of another."""
         moves = [(p, a) for p, a in zip(params, args, strict=True) if p != a]
         self._line("{")
         for i, (param, arg) in enumerate(moves):
             self._line(f"{_TYPES[param.kind]} x{i} = {self._atom(arg)};")
-            if isinstance(arg, Slot) and arg.kind == "v":
+            if isinstance(arg, Register) and arg.kind == "v":
                 self._line(f"uint64_t w{i} = {self._version(arg)};")
         for i, (param, _) in enumerate(moves):
             self._line(f"{self._slot(param)} = x{i};")
@@ -323,21 +323,21 @@ class RecordEmission:
         var = self._slot(term.var)
         a, *rest = [self._atom(arg) for arg in term.args] or [""]
         b = rest[0] if rest else ""
-        self._line(f"{var} = {_value(term.op, a, b)};")
+        self._line(f"{var} = {_result_text(term.op, a, b)};")
         if term.op == "check-integer":
             bound = "9007199254740992.0"
             self._line(f"if (UNLIKELY(!(fabs({a}) <= {bound}))) goto GIVE_UP;")
 
     def _ref(self, term: Do) -> None:
         row, at = term.args
-        assert isinstance(row, Slot)
+        assert isinstance(row, Register)
         v, i = self._slot(row), self._atom(at)
         self._line(f"ROW_PLACE({v}, {self._version(row)}, {i})")
         self._line(f"{self._slot(term.var)} = {v}->value[(uint32_t){i}];")
 
     def _set(self, term: Do) -> None:
         row, at, value = term.args
-        assert isinstance(row, Slot)
+        assert isinstance(row, Register)
         v, i = self._slot(row), self._atom(at)
         self._line(f"ROW_PLACE({v}, {self._version(row)}, {i})")
         self._line(f"{v}->value[(uint32_t){i}] = {self._atom(value)};")
@@ -372,18 +372,18 @@ def _to_word(name: str) -> str:
     return f"(uint64_t){name}" if name.startswith("qb") else name
 
 
-def _value(op: str, a: str, b: str) -> str:
+def _result_text(op: str, a: str, b: str) -> str:
     """What an operator on doubles gives."""
     if op in ("+", "-", "*", "/"):
         return f"{a} {op} {b}"
     if op in ELEMENTARY:
         return f"double_{op}({a})"
-    if op in _COMPARE:
-        return f"{a} {_COMPARE[op]} {b}"
-    if op in _SIGN:
-        return f"{a} {_SIGN[op]} 0.0"
-    if op in _CALLS:
-        return f"{_CALLS[op]}({a}, {b})"
+    if op in _COMPARISONS:
+        return f"{a} {_COMPARISONS[op]} {b}"
+    if op in _AGAINST_ZERO:
+        return f"{a} {_AGAINST_ZERO[op]} 0.0"
+    if op in _C_FUNCTIONS:
+        return f"{_C_FUNCTIONS[op]}({a}, {b})"
     match op:
         case "finite?":
             return f"isfinite({a}) != 0"

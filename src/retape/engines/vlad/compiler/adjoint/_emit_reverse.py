@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from retape.engines.vlad.compiler.adjoint._names import (
     ENTER_BY,
     RETURN_TO,
-    Names,
+    TapeNames,
     words_in,
 )
 from retape.engines.vlad.compiler.typed._derivatives import CHEAP, LEFT, RIGHT
@@ -21,10 +21,10 @@ from retape.engines.vlad.compiler.typed._form import (
     Give,
     Go,
     Invoke,
-    Slot,
+    Register,
     TypedAtom,
     TypedProgram,
-    kind_of,
+    letter_of,
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
@@ -39,12 +39,12 @@ class ReverseEmission:
         program: TypedProgram,
         ways: Ways,
         tape: dict[int, Recorded],
-        names: Names,
-        useful: frozenset[Slot],
+        names: TapeNames,
+        useful: frozenset[Register],
     ) -> None:
         self.program, self.ways, self.tape, self.names = program, ways, tape, names
         self.useful = useful
-        self.crossing: dict[Slot, None] = {}
+        self.crossing: dict[Register, None] = {}
         self.returned: dict[str, None] = {"q0": None}
         self.lines: list[str] = []
 
@@ -88,7 +88,7 @@ class ReverseEmission:
         for join in (*self.ways.blocks.values(), *self.program.returns.values()):
             atoms += [*parts_of(join.params), *join.live]
         self.crossing = dict.fromkeys(
-            a for a in atoms if isinstance(a, Slot) and a in self.useful
+            a for a in atoms if isinstance(a, Register) and a in self.useful
         )
 
     def _line(self, text: str) -> None:
@@ -145,22 +145,22 @@ class ReverseEmission:
         self._line(f"ap += {words_in(words) + 1};")
         for (_, name), param in zip(
             self._returned(params),
-            (p for p in params if kind_of(p) == "d"),
+            (p for p in params if letter_of(p) == "d"),
             strict=True,
         ):
             if param in self.crossing:
-                assert isinstance(param, Slot)
+                assert isinstance(param, Register)
                 own = self.names.adjoint(param)
                 self._line(f"{name} = {own}; {own} = 0.0;")
             else:
                 self._line(f"{name} = 0.0;")
         self._line("goto NEXT;")
 
-    def on_stack(self, words: tuple[TypedAtom, ...]) -> Iterator[tuple[int, Slot]]:
+    def on_stack(self, words: tuple[TypedAtom, ...]) -> Iterator[tuple[int, Register]]:
         """The useful variables of a frame, with their places."""
         at = 0
         for word in words:
-            if isinstance(word, Slot) and word in self.useful:
+            if isinstance(word, Register) and word in self.useful:
                 yield at, word
             at += words_in((word,))
 
@@ -169,7 +169,7 @@ class ReverseEmission:
         found: list[tuple[int, str]] = []
         at = 0
         for i, word in enumerate(words):
-            if kind_of(word) == "d":
+            if letter_of(word) == "d":
                 found.append((at, f"q{i}"))
             at += words_in((word,))
         self.returned.update(dict.fromkeys(name for _, name in found))
@@ -193,8 +193,8 @@ class _WayReverse:
         self.owner, self.way, self.names = owner, way, owner.names
         self.lines: list[str] = []
         self.bound = {step.var for step in way.steps}
-        self.local: set[Slot] = set()
-        self.zero: dict[Slot, None] = {}
+        self.local: set[Register] = set()
+        self.zero: dict[Register, None] = {}
 
     def text(self) -> list[str]:
         """The lines of the case."""
@@ -240,7 +240,7 @@ class _WayReverse:
                 self._moved(params, end.args)
             case Give():
                 for i, arg in enumerate(end.args):
-                    if kind_of(arg) == "d":
+                    if letter_of(arg) == "d":
                         self._add(arg, self.owner.returned_part(i))
             case Invoke():
                 called = self.owner.program.functions[end.function]
@@ -253,7 +253,7 @@ class _WayReverse:
                         self._add(slot, f"ap[{at}]")
                 self._give_params(moved, called.params, end.args)
 
-    def _outlived(self, live: tuple[Slot, ...]) -> None:
+    def _outlived(self, live: tuple[Register, ...]) -> None:
         """Variables that the way binds and the next block uses, too."""
         for slot in live:
             if slot in self.bound and slot in self.owner.crossing:
@@ -271,7 +271,7 @@ class _WayReverse:
     def _take_params(self, params: tuple[TypedAtom, ...]) -> dict[TypedAtom, str]:
         moved: dict[TypedAtom, str] = {}
         for param in params:
-            if isinstance(param, Slot) and param in self.owner.crossing:
+            if isinstance(param, Register) and param in self.owner.crossing:
                 name = moved[param] = f"x{len(moved)}"
                 outer = self.names.adjoint(param)
                 self._line(f"const double {name} = {outer}; (void){name};")
@@ -290,7 +290,7 @@ class _WayReverse:
 
     def _add(self, atom: TypedAtom, text: str) -> None:
         """Add to the adjoint of a variable."""
-        if not isinstance(atom, Slot) or atom not in self.owner.useful:
+        if not isinstance(atom, Register) or atom not in self.owner.useful:
             return
         if atom in self.bound:
             name = self.names.local_adjoint(atom)

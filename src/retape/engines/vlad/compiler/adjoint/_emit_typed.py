@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
 from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
-from retape.engines.vlad.compiler.adjoint._names import Names, words_in
+from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
 from retape.engines.vlad.compiler.ir._ir import Module, all_functions
 from retape.engines.vlad.compiler.ir._liveness import Costs, Liveness
@@ -60,7 +60,7 @@ def typed_text(
         yield from NOTHING_TYPED
         return
     tape = {end: recorded(way, useful) for end, way in ways.ways.items()}
-    names = Names()
+    names = TapeNames()
     if not _fits(program, tape):
         yield from NOTHING_TYPED
         return

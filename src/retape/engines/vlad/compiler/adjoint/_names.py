@@ -1,6 +1,6 @@
 """Names and texts in the C of typed code."""
 
-from retape.engines.vlad.compiler.typed._form import Slot, TypedAtom, kind_of
+from retape.engines.vlad.compiler.typed._form import Register, TypedAtom, letter_of
 
 _FIRST_NUMBER = 3
 """Numbers on the tape below are the runtime's: see `runtime/typed.h`."""
@@ -9,32 +9,32 @@ RETURN_TO, ENTER_BY = 1 << 30, 1 << 29
 """What is added to a frame's code: see `runtime/typed_stage.h`."""
 
 
-class Names:
+class TapeNames:
     """Names of variables in C, and the numbers of what stands on the tape."""
 
     def __init__(self) -> None:
-        self._variables: dict[Slot, int] = {}
+        self._variables: dict[Register, int] = {}
         self._numbers: dict[object, int] = {}
 
-    def slot(self, slot: Slot) -> str:
+    def slot(self, slot: Register) -> str:
         """A variable's value."""
         return f"{slot.kind}{self._index(slot)}"
 
-    def version(self, slot: Slot) -> str:
+    def version(self, slot: Register) -> str:
         """The version of a vector that a variable holds."""
         return f"n{self._index(slot)}"
 
-    def adjoint(self, slot: Slot) -> str:
+    def adjoint(self, slot: Register) -> str:
         """A variable's adjoint between blocks."""
         return f"c{self._index(slot)}"
 
-    def local_adjoint(self, slot: Slot) -> str:
+    def local_adjoint(self, slot: Register) -> str:
         """A variable's adjoint within a block."""
         return f"l{self._index(slot)}"
 
     def atom(self, atom: TypedAtom) -> str:
         """A value."""
-        if isinstance(atom, Slot):
+        if isinstance(atom, Register):
             return self.slot(atom)
         if isinstance(atom, bool):
             return str(int(atom))
@@ -44,7 +44,7 @@ class Names:
         """The number on the tape of a way, or of something else that has a reverse."""
         return self._numbers.setdefault(what, _FIRST_NUMBER + len(self._numbers))
 
-    def _index(self, slot: Slot) -> int:
+    def _index(self, slot: Register) -> int:
         return self._variables.setdefault(slot, len(self._variables))
 
 
@@ -59,4 +59,4 @@ def real_text(value: float) -> str:
 
 def words_in(atoms: tuple[TypedAtom, ...]) -> int:
     """The words of a frame without its code: a vector is two."""
-    return sum(2 if kind_of(atom) == "v" else 1 for atom in atoms)
+    return sum(2 if letter_of(atom) == "v" else 1 for atom in atoms)

@@ -3,16 +3,16 @@
 from collections.abc import Iterator
 
 from retape.engines.vlad.compiler.typed._form import (
+    Register,
     Shape,
-    Slot,
     Tuple,
     TypedProgram,
-    kind_of,
+    letter_of,
 )
 
 
 def tables(
-    program: TypedProgram, useful: frozenset[Slot], frames: int, functions: int
+    program: TypedProgram, useful: frozenset[Register], frames: int, functions: int
 ) -> Iterator[str]:
     """The three tables: of frames, of values that frames wait for, of closures."""
     types: dict[int, str] = {}
@@ -38,16 +38,16 @@ def _table(name: str, texts: dict[int, str], size: int) -> Iterator[str]:
     yield "};" if texts else "  0};"
 
 
-def _types(shapes: tuple[Shape, ...], useful: frozenset[Slot]) -> str:
+def _types(shapes: tuple[Shape, ...], useful: frozenset[Register]) -> str:
     return "".join(_type(shape, useful) for shape in shapes)
 
 
-def _type(shape: Shape, useful: frozenset[Slot]) -> str:
+def _type(shape: Shape, useful: frozenset[Register]) -> str:
     if isinstance(shape, Tuple):
         return "p" + _type(shape.car, useful) + _type(shape.cdr, useful)
     if isinstance(shape, tuple):
         return "u"
-    kind = kind_of(shape)
+    kind = letter_of(shape)
     if kind == "d":
-        return "d" if isinstance(shape, Slot) and shape in useful else "i"
+        return "d" if isinstance(shape, Register) and shape in useful else "i"
     return kind

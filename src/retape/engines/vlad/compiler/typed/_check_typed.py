@@ -8,17 +8,17 @@ from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
     Go,
-    If,
+    IfTyped,
     Invoke,
     Join,
-    Slot,
+    Register,
     Stop,
     Ticks,
     TypedAtom,
     TypedFunction,
     TypedProgram,
     TypedTerm,
-    kind_of,
+    letter_of,
     parts_of,
     used_atoms,
 )
@@ -39,7 +39,7 @@ def check_typed(program: TypedProgram) -> TypedProgram:
 class _TypedChecker:
     def __init__(self, program: TypedProgram) -> None:
         self.program = program
-        self.bound: set[Slot] = set()
+        self.bound: set[Register] = set()
         self.joins: dict[str, Join] = {}
 
     def function(self, function: TypedFunction) -> None:
@@ -48,18 +48,22 @@ class _TypedChecker:
         self._need(function.resume.words, given, "resumes")
         self._term(function.body, given, function)
 
-    def _bind(self, slots: tuple[Slot, ...]) -> None:
+    def _bind(self, slots: tuple[Register, ...]) -> None:
         for slot in slots:
             if slot in self.bound:
                 raise IllTyped(f"`{slot.name}` is bound twice")
             self.bound.add(slot)
 
-    def _need(self, atoms: tuple[TypedAtom, ...], scope: set[Slot], where: str) -> None:
+    def _need(
+        self, atoms: tuple[TypedAtom, ...], scope: set[Register], where: str
+    ) -> None:
         for atom in atoms:
-            if isinstance(atom, Slot) and atom not in scope:
+            if isinstance(atom, Register) and atom not in scope:
                 raise IllTyped(f"`{atom.name}` {where} where it is not bound")
 
-    def _term(self, term: TypedTerm, scope: set[Slot], function: TypedFunction) -> None:
+    def _term(
+        self, term: TypedTerm, scope: set[Register], function: TypedFunction
+    ) -> None:
         self._need(used_atoms(term), scope, "is used")
         match term:
             case Do():
@@ -67,12 +71,14 @@ class _TypedChecker:
                 self._term(term.body, scope | {term.var}, function)
             case Ticks():
                 self._term(term.body, scope, function)
-            case If():
+            case IfTyped():
                 self._kinds((term.test,), (False,), "a test")
                 self._term(term.then, scope, function)
                 self._term(term.other, scope, function)
             case Join():
-                params = tuple(p for p in parts_of(term.params) if isinstance(p, Slot))
+                params = tuple(
+                    p for p in parts_of(term.params) if isinstance(p, Register)
+                )
                 self._bind(params)
                 self.joins[term.name] = term
                 self._need(term.live, scope, "waits")
@@ -90,7 +96,7 @@ class _TypedChecker:
             case Stop():
                 pass
 
-    def _invoke(self, term: Invoke, scope: set[Slot]) -> None:
+    def _invoke(self, term: Invoke, scope: set[Register]) -> None:
         called = self.program.functions.get(term.function)
         if called is None:
             raise IllTyped(f"there is no typed function {term.function}")
@@ -106,7 +112,7 @@ class _TypedChecker:
     def _kinds(
         self, given: tuple[TypedAtom, ...], taken: tuple[TypedAtom, ...], where: str
     ) -> None:
-        left = [kind_of(atom) for atom in given]
-        right = [kind_of(atom) for atom in taken]
+        left = [letter_of(atom) for atom in given]
+        right = [letter_of(atom) for atom in taken]
         if left != right:
             raise IllTyped(f"{left} for the {right} of {where}")

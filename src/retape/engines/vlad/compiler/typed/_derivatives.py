@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class Partial:
     """What an operand's adjoint gets, and which values that takes (`a`, `b`, `y`)."""
 
     text: str
@@ -17,49 +17,49 @@ class Rule:
 
 SUM = "a * a + b * b"
 
-LEFT: dict[str, Rule] = {
-    "+": Rule("g"),
-    "-": Rule("g"),
-    "*": Rule("b * g", "b"),
-    "/": Rule("(1.0 / b) * g", "b"),
-    "atan": Rule(f"(b / ({SUM})) * g", "ab"),
-    "expt": Rule("(b == 0.0 ? 0.0 : b * pow(a, b - 1.0)) * g", "ab"),
-    "remainder": Rule("g"),
-    "min": Rule("(b < a ? 0.0 : g)", "ab"),
-    "max": Rule("(b > a ? 0.0 : g)", "ab"),
-    "(-)": Rule("-g"),
-    "check-integer": Rule("g"),
-    "real": Rule("g"),
-    "sqrt": Rule("(0.5 / y) * g", "y"),
-    "exp": Rule("y * g", "y"),
-    "log": Rule("(1.0 / a) * g", "a"),
-    "sin": Rule("cos(a) * g", "a"),
-    "cos": Rule("(0.0 - sin(a)) * g", "a"),
-    "tan": Rule("(1.0 + y * y) * g", "y"),
-    "asin": Rule("(1.0 / sqrt(1.0 - a * a)) * g", "a"),
-    "acos": Rule("(-1.0 / sqrt(1.0 - a * a)) * g", "a"),
-    "sinh": Rule("cosh(a) * g", "a"),
-    "cosh": Rule("sinh(a) * g", "a"),
-    "tanh": Rule("(1.0 - y * y) * g", "y"),
-    "expm1": Rule("(y + 1.0) * g", "y"),
-    "log1p": Rule("(1.0 / (1.0 + a)) * g", "a"),
-    "log2": Rule("(1.4426950408889634 / a) * g", "a"),
-    "log10": Rule("(0.4342944819032518 / a) * g", "a"),
-    "erf": Rule("(1.1283791670955126 * exp(0.0 - a * a)) * g", "a"),
-    "abs": Rule("(a > 0.0 ? 1.0 : a < 0.0 ? -1.0 : 0.0) * g", "a"),
+LEFT: dict[str, Partial] = {
+    "+": Partial("g"),
+    "-": Partial("g"),
+    "*": Partial("b * g", "b"),
+    "/": Partial("(1.0 / b) * g", "b"),
+    "atan": Partial(f"(b / ({SUM})) * g", "ab"),
+    "expt": Partial("(b == 0.0 ? 0.0 : b * pow(a, b - 1.0)) * g", "ab"),
+    "remainder": Partial("g"),
+    "min": Partial("(b < a ? 0.0 : g)", "ab"),
+    "max": Partial("(b > a ? 0.0 : g)", "ab"),
+    "(-)": Partial("-g"),
+    "check-integer": Partial("g"),
+    "real": Partial("g"),
+    "sqrt": Partial("(0.5 / y) * g", "y"),
+    "exp": Partial("y * g", "y"),
+    "log": Partial("(1.0 / a) * g", "a"),
+    "sin": Partial("cos(a) * g", "a"),
+    "cos": Partial("(0.0 - sin(a)) * g", "a"),
+    "tan": Partial("(1.0 + y * y) * g", "y"),
+    "asin": Partial("(1.0 / sqrt(1.0 - a * a)) * g", "a"),
+    "acos": Partial("(-1.0 / sqrt(1.0 - a * a)) * g", "a"),
+    "sinh": Partial("cosh(a) * g", "a"),
+    "cosh": Partial("sinh(a) * g", "a"),
+    "tanh": Partial("(1.0 - y * y) * g", "y"),
+    "expm1": Partial("(y + 1.0) * g", "y"),
+    "log1p": Partial("(1.0 / (1.0 + a)) * g", "a"),
+    "log2": Partial("(1.4426950408889634 / a) * g", "a"),
+    "log10": Partial("(0.4342944819032518 / a) * g", "a"),
+    "erf": Partial("(1.1283791670955126 * exp(0.0 - a * a)) * g", "a"),
+    "abs": Partial("(a > 0.0 ? 1.0 : a < 0.0 ? -1.0 : 0.0) * g", "a"),
 }
 """By the first operand. Operators that are not here have no derivative."""
 
-RIGHT: dict[str, Rule] = {
-    "+": Rule("g"),
-    "-": Rule("-g"),
-    "*": Rule("a * g", "a"),
-    "/": Rule("((0.0 - y) / b) * g", "by"),
-    "atan": Rule(f"((0.0 - a) / ({SUM})) * g", "ab"),
-    "expt": Rule("(a == 0.0 ? 0.0 : y * log(a)) * g", "ay"),
-    "remainder": Rule("(-rint((a - y) / b) + 0.0) * g", "aby"),
-    "min": Rule("(b < a ? g : 0.0)", "ab"),
-    "max": Rule("(b > a ? g : 0.0)", "ab"),
+RIGHT: dict[str, Partial] = {
+    "+": Partial("g"),
+    "-": Partial("-g"),
+    "*": Partial("a * g", "a"),
+    "/": Partial("((0.0 - y) / b) * g", "by"),
+    "atan": Partial(f"((0.0 - a) / ({SUM})) * g", "ab"),
+    "expt": Partial("(a == 0.0 ? 0.0 : y * log(a)) * g", "ay"),
+    "remainder": Partial("(-rint((a - y) / b) + 0.0) * g", "aby"),
+    "min": Partial("(b < a ? g : 0.0)", "ab"),
+    "max": Partial("(b > a ? g : 0.0)", "ab"),
 }
 """By the second operand."""
 

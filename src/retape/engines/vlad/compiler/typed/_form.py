@@ -17,14 +17,14 @@ from typing import TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class Register:
     """A variable: `kind` is d (double), b (boolean), v (vector) or m (mark)."""
 
     name: str
     kind: str
 
 
-TypedAtom: TypeAlias = Slot | float | bool
+TypedAtom: TypeAlias = Register | float | bool
 
 Shape: TypeAlias = "TypedAtom | tuple[()] | Tuple"
 
@@ -62,7 +62,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Do:
-    var: Slot
+    var: Register
     op: str
     args: tuple[TypedAtom, ...]
     body: "TypedTerm"
@@ -75,7 +75,7 @@ class Ticks:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class If:
+class IfTyped:
     test: TypedAtom
     then: "TypedTerm"
     other: "TypedTerm"
@@ -92,7 +92,7 @@ class Join:
 
     name: str
     params: Shape
-    live: tuple[Slot, ...]
+    live: tuple[Register, ...]
     frame: Frame | None
     cost: int
     cont: "TypedTerm"
@@ -122,7 +122,7 @@ class Stop:
     pass
 
 
-TypedTerm: TypeAlias = Do | Ticks | If | Join | Go | Give | Invoke | Stop
+TypedTerm: TypeAlias = Do | Ticks | IfTyped | Join | Go | Give | Invoke | Stop
 
 
 @dataclass(slots=True, eq=False)
@@ -140,8 +140,8 @@ class TypedFunction:
 
     index: int
     name: str | None
-    params: tuple[Slot, ...]
-    live: tuple[Slot, ...]
+    params: tuple[Register, ...]
+    live: tuple[Register, ...]
     resume: Frame
     enter: Frame | None
     cost: int
@@ -157,9 +157,9 @@ class TypedProgram:
     returns: dict[int, Join] = field(default_factory=dict)
 
 
-def kind_of(atom: TypedAtom) -> str:
+def letter_of(atom: TypedAtom) -> str:
     """The kind of a value."""
-    if isinstance(atom, Slot):
+    if isinstance(atom, Register):
         return atom.kind
     return "b" if isinstance(atom, bool) else "d"
 
@@ -169,7 +169,7 @@ def inside(term: TypedTerm) -> tuple[TypedTerm, ...]:
     match term:
         case Do() | Ticks():
             return (term.body,)
-        case If():
+        case IfTyped():
             return (term.then, term.other)
         case Join():
             return (term.cont, term.body)
@@ -193,7 +193,7 @@ def used_atoms(term: TypedTerm) -> tuple[TypedAtom, ...]:
             return term.args
         case Invoke():
             return (*term.args, *(term.push.words if term.push else ()))
-        case If():
+        case IfTyped():
             return (term.test,)
         case Ticks() | Join() | Stop():
             return ()

@@ -34,9 +34,9 @@ from retape.engines.vlad.compiler.ir._ir import (
 )
 from retape.engines.vlad.language._builtins import ELEMENTARY
 
-REAL, BOOL, UNIT, ROW, MIXED = "real", "bool", "unit", "row", "mixed"
+REAL, TRUTH, UNIT, ROW, MIXED = "real", "bool", "unit", "row", "mixed"
 
-_REALS = (
+_REAL_TO_REAL = (
     *("+", "-", "*", "/", "atan", "expt", "remainder", "min", "max"),
     *("(-)", "floor", "modulo", "floor-divide", "check-integer", "real"),
     *ELEMENTARY,
@@ -44,8 +44,8 @@ _REALS = (
 _TESTS = ("=", "<", ">", "<=", ">=", "zero?", "positive?", "negative?", "finite?")
 
 SIGNATURES: dict[str, tuple[tuple[str, ...], str]] = {
-    **{op: ((REAL, REAL), REAL) for op in _REALS},
-    **{op: ((REAL, REAL), BOOL) for op in _TESTS},
+    **{op: ((REAL, REAL), REAL) for op in _REAL_TO_REAL},
+    **{op: ((REAL, REAL), TRUTH) for op in _TESTS},
     "vector-ref": ((ROW, REAL), REAL),
     "vector-set": ((ROW, REAL, REAL), ROW),
     "vector-length": ((ROW,), REAL),
@@ -128,7 +128,7 @@ class Kinds:
             case str():
                 return self._variable(atom)
             case Lit(value=bool()):
-                return Node(BOOL)
+                return Node(TRUTH)
             case Lit(value=float()):
                 return Node(REAL)
             case Lit():
@@ -153,7 +153,7 @@ class Kinds:
             case Cont():
                 self._conts[term.name] = term.param
             case Branch():
-                unify(self._atom(term.test), Node(BOOL))
+                unify(self._atom(term.test), Node(TRUTH))
             case Jump():
                 self._deliver(term.cont, self._atom(term.arg), fun)
             case Return():

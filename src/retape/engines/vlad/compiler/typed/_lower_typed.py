@@ -29,11 +29,11 @@ from retape.engines.vlad.compiler.typed._form import (
     Frame,
     Give,
     Go,
-    If,
+    IfTyped,
     Invoke,
     Join,
+    Register,
     Shape,
-    Slot,
     Stop,
     Ticks,
     Tuple,
@@ -43,9 +43,9 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._kinds import (
-    BOOL,
     REAL,
     ROW,
+    TRUTH,
     UNIT,
     Kind,
     Kinds,
@@ -53,7 +53,7 @@ from retape.engines.vlad.compiler.typed._kinds import (
 from retape.engines.vlad.compiler.typed._typed_functions import typed_functions
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
 
-_LETTERS = {REAL: "d", BOOL: "b", ROW: "v"}
+_LETTERS = {REAL: "d", TRUTH: "b", ROW: "v"}
 
 Bindings = dict[str, Shape]
 
@@ -111,9 +111,9 @@ class TypedLowering:
             return Tuple(mark, self._of_kind(name, car), self._of_kind(name, cdr))
         return () if kind == UNIT else self._slot(name, _LETTERS.get(kind, "d"))
 
-    def _slot(self, name: str, kind: str) -> Slot:
+    def _slot(self, name: str, kind: str) -> Register:
         self._count += 1
-        return Slot(f"{name.rsplit('.', 1)[0]}.{kind}{self._count}", kind)
+        return Register(f"{name.rsplit('.', 1)[0]}.{kind}{self._count}", kind)
 
     def _any_function(self, fun: Fun, outer: Bindings) -> None:
         """A function, or only those inside it that can be typed."""
@@ -199,7 +199,7 @@ class TypedLowering:
             case Let():
                 return self._let(term, known)
             case Uncons():
-                pair = _value(term.arg, known)
+                pair = _shape_of(term.arg, known)
                 assert isinstance(pair, Tuple), "kinds agree"
                 parts = {term.car: pair.car, term.cdr: pair.cdr}
                 return self._term(term.body, {**known, **parts})
@@ -214,13 +214,13 @@ class TypedLowering:
             case Cont():
                 return self._cont(term, known)
             case Branch():
-                (test,) = parts_of(_value(term.test, known))
+                (test,) = parts_of(_shape_of(term.test, known))
                 then = self._term(term.then, known)
-                return If(test, then, self._term(term.other, known))
+                return IfTyped(test, then, self._term(term.other, known))
             case Jump():
-                return Go(term.cont, tuple(parts_of(_value(term.arg, known))))
+                return Go(term.cont, tuple(parts_of(_shape_of(term.arg, known))))
             case Return():
-                return Give(tuple(parts_of(_value(term.arg, known))))
+                return Give(tuple(parts_of(_shape_of(term.arg, known))))
             case Call():
                 return self._call(term, known)
             case _:
@@ -230,28 +230,30 @@ class TypedLowering:
         if term.op.startswith("fault:"):
             return Stop()
         if term.op == "cons":
-            car, cdr = (_value(a, known) for a in term.args)
+            car, cdr = (_shape_of(a, known) for a in term.args)
             mark = self._slot(term.var, "m")
             pair = Tuple(mark, car, cdr)
             return Do(
                 mark, "mark", (), self._term(term.body, {**known, term.var: pair})
             )
-        args = tuple(part for a in term.args for part in parts_of(_value(a, known)))
+        args = tuple(part for a in term.args for part in parts_of(_shape_of(a, known)))
         var = self.new(term.var)
-        assert isinstance(var, Slot)
+        assert isinstance(var, Register)
         return Do(var, term.op, args, self._term(term.body, {**known, term.var: var}))
 
     def _match(self, term: Match, known: Bindings) -> TypedTerm:
-        value, wanted = _value(term.arg, known), term.constant.value
+        value, wanted = _shape_of(term.arg, known), term.constant.value
         body = self._term(term.body, known)
         if isinstance(value, Tuple) or (value == ()) != (wanted == ()):
             return Stop()
         if isinstance(value, tuple) or isinstance(wanted, tuple):
             return body
         if isinstance(wanted, bool):
-            return If(value, body, Stop()) if wanted else If(value, Stop(), body)
+            return (
+                IfTyped(value, body, Stop()) if wanted else IfTyped(value, Stop(), body)
+            )
         test = self._slot("same", "b")
-        return Do(test, "=", (value, wanted), If(test, body, Stop()))
+        return Do(test, "=", (value, wanted), IfTyped(test, body, Stop()))
 
     def _cont(self, term: Cont, known: Bindings) -> TypedTerm:
         param = self.new(term.param)
@@ -277,20 +279,20 @@ class TypedLowering:
             part
             for param, arg in zip(params, term.args, strict=True)
             if param in used
-            for part in parts_of(_value(arg, known))
+            for part in parts_of(_shape_of(arg, known))
         )
         push = None if term.cont is None else self._frames[term.cont]
         return Invoke(term.function, args, push)
 
 
-def _value(atom: Atom, known: Bindings) -> Shape:
+def _shape_of(atom: Atom, known: Bindings) -> Shape:
     if isinstance(atom, Lit):
         return atom.value
     assert isinstance(atom, str), "kinds agree"
     return known[atom]
 
 
-def _slots(shapes: "Sequence[Shape] | Iterator[Shape]") -> Iterator[Slot]:
+def _slots(shapes: "Sequence[Shape] | Iterator[Shape]") -> Iterator[Register]:
     """The variables in some values, each once."""
     atoms = (part for shape in shapes for part in parts_of(shape))
-    yield from dict.fromkeys(a for a in atoms if isinstance(a, Slot))
+    yield from dict.fromkeys(a for a in atoms if isinstance(a, Register))

@@ -6,10 +6,10 @@ from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
     Go,
-    If,
+    IfTyped,
     Invoke,
     Join,
-    Slot,
+    Register,
     Stop,
     Ticks,
     TypedAtom,
@@ -36,14 +36,14 @@ def pretty_typed(program: TypedProgram) -> str:
 
 
 class _Printer:
-    def __init__(self, useful: frozenset[Slot], ways: Ways) -> None:
+    def __init__(self, useful: frozenset[Register], ways: Ways) -> None:
         self.useful, self.ways = useful, ways
 
     def atoms(self, atoms: tuple[TypedAtom, ...]) -> str:
         return " ".join(self._atom(atom) for atom in atoms)
 
     def _atom(self, atom: TypedAtom) -> str:
-        if isinstance(atom, Slot):
+        if isinstance(atom, Register):
             return atom.name + ("*" if atom in self.useful else "")
         return f"#{'ft'[atom]}" if isinstance(atom, bool) else f"{atom:g}"
 
@@ -67,7 +67,7 @@ class _Printer:
 
     def _end(self, term: TypedTerm, indent: str) -> Iterator[str]:
         match term:
-            case If():
+            case IfTyped():
                 yield f"{indent}if {self._atom(term.test)}"
                 yield from self.term(term.then, indent + "  ")
                 yield f"{indent}else"

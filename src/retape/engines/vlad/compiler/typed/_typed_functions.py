@@ -36,7 +36,7 @@ from retape.engines.vlad.compiler.typed._kinds import MIXED, SIGNATURES, Kinds
 def typed_functions(module: Module, live: Liveness, kinds: Kinds) -> set[int]:
     """The numbers of the functions that can be typed code."""
     funs = {fun.index: fun for fun in all_functions(module)}
-    calls = {index: _called(fun) for index, fun in funs.items()}
+    calls = {index: _callees(fun) for index, fun in funs.items()}
     good = {index for index, fun in funs.items() if _is_plain(fun, live, kinds)}
     while True:
         bad = {index for index in good if not calls[index] <= good}
@@ -49,7 +49,7 @@ def _entered(module: Module) -> set[int]:
     """The functions that closures enter: a derivative is taken of no other."""
     found = set(module.definitions.values())
     for fun in all_functions(module):
-        for term in _terms(fun):
+        for term in _own_terms(fun):
             if isinstance(term, Close):
                 found.add(term.function)
             found |= {a.function for a in atoms_of(term) if isinstance(a, FunRef)}
@@ -70,11 +70,11 @@ def differentiates(module: Module) -> bool:
     return any(
         isinstance(term, Operate) and term.op != "j*"
         for fun in all_functions(module)
-        for term in _terms(fun)
+        for term in _own_terms(fun)
     )
 
 
-def _terms(fun: Fun) -> Iterator[Term]:
+def _own_terms(fun: Fun) -> Iterator[Term]:
     """The terms of a function, those of the functions in it apart."""
     stack = [fun.body]
     while stack:
@@ -83,15 +83,15 @@ def _terms(fun: Fun) -> Iterator[Term]:
         stack.extend(subterms(term))
 
 
-def _called(fun: Fun) -> set[int]:
-    return {term.function for term in _terms(fun) if isinstance(term, Call)}
+def _callees(fun: Fun) -> set[int]:
+    return {term.function for term in _own_terms(fun) if isinstance(term, Call)}
 
 
 def _is_plain(fun: Fun, live: Liveness, kinds: Kinds) -> bool:
     names = {*fun.params, *live.functions[fun.index]}
     if any(kinds.of(name) == MIXED for name in names):
         return False
-    return all(_is_plain_term(term, kinds) for term in _terms(fun))
+    return all(_is_plain_term(term, kinds) for term in _own_terms(fun))
 
 
 def _is_plain_term(term: Term, kinds: Kinds) -> bool:

@@ -12,10 +12,10 @@ from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
     Go,
-    If,
+    IfTyped,
     Invoke,
     Join,
-    Slot,
+    Register,
     Stop,
     Ticks,
     TypedAtom,
@@ -25,13 +25,13 @@ from retape.engines.vlad.compiler.typed._form import (
 )
 
 
-def useful_slots(program: TypedProgram) -> frozenset[Slot]:
+def useful_slots(program: TypedProgram) -> frozenset[Register]:
     """The variables that are useful."""
-    found: set[Slot] = set()
-    edges: dict[Slot, list[Slot]] = {}
+    found: set[Register] = set()
+    edges: dict[Register, list[Register]] = {}
 
     def flows(source: TypedAtom, to: TypedAtom) -> None:
-        if isinstance(source, Slot) and isinstance(to, Slot):
+        if isinstance(source, Register) and isinstance(to, Register):
             edges.setdefault(to, []).append(source)
 
     params = {
@@ -50,13 +50,15 @@ def useful_slots(program: TypedProgram) -> frozenset[Slot]:
                         flows(source, to)
                 case Give():
                     found.update(
-                        a for a in term.args if isinstance(a, Slot) and a.kind == "d"
+                        a
+                        for a in term.args
+                        if isinstance(a, Register) and a.kind == "d"
                     )
                 case Invoke():
                     called = program.functions[term.function]
                     for source, to in zip(term.args, called.params, strict=True):
                         flows(source, to)
-                case If() | Join() | Stop() | Ticks():
+                case IfTyped() | Join() | Stop() | Ticks():
                     pass
     pending = list(found)
     while pending:
@@ -70,11 +72,11 @@ def useful_slots(program: TypedProgram) -> frozenset[Slot]:
 Flow = Callable[[TypedAtom, TypedAtom], None]
 
 
-def _operand_flows(term: Do, found: set[Slot], flows: Flow) -> None:
+def _operand_flows(term: Do, found: set[Register], flows: Flow) -> None:
     if term.op == "vector-set":
-        found |= {a for a in term.args[2:] if isinstance(a, Slot)}
+        found |= {a for a in term.args[2:] if isinstance(a, Register)}
     elif term.op == "make-vector":
-        found |= {a for a in term.args[1:] if isinstance(a, Slot)}
+        found |= {a for a in term.args[1:] if isinstance(a, Register)}
     elif term.op in LEFT:
         flows(term.args[0], term.var)
         if term.op in RIGHT:

@@ -12,10 +12,10 @@ from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
     Go,
-    If,
+    IfTyped,
     Invoke,
     Join,
-    Slot,
+    Register,
     Stop,
     Ticks,
     TypedAtom,
@@ -30,7 +30,7 @@ from retape.engines.vlad.compiler.typed._form import (
 class Passed:
     """A join's variable that is another name of a value on this way."""
 
-    var: Slot
+    var: Register
     value: TypedAtom
 
 
@@ -72,7 +72,7 @@ MOST_WAYS = 80
 """Ways of a program: gcc 12 takes 2 s for the C of so many, and 34 s for 300."""
 
 
-def find_ways(program: TypedProgram, useful: frozenset[Slot]) -> Ways:
+def find_ways(program: TypedProgram, useful: frozenset[Register]) -> Ways:
     """All ways of all blocks, numbered.
 
     Raises:
@@ -87,7 +87,7 @@ def find_ways(program: TypedProgram, useful: frozenset[Slot]) -> Ways:
 
 
 class _Finder:
-    def __init__(self, useful: frozenset[Slot]) -> None:
+    def __init__(self, useful: frozenset[Register]) -> None:
         self.useful = useful
         self.found = Ways()
         self.steps = 0
@@ -114,7 +114,7 @@ class _Finder:
                 if not self._has_reverse(term):
                     return ways
                 return [Way((term, *way.steps), way.end) for way in ways]
-            case If():
+            case IfTyped():
                 return self._ways(term.then) + self._ways(term.other)
             case Join():
                 return self._join(term)
@@ -151,13 +151,14 @@ class _Finder:
         names: tuple[Step, ...] = tuple(
             Passed(param, arg)
             for param, arg in zip(parts_of(term.params), ends[0].args, strict=True)
-            if isinstance(param, Slot) and param in self.useful
+            if isinstance(param, Register) and param in self.useful
         )
         if len(coming) == 1:
             return (*coming[0].steps, *names)
         params = tuple(parts_of(term.params))
         same = all(
-            param not in self.useful or len({_key(end.args[i]) for end in ends}) == 1
+            param not in self.useful
+            or len({_identity(end.args[i]) for end in ends}) == 1
             for i, param in enumerate(params)
         )
         if same and not any(way.steps for way in coming):
@@ -165,6 +166,6 @@ class _Finder:
         return None
 
 
-def _key(atom: TypedAtom) -> object:
+def _identity(atom: TypedAtom) -> object:
     """What makes two atoms the same: also the sign of a zero, and what a NaN is."""
-    return atom if isinstance(atom, Slot) else (type(atom), repr(atom))
+    return atom if isinstance(atom, Register) else (type(atom), repr(atom))
