@@ -176,6 +176,15 @@ def test_a_page_as_a_notebook_has_its_program_and_its_output():
                 compile(cell["source"], str(path), "exec")
 
 
+def test_the_tests_that_the_page_of_coverage_names_are_there():
+    text = (ROOT / "docs" / "coverage.md").read_text()
+    named_there = re.findall(r"`([\w/]+\.py)::(\w+)`", text)
+    assert len(named_there) > 30
+    for file, name in named_there:
+        source = (ROOT / "tests" / file).read_text()
+        assert f"def {name}(" in source, f"{file}::{name}"
+
+
 def google_sections(doc: str) -> set[str]:
     return set(re.findall(r"^\s*([A-Z][a-z]+):$", doc, re.MULTILINE))
 
