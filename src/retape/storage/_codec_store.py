@@ -63,6 +63,8 @@ class CodecStore(Generic[C]):
 
     gives_copies: ClassVar[bool] = True
     """What `get` returns was unpacked for it."""
+    needs_arrays: ClassVar[bool] = True
+    """Capsules have to be trees of NumPy arrays."""
 
     def __new__(cls, inner: Any, *rest: Any, **named: Any) -> CodecStore[Any]:
         # Whether a store is durable is told by its methods.

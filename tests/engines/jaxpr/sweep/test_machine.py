@@ -15,6 +15,7 @@ import pytest
 
 import retape
 import retape.jax
+from retape.storage import AsyncStore, CodecStore
 
 
 def iterated(x: Any, n: Any) -> Any:
@@ -49,6 +50,24 @@ def test_the_host_machine_gives_the_same_gradient(
         np.testing.assert_array_equal(got, want)
         if kind == "disk":
             store.clear()
+
+
+def test_stores_that_pack_or_work_in_the_background_and_a_run_ended_early(
+    tmp_path: Path,
+) -> None:
+    plan = PLANS["long stages"]
+    want = retape.jax.grad(iterated, plan=plan)(X, 41)
+
+    def gradient(store: Any) -> Any:
+        return retape.jax.grad(iterated, plan=plan, store=store)(X, 41)
+
+    disk = lambda: CodecStore(retape.DiskStore(tmp_path / "run"))  # noqa: E731
+    with pytest.raises(retape.RunInterrupted, match="ended by a test"):
+        with retape.interruptible() as limit:
+            limit.request("a test")
+            gradient(AsyncStore(disk()))
+    for store in (CodecStore(retape.MemoryStore()), AsyncStore(disk())):
+        np.testing.assert_array_equal(gradient(store), want)
 
 
 def test_progress_ends_with_nothing_left() -> None:

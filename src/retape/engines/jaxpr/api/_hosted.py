@@ -62,7 +62,9 @@ def run_hosted(
         [*problem.values, *compiled.constants],
         [problem.one()],
         stage=settings.stage,
-        on_host=settings.on_host or isinstance(store, DurableStore),
+        on_host=settings.on_host
+        or isinstance(store, DurableStore)
+        or getattr(store, "needs_arrays", False),
     )
     outcome = run(
         machine,
