@@ -31,6 +31,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import (
     source_line,
 )
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
+from retape.engines.jaxpr.jaxprs._provenance import Apart
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 
 
@@ -142,9 +143,10 @@ def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
 
     A `while` that carries a derivative: always. A `scan`: if storing all its
     residuals would take more than `grain` bytes, and more than to reverse it from
-    within would. Everything else: if it contains one. With a grain of 0 every `scan`.
+    within would. Everything else: if it contains one, but for a call that is to stay
+    one operation (`Apart`). With a grain of 0 every `scan`.
     """
-    if not any(outputs(eqn, active)):
+    if not any(outputs(eqn, active)) or isinstance(eqn.params.get("plan"), Apart):
         return False
     name, params = eqn.primitive.name, eqn.params
     if name == "while":

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from retape.engines.jaxpr.calls._own_lengths import call_own_lengths
 from retape.engines.jaxpr.calls._shard_map import call_inside_shard_map
 from retape.engines.jaxpr.intake._effects import take_out
 from retape.engines.jaxpr.intake._hijax import as_classic
@@ -152,4 +153,5 @@ def trace(fun: Callable[..., Any], call: FlatCall, plan: Plan | None) -> Traced:
         jaxpr, shape = jax.make_jaxpr(named, return_shape=True)(*args, **kwargs)
     pure, acting = take_out(open_known_rules(as_classic(jaxpr)))
     tree = jax.tree_util.tree_structure(shape)
-    return Traced(call_inside_shard_map(pure, plan), tree, acting)
+    parted = call_own_lengths(call_inside_shard_map(pure, plan), plan)
+    return Traced(parted, tree, acting)

@@ -38,7 +38,13 @@ from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis, register_dce
-from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Flags, Origin, narrowed
+from retape.engines.jaxpr.jaxprs._provenance import (
+    ORIGINS,
+    Flags,
+    Origin,
+    inner_plan,
+    narrowed,
+)
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.primitives._call import call_p, linear_p
 from retape.engines.jaxpr.sizing._choose_settings import compile_for_plan
@@ -82,7 +88,12 @@ def sweep_program(
     warn_of_hidden_tapes(jaxpr, active)
     with wide(jaxpr):
         compiled, settings = compile_for_plan(
-            plan, jaxpr, active, compile_program, places, provisional=provisional
+            inner_plan(plan),
+            jaxpr,
+            active,
+            compile_program,
+            places,
+            provisional=provisional,
         )
     return traced_sweep(jaxpr, active, compiled, settings)
 

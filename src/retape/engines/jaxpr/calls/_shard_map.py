@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import jax
 from jax.extend import core
 
 from retape._errors import PlanError
 from retape.engines.jaxpr.analysis._activity import opens_inside
+from retape.engines.jaxpr.calls._own_lengths import call_own_lengths
 from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.jaxprs._jax_internals import source_line
-from retape.engines.jaxpr.jaxprs._rewrite import rewrite
+from retape.engines.jaxpr.jaxprs._rewrite import map_again, rewrite
 from retape.engines.jaxpr.lower._lower_jaxpr import GRAIN
 from retape.plan._base import Plan
 
@@ -39,16 +39,11 @@ def call_inside_shard_map(
     def mapped(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
         if plan is not None and plan.budget is not None:
             raise _no_budget(eqn, plan)
-        p = eqn.params
-        device = jax.shard_map(
-            lambda *parts: call(_body_of(eqn), plan, parts),
-            mesh=p["mesh"],
-            in_specs=tuple(p["in_specs"]),
-            out_specs=list(p["out_specs"]),
-            axis_names=set(p["newly_manual_axes"]),
-            check_vma=p["check_vma"],
+        return map_again(
+            eqn,
+            lambda *parts: call(call_own_lengths(_body_of(eqn), plan), plan, parts),
+            values,
         )
-        return list(device(*values))
 
     return rewrite(jaxpr, _hides_a_loop, mapped)
 

@@ -77,6 +77,11 @@ def axis_names(code: Any) -> frozenset[Any]:
     return frozenset(e.name for e in code.effects if isinstance(e, NamedAxisEffect))
 
 
+def named_by(eqn: core.JaxprEqn) -> frozenset[Any]:
+    """The names of axes that an operation speaks of."""
+    return frozenset(e.name for e in eqn.effects if isinstance(e, NamedAxisEffect))
+
+
 def is_mapped(value: object) -> bool:
     """Whether a value inside `vmap` differs from lane to lane."""
     return isinstance(value, BatchTracer)

@@ -7,7 +7,8 @@ one must know what was swept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
 from weakref import WeakKeyDictionary
 
 from jax.extend import core
@@ -15,6 +16,23 @@ from jax.extend import core
 from retape.plan._base import Plan
 
 Flags = tuple[bool, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Apart(Plan):
+    """The plan of a call that stays one operation, whatever is swept around it."""
+
+    inner: Plan | None = None
+
+    @classmethod
+    def of(cls, plan: Plan | None) -> Self:
+        """A plan, for such a call; it has no number of bytes."""
+        return cls(inner=plan, offload=None if plan is None else plan.offload)
+
+
+def inner_plan(plan: Plan | None) -> Plan | None:
+    """The user's own plan."""
+    return plan.inner if isinstance(plan, Apart) else plan
 
 
 class Origin(NamedTuple):

@@ -45,6 +45,12 @@ def rewrite(
     def rule(eqn: core.JaxprEqn, ins: list[Any]) -> Sequence[Any]:
         if chosen(eqn):
             return replace(eqn, ins)
+        if eqn.primitive.name == "shard_map":
+            body = core.ClosedJaxpr(eqn.params["jaxpr"], ())
+            # Where a device's part is traced JAX must know that it is one.
+            return map_again(
+                eqn, lambda *parts: core.jaxpr_as_fun(change(body))(*parts), ins
+            )
         params = {k: inside(v, change) for k, v in eqn.params.items()}
         return bind(eqn.replace(params=params), ins)
 
@@ -52,6 +58,22 @@ def rewrite(
         return evaluate(jaxpr, values, rule)
 
     return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals))
+
+
+def map_again(
+    eqn: core.JaxprEqn, device: Callable[..., Any], values: Sequence[Any]
+) -> list[Any]:
+    """Evaluate a `shard_map` with another program for each device."""
+    p = eqn.params
+    mapped = jax.shard_map(
+        device,
+        mesh=p["mesh"],
+        in_specs=tuple(p["in_specs"]),
+        out_specs=list(p["out_specs"]),
+        axis_names=set(p["newly_manual_axes"]),
+        check_vma=p["check_vma"],
+    )
+    return list(mapped(*values))
 
 
 def inside(param: Any, change: Callable[[core.ClosedJaxpr], core.ClosedJaxpr]) -> Any:

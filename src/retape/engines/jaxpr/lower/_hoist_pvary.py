@@ -23,6 +23,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from retape.engines.jaxpr.analysis._own_lengths import differs
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, spread, struct, varying
 from retape.engines.jaxpr.jaxprs._evaluate import Environment, bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import (
@@ -56,8 +57,7 @@ def _has(jaxpr: Any) -> bool:
 
 
 def _differs(eqn: core.JaxprEqn) -> bool:
-    test = eqn.params.get("cond_jaxpr")
-    return test is not None and bool(varying(test.out_avals[0]))
+    return eqn.primitive.name == "while" and differs(eqn)
 
 
 # Equations with programs in them: which operands stay the same inside -----------------

@@ -50,6 +50,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 from retape.engines.jaxpr.lower._batched_while import While, harmless, standing
+from retape.engines.jaxpr.lower._own_lengths import refuse_waiting
 from retape.engines.jaxpr.lower._remat_map import keep_map
 from retape.engines.jaxpr.primitives._cotangent_gate import is_gated
 
@@ -63,6 +64,9 @@ def lower_jaxpr(
         jaxpr: The program. Its constants become operands behind its inputs.
         active: For each input, whether a derivative by it is wanted.
         grain: A scan whose residuals exceed so many bytes is opened.
+
+    Raises:
+        UnsupportedError: If devices would wait for one another for ever.
     """
     inputs = [Var(v.aval, a) for v, a in zip(jaxpr.jaxpr.invars, active, strict=True)]
     flat = _Flattener(grain)
@@ -77,6 +81,7 @@ def lower_jaxpr(
     blocks.jump(None)
     operands = (*inputs, *blocks.constants)
     program = Program(operands, blocks.items, tuple(outs), run_length(blocks.items))
+    refuse_waiting(program)
     return program, list(blocks.constants.values())
 
 
