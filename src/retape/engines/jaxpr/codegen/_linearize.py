@@ -22,17 +22,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from retape._errors import UnsupportedError
 from retape.engines.jaxpr.codegen._allocate import Layout
 from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._check import check_linearized
 from retape.engines.jaxpr.codegen._min_cut import choose_residuals
+from retape.engines.jaxpr.codegen._rules_lacking import differentiable_run, no_rule
 from retape.engines.jaxpr.codegen._tape_pools import pool_of, pushes
 from retape.engines.jaxpr.intake._effects import refuse_effects_of_rules
 from retape.engines.jaxpr.ir._ir import Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, kind_of, struct
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
-from retape.engines.jaxpr.jaxprs._jax_internals import source_line
 
 COUNTS = Kind((), np.dtype(np.int32))
 """The type in which a loop counter is taped."""
@@ -148,7 +147,7 @@ def _linearized(block: TapedCode) -> Linearized:
     try:
         pullback = jax.make_jaxpr(back)(*map(struct, given))
     except Exception as error:
-        raise no_rule(code, error) from error
+        raise no_rule(code.ruled, block.active_ins, error) from error
     return Linearized(chosen.taped, kinds, chosen.sources, pullback)
 
 
@@ -164,7 +163,7 @@ class _Linearizer:
         self.shape: Any = None
 
     def forwards(self, *values: Any) -> list[Any]:
-        run = core.jaxpr_as_fun(self.code.ruled)
+        run = differentiable_run(self.code.ruled, self.active_outs)
 
         def active_and_all(*values: Any) -> tuple[list[Any], list[Any]]:
             outs = run(*values)
@@ -175,7 +174,7 @@ class _Linearizer:
         try:
             _, pull, outs = jax.vjp(partial, *chosen, has_aux=True)
         except Exception as error:
-            raise no_rule(self.code, error) from error
+            raise no_rule(self.code.ruled, self.active_ins, error) from error
         residuals, self.shape = jax.tree_util.tree_flatten(pull)
         return [*outs, *residuals]
 
@@ -183,20 +182,6 @@ class _Linearizer:
         n = self.shape.num_leaves
         pull = jax.tree_util.tree_unflatten(self.shape, values[:n])
         return pull(list(values[n:]))
-
-
-def no_rule(code: Code, error: Exception) -> Exception:
-    """The error of a block that JAX cannot differentiate, with the user's lines."""
-    lines = dict.fromkeys(
-        f"`{e.primitive.name}` at {source_line(e)}" for e in code.jaxpr.eqns
-    )
-    shown = "; ".join(list(lines)[:8])
-    return UnsupportedError(
-        f"JAX has no reverse-mode rule for a part of the program: {error}\n"
-        f"It is among these operations: {shown}. Give that operation a derivative "
-        "with `jax.custom_vjp` (or `jax.custom_jvp`), or cut the derivative with "
-        "`jax.lax.stop_gradient`."
-    )
 
 
 def _lasting(code: Code, layout: Layout) -> set[int]:

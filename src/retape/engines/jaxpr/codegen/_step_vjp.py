@@ -8,7 +8,8 @@ import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.codegen._linearize import TapedCode, no_rule
+from retape.engines.jaxpr.codegen._linearize import TapedCode
+from retape.engines.jaxpr.codegen._rules_lacking import differentiable_run, no_rule
 from retape.engines.jaxpr.intake._effects import refuse_effects_of_rules
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.jaxprs._avals import struct
@@ -24,7 +25,8 @@ def step_vjp(taped: TapedCode) -> core.ClosedJaxpr:
     last block `(*outs, *rows, next)` behind them.
     """
     code, chosen = taped.code, taped.active_ins
-    run, n = core.jaxpr_as_fun(code.ruled), len(code.jaxpr.in_avals)
+    run = differentiable_run(code.ruled, taped.active_outs)
+    n = len(code.jaxpr.in_avals)
 
     def both(*values: Any) -> list[Any]:
         given, cotangents = list(values[:n]), list(values[n:])
@@ -45,7 +47,7 @@ def step_vjp(taped: TapedCode) -> core.ClosedJaxpr:
         with jax.enable_x64(taped.wide):
             jaxpr = jax.make_jaxpr(both)(*types)
     except Exception as error:
-        raise no_rule(code, error) from error
+        raise no_rule(code.ruled, chosen, error) from error
     refuse_effects_of_rules(jaxpr)
     return dce(jaxpr)
 

@@ -209,6 +209,36 @@ def _of(module: str, name: str) -> Any:
         return type(name, (), {})
 
 
+def rule_functions(eqn: core.JaxprEqn) -> tuple[int, ...] | None:
+    """The user's functions that are a call's rule, by identity, if JAX still has them.
+
+    They stand behind wrappers that are made anew whenever the call is traced.
+    """
+    names = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
+    found = [_behind(eqn.params[name]) for name in names if name in eqn.params]
+    return None if None in found else tuple(map(id, found))
+
+
+def _behind(wrapped: Any) -> Any:
+    """The function that a rule's wrapper was made of; `None` if it is not found."""
+    function = getattr(wrapped, "f", None)
+    for _ in range(2 * len(_HELD_AS)):
+        if not getattr(function, "__module__", "").startswith("jax._src"):
+            return function
+        cells = getattr(function, "__closure__", None) or ()
+        names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+        held = dict(zip(names, cells, strict=True))
+        cell = next((held[n] for n in _HELD_AS if n in held), None)
+        if cell is None:
+            return function
+        function = getattr(cell.cell_contents, "f", cell.cell_contents)
+    return None
+
+
+_HELD_AS = ("fn", "jvp", "fwd", "jvp_jaxpr_fun", "jvp_jaxpr_thunk", "fwd_jaxpr_thunk")
+"""As what JAX's wrappers hold what they were made of."""
+
+
 HIJAX = "call_hi_primitive"
 """The one primitive of the new kind; its parameter `_prim` holds what it means."""
 RematTraced = _of("ad_checkpoint", "RematTraced")

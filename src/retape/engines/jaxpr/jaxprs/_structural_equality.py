@@ -18,16 +18,24 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._caches import forgotten
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._rule_traces import (
+    RULES,
+    Told,
+    is_ruled,
+    rule_traces,
+)
 
 _MOST_PROGRAMS = 256
 """Programs that are remembered, the last ones used."""
 
 _ALIKE = 8
-"""Of those with one outline: a rule that is made anew each time is never the same."""
+"""Of those with one outline: a rule that cannot be told is never the same."""
 
 _NUMBERS = (bool, int, float, complex, np.generic, np.ndarray)
 
-_known_programs: OrderedDict[Any, list[core.ClosedJaxpr]] = OrderedDict()
+Rules = tuple[Told, ...] | None
+
+_known_programs: OrderedDict[Any, list[tuple[core.ClosedJaxpr, Rules]]] = OrderedDict()
 _lock = threading.Lock()
 forgotten(_known_programs.clear)
 
@@ -41,13 +49,15 @@ def deduplicate(closed: core.ClosedJaxpr, *, names: bool = False) -> core.Closed
             under which a profile shows them.
     """
     key = _outline(closed.jaxpr), tuple(_scopes(closed.jaxpr)) if names else None
+    # As they are now: what a rule does may change as long as it is not traced.
+    rules = rule_traces(closed.jaxpr)
     with _lock:
         found = _known_programs.setdefault(key, [])
         _known_programs.move_to_end(key)
-        for other in found:
-            if other is closed or alike(closed, other):
+        for other, others in found:
+            if other is closed or (alike(closed, other) and same_rules(rules, others)):
                 return other
-        found[:] = [closed, *found[: _ALIKE - 1]]
+        found[:] = [(closed, rules), *found[: _ALIKE - 1]]
         if len(_known_programs) > _MOST_PROGRAMS:
             _known_programs.popitem(last=False)
         return closed
@@ -66,8 +76,26 @@ def _scopes(jaxpr: core.Jaxpr) -> Iterator[str]:
             yield from _scopes(getattr(inner, "jaxpr", inner))
 
 
+def same_rules(a: Rules, b: Rules) -> bool:
+    """Tell whether the rules that two programs call do the same."""
+    if a is None or b is None or len(a) != len(b):
+        return False
+    return all(_same_rule(x, y) for x, y in zip(a, b, strict=True))
+
+
+def _same_rule(a: Told, b: Told) -> bool:
+    if isinstance(a, int) or isinstance(b, int):
+        return a == b
+    if isinstance(a, core.ClosedJaxpr) or isinstance(b, core.ClosedJaxpr):
+        return a is b
+    return alike(a.jaxpr, b.jaxpr) and same_rules(a.inner, b.inner)
+
+
 def alike(a: core.ClosedJaxpr, b: core.ClosedJaxpr) -> bool:
-    """Tell whether two programs are the same but for the names of their variables."""
+    """Tell whether two programs are the same but for the names of their variables.
+
+    What the rules in them do is asked of `same_rules`.
+    """
     if len(a.consts) != len(b.consts):
         return False
     if any(x is not y for x, y in zip(a.consts, b.consts, strict=True)):
@@ -93,9 +121,15 @@ def _same_eqn(name: dict[Any, Any], a: Any, b: Any) -> bool:
         and a.effects == b.effects
         and a.ctx == b.ctx
         and _same_names(name, a.invars, b.invars)
-        and _same_params(a.params, b.params)
+        and _same_params(_without_rule(a), _without_rule(b))
         and _bind_names(name, a.outvars, b.outvars)
     )
+
+
+def _without_rule(eqn: Any) -> Mapping[str, Any]:
+    if not is_ruled(eqn):
+        return eqn.params
+    return {k: v for k, v in eqn.params.items() if k not in RULES}
 
 
 def _bind_names(name: dict[Any, Any], a: Sequence[Any], b: Sequence[Any]) -> bool:
