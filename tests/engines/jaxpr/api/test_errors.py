@@ -220,10 +220,28 @@ def test_an_operation_without_a_derivative_is_named() -> None:
 
     line = body.__code__.co_firstlineno + 2
     expected = says(
-        "`pure_callback`", f"{os.path.basename(__file__)}:{line}", "custom_jvp"
+        "It is the operation `pure_callback` at",
+        f"{os.path.basename(__file__)}:{line}",
+        "Give it a derivative with",
+        "custom_jvp",
     )
     with pytest.raises(retape.UnsupportedError, match=f"(?s).*{expected}"):
         retape.jax.grad(fun)(1.0)
+
+
+def test_what_leads_only_to_a_test_needs_no_derivative() -> None:
+    """As in plain JAX, where the test of a loop is not differentiated."""
+
+    def going(v: Any) -> Any:
+        small = lambda v: np.abs(v) < 5  # noqa: E731
+        return jax.pure_callback(small, jax.ShapeDtypeStruct((), bool), v)
+
+    def fun(x: Any) -> Any:
+        return jax.lax.while_loop(going, lambda v: v * 1.5, x)
+
+    for stage in (1, 2):
+        plan = retape.fixed_space(snapshots=2, stage=stage)
+        assert retape.jax.grad(fun, plan=plan)(1.0) == 1.5**4
 
 
 def _climbing(tangent_of_y: bool) -> Any:
@@ -375,6 +393,8 @@ def test_a_plan_in_the_place_of_another_argument_is_named(place: int) -> None:
     options[place] = retape.logarithmic()
     with pytest.raises(retape.PlanError, match="is a plan, which is passed by name"):
         retape.jax.grad(jnp.sin, *options)
+    with pytest.raises(retape.PlanError, match="`primals.1.=.*is a plan"):
+        retape.jax.vjp(jnp.sin, 1.0, retape.logarithmic())
     with pytest.raises(retape.PlanError, match="`fun=.*is a plan"):
         retape.jax.checkpointed(retape.logarithmic())
 

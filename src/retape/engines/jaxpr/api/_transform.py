@@ -24,6 +24,7 @@ from retape.engines.jaxpr.intake._effects import let_happen
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.plan._base import Plan
+from retape.plan._given import check_no_plan
 from retape.plan._options import Loops
 from retape.storage import SnapshotStore
 
@@ -225,6 +226,9 @@ def vjp(
     Returns:
         `(value, pullback)`, and `aux` as a third with `has_aux`.
 
+    Raises:
+        PlanError: If `plan` is no plan, or a plan is among the primals.
+
     Examples:
         >>> import jax, retape.jax
         >>> def halvings(x):
@@ -233,6 +237,8 @@ def vjp(
         >>> float(value), float(pullback(1.0)[0])
         (0.625, 0.125)
     """
+    for number, primal in enumerate(primals):
+        check_no_plan(f"primals[{number}]", primal)
     return jax.vjp(checkpointed(fun, plan=plan, loops=loops), *primals, has_aux=has_aux)
 
 
