@@ -26,7 +26,8 @@ STEPS = (
     "ruled",
     "again",
 )
-CASES = [f"{step}, {where}" for step in STEPS for where in ("outside", "inside")]
+INSIDE = ("direct", "inner_loop")
+CASES = [f"{step}, outside" for step in STEPS] + [f"{step}, inside" for step in INSIDE]
 
 
 @pytest.fixture(scope="module")
