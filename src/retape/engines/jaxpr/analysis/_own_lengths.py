@@ -21,7 +21,7 @@ from retape.engines.jaxpr.jaxprs._rewrite import contains
 _QUIET = frozenset(("axis_index", "pvary", "preduced", "vary_unreduced_cast"))
 """They name an axis, and no device waits for another."""
 
-_LOOPS = frozenset(("while", "scan"))
+_LOOP_NAMES = frozenset(("while", "scan"))
 
 
 def devices_run_apart() -> bool:
@@ -37,7 +37,7 @@ def choice_of(eqn: core.JaxprEqn) -> Any:
     if eqn.primitive.name == "while":
         return eqn.params["cond_jaxpr"].out_avals[0]
     branches = eqn.params["branches"] if eqn.primitive.name == "cond" else ()
-    if any(contains(b, lambda e: e.primitive.name in _LOOPS) for b in branches):
+    if any(contains(b, lambda e: e.primitive.name in _LOOP_NAMES) for b in branches):
         return eqn.invars[0].aval
     return None
 

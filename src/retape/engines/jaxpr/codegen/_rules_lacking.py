@@ -97,7 +97,11 @@ def _lacking(
     for eqn, ins, outs in flow(jaxpr, active):
         if not any(outs) or _has_rule(eqn, ins):
             continue
-        inner = [e for body, flags in _bodies(eqn, ins) for e in _lacking(body, flags)]
+        inner = [
+            e
+            for body, flags in _programs_inside(eqn, ins)
+            for e in _lacking(body, flags)
+        ]
         yield from inner or [eqn]
 
 
@@ -121,7 +125,7 @@ def _has_rule(eqn: core.JaxprEqn, active: Sequence[bool]) -> bool:
     return True
 
 
-def _bodies(
+def _programs_inside(
     eqn: core.JaxprEqn, active: Sequence[bool]
 ) -> Iterator[tuple[core.ClosedJaxpr, list[bool]]]:
     """The programs inside an operation, and which of their inputs are active."""

@@ -215,11 +215,11 @@ def rule_functions(eqn: core.JaxprEqn) -> tuple[int, ...] | None:
     They stand behind wrappers that are made anew whenever the call is traced.
     """
     names = ("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd")
-    found = [_behind(eqn.params[name]) for name in names if name in eqn.params]
+    found = [_user_function(eqn.params[name]) for name in names if name in eqn.params]
     return None if None in found else tuple(map(id, found))
 
 
-def _behind(wrapped: Any) -> Any:
+def _user_function(wrapped: Any) -> Any:
     """The function that a rule's wrapper was made of; `None` if it is not found."""
     function = getattr(wrapped, "f", None)
     for _ in range(2 * len(_HELD_AS)):

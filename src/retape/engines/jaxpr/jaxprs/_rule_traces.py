@@ -21,7 +21,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, rule_fu
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 
-RULES = frozenset(("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "out_trees"))
+RULE_PARAMETERS = frozenset(("jvp_jaxpr_fun", "fwd_jaxpr_thunk", "bwd", "out_trees"))
 """Parameters of a call that are its rule."""
 
 _DEEPEST = 6
@@ -53,7 +53,7 @@ def rule_traces(jaxpr: Any) -> tuple[Told, ...] | None:
 
 def is_ruled(eqn: core.JaxprEqn) -> bool:
     """Whether an operation is a call with a rule of its own."""
-    return not RULES.isdisjoint(eqn.params)
+    return not RULE_PARAMETERS.isdisjoint(eqn.params)
 
 
 def _traces(jaxpr: Any, under: tuple[Any, ...]) -> list[Told]:

@@ -19,7 +19,7 @@ from jax.extend import core
 from retape.engines.jaxpr.jaxprs._caches import forgotten
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._rule_traces import (
-    RULES,
+    RULE_PARAMETERS,
     Told,
     is_ruled,
     rule_traces,
@@ -129,7 +129,7 @@ def _same_eqn(name: dict[Any, Any], a: Any, b: Any) -> bool:
 def _without_rule(eqn: Any) -> Mapping[str, Any]:
     if not is_ruled(eqn):
         return eqn.params
-    return {k: v for k, v in eqn.params.items() if k not in RULES}
+    return {k: v for k, v in eqn.params.items() if k not in RULE_PARAMETERS}
 
 
 def _bind_names(name: dict[Any, Any], a: Sequence[Any], b: Sequence[Any]) -> bool:
