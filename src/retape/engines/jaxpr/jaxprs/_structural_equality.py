@@ -55,7 +55,9 @@ def deduplicate(closed: core.ClosedJaxpr, *, names: bool = False) -> core.Closed
         found = _known_programs.setdefault(key, [])
         _known_programs.move_to_end(key)
         for other, others in found:
-            if other is closed or (alike(closed, other) and same_rules(rules, others)):
+            if other is closed or (
+                _same_but_rules(closed, other) and same_rules(rules, others)
+            ):
                 return other
         found[:] = [(closed, rules), *found[: _ALIKE - 1]]
         if len(_known_programs) > _MOST_PROGRAMS:
@@ -88,14 +90,18 @@ def _same_rule(a: Told, b: Told) -> bool:
         return a == b
     if isinstance(a, core.ClosedJaxpr) or isinstance(b, core.ClosedJaxpr):
         return a is b
-    return alike(a.jaxpr, b.jaxpr) and same_rules(a.inner, b.inner)
+    return _same_but_rules(a.jaxpr, b.jaxpr) and same_rules(a.inner, b.inner)
 
 
 def alike(a: core.ClosedJaxpr, b: core.ClosedJaxpr) -> bool:
-    """Tell whether two programs are the same but for the names of their variables.
+    """Tell whether two programs are the same but for the names of their variables."""
+    if a is b:
+        return True
+    return _same_but_rules(a, b) and same_rules(*map(rule_traces, (a.jaxpr, b.jaxpr)))
 
-    What the rules in them do is asked of `same_rules`.
-    """
+
+def _same_but_rules(a: core.ClosedJaxpr, b: core.ClosedJaxpr) -> bool:
+    """The same, whatever the rules in them do."""
     if len(a.consts) != len(b.consts):
         return False
     if any(x is not y for x, y in zip(a.consts, b.consts, strict=True)):
@@ -173,7 +179,7 @@ def _same_param(a: Any, b: Any) -> bool:
     if type(a) is not type(b):
         return False
     if isinstance(a, core.ClosedJaxpr):
-        return alike(a, b)
+        return _same_but_rules(a, b)
     if isinstance(a, core.Jaxpr):
         return _same_program(a, b)
     if isinstance(a, tuple | list):
