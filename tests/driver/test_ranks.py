@@ -10,6 +10,7 @@ import pytest
 import retape
 from retape import PlanError, SnapshotError, StoreError
 from retape.storage import DiskStore, RankStore, Record
+from retape.testing import check_store
 
 SCRIPT = Path(__file__).with_name("ranked.py")
 
@@ -93,6 +94,22 @@ class Played:
 
     def allgather(self, sendobj):
         return [sendobj, self.other(sendobj)]
+
+
+class Alone(Played):
+    """One rank."""
+
+    def Get_size(self):
+        return 1
+
+    def allgather(self, sendobj):
+        return [sendobj]
+
+
+def test_the_laws_of_stores_are_kept(tmp_path):
+    laws = check_store(lambda: DiskStore(tmp_path / "plain"))
+    ranked = check_store(lambda: RankStore(DiskStore(tmp_path / "rank"), Alone()))
+    assert ranked == laws
 
 
 def opened(path, comm):
