@@ -192,11 +192,13 @@ class Trial:
         self.seconds = time.monotonic() - began
         self.path = place / "run"
         self.counts: Counter[str] = Counter()
+        self.left = 0
 
     def round(self, share: float) -> None:
         """Ten kills, and a run that is let through."""
         damaged = False
         for _ in range(ROUND):
+            self.left = self._snapshots()
             child = forked(self.program, self.path)
             time.sleep(self.drawn.uniform(0.02, 0.3) * self.seconds)
             os.kill(child, signal.SIGKILL)
@@ -210,8 +212,12 @@ class Trial:
                 how = damage(self.path, self.drawn)
                 self.counts[f"damaged: {how}"] += 1
                 damaged |= how != NOTHING
+        self.left = self._snapshots()
         _, status = os.waitpid(forked(self.program, self.path), 0)
         self._judge(os.waitstatus_to_exitcode(status), damaged)
+
+    def _snapshots(self) -> int:
+        return sum(not file.name.startswith("rec") for file in self.path.glob("*.npz"))
 
     def _judge(self, code: int, damaged: bool) -> None:
         """Compare what a run that came to its end has found."""
@@ -222,9 +228,12 @@ class Trial:
             right = bytes(bits) == self.whole
             if resumed:
                 self.counts["went on"] += 1
+            elif not self.left:
+                self.counts["begun where no snapshot was written yet"] += 1
             else:
-                after = "damage" if damaged else "kills alone"
-                self.counts[f"begun anew after {after}"] += 1
+                self.counts["begun anew with snapshots there"] += 1
+                # A damaged one, or the record of all: right, and all is run again.
+                right = right and damaged
         elif code == 2 and damaged:
             self.counts["refused by name after damage"] += 1
             right = True
