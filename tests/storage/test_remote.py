@@ -6,7 +6,7 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
-from retape.storage import AsyncStore, CodecStore, RemoteStore
+from retape.storage import AsyncStore, CodecStore, Record, RemoteStore
 from retape.testing import check_store
 
 
@@ -92,6 +92,15 @@ def test_the_last_that_comes_has_the_run(url):
     second.put(1, 1, "disk", 2.5, 8)
     with pytest.raises(StoreError, match="in use by another run of this store"):
         second.open("test")
+
+
+def test_it_can_go_back_to_the_record_before(url):
+    store = RemoteStore(url)
+    store.open("test")
+    for left in (8, 5):
+        store.record(Record(9, left, (1.5,), "test"))
+    found = store.rewind()
+    assert found is not None and found.left == 8
 
 
 def test_what_is_torn_is_found(url):

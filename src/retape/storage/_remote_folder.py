@@ -150,6 +150,10 @@ class RemoteFolder:
             self._do("written", lambda: self.fs.cp_file(last, before))
         self._do("written", lambda: self._pipe(RECORD, data))
 
+    def remove_last_record(self) -> None:
+        """Remove the last record: the one before it is now the last."""
+        self._remove(RECORD)
+
     def remove_records(self) -> None:
         """Remove both records; snapshots without one are a run at its beginning."""
         self._remove(RECORD_BEFORE)
