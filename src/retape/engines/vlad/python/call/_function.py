@@ -18,6 +18,12 @@ from retape.engines.vlad.python.call._values import (
     result_to_python,
     type_of,
 )
+from retape.engines.vlad.python.expressions._derivative_calls import (
+    pullback_call,
+    pushforward_call,
+)
+from retape.engines.vlad.python.expressions._expressions import Expressions
+from retape.engines.vlad.python.expressions._unit import Unit
 from retape.engines.vlad.python.read._source import parse_function
 from retape.engines.vlad.python.read._types import (
     UNKNOWN,
@@ -27,15 +33,10 @@ from retape.engines.vlad.python.read._types import (
     as_floats,
     is_differentiable,
 )
-from retape.engines.vlad.python.translate._arithmetic import Operand
-from retape.engines.vlad.python.translate._core_builder import tuple_pattern
-from retape.engines.vlad.python.translate._derivative_calls import (
-    pullback_call,
-    pushforward_call,
-)
-from retape.engines.vlad.python.translate._expressions import Expressions
-from retape.engines.vlad.python.translate._statics import function_key
-from retape.engines.vlad.python.translate._unit import Unit
+from retape.engines.vlad.python.statements._instance import translate
+from retape.engines.vlad.python.terms._arithmetic import Operand
+from retape.engines.vlad.python.terms._core_builder import tuple_pattern
+from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Disk, Store
 from retape.engines.vlad.session._engines import (
     CompiledEngine,
@@ -118,7 +119,7 @@ class CompiledCallable:
         return made
 
     def _compiled(self, types: tuple[Type, ...]) -> _Compiled:
-        unit = Unit()
+        unit = Unit(translate)
         parsed = parse_function(self._source())
         where = parsed.text.where(parsed.node)
         names = [unit.build.fresh("argument") for _ in types]

@@ -16,8 +16,8 @@ from retape.engines.vlad.python.read._types import (
     Type,
     as_floats,
 )
-from retape.engines.vlad.python.translate._arithmetic import LARGEST_INT
-from retape.engines.vlad.python.translate._statics import function_key
+from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT
+from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.values._values import Value
 from retape.engines.vlad.values._versioned_arrays import vector
 

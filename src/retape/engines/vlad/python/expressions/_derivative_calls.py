@@ -27,16 +27,16 @@ from retape.engines.vlad.python.read._types import (
     is_differentiable,
     kind_of_type,
 )
-from retape.engines.vlad.python.translate._arithmetic import Operand
-from retape.engines.vlad.python.translate._core_builder import (
+from retape.engines.vlad.python.terms._arithmetic import Operand
+from retape.engines.vlad.python.terms._core_builder import (
     nested_pattern,
     tuple_of,
     tuple_pattern,
 )
-from retape.engines.vlad.python.translate._statics import function_key
+from retape.engines.vlad.python.terms._statics import function_key
 
 if TYPE_CHECKING:
-    from retape.engines.vlad.python.translate._expressions import Expressions
+    from retape.engines.vlad.python.expressions._expressions import Expressions
 
 
 def derivative_call(

@@ -8,12 +8,12 @@ from retape.engines.vlad.language._core import Const
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.read._library import known_function
 from retape.engines.vlad.python.read._types import NONE, FunctionType, TupleType
-from retape.engines.vlad.python.translate._arithmetic import (
+from retape.engines.vlad.python.terms._arithmetic import (
     LARGEST_INT,
     Operand,
     literal,
 )
-from retape.engines.vlad.python.translate._core_builder import tuple_of
+from retape.engines.vlad.python.terms._core_builder import tuple_of
 
 
 def static_value(where: Where, value: Any) -> Operand | None:

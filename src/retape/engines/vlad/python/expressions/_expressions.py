@@ -1,60 +1,39 @@
 """Python's expressions in the core language, each with its type."""
 
 import ast
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import ModuleType
 from typing import Any, NoReturn
 
-from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
+from retape.engines.vlad.language._core import Const, Core, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.python.expressions._array_items import ArrayItems
+from retape.engines.vlad.python.expressions._arrays import Arrays
+from retape.engines.vlad.python.expressions._calls import CallTranslator
+from retape.engines.vlad.python.expressions._conditions import Conditions
+from retape.engines.vlad.python.expressions._refusals import instead_of_expression
+from retape.engines.vlad.python.expressions._unit import Nested, Unit
+from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.read._names import parameters, reads
 from retape.engines.vlad.python.read._source import MISSING, Parsed
 from retape.engines.vlad.python.read._types import (
     BOOL,
-    FLOAT,
-    INT,
     NONE,
     NUMBERS,
     UNKNOWN,
     ArrayType,
     FunctionType,
-    NoCommonType,
     TupleType,
-    Type,
-    holds_arrays,
-    join,
     kind_of_type,
 )
-from retape.engines.vlad.python.translate import _prelude as prelude
-from retape.engines.vlad.python.translate._arithmetic import (
+from retape.engines.vlad.python.terms import _prelude as prelude
+from retape.engines.vlad.python.terms._arithmetic import (
     Arithmetic,
     Operand,
     literal,
 )
-from retape.engines.vlad.python.translate._arrays import Arrays
-from retape.engines.vlad.python.translate._calls import CallTranslator
-from retape.engines.vlad.python.translate._core_builder import tuple_of, tuple_pattern
-from retape.engines.vlad.python.translate._statics import static_value
-from retape.engines.vlad.python.translate._unit import Nested, Unit
-
-
-@dataclass(frozen=True, slots=True)
-class Slot:
-    """A variable at one place of a function.
-
-    Attributes:
-        name: Its name in the core language.
-        owned: Whether it holds an array that no other variable can hold.
-        natural: Whether it is known not to be negative.
-    """
-
-    name: str
-    type: Type
-    owned: bool = False
-    natural: bool = False
-
-
-Variables = dict[str, Slot]
+from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
+from retape.engines.vlad.python.terms._statics import static_value
 
 _ELEMENTWISE: dict[type[ast.operator], Any] = {
     ast.Add: prelude.item_add,
@@ -78,7 +57,9 @@ class Expressions:
         self.parsed = parsed
         self.text = parsed.text
         self.arithmetic = Arithmetic(self.build)
+        self.conditions = Conditions(self)
         self.arrays = Arrays(self)
+        self.items = ArrayItems(self)
         self.calls = CallTranslator(self)
         self.fresh = False
         self.locals: set[str] = set(parsed.enclosing)
@@ -100,22 +81,22 @@ class Expressions:
             case ast.UnaryOp():
                 return self._unary(node, env)
             case ast.Compare():
-                return self._compare(node, env), BOOL
+                return self.conditions.compare(node, env), BOOL
             case ast.BoolOp():
-                return self._logical(node, env), BOOL
+                return self.conditions.logical(node, env), BOOL
             case ast.IfExp():
-                return self._choice(node, env)
+                return self.conditions.choice(node, env)
             case ast.Tuple(elts=items):
                 return self._tuple(where, items, env)
             case ast.Call():
                 return self.calls.call(node, env)
             case ast.Subscript():
-                return self.arrays.item(node, env)
+                return self.items.item(node, env)
             case ast.Attribute():
                 return self._attribute(node, env)
             case ast.Lambda():
                 return self.nested(node, "lambda", env)
-        return self.refuse(node, _instead_of_expression(node))
+        return self.refuse(node, instead_of_expression(node))
 
     def number(self, node: ast.expr, env: Variables) -> Operand:
         """An expression that has to be a number."""
@@ -128,18 +109,6 @@ class Expressions:
                 node, f"a number is needed here, and this is {kind_of_type(type_)}"
             )
         return core, type_
-
-    def condition(self, node: ast.expr, env: Variables) -> Core:
-        """An expression as a condition: a number is true unless it is zero."""
-        core, type_ = self.expr(node, env)
-        where = self.text.where(node)
-        if type_ in NUMBERS:
-            return self.arithmetic.inverse(where, Prim(where, "zero?", (core,)))
-        if type_ not in (BOOL, UNKNOWN):
-            self.refuse(
-                node, f"a condition is a bool or a number, not {kind_of_type(type_)}"
-            )
-        return core
 
     def _constant(self, node: ast.AST, value: Any) -> Operand:
         where = self.text.where(node)
@@ -234,7 +203,7 @@ class Expressions:
         where = self.text.where(node)
         if isinstance(node.op, ast.Not):
             return self.arithmetic.inverse(
-                where, self.condition(node.operand, env)
+                where, self.conditions.condition(node.operand, env)
             ), BOOL
         operand = self.expr(node.operand, env)
         if isinstance(operand[1], ArrayType) and isinstance(node.op, ast.USub):
@@ -246,78 +215,13 @@ class Expressions:
             self.refuse(node, "operators on bits are not compiled; use arithmetic")
         return self.arithmetic.negative(where, operand)
 
-    def _compare(self, node: ast.Compare, env: Variables) -> Core:
-        """`a < b < c`: each operand once, up to the first that fails."""
-        left, _ = self.number(node.left, env)
-        return self._chain(node, left, node.ops, node.comparators, env)
-
-    def _chain(
-        self,
-        node: ast.Compare,
-        left: Core,
-        ops: list[ast.cmpop],
-        rest: list[ast.expr],
-        env: Variables,
-    ) -> Core:
-        where = self.text.where(node)
-        right, _ = self.number(rest[0], env)
-        if len(ops) == 1:
-            return self._test(node, ops[0], left, right)
-
-        def both(a: Core, b: Core) -> Core:
-            first = self._test(node, ops[0], a, b)
-            more = self._chain(node, b, ops[1:], rest[1:], env)
-            return If(where, first, more, Const(where, False))
-
-        return self.arithmetic.named(where, (left, right), both)
-
-    def _test(self, node: ast.Compare, op: ast.cmpop, a: Core, b: Core) -> Core:
-        result = self.arithmetic.compare(self.text.where(node), op, a, b)
-        if result is None:
-            self.refuse(node, "only `<`, `<=`, `>`, `>=`, `==` and `!=` are compiled")
-        return result
-
-    def _logical(self, node: ast.BoolOp, env: Variables) -> Core:
-        where = self.text.where(node)
-        for each in node.values:
-            if self.expr(each, env)[1] not in (BOOL, UNKNOWN):
-                self.refuse(each, "`and` and `or` take bools; compare this with 0")
-        result = self.condition(node.values[-1], env)
-        for each in reversed(node.values[:-1]):
-            test = self.condition(each, env)
-            if isinstance(node.op, ast.And):
-                result = If(where, test, result, Const(where, False))
-            else:
-                result = If(where, test, Const(where, True), result)
-        return result
-
-    def _choice(self, node: ast.IfExp, env: Variables) -> Operand:
-        test = self.condition(node.test, env)
-        (a, s), (b, t) = self.expr(node.body, env), self.expr(node.orelse, env)
-        self.share(node.body, env)
-        self.share(node.orelse, env)
-        self.fresh = False
-        try:
-            return If(self.text.where(node), test, a, b), join(s, t)
-        except NoCommonType as error:
-            return self.refuse(node, f"the two values are {error}; make them alike")
-
     def _tuple(self, where: Where, items: list[ast.expr], env: Variables) -> Operand:
         parts = [self.expr(item, env) for item in items]
         for item in items:
-            self.share(item, env)
+            share(item, env)
         self.fresh = False
         types = TupleType(tuple(type_ for _, type_ in parts))
         return tuple_of(where, [core for core, _ in parts]), types
-
-    def share(self, node: ast.AST, env: Variables) -> None:
-        """Note that the arrays in a variable have a second name from now on."""
-        if isinstance(node, ast.Name) and node.id in env:
-            slot = env[node.id]
-            if slot.owned:
-                for name, other in list(env.items()):
-                    if other.name == slot.name:
-                        env[name] = replace(other, owned=False)
 
     def nested(
         self, node: ast.FunctionDef | ast.Lambda, name: str, env: Variables
@@ -329,7 +233,7 @@ class Expressions:
         with_default = names[len(names) - len(node.args.defaults) :]
         parts = [self._name(node, each, env) for each in taken]
         for each in taken:
-            self.share(ast.Name(each, ast.Load()), env)
+            share(ast.Name(each, ast.Load()), env)
         defaults = [self.expr(each, env) for each in node.args.defaults]
         labels = (*taken, *(f"default {each}" for each in with_default))
         parts += defaults
@@ -345,32 +249,3 @@ class Expressions:
         names = [self.build.fresh("item") for _ in type_.items]
         body = Var(where, names[index])
         return self.build.let(where, tuple_pattern(names), core, body)
-
-
-def shares(type_: Type) -> bool:
-    """Whether a second name for a value is a second name for an array."""
-    return holds_arrays(type_)
-
-
-def _instead_of_expression(node: ast.expr) -> str:
-    match node:
-        case ast.List() | ast.ListComp():
-            return (
-                "lists are not compiled; use a tuple for a few values, or an array "
-                "from `numpy.zeros(n)` that a loop fills"
-            )
-        case ast.Dict() | ast.Set() | ast.DictComp() | ast.SetComp():
-            return "dicts and sets are not compiled; use tuples or arrays"
-        case ast.JoinedStr():
-            return "strings are not compiled; print outside of the compiled function"
-        case ast.GeneratorExp():
-            return "generators are not compiled; write a loop"
-        case ast.NamedExpr():
-            return "`:=` is not compiled; assign the variable in a line of its own"
-        case ast.Starred():
-            return "`*` is not compiled here; write the items one by one"
-        case _:
-            return f"`{type(node).__name__}` is not compiled; see the subset's page"
-
-
-__all__ = ["FLOAT", "INT", "Variables", "Expressions", "Slot", "shares"]

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType as PythonFunction
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from retape.engines.vlad.language._core import Global, Lambda
 from retape.engines.vlad.language._program import Program
 from retape.engines.vlad.python.read._source import MISSING, Parsed, parse_function
 from retape.engines.vlad.python.read._types import UNKNOWN, FunctionType, Type
-from retape.engines.vlad.python.translate._core_builder import CoreBuilder
+from retape.engines.vlad.python.terms._core_builder import CoreBuilder
 
 MAX_INSTANCES = 2_000
 MAX_ROUNDS = 20
@@ -56,14 +56,31 @@ class Instance:
     used: bool = False
 
 
+class Translate(Protocol):
+    """Makes the definition of an instance of a function."""
+
+    def __call__(
+        self,
+        unit: "Unit",
+        parsed: Parsed,
+        function: FunctionType,
+        args: tuple[Type, ...],
+        instance: Instance,
+        /,
+    ) -> Lambda: ...
+
+
 @dataclass(slots=True)
 class Unit:
     """The definitions that have been made, and what of the outside they depend on.
 
     Attributes:
+        translate: From an instance to its definition (`statements._instance`, which
+            stands above this package).
         outside: Names of the outside that were read, with their values then.
     """
 
+    translate: Translate
     build: CoreBuilder = field(default_factory=CoreBuilder)
     definitions: dict[str, Lambda] = field(default_factory=dict)
     instances: dict[Any, Instance] = field(default_factory=dict)
@@ -104,8 +121,6 @@ class Unit:
         parsed: Parsed,
     ) -> Instance:
         """The instance for arguments of these types, which is made if there is none."""
-        from retape.engines.vlad.python.translate._body import translate
-
         key = (function, args)
         found = self.instances.get(key)
         if found is not None:
@@ -125,7 +140,7 @@ class Unit:
             before = instance.returns, instance.fresh
             known = set(self.instances)
             instance.used = False
-            lambda_ = translate(self, source, function, args, instance)
+            lambda_ = self.translate(self, source, function, args, instance)
             self.definitions[instance.name] = lambda_
             if not instance.used or (instance.returns, instance.fresh) == before:
                 break

@@ -13,7 +13,7 @@ from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.read._types import BOOL, FLOAT, INT, UNKNOWN, Type
-from retape.engines.vlad.python.translate._core_builder import CoreBuilder
+from retape.engines.vlad.python.terms._core_builder import CoreBuilder
 
 Operand = tuple[Core, Type]
 
@@ -67,7 +67,7 @@ class Arithmetic:
     def _divided(self, where: Where, op: str, a: Core, b: Core) -> Core:
         if isinstance(b, Const) and b.value != 0.0:
             return Prim(where, op, (a, b))
-        return self._named(
+        return self.named(
             where,
             (a, b),
             lambda x, y: If(
@@ -84,7 +84,7 @@ class Arithmetic:
         natural = isinstance(exponent, float) and exponent >= 0.0
         whole = s is INT and t is INT and natural
         if exponent == 2.0:
-            square = self._named(where, (a,), lambda x: Prim(where, "*", (x, x)))
+            square = self.named(where, (a,), lambda x: Prim(where, "*", (x, x)))
             return self.exact(where, square, s), s
         if s is INT and t is INT and exponent is None:
             return self._power_of_int(where, a, b), INT
@@ -102,7 +102,7 @@ class Arithmetic:
                 where, Prim(where, "negative?", (y,)), fault(where, wrong), result
             )
 
-        return self._named(where, (a, b), checked)
+        return self.named(where, (a, b), checked)
 
     def finite(self, where: Where, op: str, args: tuple[Core, ...]) -> Core:
         """A function whose result is finite where its operands are, or a fault."""
@@ -116,7 +116,7 @@ class Arithmetic:
             test = If(where, Prim(where, "finite?", (value,)), value, wrong)
             return self._build.let_var(where, result, Prim(where, op, operands), test)
 
-        return self._named(where, args, checked)
+        return self.named(where, args, checked)
 
     def negative(self, where: Where, operand: Operand) -> Operand:
         core, type_ = operand
@@ -132,7 +132,7 @@ class Arithmetic:
             above = Prim(where, "floor", (x,))
             return If(where, Prim(where, "negative?", (x,)), below, above)
 
-        return self.exact(where, self._named(where, (core,), both), INT)
+        return self.exact(where, self.named(where, (core,), both), INT)
 
     def _minus(self, core: Core) -> Core:
         return Prim(core.where, "(-)", (core,))
@@ -165,11 +165,6 @@ class Arithmetic:
         self, where: Where, args: tuple[Core, ...], body: Callable[..., Core]
     ) -> Core:
         """A term in which operands occur more than once: each has a name."""
-        return self._named(where, args, body)
-
-    def _named(
-        self, where: Where, args: tuple[Core, ...], body: Callable[..., Core]
-    ) -> Core:
         bound: list[tuple[str, Core]] = []
         operands: list[Core] = []
         for arg in args:

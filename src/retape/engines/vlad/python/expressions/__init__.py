@@ -1,0 +1,1 @@
+"""Python's expressions to the core language, with their types."""

@@ -1,0 +1,162 @@
+"""Items of arrays and tuples: read, and set in a next version of the array."""
+
+import ast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from retape.engines.vlad.language._core import Core, Prim
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.python.read._types import (
+    FLOAT,
+    INT,
+    UNKNOWN,
+    ArrayType,
+    TupleType,
+    kind_of_type,
+)
+from retape.engines.vlad.python.terms._arithmetic import Operand
+from retape.engines.vlad.python.terms._array_terms import (
+    inside,
+    length_of,
+    opened,
+    wrapped,
+)
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.expressions._expressions import Expressions
+    from retape.engines.vlad.python.expressions._variables import Variables
+
+
+class ArrayItems:
+    """Terms of subscripts."""
+
+    def __init__(self, owner: "Expressions") -> None:
+        self._owner = owner
+        self._build = owner.build
+
+    def refuse(self, node: ast.AST, message: str) -> NoReturn:
+        self._owner.refuse(node, message)
+
+    def item(self, node: ast.Subscript, env: "Variables") -> Operand:
+        """`a[i]`, `a[i, j]`, or `t[0]` of a tuple."""
+        owner, where = self._owner, self._owner.text.where(node)
+        core, type_ = owner.expr(node.value, env)
+        owner.fresh = False
+        if isinstance(type_, TupleType):
+            index = self._constant_index(node, len(type_.items))
+            return owner.opened(where, type_, core, index), type_.items[index]
+        if type_ is UNKNOWN:
+            return core, UNKNOWN
+        if not isinstance(type_, ArrayType):
+            self.refuse(node, f"{kind_of_type(type_)} has no items")
+        indices = self._indices(node, type_.rank, env)
+
+        def read(vector: Core, at: Core) -> Core:
+            return Prim(where, "vector-ref", (vector, at))
+
+        return self._at(where, core, indices, read), FLOAT
+
+    def with_item(
+        self, node: ast.Subscript, array: Core, value: Core, env: "Variables"
+    ) -> Core:
+        """The array of a subscript, with another value there."""
+        where = self._owner.text.where(node)
+        _, type_ = self._owner.expr(node.value, env)
+        assert isinstance(type_, ArrayType)
+        indices = self._indices(node, type_.rank, env)
+
+        def write(vector: Core, at: Core) -> Core:
+            return Prim(where, "vector-set", (vector, at, value))
+
+        return self._at(where, array, indices, write, rebuild=True)
+
+    def _indices(
+        self, node: ast.Subscript, rank: int, env: "Variables"
+    ) -> list[tuple[Core, bool]]:
+        """The indices, and of each whether it is known not to be negative."""
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        if any(isinstance(part, ast.Slice) for part in parts):
+            self.refuse(node, "slices are not compiled; write a loop over the items")
+        if len(parts) != rank:
+            kind = "a[i, j]" if rank == 2 else "a[i]"
+            self.refuse(
+                node, f"an array of {rank} dimension{'s' * (rank > 1)} is read `{kind}`"
+            )
+        found: list[tuple[Core, bool]] = []
+        for part in parts:
+            core, type_ = self._owner.number(part, env)
+            if type_ not in (INT, UNKNOWN):
+                self.refuse(
+                    part, "an index is an int, and this is a float; use `int(x)`"
+                )
+            found.append((core, self._is_natural(part, env)))
+        return found
+
+    def _is_natural(self, node: ast.expr, env: "Variables") -> bool:
+        match node:
+            case ast.Constant(value=int(value)):
+                return value >= 0
+            case ast.Name(id=name):
+                return name in env and env[name].natural
+            case ast.BinOp(op=ast.Add() | ast.Mult(), left=left, right=right):
+                return self._is_natural(left, env) and self._is_natural(right, env)
+        return False
+
+    def _at(
+        self,
+        where: Where,
+        array: Core,
+        indices: list[tuple[Core, bool]],
+        act: Callable[[Core, Core], Core],
+        rebuild: bool = False,
+    ) -> Core:
+        """Something done at an item, whose indices may count from the end."""
+        named = self._owner.arithmetic.named
+        if len(indices) == 1:
+            (index, natural) = indices[0]
+            if natural:
+                return act(array, index)
+            return named(
+                where,
+                (array, index),
+                lambda a, i: act(a, wrapped(where, i, length_of(where, a))),
+            )
+        (i, i_natural), (j, j_natural) = indices
+
+        def flat(shape: Core, rows: Core, columns: Core, data: Core) -> Core:
+            def inner(row: Core, column: Core) -> Core:
+                place = Prim(where, "+", (Prim(where, "*", (row, columns)), column))
+                done = act(data, inside(where, column, columns, j_natural, place))
+                return Prim(where, "cons", (shape, done)) if rebuild else done
+
+            row = i if i_natural else None
+            column = j if j_natural else None
+            return named(
+                where,
+                (i, j),
+                lambda x, y: named(
+                    where,
+                    (
+                        x if row is not None else wrapped(where, x, rows),
+                        y if column is not None else wrapped(where, y, columns),
+                    ),
+                    inner,
+                ),
+            )
+
+        return opened(self._build, where, array, flat)
+
+    def _constant_index(self, node: ast.Subscript, length: int) -> int:
+        index: Any = None
+        try:
+            index = ast.literal_eval(node.slice)
+        except ValueError:
+            pass
+        if not isinstance(index, int) or isinstance(index, bool):
+            self.refuse(
+                node,
+                "an item of a tuple is read by a constant, as in `t[0]`; unpack it",
+            )
+        if not -length <= index < length:
+            self.refuse(node, f"a tuple of {length} has no item {index}")
+        return index % length

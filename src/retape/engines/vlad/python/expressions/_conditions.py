@@ -1,0 +1,100 @@
+"""Conditions: comparisons, `and` and `or`, and the choice between two values."""
+
+import ast
+from typing import TYPE_CHECKING, NoReturn
+
+from retape.engines.vlad.language._core import Const, Core, If, Prim
+from retape.engines.vlad.python.expressions._variables import Variables, share
+from retape.engines.vlad.python.read._types import (
+    BOOL,
+    NUMBERS,
+    UNKNOWN,
+    NoCommonType,
+    join,
+    kind_of_type,
+)
+from retape.engines.vlad.python.terms._arithmetic import Operand
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.expressions._expressions import Expressions
+
+
+class Conditions:
+    """Terms of conditions."""
+
+    def __init__(self, owner: "Expressions") -> None:
+        self._owner = owner
+
+    def refuse(self, node: ast.AST, message: str) -> NoReturn:
+        self._owner.refuse(node, message)
+
+    def condition(self, node: ast.expr, env: "Variables") -> Core:
+        """An expression as a condition: a number is true unless it is zero."""
+        core, type_ = self._owner.expr(node, env)
+        where = self._owner.text.where(node)
+        if type_ in NUMBERS:
+            return self._owner.arithmetic.inverse(where, Prim(where, "zero?", (core,)))
+        if type_ not in (BOOL, UNKNOWN):
+            self.refuse(
+                node, f"a condition is a bool or a number, not {kind_of_type(type_)}"
+            )
+        return core
+
+    def compare(self, node: ast.Compare, env: "Variables") -> Core:
+        """`a < b < c`: each operand once, up to the first that fails."""
+        left, _ = self._owner.number(node.left, env)
+        return self._chain(node, left, node.ops, node.comparators, env)
+
+    def _chain(
+        self,
+        node: ast.Compare,
+        left: Core,
+        ops: list[ast.cmpop],
+        rest: list[ast.expr],
+        env: "Variables",
+    ) -> Core:
+        where = self._owner.text.where(node)
+        right, _ = self._owner.number(rest[0], env)
+        if len(ops) == 1:
+            return self._test(node, ops[0], left, right)
+
+        def both(a: Core, b: Core) -> Core:
+            first = self._test(node, ops[0], a, b)
+            more = self._chain(node, b, ops[1:], rest[1:], env)
+            return If(where, first, more, Const(where, False))
+
+        return self._owner.arithmetic.named(where, (left, right), both)
+
+    def _test(self, node: ast.Compare, op: ast.cmpop, a: Core, b: Core) -> Core:
+        result = self._owner.arithmetic.compare(self._owner.text.where(node), op, a, b)
+        if result is None:
+            self.refuse(node, "only `<`, `<=`, `>`, `>=`, `==` and `!=` are compiled")
+        return result
+
+    def logical(self, node: ast.BoolOp, env: "Variables") -> Core:
+        where = self._owner.text.where(node)
+        for each in node.values:
+            if self._owner.expr(each, env)[1] not in (BOOL, UNKNOWN):
+                self.refuse(each, "`and` and `or` take bools; compare this with 0")
+        result = self.condition(node.values[-1], env)
+        for each in reversed(node.values[:-1]):
+            test = self.condition(each, env)
+            if isinstance(node.op, ast.And):
+                result = If(where, test, result, Const(where, False))
+            else:
+                result = If(where, test, Const(where, True), result)
+        return result
+
+    def choice(self, node: ast.IfExp, env: "Variables") -> Operand:
+        test = self.condition(node.test, env)
+        (a, s), (b, t) = (
+            self._owner.expr(node.body, env),
+            self._owner.expr(node.orelse, env),
+        )
+        share(node.body, env)
+        share(node.orelse, env)
+        self._owner.fresh = False
+        try:
+            return If(self._owner.text.where(node), test, a, b), join(s, t)
+        except NoCommonType as error:
+            return self.refuse(node, f"the two values are {error}; make them alike")

@@ -1,0 +1,1 @@
+"""Python's statements to the core language: control flow as functions."""

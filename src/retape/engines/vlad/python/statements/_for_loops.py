@@ -1,0 +1,182 @@
+"""`for`: a loop with a hidden counter, over a `range` or the items of an array.
+
+    for i in range(a, b, s): body; rest
+
+        (let* ((i a) (stop b) (step s))
+          (if (zero? step) fault
+              (letrec ((loop (i x ...) (if (< i stop) body rest))) (loop i x ...))))
+
+with `>` if the step is negative, and both tests if its sign is not known. `body` ends
+in `(loop (+ i step) x' ...)`: what the body assigns to `i` does not steer the loop.
+"""
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.python.expressions._variables import Variable, Variables
+from retape.engines.vlad.python.read._names import assigned
+from retape.engines.vlad.python.read._types import FLOAT, INT, UNKNOWN, ArrayType
+from retape.engines.vlad.python.statements._joins import After, Emit, only
+from retape.engines.vlad.python.statements._loops import Steering
+from retape.engines.vlad.python.terms._arithmetic import Operand, fault
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.statements._body import Body
+
+
+@dataclass(frozen=True, slots=True)
+class _Range:
+    """What a `for` goes over.
+
+    Attributes:
+        item: The loop's variable, from the counter; `None` if it is the counter.
+    """
+
+    start: Core
+    stop: Core
+    step: Core
+    item: Callable[[Core], Operand] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Counter:
+    """The hidden counter of one loop: names in the core language, and what is known.
+
+    Attributes:
+        sign: That of the step, or 0 if it is not known.
+    """
+
+    where: Where
+    range: _Range
+    first: str
+    last: str
+    stride: str
+    sign: int
+
+    @property
+    def key(self) -> str:
+        """Its name among the variables, which no Python program can use."""
+        return f"counter {self.where.offset}"
+
+    @property
+    def limit(self) -> str:
+        return f"limit {self.where.offset}"
+
+    def test(self, env: Variables) -> Core:
+        """Whether there is one more item."""
+        i, end = Var(self.where, env[self.key].name), Var(self.where, self.last)
+        up, down = Prim(self.where, "<", (i, end)), Prim(self.where, ">", (i, end))
+        if self.sign:
+            return up if self.sign > 0 else down
+        rises = Prim(self.where, "positive?", (Var(self.where, self.stride),))
+        return If(self.where, rises, up, down)
+
+    def advance(self, env: Variables) -> Core:
+        """Its next value."""
+        i = Var(self.where, env[self.key].name)
+        by = self.range.step if self.sign else Var(self.where, self.stride)
+        return Prim(self.where, "+", (i, by))
+
+    def variables(self) -> Variables:
+        """What is known of it at the head of the loop."""
+        start = _constant(self.range.start)
+        natural = self.sign > 0 and start is not None and start >= 0.0
+        return {
+            self.key: Variable(self.first, INT, natural=natural),
+            self.limit: Variable(self.last, INT),
+        }
+
+
+def for_loop(owner: "Body", node: ast.For, env: Variables, go: After) -> Emit:
+    """`for i in range(...)` and `for x in array`."""
+    where = owner.text.where(node)
+    over = _range(owner, node, env)
+    fresh = owner.build.fresh
+    counter = _Counter(
+        where, over, fresh("i"), fresh("stop"), fresh("step"), _sign(over.step)
+    )
+
+    def enter(inner: Variables, body: After) -> Emit:
+        variable = inner[counter.key]
+        if over.item is not None:
+            value = over.item(Var(where, variable.name))
+            bind = owner.assignments.bind
+            return bind([node.target], node, value, False, inner, body)
+        if not isinstance(node.target, ast.Name):
+            owner.refuse(node.target, "the variable of a `range` is a name")
+        return body({**inner, node.target.id: variable})
+
+    def after(inner: Variables) -> Emit:
+        hidden = {counter.key, counter.limit}
+        return go(only(inner, inner.keys() - hidden))
+
+    steering = Steering(counter.test, enter, counter.key, counter.advance)
+    emit = owner.loops.loop(node, steering, {**env, **counter.variables()}, after)
+    return lambda: _opened(owner, counter, emit())
+
+
+def _opened(owner: "Body", counter: _Counter, loop: Core) -> Core:
+    """The loop, with its bounds computed once, in Python's order."""
+    where, build = counter.where, owner.build
+    if not counter.sign:
+        wrong = fault(where, "`range` with a step of zero")
+        zero = Prim(where, "zero?", (Var(where, counter.stride),))
+        loop = If(where, zero, wrong, loop)
+        loop = build.let_var(where, counter.stride, counter.range.step, loop)
+    loop = build.let_var(where, counter.last, counter.range.stop, loop)
+    return build.let_var(where, counter.first, counter.range.start, loop)
+
+
+def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
+    iterated, where = node.iter, owner.text.where(node)
+    zero, one = Const(where, 0.0), Const(where, 1.0)
+    if (
+        isinstance(iterated, ast.Call)
+        and owner.static_object(iterated.func, env) is range
+    ):
+        parts = [owner.number(arg, env) for arg in iterated.args]
+        for (_, type_), arg in zip(parts, iterated.args, strict=True):
+            if type_ not in (INT, UNKNOWN):
+                owner.refuse(arg, "`range` takes ints, and this is a float")
+        match [core for core, _ in parts]:
+            case [stop]:
+                return _Range(zero, stop, one)
+            case [start, stop]:
+                return _Range(start, stop, one)
+            case [start, stop, step]:
+                return _Range(start, stop, step)
+            case _:
+                pass
+    core, type_ = owner.expr(iterated, env)
+    if isinstance(iterated, ast.Name) and iterated.id in assigned(node.body):
+        owner.refuse(
+            iterated,
+            f"`{iterated.id}` is assigned in the loop over its items; loop over "
+            f"`range(len({iterated.id}))`",
+        )
+    if type_ == ArrayType(1) and isinstance(core, Var):
+        stop, _ = owner.arrays.length(node, (core, type_))
+        return _Range(
+            zero, stop, one, lambda i: (Prim(where, "vector-ref", (core, i)), FLOAT)
+        )
+    return owner.refuse(
+        iterated,
+        "a loop goes over `range(...)` or over an array of one dimension that is a "
+        "variable",
+    )
+
+
+def _sign(step: Core) -> int:
+    """The sign of a constant step; 0 if it is zero or not known."""
+    value = _constant(step)
+    return 0 if not value else 1 if value > 0.0 else -1
+
+
+def _constant(core: Core) -> float | None:
+    """The value of a constant number."""
+    value = core.value if isinstance(core, Const) else None
+    return value if isinstance(value, float) else None

@@ -1,0 +1,1 @@
+"""Terms of the core language that several Python constructs need."""

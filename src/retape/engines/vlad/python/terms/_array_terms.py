@@ -1,0 +1,68 @@
+"""Terms of arrays: one dimension is a vector, two a pair of a shape and a vector.
+
+array of n rows, m columns   ->   (cons (cons n m) items), row by row
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+from retape.engines.vlad.language._core import Core, If, Prim, PVar, Var
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.python.terms._arithmetic import fault
+from retape.engines.vlad.python.terms._core_builder import CoreBuilder, nested_pattern
+
+
+def if_alike(where: Where, lengths: list[Core], result: Core) -> Core:
+    """A term that needs equal lengths of arrays."""
+    if len(lengths) < 2:
+        return result
+    same = Prim(where, "=", (lengths[0], lengths[1]))
+    return If(where, same, result, fault(where, "the lengths of two arrays differ"))
+
+
+def length_of(where: Where, vector: Core) -> Core:
+    """The length of an array of one dimension."""
+    return Prim(where, "vector-length", (vector,))
+
+
+def wrapped(where: Where, index: Core, length: Core) -> Core:
+    """An index that may count from the end."""
+    moved = Prim(where, "+", (index, length))
+    return If(where, Prim(where, "negative?", (index,)), moved, index)
+
+
+def inside(where: Where, column: Core, columns: Core, natural: bool, at: Core) -> Core:
+    """A place in a flat array, if its column exists."""
+    wrong = fault(where, "index out of range")
+    inner = If(where, Prim(where, "<", (column, columns)), at, wrong)
+    if natural:
+        return inner
+    return If(where, Prim(where, "negative?", (column,)), wrong, inner)
+
+
+def opened(
+    build: CoreBuilder,
+    where: Where,
+    array: Core,
+    body: Callable[[Core, Core, Core, Core], Core],
+) -> Core:
+    """An array of two dimensions, taken apart."""
+    rows, columns, data, shape = (
+        build.fresh(name) for name in ("rows", "columns", "data", "shape")
+    )
+    pair = nested_pattern([PVar(rows), PVar(columns)])
+    variables = [Var(where, name) for name in (shape, rows, columns, data)]
+    inside = build.let(where, pair, variables[0], body(*variables))
+    outer = nested_pattern([PVar(shape), PVar(data)])
+    return build.let(where, outer, array, inside)
+
+
+def part_of(
+    build: CoreBuilder,
+    where: Where,
+    array: Core,
+    part: Literal["shape", "rows", "columns", "items"],
+) -> Core:
+    """A part of an array of two dimensions."""
+    index = ("shape", "rows", "columns", "items").index(part)
+    return opened(build, where, array, lambda *parts: parts[index])

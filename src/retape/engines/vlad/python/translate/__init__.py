@@ -1,1 +1,0 @@
-"""Python's statements and expressions to the core language, with their types."""
