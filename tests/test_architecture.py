@@ -40,6 +40,8 @@ def layer_of(module: str) -> str:
         return f"retape.{first}"
     if first == "_bytes":
         return "bytes"
+    if first == "_native_code":
+        return "native code"
     return "front" if first in ("_adjoint", "interop") else "errors"
 
 

@@ -102,9 +102,7 @@ def test_the_memory_store_keeps_to_its_capacities():
         store.put(4, 1, "memory", "y", 5)
     store = MemoryStore(capacity_bytes="1 kB")
     store.put(0, 0, "memory", "x", 999)
-    with pytest.raises(
-        StoreError, match="needs 2 B beside the 999 B in this"
-    ):
+    with pytest.raises(StoreError, match="needs 2 B beside the 999 B in this"):
         store.put(4, 1, "memory", "y", 2)
     assert len(store) == 1 and store.nbytes == 999
 

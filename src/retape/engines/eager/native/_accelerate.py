@@ -1,27 +1,21 @@
 """The accelerator: the hot paths of the recorder and the replay, compiled.
 
-It is optional. `accelerate()` compiles it with the system's C++ compiler, once for each
-version of PyTorch and of itself, and what was compiled is kept in the user's cache. It
+It is optional. `accelerate()` has it compiled, once for each version of PyTorch and of
+itself, by `retape._native_code`. It
 works on the same Python objects as the modules that it stands in for, and hands them
 every case that is out of the ordinary.
 """
 
-import hashlib
 import importlib.machinery
 import importlib.util
-import os
-import shlex
-import shutil
-import subprocess
 import sys
 import sysconfig
-import tempfile
 from pathlib import Path
 from types import ModuleType
 
 import torch
 
-from retape.engines.eager._errors import UnsupportedError
+from retape import _native_code as native_code
 from retape.engines.eager.loop._calls import Calls
 from retape.engines.eager.loop._records import Call, Slot
 from retape.engines.eager.trace._geometry import Geometry
@@ -46,6 +40,16 @@ _TYPES = {
 }  # fmt: skip
 # No LTO and no `-march`: the work is in the operators, and the cache may be shared.
 _FLAGS = "-std=c++20 -O2 -fPIC -shared -fvisibility=hidden".split()
+TOOLS = native_code.Toolchain(
+    language="C++",
+    variable="CXX",
+    commands=("g++", "clang++", "c++"),
+    ziglang=None,  # its C++ library is not the one that PyTorch was built with
+    cache="eager",
+    user="`accelerate()`",
+    install="Install one",
+    instead="do without: the Python recorder gives the same results",
+)
 
 
 def accelerate(on: bool = True) -> None:
@@ -58,7 +62,7 @@ def accelerate(on: bool = True) -> None:
         on: `False` goes back to Python.
 
     Raises:
-        UnsupportedError: If there is no C++ compiler, or it fails.
+        UnsupportedError: If there is no C++ compiler, or all that are there fail.
 
     Examples:
         >>> import retape.torch
@@ -66,86 +70,48 @@ def accelerate(on: bool = True) -> None:
         >>> retape.torch.accelerate(False)  # Python's recorder, as at first
     """
     if on and _Loaded.module is None:
-        _Loaded.module = _load(_build())
+        _Loaded.module = _load(build())
         _Loaded.module.setup(_TYPES)
     _Loaded.using = on
 
 
-def _compiler() -> list[str]:
-    given = os.environ.get("CXX")
-    if given:
-        return shlex.split(given)
-    for name in ("g++", "clang++", "c++"):
-        path = shutil.which(name)
-        if path is not None:
-            return [path]
-    raise UnsupportedError(
-        "`accelerate()` needs a C++ compiler and none was found as `$CXX`, `g++`, "
-        "`clang++` or `c++`. Install one, or do without: the Python recorder gives the "
-        "same results."
-    )
+def build() -> bytes:
+    """Compile the accelerator, or find what was compiled before.
 
-
-def _command() -> list[str]:
+    Raises:
+        UnsupportedError: If there is no compiler, or all of them fail.
+    """
     root = Path(torch.__file__).parent
     include = root / "include"
-    abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     folders = (
         include,
         include / "torch" / "csrc" / "api" / "include",
         sysconfig.get_paths()["include"],
     )
-    return [
-        *_compiler(),
+    flags = (
         *_FLAGS,
-        f"-D_GLIBCXX_USE_CXX11_ABI={abi}",
+        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
         *(f"-I{folder}" for folder in folders),
         f"-L{root / 'lib'}",
-    ]
+    )
+    program = native_code.Program(
+        (SOURCES / "module.cpp").read_text(encoding="utf-8"),
+        ".cpp",
+        flags,
+        libraries=("-ltorch_cpu", "-ltorch_python", "-lc10"),
+        headers=(SOURCES,),
+        made_for=(sys.version, torch.__version__),
+    )
+    return native_code.build(TOOLS, program)
 
 
-def _cache_folder() -> Path:
-    given = os.environ.get("RETAPE_CACHE")
-    if given:
-        return Path(given)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "retape" / "eager"
+def _load(image: bytes) -> ModuleType:
+    # Loaded once, and never unloaded: its descriptor, if any, stays open.
+    return native_code.load(TOOLS, image, _extension)[0]
 
 
-def _build() -> Path:
-    """Compile, or find what was compiled before."""
-    command = _command()
-    digest = hashlib.sha256("\0".join([sys.version, torch.__version__]).encode())
-    digest.update("\0".join(command).encode())
-    for path in sorted([*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h")]):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    target = _cache_folder() / f"{digest.hexdigest()[:32]}.so"
-    if not target.exists():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _compile(command, target)
-    return target
-
-
-def _compile(command: list[str], target: Path) -> None:
-    """Compile beside the target and move it there, so that no half file is seen."""
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        made = Path(folder) / "made.so"
-        libraries = ("-ltorch_cpu", "-ltorch_python", "-lc10")
-        arguments = [str(SOURCES / "module.cpp"), "-o", str(made), *libraries]
-        done = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, check=False
-        )
-        if done.returncode != 0:
-            raise UnsupportedError(
-                f"the C++ compiler `{command[0]}` failed:\n{done.stderr[-2000:]}\n"
-                "Set `$CXX` to another one, or do without `accelerate()`: the Python "
-                "recorder gives the same results."
-            )
-        os.replace(made, target)
-
-
-def _load(path: Path) -> ModuleType:
-    loader = importlib.machinery.ExtensionFileLoader(_NAME, str(path))
+def _extension(path: str) -> ModuleType:
+    loader = importlib.machinery.ExtensionFileLoader(_NAME, path)
     spec = importlib.util.spec_from_loader(_NAME, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)

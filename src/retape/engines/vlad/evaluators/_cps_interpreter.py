@@ -7,6 +7,7 @@ recursion of the program is a recursion of Python. When the count reaches the li
 registers are the capsule (5b).
 """
 
+from collections.abc import Iterator
 from typing import Any, NoReturn
 
 from retape.engines.vlad.evaluators._code import Instr
@@ -26,6 +27,12 @@ from retape.engines.vlad.evaluators._link import (
     VAR,
 )
 from retape.engines.vlad.evaluators._machine import Capsule, Done
+from retape.engines.vlad.evaluators._run_errors import (
+    Failed,
+    chain,
+    entering,
+    run_error,
+)
 from retape.engines.vlad.language._diagnostics import RunError, Where
 from retape.engines.vlad.values._dual_and_taped import strip
 from retape.engines.vlad.values._match import Environment
@@ -82,7 +89,7 @@ class Interpreter:
             self._fail(entering(function, error), k)
 
     def _fail(self, message: str, k: Frames) -> NoReturn:
-        raise RunError(message, self.site, call_chain(k))
+        raise RunError(message, self.site, chain(waiting_frames(k)))
 
     def _run(
         self, e: Instr, env: Environment, k: Frames, n: int, limit: int
@@ -90,11 +97,8 @@ class Interpreter:
         """One loop: down into expressions, then back up through frames."""
         try:
             return self._loop(e, env, k, n, limit)
-        except _Failed as failed:
-            where = failed.where
-            if where.source.name == "builtin" and self.site is not None:
-                where = self.site
-            raise RunError(failed.message, where, call_chain(failed.k)) from None
+        except Failed as failed:
+            raise run_error(failed, self.site, waiting_frames(failed.k)) from None
 
     def _loop(self, e: Any, env: Any, k: Any, n: int, limit: int) -> Done | Capsule:
         """The clauses of the evaluator, by how often programs enter them.
@@ -208,7 +212,7 @@ class Interpreter:
         except Mismatch as error:
             if kind == K_CALL and type(data) is Closure:
                 error = Mismatch(entering(data, error))
-            raise _Failed(str(error), e.where, k) from None
+            raise Failed(str(error), e.where, k) from None
 
     def _interrupt(
         self, f: Value, x: Value, steps: Value, limit: int, k: Frames
@@ -222,27 +226,8 @@ class Interpreter:
         return interrupted(capsule, strip("interrupt", steps) - limit)
 
 
-class _Failed(Exception):
-    """A run-time fault with the continuation in which it happened."""
-
-    def __init__(self, message: str, where: Where, k: Frames) -> None:
-        self.message = message
-        self.where = where
-        self.k = k
-
-
-def entering(function: Closure, error: Mismatch) -> str:
-    """The message for an argument that a function's parameter does not match."""
-    name = function.code.name
-    return f"in a call of `{name}`: {error}" if name else f"in a call: {error}"
-
-
-def call_chain(k: Frames) -> list[Where]:
-    """The places of the expressions that wait for a value, the innermost first."""
-    chain: list[Where] = []
-    while k[0] != K_HALT and len(chain) < 40:
-        where = k[1].where
-        if where.source.name != "builtin" and (not chain or chain[-1] != where):
-            chain.append(where)
+def waiting_frames(k: Frames) -> Iterator[Where]:
+    """The places of the frames of a continuation, the innermost first."""
+    while k[0] != K_HALT:
+        yield k[1].where
         k = k[3]
-    return chain

@@ -5,6 +5,7 @@ term runs in an environment, with a continuation that is a closure of the progra
 kind.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 from retape.engines.vlad.evaluators._code import Instr
@@ -23,10 +24,11 @@ from retape.engines.vlad.evaluators._cps_convert import (
     UNARY,
     VAR,
 )
-from retape.engines.vlad.evaluators._cps_interpreter import NO_LIMIT, entering
+from retape.engines.vlad.evaluators._cps_interpreter import NO_LIMIT
 from retape.engines.vlad.evaluators._machine import Capsule, Done
+from retape.engines.vlad.evaluators._run_errors import Failed, entering, run_error
 from retape.engines.vlad.language._builtins import BUILTINS
-from retape.engines.vlad.language._diagnostics import RunError, Where
+from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.values._match import Environment
 from retape.engines.vlad.values._primitives import World
 from retape.engines.vlad.values._values import Closure, Mismatch, Value, show_atom
@@ -64,11 +66,9 @@ class Hybrid:
     ) -> Done | Capsule:
         try:
             return self._loop(term, env, k, 0, limit)
-        except _Failed as failed:
-            where: Where | None = failed.where
-            if where is None or where.source.name == "builtin":
-                where = self.site
-            raise RunError(failed.message, where, call_chain(failed.k)) from None
+        except Failed as failed:
+            waiting = waiting_continuations(failed.k)
+            raise run_error(failed, self.site, waiting) from None
 
     def _loop(self, e: Any, env: Any, k: Any, n: int, limit: int) -> Done | Capsule:
         """The clauses of Figs. 22 and 23. A hot loop: as one function on purpose."""
@@ -134,16 +134,7 @@ class Hybrid:
             message = str(error)
             if data is not None and type(data) is Closure:
                 message = entering(data, error)
-            raise _Failed(message, e.where, k) from None
-
-
-class _Failed(Exception):
-    """A run-time fault with the continuation in which it happened."""
-
-    def __init__(self, message: str, where: Where | None, k: Closure) -> None:
-        self.message = message
-        self.where = where
-        self.k = k
+            raise Failed(message, e.where, k) from None
 
 
 START = BUILTINS["+"].where
@@ -153,12 +144,8 @@ HALT = Closure(Instr(HALTED, START), ())
 """The continuation that returns: `lambda3 n l v. v`."""
 
 
-def call_chain(k: Closure) -> list[Where]:
-    """The places of the expressions that wait for a value, the innermost first."""
-    chain: list[Where] = []
-    while k.env and len(chain) < 40:
-        where = k.code.where
-        if where.source.name != "builtin" and (not chain or chain[-1] != where):
-            chain.append(where)
+def waiting_continuations(k: Closure) -> Iterator[Where]:
+    """The places of the closures that a continuation consists of, innermost first."""
+    while k.env:
+        yield k.code.where
         k = k.env[0]
-    return chain

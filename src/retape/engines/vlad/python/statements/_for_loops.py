@@ -97,7 +97,7 @@ def for_loop(owner: "Body", node: ast.For, env: Variables, go: After) -> Emit:
     over = _range(owner, node, env)
     fresh = owner.build.fresh
     counter = _Counter(
-        where, over, fresh("i"), fresh("stop"), fresh("step"), _sign(over.step)
+        where, over, fresh("i"), fresh("stop"), fresh("step"), _sign_of_step(over.step)
     )
 
     def enter(inner: Variables, body: After) -> Emit:
@@ -170,7 +170,7 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
     )
 
 
-def _sign(step: Core) -> int:
+def _sign_of_step(step: Core) -> int:
     """The sign of a constant step; 0 if it is zero or not known."""
     value = _constant(step)
     return 0 if not value else 1 if value > 0.0 else -1

@@ -1,0 +1,129 @@
+"""From a program's text to an object: the first compiler that works, or the cache."""
+
+import hashlib
+import os
+import shlex
+import subprocess
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from retape._errors import UnsupportedError
+from retape._native_code._object_cache import ObjectCache
+from retape._native_code._toolchain import Command, Toolchain
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A source file, and all that its object depends on.
+
+    Attributes:
+        text: The file's contents.
+        suffix: Its suffix, by which compilers know the language.
+        flags: What the compiler is told before the file.
+        libraries: What it is told after it.
+        headers: Folders that are searched for headers; the `*.h` in them count.
+        made_for: Versions of what the object is linked to.
+    """
+
+    text: str
+    suffix: str
+    flags: tuple[str, ...]
+    libraries: tuple[str, ...] = ()
+    headers: tuple[Path, ...] = ()
+    made_for: tuple[str, ...] = ()
+
+
+class _CompilerFailed(Exception):
+    """A compiler that cannot be started, or ends with an error."""
+
+
+def build(tools: Toolchain, program: Program) -> bytes:
+    """Compile a program to a shared object, or find it in the cache.
+
+    A compiler that fails is passed over with a warning, if another one is there.
+
+    Args:
+        tools: The compilers that may be used.
+        program: What is compiled.
+
+    Returns:
+        The object, as it is loaded.
+
+    Raises:
+        UnsupportedError: If there is no compiler, or all of them fail.
+    """
+    objects = ObjectCache(tools)
+    failures: list[str] = []
+    for compiler in tools.compilers():
+        key = _key(compiler, program)
+        image = objects.find(key)
+        if image is None:
+            try:
+                image = _compile(objects, compiler, program)
+            except _CompilerFailed as failure:
+                failures.append(f"`{shlex.join(compiler)}` {failure}")
+                continue
+            objects.keep(key, image)
+        _tell(tools, failures, compiler)
+        return image
+    raise UnsupportedError(
+        f"no {tools.language} compiler made an object of the program: "
+        f"{'; '.join(failures)}. Set `${tools.variable}` to one that works, or "
+        f"{tools.instead}."
+    )
+
+
+def _tell(tools: Toolchain, failures: list[str], compiler: Command) -> None:
+    if failures:
+        warnings.warn(
+            f"the {tools.language} compiler {'; '.join(failures)}: "
+            f"`{shlex.join(compiler)}` was used instead; set `${tools.variable}` to a "
+            "compiler that works, or unset it",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _key(compiler: Command, program: Program) -> str:
+    digest = hashlib.sha256(_digest_of(program.headers))
+    parts = (*compiler, *program.flags, *program.libraries, *program.made_for)
+    digest.update("\0".join([*parts, program.text]).encode())
+    return digest.hexdigest()[:32]
+
+
+@cache
+def _digest_of(folders: tuple[Path, ...]) -> bytes:
+    digest = hashlib.sha256()
+    for folder in folders:
+        for path in sorted(folder.glob("*.h")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.digest()
+
+
+def _compile(objects: ObjectCache, compiler: Command, program: Program) -> bytes:
+    """Run a compiler in a folder of its own, which also has its temporary files."""
+    with objects.scratch() as folder:
+        source, made = folder / f"program{program.suffix}", folder / "program.so"
+        source.write_text(program.text, encoding="utf-8")
+        command: Sequence[str] = [
+            *compiler,
+            *program.flags,
+            *(f"-I{each}" for each in program.headers),
+            *("-o", str(made), str(source)),
+            *program.libraries,
+        ]
+        # In the user's language the words could be in any encoding.
+        settings = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
+        try:
+            done = subprocess.run(
+                command, capture_output=True, check=False, env=settings
+            )
+        except OSError as error:
+            raise _CompilerFailed(f"cannot be run ({error.strerror})") from None
+        if done.returncode != 0 or not made.exists():
+            said = done.stderr.decode("utf-8", errors="replace").strip()[-2000:]
+            raise _CompilerFailed(f"failed ({said or f'status {done.returncode}'})")
+        return made.read_bytes()

@@ -1,0 +1,288 @@
+"""Compilers, the cache of objects, and loading: where machines differ.
+
+Each test runs with the toolchain of VLAD's compiler and with that of PyTorch.
+"""
+
+import ctypes
+import os
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from retape import _native_code as native_code
+from retape._errors import UnsupportedError
+from retape._native_code import _build, _load, _object_cache
+from retape.engines.eager.native import _accelerate
+from retape.engines.vlad.compiler.load import _c_compiler
+
+TEXT = """
+static int answer(void) { return 42; }
+#ifdef __cplusplus
+extern "C"
+#endif
+__attribute__((visibility("default"))) int get(void) { return answer(); }
+"""
+FLAGS = ("-fPIC", "-shared", "-fvisibility=hidden")
+
+
+@pytest.fixture(params=[_c_compiler.TOOLS, _accelerate.TOOLS], ids=["vlad", "torch"])
+def tools(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> native_code.Toolchain:
+    monkeypatch.delenv(request.param.variable, raising=False)
+    return request.param
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("RETAPE_CACHE", str(folder))
+    return folder
+
+
+def built(tools: native_code.Toolchain, text: str = TEXT) -> bytes:
+    suffix = ".c" if tools.language == "C" else ".cpp"
+    return native_code.build(tools, native_code.Program(text, suffix, FLAGS))
+
+
+def value(tools: native_code.Toolchain, image: bytes) -> int:
+    return native_code.load(tools, image, ctypes.CDLL)[0].get()
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The compilers that were run."""
+    made: list[str] = []
+    before = _build._compile
+
+    def noted(
+        objects: native_code.ObjectCache,
+        compiler: tuple[str, ...],
+        program: native_code.Program,
+    ) -> bytes:
+        made.append(compiler[0])
+        return before(objects, compiler, program)
+
+    monkeypatch.setattr(_build, "_compile", noted)
+    return made
+
+
+def _entry(cache: Path) -> Path:
+    (entry,) = cache.glob("*.object")
+    return entry
+
+
+def test_an_object_is_made_once_and_only_its_owner_may_write_it(
+    cache: Path, tools: native_code.Toolchain, compilations: list[str]
+) -> None:
+    first = built(tools)
+    assert built(tools) == first
+    assert len(compilations) == 1
+    assert stat.S_IMODE(cache.stat().st_mode) == 0o700
+    assert stat.S_IMODE(_entry(cache).stat().st_mode) == 0o600
+    assert value(tools, first) == 42
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "changed", "link"])
+def test_an_entry_that_is_not_whole_is_made_again(
+    damage: str, cache: Path, tools: native_code.Toolchain, compilations: list[str]
+) -> None:
+    first = built(tools)
+    entry = _entry(cache)
+    whole = entry.read_bytes()
+    if damage == "truncated":
+        entry.write_bytes(whole[:-1000])
+    elif damage == "empty":
+        entry.write_bytes(b"")
+    elif damage == "changed":
+        entry.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    else:
+        other = cache / "elsewhere"
+        entry.rename(other)
+        entry.symlink_to(other)
+    assert built(tools) == first
+    assert len(compilations) == 2
+    assert entry.read_bytes() == whole
+
+
+@pytest.mark.parametrize("mode", [0o602, 0o620, 0o666])
+def test_an_entry_that_others_may_write_is_made_again(
+    mode: int, cache: Path, tools: native_code.Toolchain, compilations: list[str]
+) -> None:
+    built(tools)
+    _entry(cache).chmod(mode)
+    built(tools)
+    assert len(compilations) == 2
+    assert stat.S_IMODE(_entry(cache).stat().st_mode) == 0o600
+
+
+def test_an_entry_of_another_user_is_made_again(
+    cache: Path,
+    tools: native_code.Toolchain,
+    monkeypatch: pytest.MonkeyPatch,
+    compilations: list[str],
+) -> None:
+    built(tools)
+    status = _entry(cache).stat()
+    assert _object_cache._is_ours(status)
+    monkeypatch.setattr(os, "geteuid", lambda: status.st_uid + 1)
+    if status.st_uid == 0:  # root's own files are trusted by everybody
+        foreign = os.stat_result((*status[:4], 12345, *status[5:10]))
+        assert not _object_cache._is_ours(foreign)
+    else:
+        built(tools)
+        assert len(compilations) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_told_once_and_done_without(
+    tmp_path: Path, tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "file" / "cache"))
+    with pytest.warns(
+        RuntimeWarning, match="cannot be kept in .*file/cache.*set `\\$RET"
+    ):
+        image = built(tools)
+    assert value(tools, image) == 42
+
+
+def test_without_any_folder_one_sentence_says_so(
+    tmp_path: Path, tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(**_: object) -> None:
+        raise FileNotFoundError("No usable temporary directory found")
+
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "file" / "cache"))
+    monkeypatch.setattr(_object_cache.tempfile, "TemporaryDirectory", refuse)
+    with pytest.raises(
+        UnsupportedError, match="needs a folder for the compiler's files"
+    ):
+        built(tools)
+
+
+def test_where_no_file_may_be_executed_memory_is_loaded_from(
+    cache: Path, tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("failed to map segment from shared object")
+
+    image = built(tools)
+    monkeypatch.setattr(_load, "_from_folder", refuse)
+    two = [native_code.load(tools, image, ctypes.CDLL) for _ in range(2)]
+    assert [dll.get() for dll, _ in two] == [42, 42]
+    assert two[0][0]._handle != two[1][0]._handle
+    for _, descriptor in two:
+        assert descriptor is not None
+        os.close(descriptor)
+    monkeypatch.delattr(os, "memfd_create")
+    with pytest.raises(
+        UnsupportedError, match="cannot be loaded .failed to map segment"
+    ):
+        value(tools, image)
+
+
+@pytest.mark.parametrize("command", ["no-such-compiler -x", "false", "'unclosed"])
+def test_a_compiler_that_fails_is_told_and_another_one_used(
+    command: str,
+    cache: Path,
+    tools: native_code.Toolchain,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(tools.variable, command)
+    told = f"was used instead; set `\\${tools.variable}` to a compiler that works"
+    with pytest.warns(RuntimeWarning, match=told):
+        image = built(tools)
+    assert value(tools, image) == 42
+
+
+def test_a_compiler_that_speaks_another_encoding_is_understood(
+    cache: Path,
+    tools: native_code.Toolchain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = tmp_path / "cc.py"
+    script.write_text(
+        "import sys; sys.stderr.buffer.write(b'Erreur \\xe9\\xff fatale'); sys.exit(1)"
+    )
+    monkeypatch.setenv(tools.variable, f"{sys.executable} {script}")
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UnsupportedError, match=r"failed \(Erreur .* fatale\)\. Set"):
+        built(tools)
+
+
+def test_without_a_compiler_the_message_says_what_to_do(
+    tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(UnsupportedError) as caught:
+        list(tools.compilers())
+    texts = {
+        "C": "the compiled engine needs a C compiler and none was found as `$CC`, "
+        "`gcc`, `clang` or `cc`. Install one, or `pip install retape[vlad]`, or use "
+        '`engine="interpreter"`.',
+        "C++": "`accelerate()` needs a C++ compiler and none was found as `$CXX`, "
+        "`g++`, `clang++` or `c++`. Install one, or do without: the Python recorder "
+        "gives the same results.",
+    }
+    assert str(caught.value) == texts[tools.language]
+
+
+def test_compilers_are_tried_in_order(
+    tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(tools.variable, "ccache gcc")
+    monkeypatch.setattr("shutil.which", lambda name: f"/bin/{name}")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert (
+        list(tools.compilers())
+        == {
+            "C": [
+                ("ccache", "gcc"),
+                ("/bin/gcc",),
+                ("/bin/clang",),
+                ("/bin/cc",),
+                (sys.executable, "-m", "ziglang", "cc"),
+            ],
+            "C++": [("ccache", "gcc"), ("/bin/g++",), ("/bin/clang++",), ("/bin/c++",)],
+        }[tools.language]
+    )
+
+
+def test_the_accelerator_is_kept_as_any_object_is(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[object] = []
+
+    def compile_(*arguments: object) -> bytes:
+        made.append(arguments)
+        return b"an object"
+
+    monkeypatch.setattr(_build, "_compile", compile_)
+    assert [_accelerate.build() for _ in range(2)] == [b"an object"] * 2
+    assert len(made) == 1
+    _entry(cache).chmod(0o666)
+    assert _accelerate.build() == b"an object"
+    _entry(cache).write_bytes(_entry(cache).read_bytes()[:-1])
+    assert _accelerate.build() == b"an object"
+    assert len(made) == 3
+
+
+def test_headers_and_versions_are_part_of_what_an_object_is_kept_by(
+    tmp_path: Path,
+) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    for folder, text in ((one, "1"), (two, "2")):
+        folder.mkdir()
+        (folder / "a.h").write_text(text)
+    programs = [
+        native_code.Program("text", ".c", FLAGS, headers=(one,)),
+        native_code.Program("text", ".c", FLAGS, headers=(two,)),
+        native_code.Program("text", ".c", FLAGS, headers=(one,), made_for=("2.13",)),
+    ]
+    assert len({_build._key(("cc",), each) for each in programs}) == 3
