@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import retape
 from retape.plan._registry import KINDS
 
 SOURCES = Path(retape.__file__).parent
+DOCS = Path(__file__).parents[1] / "docs"
 
 TOP_LEVEL = {
     "Adjoint",
@@ -90,6 +92,26 @@ def test_nothing_is_imported_without_being_public(package):
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):
             assert all(alias.asname == alias.name for alias in node.names), package
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "retape.plan", "retape.vlad"])
+def test_no_helper_can_be_reached_in_a_public_package(package):
+    module = importlib.import_module(package)
+    assert module.__file__
+    meant = exported(Path(module.__file__).read_text())
+    for name, value in vars(module).items():
+        if not name.startswith("_") and not inspect.ismodule(value):
+            assert name in meant, f"{package}.{name}"
+
+
+@pytest.mark.parametrize("package", ["retape.interop", "retape.native"])
+def test_a_module_with_code_lists_what_stands_on_its_page(package):
+    module = importlib.import_module(package)
+    assert module.__file__
+    pages = "".join(page.read_text() for page in (DOCS / "api").glob("*.md"))
+    documented = set(re.findall(rf"^::: {package}\.(\w+)$", pages, re.MULTILINE))
+    again = exported(Path(module.__file__).read_text())
+    assert set(module.__all__) == documented | again
 
 
 def test_the_reading_of_exports_can_miss():

@@ -21,8 +21,10 @@ from retape.schedule import (
     Store,
     Sweep,
     Tape,
-    whole,
 )
+from retape.schedule._whole import whole
+
+__all__ = ["from_checkpoint_schedules", "to_checkpoint_schedules"]
 
 _TIERS = {"RAM": "memory", "DISK": "disk"}
 

@@ -22,6 +22,22 @@ from retape.engines.vlad.python.read._source import CompileError as CompileError
 from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
 
+__all__ = [
+    "CompileError",
+    "Derivative",
+    "Measured",
+    "NativeFunction",
+    "RunError",
+    "function",
+    "grad",
+    "jvp",
+    "measure",
+    "to_jax",
+    "to_torch",
+    "value_and_grad",
+    "vjp",
+]
+
 
 def function(fun: Callable[..., Any], *, engine: EngineName = "compiled") -> Any:
     """Compile a Python function to native code; also as a decorator.

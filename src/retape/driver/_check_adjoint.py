@@ -21,8 +21,11 @@ from typing import Any, Protocol, TypeVar, cast
 from retape._errors import PlanError
 from retape.driver._drive import run
 from retape.driver._step_machine import StepFunctions, StepMachine
-from retape.schedule import Schedule, whole
-from retape.storage import copy_tree, map_leaves, need_numpy, precision
+from retape.schedule import Schedule
+from retape.schedule._whole import whole
+from retape.storage import copy_tree
+from retape.storage._codec import need_numpy
+from retape.storage._trees._arithmetic import map_leaves, precision
 
 X = TypeVar("X")
 G = TypeVar("G")

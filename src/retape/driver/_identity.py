@@ -30,7 +30,8 @@ from types import (
 from typing import Any
 
 from retape._errors import StoreError
-from retape.storage import fingerprint, opaque
+from retape.storage import fingerprint
+from retape.storage._trees._kinds import opaque
 
 _ROOT = Path(__file__).parents[1]
 _STANDARD = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib") if name)

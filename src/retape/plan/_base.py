@@ -15,7 +15,8 @@ from retape._bytes import format_bytes
 from retape._errors import PlanError
 from retape._html import record_html
 from retape.plan._options import Loops, Memory
-from retape.schedule import Chain, Counts, Mixed, Schedule, Split, TwoTier, whole
+from retape.schedule import Chain, Counts, Mixed, Schedule, Split, TwoTier
+from retape.schedule._whole import whole
 
 MANY_STEPS = 1 << 40
 """What an unknown length is taken for where a plan needs a bound: 10^12 steps."""

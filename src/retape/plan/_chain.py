@@ -9,7 +9,8 @@ from retape._errors import PlanError
 from retape.plan._base import Prediction
 from retape.plan._options import Kind, keeps_tapes, refuse_others
 from retape.plan._scheduled import ScheduledPlan
-from retape.schedule import Chain, whole
+from retape.schedule import Chain
+from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -6,7 +6,8 @@ from typing import ClassVar
 from retape._errors import PlanError
 from retape.plan._base import Prediction, both_bytes
 from retape.plan._scheduled import ScheduledPlan, stage_within
-from retape.schedule import Mixed, whole
+from retape.schedule import Mixed
+from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

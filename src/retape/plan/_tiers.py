@@ -9,7 +9,8 @@ from retape.plan._base import Bytes, Prediction, both_bytes
 from retape.plan._options import check_stage, refuse_others
 from retape.plan._scheduled import ScheduledPlan, stage_within
 from retape.plan._stage_length import stage_for_snapshots
-from retape.schedule import TierCosts, TwoTier, whole
+from retape.schedule import TierCosts, TwoTier
+from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from retape._errors import PlanError
 from retape.plan._base import AnySchedule, Bytes, Plan, Prediction, Resolved, both_bytes
-from retape.schedule import Schedule, TreeName, whole
+from retape.schedule import Schedule, TreeName
+from retape.schedule._whole import whole
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -40,4 +40,3 @@ from retape.schedule._split import treeverse_split as treeverse_split
 from retape.schedule._tier_table import TierCosts as TierCosts
 from retape.schedule._tiers import TwoTier as TwoTier
 from retape.schedule._tree import TreeName as TreeName
-from retape.schedule._whole import whole as whole

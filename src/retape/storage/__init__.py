@@ -2,7 +2,6 @@
 
 from retape.storage._asynchronous import AsyncStore as AsyncStore
 from retape.storage._base import SnapshotStore as SnapshotStore
-from retape.storage._codec import need_numpy as need_numpy
 from retape.storage._codec_store import CodecStore as CodecStore
 from retape.storage._compare_codecs import CodecTrial as CodecTrial
 from retape.storage._compare_codecs import compare_codecs as compare_codecs
@@ -18,10 +17,7 @@ from retape.storage._ranks import RankStore as RankStore
 from retape.storage._remote import RemoteStore as RemoteStore
 from retape.storage._tiered import TieredStore as TieredStore
 from retape.storage._trees._arithmetic import add_trees as add_trees
-from retape.storage._trees._arithmetic import map_leaves as map_leaves
-from retape.storage._trees._arithmetic import precision as precision
 from retape.storage._trees._kinds import State as State
-from retape.storage._trees._kinds import opaque as opaque
 from retape.storage._trees._kinds import register_state as register_state
 from retape.storage._trees._serialize import fingerprint as fingerprint
 from retape.storage._trees._tree import copy_tree as copy_tree
