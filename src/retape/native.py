@@ -15,9 +15,9 @@ from retape._errors import GradientTypeError
 from retape.driver import Report
 from retape.engines.vlad.language._diagnostics import RunError as RunError
 from retape.engines.vlad.python.call._bridges import in_jax, in_torch
+from retape.engines.vlad.python.call._directional import Pullback, Pushforward
 from retape.engines.vlad.python.call._function import Derivative as Derivative
 from retape.engines.vlad.python.call._function import NativeFunction as NativeFunction
-from retape.engines.vlad.python.call._function import Pullback, Pushforward
 from retape.engines.vlad.python.read._source import CompileError as CompileError
 from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from retape._errors import GradientTypeError
-from retape.engines.vlad.python.call._function import NativeFunction, Pullback
+from retape.engines.vlad.python.call._directional import Pullback
+from retape.engines.vlad.python.call._function import NativeFunction
 from retape.plan._base import Plan
 
 

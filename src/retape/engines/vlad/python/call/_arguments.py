@@ -1,0 +1,70 @@
+"""What is called, and with which arguments: by position, by name, by default."""
+
+from types import FunctionType as PythonFunction
+from typing import Any
+
+from retape._errors import PlanError
+
+
+def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
+    """Numbers of arguments, if they can be.
+
+    Raises:
+        PlanError: If there are none, or one is no number or stands twice.
+    """
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    if not numbers or not all(type(n) is int and n >= 0 for n in numbers):
+        raise PlanError(
+            f"`argnums={argnums!r}` names no arguments; pass a number from 0, or a "
+            "tuple of them"
+        )
+    if len(set(numbers)) < len(numbers):
+        raise PlanError(f"`argnums={argnums!r}` names an argument twice")
+    return argnums if isinstance(argnums, int) else numbers
+
+
+def no_function(function: Any) -> str:
+    """What to say of an object that cannot be compiled."""
+    return (
+        f"`{function!r}` is no Python function that could be compiled; pass a function "
+        "written with `def` or `lambda`, or what `native` made of one"
+    )
+
+
+def innermost(function: Any) -> Any:
+    """The Python function inside derivatives and decorators; `None` without one."""
+    while not isinstance(function, PythonFunction):
+        if hasattr(function, "__retape_derivative__"):
+            function = function.__retape_derivative__[1]
+        elif getattr(function, "__retape_function__", None) is not None:
+            function = function.__retape_function__
+        else:
+            return None
+    return function
+
+
+def bound(
+    function: PythonFunction, args: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[Any, ...]:
+    """Arguments by position: those by name, and defaults, in their places."""
+    code = function.__code__
+    names = code.co_varnames[: code.co_argcount]
+    defaults = function.__defaults__ or ()
+    if not keywords and len(args) == len(names):
+        return args
+    if len(args) > len(names):
+        raise TypeError(
+            f"{function.__name__}() takes {len(names)} arguments, not {len(args)}"
+        )
+    given = dict(zip(names, args, strict=False))
+    for name, value in keywords.items():
+        if name not in names or name in given:
+            raise TypeError(f"{function.__name__}() cannot be given {name!r} here")
+        given[name] = value
+    first = len(names) - len(defaults)
+    for index, name in enumerate(names):
+        if name not in given:
+            if index < first:
+                raise TypeError(f"{function.__name__}() misses its argument {name!r}")
+            given[name] = defaults[index - first]
+    return tuple(given[name] for name in names)
