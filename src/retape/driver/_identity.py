@@ -13,10 +13,8 @@ caller may say what the run is by a `key` of his own.
 
 from __future__ import annotations
 
-import dis
 import sys
 import sysconfig
-from collections.abc import Iterator
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -30,6 +28,12 @@ from types import (
 from typing import Any
 
 from retape._errors import StoreError
+from retape.driver._variables_read import (
+    contents_of,
+    unwrapped,
+    variables_of,
+    wrapped_by,
+)
 from retape.storage import fingerprint
 from retape.storage._trees._kinds import opaque
 
@@ -58,81 +62,11 @@ def identify(name: str, function: object) -> dict[str, str]:
     code = unwrapped(function)
     if isinstance(code, FunctionType):
         parts[f"the code of `{name}`"] = _digest(code.__code__, name)
-    for variable, value in _read_by(function):
+    for variable, value in variables_of(function):
         # What `partial` binds comes before the default that it takes the place of.
         what = f"`{variable}`, which `{name}` reads"
         parts.setdefault(what, _digest(value, name, variable))
     return parts
-
-
-def unwrapped(function: object) -> object:
-    """The Python function inside a method, a `partial` or a decorator's object."""
-    while True:
-        if isinstance(function, partial):
-            function = function.func
-        elif isinstance(function, MethodType):
-            function = function.__func__
-        elif not isinstance(function, FunctionType) and _inner(function) is not None:
-            function = _inner(function)
-        else:
-            return function
-
-
-def _inner(value: object) -> object:
-    """The Python function that a compiled or cached one was made from."""
-    for name in ("__wrapped__", "py_func", "func"):
-        inner = getattr(value, name, None)
-        if isinstance(inner, FunctionType):
-            return inner
-    return None
-
-
-def _read_by(function: object) -> Iterator[tuple[str, Any]]:
-    """The variables of a function, with their names."""
-    if isinstance(function, partial):
-        yield from ((f"argument {i}", arg) for i, arg in enumerate(function.args))
-        yield from function.keywords.items()
-        yield from _read_by(function.func)
-    elif isinstance(function, MethodType):
-        yield "self", function.__self__
-        yield from _read_by(function.__func__)
-    elif isinstance(function, FunctionType):
-        yield from _defaults(function)
-        names = function.__code__.co_freevars
-        for name, cell in zip(names, function.__closure__ or (), strict=True):
-            yield name, _contents(cell)
-        for name in sorted(_globals_read(function.__code__)):
-            if name in function.__globals__:
-                yield name, function.__globals__[name]
-    elif _inner(function) is not None:
-        yield from _read_by(_inner(function))
-    else:
-        yield "self", function
-
-
-def _defaults(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    code, defaults = function.__code__, function.__defaults__ or ()
-    names = code.co_varnames[code.co_argcount - len(defaults) : code.co_argcount]
-    yield from zip(names, defaults, strict=True)
-    yield from sorted((function.__kwdefaults__ or {}).items())
-
-
-def _contents(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return None  # A variable that is not set yet.
-
-
-def _globals_read(code: CodeType) -> set[str]:
-    """The names of module variables that code reads, functions inside it included."""
-    names = {
-        str(instruction.argval)
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-    inside = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return names.union(*map(_globals_read, inside))
 
 
 def _digest(value: object, name: str, variable: str = "") -> str:
@@ -181,13 +115,13 @@ class _Feeder:
                 self.code(value)
             case FunctionType() if not is_installed(value.__module__):
                 self.feed(value.__code__)
-                for name, read in _read_by(value):
+                for name, read in variables_of(value):
                     self.text(name)
                     self.feed(read)
             case FunctionType():
                 self.installed(value.__module__, value.__qualname__)
                 if "<locals>" in value.__qualname__:  # What it has bound is the user's.
-                    self.feed_all(map(_contents, value.__closure__ or ()))
+                    self.feed_all(map(contents_of, value.__closure__ or ()))
             case partial():
                 self.feed_all((value.func, value.args, value.keywords))
             case MethodType():
@@ -272,8 +206,8 @@ class _Feeder:
             self.text(value.__name__)
         elif numpy is not None and isinstance(value, numpy.dtype):
             self.text(str(value))
-        elif _inner(value) is not None:
-            self.feed(_inner(value))
+        elif wrapped_by(value) is not None:
+            self.feed(wrapped_by(value))
         elif _is_of_a_package(value):
             self.installed(value.__module__, value.__name__)
         else:

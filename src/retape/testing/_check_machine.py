@@ -9,7 +9,8 @@ from retape.driver import Machine, OverwritingMachine, TapingMachine, run
 from retape.schedule import Schedule
 from retape.storage import DurableStore
 from retape.testing._compare import Comparer
-from retape.testing._machine_laws import LAWS, OVERWRITING_LAWS, TAPING_LAWS, Law, Probe
+from retape.testing._machine_laws import LAWS, OVERWRITING_LAWS, TAPING_LAWS, Law
+from retape.testing._probe import Probe
 
 _METHODS = ("length", "start", "advance", "reverse", "nbytes", "finish")
 _LABEL = "a check"

@@ -4,139 +4,14 @@ The first sentence of a function's docstring is the law. It is given a `Probe` a
 yields what it found to be otherwise, as a clause; a law that holds yields nothing.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from operator import index
 from typing import Any, TypeAlias
 
-from retape._errors import MachineError
-from retape.driver import OverwritingMachine, TapingMachine, run
+from retape.driver import TapingMachine, run
 from retape.plan._fixed_space import fixed_space
 from retape.schedule import Mixed, Schedule
-from retape.testing._compare import Comparer
-
-_ENDLESS = 1_000_000
-"""Steps after which a run whose length is unknown is taken to be endless."""
-
-
-class _Copied:
-    """An `OverwritingMachine` as the driver uses it: what is kept is copied."""
-
-    def __init__(self, machine: Any) -> None:
-        self.machine = machine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.machine, name)
-
-    def start(self) -> Any:
-        return self.machine.copy_capsule(self.machine.start())
-
-    def advance(self, capsule: Any, steps: int) -> tuple[Any, Any]:
-        after, made = self.machine.advance(self.machine.copy_capsule(capsule), steps)
-        return self.machine.copy_capsule(after), made
-
-    def reverse(self, capsule: Any, steps: int, cotangent: Any) -> Any:
-        copy = self.machine.copy_capsule(capsule)
-        return self.machine.reverse(copy, steps, cotangent)
-
-
-class _CopiedTaping(_Copied):
-    """The same of a machine that tapes."""
-
-    def tape(self, capsule: Any, steps: int) -> tuple[Any, Any]:
-        tape, after = self.machine.tape(self.machine.copy_capsule(capsule), steps)
-        return tape, self.machine.copy_capsule(after)
-
-    def sweep(self, tape: Any, steps: int, cotangent: Any) -> Any:
-        return self.machine.sweep(tape, steps, cotangent)
-
-    def tape_nbytes(self, tape: Any) -> int:
-        return self.machine.tape_nbytes(tape)
-
-
-def _copied(machine: Any) -> Any:
-    if not isinstance(machine, OverwritingMachine):
-        return machine
-    kind = _CopiedTaping if isinstance(machine, TapingMachine) else _Copied
-    return kind(machine)
-
-
-@dataclass(slots=True)
-class Probe:
-    """A machine under trial.
-
-    Attributes:
-        make: Gives a machine, at its best a new one each time.
-        compare: How values are compared.
-        stage: The most steps that it can reverse at once, or `None`.
-        machine: The one under trial.
-        steps: The length of its run, found out if it does not tell.
-    """
-
-    make: Callable[[], Any]
-    compare: Comparer
-    stage: int | None
-    machine: Any = field(init=False)
-    steps: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.machine = _copied(self.make())
-        told = self.machine.length()
-        self.steps = self._run_to_the_end() if told is None else index(told)
-
-    def _run_to_the_end(self) -> int:
-        capsule, total, asked = self.machine.start(), 0, 1
-        while total < _ENDLESS:
-            capsule, made = self.machine.advance(capsule, asked)
-            total += index(made)
-            if index(made) < asked:
-                return total
-            asked *= 2
-        raise MachineError(
-            f"`{type(self.machine).__name__}` has no end: {total} steps were made, as "
-            "many as were asked for. Return fewer where the program ends, or check a "
-            "shorter run."
-        )
-
-    @property
-    def longest(self) -> int:
-        """The longest stage to try."""
-        return min(self.stage or self.steps, self.steps)
-
-    def at(self, step: int) -> Any:
-        """The capsule before a step."""
-        start = self.machine.start()
-        return start if step == 0 else self.machine.advance(start, step)[0]
-
-    def seen(self, value: Any) -> Any:
-        """What `same` compares."""
-        return self.compare.seen(value)
-
-    def same(self, one: Any, other: Any) -> bool:
-        """Whether two values that were seen are the same."""
-        return self.compare.same(one, other)
-
-    def cotangent(self, cuts: Sequence[int], left: int = 0) -> Any:
-        """The cotangent before step `left`, in stages that end at these steps."""
-        stops = sorted({*cuts, self.steps})
-        stops = [stop for stop in stops if stop > left]
-        cotangent = None
-        for stop in reversed(stops):
-            start = max([left, *(cut for cut in stops if cut < stop)])
-            capsule = self.at(start)
-            cotangent = self.machine.reverse(capsule, stop - start, cotangent)
-        return cotangent
-
-    def partitions(self) -> Iterator[list[int]]:
-        """Ways to cut a run into stages: long ones, short ones, and some of each."""
-        longest, steps = max(1, self.longest), self.steps
-        long = list(range(steps % longest or longest, steps, longest))
-        yield long
-        yield list(range(longest, steps, longest))
-        single = min(steps, 8)
-        yield sorted({*long, *range(max(1, steps - single), steps)})
-        yield sorted({*long, *range(1, single)})
-
+from retape.testing._probe import Probe, is_count, shown
 
 Law: TypeAlias = Callable[[Probe], Iterator[str]]
 
@@ -228,8 +103,8 @@ def stages_compose(probe: Probe) -> Iterator[str]:
     for cuts, cotangent in found[1:]:
         if not probe.same(first, probe.seen(cotangent)):
             yield (
-                f"stages that end at {_shown(found[0][0], probe)} gave another "
-                f"cotangent than stages that end at {_shown(cuts, probe)}"
+                f"stages that end at {shown(found[0][0], probe)} gave another "
+                f"cotangent than stages that end at {shown(cuts, probe)}"
             )
 
 
@@ -249,12 +124,12 @@ def bytes_are_counted(probe: Probe) -> Iterator[str]:
     """`nbytes` and `tape_nbytes` give numbers of bytes that are not negative."""
     for start in _places(probe):
         nbytes = probe.machine.nbytes(probe.at(start))
-        if not _is_count(nbytes):
+        if not is_count(nbytes):
             yield f"`nbytes` of the capsule before step {start} is {nbytes!r}"
     if isinstance(probe.machine, TapingMachine) and probe.steps > 1:
         tape, _ = probe.machine.tape(probe.machine.start(), 1)
         nbytes = probe.machine.tape_nbytes(tape)
-        if not _is_count(nbytes):
+        if not is_count(nbytes):
             yield f"`tape_nbytes` of the tape of step 0 is {nbytes!r}"
 
 
@@ -369,16 +244,3 @@ def _after(probe: Probe, stop: int) -> Any:
         return None
     cuts = range(probe.steps % probe.longest, probe.steps, probe.longest)
     return probe.cotangent([*cuts, stop], stop)
-
-
-def _shown(cuts: Sequence[int], probe: Probe) -> str:
-    stops = [*cuts, probe.steps]
-    few = stops if len(stops) <= 6 else [*stops[:3], "...", *stops[-2:]]
-    return ", ".join(map(str, few))
-
-
-def _is_count(value: Any) -> bool:
-    try:
-        return not isinstance(value, bool) and index(value) >= 0
-    except TypeError:
-        return False
