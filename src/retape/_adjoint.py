@@ -37,7 +37,7 @@ G = TypeVar("G")
 
 @dataclass(frozen=True, slots=True)
 class Adjoint(Generic[X, G]):
-    """What `retape.adjoint` returns.
+    """The result of `retape.adjoint`: cotangents, and a report.
 
     Attributes:
         state: The state after the last step.
@@ -250,7 +250,7 @@ def _memory(
     store: SnapshotStore[Any] | None,
     meter: Meter,
 ) -> MemoryTrace:
-    """What the plan predicts for this run, and what was measured."""
+    """The plan's prediction for this run, and the measurement."""
     capsule, tape, cotangent = sizes
     if steps is not None:
         schedule = plan.schedule(length, None if tape is None else capsule, tape)
@@ -353,7 +353,7 @@ def _label(
     key: str | int | None,
     durable: bool,
 ) -> str:
-    """What a durable store knows a run by: a title, and a line for each part."""
+    """The label of a run in a durable store: a title, and a line for each part."""
     if key is not None and (not isinstance(key, str | int) or "\n" in str(key)):
         raise PlanError(
             f"`key={key!r}` cannot be: pass a text of one line or a number, which says "

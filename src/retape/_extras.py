@@ -1,4 +1,4 @@
-"""What `pip install retape` leaves out, and how to get it.
+"""Optional packages, and how to install them.
 
 The base install needs nothing. Each engine needs its framework, and says so where that
 is missing, before an import of it fails without a word about Retape.

@@ -144,7 +144,7 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
 
 
 def _is_online(schedule: object) -> bool:
-    """Whether a schedule of that package has not been told the length yet."""
+    """Tell whether a schedule of that package has not been told the length yet."""
     return getattr(schedule, "max_n", 0) is None and hasattr(schedule, "finalize")
 
 

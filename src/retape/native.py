@@ -213,7 +213,7 @@ def _as_native(fun: Any) -> NativeFunction:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What `measure` returns.
+    """The result of `measure`.
 
     Attributes:
         value: What the derivative returned.

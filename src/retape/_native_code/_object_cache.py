@@ -124,7 +124,7 @@ def _made(folder: Path) -> Path:
 
 
 def _is_ours(status: os.stat_result) -> bool:
-    """Whether nobody but this user or root can have written a file."""
+    """Tell whether nobody but this user or root can have written a file."""
     if not stat.S_ISREG(status.st_mode):
         return False
     if not hasattr(os, "geteuid"):

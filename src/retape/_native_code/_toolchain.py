@@ -16,7 +16,7 @@ Command: TypeAlias = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """What a part of the library compiles with, and what to do without.
+    """The compilers of one part of the library, and the alternative to them.
 
     Attributes:
         language: "C" or "C++".

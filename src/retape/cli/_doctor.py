@@ -272,7 +272,7 @@ def _wanted(name: str) -> Iterator[str]:
 
 
 def _within(release: str, wanted: str) -> bool:
-    """Whether a release lies in a range of `>=` and `<`.
+    """Tell whether a release lies in a range of `>=` and `<`.
 
     Examples:
         >>> _within("0.10.2", "<0.13,>=0.10.2"), _within("0.13.1", "<0.13,>=0.10.2")

@@ -26,7 +26,7 @@ _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "bf": "bfloat"}
 
 
 class ShowError(RetapeError, ValueError):
-    """What was to be shown cannot be found, or read."""
+    """The program to be shown cannot be found, or read."""
 
 
 def add(commands: Any) -> None:

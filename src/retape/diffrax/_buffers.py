@@ -44,7 +44,7 @@ def with_unused_times(final: Any, first: Any) -> Any:
 
 
 def _saved(state: Any) -> list[Any]:
-    """What each part of a `SaveAt` has saved."""
+    """The values that each part of a `SaveAt` has saved."""
 
     def is_one(node: Any) -> bool:
         return hasattr(node, "ts") and hasattr(node, "ys")

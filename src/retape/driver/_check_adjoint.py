@@ -32,14 +32,14 @@ G = TypeVar("G")
 
 
 class Random(Protocol):
-    """Where directions come from, such as `numpy.random.default_rng(0)`."""
+    """A source of random directions, such as `numpy.random.default_rng(0)`."""
 
     def standard_normal(self, size: Any = ...) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
 class AdjointCheck:
-    """What `retape.check_adjoint` found.
+    """The result of `retape.check_adjoint`.
 
     Attributes:
         errors: For each step that was tried |<w, A v> - <A* w, v>| relative to the
@@ -62,7 +62,7 @@ class AdjointCheck:
 
     @property
     def ok(self) -> bool:
-        """Whether both tests are passed."""
+        """Tell whether both tests are passed."""
         each = all(error <= self.tolerance for error in self.errors.values())
         return each and (self.order is None or self.order > 1.7)
 

@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 
 class Outcome(NamedTuple, Generic[R]):
-    """What `run` returns: the machine's result, and what was done for it."""
+    """The result of `run`: the machine's result, and a report."""
 
     result: R
     report: Report
@@ -220,7 +220,7 @@ def _actions(
     record: Record | None,
     durable: DurableStore[C] | None,
 ) -> Iterable[Action]:
-    """What is left to do. A run of unknown length is first run to its end."""
+    """The actions that remain. A run of unknown length is first run to its end."""
     if isinstance(plan, Iterable):
         stream: Iterable[Action] = plan
         if isinstance(plan, Counted):

@@ -1,4 +1,4 @@
-"""What a run is: a digest of each part that its result depends on.
+"""Identity of a run: a digest of each part that its result depends on.
 
 A durable store must not hand one program's snapshots to another. A function is known by
 its bytecode, its defaults, the variables that it reads (of its closure, its module, its
@@ -268,7 +268,7 @@ _OF_ANY_CLASS = {
 
 
 def is_installed(module: str | None) -> bool:
-    """Whether a module is Python's or a package's, and not the user's own."""
+    """Tell whether a module is Python's or a package's, and not the user's own."""
     top = (module or "builtins").partition(".")[0]
     if top in sys.stdlib_module_names and top != "__main__":
         return True

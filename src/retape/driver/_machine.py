@@ -1,4 +1,4 @@
-"""What the driver asks of a program: the paper's Fig. 12 as six methods.
+"""The interface of a program to the driver: the paper's Fig. 12 as six methods.
 
 The paper interrupts a computation after a number of steps (`INTERRUPT`), resumes it
 from the capsule (`RESUME`), and counts its steps (`PRIMOPS`). Every engine offers these

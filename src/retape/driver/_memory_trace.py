@@ -1,4 +1,4 @@
-"""What a run was predicted to hold over time, and what was measured.
+"""Memory of a run over time: predicted by its schedule, and measured.
 
 Time is counted in work: steps run, advanced or taped. Both a schedule and a run that
 obeys it have that clock, so the two can be laid over one another.
@@ -19,7 +19,7 @@ _MOST = 4096
 
 
 class Sample(NamedTuple):
-    """What was measured between one moment and the one before.
+    """A measurement between one moment and the one before.
 
     Attributes:
         work: Steps run until then.
@@ -35,7 +35,7 @@ class Sample(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """What a schedule holds from one moment to the next, in bytes.
+    """The bytes that a schedule holds from one moment to the next.
 
     Attributes:
         work: Steps run until then.
@@ -95,7 +95,7 @@ def predict_memory(
     cotangent_bytes: int = 0,
     on_disk: bool = False,
 ) -> tuple[Moment, ...]:
-    """What a schedule holds over time.
+    """Predict the bytes that a schedule holds over time.
 
     Args:
         actions: The schedule.

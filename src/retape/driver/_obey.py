@@ -33,7 +33,7 @@ def _no_seconds() -> dict[str, float]:
 
 
 class Reached(NamedTuple, Generic[A]):
-    """How far the run is reversed: one value, so that Ctrl-C finds it old or new.
+    """Progress of the reversal: one value, so that Ctrl-C finds it old or new.
 
     Attributes:
         left: Steps not reversed yet, once the length is known.
@@ -168,7 +168,7 @@ class Loop(Generic[C, A, R]):
 
     @property
     def _gives_copies(self) -> bool:
-        """Whether what the store gives back is nobody else's."""
+        """Tell whether what the store gives back is nobody else's."""
         return getattr(self.store, "gives_copies", False)
 
     def advance(self, capsule: C, start: int, stop: int) -> C:
@@ -187,7 +187,7 @@ class Loop(Generic[C, A, R]):
 
     @property
     def phase(self) -> str:
-        """What a step that is advanced is booked under."""
+        """The phase that an advanced step is counted in."""
         return "forward" if self.cotangent is None else "recompute"
 
     def keep(
@@ -307,7 +307,7 @@ class Loop(Generic[C, A, R]):
             self.spend("storage", began)
 
     def report(self) -> Report:
-        """What was done, by this process."""
+        """The report of this process's work."""
         return Report(
             length=self.length or 0,
             advances=self.advances,

@@ -1,4 +1,4 @@
-"""How far a run has come, in the unit that costs time: steps run, taped or not."""
+"""Progress of a run, in the unit that costs time: steps run, taped or not."""
 
 import sys
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Bar:
 
 
 def _line(progress: Progress, spent: float, left: float | None) -> str:
-    """What is done and left, and the time spent < the time left."""
+    """One line: steps done and left, the time spent < the time left."""
     clock = _clock(spent)
     if progress.length is None:
         return f"{progress.done} steps run, length unknown, {clock}"

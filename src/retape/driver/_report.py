@@ -1,4 +1,4 @@
-"""What a run did, counted while it was done."""
+"""Exact counts of a run, taken while it ran."""
 
 from dataclasses import dataclass, field
 
@@ -9,7 +9,7 @@ from retape.driver._memory_trace import MemoryTrace
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a run did.
+    """Counts of one run.
 
     Attributes:
         length: Steps of the run.

@@ -100,7 +100,7 @@ def _steps_at(action: Action, there: set[int]) -> list[int]:
 
 
 def _from(loop: Loop[C, A, R], action: Action, step: int) -> list[Action]:
-    """What is left of an action at a step; what is done of it is noted."""
+    """The remainder of an action at a step; its finished part is noted."""
     if isinstance(action, Advance):
         _note(loop, Advance(action.start, step))
         return [Advance(step, action.stop)] if step < action.stop else []

@@ -41,7 +41,7 @@ class Verifier(Generic[C]):
     _seen: dict[int, bytes] = field(default_factory=dict[int, bytes], init=False)
 
     def next_stop(self, start: int, stop: int) -> int:
-        """Where to look next on the way from `start` to `stop`."""
+        """The next state to compare on the way from `start` to `stop`."""
         return min(stop, (start // self.stride + 1) * self.stride)
 
     def check(self, start: int, stop: int, capsule: C) -> None:

@@ -1,4 +1,4 @@
-"""What is wrong with a call of `remat_scan`, found after it has failed.
+"""Diagnosis of a failed call of `remat_scan`.
 
 A call that works pays for nothing here but a note of the carry's types. A call that
 fails is looked at again, in the words of its own arguments; an error of the layer's
@@ -77,7 +77,7 @@ def check_function(f: Any) -> None:
 
 
 def check_options(in_axes: Any, out_axes: Any, metadata: Any) -> None:
-    """What can be seen before there is a function.
+    """Check the options that need no function.
 
     Raises:
         PlanError: If an axis is none, or an option is not what it has to be.
@@ -150,7 +150,7 @@ def _check_modules(in_axes: Any, args: tuple[Any, ...]) -> None:
 
 
 def _check_lists(in_axes: Any, args: tuple[Any, ...]) -> None:
-    """What people pass in the place of one module whose arrays have an axis more."""
+    """Refuse a list of modules in the place of one with stacked arrays."""
     for path, axes, value in paired(in_axes, args):
         if isinstance(axes, int | nnx.StateAxes) and _is_list_of_modules(value):
             raise UnsupportedError(
@@ -268,7 +268,7 @@ def _check_lengths(in_axes: Any, args: tuple[Any, ...], length: int | None) -> N
 
 
 def _is_stream(path: str, args: tuple[Any, ...]) -> bool:
-    """Whether what is at a path is part of a random stream."""
+    """Tell whether what is at a path is part of a random stream."""
     streams = nnx.filter_state(nnx.split(args)[1], nnx.RngState)
     return path in {f"args{place(where)}" for where, _ in nnx.to_flat_state(streams)}
 

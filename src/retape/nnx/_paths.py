@@ -1,4 +1,4 @@
-"""What stands where among the arguments of a scan over NNX objects.
+"""Paths of values among the arguments of a scan over NNX objects.
 
 Paths are written as a user would write them: `args[1]['linear']['kernel']`.
 """
@@ -17,7 +17,7 @@ Types = dict[str, str]
 
 
 def is_axis(axis: Any) -> bool:
-    """Whether something says how an argument goes through the layers."""
+    """Tell whether something says how an argument goes through the layers."""
     if axis is None or axis is nnx.Carry or isinstance(axis, nnx.StateAxes):
         return True
     return isinstance(axis, Integral) and not isinstance(axis, bool)
@@ -36,7 +36,7 @@ def carry_out(out_axes: Any, out: Any) -> Any:
 
 
 def _at_carry(axes: Any, values: Any) -> Any:
-    """What stands where `nnx.Carry` stands."""
+    """The value in the place of `nnx.Carry`."""
     if isinstance(axes, tuple) and isinstance(values, tuple):
         for axis, value in zip(axes, values, strict=False):
             if axis is nnx.Carry:

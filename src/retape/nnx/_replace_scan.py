@@ -25,7 +25,7 @@ TAG = "retape.nnx.remat_scan"
 
 
 class Scan(Protocol):
-    """What stands in for `jax.lax.scan`, called with lists of arrays."""
+    """A replacement of `jax.lax.scan`, called with lists of arrays."""
 
     def __call__(
         self,

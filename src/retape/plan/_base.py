@@ -46,7 +46,7 @@ AnySchedule: TypeAlias = Schedule | Mixed | TwoTier | Chain
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What a run under a plan will do.
+    """The predicted counts and bytes of a run under a plan.
 
     Attributes:
         alpha: The stage length, in steps.
@@ -120,7 +120,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
-    """What all plans share; `retape.fixed_space` and its like make one.
+    """Base class of all plans; `retape.fixed_space` and its like make one.
 
     Its attributes are what an engine asks; a kind of plan leaves those alone that it
     has not.
@@ -216,7 +216,7 @@ class Plan:
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
     ) -> Prediction:
-        """What a run of n steps will do, without running it.
+        """Predict a run of n steps, without running it.
 
         Args:
             n: The number of steps.

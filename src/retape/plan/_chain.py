@@ -58,7 +58,7 @@ class ChainPlan(ScheduledPlan):
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
     ) -> Prediction:
-        """What the run will do and cost, without running it."""
+        """Predict the counts and the cost of the run, without running it."""
         schedule = self.schedule(n, capsule_bytes, tape_bytes)
         counts = schedule.counts()
         return Prediction(

@@ -41,7 +41,7 @@ class MixedSpace(ScheduledPlan):
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
     ) -> Prediction:
-        """What a run of n steps will do, without running it."""
+        """Predict a run of n steps, without running it."""
         schedule = self.schedule(n, capsule_bytes, tape_bytes)
         counts, sweeps = schedule.counts_and_sweeps()
         both, peak = both_bytes(capsule_bytes, tape_bytes), None

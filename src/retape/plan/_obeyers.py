@@ -1,4 +1,4 @@
-"""Who obeys plans, and what of a plan each can do.
+"""The parts of the library that obey plans, and what each can do.
 
 A plan says what it needs; whoever obeys it says here what he can. From the two follow
 the refusals and the table of the page "Plans": no engine lists kinds of plans.
@@ -72,7 +72,7 @@ class Obeyer:
         return None
 
     def advice(self, plan: Plan) -> str:
-        """What to pass instead of a plan that is refused."""
+        """Advice: plans to pass instead of one that is refused."""
         if plan.offload is not None and not self.offloads:
             return f"Leave `offload` out of the plan; {self.instead}."
         if plan.split not in self.splits and not plan.needs_length:
@@ -149,7 +149,7 @@ def _as_plan(plan: Any) -> Any:
 
 
 def table() -> str:
-    """Who obeys which plan, in Markdown."""
+    """The table of plans and what obeys them, in Markdown."""
     # Imported here: only the page and the tests want it.
     from retape.plan._parse import parse_plan
     from retape.plan._registry import KINDS

@@ -103,7 +103,7 @@ def check_offload(offload: object) -> Memory | None:
 
 
 def keeps_tapes(store: Set[Kind]) -> bool:
-    """Whether slots may hold tapes.
+    """Tell whether slots may hold tapes.
 
     Raises:
         PlanError: If `store` is no set of "state" and "tape" with "state" in it.

@@ -222,7 +222,7 @@ def _without_none(annotation: Any) -> Any:
 
 
 def _reader(wanted: Any) -> Reader:
-    """What reads a value of this annotation."""
+    """The parser of values of this annotation."""
     if wanted in (int, float):
         return _whole if wanted is int else _decimal
     if get_origin(wanted) is Sequence:

@@ -55,7 +55,7 @@ class Tiers(ScheduledPlan):
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
     ) -> Prediction:
-        """What a run of n steps will do and cost, without running it."""
+        """Predict the counts and the cost of n steps, without running them."""
         schedule = self.schedule(n, capsule_bytes, tape_bytes)
         counts, sweeps = schedule.counts_and_sweeps()
         both = both_bytes(capsule_bytes, tape_bytes)

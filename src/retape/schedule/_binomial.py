@@ -59,7 +59,7 @@ def _large_sweeps(stages: int, snapshots: int) -> int:
 
 
 def reaches(d: int, t: int, stages: int) -> bool:
-    """Whether beta(d, t) >= stages, in O(log(stages)) multiplications.
+    """Tell whether beta(d, t) >= stages, in O(log(stages)) multiplications.
 
     C(m - k + i, i) for i = 0, ..., k = min(d, t) and m = d + t ends in beta(d, t), and
     at least doubles at each step, as (m - k + i) / i >= 2 where i <= k <= m / 2.

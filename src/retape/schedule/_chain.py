@@ -152,7 +152,7 @@ class Chain:
 
     @property
     def exact(self) -> bool:
-        """Whether this is the optimum, or a near-optimum within `bound`."""
+        """Tell whether this is the optimum, or a near-optimum within `bound`."""
         return self.units is None or self.units >= self.budget
 
     def bound(self) -> float:
@@ -230,7 +230,7 @@ class Chain:
             yield Restore(a, len(stack))
 
     def counts(self) -> Counts:
-        """What a replay counts: a chain is short enough to be gone through."""
+        """The counts of a replay: a chain is short enough to be gone through."""
         return replay(self, len(self.forward))
 
     def sweeps(self) -> int:
@@ -271,7 +271,7 @@ def _table(costs: ChainCosts) -> ChainTable:
 
 
 class _Waiting(NamedTuple):
-    """What is held: a state with what is still to be reversed from it, or a tape."""
+    """A held state with the steps still to be reversed from it, or a held tape."""
 
     start: int
     stop: int

@@ -28,7 +28,7 @@ class ChainCosts(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What is done with the steps from a on: tape the first ones, or run as far as k.
+    """A decision for the steps from a on: tape the first ones, or advance to k.
 
     Attributes:
         taped: Steps that are taped; all that there are make a stage.
@@ -59,7 +59,7 @@ class ChainTable(ABC):
         return self.value(0, self.n, self.budget) if self.n else 0.0
 
     def choice(self, a: int, b: int, room: int) -> Choice:
-        """What attains V(a, b, room)."""
+        """The decision that attains V(a, b, room)."""
         if self.tape[b] - self.tape[a] <= room:
             return Choice(b - a)
         key = a, b, min(room, self.tape[-1] - self.tape[a])

@@ -1,4 +1,4 @@
-"""What a schedule costs, without replaying it."""
+"""Counts of a schedule, without replaying it."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from retape.schedule._split import Rule
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a schedule does.
+    """Counts of a schedule's actions.
 
     Attributes:
         advances: Steps run without a tape.

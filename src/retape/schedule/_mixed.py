@@ -99,7 +99,7 @@ class Mixed:
 
     @property
     def exact(self) -> bool:
-        """Whether this is the optimum, or a near-optimum within `bound`."""
+        """Tell whether this is the optimum, or a near-optimum within `bound`."""
         return self._all_fit() or self.stages <= self._table().reach
 
     def bound(self) -> float:
@@ -121,7 +121,7 @@ class Mixed:
         return iter(Stream(table, self.length, self.stage, room))
 
     def counts(self) -> Counts:
-        """What a replay would count, by recurrence."""
+        """The counts of a replay, by recurrence."""
         return self.counts_and_sweeps()[0]
 
     def counts_and_sweeps(self) -> tuple[Counts, int]:

@@ -84,7 +84,7 @@ class Schedule:
         return make(tree, self.snapshots, self.sweeps)
 
     def counts(self) -> Counts:
-        """What a replay would count, in closed form or by recurrence."""
+        """The counts of a replay, in closed form or by recurrence."""
         if self.split == "binomial":
             return binomial_counts(self.length, self.stage, self.snapshots)
         rule = stage_rule(self.split)
@@ -148,7 +148,7 @@ class PaperTree:
         return make(Tree(self.length, 1, range(self.d + 1), rule), self.d, self.t)
 
     def counts(self) -> Counts:
-        """What a replay would count."""
+        """The counts of a replay."""
         rule = paper_rule(self.alpha, self.mid)
         root = self.length, 1, self.d, self.t
         return rule_counts(*root, rule, to_single_stages=False)

@@ -201,7 +201,7 @@ def online_actions(
     stage: int = 1,
     placement: PlacementName = "least-cost",
 ) -> Iterator[Action]:
-    """What a run of unknown length does that turns out to have `length` steps.
+    """The actions of a run of unknown length that turns out to have `length` steps.
 
     The driver advances the last stage once more than these actions say, since only
     that tells it that the stage is the last.

@@ -15,7 +15,7 @@ from retape.schedule._whole import whole
 
 
 class Placed(NamedTuple):
-    """What the controller decided about a stage.
+    """The controller's decision about a stage.
 
     Attributes:
         slot: The physical slot for the capsule before the stage; `None`: not kept.
@@ -138,7 +138,7 @@ class LeastCost:
 
 
 def departures(snapshots: int) -> Mapping[int, int]:
-    """Which snapshot is evicted in departure from the least cost, by the stage.
+    """Evictions that depart from the least cost, by the stage.
 
     These are the fewest with which the advances stay below 1.05 times the offline
     optimum for every length; with two and three snapshots, where no policy does, they

@@ -31,7 +31,7 @@ MOST_INTERVALS = 2_000_000
 
 
 class Held(NamedTuple, Generic[R]):
-    """What is kept at the start of an interval.
+    """The kind of value kept at the start of an interval.
 
     Attributes:
         tier: Where.
@@ -48,11 +48,11 @@ class Policy(Protocol[R]):
     """Decides about intervals of two stages or more."""
 
     def keep(self, stages: int, room: R) -> Held[R]:
-        """What to keep at a start that is in hand and not kept."""
+        """Choose what to keep at a start that is in hand and not kept."""
         ...
 
     def split(self, stages: int, held: Held[R]) -> int:
-        """How far to advance from a state that is kept and in hand."""
+        """The split: steps to advance from a state that is kept and in hand."""
         ...
 
     def gives_back(self, stages: int, held: Held[R]) -> R | None:
@@ -166,7 +166,7 @@ def policy_counts(
     state: int = 1,
     tape: int = 1,
 ) -> tuple[Counts, int, int]:
-    """What a replay would count, by the recurrence over the distinct intervals.
+    """The counts of a replay, by recurrence over the distinct intervals.
 
     An explicit stack stands for the recursion.
 

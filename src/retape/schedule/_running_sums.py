@@ -1,4 +1,4 @@
-"""How much is held at each position, from what is held from where to where.
+"""Running sums of intervals: what is held at each position.
 
 Every question about live bytes is this one: a value of so many bytes is made at one
 position and read for the last time at another; how many bytes are alive in between?

@@ -1,4 +1,4 @@
-"""Where to cut an interval: binomial, bisection and the paper's treeverse rule.
+"""Split rules of an interval: binomial, bisection and the paper's treeverse.
 
 A rule is given the length of an interval in stages, the snapshots it may use (the one
 at its start included) and the sweeps left, and returns how many stages to advance

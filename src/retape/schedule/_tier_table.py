@@ -41,7 +41,7 @@ ENDLESS = -1
 
 @dataclass(frozen=True, slots=True)
 class TierCosts:
-    """What things cost, in any one unit of time.
+    """Costs of a step and of transfers, in any one unit of time.
 
     Attributes:
         forward: Advancing one stage.

@@ -85,7 +85,7 @@ class TwoTier:
 
     @property
     def exact(self) -> bool:
-        """Whether this is the optimum, or a near-optimum within `bound`."""
+        """Tell whether this is the optimum, or a near-optimum within `bound`."""
         return self._room() is not None
 
     def cost(self) -> float:
@@ -123,7 +123,7 @@ class TwoTier:
         return _segmented(self, self._segments()[1])
 
     def counts(self) -> Counts:
-        """What a replay would count, by recurrence or in closed form."""
+        """The counts of a replay, by recurrence or in closed form."""
         return self.counts_and_sweeps()[0]
 
     def counts_and_sweeps(self) -> tuple[Counts, int]:

@@ -44,7 +44,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What stays the same over a tree.
+    """Constants of a whole tree.
 
     Attributes:
         length: Where the run ends: stages are `stage` steps long, the last one shorter.

@@ -76,7 +76,7 @@ class AsyncStore(Generic[C]):
 
     @property
     def is_lossy(self) -> bool:
-        """Whether what is given back is no more than near what was put."""
+        """Tell whether what is given back is no more than near what was put."""
         return getattr(self.inner, "is_lossy", False)
 
     @property
@@ -159,7 +159,7 @@ class AsyncStore(Generic[C]):
         self._thread.submit(Job(what, drop, key=key))
 
     def has(self, step: int, *, tape: bool = False) -> bool:
-        """Whether there is a snapshot of this state or tape."""
+        """Tell whether there is a snapshot of this state or tape."""
         self.flush()
         inner: Any = self.inner
         return inner.has(step, tape=tape)

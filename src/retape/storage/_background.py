@@ -115,7 +115,7 @@ class Background:
             self._wake()
 
     def take(self, key: Key) -> Any:
-        """What was read, once that is done."""
+        """Wait for a read, and give its value."""
         with self._turn:
             read = self._reads[key]
             # What is being written must not be given away: it could be changed.
@@ -187,7 +187,7 @@ class Background:
                 self._read(task)
 
     def _next(self) -> Job | _Read | None:
-        """What to do now: a read, if there is one; the program may wait for it."""
+        """The next job: a read if there is one, since the program may wait for it."""
         for read in self._reads.values():
             if not read.done:
                 return read

@@ -1,4 +1,4 @@
-"""What the driver asks of a store."""
+"""The interface of a store to the driver."""
 
 from typing import Protocol, TypeVar
 

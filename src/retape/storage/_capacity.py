@@ -35,7 +35,7 @@ def check_capacities(capacity: object, capacity_bytes: int | str | None) -> int 
 
 
 def fits(store: Bounded, count: int, nbytes: int) -> bool:
-    """Whether so many snapshots of so many bytes are within the capacities."""
+    """Tell whether so many snapshots of so many bytes are within the capacities."""
     return (store.capacity is None or count <= store.capacity) and (
         store.capacity_bytes is None
         or nbytes <= parse_bytes(store.capacity_bytes, "capacity_bytes")

@@ -1,4 +1,4 @@
-"""What the driver asks of a store that outlives its process."""
+"""The interface of a store that outlives its process."""
 
 from collections.abc import Set
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """How far a run had come.
+    """The progress of a run, as a store keeps it.
 
     Attributes:
         length: The number of steps, or `None` if it is not known yet.
@@ -47,7 +47,7 @@ class DurableStore(SnapshotStore[C], Protocol[C]):
         ...
 
     def record_due(self) -> bool:
-        """Whether a record should be written now."""
+        """Tell whether a record should be written now."""
         ...
 
     def record(self, record: Record) -> None:

@@ -1,4 +1,4 @@
-"""What operating systems do differently: keeping a second process out, and flushing.
+"""Locks and directory flushes, which differ between operating systems.
 
 POSIX has `fcntl`, Windows `msvcrt`; a lock of either ends with its process, however
 that ends. A platform with neither is refused: a lock that outlives a killed process
@@ -38,7 +38,7 @@ class Lock:
         _HELD.add(self)
 
     def is_ours(self) -> bool:
-        """Whether this process has it: a child of the one that took it has not."""
+        """Tell whether this process has it: a child of the one that took it has not."""
         return self._handle is not None
 
     def release(self) -> None:

@@ -211,7 +211,7 @@ class RunDirectory:
 
 
 def failed(file: Path, what: str, error: OSError) -> StoreError:
-    """What the operating system has refused, as an error of ours."""
+    """A refusal of the operating system, as an error of ours."""
     return StoreError(
         f"`{file}` cannot be {what}: {error.strerror or error}. Free the space or the "
         "permission that is missing, and call again: the run goes on where it was."

@@ -61,7 +61,7 @@ class TieredStore(Generic[C]):
 
     @property
     def is_lossy(self) -> bool:
-        """Whether what is given back is no more than near what was put."""
+        """Tell whether what is given back is no more than near what was put."""
         return any(getattr(part, "is_lossy", False) for part in self._parts())
 
     @property
@@ -76,11 +76,11 @@ class TieredStore(Generic[C]):
         return sum(part.nbytes for part in self._parts())
 
     def has_room(self, nbytes: int) -> bool:
-        """Whether there is room for one more snapshot of this size."""
+        """Tell whether there is room for one more snapshot of this size."""
         return any(part.has_room(nbytes) for part in self._parts())
 
     def has(self, step: int, *, tape: bool = False) -> bool:
-        """Whether a later process would find this state or tape."""
+        """Tell whether a later process would find this state or tape."""
         return any(part.has(step, tape=tape) for part in self._durable())
 
     def put(
@@ -200,7 +200,7 @@ def _left(record: Record) -> float:
 
 
 def _in_order(near: Any, far: Any) -> bool:
-    """Whether it can be told if the first is full, and the second outlives it."""
+    """Tell whether it can be told if the first is full, and the second outlives it."""
     if isinstance(near, type) or isinstance(far, type):
         return False
     known = all(hasattr(far, name) for name in ("has", "nbytes"))

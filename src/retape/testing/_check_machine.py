@@ -153,7 +153,7 @@ class _Mortal:
 
 
 def _is_maker(machine: Any) -> bool:
-    """Whether it makes machines: a function, or the class itself."""
+    """Tell whether it makes machines: a function, or the class itself."""
     if isinstance(machine, type):
         return True
     return callable(machine) and not all(hasattr(machine, n) for n in _METHODS)

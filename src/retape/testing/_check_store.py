@@ -60,7 +60,7 @@ class Trial:
         self.store.put(step, slot, "memory", self.values[value], nbytes)
 
     def holds(self, step: int, slot: int, value: int) -> bool:
-        """Whether a slot gives back one of the values."""
+        """Tell whether a slot gives back one of the values."""
         found = self.compare.seen(self.store.get(step, slot, "memory"))
         return self.compare.same(found, self.compare.seen(self.values[value]))
 

@@ -37,7 +37,7 @@ class Comparer:
         return [_copied(leaf) for leaf in _leaves(tree)]
 
     def same(self, one: Any, other: Any) -> bool:
-        """Whether two values that were `seen` are the same."""
+        """Tell whether two values that were `seen` are the same."""
         if self.tolerance == 0:
             return one == other
         if len(one) != len(other):

@@ -65,7 +65,7 @@ class Probe:
         return self.compare.seen(value)
 
     def same(self, one: Any, other: Any) -> bool:
-        """Whether two values that were seen are the same."""
+        """Tell whether two values that were seen are the same."""
         return self.compare.same(one, other)
 
     def cotangent(self, cuts: Sequence[int], left: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""What is asked of the operating system: to fork, to wait, to tell about memory."""
+"""Calls of the operating system: fork, wait, adopt, count private memory."""
 
 import ctypes
 import os
@@ -19,7 +19,7 @@ def fork() -> int:
 
 
 def reaped(pid: int) -> bool:
-    """Whether a child has ended; waits for no other."""
+    """Tell whether a child has ended; waits for no other."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:
@@ -27,7 +27,7 @@ def reaped(pid: int) -> bool:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process has ended and is waited for, by whoever its parent is."""
+    """Tell whether a process has ended and is waited for, by whoever its parent is."""
     try:
         return os.waitpid(pid, os.WNOHANG)[0] == pid
     except ChildProcessError:

@@ -68,14 +68,14 @@ class Worker:
         return Worker(mine, answer, self.step)
 
     def is_alive(self) -> bool:
-        """Whether it still waits for a message: one that has ended has hung up."""
+        """Tell whether it still waits for a message: one that has ended has hung up."""
         try:
             return not self._connection.poll()
         except OSError:
             return False
 
     def is_open(self) -> bool:
-        """Whether nobody has hung up here."""
+        """Tell whether nobody has hung up here."""
         return self._socket is not None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What operators that talk to other processes write: their schemas do not say it.
+"""Storages that collective operators write: their schemas do not say it.
 
 `c10d::allreduce_(Tensor[] tensors, ...)` overwrites its tensors and declares nothing.
 The table has the position of the argument that each operator fills; of functional

@@ -1,4 +1,4 @@
-"""What can go wrong with a program that is run twice.
+"""Errors of a program that is run twice.
 
 RetapeError
 ├── MachineError(RuntimeError)

@@ -1,4 +1,4 @@
-"""What the user allows: bytes, or a number of snapshots and a stage length."""
+"""Limits from the user's arguments: bytes, or snapshots and a stage length."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ BACKWARD_NUMBERS = 1024
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a run may keep.
+    """Limits on the memory of a run.
 
     Attributes:
         memory: Bytes, or `None`.

@@ -14,7 +14,7 @@ _stance = contextlib.ExitStack()
 
 
 def being_compiled() -> bool:
-    """Whether the compiler looks at the calls that are made now."""
+    """Tell whether the compiler looks at the calls that are made now."""
     if "torch._dynamo" not in sys.modules:
         return False
     if torch.compiler.is_compiling():

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """Where an array lies in a region of bytes."""
+    """The place of an array in a region of bytes."""
 
     region: int
     offset: int
@@ -107,13 +107,13 @@ def span(array: Array) -> tuple[int, int]:
 
 
 def is_plain(array: Array) -> bool:
-    """Whether NumPy's file format restores the memory layout of an array."""
+    """Tell whether NumPy's file format restores the memory layout of an array."""
     flags = array.flags
     return flags.c_contiguous or flags.f_contiguous
 
 
 def overlap(arrays: Sequence[Array]) -> bool:
-    """Whether the memory of two arrays overlaps, by its bounds."""
+    """Tell whether the memory of two arrays overlaps, by its bounds."""
     if _do_not_overlap(arrays):
         return False
     spans = sorted(span(array) for array in arrays)

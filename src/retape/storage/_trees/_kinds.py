@@ -68,7 +68,7 @@ class State(Protocol):
 
 
 class Opaque(NamedTuple):
-    """How objects of a class are copied, measured, written and read."""
+    """Functions that copy, measure, write and read objects of a class."""
 
     copy: Callable[[Any], Any]
     nbytes: Callable[[Any], int]
@@ -198,7 +198,7 @@ def builder(tag: str, note: Any, kind: type) -> Callable[[Sequence[Any]], Any]:
 
 
 def class_name(kind: type) -> str:
-    """How a file names a class, so that another process finds it.
+    """The name of a class in files, by which another process finds it.
 
     Raises:
         StoreError: If it is not at the top level of its module.

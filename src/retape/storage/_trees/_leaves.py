@@ -27,13 +27,13 @@ PLAIN = frozenset({type(None), bool, int, float, str, complex})
 
 
 def is_array(value: object) -> bool:
-    """Whether a value is an array of NumPy's, and of no subclass."""
+    """Tell whether a value is an array of NumPy's, and of no subclass."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and type(value) is numpy.ndarray
 
 
 def is_number(value: object) -> bool:
-    """Whether a value is a number of NumPy's."""
+    """Tell whether a value is a number of NumPy's."""
     numpy = sys.modules.get("numpy")
     return numpy is not None and isinstance(value, numpy.generic)
 

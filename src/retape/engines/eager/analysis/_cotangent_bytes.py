@@ -46,7 +46,7 @@ def _given_back(trace: Trace, slot: int, size: int) -> int:
 def _formula_bytes(
     trace: Trace, signature: Signature, reads: Sequence[int], made: range, largest: int
 ) -> int:
-    """What the formula of a step makes for itself."""
+    """Temporary bytes of the backward formula of a step."""
     if signature.kind.copying:  # the images are copied once more on the way back
         return kernel_bytes(trace, signature, reads, made) + signature.sizes[0]
     # An overwrite of a view is reversed on copies of the cotangent of the whole.

@@ -1,4 +1,4 @@
-"""Which bytes cross which position of a recorded span, and where it is narrow."""
+"""Liveness: the bytes that cross each position of a span, and its narrow places."""
 
 from array import array
 from bisect import bisect_left
@@ -113,7 +113,7 @@ class Span:
     def _saved_before(
         self, saved: Sequence[tuple[int, int]]
     ) -> list[tuple[int, int, int]]:
-        """What is saved again: when, at which later step, and its bytes, in order."""
+        """Repeated saves: when, at which later step, and the bytes, in order."""
         found: list[tuple[int, int, int]] = []
         after: dict[int, int] = {}
         for slot, step in reversed(saved):

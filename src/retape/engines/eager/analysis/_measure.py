@@ -117,7 +117,7 @@ def outside_bytes(run: Run) -> int:
 
 
 def _mark(run: Run, places: Sequence[int], counts: Sequence[tuple[int, int]]) -> int:
-    """What was done between two places: operators on slots, sizes, saved tensors.
+    """The work between two positions: operators on versions, sizes, saved tensors.
 
     With the same operators parameters may be frozen or not.
     """

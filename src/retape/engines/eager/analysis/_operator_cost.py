@@ -1,4 +1,4 @@
-"""What an operator costs, from the shapes that it was recorded with.
+"""Cost model of an operator, from the shapes that it was recorded with.
 
 No clock is looked at: the same program has the same costs on any day, and so the same
 plan. The unit is the time in which a byte is read or written. Products of matrices,

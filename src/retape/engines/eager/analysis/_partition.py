@@ -1,4 +1,4 @@
-"""Where a recorded run is cut into units: at given boundaries, and at narrow places.
+"""Partition of a recorded run into units: at given boundaries, at narrow places.
 
 A unit is the least that is taped or not. With units of a hundredth of all that autograd
 saves, the optimum among them is near the optimum among operators. A cut where few bytes

@@ -147,7 +147,7 @@ class Forerun:
 
 
 def stage_bytes(trace: Trace, saved: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """What autograd saved at one step, computed again from the start of the program.
+    """Bytes that autograd saves at one step, recomputed from the program's start.
 
     Args:
         trace: A recorded trace.

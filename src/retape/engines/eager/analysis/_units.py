@@ -1,11 +1,11 @@
-"""What the dynamic programme is given, units, and what it finds, descents."""
+"""Units, the input of the dynamic programme, and descents, its output."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
 
 class Unit(NamedTuple):
-    """What running and reversing one unit takes, the state before it being held.
+    """Time and bytes of running and reversing one unit, given the state before it.
 
     Attributes:
         advance: Cost of running it for the state after it alone.

@@ -1,4 +1,4 @@
-"""Which values of a recorded run are used where: by operators, and by autograd."""
+"""Uses of the values of a recorded run, by operators and by autograd."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence

@@ -1,4 +1,4 @@
-"""What the device has left, as a budget: `memory="auto"`."""
+"""The device's free memory as a budget: `memory="auto"`."""
 
 import os
 import sys

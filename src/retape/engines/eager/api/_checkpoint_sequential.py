@@ -199,7 +199,7 @@ class ChainProgram(Program):
         self._measurements = 0
 
     def wants_measuring(self) -> bool:
-        """Whether the next call is to be measured."""
+        """Tell whether the next call is to be measured."""
         return self.measured is None and self._measurements < _TRIES
 
     def learn(self, measured: Measured) -> None:
@@ -209,7 +209,7 @@ class ChainProgram(Program):
         self.find_plan()
 
     def fail(self, plan: UnitSchedule) -> None:
-        """What functions hold beyond the last use is theirs from now on.
+        """Forget a failed run: its functions keep no values any more.
 
         A chain that did something else than was measured is measured anew.
         """

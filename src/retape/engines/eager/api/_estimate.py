@@ -46,7 +46,7 @@ _AMPLE = 2**62
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one budget costs.
+    """The cost of one budget.
 
     Attributes:
         memory: The budget, in bytes.
@@ -59,7 +59,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What budgets cost for one program, without having run it.
+    """The costs of budgets for one program, estimated without running it.
 
     Attributes:
         steps: Operators of the forward.

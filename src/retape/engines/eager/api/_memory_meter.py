@@ -114,7 +114,7 @@ class MemoryMeter(TorchDispatchMode):
         return result
 
     def _account(self) -> None:
-        """What the recomputation says that it holds, now and then."""
+        """The bytes that the recomputation counts, now and then."""
         recorder = active_recorder()
         if recorder is not None:
             self._run = recorder.run

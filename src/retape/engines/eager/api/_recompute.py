@@ -64,7 +64,7 @@ class Recomputation:
 
     @property
     def report(self) -> EagerReport:
-        """What the latest run did so far."""
+        """Counts of the latest run so far."""
         return self._tally.report()
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
@@ -115,7 +115,7 @@ class Recomputation:
         return self
 
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
-        """What keeps a run within its limits, forward and back."""
+        """The keeper and the sweep that hold a run within its limits."""
         sweep = Sweep(run, self._limits)
         if self._store is not None:
             return OffloadKeeper(run, self._limits, self._store), sweep

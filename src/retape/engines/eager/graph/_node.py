@@ -12,7 +12,7 @@ from retape.engines.eager._errors import PlanError
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """How a checkpoint is taken.
+    """Options of a checkpoint.
 
     Attributes:
         save_inputs: Keep what the node was computed from, so that its own value can

@@ -1,4 +1,4 @@
-"""What to keep during the forward run, whose length nobody knows.
+"""Choose snapshots during a forward run of unknown length, within a budget.
 
 Everything that autograd saves is kept at first: that is the tail. When the bytes run
 out, the oldest part of the tail is sealed: a snapshot is put at the narrowest position

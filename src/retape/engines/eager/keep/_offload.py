@@ -116,7 +116,7 @@ class LazyStorages(dict[int, Any]):
         self._vault.leave()
 
     def is_away(self, slot: int) -> bool:
-        """Whether a slot takes no memory."""
+        """Tell whether a slot takes no memory."""
         return isinstance(super().get(slot), Away)
 
     def put_away(self, slots: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""Where a snapshot of a running program is put, and what it holds."""
+"""Place a snapshot of a running program, and choose the values in it."""
 
 from itertools import accumulate
 

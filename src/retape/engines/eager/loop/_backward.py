@@ -81,7 +81,7 @@ class LoopSweep:
         return calls.snapshots[-1]
 
     def _next_cut(self, start: LoopSnapshot, position: int) -> int | None:
-        """Where to plant a snapshot, or `None` if a stage can begin at the last one."""
+        """The place of a new snapshot; `None` if a stage can begin at the last one."""
         calls = self._calls
         length = position - start.position
         if calls.memory is None:

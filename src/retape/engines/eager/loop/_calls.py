@@ -102,7 +102,7 @@ class Calls:
         return slot
 
     def differentiable(self, tensor: Tensor) -> bool:
-        """Whether a tensor would require a gradient if there were a graph."""
+        """Tell whether a tensor would require a gradient if there were a graph."""
         return self.needs[self.slot_of(tensor)]
 
     def random_state(self) -> Tensor:

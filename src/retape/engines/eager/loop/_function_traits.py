@@ -1,4 +1,4 @@
-"""What a call of a public function of PyTorch means for the record of a loop."""
+"""Traits of PyTorch's public functions, for the record of a loop."""
 
 from enum import Enum
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 
 
 class CallKind(Enum):
-    """What a call means for the record."""
+    """Traits of one call, for the record."""
 
     CALL = "note it"
     RANDOM = "note it with the state of the generator"

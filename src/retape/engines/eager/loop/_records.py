@@ -1,4 +1,4 @@
-"""What the record of a loop is made of: slots, calls, snapshots."""
+"""Records of a loop: values, calls, snapshots."""
 
 from typing import Any, NamedTuple
 
@@ -29,7 +29,7 @@ class LoopSnapshot(NamedTuple):
 
 
 def overwritten(tensor: Tensor) -> str:
-    """What is said of a tensor that has been."""
+    """The error of a tensor that was overwritten."""
     return (
         f"A tensor of shape `{tuple(tensor.shape)}`, which the program under "
         "`recompute(mode='loop')` read, was overwritten in place, so the calls that "

@@ -85,7 +85,7 @@ class Optimum:
         self.cost = float(self._first[0, -1]) if n else 0.0
 
     def descents(self) -> list[Descent]:
-        """What to run, the program's own run first.
+        """The descents of an optimal schedule, the program's own run first.
 
         Raises:
             BudgetError: If nothing fits.
@@ -158,7 +158,7 @@ class Optimum:
         self._hold(after, row, s)
 
     def _hold(self, after: Any, held: Any, s: int) -> None:
-        """Where it is cheaper, hold the state before s."""
+        """Hold the state before s where that is cheaper."""
         way = np.full_like(after, np.inf)
         _relax(way, held, self._up(self.units[s].hold_bytes), _FREE)
         np.minimum(after, way, out=after)

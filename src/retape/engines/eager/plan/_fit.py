@@ -18,7 +18,7 @@ from retape.engines.eager.plan._planned_forward import UnitSchedule
 
 @dataclass(slots=True)
 class Fit:
-    """What plans for one program have to leave.
+    """The memory that plans for one program have to leave free.
 
     Attributes:
         short: Bytes held beyond what was measured, all the time.

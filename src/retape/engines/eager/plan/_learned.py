@@ -1,4 +1,4 @@
-"""What the runs of a program leave for the runs after them.
+"""Lessons: measurements that the runs of a program leave for later ones.
 
 A training loop does the same again and again. The first run in a budget knows nothing
 and is kept by rules of thumb. If values had to be let go and the second run does the
@@ -69,7 +69,7 @@ class LearnedProgram(Program):
 
 
 class Lessons:
-    """What the runs within one budget have shown.
+    """Measurements of the runs within one budget.
 
     Attributes:
         programs: By mark, the latest last.
@@ -132,7 +132,7 @@ class Lessons:
             return True
 
     def _may_search(self) -> bool:
-        """Whether the runs so far are worth one more search for a plan."""
+        """Tell whether the runs so far are worth one more search for a plan."""
         late = self._searches - _MOST_PROGRAMS + 1
         allowed = self._runs > _RUNS_PER_SEARCH * late
         self._searches += allowed
@@ -164,7 +164,7 @@ _lessons_lock = threading.Lock()
 
 
 def lessons_for(memory: int) -> Lessons:
-    """What is known about runs within a budget."""
+    """The lessons of runs within a budget."""
     with _lessons_lock:
         return _lessons.use(memory, lambda: Lessons(memory))
 

@@ -1,4 +1,4 @@
-"""What was used last, up to a number."""
+"""A cache of the least recently used kind, of bounded size."""
 
 from collections import OrderedDict
 from collections.abc import Callable

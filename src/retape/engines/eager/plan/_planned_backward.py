@@ -116,7 +116,7 @@ class PlannedSweep(Sweep):
         trace.snapshots, trace.opened = left, left[-1]
 
     def _has_to_run(self, descent: Descent, state: Snapshot) -> bool:
-        """Whether there is more to a descent than what the state holds itself."""
+        """Tell whether there is more to a descent than what the state holds itself."""
         taped = (slot for unit in descent.taped for slot in self._slots(unit))
         return bool(descent.stores) or not state.slots.issuperset(taped)
 
@@ -158,7 +158,7 @@ class PlannedSweep(Sweep):
             run.tally.stages += 1
 
     def _is_too_much(self, slots: Set[int]) -> bool:
-        """Whether there is no room, against the plan, which is left then."""
+        """Tell whether there is no room, against the plan, which is left then."""
         trace, plan = self._run.trace, self.plan
         nbytes = sum(trace.nbytes[slot] for slot in slots)
         excess = trace.counter.live + nbytes - trace.memory

@@ -16,7 +16,7 @@ from retape.engines.eager.plan._planned_forward import UnitSchedule
 
 
 class Program(ABC):
-    """What is known about one program in one budget.
+    """A measured program and its schedule, for one budget.
 
     Attributes:
         memory: The budget, in bytes.

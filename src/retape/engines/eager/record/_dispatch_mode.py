@@ -44,7 +44,7 @@ def active_recorder() -> "Recorder | None":
 
 @contextmanager
 def paused_recording() -> Iterator[None]:
-    """What runs inside is not part of the program."""
+    """Context manager: operators inside are not recorded."""
     recorder = active_recorder()
     if recorder is None:
         yield

@@ -1,4 +1,4 @@
-"""Which operators' results are kept whatever the budget."""
+"""Policies: operators whose results are kept whatever the budget."""
 
 from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
@@ -84,7 +84,7 @@ class SelectivePolicy(TorchDispatchMode):
         return result
 
     def keeps(self, func: Any) -> bool:
-        """Whether the result of the operator that has just been run is kept."""
+        """Tell whether the result of the operator that has just been run is kept."""
         args, kwargs, result = self._called
         self._called = (), {}, None  # hold no tensor longer than needed
         context = SelectiveCheckpointContext(is_recompute=False, op_output=result)

@@ -207,7 +207,7 @@ def _look_closer(
     trace: Trace, signature: Signature, reads: list[int], first: int,
     result: Any, written: Sequence[tuple[Buffer, Tensor]],
 ) -> None:  # fmt: skip
-    """What is done at the first call of a signature, or under `verify`."""
+    """The slow path: the first call of a signature, or any under `verify`."""
     if signature.new:
         _leave_room(trace, signature, reads, first)
         if not trace.warned:

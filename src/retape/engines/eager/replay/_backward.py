@@ -55,7 +55,7 @@ class Sweep:
 
     @property
     def _start(self) -> int:
-        """Where to run again from: the latest snapshot, in the section at hand."""
+        """The latest snapshot in this section, from which to run again."""
         return max(self._run.trace.snapshots[-1].position, self._section)
 
     def _plant_up_to(self, start: int, position: int) -> int:

@@ -1,4 +1,4 @@
-"""How many of the last snapshots to give up before a gap is reversed.
+"""Drop the last snapshots before a gap is reversed, where that is cheaper.
 
 The forward run, which does not know its end, leaves snapshots at about equal distances,
 as many as fit. Where they leave little room a gap can only be reversed in short stages,

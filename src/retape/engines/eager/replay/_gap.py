@@ -1,4 +1,4 @@
-"""How to reverse a gap: which stage to recompute next, and where to plant snapshots.
+"""Reversal of a gap: the next stage to recompute, and new snapshots on the way.
 
 A gap lies between a snapshot and the position that the backward has reached. It is cut
 into *units* at narrow positions. A stage is a run of alpha units whose saved values
@@ -46,7 +46,7 @@ class Gap:
         self.span = Span(run.trace, start, position, steps, saved, waiting)
 
     def covers(self, start: int, position: int) -> bool:
-        """Whether this analysis serves a request."""
+        """Tell whether this analysis serves a request."""
         return self.start <= start and position <= self.end
 
     def free(self, position: int) -> float:
@@ -55,7 +55,7 @@ class Gap:
         return trace.memory - trace.counter.live - self.span.margin(position)
 
     def admits(self, again: int, left: int, position: int) -> bool:
-        """Whether there is room for a replay now, and for going back after it.
+        """Tell whether there is room for a replay now, and for going back after it.
 
         Args:
             again: The most bytes that the replay holds at once.
@@ -67,7 +67,7 @@ class Gap:
         return waiting <= trace.memory - trace.counter.live
 
     def next_action(self, start: int, position: int) -> tuple[bool, int]:
-        """What to do for the values saved up to `position`, from a snapshot at `start`.
+        """The next action for values saved up to `position`, from a snapshot.
 
         Returns:
             `(True, cut)` to plant a snapshot at `cut`, or `(False, first)` to recompute
@@ -93,13 +93,13 @@ class Gap:
         return self.span.saved_between(self.last_cut(position), position)
 
     def last_cut(self, position: int) -> int:
-        """Where the last unit up to a position begins."""
+        """The start of the last unit up to a position."""
         before = [cut for cut in self._units if cut <= position]
         return before[-1] if before else self.start
 
     @cached_property
     def _units(self) -> list[int]:
-        """Where the gap may be cut; a gap that is one stage never asks."""
+        """The cut points of a gap; a gap that is one stage never asks."""
         if self._limits.snapshots is not None:
             return cut_into_units(self.span, 0, self._limits.stage)
         free = self.free(self.end)
@@ -111,12 +111,12 @@ class Gap:
         return units
 
     def shorter(self, first: int, position: int) -> int:
-        """Where a stage of about half as many units begins; the shortest has a step."""
+        """The start of a stage of about half as many units; the shortest has a step."""
         cuts = [cut for cut in self._units if first < cut < position]
         return cuts[len(cuts) // 2] if cuts else position
 
     def fits(self, first: int, position: int) -> bool:
-        """Whether what was saved between two steps can be recomputed at once."""
+        """Tell whether what was saved between two steps can be recomputed at once."""
         return self.span.saved_between(first, position) <= self.free(position)
 
     def _stage_length(self, units: list[int], position: int) -> tuple[int, int]:

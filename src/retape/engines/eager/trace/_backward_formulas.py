@@ -1,4 +1,4 @@
-"""What autograd's formulas, and some kernels, take for themselves, in tensors.
+"""Temporaries of autograd's formulas and of some kernels, in tensors.
 
 Going back through an operator takes the cotangents of what it made and of what it read.
 Many formulas make nothing else: they are *lean*. Others hold tensors on the way, each
@@ -102,7 +102,7 @@ def _names(func: Any) -> tuple[str, ...]:
 
 
 def is_lean(func: Any) -> bool:
-    """Whether the formula of an operator makes nothing but cotangents."""
+    """Tell whether the formula of an operator makes nothing but cotangents."""
     return any(name in _LEAN for name in _names(func))
 
 
@@ -134,7 +134,7 @@ def spare_tensors(
 
 
 def workspace_bytes(args: Sequence[Any], geometries: Sequence[Geometry]) -> int:
-    """What a convolution takes beyond copies of what it reads and makes.
+    """Workspace bytes of a convolution, beyond copies of its operands and result.
 
     Other kernels that copy take nothing more, as far as is known.
     """

@@ -62,7 +62,7 @@ def refuse_proxies() -> None:
 
 
 class Geometry:
-    """How a tensor looks at its storage. Compared by identity: intern it."""
+    """Size, stride, offset and type of a view. Compared by identity: intern it."""
 
     __slots__ = ("size", "stride", "offset", "dtype", "conj", "neg", "plain", "native")
 
@@ -124,7 +124,7 @@ def _flag(tensor: Tensor, geometry: Geometry) -> Tensor:
 
 
 def disjoint(one: Geometry, other: Geometry) -> bool:
-    """Whether two windows on a storage share no element; `False` if in doubt.
+    """Tell whether two windows on a storage share no element; `False` if in doubt.
 
     Only windows of equal strides are compared: as boxes in the coordinates that the
     strides span, provided that neither wraps around.
@@ -155,7 +155,7 @@ def disjoint(one: Geometry, other: Geometry) -> bool:
 
 
 def storage_refcount(storage: Storage) -> int:
-    """How many references to the memory there are, the Python object's one included.
+    """The number of references to the memory, the Python object's one included.
 
     No public function tells. Only this number says whether anybody but the trace can
     still write into a storage once recording is over.

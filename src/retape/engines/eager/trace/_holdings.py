@@ -1,4 +1,4 @@
-"""Who keeps a value alive.
+"""Reference counts of values, by the records that hold them.
 
 A slot is one version of one storage. A held slot can be read again without computing
 it. Several holders may hold the same slot: the tail of the run, snapshots, the stage
@@ -24,7 +24,7 @@ class Counter:
 
 
 class Buffer:
-    """What the trace knows about a storage, hung on the storage itself.
+    """The trace's note on a storage, attached to the storage itself.
 
     It dies with the storage, and that is how the bytes are counted: no registry, no
     weak references.
@@ -77,7 +77,7 @@ class Holdings:
             del self.counts[slot], self.storages[slot]
 
     def count(self, slot: int) -> int:
-        """How many hold `slot`."""
+        """The number of holders of `slot`."""
         return self.counts.get(slot, 0)
 
     def clear(self) -> None:

@@ -1,4 +1,4 @@
-"""What the trace must know about an operator, read once from its schema.
+"""Traits of operators, read once from their schemas.
 
 Schemas do not tell the whole truth. `native_batch_norm` overwrites its running
 statistics without declaring it, so the exceptions stand in a table here. Operators
@@ -53,7 +53,7 @@ _SCRATCH = frozenset({"aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miope
 
 @dataclass(frozen=True, slots=True)
 class OperatorTraits:
-    """How an operator treats the storages that it touches.
+    """An operator's effect on the storages that it touches.
 
     Attributes:
         view: It makes no storage and writes none; there is nothing to replay.

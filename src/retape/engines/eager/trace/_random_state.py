@@ -1,4 +1,4 @@
-"""Which generator an operator draws from, and how to give it its state back."""
+"""State of the generator that an operator draws from: saved and restored."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a recorded run did."""
+"""Counts of a recorded run."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class Tally:
 
 @dataclass(frozen=True, slots=True)
 class EagerReport:
-    """What a run under `recompute` did so far.
+    """Counts of a run under `recompute` so far.
 
     Attributes:
         steps: Operators recorded.

@@ -67,7 +67,7 @@ class Fetcher(Protocol):
 
 
 class Run:
-    """What handles refer to. Nothing in here refers to a handle or a graph."""
+    """The run that handles refer to; it refers to no handle and to no graph."""
 
     # What compiled code reads at each operator has a fixed place.
     __slots__ = (
@@ -108,7 +108,7 @@ class Run:
         self.tally.peak = max(self.tally.peak, self.trace.counter.live)
 
     def pack(self, tensor: Tensor) -> Any:
-        """What to put into the graph in place of `tensor`."""
+        """The handle that takes the place of `tensor` in the graph."""
         if tensor.__class__ is not Tensor:
             wrapper = save_wrapper(tensor, self.pack)
             if wrapper is not None:

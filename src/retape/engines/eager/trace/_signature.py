@@ -20,7 +20,7 @@ Place = tuple[int | str, int]
 
 
 class Mode(NamedTuple):
-    """What an operator depends on beside its arguments.
+    """The global state that an operator depends on beside its arguments.
 
     Attributes:
         grad: Gradient mode; some kernels read it.

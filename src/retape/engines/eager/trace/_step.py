@@ -1,4 +1,4 @@
-"""What a trace is a list of: steps, and the snapshots between them."""
+"""Items of a trace: steps, and the snapshots between them."""
 
 from typing import NamedTuple
 

@@ -1,4 +1,4 @@
-"""Which values carry a derivative, and which constructs must be opened for it.
+"""Activity: values with a derivative, and the constructs to be opened for it.
 
 *Active* means: of a differentiable type, and depending on an active input through
 differentiable operations. A loop that carries nothing active needs no reversal and

@@ -1,4 +1,4 @@
-"""How often a `while` runs, proved from its jaxprs.
+"""Trip counts of `while` loops, proved from their jaxprs.
 
 A *counter* is an integer carry to which every trip adds the same number. A test of a
 counter against a limit lets it through for a number of trips that is easily computed;
@@ -42,7 +42,7 @@ UNBOUNDED = Trips(0, None)
 
 
 def trip_bounds(eqn: Any, ins: Sequence[Range]) -> Trips:
-    """How often a `while` runs, from what is known about its operands."""
+    """Bounds of the trip count, from what is known about the operands."""
     p = eqn.params
     nc, nb = p["cond_nconsts"], p["body_nconsts"]
     cond_consts, body_consts, init = ins[:nc], ins[nc : nc + nb], ins[nc + nb :]

@@ -1,4 +1,4 @@
-"""Which gradient is asked for, and whether it can be: the checks of `jax.grad`."""
+"""Options of a gradient, with the checks of `jax.grad`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the arguments of a call are, read from the program that it is lowered into.
+"""Shardings of a call's arguments, read from the program it is lowered into.
 
 On automatic axes JAX traces a function without knowing where its arguments are: the
 same trace serves any shardings. They are known when the program is lowered, and stand

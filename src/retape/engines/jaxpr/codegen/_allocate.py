@@ -36,7 +36,7 @@ Role = Literal["operand", "register", "resident", "truth"]
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """Where a variable lives."""
+    """The location of a variable."""
 
     kind: Role
     index: int

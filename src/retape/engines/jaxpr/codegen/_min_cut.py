@@ -1,4 +1,4 @@
-"""Which values to put on the tape: a minimum cut.
+"""Choice of the residuals to tape: a minimum cut.
 
 JAX's partial evaluation names the values that a pullback reads (its residuals). Many
 of them are views of one another, or one multiplication away from something that is

@@ -1,4 +1,4 @@
-"""Where values are taped: *pools*, one array each for all rows of a kind.
+"""Tape arena: *pools*, one array each for all rows of a kind.
 
 Blocks of any kind share the pools, so that a stage through many different blocks needs
 no more than the hungriest of them. Small arrays are taped number by number in a pool

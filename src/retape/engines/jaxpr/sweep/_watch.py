@@ -1,4 +1,4 @@
-"""How large the cotangents are along a sweep back, in a fixed number of rows.
+"""Norms of the cotangents along a reverse sweep, in a fixed number of rows.
 
 After each stage that was swept back the largest entry of the registers' cotangents is
 written down. A row stands for as many stages as it takes for all of them to fit, and

@@ -1,4 +1,4 @@
-"""What the interpreter and the hybrid run: pieces of code, functions, and their making.
+"""Code of the interpreter and the hybrid: instructions, functions, translation.
 
 Both translate the definitions of a program when they are first needed; what they make
 of an expression is their own.

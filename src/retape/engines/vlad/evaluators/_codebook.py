@@ -18,7 +18,7 @@ _PARTS = ("value", "fn", "a", "b", "c", "body")
 
 
 class CodeLinker(Protocol):
-    """What makes the code of definitions."""
+    """A translator of definitions, as the codebook needs it."""
 
     globals: dict[str, Closure]
 
@@ -40,7 +40,7 @@ class CodeBook:
         self._pieces: dict[str, list[Any]] = {}
 
     def place(self, code: Any) -> Place:
-        """Where a piece of code stands."""
+        """The number of a piece of code."""
         if id(code) not in self._places:
             for name in (*self._others, *self._linker.globals):
                 self._list(name)

@@ -72,7 +72,7 @@ class _Scope:
         return lambda env: Closure(function, gather(env))
 
     def gather(self, names: Iterable[str]) -> Callable[[Environment], Environment]:
-        """What takes the values of names from an environment."""
+        """A function that takes the values of names from an environment."""
         names = list(names)
         if any(name in self.siblings for name in names):
             getters = [self.getter(name) for name in names]

@@ -171,7 +171,7 @@ class KeptMachine:
         return self._machine.finish(cotangent.tolist())
 
     def label(self, program: str) -> str:
-        """What the run is: a program's digest, the first state, the cotangent."""
+        """The identity of the run: a program's digest, first state, cotangent."""
         state = _image_roots(self._machine.first)
         image = self._codec.pack_values((*state, self._machine.seed))
         total = blake2b(f"{program} {image['code']}".encode(), digest_size=16)

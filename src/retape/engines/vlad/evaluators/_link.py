@@ -113,7 +113,7 @@ class Linker(Translator[_Frame]):
 def capture(
     names: tuple[str, ...], frame: _Frame
 ) -> Callable[[Environment], Environment]:
-    """What gathers the values of variables from an environment."""
+    """A function that gathers the values of variables from an environment."""
     if any(name in frame.siblings for name in names):
         getters = [_getter(name, frame) for name in names]
         return lambda env: tuple(get(env) for get in getters)

@@ -49,7 +49,7 @@ class Done:
 
 
 class Evaluator(Protocol):
-    """What a machine needs of an evaluator: apply, count, interrupt, resume."""
+    """An evaluator, as a machine needs it: apply, count, interrupt, resume."""
 
     world: World
 

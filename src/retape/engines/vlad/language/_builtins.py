@@ -88,5 +88,5 @@ BUILTINS: dict[str, Lambda] = {name: _builtin(name, n) for name, n in ARITY.item
 
 
 def is_builtin(function: Lambda) -> bool:
-    """Whether a function is a builtin's own."""
+    """Tell whether a function is a builtin's own."""
     return function.where.source is BUILTIN_SOURCE

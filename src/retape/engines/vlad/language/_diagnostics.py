@@ -1,4 +1,4 @@
-"""Where a program is wrong, and how that is told.
+"""Places in a program's text, and errors that point at them.
 
 A `Source` is a text with a name, a `Where` a place in it. Every message about a
 program ends in `fault(...)`, which gives it the form of a compiler's message:

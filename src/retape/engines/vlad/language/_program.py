@@ -44,7 +44,7 @@ class Program:
 
 @dataclass(slots=True)
 class Session:
-    """What has been defined so far.
+    """The definitions of a prompt so far.
 
     Attributes:
         redefine: Whether a name may be defined again, as at a prompt.

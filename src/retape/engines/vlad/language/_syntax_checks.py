@@ -30,7 +30,7 @@ def refuse(datum: Datum, message: str) -> NoReturn:
 
 
 def is_form(datum: Datum, word: str) -> bool:
-    """Whether a datum is `(word ...)`."""
+    """Tell whether a datum is `(word ...)`."""
     if not isinstance(datum, Form) or not datum.items:
         return False
     head = datum.items[0]

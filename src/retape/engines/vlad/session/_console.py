@@ -1,4 +1,4 @@
-"""Where a program comes from, what it reads, and where it prints."""
+"""Source, input and output of a program."""
 
 import io
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +38,7 @@ def source_of(program: str | Path) -> Source:
 
 
 def reader(stdin: Input) -> Callable[[], float | None]:
-    """What gives the next real of an input."""
+    """A function that gives the next real of an input."""
     if stdin is None:
         numbers: Iterator[float] = iter(())
     elif isinstance(stdin, str):

@@ -74,7 +74,7 @@ class Disk:
 
 
 def is_outermost(level: int, outermost: str) -> bool:
-    """Whether a run of `checkpoint-*j` at a level is one to be kept on disk.
+    """Tell whether a run of `checkpoint-*j` at a level is one to be kept on disk.
 
     Raises:
         UnsupportedError: If it stands in another derivative, whose numbers it holds.
@@ -89,7 +89,7 @@ def is_outermost(level: int, outermost: str) -> bool:
 
 
 def digest(program: Program) -> str:
-    """What two processes that have the same program agree on."""
+    """A digest that processes with the same program agree on."""
     total = blake2b(digest_size=16)
     for name in sorted(program.definitions):
         total.update(f"\n{name}:".encode())

@@ -41,7 +41,7 @@ TAPE_BYTES = {"interpreter": 200, "hybrid": 200, "compiled": 40}
 
 @dataclass(slots=True)
 class Setting:
-    """What a run happens in.
+    """The surroundings of a run: plan, input, output, store.
 
     Attributes:
         plan: How `checkpoint-*j` divides its runs.

@@ -145,5 +145,5 @@ def _library(program: Program, names: tuple[str, ...]) -> Program:
 
 
 def _is_own(name: str, externals: Mapping[str, External] | None) -> bool:
-    """Whether a definition is one that the program's text makes."""
+    """Tell whether a definition is one that the program's text makes."""
     return name != NEGATE and name not in (externals or {})

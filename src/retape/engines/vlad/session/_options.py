@@ -1,4 +1,4 @@
-"""What a caller may choose, and what is chosen otherwise."""
+"""Options of a call: checks and defaults."""
 
 from retape._errors import PlanError
 from retape.plan._base import Plan

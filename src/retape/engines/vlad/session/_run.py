@@ -1,4 +1,4 @@
-"""What Python programmers call first: `run` a program, or `emit` one of its forms."""
+"""`run` a program, or `emit` one of its forms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ from retape.plan._base import Plan
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What a program did.
+    """The result of a program: values, output, reports.
 
     Attributes:
         output: The lines that it printed, the values of its expressions among them.

@@ -32,7 +32,7 @@ class Dual:
 
 
 class Tape:
-    """What reverse mode of one level records: its numbers, in order of birth."""
+    """The tape of one level of reverse mode: its numbers, in order of birth."""
 
     __slots__ = ("level", "nodes")
 
@@ -86,7 +86,7 @@ class Taped:
 
 
 def is_real(value: Any) -> bool:
-    """Whether a value is a real, with or without a derivative."""
+    """Tell whether a value is a real, with or without a derivative."""
     kind = type(value)
     return kind is float or kind is Taped or kind is Dual
 

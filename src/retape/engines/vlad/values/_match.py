@@ -9,7 +9,7 @@ Environment = tuple[Value, ...]
 
 
 def binder(pattern: Pattern) -> Callable[[Value], Environment]:
-    """What takes an argument apart: the values that a parameter binds, in order."""
+    """A function from an argument to the values that a parameter binds, in order."""
     match pattern:
         case PVar():
             return lambda v: (v,)
@@ -37,7 +37,7 @@ def _bind(pattern: Pattern, value: Value) -> Environment:
 
 
 def same_constant(constant: Value, value: Value) -> bool:
-    """Whether an argument is the constant that a parameter demands."""
+    """Tell whether an argument is the constant that a parameter demands."""
     while hasattr(value, "primal"):
         value = value.primal
     return type(value) is type(constant) and bool(value == constant)

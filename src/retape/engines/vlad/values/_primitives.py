@@ -1,4 +1,4 @@
-"""What each operator does, for the interpreter and the hybrid: one table.
+"""The table of operators, for the interpreter and the hybrid.
 
 Operators of one and two operands are Python functions. Reading and printing belong to a
 `World`, the three derivatives to `evaluators/_derivatives`; both are added to the table
@@ -109,7 +109,7 @@ PURE: Table = {
 
 @dataclass(slots=True)
 class World:
-    """What a program reads and prints, each once however often a part of it is re-run.
+    """Input and output of a program, each once however often a part is re-run.
 
     A capsule remembers how far the program had read and printed. When it is resumed,
     what was read before is read again from `inputs`, and what was printed before is

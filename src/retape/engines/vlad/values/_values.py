@@ -84,7 +84,7 @@ class _Rest:
 
 
 def _rest(value: Value, stack: list[Value]) -> None:
-    """What follows the first element of a list that has been opened."""
+    """The printed rest of a list, after its first element."""
     if type(value) is tuple and value:
         stack.extend((_Rest(value[1]), value[0], _Text(" ")))
     elif value == () and type(value) is tuple:
@@ -129,7 +129,7 @@ def show_pattern(pattern: Pattern) -> str:
 
 
 def kind_of(value: Value) -> str:
-    """What an argument is, in a message."""
+    """The kind of an argument, for messages."""
     if type(value) is tuple and value:
         return "a pair"
     if type(value) is Version:
@@ -138,7 +138,7 @@ def kind_of(value: Value) -> str:
 
 
 def describe_shape(value: Value) -> str:
-    """What stands at one place of a (co)tangent or its primal, in a message."""
+    """The shape at one place of a (co)tangent or its primal, for messages."""
     if type(value) is float or hasattr(value, "primal"):
         return "a real"
     return kind_of(value)

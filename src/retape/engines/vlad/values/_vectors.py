@@ -1,4 +1,4 @@
-"""What each builtin of vectors does, an extension of the paper's language."""
+"""Builtins of vectors, an extension of the paper's language."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,4 @@
-"""How a loop of n steps is cut into nested loops: which lengths take the least bytes.
+"""Segment lengths of nested loops for n steps that take the least bytes.
 
 A nest with factors (a1, ..., ak) runs a1*...*ak steps; the `rest` of them follow in a
 loop of their own, so n may be prime. Backwards, the rest is reversed first, when the

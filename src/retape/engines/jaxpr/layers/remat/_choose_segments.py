@@ -1,4 +1,4 @@
-"""Where a row of operations is best cut, and which stretches are worth storing.
+"""Optimal cut points of a sequence of operations, and segments worth storing.
 
 A cut keeps the values that cross it. In reverse, a marked stretch is run again, and all
 that it makes is held until it has been swept back; the stretches after it are gone by

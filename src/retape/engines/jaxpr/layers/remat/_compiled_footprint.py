@@ -1,4 +1,4 @@
-"""What the compiler says that a program takes. Nothing is run, nothing allocated."""
+"""Memory of a program as its compiler reports it; nothing is run or allocated."""
 
 from __future__ import annotations
 

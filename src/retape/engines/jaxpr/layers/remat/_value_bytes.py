@@ -1,4 +1,4 @@
-"""Which operations are dear, and what bytes stay.
+"""Expensive operations, and the bytes of values that stay.
 
 These are estimates for choosing. XLA fuses what is computed element by element, so that
 such a value takes memory only where something that is not fused reads or makes it.

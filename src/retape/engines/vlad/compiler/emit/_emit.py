@@ -55,7 +55,7 @@ class Emission:
 
     @property
     def places(self) -> dict[int, Where]:
-        """Where the continuation of each frame's code stands."""
+        """The labels of the frames' continuations."""
         return self.frames.places
 
     def text(self, typed: Callable[[FrameLayout], Iterable[str]]) -> str:

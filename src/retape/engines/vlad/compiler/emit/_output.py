@@ -38,7 +38,7 @@ class Output:
         return label(name)
 
     def is_used(self, name: str) -> bool:
-        """Whether anything needs a variable."""
+        """Tell whether anything needs a variable."""
         return name in self._used
 
     def line(self, text: str) -> None:

@@ -186,7 +186,7 @@ class Fun:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """What a run-time fault tells: a place, and the call that did not match.
+    """The source of a run-time fault: a place, and the call that did not match.
 
     `where` is that of a builtin if the fault's place is that of the last application.
     """

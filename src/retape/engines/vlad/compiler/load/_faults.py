@@ -1,4 +1,4 @@
-"""What the runtime's faults say: the same sentences as the interpreter's."""
+"""Messages of the runtime's faults: the same sentences as the interpreter's."""
 
 from collections.abc import Sequence
 

@@ -177,7 +177,7 @@ class KeptNativeMachine(NativeMachine):
         return NativeCapsule(frame, position, left, (read, written))
 
     def label(self) -> str:
-        """What the run is: the program, the first state, the cotangent."""
+        """The identity of the run: the program, the first state, the cotangent."""
         total = blake2b(self.native.compiled.text.encode(), digest_size=16)
         for handle in (self.begin, self.seed):
             total.update(self._digestible(handle))

@@ -137,13 +137,13 @@ class Native:
         self._freed.append(handle)
 
     def marks(self) -> tuple[int, int]:
-        """How far the run has read and printed."""
+        """The positions reached in the input and the output."""
         request = Request()
         self.dll.vlad_marks(ctypes.byref(request))
         return request.t, request.u
 
     def derivatives(self) -> tuple[int, str]:
-        """How many derivatives are being taken, and which one is outermost."""
+        """The number of derivatives in progress, and the outermost one."""
         request = Request()
         name = self.dll.vlad_outermost(ctypes.byref(request))
         return request.r, name.decode()
@@ -167,15 +167,15 @@ class Native:
         return request.r, request.s
 
     def exact(self, exact: bool) -> None:
-        """Whether to collect everything before live bytes are noted."""
+        """Tell whether to collect everything before live bytes are noted."""
         self.dll.vlad_exact(int(exact))
 
     def collections(self) -> int:
-        """How often the heap has been collected."""
+        """The number of garbage collections."""
         return self.dll.vlad_collections()
 
     def allocated(self) -> Allocated:
-        """What has been allocated so far, freed or not."""
+        """Bytes allocated so far, freed or not."""
         request = Request()
         self.dll.vlad_allocated(ctypes.byref(request))
         return Allocated(request.r, request.s, request.t)

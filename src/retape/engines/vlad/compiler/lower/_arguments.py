@@ -80,5 +80,5 @@ class Taking:
 
 
 def same_literal(a: Lit, b: Lit) -> bool:
-    """Whether two literals are the same constant: `#t` is not `1`."""
+    """Tell whether two literals are the same constant: `#t` is not `1`."""
     return type(a.value) is type(b.value) and a.value == b.value

@@ -1,4 +1,4 @@
-"""What an expression denotes while it is converted, and what becomes of it."""
+"""Denotations: what a variable stands for while it is converted."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ class Inlining:
         self._recursive: dict[str, bool] = {}
 
     def enter(self, name: str) -> bool:
-        """Whether to inline a call of this definition here, within the budget."""
+        """Tell whether to inline a call of this definition here, within the budget."""
         if is_builtin(self.definitions[name]):
             return True
         size = self._size(name)

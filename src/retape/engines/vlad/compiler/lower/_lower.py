@@ -291,7 +291,7 @@ class Lowering:
 
 
 def is_builtin_place(where: Where) -> bool:
-    """Whether a place is that of no text at all, but of a builtin."""
+    """Tell whether a place is that of no text at all, but of a builtin."""
     return where.source is _NO_PLACE.source
 
 

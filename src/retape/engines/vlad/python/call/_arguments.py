@@ -1,4 +1,4 @@
-"""What is called, and with which arguments: by position, by name, by default."""
+"""Arguments of a call: by position, by name, by default; and the function in it."""
 
 from types import FunctionType as PythonFunction
 from typing import Any
@@ -24,7 +24,7 @@ def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
 
 
 def no_function(function: Any) -> str:
-    """What to say of an object that cannot be compiled."""
+    """The error for an object that cannot be compiled."""
     return (
         f"`{function!r}` is no Python function that could be compiled; pass a function "
         "written with `def` or `lambda`, or what `native` made of one"

@@ -72,7 +72,7 @@ class CompiledCallable:
     def _root(
         self, owner: Expressions, node: ast.AST, operands: list[Operand]
     ) -> Operand:
-        """What is evaluated when this is called with some operands."""
+        """The term that a call with these operands evaluates."""
         function = FunctionType(function_key(self))
         nothing = Const(owner.text.where(node), ())
         return owner.calls.of_function(node, function, nothing, operands)

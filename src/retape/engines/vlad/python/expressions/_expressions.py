@@ -161,7 +161,7 @@ class Expressions:
         return found
 
     def static_object(self, node: ast.expr, env: Variables) -> Any:
-        """What an expression such as `math.sin` stands for; `MISSING` for another."""
+        """The object that an expression such as `math.sin` names, or `MISSING`."""
         if isinstance(node, ast.Name) and node.id not in {*env, *self.locals}:
             return self.unit.look_up(self.parsed, node.id)
         if isinstance(node, ast.Attribute):

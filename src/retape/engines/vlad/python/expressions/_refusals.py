@@ -1,4 +1,4 @@
-"""What to write instead of an expression that is not compiled."""
+"""Advice for expressions that are not compiled."""
 
 import ast
 

@@ -108,7 +108,7 @@ class Unit:
         return value
 
     def is_current(self) -> bool:
-        """Whether all that was read of the outside is still what it was."""
+        """Tell whether all that was read of the outside is still what it was."""
         return all(
             _same(lookup(name), value) for (lookup, name), value in self.outside.items()
         )
@@ -161,7 +161,7 @@ class Unit:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Whether a name of the outside still means the same."""
+    """Tell whether a name of the outside still means the same."""
     if a is b:
         return True
     return type(a) is type(b) and isinstance(a, int | float) and a == b

@@ -1,4 +1,4 @@
-"""What is known of a function's variables at one place of it."""
+"""Facts about a function's variables at one place of it."""
 
 import ast
 from dataclasses import dataclass, replace

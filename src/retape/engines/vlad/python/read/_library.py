@@ -49,7 +49,7 @@ _ARRAYS = frozenset("zeros ones full empty dot sum copy arctan arctan2 power".sp
 
 
 def known_function(value: Any) -> tuple[str, str] | None:
-    """How a function of a library is compiled: the kind of rule, and its name.
+    """The rule that compiles a library function: its kind, and its name.
 
     Kinds are "math" and "numpy" (an operator of one number), "builtin" and "array".
 

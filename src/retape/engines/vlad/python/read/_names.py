@@ -45,7 +45,7 @@ def captured(node: FunctionNode) -> dict[str, InnerDefinition]:
 
 
 def changes(node: FunctionNode) -> dict[str, int]:
-    """How often each variable of a function may be bound: in a loop, twice."""
+    """Count the bindings of each variable of a function: in a loop, twice."""
     counts = dict.fromkeys(parameters(node), 1)
     stack: list[tuple[ast.AST, int]] = [(each, 1) for each in body_of(node)]
     while stack:

@@ -91,7 +91,7 @@ def _not_found(function: FunctionType, count: int) -> str:
 
 
 def _is_node_of(node: ast.AST, code: CodeType) -> bool:
-    """Whether a definition is that of a code object."""
+    """Tell whether a definition is that of a code object."""
     if not isinstance(node, FunctionNode):
         return False
     given = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)

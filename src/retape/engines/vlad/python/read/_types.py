@@ -99,7 +99,7 @@ def kind_of_type(type_: Type) -> str:
 
 
 def holds_arrays(type_: Type) -> bool:
-    """Whether a value of a type has an array in it, which could be shared."""
+    """Tell whether a value of a type has an array in it, which could be shared."""
     match type_:
         case ArrayType():
             return True
@@ -112,7 +112,7 @@ def holds_arrays(type_: Type) -> bool:
 
 
 def is_differentiable(type_: Type) -> bool:
-    """Whether a value of a type consists of reals only."""
+    """Tell whether a value of a type consists of reals only."""
     if isinstance(type_, TupleType):
         return all(is_differentiable(item) for item in type_.items)
     return type_ in NUMBERS or isinstance(type_, ArrayType)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _Range:
-    """What a `for` goes over.
+    """The bounds of a `for`, and its items.
 
     Attributes:
         item: The loop's variable, from the counter; `None` if it is the counter.
@@ -67,7 +67,7 @@ class _Counter:
         return f"limit {self.where.offset}"
 
     def test(self, env: Variables) -> Core:
-        """Whether there is one more item."""
+        """Tell whether there is one more item."""
         i, end = Var(self.where, env[self.key].name), Var(self.where, self.last)
         up, down = Prim(self.where, "<", (i, end)), Prim(self.where, ">", (i, end))
         if self.sign:
@@ -82,7 +82,7 @@ class _Counter:
         return Prim(self.where, "+", (i, by))
 
     def variables(self) -> Variables:
-        """What is known of it at the head of the loop."""
+        """The facts about it at the head of the loop."""
         start = _constant(self.range.start)
         natural = self.sign > 0 and start is not None and start >= 0.0
         return {

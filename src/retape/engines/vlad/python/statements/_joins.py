@@ -100,7 +100,7 @@ def merged(
 def common(
     body: "Body", name: str, a: Variable, b: Variable, node: ast.AST
 ) -> Variable:
-    """What is known of a variable that is one of two."""
+    """The facts that hold for a variable on both branches."""
     try:
         type_ = join(a.type, b.type)
     except NoCommonType as error:

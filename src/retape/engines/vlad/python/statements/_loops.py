@@ -33,7 +33,7 @@ MAX_PASSES = 30
 
 @dataclass(frozen=True, slots=True)
 class Exits:
-    """Where `continue` and `break` go."""
+    """The targets of `continue` and `break`."""
 
     again: After
     out: After
@@ -41,7 +41,7 @@ class Exits:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """What a kind of loop does at its head.
+    """The head of a kind of loop.
 
     Attributes:
         test: Whether to go on, by the variables; `None` for a loop without a test.
@@ -135,7 +135,7 @@ class Loops:
         head: Variables,
         again: JoinPoint,
     ) -> Variables:
-        """What is known at the head, after the ends of the body are joined in."""
+        """The facts at the head, after the ends of the body are joined in."""
         joined = dict(head)
         for each in names:
             for end in again.envs:

@@ -1,4 +1,4 @@
-"""What to write instead of a statement that is not compiled."""
+"""Advice for statements that are not compiled."""
 
 import ast
 

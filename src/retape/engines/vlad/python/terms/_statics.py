@@ -36,7 +36,7 @@ def static_value(where: Where, value: Any) -> Operand | None:
 
 
 def function_key(value: Any) -> Any:
-    """What a callable is compiled as; `None` if it is not."""
+    """The object that a callable is compiled as; `None` if it is not compiled."""
     inner = getattr(value, "__retape_function__", None)
     if inner is not None:
         return function_key(inner)
