@@ -37,6 +37,9 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
             `Advance` (that is so for all of them).
         length: Its number of steps, at least 1.
 
+    Raises:
+        PlanError: If `length` is no number of steps.
+
     Examples:
         >>> from retape.interop import to_checkpoint_schedules
         >>> from retape.schedule import Schedule

@@ -186,6 +186,9 @@ def to_jax(
 
     Returns:
         A function of arrays. Forward mode and second derivatives are refused by JAX.
+
+    Raises:
+        GradientTypeError: If `fun` is no Python function.
     """
     return in_jax(_as_native(fun), shape, plan)
 
@@ -203,6 +206,9 @@ def to_torch(
 
     Returns:
         A function of tensors. Second derivatives are refused by PyTorch.
+
+    Raises:
+        GradientTypeError: If `fun` is no Python function.
     """
     return in_torch(_as_native(fun), plan)
 

@@ -135,6 +135,9 @@ def check_adjoint(
 
     Raises:
         PlanError: If arguments do not go together.
+        MachineError: If a function does not accept the arguments that it is given.
+        StoreError: If a state or a cotangent is no tree of arrays and numbers.
+        MissingPackageError: If NumPy is not installed.
 
     Examples:
         >>> import numpy as np

@@ -114,6 +114,8 @@ def run(
     Raises:
         DeterminismError: If `verify` finds a step that gives another state.
         StoreError: If a snapshot cannot be kept.
+        PlanError: If the plan does not go with the machine or the store.
+        MachineError: If the machine breaks one of its laws.
 
     Examples:
         >>> import retape

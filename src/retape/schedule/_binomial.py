@@ -20,6 +20,9 @@ def beta(d: int, t: int) -> int:
 def least_sweeps(stages: int, snapshots: int) -> int:
     """The least t with beta(snapshots, t) >= stages (`snapshots` >= 1).
 
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
+
     Examples:
         >>> least_sweeps(10, 3)
         2
@@ -81,6 +84,9 @@ def least_snapshots(stages: int, sweeps: int) -> int:
 
     beta is symmetric, so this is `least_sweeps` with its arguments' parts exchanged.
 
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
+
     Examples:
         >>> least_snapshots(1000, 3)
         17
@@ -107,6 +113,9 @@ def optimal_advances(stages: int, snapshots: int) -> int:
     t * stages - beta(snapshots + 1, t - 1), with the least t such that
     beta(snapshots, t) >= stages (Griewank 1992; C(s + t, t - 1) = beta(s + 1, t - 1)).
 
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
+
     Examples:
         >>> optimal_advances(1000, 9)
         3999
@@ -122,6 +131,9 @@ def least_stores(stages: int, snapshots: int) -> int:
 
     max(beta(s-1, t-1), stages - beta(s, t-1)), the store of the start state included;
     none for a single stage, one for a single snapshot.
+
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
 
     Examples:
         >>> least_stores(1000, 9)

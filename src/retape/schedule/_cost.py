@@ -56,6 +56,9 @@ def binomial_counts(length: int, stage: int, snapshots: int) -> Counts:
         stage: Steps taped at a time.
         snapshots: The most snapshots, the start state's included.
 
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
+
     Examples:
         >>> counts = binomial_counts(10**9, 1000, 20)
         >>> counts.advances, counts.stores, counts.peak_snapshots

@@ -206,6 +206,9 @@ def online_actions(
     The driver advances the last stage once more than these actions say, since only
     that tells it that the stage is the last.
 
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
+
     Examples:
         >>> from retape.schedule import online_actions, replay
         >>> replay(online_actions(10, 3), 10, capacity=3).advances
@@ -240,6 +243,9 @@ def online_advances(length: int, snapshots: int, stage: int = 1) -> int:
         length: The number of steps.
         snapshots: The most snapshots.
         stage: Steps taped at a time.
+
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
 
     Examples:
         >>> online_advances(10, 3)

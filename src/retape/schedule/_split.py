@@ -33,6 +33,9 @@ def binomial_split(stages: int, snapshots: int) -> int:
     beta(s-1, t-1)*(t-1)/s. No product on the way exceeds L * (s + t)^2 / t. This is the
     rule of Algorithm 799 (Griewank and Walther 2000).
 
+    Raises:
+        PlanError: If a count is no integer, or cannot be.
+
     Examples:
         >>> binomial_split(10, 3)
         4

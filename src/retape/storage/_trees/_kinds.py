@@ -115,6 +115,9 @@ def register_state(
         to_arrays: The contents as a tree of NumPy arrays and plain values, for files.
         from_arrays: The inverse.
 
+    Raises:
+        StoreError: If `kind` is no class.
+
     Examples:
         >>> import array
         >>> import retape

@@ -70,6 +70,9 @@ def map_arrays(
 def read_only(value: Any) -> Any:
     """The same tree with read-only views of its arrays, which stay as they are.
 
+    Raises:
+        StoreError: If something in the tree is none of what a state may consist of.
+
     Examples:
         >>> import numpy as np
         >>> x = np.zeros(2)

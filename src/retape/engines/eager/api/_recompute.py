@@ -222,6 +222,7 @@ def recompute(
         StoreError: Inside, if a snapshot cannot be written; in the backward, if it
             cannot be read.
         BudgetError: On leaving, if the program cannot be reversed in `memory`.
+        UnsupportedError: Inside `torch.compile`.
 
     Examples:
         >>> model = torch.nn.Sequential(*[torch.nn.Linear(9, 9) for _ in range(30)])

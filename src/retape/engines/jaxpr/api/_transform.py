@@ -53,6 +53,7 @@ def checkpointed(
         PlanError: If `plan` is no plan, or `loops` no form of loops.
         UnsupportedError: When called, if the program has side effects whose results
             it uses.
+        GradientTypeError: If an option of the gradient cannot be.
 
     Examples:
         >>> import jax, retape.jax
@@ -155,6 +156,10 @@ def value_and_grad(
     Returns:
         A function with `fun`'s arguments that returns `(value, gradient)`; with
         `has_aux`, `((value, aux), gradient)`.
+
+    Raises:
+        GradientTypeError: If the function or an argument has no gradient.
+        PlanError: If `plan` is no plan, or cannot be obeyed here.
 
     Examples:
         >>> import jax, retape.jax

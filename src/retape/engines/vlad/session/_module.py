@@ -124,6 +124,7 @@ def compile(
 
     Raises:
         LanguageError: If the program is wrong.
+        PlanError: If `plan` is none that VLAD obeys, or `engine` is not known.
 
     Examples:
         >>> from retape import vlad

@@ -69,6 +69,7 @@ def run(
         LanguageError: If the program is wrong. The message says where, and what to do.
         StoreError: If the store is another program's, or cannot be written.
         UnsupportedError: If a run that was to be kept is inside another derivative.
+        PlanError: If `plan` is none that VLAD obeys, or `engine` is not known.
 
     Examples:
         >>> from retape import vlad

@@ -53,6 +53,7 @@ def advise(
     Raises:
         BudgetError: If nothing fits; the least that would is named.
         UnsupportedError: If the platform's compiler does not tell what is taken.
+        PlanError: If `memory` is no amount of bytes.
         GradientTypeError: If `fun` does not return a scalar.
         PlanError: As for `retape.jax.plan`.
 

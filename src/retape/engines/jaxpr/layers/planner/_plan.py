@@ -148,6 +148,7 @@ def plan(
         `retape.jax.grad(fun, plan=found)`, too.
 
     Raises:
+        PlanError: If `memory` is no amount of bytes.
         BudgetError: If nothing fits; the least that would is named.
         UnsupportedError: If the platform's compiler does not tell what is taken, or
             the function has a loop that plain reverse mode cannot go back through.
