@@ -48,7 +48,7 @@ class GradientProblem:
         let_happen(self.acting, self.values[self.constants :])
 
     @property
-    def moves(self) -> bool:
+    def has_derivative(self) -> bool:
         """Tell whether the value depends on the arguments at all."""
         return propagate(self.jaxpr, self.active)[0]
 

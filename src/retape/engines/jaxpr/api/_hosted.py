@@ -47,7 +47,7 @@ def run_hosted(
             "inside `jax.jit` or another transformation. Call it outside, or leave "
             "both out."
         )
-    if not problem.moves:
+    if not problem.has_derivative:
         return problem.still()
     offload = None if plan is None else plan.offload
     if offload is not None and store is not None:

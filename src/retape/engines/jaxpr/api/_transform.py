@@ -203,7 +203,7 @@ def _both(
     """Value and gradient in one sweep, seeded with one."""
     problem = trace_gradient(fun, wanted, plan, pieces, leaves)
     problem.act()
-    if problem.moves:
+    if problem.has_derivative:
         jaxpr = deduplicate(problem.jaxpr, names=True)
         program, consts = hoisted_sweep(jaxpr, problem.active, plan)
         outs = call(program, plan, [*consts, *problem.values, problem.one()])

@@ -72,7 +72,7 @@ class TapedCode:
     """True of the program's last block, which is not taped (`sweep/_last_block`)."""
 
     @property
-    def moves(self) -> bool:
+    def has_derivative(self) -> bool:
         """Tell whether a cotangent goes through."""
         return bool(self.active_ins)
 
@@ -86,7 +86,7 @@ class TapedCode:
 
     def counts(self) -> list[Var]:
         """Loop counters whose value the sweep back needs, to find a stream's rows."""
-        if not self.moves or self.ending:
+        if not self.has_derivative or self.ending:
             return []
         return self.code.counters()
 
@@ -128,7 +128,7 @@ def linearize(code: Code, layout: Layout, *, ending: bool = False) -> TapedCode:
 
 def _linearized(block: TapedCode) -> Linearized:
     code = block.code
-    if not block.moves or block.ending:
+    if not block.has_derivative or block.ending:
         return Linearized(code.jaxpr, (), (), None)
     n_out = len(code.outs) + len(code.writes)
     split = _Linearizer(code, block.active_ins, block.active_outs)

@@ -35,7 +35,7 @@ def step_vjp(taped: TapedCode) -> core.ClosedJaxpr:
             outs = run(*values)
             return [outs[i] for i in taped.active_outs], outs
 
-        if not taped.moves:
+        if not taped.has_derivative:
             return core.jaxpr_as_fun(code.jaxpr)(*given) if taped.ending else []
         partial = restricted(active_and_all, given, chosen)
         _, pull, outs = jax.vjp(partial, *(given[i] for i in chosen), has_aux=True)

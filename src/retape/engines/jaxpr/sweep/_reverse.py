@@ -116,7 +116,7 @@ def sweep_back(
     """
     code = taped.code
     pulled: Sequence[Any] = ()
-    if taped.moves:
+    if taped.has_derivative:
         cotangents = [
             cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
         ]

@@ -268,10 +268,10 @@ def _relax(
     came[b, better + more, 2] = number
 
 
-def _cut_of(cutter: Cutter, moves: Sequence[tuple[int, int, int]]) -> Cut:
+def _cut_of(cutter: Cutter, choices: Sequence[tuple[int, int, int]]) -> Cut:
     kept = peak = work = 0
     stretches: list[Stretch] = []
-    for a, b, number in moves:
+    for a, b, number in choices:
         way = cutter.options(a, b)[number]
         kept += way.kept
         peak = max(peak, kept + way.inside)

@@ -23,7 +23,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import Environment, begun, bind, eval
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import excerpt, variables
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._slice_primitive import InTurn, SlicesBehind
+from retape.engines.jaxpr.layers.remat._slice_primitive import InSequence, SlicesBehind
 from retape.engines.jaxpr.primitives._with_primal import with_primal
 
 
@@ -55,7 +55,7 @@ def run_stretches(
         if stretch.marked:
             outs = _run_marked(part, _recomputed_inside(graph, part, stretch), env)
         else:
-            outs = evaluate(part.jaxpr, env.read_all(part.jaxpr.invars), InTurn())
+            outs = evaluate(part.jaxpr, env.read_all(part.jaxpr.invars), InSequence())
         env.write(part.jaxpr.outvars, outs)
     return env.read_all(graph.jaxpr.outvars)
 

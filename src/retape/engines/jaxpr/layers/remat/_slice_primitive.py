@@ -25,7 +25,7 @@ take_p = core.Primitive("retape_take")
 take_p.multiple_results = True
 
 
-class InTurn:
+class InSequence:
     """Binds operations; slices of one array are taken one after the other."""
 
     def __init__(self) -> None:
