@@ -58,6 +58,7 @@ def measure(
 
     Raises:
         StoreError: If the store holds a run, or cannot be used.
+        PlanError: If `nbytes` is no amount of bytes.
 
     Examples:
         >>> import tempfile
