@@ -16,7 +16,7 @@ from retape.engines.vlad.python.read._types import (
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._array_terms import (
-    inside,
+    in_column,
     length_of,
     opened,
     wrapped,
@@ -126,7 +126,7 @@ class ArrayItems:
         def flat(shape: Core, rows: Core, columns: Core, data: Core) -> Core:
             def inner(row: Core, column: Core) -> Core:
                 place = Prim(where, "+", (Prim(where, "*", (row, columns)), column))
-                done = act(data, inside(where, column, columns, j_natural, place))
+                done = act(data, in_column(where, column, columns, j_natural, place))
                 return Prim(where, "cons", (shape, done)) if rebuild else done
 
             row = i if i_natural else None

@@ -31,7 +31,9 @@ def wrapped(where: Where, index: Core, length: Core) -> Core:
     return If(where, Prim(where, "negative?", (index,)), moved, index)
 
 
-def inside(where: Where, column: Core, columns: Core, natural: bool, at: Core) -> Core:
+def in_column(
+    where: Where, column: Core, columns: Core, natural: bool, at: Core
+) -> Core:
     """A place in a flat array, if its column exists."""
     wrong = fault(where, "index out of range")
     inner = If(where, Prim(where, "<", (column, columns)), at, wrong)
