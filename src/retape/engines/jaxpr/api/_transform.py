@@ -233,6 +233,7 @@ def vjp(
 
     Raises:
         PlanError: If `plan` is no plan, or a plan is among the primals.
+        GradientTypeError: If the function or an argument has no derivative.
 
     Examples:
         >>> import jax, retape.jax
