@@ -58,7 +58,7 @@ class RngsAsArgument(Stacked):
     def run(self, x: Any) -> Any:
         step = lambda x, layer, rngs: layer(x, rngs=rngs)  # noqa: E731
         f = self.scan(step, in_axes=(nnx.Carry, 0, 0), out_axes=nnx.Carry)
-        return nnx.split_rngs(f, splits=LAYERS)(x, self.layers, self.rngs)
+        return nnx.split_rngs(splits=LAYERS)(f)(x, self.layers, self.rngs)
 
 
 class CounterBesides(Stacked):
