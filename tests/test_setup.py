@@ -203,16 +203,23 @@ def test_publishing_needs_no_token():
     assert "secrets." not in text and "password" not in text
 
 
-def test_links_of_the_readme_work_on_a_package_index(project: dict[str, Any]) -> None:
-    """They are absolute, and those into the repository lead to files that are there."""
+def test_links_of_the_readme_work_here_and_on_a_package_index(
+    project: dict[str, Any],
+) -> None:
+    """Here they lead to files that are there; what is built has absolute ones."""
     home = project["project"]["urls"]["Repository"]
     text = (ROOT / "README.md").read_text()
+    found = re.findall(r"\]\(([^)\s]+)\)", text)
+    here = [link for link in found if not link.startswith("https://")]
+    assert len(here) >= 5
+    assert all((ROOT / link.partition("#")[0]).exists() for link in here)
+    hook = project["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for each in hook["substitutions"]:
+        text = re.sub(each["pattern"], each["replacement"], text)
     links = re.findall(r"\]\(([^)\s]+)\)", text)
-    assert links and all(link.startswith("https://") for link in links)
-    for link in links:
-        if link.startswith(home):
-            file = re.sub(r"^/(blob|raw)/main/", "", link.removeprefix(home))
-            assert (ROOT / file.partition("#")[0]).exists(), link
+    assert all(link.startswith("https://") for link in links)
+    assert {f"{home}/blob/main/LICENSE", f"{home}/blob/main/docs/index.md"} <= {*links}
+    assert f"{home}/raw/main/docs/assets/adaptive-grid.svg" in links
 
 
 def test_this_interpreter_is_new_enough(project: dict[str, Any]) -> None:

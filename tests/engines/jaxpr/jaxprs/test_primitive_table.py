@@ -4,7 +4,10 @@ import jax
 import jax.extend
 import jax.numpy as jnp
 import pytest
+from jax.interpreters import ad
 
+import retape
+import retape.jax
 from retape.engines.jaxpr.jaxprs._primitive_table import (
     TABLE,
     Again,
@@ -47,3 +50,15 @@ def test_a_primitive_without_a_row_is_never_computed_again_nor_in_a_kernel():
     row = traits(unknown)
     assert row.again is Again.NEVER and row.kernel is Kernel.NEVER
     assert row.body is None and not row.also
+
+
+def test_what_has_no_derivative_has_that_of_a_constant_in_jax():
+    ours = {"retape_aside"}
+    named = {name for name, row in TABLE.items() if Also.NO_DERIVATIVE in row.also}
+    assert named > ours
+    assert named - ours <= {primitive.name for primitive in ad.primitive_jvps}
+
+
+def test_an_operation_that_jax_does_not_differentiate_is_no_constant():
+    with pytest.raises(retape.UnsupportedError, match="operation `nextafter` at"):
+        retape.jax.grad(lambda x: jnp.nextafter(2 * x, 9.0))(1.5)

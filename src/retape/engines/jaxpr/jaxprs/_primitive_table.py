@@ -178,7 +178,7 @@ TABLE: dict[str, Traits] = {
     "mul": Traits(Again.LIGHT, Kernel.ELEMENT),
     "ne": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
     "neg": Traits(Again.LIGHT, Kernel.ELEMENT),
-    "nextafter": Traits(kernel=Kernel.ELEMENT, also=Also.NO_DERIVATIVE),
+    "nextafter": Traits(kernel=Kernel.ELEMENT),
     "not": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
     "or": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
     "pow": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
