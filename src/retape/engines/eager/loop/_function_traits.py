@@ -1,5 +1,7 @@
 """Traits of PyTorch's public functions, for the record of a loop."""
 
+import functools
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -71,3 +73,27 @@ def _classify(function: Any) -> CallKind:
     if name.endswith("_cell"):  # one step of a recurrent layer draws nothing
         return CallKind.CALL
     return CallKind.RANDOM if any(part in name for part in _RANDOM) else CallKind.CALL
+
+
+def chooses_kernel_by_gradient(function: Any) -> bool:
+    """True of functions whose bits depend on whether a graph is made.
+
+    oneDNN has one LSTM for training and one for inference, and they round in different
+    ways where there is no AVX-512 (PyTorch 2.13, 2026-11-22: off by 6e-8).
+    """
+    return getattr(function, "__name__", "") == "lstm"
+
+
+@functools.cache
+def as_with_graph(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A recurrent layer's function with the bits that it has where a graph is made."""
+
+    @functools.wraps(function)
+    def run(first: torch.Tensor, *others: Any, **named: Any) -> Any:
+        if torch.is_grad_enabled():
+            return function(first, *others, **named)
+        with torch.enable_grad():
+            made = function(first.detach().requires_grad_(), *others, **named)
+        return tuple(tensor.detach() for tensor in made)
+
+    return run

@@ -25,7 +25,13 @@ from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.loop._backward import LoopNode, LoopSweep
 from retape.engines.eager.loop._calls import Calls
-from retape.engines.eager.loop._function_traits import CallKind, call_kind_of, kinds
+from retape.engines.eager.loop._function_traits import (
+    CallKind,
+    as_with_graph,
+    call_kind_of,
+    chooses_kernel_by_gradient,
+    kinds,
+)
 from retape.engines.eager.loop._records import Call
 from retape.engines.eager.trace._native_handle import native
 from retape.engines.eager.trace._report import Tally
@@ -118,6 +124,9 @@ class LoopRecorder(TorchFunctionMode):
             if kwargs
             else None
         )
+        if grad and chooses_kernel_by_gradient(func):
+            if any(calls.needs[slot] for slot in reads):
+                func = as_with_graph(func)
         state = calls.random_state() if kind is CallKind.RANDOM else None
         _set_grad(False)
         try:
