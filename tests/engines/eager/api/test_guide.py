@@ -45,7 +45,8 @@ def test_public_names() -> None:
     public = {name for name in vars(retape.torch) if not name.startswith("_")}
     assert public == {
         "Checkpointed", "CheckpointOptions", "EagerReport", "Estimate", "Graph",
-        "MutationError", "Node", "Point", "Recomputation", "RecomputeDepthError",
+        "MemoryMeter", "MutationError", "Node", "Point", "Recomputation",
+        "RecomputeDepthError",
         "accelerate",
         "auto_checkpoint_by_depth", "auto_checkpoint_every_n", "checkpoint",
         "checkpoint_sequential", "estimate", "mark_checkpoint", "matrix_products",

@@ -197,7 +197,11 @@ def test_a_budget_below_a_whole_block(fun: Any) -> None:
     got = jax.jit(gradient).lower(w, x).compile()
     assert got.memory_analysis().temp_size_in_bytes <= budget
     assert temp_bytes(jax.grad(fun), w, x) > budget
-    assert_close(got(w, x), jax.grad(fun)(w, x), 2e-4)
+    # Single precision: rounding is that of the greatest entries, of several hundred.
+    both = map(jax.tree.leaves, (got(w, x), jax.grad(fun)(w, x)))
+    for ours, plain in zip(*both, strict=True):
+        far = np.linalg.norm(ours - plain) / np.linalg.norm(plain)
+        assert far < 2e-6, far
 
 
 def test_a_straight_line_is_cut_whatever_the_plan(

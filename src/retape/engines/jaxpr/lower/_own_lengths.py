@@ -8,13 +8,13 @@ derivative of a copy (`pvary`), in blocks outside of such loops.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from jax.extend import core
 
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.analysis._own_lengths import copies, meetings
-from retape.engines.jaxpr.ir._ir import Block, Item, Program, blocks_of
+from retape.engines.jaxpr.ir._ir import Block, Item, Label, Loop, Program, blocks_of
 from retape.engines.jaxpr.jaxprs._avals import varying
 from retape.engines.jaxpr.jaxprs._jax_internals import named_by, source_line
 
@@ -26,7 +26,7 @@ def refuse_waiting(program: Program) -> None:
         UnsupportedError: Names the operation at which they would meet.
     """
     *blocks, _ = blocks_of(program.items)
-    axes = _differing(blocks)
+    axes = _differing(program.items)
     if not axes:
         return
     for block in blocks:
@@ -39,17 +39,36 @@ def refuse_waiting(program: Program) -> None:
             raise _waits(eqn, axes)
 
 
-def _differing(blocks: Iterable[Block]) -> frozenset[str]:
-    """The mesh axes along which devices choose what to run next."""
-    choices = [b.next.index for b in blocks if len(b.next.targets) > 1]
-    return frozenset().union(*(varying(c.aval) for c in choices if c is not None))
+def _differing(items: list[Item]) -> frozenset[str]:
+    """The mesh axes along which devices choose what to run next.
+
+    Not those along which they meet in the loop that is chosen: they go through it
+    together, or the program itself would wait for ever.
+    """
+    met = dict(_met_in_loops(items))
+    found: set[str] = set()
+    for block in blocks_of(items):
+        choice, targets = block.next.index, block.next.targets
+        if choice is not None and len(targets) > 1:
+            together = set[str]().union(*(met.get(t, ()) for t in targets))
+            found |= varying(choice.aval) - together
+    return frozenset(found)
+
+
+def _met_in_loops(items: list[Item]) -> Iterator[tuple[Label, set[str]]]:
+    """The first block of each loop, with the axes along which devices meet in it."""
+    for item in items:
+        if isinstance(item, Loop):
+            inside = list(blocks_of(item.items))
+            eqns = [op.eqn for block in inside for op in block.ops]
+            axes = set[str]().union(*map(named_by, meetings(eqns)))
+            yield inside[0].label, axes
+            yield from _met_in_loops(item.items)
 
 
 def _in_loops_that_differ(items: list[Item]) -> Iterator[Block]:
     for item in items:
-        if isinstance(item, Block):
-            continue
-        if _differing(blocks_of(item.items)):
+        if isinstance(item, Loop) and _differing([item]):
             yield from blocks_of(item.items)
 
 
