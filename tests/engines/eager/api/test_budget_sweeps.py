@@ -31,8 +31,8 @@ def test_budgets_hold_and_more_memory_is_less_work(
     # As long as the others: each step of it is ten operators.
     short = {"lstm": lambda: budgets.workloads.lstm(20, 32, 8)}
     rows = list(budgets.sweep({**budgets.SMALL, **short}[name](), count=4))
-    # Without AVX-512 one of oneDNN's convolutions takes 66 MB inside (PyTorch 2.13), with
-    # which the plain run peaks, too; no budget of tensors can be seen beside it.
+    # Without AVX-512 one of oneDNN's convolutions takes 66 MB inside (PyTorch 2.13).
+    # The plain run peaks there, too, and no budget of tensors is seen beside it.
     convolutions = torch.backends.cpu.get_cpu_capability() == "AVX512"
     seen = rows if convolutions or name != "resnet" else []
     assert [row.budget for row in seen if not row.holds] == []
