@@ -90,7 +90,7 @@ def main():
     parser.add_argument("--die", type=int, nargs=2, help="a rank, and at which call")
     options = parser.parse_args()
     try:
-        from mpi4py import MPI
+        from mpi4py import MPI  # pyright: ignore[reportMissingImports]
     except ModuleNotFoundError:
         print("one process alone, since mpi4py is not installed")
         comm = Alone()

@@ -24,7 +24,7 @@ from retape.engines.vlad.language._core import (
     walk,
 )
 from retape.engines.vlad.language._program import Program
-from retape.storage import DiskStore, TieredStore
+from retape.storage import DiskStore, MemoryStore, TieredStore
 
 Store = str | os.PathLike[str] | DiskStore[Any] | TieredStore[Any]
 """Where a program's runs are kept: a directory, or a store made for one."""
@@ -48,14 +48,24 @@ class Disk:
                 f"`store={self.store!r}` keeps nothing that another process could "
                 "find; pass a directory, a `DiskStore` or a `TieredStore`"
             )
+        if isinstance(self.store, TieredStore) and not (
+            isinstance(self.store.memory, MemoryStore)
+            and isinstance(self.store.disk, DiskStore)
+        ):
+            raise PlanError(
+                f"`store={self.store!r}`: VLAD keeps each run in its own directory, "
+                "which it can make of a `MemoryStore` and a `DiskStore` alone; pass "
+                "`TieredStore(MemoryStore(), DiskStore(...))`"
+            )
 
     def next(self, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> Any:
         """The store of the next outermost run."""
         self.count += 1
         store = self.store
         if isinstance(store, TieredStore):
-            disk = self._folder(store.disk, pack, unpack)
-            return TieredStore(replace(store.memory), disk)
+            near, far = store.memory, store.disk
+            assert isinstance(near, MemoryStore) and isinstance(far, DiskStore)
+            return TieredStore(replace(near), self._folder(far, pack, unpack))
         if not isinstance(store, DiskStore):
             store = DiskStore(store)
         return self._folder(store, pack, unpack)
