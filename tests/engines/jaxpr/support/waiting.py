@@ -110,6 +110,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)
     found: dict[str, float] = {}
     refused: dict[str, str] = {}
+    ours_and_plain: dict[str, Any] = {}
     for kind in (AxisType.Auto, AxisType.Explicit):
         mesh = jax.make_mesh((8,), ("d",), axis_types=(kind,))
 
@@ -129,7 +130,7 @@ def main() -> None:
                 if (kind == AxisType.Explicit) == (name == "among"):
                     with jax.set_mesh(mesh):
                         result = jax.jit(got)(x)
-                    found[f"{name} ({kind.name})"] = difference(result, want(alike))
+                    ours_and_plain[f"{name} ({kind.name})"] = result, want
 
             if kind == AxisType.Explicit:
                 continue
@@ -142,6 +143,9 @@ def main() -> None:
                 jax.jit(each(budget, SPLIT))(x)
             except retape.UnsupportedError as error:
                 refused["budget"] = str(error)
+    # Outside of the mesh: JAX 0.12 fails with lanes under Explicit axes.
+    for name, (result, want) in ours_and_plain.items():
+        found[name] = difference(result, want(alike))
     json.dump({"found": found, "refused": refused}, sys.stdout)
 
 
