@@ -8,21 +8,21 @@ For layers: `checkpoint`, `Checkpointed` and `policies`; `scan`, `fori_loop` and
 anything at all (`plan` is its older name, for functions that JAX can differentiate).
 """
 
-from retape.engines.jaxpr.api._explain import Diagnosed as Diagnosed
-from retape.engines.jaxpr.api._explain import Explanation as Explanation
-from retape.engines.jaxpr.api._explain import Measured as Measured
-from retape.engines.jaxpr.api._explain import explain as explain
-from retape.engines.jaxpr.api._explain import measure as measure
-from retape.engines.jaxpr.api._health import Fault as Fault
-from retape.engines.jaxpr.api._health import Health as Health
-from retape.engines.jaxpr.api._show import show as show
 from retape.engines.jaxpr.api._transform import checkpointed as checkpointed
 from retape.engines.jaxpr.api._transform import grad as grad
 from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
-from retape.engines.jaxpr.api._waits import Waits as Waits
-from retape.engines.jaxpr.api._waits import count_waits as count_waits
-from retape.engines.jaxpr.api._waits import gpu_options as gpu_options
+from retape.engines.jaxpr.api.health._diagnose import Fault as Fault
+from retape.engines.jaxpr.api.health._diagnose import Health as Health
+from retape.engines.jaxpr.api.inspect._explain import Explanation as Explanation
+from retape.engines.jaxpr.api.inspect._explain import explain as explain
+from retape.engines.jaxpr.api.inspect._measure import Diagnosed as Diagnosed
+from retape.engines.jaxpr.api.inspect._measure import Measured as Measured
+from retape.engines.jaxpr.api.inspect._measure import measure as measure
+from retape.engines.jaxpr.api.inspect._show import show as show
+from retape.engines.jaxpr.api.inspect._waits import Waits as Waits
+from retape.engines.jaxpr.api.inspect._waits import count_waits as count_waits
+from retape.engines.jaxpr.api.inspect._waits import gpu_options as gpu_options
 from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
 from retape.engines.jaxpr.layers import policies as policies
 from retape.engines.jaxpr.layers.listing._saved_value import SavedValue as SavedValue

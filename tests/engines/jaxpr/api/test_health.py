@@ -12,7 +12,7 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.api._find_operation import forward_fault, reverse_fault
+from retape.engines.jaxpr.api.health._find_operation import forward_fault, reverse_fault
 
 STEPS, AT = 40, 23
 PLAN = retape.fixed_space(snapshots=4, stage=3)

@@ -13,7 +13,7 @@ import pytest
 import retape
 import retape.jax
 from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.api import _explain
+from retape.engines.jaxpr.api.inspect import _measure
 from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
 from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import assert_close
@@ -46,7 +46,7 @@ def test_a_gradient_and_its_counts(
 ) -> None:
     # Scans of any size are opened.
     opened = partial(compile_program, grain=0)
-    monkeypatch.setattr(_explain, "compile_program", opened)
+    monkeypatch.setattr(_measure, "compile_program", opened)
     form = BY_NAME[name]
     plan = retape.fixed_space(snapshots=2, stage=stage)
     assert_same_in_both_forms(form.with_loops(jax.lax), form.arguments(), plan)

@@ -1,1 +1,1 @@
-"""What `retape.jax` exports, but for the layer tools."""
+"""A Python function and its arguments to its gradient, called or compiled."""

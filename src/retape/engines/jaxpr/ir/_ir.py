@@ -194,6 +194,11 @@ def blocks_of(items: list[Item]) -> Iterator[Block]:
             yield item
 
 
+def count_loops(items: list[Item]) -> int:
+    """How many loops there are, those inside loops included."""
+    return sum(1 + count_loops(i.items) for i in items if isinstance(i, Loop))
+
+
 def loops_around(items: list[Item], depth: int = 0) -> dict[Label, int]:
     """How many loops stand around each block."""
     found: dict[Label, int] = {}

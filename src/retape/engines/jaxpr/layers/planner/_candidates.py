@@ -20,7 +20,7 @@ from retape._errors import (
     UnsupportedError,
 )
 from retape.engines.jaxpr.analysis._flops import flops
-from retape.engines.jaxpr.api._explain import explain
+from retape.engines.jaxpr.api.inspect._explain import explain
 from retape.engines.jaxpr.intake._hijax import as_classic
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules

@@ -16,7 +16,7 @@ import numpy as np
 from jax.extend import core
 
 from retape.driver import run
-from retape.engines.jaxpr.api._find_operation import (
+from retape.engines.jaxpr.api.health._find_operation import (
     Operation,
     all_finite,
     forward_fault,

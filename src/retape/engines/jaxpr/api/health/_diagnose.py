@@ -9,7 +9,7 @@ from typing import Any, Literal
 import jax
 import numpy as np
 
-from retape.engines.jaxpr.api._find_step import Step, find_step
+from retape.engines.jaxpr.api.health._find_step import Step, find_step
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.sweep._state import SweepCounts

@@ -1,0 +1,1 @@
+"""Where a gradient goes wrong: the step, the line and the operation."""

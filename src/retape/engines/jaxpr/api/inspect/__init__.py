@@ -1,0 +1,1 @@
+"""What a gradient takes and does, predicted, measured and shown."""

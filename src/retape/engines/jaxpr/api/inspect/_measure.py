@@ -1,0 +1,202 @@
+"""`measure` runs a gradient and counts what it really did."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from time import perf_counter
+from typing import Any, Literal, NamedTuple, overload
+
+import jax
+
+from retape._errors import PlanError, UnsupportedError
+from retape.driver import Report
+from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.api._gradient_call import pose_abstract
+from retape.engines.jaxpr.api._gradient_options import (
+    check_plan,
+)
+from retape.engines.jaxpr.api.health._diagnose import Health, diagnose
+from retape.engines.jaxpr.api.health._lines import with_lines
+from retape.engines.jaxpr.api.inspect._memory_trace import memory_trace
+from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
+from retape.engines.jaxpr.calls._rules import call
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.ir._ir import count_loops
+from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation
+from retape.engines.jaxpr.sizing._choose_settings import (
+    compile_for_plan,
+)
+from retape.engines.jaxpr.sweep._state import SweepCounts
+from retape.engines.jaxpr.sweep._sweep import sweep
+from retape.engines.jaxpr.xla._ahead_of_time import aot_compile, call_compiled
+from retape.plan._base import Plan
+from retape.plan._options import Loops
+
+
+class Measured(NamedTuple):
+    """The value, the gradient and the report that `measure` returns."""
+
+    value: Any
+    gradient: Any
+    report: Report
+
+
+class Diagnosed(NamedTuple):
+    """What `measure(..., health=True)` returns."""
+
+    value: Any
+    gradient: Any
+    report: Report
+    health: Health
+
+
+@overload
+def measure(
+    fun: Callable[..., Any],
+    *args: Any,
+    plan: Plan | None = None,
+    loops: Loops | None = None,
+    argnums: int | Sequence[int] = 0,
+    health: Literal[False] = False,
+    growth: float = 1e6,
+    **kwargs: Any,
+) -> Measured: ...
+
+
+@overload
+def measure(
+    fun: Callable[..., Any],
+    *args: Any,
+    plan: Plan | None = None,
+    loops: Loops | None = None,
+    argnums: int | Sequence[int] = 0,
+    health: Literal[True],
+    growth: float = 1e6,
+    **kwargs: Any,
+) -> Diagnosed: ...
+
+
+def measure(
+    fun: Callable[..., Any],
+    *args: Any,
+    plan: Plan | None = None,
+    loops: Loops | None = None,
+    argnums: int | Sequence[int] = 0,
+    health: bool = False,
+    growth: float = 1e6,
+    **kwargs: Any,
+) -> Measured | Diagnosed:
+    """Value, gradient and a report of what the sweep really did.
+
+    Args:
+        fun: A function that returns a scalar.
+        *args: Its arguments: arrays and numbers, or trees of them.
+        plan: How much memory to use; `retape.logarithmic()` by default.
+        loops: As for `retape.jax.grad`.
+        argnums: By which positional arguments the gradient is taken.
+        health: Whether to watch how large cotangents are on the way back, and to name
+            the step, the line and the operation that spoils the gradient, if it is not
+            finite. Watching takes a pass over the program's state for each stage; only
+            if something is wrong, the sweep is made again to find it.
+        growth: With `health`: how many times larger than at the end of the run
+            cotangents may become before that counts as a fault.
+        **kwargs: Keyword arguments for `fun`.
+
+    Returns:
+        `(value, gradient, report)`, and a `Health` behind them with `health=True`.
+
+    Raises:
+        UnsupportedError: Inside `jax.jit` or another transformation, where nothing is
+            run.
+        GradientTypeError: If the result is not a real scalar, or an argument is not of
+            a floating type.
+        PlanError: If `plan` is no plan, or one that cannot be obeyed, or `growth` is
+            not above 1.
+        BudgetError: If a budget is below the least possible, which is named.
+
+    Examples:
+        >>> import jax, retape, retape.jax
+        >>> def power(x, n):
+        ...     return jax.lax.fori_loop(0, n, lambda i, y: y * x, 1.0)
+        >>> plan = retape.fixed_space(snapshots=4, stage=1)
+        >>> done = retape.jax.measure(power, 1.5, 10, plan=plan)
+        >>> done.report.taped, done.report.peak_snapshots
+        (12, 4)
+        >>> def root(x):           # finite, and its derivative is not
+        ...     return jax.lax.fori_loop(0, 9, lambda i, y: jax.numpy.sqrt(y), x)
+        >>> done = retape.jax.measure(root, 0.0, health=True)
+        >>> done.health.fault.kind, done.health.fault.operation
+        ('reverse', 'sqrt')
+    """
+    if not growth > 1:
+        raise PlanError(
+            f"`growth={growth!r}` would call every gradient ill. Pass how many times "
+            "larger cotangents may become, for example `growth=1e6`."
+        )
+    if under_transformation(jax.tree.leaves((args, kwargs))):
+        raise UnsupportedError(
+            "`measure` runs a function and counts, and this call is inside `jax.jit` "
+            "or another transformation, where nothing is run. Call it outside, or use "
+            "`retape.jax.value_and_grad` here."
+        )
+    plan = check_plan(plan, loops)
+    problem = pose_abstract(fun, plan, args, kwargs, argnums)
+    warn_of_hidden_tapes(problem.jaxpr, problem.active)
+    if health:
+        problem = replace(problem, jaxpr=with_lines(problem.jaxpr))
+    given = problem.jaxpr, problem.active
+    program, settings = compile_for_plan(plan, *given, compile_program)
+    if health and not count_loops(program.items):
+        # Loops so short that all of them are one step: each iteration is looked at.
+        opened = partial(compile_program, grain=0)
+        program, settings = compile_for_plan(plan, *given, opened)
+
+    def run(values: Sequence[Any]) -> tuple[list[Any], list[Any], SweepCounts]:
+        operands = [*values, *program.constants]
+        return sweep(program, settings, operands, [problem.one()], watch=health)
+
+    jaxpr, shape = jax.make_jaxpr(run, return_shape=True)(problem.values)
+    tree = jax.tree_util.tree_structure(shape)
+
+    def whole(values: Sequence[Any]) -> Any:
+        return jax.tree_util.tree_unflatten(tree, call(jaxpr, plan, values))
+
+    compiled = aot_compile(whole, problem.values)
+    began = perf_counter()
+    outs, found, counts = jax.block_until_ready(call_compiled(compiled, problem.values))
+    seconds = perf_counter() - began
+    value, _, gradient = problem.result(outs, found)
+    report = _report(program, settings, counts, seconds)
+    budget = None if plan is None else plan.budget
+    memory = memory_trace(program, settings, report, compiled, budget)
+    report = replace(report, memory=memory)
+    if not health:
+        return Measured(value, gradient, report)
+    operands = [*problem.values, *program.constants]
+    seeds = [problem.one()]
+    state = diagnose(program, settings, operands, seeds, counts, found, growth)
+    return Diagnosed(value, gradient, report, state)
+
+
+def _report(
+    program: Compiled, settings: Settings, counts: SweepCounts, seconds: float
+) -> Report:
+    steps, stage = int(counts.steps), settings.stage
+    peak = int(counts.peak_snapshots)
+    return Report(
+        length=steps,
+        advances=int(counts.advances),
+        taped=steps,
+        stores=int(counts.stores),
+        restores=int(counts.restores),
+        reverses=-(-steps // stage),
+        longest_stage=min(stage, steps),
+        peak_snapshots=peak,
+        peak_bytes=peak * program.layout.snapshot_bytes(),
+        repaired=0,
+        resumed=False,
+        seconds={"sweep": seconds},
+    )
