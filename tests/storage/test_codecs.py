@@ -6,7 +6,8 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, PlanError, SnapshotError, StoreError
 from retape.storage import AsyncStore, CodecStore, bounded, compare_codecs, copy_tree
-from retape.storage._compression import MOST, compress, decompress, named
+from retape.storage._codecs._codec import named
+from retape.storage._codecs._compress import MOST, compress, decompress
 from retape.testing import check_store
 
 SMOOTH = np.sin(np.linspace(0, 20, 60))[:, None] * np.cos(np.linspace(0, 9, 80))
@@ -222,7 +223,7 @@ def test_what_cannot_be_is_refused(tmp_path):
 
 
 def test_a_package_that_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr("retape.storage._compression.find_spec", lambda name: None)
+    monkeypatch.setattr("retape.storage._codecs._packers.find_spec", lambda name: None)
     with pytest.raises(retape.MissingPackageError, match=r"`zstandard` cannot be im"):
         CodecStore(MemoryStore(), "zstd")
     with pytest.raises(retape.MissingPackageError, match=r"`zfpy` .*\[codecs\]"):

@@ -2,11 +2,11 @@
 
 from retape.storage._asynchronous import AsyncStore as AsyncStore
 from retape.storage._base import SnapshotStore as SnapshotStore
-from retape.storage._codec_store import CodecStore as CodecStore
-from retape.storage._compare_codecs import CodecTrial as CodecTrial
-from retape.storage._compare_codecs import compare_codecs as compare_codecs
-from retape.storage._compression import Codec as Codec
-from retape.storage._compression import bounded as bounded
+from retape.storage._codecs._codec import Codec as Codec
+from retape.storage._codecs._codec import bounded as bounded
+from retape.storage._codecs._codec_store import CodecStore as CodecStore
+from retape.storage._codecs._compare_codecs import CodecTrial as CodecTrial
+from retape.storage._codecs._compare_codecs import compare_codecs as compare_codecs
 from retape.storage._disk import DiskStore as DiskStore
 from retape.storage._durable import DurableStore as DurableStore
 from retape.storage._durable import Record as Record

@@ -11,8 +11,8 @@ from typing import Any
 
 from retape._errors import StoreError
 from retape.storage._base import SnapshotStore
-from retape.storage._codec_store import CodecStore
-from retape.storage._compression import Codec
+from retape.storage._codecs._codec import Codec
+from retape.storage._codecs._codec_store import CodecStore
 from retape.storage._memory import MemoryStore
 from retape.storage._trees._serialize import strip
 

@@ -13,7 +13,8 @@ from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
 from retape.storage._base import SnapshotStore
 from retape.storage._codec import UNREADABLE, need_numpy
-from retape.storage._compression import Codec, compress, decompress, named
+from retape.storage._codecs._codec import Codec, named
+from retape.storage._codecs._compress import compress, decompress
 from retape.storage._durable import DurableStore, Record
 from retape.storage._trees._serialize import lay_out, strip, unstrip
 
