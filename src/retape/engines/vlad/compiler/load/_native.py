@@ -2,49 +2,32 @@
 
 import ctypes
 import weakref
-from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from ctypes import c_double, c_int, c_int32, c_int64
+from ctypes import c_double, c_int32
 from typing import Any, NamedTuple, NoReturn
 
 from retape._errors import UnsupportedError
 from retape.engines.vlad.compiler._pipeline import Compiled
 from retape.engines.vlad.compiler.ir._ir import all_functions
 from retape.engines.vlad.compiler.load._faults import describe
+from retape.engines.vlad.compiler.load._interface import (
+    EXTERNAL,
+    HOST,
+    READ,
+    WRITE,
+    Request,
+    declared,
+)
 from retape.engines.vlad.compiler.load._shared_object import SharedObject
+from retape.engines.vlad.compiler.load._tokens import from_tokens, to_tokens
 from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.language._diagnostics import RunError, Where
 from retape.engines.vlad.language._externals import NumberedExternal
-from retape.engines.vlad.values._values import Shown, Value
-from retape.engines.vlad.values._versioned_arrays import Version, vector
+from retape.engines.vlad.values._values import Value
 
 NURSERY_WORDS = 64 * 1024
 NO_LIMIT = (2**63 - 1) // 2
-_CALLS = (
-    "apply closure operate advance stage finish bytes same export import census pack "
-    "unpack paired loads"
-).split()
-
-_A_REAL, _A_PAIR, _AN_EMPTY, _A_FALSE, _A_TRUE, _A_VECTOR = range(6)
-_REALS = 1 << 30
-_READ = ctypes.CFUNCTYPE(c_int, ctypes.POINTER(c_double))
-_WRITE = ctypes.CFUNCTYPE(c_int, c_double)
-_EXTERNAL = ctypes.CFUNCTYPE(
-    c_int, c_int32, ctypes.POINTER(c_double), ctypes.POINTER(c_double)
-)
-_HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64, c_int64)
-
-
-class Request(ctypes.Structure):
-    """The record of `runtime/api.h`."""
-
-    _fields_ = [
-        *[(name, c_int64) for name in "abcdefrstu"],
-        ("reals", ctypes.POINTER(c_double)),
-        ("tokens", ctypes.POINTER(c_int32)),
-        ("words", ctypes.c_void_p),
-    ]
 
 
 class Allocated(NamedTuple):
@@ -90,7 +73,7 @@ class Native:
         self._outside: str | None = None
         self._freed: deque[int] = deque()
         self._object = SharedObject(image)
-        self.dll: Any = _declared(self._object.dll)
+        self.dll: Any = declared(self._object.dll)
         self._callbacks = self._made_callbacks()
         request = Request(a=NURSERY_WORDS, b=0)
         self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
@@ -98,10 +81,10 @@ class Native:
     def _made_callbacks(self) -> tuple[Any, ...]:
         """The host's side, which must not keep this object alive: it is theirs."""
         this: weakref.ref[Native] = weakref.ref(self)
-        read = _READ(lambda place: _alive(this)._host_read(place))
-        write = _WRITE(lambda value: _alive(this)._host_write(value))
-        host = _HOST(lambda *job: _alive(this)._host_checkpoint(*job))
-        call = _EXTERNAL(lambda *job: _alive(this)._host_external(*job))
+        read = READ(lambda place: _alive(this)._host_read(place))
+        write = WRITE(lambda value: _alive(this)._host_write(value))
+        host = HOST(lambda *job: _alive(this)._host_checkpoint(*job))
+        call = EXTERNAL(lambda *job: _alive(this)._host_external(*job))
         return read, write, host, call
 
     def __del__(self) -> None:
@@ -220,59 +203,11 @@ class Native:
         reals = (c_double * max(1, request.s))()
         self.dll.vlad_exported(tokens, reals)
         self.free(handle)
-        return self._rebuild(tokens, reals, request.s)
-
-    def _rebuild(self, tokens: Any, reals: Any, end: int) -> Value:
-        stack: list[Value] = []
-        for token in reversed(tokens):
-            if token == _A_REAL:
-                end -= 1
-                stack.append(reals[end])
-            elif token >= _REALS:
-                end -= token - _REALS
-                stack.append(self._row(reals, end, token - _REALS))
-            elif token == _A_PAIR:
-                stack.append((stack.pop(), stack.pop()))
-            elif token >= _A_VECTOR:
-                items = [stack.pop() for _ in range(token - _A_VECTOR)]
-                stack.append(vector(items))
-            elif token < 0:
-                stack.append(Shown(self.names[-1 - token]))
-            else:
-                stack.append({_AN_EMPTY: (), _A_FALSE: False, _A_TRUE: True}[token])
-        return stack[0]
-
-    def _row(self, reals: Any, start: int, count: int) -> Any:
-        """A vector of reals."""
-        if not self.arrays:
-            return vector(reals[start : start + count])
-        numpy = load_numpy()
-        return numpy.frombuffer(reals, numpy.float64, count, 8 * start).copy()
+        return from_tokens(tokens, reals, request.s, self.names, as_arrays=self.arrays)
 
     def give(self, value: Value) -> int:
         """A handle for a value without functions; an array is a vector."""
-        tokens: list[int] = []
-        reals = array("d")
-        stack: list[Any] = [value]
-        while stack:
-            v = stack.pop()
-            if type(v) is float:
-                reals.append(v)
-                tokens.append(_A_REAL)
-            elif hasattr(v, "__array_interface__"):
-                tokens.append(_REALS + len(v))
-                reals.frombytes(v.tobytes())
-            elif type(v) is tuple and v:
-                tokens.append(_A_PAIR)
-                stack.extend((v[1], v[0]))
-            elif type(v) is Version:
-                items = v.items()
-                tokens.append(_A_VECTOR + len(items))
-                stack.extend(reversed(items))
-            else:
-                tokens.append(
-                    _AN_EMPTY if type(v) is tuple else _A_FALSE + int(bool(v))
-                )
+        tokens, reals = to_tokens(value)
         request = Request(a=len(tokens), b=len(reals))
         request.tokens = (c_int32 * len(tokens))(*tokens)
         request.reals = (c_double * len(reals)).from_buffer(reals) if reals else None
@@ -337,18 +272,3 @@ def _alive(this: "weakref.ref[Native]") -> Native:
     native = this()
     assert native is not None, "a program calls its host only while it is called"
     return native
-
-
-def _declared(library: Any) -> Any:
-    """An object's functions with the types of their arguments."""
-    library.vlad_fault.restype = library.vlad_outermost.restype = ctypes.c_char_p
-    library.vlad_packed.argtypes = [ctypes.c_void_p]
-    library.vlad_chain.restype = c_int64
-    library.vlad_collections.restype = library.vlad_grown.restype = c_int64
-    library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
-    library.vlad_free.argtypes = [c_int64]
-    library.vlad_single_stage.argtypes = [c_int64, c_int64]
-    library.vlad_exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
-    for name in _CALLS:
-        getattr(library, f"vlad_{name}").restype = c_int
-    return library

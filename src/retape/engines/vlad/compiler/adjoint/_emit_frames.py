@@ -1,0 +1,170 @@
+"""Typed code in C: variables, the frames of the stack, and the ways in from it."""
+
+from collections.abc import Iterator
+
+from retape.engines.vlad.compiler.adjoint._names import (
+    ENTER_BY,
+    RETURN_TO,
+    TapeNames,
+    words_in,
+)
+from retape.engines.vlad.compiler.typed._form import (
+    Frame,
+    Join,
+    Register,
+    TypedAtom,
+    TypedFunction,
+    TypedProgram,
+    letter_of,
+    parts_of,
+)
+
+TYPES = {"d": "double", "b": "int", "v": "Row *", "m": "uint64_t"}
+FIELDS = {"d": "d", "b": "u", "v": "row", "m": "u"}
+
+
+class FrameEmission:
+    """Variables, the frames of the stack, and the ways in from it.
+
+    Args:
+        program: The typed functions.
+        names: Names in C, shared with the reverse.
+    """
+
+    def __init__(self, program: TypedProgram, names: TapeNames) -> None:
+        self.program, self.names = program, names
+        self.lines: list[str] = []
+        self.slots: dict[Register, None] = {}
+        self.returned: dict[str, None] = {}
+
+    def declared(self, slot: Register) -> Iterator[str]:
+        """The declarations of a variable."""
+        name = self.names.slot(slot)
+        yield f"  {TYPES[slot.kind]} {name} = 0; (void){name};"
+        if slot.kind == "v":
+            version = self.names.version(slot)
+            yield f"  uint64_t {version} = 0; (void){version};"
+
+    def line(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def slot(self, slot: Register) -> str:
+        """The name of a variable, which is then declared."""
+        self.slots[slot] = None
+        return self.names.slot(slot)
+
+    def version(self, slot: Register) -> str:
+        """The name of a vector's version, which is then declared."""
+        self.slots[slot] = None
+        return self.names.version(slot)
+
+    def atom(self, atom: TypedAtom) -> str:
+        return self.slot(atom) if isinstance(atom, Register) else self.names.atom(atom)
+
+    def record(self, number: int) -> None:
+        """Put a number on the tape."""
+        self.line(f"tp++->u = {number};")
+
+    # frames
+
+    def push(self, words: tuple[TypedAtom, ...], code: int) -> None:
+        """Put a frame on the stack."""
+        count = words_in(words) + 1
+        self.line(f"STACK({count})")
+        for text, field in self.words(words):
+            self.line(f"sp++->{field} = {text};")
+        self.line(f"sp++->u = {code};")
+
+    def words(self, words: tuple[TypedAtom, ...]) -> Iterator[tuple[str, str]]:
+        """Values as words: their texts and the members of a word's union."""
+        for word in words:
+            kind = letter_of(word)
+            text = self.atom(word)
+            yield (f"(uint64_t){text}" if kind == "b" else text), FIELDS[kind]
+            if isinstance(word, Register) and kind == "v":
+                yield self.version(word), "u"
+
+    def load(self, words: tuple[TypedAtom, ...]) -> None:
+        """Take a frame from the stack, into the variables that it was pushed from."""
+        self.line(f"sp -= {words_in(words) + 1};")
+        at = 0
+        for word in words:
+            if isinstance(word, Register):
+                cast = "(int)" if word.kind == "b" else ""
+                self.line(f"{self.slot(word)} = {cast}sp[{at}].{FIELDS[word.kind]};")
+                if word.kind == "v":
+                    self.line(f"{self.version(word)} = sp[{at + 1}].u;")
+            at += words_in((word,))
+
+    def entries(self) -> None:
+        """The ways in from the stack."""
+        self.line("case HALT: {")
+        self.returned["qd0"] = None
+        self.line("  if (!is_real) goto GIVE_UP;")
+        self.line("  T.at = sp; T.tape = tp; T.fuel = fuel; T.result = qd0;")
+        self.line("  return ENDED;")
+        self.line("}")
+        for function in self.program.functions.values():
+            self._entry(function, function.resume, function.resume.code)
+            if function.enter is not None:
+                code = ENTER_BY | function.enter.code
+                self._entry(function, function.enter, code)
+        for code, join in self.program.returns.items():
+            self._return(code, join)
+
+    def _entry(self, function: TypedFunction, frame: Frame, code: int) -> None:
+        """The case of a frame that waits to run a function."""
+        self.line(f"case {code}:")
+        self.load(frame.words)
+        self.record(self.names.number(("pop", code)))
+        self.line(f"goto F{function.index};")
+
+    def _return(self, code: int, join: Join) -> None:
+        """The case of a frame that waits for a value, and of one that has it."""
+        assert join.frame is not None
+        params = tuple(parts_of(join.params))
+        registers = self.registers(params)
+        waiting = RETURN_TO | code
+        count = words_in(params) + 1
+        self.line(f"case {code}:")
+        self.line(f"if (UNLIKELY(fuel < {join.cost})) {{")
+        self.line(f"STACK({count})")
+        for name, field in registers:
+            self.line(f"sp++->{field} = {_to_word(name)};")
+        self.line(f"sp++->u = {waiting};")
+        self.record(self.names.number(("stop", waiting)))
+        self.line("goto STOP; }")
+        self.load(join.frame.words)
+        at = iter(registers)
+        for param in params:
+            assert isinstance(param, Register)
+            self.line(f"{self.slot(param)} = {next(at)[0]};")
+            if param.kind == "v":
+                self.line(f"{self.version(param)} = {next(at)[0]};")
+        self.record(self.names.number(("pop", code)))
+        self.line(f"goto J{self.join_number(join.name)};")
+        self.line(f"case {waiting}:")
+        self.line(f"sp -= {count};")
+        for i, (name, field) in enumerate(registers):
+            cast = "(int)" if name.startswith("qb") else ""
+            self.line(f"{name} = {cast}sp[{i}].{field};")
+        self.record(self.names.number(("pop", waiting)))
+        self.line("goto POP;")
+
+    def registers(self, words: tuple[TypedAtom, ...]) -> list[tuple[str, str]]:
+        """Where a value is on its way from a call, word by word."""
+        found: list[tuple[str, str]] = []
+        for i, word in enumerate(words):
+            kind = letter_of(word)
+            found.append((f"q{kind}{i}", FIELDS[kind]))
+            if kind == "v":
+                found.append((f"qn{i}", "u"))
+        self.returned.update(dict.fromkeys(name for name, _ in found))
+        return found
+
+    def join_number(self, name: str) -> int:
+        return self.names.number(("join", name))
+
+
+def _to_word(name: str) -> str:
+    return f"(uint64_t){name}" if name.startswith("qb") else name

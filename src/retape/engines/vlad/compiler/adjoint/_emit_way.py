@@ -1,0 +1,205 @@
+"""The reverse of one way through typed code, as straight C."""
+
+from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
+from retape.engines.vlad.compiler.adjoint._names import (
+    words_in,
+)
+from retape.engines.vlad.compiler.typed._derivatives import CHEAP, LEFT, RIGHT
+from retape.engines.vlad.compiler.typed._form import (
+    Do,
+    Give,
+    Go,
+    Invoke,
+    Register,
+    TypedAtom,
+    TypedProgram,
+    letter_of,
+    parts_of,
+)
+from retape.engines.vlad.compiler.typed._recorded import Recorded
+from retape.engines.vlad.compiler.typed._ways import Passed, Way, Ways
+
+
+class WayReverse:
+    """The reverse of one way: straight C.
+
+    Args:
+        program: The typed functions.
+        ways: All ways.
+        places: Where adjoints are between ways.
+        way: This way.
+        tape: What it records.
+
+    Attributes:
+        local: The adjoints of variables that the way binds, once they are not zero.
+        zero: Adjoints that outlive the block and are zero here, unless added to.
+    """
+
+    def __init__(
+        self,
+        program: TypedProgram,
+        ways: Ways,
+        places: AdjointPlaces,
+        way: Way,
+        tape: Recorded,
+    ) -> None:
+        self.program, self.ways, self.places, self.names = (
+            program,
+            ways,
+            places,
+            places.names,
+        )
+        self.way, self.tape = way, tape
+        self.lines: list[str] = []
+        self.bound = {step.var for step in way.steps}
+        self.local: set[Register] = set()
+        self.zero: dict[Register, None] = {}
+
+    def text(self) -> list[str]:
+        """The lines of the case."""
+        self._take()
+        self._end()
+        for step in reversed(self.way.steps):
+            if isinstance(step, Passed):
+                if step.var in self.local:
+                    self._add(step.value, self.names.local_adjoint(step.var))
+            else:
+                self._step(step)
+        for slot in self.zero:
+            self._line(f"{self.names.adjoint(slot)} = 0.0;")
+        return self.lines
+
+    def _line(self, text: str) -> None:
+        self.lines.append("    " + text)
+
+    def _take(self) -> None:
+        """The values on the tape, and those that are computed of them."""
+        tape = self.tape
+        if tape.kept:
+            self._line(f"tp -= {len(tape.kept)};")
+        for i, slot in enumerate(tape.kept):
+            name = self.names.slot(slot)
+            if slot.kind == "v":
+                self._line(f"Row *const {name} = tp[{i}].row; (void){name};")
+            else:
+                self._line(f"const double {name} = tp[{i}].d; (void){name};")
+        for step in tape.again:
+            text = _filled(CHEAP[step.op], self._values(step, ""))
+            name = self.names.slot(step.var)
+            self._line(f"const double {name} = {text}; (void){name};")
+
+    def _end(self) -> None:
+        """The adjoints with which the way's end was left."""
+        end = self.way.end
+        match end:
+            case Go():
+                join = self.ways.joins[end.join]
+                params = tuple(parts_of(join.params))
+                self._outlived(join.live)
+                self._moved(params, end.args)
+            case Give():
+                for i, arg in enumerate(end.args):
+                    if letter_of(arg) == "d":
+                        self._add(arg, self.places.returned_part(i))
+            case Invoke():
+                called = self.program.functions[end.function]
+                self._outlived(called.live)
+                moved = self._take_params(called.params)
+                if end.push is not None:
+                    words = end.push.words
+                    self._line(f"ap -= {words_in(words) + 1};")
+                    for at, slot in self.places.on_stack(words):
+                        self._add(slot, f"ap[{at}]")
+                self._give_params(moved, called.params, end.args)
+
+    def _outlived(self, live: tuple[Register, ...]) -> None:
+        """Variables that the way binds and the next block uses, too."""
+        for slot in live:
+            if slot in self.bound and slot in self.places.crossing:
+                outer = self.names.adjoint(slot)
+                self.local.add(slot)
+                name = self.names.local_adjoint(slot)
+                self._line(f"double {name} = {outer}; (void){name};")
+                self.zero[slot] = None
+
+    def _moved(
+        self, params: tuple[TypedAtom, ...], args: tuple[TypedAtom, ...]
+    ) -> None:
+        self._give_params(self._take_params(params), params, args)
+
+    def _take_params(self, params: tuple[TypedAtom, ...]) -> dict[TypedAtom, str]:
+        moved: dict[TypedAtom, str] = {}
+        for param in params:
+            if isinstance(param, Register) and param in self.places.crossing:
+                name = moved[param] = f"x{len(moved)}"
+                outer = self.names.adjoint(param)
+                self._line(f"const double {name} = {outer}; (void){name};")
+                self.zero[param] = None
+        return moved
+
+    def _give_params(
+        self,
+        moved: dict[TypedAtom, str],
+        params: tuple[TypedAtom, ...],
+        args: tuple[TypedAtom, ...],
+    ) -> None:
+        for param, arg in zip(params, args, strict=True):
+            if param in moved:
+                self._add(arg, moved[param])
+
+    def _add(self, atom: TypedAtom, text: str) -> None:
+        """Add to the adjoint of a variable."""
+        if not isinstance(atom, Register) or atom not in self.places.useful:
+            return
+        if atom in self.bound:
+            name = self.names.local_adjoint(atom)
+            if atom in self.local:
+                self._line(f"{name} += {text};")
+            else:
+                self.local.add(atom)
+                self._line(f"double {name} = {text}; (void){name};")
+        elif atom in self.zero:
+            del self.zero[atom]
+            self._line(f"{self.names.adjoint(atom)} = {text};")
+        else:
+            self._line(f"{self.names.adjoint(atom)} += {text};")
+
+    def _step(self, step: Do) -> None:
+        if step.op == "vector-set":
+            row, at, value = step.args
+            place = f"{self._atom(row)}->adjoint[(uint32_t){self._atom(at)}]"
+            self._add(value, place)
+            self._line(f"{place} = 0.0;")
+        elif step.op == "make-vector":
+            self._add(step.args[1], f"row_adjoint({self.names.slot(step.var)})")
+        elif step.var in self.local:
+            g = self.names.local_adjoint(step.var)
+            if step.op == "vector-ref":
+                row, at = (self._atom(arg) for arg in step.args)
+                self._line(f"{row}->adjoint[(uint32_t){at}] += {g};")
+                return
+            values = self._values(step, g)
+            for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):
+                if step.op in rules:
+                    self._add(arg, _filled(rules[step.op].text, values))
+
+    def _atom(self, atom: TypedAtom) -> str:
+        return self.names.atom(atom)
+
+    def _values(self, step: Do, g: str) -> dict[str, str]:
+        return {
+            "a": self._atom(step.args[0]),
+            "b": self._atom(step.args[-1]),
+            "y": self.names.slot(step.var),
+            "g": g,
+        }
+
+
+def _filled(text: str, values: dict[str, str]) -> str:
+    """A rule's text, with the variables for its letters."""
+    words = text.replace("(", " ( ").replace(")", " ) ").replace(",", " ,").split(" ")
+    words = [
+        "-" + values[w[1:]] if w[:1] == "-" and w[1:] in values else values.get(w, w)
+        for w in words
+    ]
+    return " ".join(word for word in words if word)
