@@ -9,6 +9,7 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
 from retape.driver import ToyMachine, run
+from retape.schedule import Restore
 from retape.storage import AsyncStore, Record
 from retape.testing import check_store
 
@@ -135,6 +136,32 @@ def test_what_is_read_next_is_read_ahead(tmp_path):
     ahead = [i for i, (what, _) in enumerate(asked) if what == "get"]
     told = sum(("prefetch", asked[i][1]) in asked[max(0, i - 3) : i] for i in ahead)
     assert told > 0.6 * len(gets)
+
+
+def test_what_was_read_ahead_is_read_once_and_nobody_waits_for_all(
+    tmp_path, monkeypatch
+):
+    """`isinstance` with a protocol asks for the peaks, which wait for all (3.11)."""
+    flushes = []
+    flush = AsyncStore.flush
+    monkeypatch.setattr(AsyncStore, "flush", lambda s: (flushes.append(s), flush(s)))
+
+    class Counted(DiskStore):
+        reads = 0
+
+        def get(self, *place, **named):
+            Counted.reads += 1
+            return super().get(*place, **named)
+
+    disk = AsyncStore(Counted(tmp_path))
+    found = call(TieredStore(MemoryStore(capacity=2), disk), "tiers")
+    schedule = PLANS["tiers"].schedule(80)
+    far = [a for a in schedule if isinstance(a, Restore) and a.tier == "disk"]
+    # What still waits to be written is not read at all.
+    assert 0 < Counted.reads <= len(far)
+    assert len(flushes) < 10 < found.report.stores
+    # They are asked for at the end, and nothing that was read ahead is lost.
+    assert disk.peak_snapshots == 3
 
 
 def test_a_read_overtakes_writes_and_a_damaged_file_is_repaired(tmp_path):

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from retape._bytes import parse_bytes
 from retape._errors import StoreError
 from retape.storage._background import Background, Job, Key
-from retape.storage._durable import DurableStore, Record
+from retape.storage._durable import DurableStore, Record, is_durable
 from retape.storage._trees._tree import copy_tree, tree_nbytes
 
 C = TypeVar("C")
@@ -65,7 +65,7 @@ class AsyncStore(Generic[C]):
 
     def __post_init__(self) -> None:
         inner: Any = self.inner
-        if isinstance(inner, AsyncStore) or not isinstance(inner, DurableStore):
+        if isinstance(inner, AsyncStore) or not is_durable(inner):
             raise StoreError(
                 f"`AsyncStore({inner!r})` cannot be: there is nothing to wait for. "
                 "Pass a store that outlives its process, such as a `DiskStore`."
@@ -176,6 +176,7 @@ class AsyncStore(Generic[C]):
 
     def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
         self.flush()
+        self._thread.forget_reads()
         self.inner.keep_only(steps, tapes)
         self._forget()
 

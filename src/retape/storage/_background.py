@@ -131,12 +131,16 @@ class Background:
         return read.value
 
     def flush(self) -> None:
-        """Wait until all is done; what was read ahead is given up."""
+        """Wait until all is done; what was read ahead stays at hand."""
         self.check()
         with self._turn:
             self._turn.wait_for(self._is_idle)
-            self._reads.clear()
         self.report()
+
+    def forget_reads(self) -> None:
+        """Give up what was read ahead."""
+        with self._turn:
+            self._reads.clear()
 
     def end(self) -> None:
         """Let the thread do what is left, and end it."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Set
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeGuard, TypeVar, runtime_checkable
 
 from retape.storage._base import SnapshotStore
 
@@ -65,3 +65,23 @@ class DurableStore(SnapshotStore[C], Protocol[C]):
     def close(self) -> None:
         """Give the claim up; the files stay."""
         ...
+
+
+_METHODS = (
+    *("put", "get", "drop", "open", "steps", "keep_only"),
+    *("record_due", "record", "clear", "close"),
+)
+
+
+def is_durable(store: object) -> TypeGuard[DurableStore[Any]]:
+    """Tell whether a store outlives its process, by its methods alone.
+
+    Before Python 3.12 `isinstance` with a protocol reads the properties, too: the peaks
+    of a store in the background wait for all that it has to do.
+
+    Examples:
+        >>> from retape.storage import DiskStore, MemoryStore
+        >>> is_durable(DiskStore("somewhere")), is_durable(MemoryStore())
+        (True, False)
+    """
+    return all(callable(getattr(store, name, None)) for name in _METHODS)

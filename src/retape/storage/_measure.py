@@ -13,7 +13,7 @@ from retape._bytes import format_bytes, parse_bytes
 from retape._errors import StoreError
 from retape.storage._base import SnapshotStore
 from retape.storage._disk import DiskStore
-from retape.storage._durable import DurableStore
+from retape.storage._durable import is_durable
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _measured(store: SnapshotStore[Any], nbytes: int, snapshots: int) -> Speed:
 
     # Random, so that no codec and no disk makes less of it.
     source = np.random.default_rng(0)
-    durable = store if isinstance(store, DurableStore) else None
+    durable = store if is_durable(store) else None
     if durable is not None and durable.open("a measurement") is not None:
         durable.close()
         raise StoreError(f"`store={store!r}` holds a run. Pass one that is empty.")

@@ -6,7 +6,7 @@ from typing import Any, Generic, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape.storage._base import SnapshotStore
-from retape.storage._durable import DurableStore, Record
+from retape.storage._durable import DurableStore, Record, is_durable
 from retape.storage._memory import MemoryStore
 
 C = TypeVar("C")
@@ -50,6 +50,7 @@ class TieredStore(Generic[C]):
     _place: dict[tuple[str, int], bool] = field(
         default_factory=dict[tuple[str, int], bool], init=False
     )
+    _durable: list[Any] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not _in_order(self.memory, self.disk):
@@ -58,6 +59,8 @@ class TieredStore(Generic[C]):
                 "`MemoryStore` first, or another store with a capacity, and after it "
                 "one that outlives the process, such as a `DiskStore`."
             )
+        # Asked once: what is asked at every action takes as long as a small step.
+        self._durable = [part for part in self._parts() if is_durable(part)]
 
     @property
     def is_lossy(self) -> bool:
@@ -81,7 +84,7 @@ class TieredStore(Generic[C]):
 
     def has(self, step: int, *, tape: bool = False) -> bool:
         """Tell whether a later process would find this state or tape."""
-        return any(part.has(step, tape=tape) for part in self._durable())
+        return any(part.has(step, tape=tape) for part in self._durable)
 
     def put(
         self,
@@ -94,8 +97,7 @@ class TieredStore(Generic[C]):
         tape: bool = False,
     ) -> None:
         near: Any = self.memory
-        is_memory = not isinstance(self.memory, DurableStore)
-        is_far = (tier == "disk" and is_memory) or not near.has_room(nbytes)
+        is_far = (tier == "disk" and self._in_memory) or not near.has_room(nbytes)
         self._part(is_far).put(step, slot, tier, capsule, nbytes, tape=tape)
         self._place[tier, slot] = is_far
         self.peak_snapshots = max(self.peak_snapshots, len(self._place))
@@ -112,12 +114,12 @@ class TieredStore(Generic[C]):
 
     def is_near(self, tier: str) -> bool:
         """Whether what a schedule puts on a tier goes to memory, if there is room."""
-        return tier != "disk" and not isinstance(self.memory, DurableStore)
+        return tier != "disk" and self._in_memory
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         is_far = self._place.pop((tier, slot), None)
         if is_far is None:
-            found = [part for part in self._durable() if part.has(step, tape=tape)]
+            found = [part for part in self._durable if part.has(step, tape=tape)]
             part = found[0] if found else self.disk
         else:
             part = self._part(is_far)
@@ -132,7 +134,7 @@ class TieredStore(Generic[C]):
         opened: list[Any] = []
         records: list[Record] = []
         try:
-            for part in self._durable():
+            for part in self._durable:
                 record = part.open(label)
                 opened.append(part)
                 records += [record] if record is not None else []
@@ -144,28 +146,28 @@ class TieredStore(Generic[C]):
         return min(records, key=_left, default=None)
 
     def steps(self) -> set[int]:
-        return set[int]().union(*(part.steps() for part in self._durable()))
+        return set[int]().union(*(part.steps() for part in self._durable))
 
     def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
-        for part in self._durable():
+        for part in self._durable:
             part.keep_only(steps, tapes)
 
     def record_due(self) -> bool:
-        return any(part.record_due() for part in self._durable())
+        return any(part.record_due() for part in self._durable)
 
     def record(self, record: Record) -> None:
-        first, *others = self._durable()
+        first, *others = self._durable
         first.record(record)
         for part in others:
             if record.left == 0 or part.record_due():
                 part.record(record)
 
     def clear(self) -> None:
-        for part in self._durable():
+        for part in self._durable:
             part.clear()
 
     def close(self) -> None:
-        first, *others = self._durable()
+        first, *others = self._durable
         try:
             first.close()
         finally:
@@ -177,7 +179,7 @@ class TieredStore(Generic[C]):
         is_far = self._place.get((tier, slot))
         if is_far is not None:
             return self._part(is_far)
-        for part in self._durable():
+        for part in self._durable:
             if part.has(step, tape=tape):
                 return part
         raise SnapshotError(
@@ -191,8 +193,10 @@ class TieredStore(Generic[C]):
     def _parts(self) -> list[Any]:
         return [self.memory, self.disk]
 
-    def _durable(self) -> list[Any]:
-        return [part for part in self._parts() if isinstance(part, DurableStore)]
+    @property
+    def _in_memory(self) -> bool:
+        """Whether the near part is lost with the process."""
+        return len(self._durable) == 1
 
 
 def _left(record: Record) -> float:
@@ -204,4 +208,4 @@ def _in_order(near: Any, far: Any) -> bool:
     if isinstance(near, type) or isinstance(far, type):
         return False
     known = all(hasattr(far, name) for name in ("has", "nbytes"))
-    return hasattr(near, "has_room") and isinstance(far, DurableStore) and known
+    return hasattr(near, "has_room") and is_durable(far) and known

@@ -15,7 +15,7 @@ from retape.storage._base import SnapshotStore
 from retape.storage._codec import UNREADABLE, need_numpy
 from retape.storage._codecs._codec import Codec, named
 from retape.storage._codecs._compress import compress, decompress
-from retape.storage._durable import DurableStore, Record
+from retape.storage._durable import Record, is_durable
 from retape.storage._trees._serialize import lay_out, strip, unstrip
 
 C = TypeVar("C")
@@ -69,7 +69,7 @@ class CodecStore(Generic[C]):
 
     def __new__(cls, inner: Any, *rest: Any, **named: Any) -> CodecStore[Any]:
         # Whether a store is durable is told by its methods.
-        durable = isinstance(inner, DurableStore)
+        durable = is_durable(inner)
         return object.__new__(_DurableCodecStore if durable else cls)
 
     def __init__(
