@@ -1,8 +1,8 @@
 """A run over memory and disk beside the same run in memory: what transfers cost.
 
 The same plan, `tiers` with the costs that were measured, is obeyed with all snapshots
-in memory, with those of the disk written and read in turn, and with `AsyncStore`. What a
-run takes beyond its steps is waited for: the store, and opening and closing it. On a
+in memory, with those of the disk written and read in turn, and with `AsyncStore`. What
+a run takes beyond its steps is waited for: the store, and opening and closing it. On a
 busy machine the clock of the whole run says less, as the steps themselves wait for a
 processor. `simulate` predicts the waiting from the same costs.
 
