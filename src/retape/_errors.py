@@ -106,7 +106,7 @@ class LanguageError(RetapeError, ValueError):
 
 
 class RetapeWarning(UserWarning):
-    """A plan, a policy or an option without effect on this program.
+    """A plan, a policy or an option without effect, or lost work that is done again.
 
     Values and gradients are right all the same. The message names what has no effect,
     why, and the way round. `warnings.simplefilter("error", retape.RetapeWarning)` turns

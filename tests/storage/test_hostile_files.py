@@ -240,3 +240,35 @@ def test_a_run_goes_on_from_the_older_record_where_the_newer_one_is_damaged(tmp_
 def test_numpys_integers_are_capacities(tmp_path):
     for store in (MemoryStore(capacity=np.int64(2)), DiskStore(tmp_path, np.int8(2))):
         assert store.capacity == 2 and type(store.capacity) is int
+
+
+@pytest.mark.parametrize("killed_at", [None, 30, 12])
+def test_a_run_without_any_record_goes_on_from_its_snapshots(tmp_path, killed_at):
+    """In its first sweep it has one record; later it has two, which may both be bad."""
+
+    class Killed(ToyMachine):
+        def reverse(self, capsule, steps, cotangent):
+            if killed_at is None or capsule.step == killed_at:
+                raise KeyError
+            return super().reverse(capsule, steps, cotangent)
+
+    def store():
+        return DiskStore(
+            tmp_path,
+            every=0,
+            pack=lambda capsule: (capsule.step, capsule.value),
+            unpack=lambda tree: ToyCapsule(*tree),
+        )
+
+    plan = retape.fixed_space(snapshots=4)
+    expected = ToyMachine(40).reverse(ToyCapsule(0, 3), 40, None)
+    with pytest.raises(KeyError):
+        run(Killed(40), plan, store=store(), label="it")
+    for record in tmp_path.glob("record*.npz"):
+        record.write_bytes(record.read_bytes()[:-40])
+    with pytest.warns(retape.RetapeWarning, match="what was reversed is reversed agai"):
+        outcome = run(ToyMachine(40), plan, store=store(), label="it")
+    assert outcome.result == expected and outcome.report.resumed
+    whole = run(ToyMachine(40), plan).report
+    assert outcome.report.reverses == whole.reverses
+    assert outcome.report.advances < whole.advances

@@ -13,6 +13,7 @@ from retape import (
     DiskStore,
     MemoryStore,
     PlanError,
+    RetapeWarning,
     SnapshotError,
     StoreError,
     TieredStore,
@@ -411,13 +412,39 @@ def test_a_damaged_record_is_named(disk):
     disk.close()
     for name in ("record.npz", "record-before.npz"):
         (disk.path / name).write_bytes(b"x")
-    with pytest.raises(StoreError, match="record-before.npz` is not a snapshot of th"):
+    message = (
+        "has no record of its run that can be read .*record-before.npz` is not a snap.*"
+        "and no snapshot: nothing is left to go on from. Call `clear"
+    )
+    with pytest.raises(StoreError, match=message):
         disk.open("test")
     # The directory is given up: it can be opened again once the files are removed.
     disk.clear()
     again = DiskStore(disk.path)
     assert again.open("test") is None
     again.close()
+
+
+def test_without_a_record_the_snapshots_tell_whose_run_it_is(disk):
+    disk.put(0, 0, "memory", 1.0, 8)
+    disk.put(4, 1, "memory", 2.0, 8)
+    disk.close()
+    (disk.path / "record.npz").write_bytes(b"x")
+    with pytest.raises(StoreError, match="holds another run, `test`, and this .*`oth"):
+        DiskStore(disk.path).open("other")
+    (disk.path / "step-000000000004.npz").write_bytes(b"x")
+    again = DiskStore(disk.path)
+    with pytest.warns(RetapeWarning, match="gone on with from the snapshots"):
+        assert again.open("test") is None
+    assert again.get(0, 0, "memory") == 1.0
+    again.close()
+    # It has a record of its own again; with no whole snapshot that would be all.
+    assert again.open("test") is not None
+    again.close()
+    (disk.path / "record.npz").write_bytes(b"x")
+    (disk.path / "step-000000000000.npz").write_bytes(b"x")
+    with pytest.raises(StoreError, match="and no snapshot: nothing is left"):
+        again.open("test")
 
 
 @pytest.mark.parametrize("damage", [b"", b"x", bytes(3000)])

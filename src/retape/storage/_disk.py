@@ -4,7 +4,8 @@ One file per snapshot, named for its step, in a `_run_directory.RunDirectory`: w
 not there, and out of reach for a second process.
 
 The record of how far the run has come is kept twice: should the newer one be damaged,
-the run goes on from the older one, and what was removed since is recomputed. A run that
+the run goes on from the older one, and what was removed since is recomputed. Should
+both be, or the only one at its beginning, it goes on from its snapshots. A run that
 is done leaves its record, so that a process that dies before it has used the result can
 ask for it again. `clear`, or removing the directory, begins anew.
 """
@@ -14,8 +15,9 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, ClassVar, Generic, TypeVar
+from warnings import warn
 
-from retape._errors import SnapshotError, StoreError
+from retape._errors import RetapeWarning, SnapshotError, StoreError
 from retape.storage._capacity import check_capacities, check_room, fits
 from retape.storage._codec import encode, need_numpy
 from retape.storage._durable import Record
@@ -138,7 +140,11 @@ class DiskStore(Generic[C]):
         return self._read_record(self._label)
 
     def _read_record(self, label: str) -> Record | None:
-        found = self._directory.read_record()
+        try:
+            found = self._directory.read_record()
+        except SnapshotError as error:
+            self._do_without_record(label, error)
+            return None
         if found is None:
             return None
         (length, left, cotangent), kept = found
@@ -147,6 +153,41 @@ class DiskStore(Generic[C]):
         if self.unpack_cotangent and cotangent is not None:
             cotangent = self.unpack_cotangent(cotangent)
         return Record(length, left, cotangent, label)
+
+    def _do_without_record(self, label: str, error: SnapshotError) -> None:
+        """Remove records that cannot be read, if a snapshot tells that they are ours.
+
+        Snapshots without a record are a run at its beginning.
+
+        Raises:
+            StoreError: If no snapshot is whole, or one is of another run.
+        """
+        found = sorted(self._directory.snapshots())
+        runs = [self._directory.label(key).get("run", label) for key in found]
+        for run in runs:
+            if run != label:
+                raise another_run(self._directory, str(run), label)
+        if not any(self._is_whole(key, label) for key in found):
+            raise StoreError(
+                f"`{self._directory}` has no record of its run that can be read "
+                f"({str(error).partition('. ')[0]}), and no snapshot: nothing is left "
+                "to go on from. Call `clear()` on the store, or remove the directory; "
+                "the run then begins anew."
+            ) from error
+        warn(
+            f"`{self._directory}` has no record of its run that can be read: it is "
+            "gone on with from the snapshots, and what was reversed is reversed again.",
+            RetapeWarning,
+            stacklevel=2,
+        )
+        self._directory.remove_records()
+
+    def _is_whole(self, key: Key, label: str) -> bool:
+        """Whether there is a snapshot of this run that can be read."""
+        try:
+            return self._directory.get(key)[1].get("run") == label
+        except SnapshotError:
+            return False
 
     def steps(self) -> set[int]:
         return {step for kind, step in self._directory.snapshots() if kind == "step"}
