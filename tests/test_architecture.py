@@ -42,7 +42,8 @@ def layer_of(module: str) -> str:
         return "bytes"
     if first == "_native_code":
         return "native code"
-    return "front" if first in ("_adjoint", "interop") else "errors"
+    front = ("_adjoint", "_adjoint_arguments", "interop")
+    return "front" if first in front else "errors"
 
 
 def module_name(path: Path, sources: Path) -> str:

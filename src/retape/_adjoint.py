@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from operator import index
-from typing import Any, Generic, Literal, SupportsIndex, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
+from retape._adjoint_arguments import check_arguments, run_label, single_step
 from retape._errors import PlanError
 from retape.driver import (
     Bar,
@@ -17,7 +17,6 @@ from retape.driver import (
     predict_memory,
     run,
 )
-from retape.driver._identity import identify, unwrapped
 from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
@@ -27,7 +26,6 @@ from retape.storage import (
     DiskStore,
     DurableStore,
     SnapshotStore,
-    fingerprint,
     tree_nbytes,
 )
 
@@ -165,22 +163,6 @@ def adjoint(
         >>> result.state, result.cotangent
         (25.62890625, 136.6875)
     """
-    if (steps is None) == (done is None):
-        raise PlanError(
-            f"`steps={steps}` and `done={done}`: pass one of them, the number of steps "
-            "or a predicate that is true at the end."
-        )
-    if steps is not None:
-        steps = _count(steps)
-    if seed is None and cost_gradient is None:
-        raise PlanError(
-            "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from the "
-            "last state to its cotangent, or `cost` and `cost_gradient`."
-        )
-    if (cost is None) != (cost_gradient is None):
-        raise PlanError(
-            f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."
-        )
     passed = {
         "step": step,
         "reverse_step": reverse_step,
@@ -192,8 +174,8 @@ def adjoint(
         "cost": cost,
         "cost_gradient": cost_gradient,
     }
-    _check_functions(passed)
-    one = step if step is not None or forward is None else _one_step(forward)
+    steps = check_arguments(passed, steps)
+    one = step if step is not None or forward is None else single_step(forward)
     functions: StepFunctions[Any, Any] = StepFunctions(
         cast("Callable[[X, int], X]", one),
         reverse_step,
@@ -230,7 +212,7 @@ def adjoint(
             progress=meter or watch,
             verify=verify,
             fingerprint=machine.fingerprint if verify else None,
-            label=_label(passed, x0, steps, key, isinstance(store, DurableStore)),
+            label=run_label(passed, x0, steps, key, isinstance(store, DurableStore)),
             reuse=reuse,
         )
     state, total, cotangent = outcome.result
@@ -311,64 +293,3 @@ _NOT_IN_PROCESSES = {
     "tape": "the process of a step has all that its adjoint needs",
     "measure": "the heaps of other processes are not seen",
 }
-
-
-def _count(steps: object) -> int:
-    """A number of steps, which may be an integer of NumPy's."""
-    try:
-        count = -1 if isinstance(steps, bool) else index(cast("SupportsIndex", steps))
-    except TypeError:
-        count = -1
-    if count < 0:
-        raise PlanError(
-            f"`steps={steps!r}` cannot be: a run has no steps, or some. Pass an "
-            "integer."
-        )
-    return count
-
-
-def _check_functions(functions: dict[str, Any]) -> None:
-    """Name what cannot be called."""
-    for name, function in functions.items():
-        missing = function is None and (
-            name not in ("step", "reverse_step")
-            or (name == "step" and functions["forward"] is not None)
-        )
-        if not callable(function) and not missing:
-            raise PlanError(
-                f"`{name}={function!r}` is not a function. `retape.adjoint` calls it: "
-                "see its documentation for what it is given and returns."
-            )
-
-
-def _one_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:
-    """A step by a function that makes many."""
-    return lambda x, k: forward(x, k, k + 1)
-
-
-def _label(
-    functions: dict[str, Any],
-    x0: object,
-    steps: int | None,
-    key: str | int | None,
-    durable: bool,
-) -> str:
-    """The label of a run in a durable store: a title, and a line for each part."""
-    if key is not None and (not isinstance(key, str | int) or "\n" in str(key)):
-        raise PlanError(
-            f"`key={key!r}` cannot be: pass a text of one line or a number, which says "
-            "what program and what data the run is of."
-        )
-    if not durable:
-        return ""
-    step = functions["step"] or functions["forward"]
-    named = unwrapped(step)
-    title = getattr(named, "__qualname__", type(named).__name__)
-    parts = {"x0": fingerprint(x0).hex(), "`steps`": str(steps)}
-    if key is not None:
-        title, parts["`key`"] = "a run with a key", repr(key)
-    else:
-        for name, function in functions.items():
-            if function is not None and name != "observe":
-                parts |= identify(name, function)
-    return "\n".join([title, *(f"{part}: {value}" for part, value in parts.items())])

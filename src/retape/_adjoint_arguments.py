@@ -1,0 +1,97 @@
+"""The arguments of `retape.adjoint`: checked, and what they say a run is."""
+
+from collections.abc import Callable
+from operator import index
+from typing import Any, SupportsIndex, TypeVar, cast
+
+from retape._errors import PlanError
+from retape.driver._identity import identify, unwrapped
+from retape.storage import (
+    fingerprint,
+)
+
+X = TypeVar("X")
+
+
+def check_arguments(functions: dict[str, Any], steps: object) -> int | None:
+    """The number of steps, if it is given, of arguments that go together."""
+    done, seed = functions["done"], functions["seed"]
+    cost, cost_gradient = functions["cost"], functions["cost_gradient"]
+    if (steps is None) == (done is None):
+        raise PlanError(
+            f"`steps={steps}` and `done={done}`: pass one of them, the number of steps "
+            "or a predicate that is true at the end."
+        )
+    count = None if steps is None else _step_count(steps)
+    if seed is None and cost_gradient is None:
+        raise PlanError(
+            "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from the "
+            "last state to its cotangent, or `cost` and `cost_gradient`."
+        )
+    if (cost is None) != (cost_gradient is None):
+        raise PlanError(
+            f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."
+        )
+    _check_functions(functions)
+    return count
+
+
+def _step_count(steps: object) -> int:
+    """A number of steps, which may be an integer of NumPy's."""
+    try:
+        count = -1 if isinstance(steps, bool) else index(cast("SupportsIndex", steps))
+    except TypeError:
+        count = -1
+    if count < 0:
+        raise PlanError(
+            f"`steps={steps!r}` cannot be: a run has no steps, or some. Pass an "
+            "integer."
+        )
+    return count
+
+
+def _check_functions(functions: dict[str, Any]) -> None:
+    """Name what cannot be called."""
+    for name, function in functions.items():
+        missing = function is None and (
+            name not in ("step", "reverse_step")
+            or (name == "step" and functions["forward"] is not None)
+        )
+        if not callable(function) and not missing:
+            raise PlanError(
+                f"`{name}={function!r}` is not a function. `retape.adjoint` calls it: "
+                "see its documentation for what it is given and returns."
+            )
+
+
+def single_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:
+    """A step by a function that makes many."""
+    return lambda x, k: forward(x, k, k + 1)
+
+
+def run_label(
+    functions: dict[str, Any],
+    x0: object,
+    steps: int | None,
+    key: str | int | None,
+    durable: bool,
+) -> str:
+    """The label of a run in a durable store: a title, and a line for each part."""
+    if key is not None and (not isinstance(key, str | int) or "\n" in str(key)):
+        raise PlanError(
+            f"`key={key!r}` cannot be: pass a text of one line or a number, which says "
+            "what program and what data the run is of."
+        )
+    if not durable:
+        return ""
+    step = functions["step"] or functions["forward"]
+    named = unwrapped(step)
+    title = getattr(named, "__qualname__", type(named).__name__)
+    parts = {"x0": fingerprint(x0).hex(), "`steps`": str(steps)}
+    if key is not None:
+        title, parts["`key`"] = "a run with a key", repr(key)
+    else:
+        for name, function in functions.items():
+            if function is not None and name != "observe":
+                parts |= identify(name, function)
+    return "\n".join([title, *(f"{part}: {value}" for part, value in parts.items())])
