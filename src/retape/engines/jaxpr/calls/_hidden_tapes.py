@@ -21,6 +21,7 @@ from retape._errors import RetapeWarning
 from retape.engines.jaxpr.analysis._activity import outputs, scan_carry, while_carry
 from retape.engines.jaxpr.intake._known_rules import rule_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
+from retape.engines.jaxpr.jaxprs._evaluate import bind, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts, source_line
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
 from retape.engines.jaxpr.jaxprs._rewrite import contains
@@ -106,14 +107,7 @@ def _kept_bytes(eqn: Any, active: Sequence[bool]) -> int:
     structs = [struct(v.aval) for v in eqn.invars]
 
     def kept(*values: Any) -> Any:
-        def along(*chosen: Any) -> Any:
-            full = list(values)
-            for i, v in zip(moving, chosen, strict=True):
-                full[i] = v
-            params = eqn.primitive.get_bind_params(eqn.params)
-            with eqn.ctx.manager:
-                return eqn.primitive.bind(*full, **params)
-
+        along = restricted(lambda *every: bind(eqn, list(every)), values, moving)
         return jax.vjp(along, *(values[i] for i in moving))[1]
 
     try:

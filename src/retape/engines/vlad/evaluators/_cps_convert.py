@@ -29,6 +29,7 @@ from retape.engines.vlad.language._core import (
     pattern_names,
 )
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.language._free_variables import FreeVariables
 from retape.engines.vlad.values._match import Environment
 from retape.engines.vlad.values._primitives import Table
 from retape.engines.vlad.values._values import Closure, Value
@@ -91,8 +92,7 @@ class Converter(Translator[_Scope]):
 
     def __init__(self, definitions: dict[str, Lambda], table: Table) -> None:
         super().__init__(definitions, table)
-        self._free: dict[int, tuple[str, ...]] = {}
-        self._kept: list[Core] = []
+        self._free = FreeVariables()
 
     def _layout(self, names: Iterable[str]) -> _Scope:
         return _Scope(names, {})
@@ -128,7 +128,7 @@ class Converter(Translator[_Scope]):
         """Evaluate operands from left to right, each in its own `lambda3`."""
         fn = self.table[core.op] if isinstance(core, Prim) else None
         first, *rest = args
-        kept = layout.needs(name for each in rest for name in self.free(each))
+        kept = layout.needs(name for each in rest for name in self._free.of(each))
         inner = _Scope((_TEMPORARY[0], "k", *kept), layout.siblings)
         body = self._rest(core.where, rest, (op, fn), inner, 1)
         return self._push(core.where, PUSH, first, body, kept, layout)
@@ -144,7 +144,7 @@ class Converter(Translator[_Scope]):
         if not rest:
             return Instr(finish[0], where, fn=finish[1])
         first, *more = rest
-        kept = layout.needs(name for each in more for name in self.free(each))
+        kept = layout.needs(name for each in more for name in self._free.of(each))
         waiting = [*_TEMPORARY[: have - 1], _TEMPORARY[have - 1]]
         newest = f"%{have + 1}"
         inner = _Scope((newest, "k", *waiting, *kept), layout.siblings)
@@ -165,7 +165,7 @@ class Converter(Translator[_Scope]):
         return Instr(op, where, a=self._piece(first, layout), value=body, gather=gather)
 
     def _if(self, core: If, layout: _Scope) -> Instr:
-        kept = layout.needs((*self.free(core.then), *self.free(core.other)))
+        kept = layout.needs((*self._free.of(core.then), *self._free.of(core.other)))
         inner = _Scope(("%1", "k", *kept), layout.siblings)
         then, other = self._piece(core.then, inner), self._piece(core.other, inner)
         body = Instr(BRANCH, core.where, a=then, b=other)
@@ -191,30 +191,3 @@ class Converter(Translator[_Scope]):
         body = self._piece(core.body, inner)
         gather = layout.gather(core.free)
         return Instr(GROUP, core.where, value=functions, gather=gather, a=body)
-
-    def free(self, core: Core) -> tuple[str, ...]:
-        """The free variables of an expression, in the order of their first use."""
-        if id(core) not in self._free:
-            names = dict.fromkeys(self._free_of(core))
-            self._free[id(core)] = tuple(names)
-            self._kept.append(core)
-        return self._free[id(core)]
-
-    def _free_of(self, core: Core) -> Iterable[str]:
-        match core:
-            case Const() | Global():
-                return ()
-            case Var():
-                return (core.name,)
-            case Lambda():
-                return core.free
-            case Letrec():
-                inside = [n for n in self.free(core.body) if n not in core.names]
-                return (*core.free, *inside)
-            case App():
-                return (*self.free(core.fun), *self.free(core.arg))
-            case If():
-                parts = (core.test, core.then, core.other)
-                return [n for each in parts for n in self.free(each)]
-            case Prim():
-                return [n for each in core.args for n in self.free(each)]

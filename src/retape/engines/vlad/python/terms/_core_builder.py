@@ -6,8 +6,6 @@ from retape.engines.vlad.language._core import (
     App,
     Const,
     Core,
-    Global,
-    If,
     Lambda,
     Letrec,
     Pattern,
@@ -15,10 +13,10 @@ from retape.engines.vlad.language._core import (
     PPair,
     Prim,
     PVar,
-    Var,
     pattern_names,
 )
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.language._free_variables import FreeVariables
 from retape.engines.vlad.language._scope import Names
 
 
@@ -27,37 +25,14 @@ class CoreBuilder:
 
     def __init__(self) -> None:
         self.names = Names()
-        self._free: dict[int, tuple[str, ...]] = {}
-        self._kept: list[Core] = []
+        self._free = FreeVariables()
 
     def fresh(self, name: str) -> str:
         return self.names.fresh(name)
 
     def free(self, core: Core) -> tuple[str, ...]:
         """The free variables of a term, in the order of their first use."""
-        if id(core) not in self._free:
-            self._free[id(core)] = tuple(dict.fromkeys(self._free_of(core)))
-            self._kept.append(core)
-        return self._free[id(core)]
-
-    def _free_of(self, core: Core) -> Sequence[str]:
-        match core:
-            case Const() | Global():
-                return ()
-            case Var():
-                return (core.name,)
-            case Lambda():
-                return core.free
-            case App():
-                return (*self.free(core.fun), *self.free(core.arg))
-            case If():
-                parts = (core.test, core.then, core.other)
-                return [name for each in parts for name in self.free(each)]
-            case Letrec():
-                inside = [n for n in self.free(core.body) if n not in core.names]
-                return (*core.free, *inside)
-            case Prim():
-                return [name for each in core.args for name in self.free(each)]
+        return self._free.of(core)
 
     def function(
         self, where: Where, name: str | None, param: Pattern, body: Core
