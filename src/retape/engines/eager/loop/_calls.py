@@ -1,6 +1,7 @@
 """The record of a loop: calls of public functions on numbered tensors.
 
-A slot here is a tensor that a call made or that the program brought along. Snapshots
+A slot is one version of one storage, as in a trace. Here no call may write in place, so
+it is simply a tensor, one that a call made or that the program brought along. Snapshots
 hold tensors by their slot: those alive at a position and, as far as is known, read
 after it. They are kept within a share of the budget by giving up every other one.
 """

@@ -3,8 +3,8 @@
 Autograd asks in reverse order of the program. When it asks for a value that is held no
 more, the values saved between that position and the nearest snapshot before it, the
 *gap*, are recomputed, if they fit, and otherwise the last part of them that does:
-snapshots are planted on the way there at binomial splits (treeverse, without
-recursion: the snapshots held are the stack).
+snapshots are planted on the way there at binomial splits (treeverse, Griewank 1992,
+without recursion: the snapshots held are the stack).
 """
 
 from collections.abc import Sequence

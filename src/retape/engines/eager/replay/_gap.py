@@ -1,10 +1,11 @@
 """Reversal of a gap: the next stage to recompute, and new snapshots on the way.
 
 A gap lies between a snapshot and the position that the backward has reached. It is cut
-into *units* at narrow positions. A stage is a run of alpha units whose saved values
-fit in the free memory together; with the snapshots that fit beside it, the binomial
-split says where to plant the next one. Free memory is read off at each stage, so that
-what earlier stages gave back is used by the later ones.
+into *units* at narrow positions. A stage is a run of alpha units whose saved values fit
+in the free memory together; with the snapshots that fit beside it, the binomial split
+of Algorithm 799 (Griewank and Walther 2000) says where to plant the next one. Free
+memory is read off at each stage, so that what earlier stages gave back is used by the
+later ones.
 """
 
 from collections.abc import Sequence

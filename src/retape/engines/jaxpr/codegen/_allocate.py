@@ -7,8 +7,8 @@
   value again; one copy beside the capsules serves the whole run.
 - One truth, whether every row of every stream has been written, is the sweep's own.
 - Everything else lives in a *register*. Registers are the capsule: `d` snapshots hold
-  `d` copies of each. Variables that are never live together share one (graph
-  colouring), which is what keeps capsules as small as the program's narrowest
+  `d` copies of each. Variables that are never live together share one (graph colouring,
+  Chaitin 1982), which is what keeps capsules as small as the program's narrowest
   description.
 """
 

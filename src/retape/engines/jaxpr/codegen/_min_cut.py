@@ -12,7 +12,8 @@ needed:
     r.out -> sink    for every residual r
 
 Operands and kept values hang on no source: they are still there when the stage is
-swept back, and so is all that follows cheaply from them. On the paper's example
+swept back, and so is all that follows cheaply from them. The cut is the edge of what
+a maximum flow can still reach (Ford and Fulkerson 1956). On the paper's example
 (Fig. 8) this takes a step's tape from 24 kB to 8 kB, the bytes of the state itself.
 """
 

@@ -1,4 +1,8 @@
-/* Collections, minor and major, and the handles in which the host keeps values. */
+/* Collections, minor and major, and the handles in which the host keeps values.
+
+   Both copy what is live and scan the copies in order, without a stack (Cheney 1970); a
+   minor one copies the young alone, to the old (Lieberman and Hewitt 1983). Old objects
+   never change but for arrays, whose writes are noted. */
 
 #ifndef VLAD_COLLECT_H
 #define VLAD_COLLECT_H

@@ -2,9 +2,11 @@
 
 An update writes in place and makes the next `Version`; what was there goes to the
 array's log. The newest version has its elements in the array, at once. An older one
-that is looked at is given an array of its own, in which the log's updates are undone:
-a vector that nobody else has is never copied, and one that somebody has is copied once,
-and only if it is used again. `runtime/arrays.h` does the same.
+that is looked at is given an array of its own, in which the log's updates are undone: a
+vector that nobody else has is never copied, and one that somebody has is copied once,
+and only if it is used again. `runtime/arrays.h` does the same. It is the array with a
+trail of Baker (1991), but an old version that is read gets a copy, where his becomes
+the newest: reverse mode reads old versions in turn with new ones.
 """
 
 from collections.abc import Sequence

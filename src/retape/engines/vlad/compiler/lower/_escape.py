@@ -5,7 +5,8 @@
 
 A lambda escapes unless it is applied on the spot, or bound by `let` or `letrec` to a
 variable that is only called. What an escaping lambda takes from outside escapes too:
-its closure holds it.
+its closure holds it. The other functions are known wherever they are called, and get
+their free variables in registers (Steele 1978; Appel 1992).
 """
 
 from retape.engines.vlad.language._core import (

@@ -3,10 +3,10 @@
     (+ x (f y))  ->  tick 4; f(y) -> j   with   cont j(v) = tick 4; let w = + x v in ...
 
 The conversion is Fig. 22's, with three differences. A continuation of the converter is
-a Python function, so that no administrative redex is made; an argument tuple that the
-callee takes apart at once is never built; and calls of builtins and of small functions
-that do not recurse are replaced by their bodies. The steps are those of Fig. 14 in
-every case: what is not executed is still counted.
+a Python function, so that no administrative redex is made (Danvy and Filinski 1992); an
+argument tuple that the callee takes apart at once is never built; and calls of builtins
+and of small functions that do not recurse are replaced by their bodies. The steps are
+those of Fig. 14 in every case: what is not executed is still counted.
 """
 
 from collections.abc import Callable, Sequence

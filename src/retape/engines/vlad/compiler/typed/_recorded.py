@@ -1,5 +1,8 @@
 """Analysis: which values a way's reverse takes, and which of them are put on the tape.
 
+It is the to-be-recorded analysis of source transformation (Hascoet, Naumann and Pascual
+2005), for one way through a block at a time.
+
 What a sum, a difference or a product gives is computed again where its operands are on
 the tape too; so a polynomial's step keeps its variable, and no power of it.
 """

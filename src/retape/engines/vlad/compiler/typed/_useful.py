@@ -2,7 +2,9 @@
 
 A double is useful if a function's value, an element of a vector, or another useful
 double depends on it by operators with derivatives. The adjoint of any other one, such
-as a loop's counter, is zero always, and nothing is computed for it.
+as a loop's counter, is zero always, and nothing is computed for it. This is half of
+activity analysis (Bischof and others 1992); the other half, which doubles vary with the
+input, would need to know what the caller differentiates by.
 """
 
 from collections.abc import Callable
