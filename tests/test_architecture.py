@@ -6,6 +6,7 @@ and between the packages of each engine. Run as a program, this prints the table
 """
 
 import ast
+import runpy
 import tomllib
 from pathlib import Path
 
@@ -253,6 +254,24 @@ def table_of(engine: str) -> str:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_the_page_of_the_architecture_shows_the_table(engine: str) -> None:
     assert table_of(engine) in PAGE.read_text()
+
+
+def test_the_map_has_every_module_after_those_that_it_imports() -> None:
+    listed = runpy.run_path(str(ROOT / ".ci" / "modules.py"))
+    order = [
+        path for folder in listed["folders"]() for path in listed["modules"](folder)
+    ]
+    every = {path for path in SOURCES.rglob("*.py") if path.name != "__init__.py"}
+    assert set(order) == every and len(order) == len(every)
+    for path in order:
+        # Imports at the top alone: those in functions and for types come later.
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ImportFrom) and node.module:
+                target = SOURCES.joinpath(*node.module.split(".")[1:]).with_suffix(
+                    ".py"
+                )
+                if target.parent == path.parent and target in every:
+                    assert order.index(target) < order.index(path), path
 
 
 @pytest.mark.parametrize(
