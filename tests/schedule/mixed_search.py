@@ -3,8 +3,10 @@
 import heapq
 
 
-def fewest(n, budget, state, tape):
+def fewest(n, budget, state, tape, *, restarts=False):
     """Any schedule at all is allowed; `None` if there is none.
+
+    With `restarts` a tape holds the state after its stage, too.
 
     A state of the machine is (working step, what is held, stages left); what is held
     is a set of (stage, whether it is a tape). Every run of a stage costs 1, with a tape
@@ -34,7 +36,11 @@ def fewest(n, budget, state, tape):
             follow.append((cost, (at, held - {thing}, left)))
             if not taped:
                 follow.append((cost, (step, held, left)))
-            elif step == left - 1:
+            elif restarts and step + 1 < left:
+                follow.append((cost, (step + 1, held, left)))
+            if not taped:
+                continue
+            if step == left - 1:
                 follow.append((cost, (None, held, left - 1)))
         for more, new in follow:
             if new[0] is None or new[0] < new[2]:

@@ -20,6 +20,7 @@ from retape.schedule._check import replay as replay
 from retape.schedule._cost import Counts as Counts
 from retape.schedule._cost import binomial_counts as binomial_counts
 from retape.schedule._mixed import Mixed as Mixed
+from retape.schedule._multistage import Multistage as Multistage
 from retape.schedule._offline import PaperTree as PaperTree
 from retape.schedule._offline import Schedule as Schedule
 from retape.schedule._online import Controller as Controller

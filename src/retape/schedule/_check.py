@@ -29,6 +29,7 @@ def replay(
     *,
     capacity: int | Mapping[str, int] | None = None,
     stage: int | None = None,
+    restarts: bool = False,
 ) -> Counts:
     """Check a stream of actions and count what it does.
 
@@ -38,6 +39,7 @@ def replay(
         capacity: The most snapshots allowed: on all tiers together, or on each tier
             named (a tier that is not named has none).
         stage: The most steps allowed in one `Reverse`.
+        restarts: Whether the slot of a tape holds the state after it, too.
 
     Returns:
         The counts.
@@ -53,7 +55,7 @@ def replay(
     """
     limits = capacity if isinstance(capacity, Mapping) else None
     total = capacity if isinstance(capacity, int) else None
-    state = _Replay(length, total, limits, stage)
+    state = _Replay(length, total, limits, stage, restarts)
     for position, action in enumerate(actions):
         if not isinstance(action, Action):  # pyright: ignore
             raise ScheduleError(
@@ -79,6 +81,7 @@ class _Replay:
     total: int | None
     limits: Mapping[str, int] | None
     stage: int | None
+    restarts: bool
     at: int | None = 0
     left: int = field(init=False)
     slots: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
@@ -108,6 +111,9 @@ class _Replay:
             case Store(step, slot, tier):
                 return self._store(step, slot, tier)
             case Restore(step, slot, tier):
+                if self.restarts and self.tapes.get((tier, slot)) == step:
+                    self.at, self.restores = step, self.restores + 1
+                    return ""
                 if reason := self._holds(step, slot, tier):
                     return reason
                 if (tier, slot) in self.tapes:
