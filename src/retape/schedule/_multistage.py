@@ -15,7 +15,7 @@ units left, L steps whose start is in hand take the advances
     W(L, p)   min over i of  i + V(L-i, p) + X(i, p)
     X(i, p)   0 if i = 1, else the least of W(i, p) and V(i, p+1)
 
-(the setting of Zhang and Constantinescu 2023, whose counts have a slot of l + 1 units
+(the setting of Zhang and Constantinescu 2021, whose counts have a slot of l + 1 units
 where a scheme is not stiffly accurate; a tape without the state after it takes l).
 Among equal advances the fewest writes are taken, as in `_mixed_table`.
 """
