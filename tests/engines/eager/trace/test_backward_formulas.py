@@ -128,6 +128,10 @@ CASES: dict[str, Case] = {
     "strided": (of(F.conv2d, stride=2), ((16, 32, 16, 16), (32, 32, 3, 3))),
     "one image": (F.conv2d, ((1, 8, 16, 16), (8, 8, 3, 3))),
     "depthwise": (of(F.conv2d, groups=8), (IMAGE, (8, 1, 3, 3))),
+    "beyond the image": (
+        of(F.conv2d, padding=1), ((4, 32, 2, 2), (32, 32, 3, 3))
+    ),
+    "dilated": (of(F.conv1d, dilation=4), ((4, 32, 64), (32, 32, 3))),
     "conv3d": (F.conv3d, ((2, 4, 8, 8, 8), (4, 4, 3, 3, 3))),
     "transposed": (of(F.conv_transpose2d, stride=2), (IMAGE, (8, 8, 3, 3))),
     "max_pool2d": (of(F.max_pool2d, kernel_size=2), (IMAGE,)),

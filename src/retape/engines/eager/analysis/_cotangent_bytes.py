@@ -48,7 +48,8 @@ def _formula_bytes(
 ) -> int:
     """Temporary bytes of the backward formula of a step."""
     if signature.kind.copying:  # the images are copied once more on the way back
-        return kernel_bytes(trace, signature, reads, made) + signature.sizes[0]
+        kernel = kernel_bytes(trace, signature, reads, made)
+        return kernel + signature.sizes[0] + signature.reverse_workspace
     # An overwrite of a view is reversed on copies of the cotangent of the whole.
     first = made.start + len(signature.outputs)
     return signature.spare * largest + 2 * sum(trace.nbytes[first : made.stop])

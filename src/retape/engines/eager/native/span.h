@@ -144,7 +144,8 @@ inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
     sums.made += item(span.nbytes, each);
   const Reads reads = bytes_read(span, index, facts, sums.made);
   if (facts.copying) sums.kernel = sums.made + reads.all + facts.workspace;
-  int64_t formula = facts.copying ? sums.kernel + facts.sizes[0] : facts.spare * reads.largest;
+  int64_t formula = facts.copying ? sums.kernel + facts.sizes[0] + facts.reverse_workspace
+                                  : facts.spare * reads.largest;
   PyObject* writes = PyTuple_GET_ITEM(step, 3);
   for (int64_t k = 1; !facts.copying && k <= PyTuple_GET_SIZE(writes); ++k)
     formula += 2 * item(span.nbytes, range.last - k);

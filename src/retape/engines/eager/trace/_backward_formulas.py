@@ -8,7 +8,6 @@ by formula; a test measures it again.
 """
 
 from collections.abc import Sequence
-from math import prod
 from typing import Any
 
 from retape.engines.eager.trace._geometry import Geometry
@@ -88,11 +87,6 @@ _SECOND = {"aten::div": 2, "aten::pow.Tensor_Tensor": 2}
 # Norms that count where the largest number is, or take a power on the way.
 _PLAIN_NORMS = (None, 1, 2, 3)
 _MORE_FOR_NORMS = 3
-# Images so small, one at a time or in three dimensions, are not convolved as they are:
-# a matrix is made with a row for each number of the result. Others are laid out in
-# blocks of channels.
-_SMALL_IMAGE = 20_480
-_BLOCK = 16
 
 
 def _names(func: Any) -> tuple[str, ...]:
@@ -131,26 +125,3 @@ def spare_tensors(
     # Operands are brought to one type first; complex ones are conjugated.
     found += len(kinds) > 1
     return found + 2 * any(dtype.is_complex for dtype in kinds)
-
-
-def workspace_bytes(args: Sequence[Any], geometries: Sequence[Geometry]) -> int:
-    """Workspace bytes of a convolution, beyond copies of its operands and result.
-
-    Other kernels that copy take nothing more, as far as is known.
-    """
-    if len(geometries) < 2 or len(args) != 9:
-        return 0
-    image, weight = geometries[0].size, geometries[1].size
-    transposed, groups = args[6], args[8]
-    itemsize, numbers = geometries[0].dtype.itemsize, prod(image)
-    padded = -image[1] % _BLOCK * (numbers // max(1, image[1]))
-    made = numbers // max(1, image[1]) * weight[1 if transposed else 0]
-    padded += -weight[0] % _BLOCK * (numbers // max(1, image[1]))
-    if transposed:  # about: its result is as large as its strides make it
-        made *= prod(args[3]) if len(args[3]) == len(image) - 2 else args[3][0] ** 2
-        padded += 2 * made
-    small = numbers // max(1, image[0]) <= _SMALL_IMAGE
-    if small and groups == 1 and (image[0] == 1 or len(image) == 5):
-        places = prod(image[2:])
-        padded += places * prod(weight[1:])
-    return padded * itemsize

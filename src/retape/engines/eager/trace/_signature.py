@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from retape.engines.eager.trace._backward_formulas import spare_tensors, workspace_bytes
+from retape.engines.eager.trace._backward_formulas import spare_tensors
+from retape.engines.eager.trace._convolution_workspace import workspace_bytes
 from retape.engines.eager.trace._geometry import Geometry, view_through
 from retape.engines.eager.trace._operator_traits import OperatorTraits
 
@@ -49,7 +50,8 @@ class Signature:
             no value. In a custom function, where gradient mode is off, who knows.
         sizes: Bytes of each tensor read, as it is seen.
         spare: Tensors that its formula holds on the way, if it is not lean.
-        workspace: Bytes that its kernel takes beyond copies, if it copies.
+        workspace: Bytes that its kernel takes beyond copies, if it copies;
+            `reverse_workspace`: what those of its backward take beyond that.
         new: It has not run yet.
         native: The same for the accelerator, if it has met it.
         simple: Every tensor is a positional argument of its own.
@@ -85,9 +87,10 @@ class Signature:
         self.differentiable = tuple(differentiable)
         self.passive = kind.uninitialised or (mode.grad and not any(differentiable))
         self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
-        self.spare = self.workspace = 0
+        self.spare = self.workspace = self.reverse_workspace = 0
         if kind.copying:
-            self.workspace = workspace_bytes(args, geometries)
+            found = workspace_bytes(args, geometries)
+            self.workspace, self.reverse_workspace = found
         elif not kind.lean and any(differentiable):
             self.spare = spare_tensors(func, args, geometries, differentiable)
         self.new = True

@@ -1,0 +1,90 @@
+"""What convolutions take inside, as the allocator counts it, and what is counted."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from retape.engines.eager.trace._convolution_workspace import (
+    has_direct_kernels,
+    workspace_bytes,
+)
+from retape.engines.eager.trace._geometry import Geometries
+from tests.engines.eager.api.test_budget import peak_bytes
+
+CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
+# Image, weight, and what is not the default.
+CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = {
+    "plain": ((4, 16, 24, 24), (16, 16, 3, 3), {"padding": 1}),
+    "kernel beyond the image": ((2, 64, 2, 2), (64, 64, 3, 3), {"padding": 1}),
+    "strided beyond": ((2, 64, 2, 2), (64, 64, 3, 3), {"padding": 1, "stride": 2}),
+    "dilated": ((4, 32, 24, 24), (32, 32, 3, 3), {"padding": 4, "dilation": 4}),
+    "far": ((4, 32, 24, 24), (32, 32, 3, 3), {"padding": 8, "dilation": 8}),
+    "wavenet": ((4, 32, 256), (32, 32, 3), {"padding": 8, "dilation": 8}),
+    "wide": ((4, 32, 64), (32, 32, 9), {"padding": 4}),
+    "wider": ((4, 32, 64), (32, 32, 16), {}),
+    "wide image": ((4, 32, 12, 12), (32, 32, 11, 11), {"padding": 5}),
+    "patches": ((4, 3, 32, 32), (64, 3, 16, 16), {"stride": 16}),
+    "volume": ((4, 32, 4, 4, 4), (32, 32, 3, 3, 3), {"padding": 1}),
+    "volume, strided": ((8, 16, 8, 8, 8), (32, 16, 3, 3, 3), {"stride": 2}),
+    "grouped": ((8, 64, 2, 2), (64, 16, 3, 3), {"padding": 1, "groups": 4}),
+}
+# Of the others nothing is known where there are more direct kernels.
+SEEN = ["plain"] if has_direct_kernels() else list(CASES)
+
+
+@pytest.fixture(params=[1, 4])
+def threads(request: pytest.FixtureRequest) -> Iterator[int]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(request.param)
+    yield request.param
+    torch.set_num_threads(before)
+
+
+def arguments(name: str) -> tuple[list[Any], torch.Tensor]:
+    """Those of `aten::convolution`, and its result."""
+    image, weight, options = CASES[name]
+    torch.manual_seed(0)
+    x, w, n = torch.randn(image), torch.randn(weight), len(image) - 2
+    values = {"stride": 1, "padding": 0, "dilation": 1, **options}
+    stride, padding, dilation = (
+        [values[k]] * n for k in ("stride", "padding", "dilation")
+    )
+    args = [x, w, None, stride, padding, dilation, False, [0] * n]
+    args.append(options.get("groups", 1))
+    return args, CONVOLUTIONS[n](x, w, None, **options)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_no_convolution_takes_more_than_is_counted(name: str, threads: int) -> None:
+    args, made = arguments(name)
+    x, w, *_ = args
+    geometries = Geometries()
+    found = workspace_bytes(args, [geometries.of(x), geometries.of(w)])
+    copies = x.nbytes + w.nbytes + made.nbytes
+    forward = peak_bytes(lambda: torch.ops.aten.convolution(*args))
+    backward = torch.ops.aten.convolution_backward
+    rest = (made, x, w, None, *args[3:], [True, True, False])
+    backward(*rest)
+    reverse = peak_bytes(lambda: backward(*rest))
+    slack = 4096  # alignment
+    assert forward - made.nbytes <= copies + found.forward + slack
+    # As the backward is counted: the image is copied once more.
+    counted = copies + sum(found) + x.nbytes + slack
+    assert reverse - x.nbytes - w.nbytes <= counted
+
+
+@pytest.mark.parametrize("name", [each for each in SEEN if each[:2] in {"pl", "ke"}])
+def test_what_is_counted_is_about_what_is_taken(name: str, threads: int) -> None:
+    args, made = arguments(name)
+    x, w, *_ = args
+    geometries = Geometries()
+    found = workspace_bytes(args, [geometries.of(x), geometries.of(w)])
+    backward = torch.ops.aten.convolution_backward
+    rest = (made, x, w, None, *args[3:], [True, True, False])
+    backward(*rest)
+    reverse = peak_bytes(lambda: backward(*rest)) - x.nbytes - w.nbytes
+    copies = x.nbytes + w.nbytes + made.nbytes
+    assert copies + sum(found) <= 1.7 * reverse
