@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from retape.engines.eager._convolution_workspace import workspace_bytes
 from retape.engines.eager.trace._backward_formulas import spare_tensors
-from retape.engines.eager.trace._convolution_workspace import workspace_bytes
 from retape.engines.eager.trace._geometry import Geometry, view_through
 from retape.engines.eager.trace._operator_traits import OperatorTraits
 
@@ -89,7 +89,7 @@ class Signature:
         self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
         self.spare = self.workspace = self.reverse_workspace = 0
         if kind.copying:
-            found = workspace_bytes(args, geometries)
+            found = workspace_bytes(args)
             self.workspace, self.reverse_workspace = found
         elif not kind.lean and any(differentiable):
             self.spare = spare_tensors(func, args, geometries, differentiable)

@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 
 import torch
 
-from retape.engines.eager.trace._geometry import Geometry
-
 # Images so small, one at a time or in three dimensions, are not convolved as they are:
 # a matrix is made with a row for each number of the result. Others are laid out in
 # blocks of channels.
@@ -35,24 +33,24 @@ class Workspace(NamedTuple):
     reverse: int
 
 
-def workspace_bytes(args: Sequence[Any], geometries: Sequence[Geometry]) -> Workspace:
+def workspace_bytes(args: Sequence[Any]) -> Workspace:
     """The workspace of a convolution; that of other kernels that copy is none.
 
     Args:
-        args: The positional arguments of `aten::convolution`.
-        geometries: Of its image and its weight.
+        args: The positional arguments of `aten::convolution`, an image and a weight
+            first.
 
     Examples:
-        >>> workspace_bytes((), ())
+        >>> workspace_bytes(())
         Workspace(forward=0, reverse=0)
     """
-    if len(geometries) < 2 or len(args) != 9:
+    if len(args) != 9 or not isinstance(args[1], torch.Tensor):
         return Workspace(0, 0)
-    image, weight = geometries[0].size, geometries[1].size
-    padded = _padding_bytes(args, image, weight) * geometries[0].dtype.itemsize
+    image, weight, itemsize = args[0].shape, args[1].shape, args[0].itemsize
+    padded = _padding_bytes(args, image, weight) * itemsize
     if args[0].device.type not in ("cpu", "meta") or args[6] or has_direct_kernels():
         return Workspace(padded, 0)
-    matrix, weights, copies = _sizes(args, image, weight, geometries[0].dtype.itemsize)
+    matrix, weights, copies = _sizes(args, image, weight, itemsize)
     threads = torch.get_num_threads()
     forward = reverse = 0
     if _is_indirect_forward(args, weight):

@@ -7,11 +7,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retape.engines.eager.trace._convolution_workspace import (
+from retape.engines.eager._convolution_workspace import (
     has_direct_kernels,
     workspace_bytes,
 )
-from retape.engines.eager.trace._geometry import Geometries
 from tests.engines.eager.api.test_budget import peak_bytes
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
@@ -61,8 +60,7 @@ def arguments(name: str) -> tuple[list[Any], torch.Tensor]:
 def test_no_convolution_takes_more_than_is_counted(name: str, threads: int) -> None:
     args, made = arguments(name)
     x, w, *_ = args
-    geometries = Geometries()
-    found = workspace_bytes(args, [geometries.of(x), geometries.of(w)])
+    found = workspace_bytes(args)
     copies = x.nbytes + w.nbytes + made.nbytes
     forward = peak_bytes(lambda: torch.ops.aten.convolution(*args))
     backward = torch.ops.aten.convolution_backward
@@ -80,8 +78,7 @@ def test_no_convolution_takes_more_than_is_counted(name: str, threads: int) -> N
 def test_what_is_counted_is_about_what_is_taken(name: str, threads: int) -> None:
     args, made = arguments(name)
     x, w, *_ = args
-    geometries = Geometries()
-    found = workspace_bytes(args, [geometries.of(x), geometries.of(w)])
+    found = workspace_bytes(args)
     backward = torch.ops.aten.convolution_backward
     rest = (made, x, w, None, *args[3:], [True, True, False])
     backward(*rest)
