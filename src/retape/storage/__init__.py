@@ -23,3 +23,4 @@ from retape.storage._trees._serialize import fingerprint as fingerprint
 from retape.storage._trees._tree import copy_tree as copy_tree
 from retape.storage._trees._tree import read_only as read_only
 from retape.storage._trees._tree import tree_nbytes as tree_nbytes
+from retape.storage._zarr import ZarrStore as ZarrStore

@@ -80,6 +80,11 @@ class AsyncStore(Generic[C]):
         return getattr(self.inner, "is_lossy", False)
 
     @property
+    def keeps_devices(self) -> bool:
+        """Tell whether capsules may stay on their devices until they are written."""
+        return getattr(self.inner, "keeps_devices", False)
+
+    @property
     def capsule_bytes(self) -> Any:
         """That of the inner store, if it packs."""
         inner: Any = self.inner

@@ -268,7 +268,7 @@ class DiskStore(Generic[C]):
         if self.pack_cotangent and cotangent is not None:
             cotangent = self.pack_cotangent(cotangent)
         value = record.length, record.left, cotangent
-        self._directory.write_record(encode(value, {"run": self._label}))
+        self._directory.write_record(encode(value, self._record_label(value)))
         while self._dropped:
             self._remove_dropped()
         self._recorded = monotonic()
@@ -289,6 +289,11 @@ class DiskStore(Generic[C]):
 
     def _tag(self, key: Key) -> dict[str, object]:
         return {"run": self._label, key[0]: key[1]}
+
+    def _record_label(self, value: Any) -> dict[str, object]:
+        """What a record is of; `value` is what it holds."""
+        del value
+        return {"run": self._label}
 
     def _forget(self) -> None:
         """Know of no snapshot."""

@@ -68,6 +68,11 @@ class TieredStore(Generic[C]):
         return any(getattr(part, "is_lossy", False) for part in self._parts())
 
     @property
+    def keeps_devices(self) -> bool:
+        """Tell whether capsules may stay on their devices in every part."""
+        return all(getattr(part, "keeps_devices", False) for part in self._durable)
+
+    @property
     def capsule_bytes(self) -> Any:
         """The most that a part counts for a capsule, if all of them pack."""
         counts = [part.capsule_bytes for part in self._parts()]

@@ -57,13 +57,14 @@ def run_hosted(
         )
     program = deduplicate(problem.jaxpr, names=True)
     compiled, settings = _settled(program, problem.active, plan)
+    keeps_devices = getattr(store, "keeps_devices", False)
     machine = JaxprMachine(
         compiled,
         [*problem.values, *compiled.constants],
         [problem.one()],
         stage=settings.stage,
         on_host=settings.on_host
-        or isinstance(store, DurableStore)
+        or (isinstance(store, DurableStore) and not keeps_devices)
         or getattr(store, "needs_arrays", False),
     )
     outcome = run(
