@@ -19,8 +19,9 @@ from retape.engines.jaxpr.control._online_placement import (
     initial_placement,
     place_snapshot,
 )
+from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.control._splits import INT, SPLITS, sweeps
-from retape.engines.jaxpr.sweep._sweep import Settings, sweep
+from retape.engines.jaxpr.sweep._run_sweep import sweep
 from retape.schedule import (
     Schedule,
     begin_online,

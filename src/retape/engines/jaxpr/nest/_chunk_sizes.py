@@ -33,7 +33,7 @@ _KNOWN = 32
 """The same for an inner loop of known length."""
 _FEW_STEPS = 8
 """Stages of fewer steps than these make more steps in vain, and fewer waits."""
-_WAIT = 5 * 2**12
+WAIT = 5 * 2**12
 """Operations in whose time a host waits once, about: that of five kernels."""
 _CHEAP = 0.25
 """A block outside all loops is run in vain if it costs no more of a chunk than this."""
@@ -79,14 +79,14 @@ def chunk_sizes(compiled: Compiled, stage: int) -> ChunkSizes:
     blocks = [b for loop in loops for b in blocks_of([loop])]
     found = ChunkSizes(len(loops) == len(blocks) == 1, len(blocks) > 1)
     code = {k: _all_code(compiled, k, stage) for k in compiled.code}
-    found.guarded = {k for k, each in code.items() if any(map(_unsafe, each))}
+    found.guarded = {k for k, each in code.items() if any(map(is_unsafe, each))}
     costs = {k: block_cost(c.jaxpr.jaxpr) for k, c in compiled.code.items()}
     chunk, capsule = 0, compiled.layout.capsule_bytes()
     for loop in loops:
         single = sum(costs[b.label] for b in blocks_of([loop]))
         most = _equal_part(stage, LONGEST)
         if stage < _FEW_STEPS:
-            most = stage * max(1, min(_FEW_STEPS, _WAIT // max(1, single)) // stage)
+            most = stage * max(1, min(_FEW_STEPS, WAIT // max(1, single)) // stage)
         chunk = max(chunk, _size(loop, costs, found, most))
     for item in compiled.items:
         if isinstance(item, Block):
@@ -97,24 +97,24 @@ def chunk_sizes(compiled: Compiled, stage: int) -> ChunkSizes:
     return found
 
 
-def most_waits(compiled: Compiled, stage: int, advances: int, turns: int) -> int | None:
-    """Waits of a sweep at most, for one loop of one block; `None` for any other.
+def most_waits(compiled: Compiled, stage: int, advances: int, n: int) -> int | None:
+    """Waits of a sweep, for one loop of one block; `None` for any other.
 
-    The sweep tests whether it goes on before each turn and at the end; each turn tests
-    whether there is more to advance, once for each chunk and once more.
+    A turn of the sweep is tested for before and after (`sweep/_device_sweep`), and on
+    its way so is each chunk that is advanced.
 
     Args:
         compiled: The program.
         stage: Steps in a stage.
         advances: Steps that the schedule advances.
-        turns: Turns of the sweep.
+        n: Stages, each of which a turn reverses.
     """
     sizes = chunk_sizes(compiled, stage)
     if not sizes.is_single or sizes.guarded or sizes.dear or stage > LONGEST:
         return None
     (chunk,) = sizes.turns.values()
     chunks = -(-advances // stage) * -(-stage // chunk)
-    return turns + 1 + chunks + turns if chunk <= stage else None
+    return 2 * n + 1 + chunks if chunk <= stage else None
 
 
 def _size(loop: Loop, costs: dict[Label, int], found: ChunkSizes, most: int) -> int:
@@ -148,10 +148,10 @@ def _equal_part(whole: int, most: int) -> int:
 
 def block_cost(jaxpr: core.Jaxpr) -> int:
     """Operations of a block, each equation at least as dear as a kernel's start."""
-    return sum(max(_KERNEL, flops(e)) for e in jaxpr.eqns)
+    return sum(max(KERNEL, flops(e)) for e in jaxpr.eqns)
 
 
-_KERNEL = 2**12
+KERNEL = 2**12
 """Operations in whose time a kernel is started, about."""
 
 
@@ -168,7 +168,7 @@ def _all_code(compiled: Compiled, label: Label, stage: int) -> list[core.Jaxpr]:
     return [each.jaxpr for each in programs]
 
 
-def _unsafe(jaxpr: core.Jaxpr) -> bool:
+def is_unsafe(jaxpr: core.Jaxpr) -> bool:
     """Tell whether it must not be run on values that are none of its."""
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
@@ -177,6 +177,6 @@ def _unsafe(jaxpr: core.Jaxpr) -> bool:
         if eqn.effects:
             return True
         inner = (getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params))
-        if any(map(_unsafe, inner)):
+        if any(map(is_unsafe, inner)):
             return True
     return False

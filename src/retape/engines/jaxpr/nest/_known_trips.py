@@ -74,6 +74,16 @@ def emit_in_chunks(
     return _Nest(compiled, going, sizes, at_most).outermost(state)
 
 
+def emit_chunk(
+    compiled: Compiled, going: Pass, state: State, sizes: ChunkSizes
+) -> State:
+    """Emit as much of a pass as nobody waits for: at least a step, if there is one.
+
+    Where a program has several loops side by side all of the pass is done.
+    """
+    return _Nest(compiled, going, sizes, None).once(state)
+
+
 class _Nest:
     """The items of a program, for one pass."""
 
@@ -95,6 +105,17 @@ class _Nest:
                 state = self.turns(item, self.at_most or 0, state)
             else:
                 state = self.while_it_lasts(item, state)
+        return state
+
+    def once(self, state: State) -> State:
+        """A chunk of the only loop, and the blocks around it."""
+        if sum(isinstance(item, Loop) for item in self.compiled.items) != 1:
+            return self.outermost(state)
+        for item in self.in_order(self.compiled.items):
+            if isinstance(item, Block):
+                state = self.block(item, state, outside=True)
+            else:
+                state = self.turns(item, self.sizes.turns[id(item)], state)
         return state
 
     def in_order(self, items: Sequence[Item]) -> Sequence[Item]:

@@ -32,9 +32,9 @@ from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in, runs
+from retape.engines.jaxpr.sweep._evaluate_block import evaluate_block
 from retape.engines.jaxpr.sweep._pin import pinned_state
 from retape.engines.jaxpr.sweep._values import value_of
-from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
 _LARGEST_COPY = 4096
 """Elements of the largest array that is written in vain."""
@@ -84,7 +84,7 @@ class Advance:
             return skip_last_block(self.compiled, state)
         state = pinned_state(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
-        outs = evaluate_guarded(code.jaxpr, values, runs(state, "left"))
+        outs = evaluate_block(code.jaxpr, values, runs(state, "left"))
         state = assign(self.compiled, code, outs, state)
         return state | {"left": state["left"] - 1}
 
@@ -139,7 +139,7 @@ class Tape:
         code = taped.code
         state = pinned_state(self.compiled, code, state, written(self.compiled, code))
         values = inputs(self.compiled, code, self.operands, state)
-        outs = evaluate_guarded(taped.halves.taped, values, runs(state, "left"))
+        outs = evaluate_block(taped.halves.taped, values, runs(state, "left"))
         n = len(code.jaxpr.out_avals)
         old, state = state, assign(self.compiled, code, outs[:n], state)
         self.push(taped, outs[n:], old, state, counting)

@@ -16,9 +16,9 @@ from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
 from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in
+from retape.engines.jaxpr.sweep._evaluate_block import evaluate_block
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
 from retape.engines.jaxpr.sweep._values import value_of
-from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
 
 class Reverse:
@@ -124,7 +124,7 @@ def sweep_back(
         pullback = taped.halves.pullback
         assert pullback is not None
         cotangents = ordered(pullback, cotangents, state["taped"])
-        pulled = evaluate_guarded(pullback, [*values, *cotangents], truth)
+        pulled = evaluate_block(pullback, [*values, *cotangents], truth)
     add_cotangents(compiled, taped, pulled, counts, state)
 
 

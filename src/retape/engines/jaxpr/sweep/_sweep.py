@@ -32,83 +32,34 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
-from jax import lax
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._next_action import READ, decision
 from retape.engines.jaxpr.control._online_placement import Placement, place_snapshot
-from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._settings import BACK, ONLINE, Settings
-from retape.engines.jaxpr.control._splits import INT, over, sweeps
+from retape.engines.jaxpr.control._splits import INT, Sweeps, over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import (
     at_least,
     at_most,
-    chosen,
-    own_types,
     where,
 )
-from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
-from retape.engines.jaxpr.nest._known_trips import emit_in_chunks
 from retape.engines.jaxpr.nest._resumable_nest import Pass, State, emit
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, one_copy
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._snapshots import Snapshots, once
-from retape.engines.jaxpr.sweep._state import SweepCounts, initial, register_outs
+from retape.engines.jaxpr.sweep._state import SweepCounts, register_outs
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 from retape.engines.jaxpr.sweep._values import output_of
-from retape.engines.jaxpr.sweep._watch import KEY, begin_watch, watch_stage
+from retape.engines.jaxpr.sweep._watch import KEY, watch_stage
 from retape.engines.jaxpr.xla._single_kernel import in_one_kernel
-
-
-def sweep(
-    compiled: Compiled,
-    settings: Settings,
-    operands: Sequence[Any],
-    cotangents: Sequence[Any],
-    *,
-    watch: bool = False,
-) -> tuple[list[Any], list[Any], SweepCounts]:
-    """The program's outputs, the cotangents of its active operands, and the counts.
-
-    Args:
-        compiled: The program.
-        settings: What the plan fixed.
-        operands: Inputs, then constants.
-        cotangents: Those of the active outputs, in order.
-        watch: Whether to write down how large cotangents are on the way.
-    """
-    n = len(compiled.program.outs)
-
-    def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
-        state = initial(compiled, settings, cotangents)
-        state |= begin_watch() if watch else {}
-        keys = sorted(state, key=str)
-        going = Sweep(compiled, settings, operands, watch=watch)
-
-        def unfinished(carry: list[Any]) -> Any:
-            # Where a loop goes on by one value alone XLA looks for a counter, and
-            # copies all that the next value follows from, here the whole turn, several
-            # times: a tenth of the compile time. It does not where there are two.
-            return (carry[keys.index("end")] > 0) & (carry[keys.index("n")] >= 0)
-
-        def turn(carry: list[Any]) -> list[Any]:
-            after = going.turn(dict(zip(keys, carry, strict=True)))
-            return [after[k] for k in keys]
-
-        carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
-        return going.results(dict(zip(keys, carry, strict=True)))
-
-    # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
-    # work. All code from here on gives its types explicitly.
-    with own_types():
-        made = in_one_kernel(whole, list(operands), list(cotangents))
-    fields = len(SweepCounts._fields) - (not watch)
-    return made[:n], made[n:-fields], SweepCounts(*made[-fields:])
 
 
 class Sweep:
     """The turns of one program under one plan."""
+
+    at_once = False
+    """Whether integers are decided on without a loop."""
 
     def __init__(
         self,
@@ -127,11 +78,16 @@ class Sweep:
         self.unknown = compiled.program.length is None
         self.online = self.unknown and settings.forward == "online"
         self.stage = INT(settings.stage)
-        self.device = settings.device
-        self.one_copy = not (settings.direct or settings.device) and one_copy(compiled)
-        self.sweeps = sweeps_at_once if settings.device else sweeps
-        if settings.device:
-            self.sizes = chunk_sizes(compiled, settings.stage)
+        self.sweeps: Sweeps = sweeps
+        self.one_copy = self.may_share_code()
+
+    def may_share_code(self) -> bool:
+        """Tell whether the taping code advances, too."""
+        return not self.settings.direct and one_copy(self.compiled)
+
+    def begin(self, state: State) -> State:
+        """The state before the first turn."""
+        return state
 
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
@@ -248,17 +204,16 @@ class Sweep:
 
     def go(self, going: Pass, state: State, at_most: int | None = None) -> State:
         """Go through the program, for so many steps at most as are known to be."""
-        if not self.device:
-            return emit(self.compiled, going, state)
-        return emit_in_chunks(self.compiled, going, state, self.sizes, at_most=at_most)
+        del at_most
+        return emit(self.compiled, going, state)
 
     # Snapshots -------------------------------------------------------------------
 
-    def restore(self, state: State) -> State:
+    def restore(self, state: State, asked: Any = True) -> State:
         """Load the newest snapshot, unless the registers are where they should be."""
         newest = at_least(state["newest"], 0)
         slot, at = row(state["slot"], newest), row(state["at"], newest)
-        wanted = ~state["fresh"]
+        wanted = ~state["fresh"] if asked is True else ~state["fresh"] & asked
         if self.online:
             wanted = wanted & (state["mode"] == BACK)
 
@@ -269,9 +224,10 @@ class Sweep:
             "restores": state["restores"] + wanted,
         }
 
-    def place(self, state: State, stage: Any) -> State:
+    def place(self, state: State, stage: Any, asked: Any = True) -> State:
         """Online, and the run goes on: keep what waits in a free slot, or forget it."""
-        asked = state["mode"] == ONLINE
+        online = state["mode"] == ONLINE
+        asked = online if asked is True else online & asked
         old = Placement(
             state["at"],
             state["slot"],
@@ -281,7 +237,7 @@ class Sweep:
             asked,
         )
         new = in_one_kernel(
-            lambda *given: list(place_snapshot(*given, at_once=self.device)),
+            lambda *given: list(place_snapshot(*given, at_once=self.at_once)),
             old,
             stage,
             asked,
@@ -297,10 +253,13 @@ class Sweep:
             "peak": at_least(state["peak"], held * asked),
         }
 
-    def store(self, state: State, wanted: Any) -> State:
+    def store(self, state: State, wanted: Any, asked: Any = True) -> State:
         """Store the registers as the newest snapshot, or for the stage that begins."""
         index = state["newest"] + 1
-        begins = wanted | (state["mode"] == ONLINE) if self.online else wanted
+        begins = wanted
+        if self.online:
+            goes_on = state["mode"] == ONLINE
+            begins = wanted | (goes_on if asked is True else goes_on & asked)
         state = self.snapshots.save(state, begins, row(state["slot"], index))
         at = where(wanted, put(state["at"], state["here"], index), state["at"])
         return state | {
@@ -319,9 +278,6 @@ class Sweep:
         if not places:
             return dict(state)
         keys = [("out", i) for i in places]
-        if self.device:
-            pairs = zip(keys, places.values(), strict=True)
-            return state | {k: chosen(wanted, state[p], state[k]) for k, p in pairs}
         return once(wanted, state, keys, lambda *_: [state[p] for p in places.values()])
 
     def results(self, state: State) -> list[Any]:

@@ -13,7 +13,7 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.sweep._sweep import sweep
+from retape.engines.jaxpr.sweep._run_sweep import sweep
 
 
 def traced_sweep(

@@ -27,6 +27,7 @@ from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in
+from retape.engines.jaxpr.sweep._evaluate_block import evaluate_block
 from retape.engines.jaxpr.sweep._forward import assign, inputs, written
 from retape.engines.jaxpr.sweep._pin import after_results, ordered, pinned_state
 from retape.engines.jaxpr.sweep._reverse import (
@@ -34,7 +35,6 @@ from retape.engines.jaxpr.sweep._reverse import (
     cotangent_out,
     cotangents_touched,
 )
-from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
 
 class Tapeless:
@@ -108,7 +108,9 @@ def pulled(
     ]
     cotangents = ordered(jaxpr, cotangents, state[by])
     truth = None if OK in state else state[by] >= 0
-    found = evaluate_guarded(jaxpr, [*first, *values, *cotangents], truth)
+    found = evaluate_block(
+        jaxpr, [*first, *values, *cotangents], truth, keeps_branches=bool(first)
+    )
     n = len(taped.active_ins)
     state = dict(state)
     late = compiled.turned(taped)

@@ -195,6 +195,4 @@ def _waits_of(
     if prediction is None or not settings.device or settings.direct:
         return None
     counts = prediction.counts
-    # A turn reverses a stage or ends in a store; the start state is stored by nobody.
-    turns = counts.reverses + max(0, counts.stores - 1)
-    return most_waits(program, settings.stage, counts.advances, turns)
+    return most_waits(program, settings.stage, counts.advances, counts.reverses)

@@ -1,0 +1,95 @@
+"""Conditionals of the user's without a wait: both branches run, and one chosen.
+
+A conditional makes the host of a GPU wait, also inside a loop of known trip count. So
+for an accelerator one whose branches are cheap is not one any more:
+
+    before:  y = cond p (f x) (g x)
+    after:   a = f x;  b = g x;  y = select p a b
+
+That is done with the code of a block, and of its way back, after derivatives were
+taken: a branch that was not called for may make infinities, and nothing of it is kept.
+Branches that may not end, talk to the host or have other side effects stay branches.
+
+An adaptive solve of diffrax's has such a conditional in each stage of each step; 13
+steps waited 320 times for them (diffrax 0.7.2, November 2026).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from jax import lax
+from jax.extend import core
+
+from retape.engines.jaxpr.analysis._flops import flops
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._primitive_table import Kernel, traits
+from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen
+from retape.engines.jaxpr.nest._chunk_sizes import KERNEL, WAIT, is_unsafe
+
+_MOST = 4 * WAIT
+"""What the branches that are not called for may cost. A wait also leaves the device
+without work until the host has enqueued some again."""
+_FUSED = KERNEL // 16
+"""An elementwise operation: a dozen and more of them are one kernel."""
+_BUSY = 2**8
+"""Operations on elements of a large array in the time of one of a kernel's start."""
+
+
+@cached(256)
+def without_waits(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The program with each cheap conditional replaced by a choice.
+
+    Examples:
+        >>> import jax
+        >>> absolute = lambda x: jax.lax.cond(x > 0, lambda v: v, lambda v: -v, x)
+        >>> program = without_waits(jax.make_jaxpr(absolute)(1.0))
+        >>> [str(e.primitive) for e in program.eqns][-1]
+        'select_n'
+    """
+    if not contains(jaxpr, _is_conditional):
+        return jaxpr
+    # From within: a conditional is looked at with those inside it replaced.
+    return rewrite(jaxpr, _is_cheap, _both)
+
+
+def _is_conditional(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive.name == "cond"
+
+
+def _is_cheap(eqn: core.JaxprEqn) -> bool:
+    """Tell whether all branches may be run at what a few waits cost."""
+    if not _is_conditional(eqn) or eqn.effects:
+        return False
+    branches = [b.jaxpr for b in eqn.params["branches"]]
+    if any(map(is_unsafe, branches)):
+        return False
+    prices = list(map(_price, branches))
+    return sum(prices) - min(prices) <= _MOST
+
+
+def _price(jaxpr: core.Jaxpr) -> int:
+    """What code costs an accelerator, in operations; a kernel's start is `KERNEL`."""
+    return sum(map(_price_of, jaxpr.eqns))
+
+
+def _price_of(eqn: core.JaxprEqn) -> int:
+    inner = [getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params)]
+    if inner:
+        times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
+        return times * sum(map(_price, inner))
+    fused = traits(eqn).kernel in (Kernel.ELEMENT, Kernel.SHAPE)
+    return (_FUSED if fused else KERNEL) + flops(eqn) // _BUSY
+
+
+def _both(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
+    index, *given = values
+    branches = [without_waits(b) for b in eqn.params["branches"]]
+    made = [core.jaxpr_as_fun(b)(*given) for b in branches]
+    if len(made) == 2:
+        return [chosen(index > 0, b, a) for a, b in zip(*made, strict=True)]
+    index = at_most(at_least(index, 0), len(made) - 1)
+    return [lax.select_n(index, *alike) for alike in zip(*made, strict=True)]

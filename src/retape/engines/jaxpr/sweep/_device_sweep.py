@@ -1,0 +1,130 @@
+"""The turns of a sweep for an accelerator: a wait for each chunk, and two a stage.
+
+In `sweep/_sweep` a turn is a restore, an advance, a store and a stage to sweep back,
+each in a loop that ends at once where it is not called for. A host would wait for all
+of those ends; and without them what is not called for is run in vain: in a turn that
+ends in a store the taping and the sweep back of a whole stage. So turns are cut in
+another way here. One loop goes on until the registers stand before the stage to
+reverse, chunk by chunk; what is behind it is called for whenever it is reached:
+
+    turn:   while not before the last stage that is left:      a wait each
+                advance a chunk
+                if that was the last one: store?  restore?  decide where to go
+            tape and reverse a stage
+            restore?  decide where to go
+
+Decisions, restores and stores are choices between values: nobody waits for them. With a
+loop of one block, stages as long as a chunk and S stages that are advanced a times in
+all, the host waits 2 S + a + 1 times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+from jax import lax
+
+from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._reach_table import sweeps_at_once
+from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.control._splits import INT
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
+from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
+from retape.engines.jaxpr.nest._known_trips import emit_chunk, emit_in_chunks
+from retape.engines.jaxpr.nest._resumable_nest import Pass, State
+from retape.engines.jaxpr.sweep._forward import Advance
+from retape.engines.jaxpr.sweep._state import register_outs
+from retape.engines.jaxpr.sweep._sweep import Sweep
+
+
+class DeviceSweep(Sweep):
+    """The turns of one program under one plan, in loops that a host need not test.
+
+    Its state has what was decided, from one chunk to the next: `goal`, `store` and
+    `stage` as in `control/_next_action`, the steps that were `asked` for on the way
+    there, and those still `to_go`.
+    """
+
+    at_once = True
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        settings: Settings,
+        operands: Sequence[Any],
+        *,
+        watch: bool,
+    ) -> None:
+        super().__init__(compiled, settings, operands, watch=watch)
+        self.sweeps = sweeps_at_once
+        self.sizes = chunk_sizes(compiled, settings.stage)
+
+    def may_share_code(self) -> bool:
+        """Each pass has its own chunks, so that no two share their code."""
+        return False
+
+    def begin(self, state: State) -> State:
+        none = jnp.zeros((), INT)
+        state = state | {"goal": none, "asked": none, "to_go": none}
+        state |= {"store": jnp.asarray(False), "stage": jnp.asarray(False)}
+        return self.aim(state, jnp.asarray(True))
+
+    def turn(self, state: State) -> State:
+        """One turn: see the module's first lines."""
+        keys = sorted(state, key=str)
+
+        def on_the_way(carry: Sequence[Any]) -> Any:
+            now = dict(zip(keys, carry, strict=True))
+            return (now["to_go"] > 0) | ~now["stage"]
+
+        def move(carry: Sequence[Any]) -> list[Any]:
+            after = self.move(dict(zip(keys, carry, strict=True)))
+            return [after[k] for k in keys]
+
+        carry = lax.while_loop(on_the_way, move, [state[k] for k in keys])
+        state = dict(zip(keys, carry, strict=True))
+        state = self.reverse_stage(state, state["stage"])
+        return self.aim(state, state["end"] > 0)
+
+    def aim(self, state: State, asked: Any) -> State:
+        """Go to where the sweep goes on, and decide where to advance from there."""
+        state = self.restore(state, asked)
+        goal, store, stage, after = self.decide(state)
+        steps = (goal - state["here"]) * self.stage
+        new = {"goal": goal, "store": store, "stage": stage}
+        new |= {"asked": steps, "to_go": steps, "sweeps": after["sweeps"]}
+        return state | {k: where(asked, v, state[k]) for k, v in new.items()}
+
+    def move(self, state: State) -> State:
+        """Advance a chunk; at the goal, or at the end, store and aim anew."""
+        begin, asked = state["here"], state["asked"]
+        before = state["to_go"]
+        forward = Advance(self.compiled, self.operands)
+        state = emit_chunk(self.compiled, forward, state | {"left": before}, self.sizes)
+        to_go = state["left"]
+        arrived = (to_go == 0) | (state["pc"] == self.compiled.end)
+        state |= {
+            "here": where(arrived, state["goal"], begin),
+            "left": asked - to_go,
+            "to_go": where(arrived, INT(0), to_go),
+            "fresh": state["fresh"] & (before == to_go),
+            "advances": state["advances"] + (before - to_go),
+        }
+        if self.unknown:
+            state = self.look_for_the_end(state, begin)
+        if self.online:
+            state = self.place(state, begin, arrived)
+        state = self.store(state, state["store"] & arrived, arrived)
+        return self.aim(state, arrived & ~state["stage"] & (state["end"] > 0))
+
+    def go(self, going: Pass, state: State, at_most: int | None = None) -> State:
+        """Go through the program in chunks, for so many steps at most."""
+        return emit_in_chunks(self.compiled, going, state, self.sizes, at_most=at_most)
+
+    def capture(self, state: State, wanted: Any) -> State:
+        """Keep the outputs that live in registers, which the sweep back overwrites."""
+        pairs = register_outs(self.compiled).items()
+        kept = {("out", i): chosen(wanted, state[p], state["out", i]) for i, p in pairs}
+        return state | kept
