@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from workloads import ALL, Workload, scanned
+from workloads import ALL, Workload, adaptive, scanned
 
 import retape
 import retape.jax
@@ -50,18 +51,61 @@ def until() -> Workload:
     return Workload("one loop, unknown", program, jnp.linspace(0.1, 1, 1000), None)
 
 
+def nested(bound: int | None) -> Workload:
+    """Loops of 20 steps in a loop of 40; their length is known if it is the bound."""
+
+    def program(loop: Any) -> Any:
+        def turn(x: Any) -> Any:
+            step = lambda v: jnp.sin(v) + 0.1 * x  # noqa: E731
+            if bound is not None:
+                return loop(step, x, bound)
+            more = lambda s: (s[0] < 20) & (s[1][0] < 9)  # noqa: E731
+            return jax.lax.while_loop(more, lambda s: (s[0] + 1, step(s[1])), (0, x))[1]
+
+        return lambda x: jnp.sum(loop(turn, x, 40) ** 2)
+
+    length = "unknown" if bound is None else "known"
+    return Workload(f"two nested, {length}", program, jnp.linspace(0.1, 1, 9999), 40)
+
+
+def solve(adjoint: Any = None) -> Workload:
+    """An adaptive solve of a hundred steps and more."""
+    return adaptive(True, 20.0, adjoint)
+
+
+def by_adjoint() -> list[tuple[int, int, int]]:
+    """The same for diffrax's users: a plain gradient, through our adjoint."""
+    from retape.diffrax import RetapeAdjoint
+
+    n, run, waits = counted(solve(), "host")
+    through = solve(RetapeAdjoint(plan=PLAN))
+    gradient = jax.grad(through.program(scanned))
+    return [
+        (n, run, waits),
+        (n, run, retape.jax.count_waits(gradient, through.point)[1]),
+    ]
+
+
 def main(wanted: list[str]) -> None:
     """Print a row for each program."""
-    small = {name: lambda make=make: make(True) for name, make in ALL.items()}
-    programs = {"known": one_loop, "unknown": until} | small
+    programs: dict[str, Callable[[], Workload]] = {
+        "known": one_loop,
+        "unknown": until,
+        "nested-known": lambda: nested(20),
+        "nested-unknown": lambda: nested(None),
+        **{name: lambda make=make: make(True) for name, make in ALL.items()},
+        "adaptive": solve,
+    }
     print("| program | steps | waits a step run, host's form | device's form |")
     print("|---|---|---|---|")
-    for name in wanted or programs:
-        workload = programs[name]()
-        n, *host = counted(workload, "host")
-        _, *device = counted(workload, "device")
-        ratios = [f"{waits / run:.3f}" for run, waits in (host, device)]
-        print(f"| {workload.name} | {n} | {ratios[0]} | {ratios[1]} |", flush=True)
+    for name in wanted or [*programs, "adjoint"]:
+        if name == "adjoint":
+            title, rows = "adaptive solve, `RetapeAdjoint`", by_adjoint()
+        else:
+            title = programs[name]().name
+            rows = [counted(programs[name](), form) for form in ("host", "device")]
+        ratios = [f"{waits / run:.3f}" for _, run, waits in rows]
+        print(f"| {title} | {rows[0][0]} | {' | '.join(ratios)} |", flush=True)
 
 
 if __name__ == "__main__":

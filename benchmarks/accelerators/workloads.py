@@ -180,11 +180,18 @@ def navier_stokes(small: bool) -> Workload:
     return Workload(f"Navier-Stokes, {size} x {size}", program, point, n)
 
 
-def adaptive(small: bool) -> Workload:
-    """Coupled Van der Pol oscillators, solved by diffrax until the end is reached."""
+def adaptive(small: bool, end: float | None = None, adjoint: Any = None) -> Workload:
+    """Coupled Van der Pol oscillators, solved by diffrax until the end is reached.
+
+    Args:
+        small: Whether there are five of them, in place of 500.
+        end: The time at the end.
+        adjoint: What differentiates the solve, if not the loop that is asked for.
+    """
     import diffrax
 
-    count, end = (5, 2.0) if small else (500, 100.0)
+    count, usual = (5, 2.0) if small else (500, 100.0)
+    end = usual if end is None else end
 
     def field(t: Any, y: Any, args: Any) -> Any:
         del t, args
@@ -194,7 +201,9 @@ def adaptive(small: bool) -> Workload:
 
     def program(loop: Loop) -> Program:
         kept: Any = diffrax.ForwardMode()
-        if loop is not scanned:
+        if adjoint is not None:
+            kept = adjoint
+        elif loop is not scanned:
             kept = diffrax.RecursiveCheckpointAdjoint(checkpoints=16)
 
         def run(x: Any) -> Any:

@@ -21,7 +21,7 @@ from retape.engines.jaxpr.control._online_placement import (
 )
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.control._splits import INT, SPLITS, sweeps
-from retape.engines.jaxpr.sweep._run_sweep import sweep
+from retape.engines.jaxpr.sweep._sweep_program import sweep
 from retape.schedule import (
     Schedule,
     begin_online,

@@ -30,7 +30,7 @@ from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen
 from retape.engines.jaxpr.nest._chunk_sizes import KERNEL, WAIT, is_unsafe
 
-_MOST = 4 * WAIT
+_IN_VAIN = 4 * WAIT
 """What the branches that are not called for may cost. A wait also leaves the device
 without work until the host has enqueued some again."""
 _FUSED = KERNEL // 16
@@ -53,14 +53,14 @@ def without_waits(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     if not contains(jaxpr, _is_conditional):
         return jaxpr
     # From within: a conditional is looked at with those inside it replaced.
-    return rewrite(jaxpr, _is_cheap, _both)
+    return rewrite(jaxpr, _may_run_all, _all_then_one)
 
 
 def _is_conditional(eqn: core.JaxprEqn) -> bool:
     return eqn.primitive.name == "cond"
 
 
-def _is_cheap(eqn: core.JaxprEqn) -> bool:
+def _may_run_all(eqn: core.JaxprEqn) -> bool:
     """Tell whether all branches may be run at what a few waits cost."""
     if not _is_conditional(eqn) or eqn.effects:
         return False
@@ -68,7 +68,7 @@ def _is_cheap(eqn: core.JaxprEqn) -> bool:
     if any(map(is_unsafe, branches)):
         return False
     prices = list(map(_price, branches))
-    return sum(prices) - min(prices) <= _MOST
+    return sum(prices) - min(prices) <= _IN_VAIN
 
 
 def _price(jaxpr: core.Jaxpr) -> int:
@@ -85,7 +85,7 @@ def _price_of(eqn: core.JaxprEqn) -> int:
     return (_FUSED if fused else KERNEL) + flops(eqn) // _BUSY
 
 
-def _both(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
+def _all_then_one(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     index, *given = values
     branches = [without_waits(b) for b in eqn.params["branches"]]
     made = [core.jaxpr_as_fun(b)(*given) for b in branches]

@@ -10,12 +10,13 @@ reverse, chunk by chunk; what is behind it is called for whenever it is reached:
     turn:   while not before the last stage that is left:      a wait each
                 advance a chunk
                 if that was the last one: store?  restore?  decide where to go
-            tape and reverse a stage
-            restore?  decide where to go
+            tape a chunk
+            if that was the last one: sweep a chunk back
+            if that was the last one: restore?  decide where to go
 
-Decisions, restores and stores are choices between values: nobody waits for them. With a
-loop of one block, stages as long as a chunk and S stages that are advanced a times in
-all, the host waits 2 S + a + 1 times.
+Decisions, restores and stores are choices between values: nobody waits for them. A
+stage that takes several chunks takes several turns. Where each takes one, with S stages
+that are advanced a times in all, the host waits 2 S + a + 1 times.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
 from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
 from retape.engines.jaxpr.nest._known_trips import emit_chunk, emit_in_chunks
 from retape.engines.jaxpr.nest._resumable_nest import Pass, State
-from retape.engines.jaxpr.sweep._forward import Advance
+from retape.engines.jaxpr.sweep._forward import Advance, Tape
+from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._state import register_outs
 from retape.engines.jaxpr.sweep._sweep import Sweep
 
@@ -44,7 +46,7 @@ class DeviceSweep(Sweep):
 
     Its state has what was decided, from one chunk to the next: `goal`, `store` and
     `stage` as in `control/_next_action`, the steps that were `asked` for on the way
-    there, and those still `to_go`.
+    there, those still `to_go`, and whether the taping of a stage was `begun`.
     """
 
     at_once = True
@@ -68,7 +70,7 @@ class DeviceSweep(Sweep):
     def begin(self, state: State) -> State:
         none = jnp.zeros((), INT)
         state = state | {"goal": none, "asked": none, "to_go": none}
-        state |= {"store": jnp.asarray(False), "stage": jnp.asarray(False)}
+        state |= {k: jnp.asarray(False) for k in ("store", "stage", "begun")}
         return self.aim(state, jnp.asarray(True))
 
     def turn(self, state: State) -> State:
@@ -85,8 +87,26 @@ class DeviceSweep(Sweep):
 
         carry = lax.while_loop(on_the_way, move, [state[k] for k in keys])
         state = dict(zip(keys, carry, strict=True))
-        state = self.reverse_stage(state, state["stage"])
-        return self.aim(state, state["end"] > 0)
+        if self.settings.direct:
+            state = self.reverse_stage(state, state["stage"])
+            return self.aim(state, state["end"] > 0)
+        state, done = self.reverse_chunk(state)
+        return self.aim(state, done & (state["end"] > 0))
+
+    def reverse_chunk(self, state: State) -> tuple[State, Any]:
+        """Tape and sweep back a chunk of a stage; also whether that was all of it."""
+        begun, stage = state["begun"], self.settings.stage
+        steps = self.steps_of(state["here"], state)
+        last = state["here"] * self.stage + steps == state["n"]
+        state = state | {
+            "left": where(begun, state["left"], steps),
+            "taped": where(begun, state["taped"], 0),
+        }
+        state = self.go(Tape(self.compiled, self.operands), state, stage)
+        state = self.go(_ReverseTaped(self.compiled, self.operands), state, stage)
+        done = (state["left"] == 0) & (state["taped"] == 0)
+        state = self.capture(state | {"begun": ~done}, last & done)
+        return self.finish_stage(state, done), done
 
     def aim(self, state: State, asked: Any) -> State:
         """Go to where the sweep goes on, and decide where to advance from there."""
@@ -120,11 +140,22 @@ class DeviceSweep(Sweep):
         return self.aim(state, arrived & ~state["stage"] & (state["end"] > 0))
 
     def go(self, going: Pass, state: State, at_most: int | None = None) -> State:
-        """Go through the program in chunks, for so many steps at most."""
-        return emit_in_chunks(self.compiled, going, state, self.sizes, at_most=at_most)
+        """Go through the program: all of it where that is one chunk, else a chunk."""
+        if self.sizes.is_single or at_most == 1:
+            return emit_in_chunks(
+                self.compiled, going, state, self.sizes, at_most=at_most
+            )
+        return emit_chunk(self.compiled, going, state, self.sizes)
 
     def capture(self, state: State, wanted: Any) -> State:
         """Keep the outputs that live in registers, which the sweep back overwrites."""
         pairs = register_outs(self.compiled).items()
         kept = {("out", i): chosen(wanted, state[p], state["out", i]) for i, p in pairs}
         return state | kept
+
+
+class _ReverseTaped(ReverseLast):
+    """The same once all of a stage is on the tape."""
+
+    def guard(self, lo: int, hi: int, state: State) -> Any:
+        return super().guard(lo, hi, state) & (state["left"] == 0)

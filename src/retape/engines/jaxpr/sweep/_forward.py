@@ -32,9 +32,8 @@ from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in, runs
-from retape.engines.jaxpr.sweep._evaluate_block import evaluate_block
 from retape.engines.jaxpr.sweep._pin import pinned_state
-from retape.engines.jaxpr.sweep._values import value_of
+from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
 
 _LARGEST_COPY = 4096
 """Elements of the largest array that is written in vain."""

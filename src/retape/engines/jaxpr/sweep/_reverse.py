@@ -16,9 +16,8 @@ from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
 from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in
-from retape.engines.jaxpr.sweep._evaluate_block import evaluate_block
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
-from retape.engines.jaxpr.sweep._values import value_of
+from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
 
 
 class Reverse:

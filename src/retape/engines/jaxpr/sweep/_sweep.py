@@ -169,7 +169,10 @@ class Sweep:
         steps = self.steps_of(state["here"], state)
         left = where(wanted, steps, INT(0))
         last = wanted & (state["here"] * self.stage + steps == state["n"])
-        state = self.undo(state, left, last)
+        return self.finish_stage(self.undo(state, left, last), wanted)
+
+    def finish_stage(self, state: State, wanted: Any) -> State:
+        """The state after a stage was swept back, if one was."""
         if self.watch:
             stages = over(state["n"] + self.stage - 1, self.stage)
             state = watch_stage(self.layout, state, wanted, stages)

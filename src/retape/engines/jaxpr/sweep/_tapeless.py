@@ -27,7 +27,6 @@ from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in
-from retape.engines.jaxpr.sweep._evaluate_block import evaluate_block
 from retape.engines.jaxpr.sweep._forward import assign, inputs, written
 from retape.engines.jaxpr.sweep._pin import after_results, ordered, pinned_state
 from retape.engines.jaxpr.sweep._reverse import (
@@ -35,6 +34,7 @@ from retape.engines.jaxpr.sweep._reverse import (
     cotangent_out,
     cotangents_touched,
 )
+from retape.engines.jaxpr.sweep._values import evaluate_block
 
 
 class Tapeless:

@@ -30,7 +30,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     compile_for_plan,
 )
 from retape.engines.jaxpr.sweep._state import SweepCounts
-from retape.engines.jaxpr.sweep._run_sweep import sweep
+from retape.engines.jaxpr.sweep._sweep_program import sweep
 from retape.engines.jaxpr.xla._ahead_of_time import aot_compile, call_compiled
 from retape.plan._base import Plan
 from retape.plan._options import Loops
