@@ -1,0 +1,180 @@
+"""A GPT under FSDP2 in ten budgets, each of one process: held, and the same to the bit?
+
+    python benchmarks/torch/sharded.py [--layers 12] [--processes 2] [--budgets 10]
+
+For each budget, from the least to what the plain run takes, and each process: the peak
+that the run itself counted; the least that the CPU allocator counted in some runs;
+operators run again over those recorded; whether loss and gradients have the bits of the
+plain run. The allocator's count has what FSDP takes in it, gathered parameters,
+gradients and buffers of collectives, which are not in the budget and differ from run to
+run with what the processes wait for: `sharding` is what it counted for one token.
+"""
+
+import argparse
+import contextlib
+import os
+import tempfile
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from measure import peak_bytes
+from torch import Tensor, nn
+from workloads import GPTBlock
+
+import retape.torch
+from retape._errors import BudgetError
+
+WORDS = 64
+
+
+@dataclass(frozen=True)
+class Row:
+    """A budget of one process, and what its runs took.
+
+    Attributes:
+        budget: In bytes, for activations and cotangents.
+        peak: The most that the runs counted of these.
+        allocated: The least peak of the allocator, with all that FSDP took.
+        sharding: The allocator's peak for one token.
+        again: Operators run again over operators recorded.
+        same_bits: The loss and all gradients were those of the plain run.
+    """
+
+    budget: int
+    peak: int
+    allocated: int
+    sharding: int
+    again: float
+    same_bits: bool
+
+    @property
+    def holds(self) -> bool:
+        """Whether the budget was kept."""
+        return self.peak <= self.budget
+
+
+class GPT(nn.Module):
+    """Blocks between an embedding and a head."""
+
+    def __init__(self, layers: int, width: int) -> None:
+        super().__init__()
+        self.tokens, self.head = nn.Embedding(WORDS, width), nn.Linear(width, WORDS)
+        self.blocks = nn.ModuleList(GPTBlock(width, 4) for _ in range(layers))
+
+    def forward(self, text: Tensor) -> Tensor:
+        h = self.tokens(text)
+        for block in self.blocks:
+            (h,) = block(h)
+        return F.cross_entropy(self.head(h).flatten(0, 1), text.flatten())
+
+
+def sharded(layers: int, width: int) -> Any:
+    """The model, each block a unit whose parameters are gathered when it is run."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.manual_seed(0)
+    mesh = init_device_mesh("cpu", (dist.get_world_size(),))
+    model = GPT(layers, width)
+    for block in model.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(model, mesh=mesh)
+
+
+def step(model: Any, text: Tensor, under: Any) -> Tensor:
+    """Forward and backward on new gradients; the loss."""
+    torch.manual_seed(1)
+    with under:
+        loss = model(text)
+    loss.backward()
+    return loss.detach()
+
+
+def bits(model: Any, text: Tensor, under: Any) -> list[Tensor]:
+    """The loss and this process's parts of the gradients of one step."""
+    model.zero_grad()
+    loss = step(model, text, under)
+    return [loss, *(p.grad.to_local().clone() for p in model.parameters())]
+
+
+def least(model: Any, text: Tensor) -> int:
+    """The least budget that an error names in any process, for all to go on alike."""
+    found = 0
+    try:
+        with retape.torch.recompute(memory=1):
+            loss = model(text)
+    except BudgetError as error:
+        found = error.least or 0
+    loss.backward()
+    return found
+
+
+def measure(layers: int, width: int, length: int, count: int, runs: int) -> list[Row]:
+    """A row for each budget of this process."""
+    torch.set_num_threads(1)
+    model = sharded(layers, width)
+    torch.manual_seed(2 + dist.get_rank())
+    # Each process has a length of its own, and so budgets of its own.
+    text = torch.randint(0, WORDS, (4, length + 8 * dist.get_rank()))
+    plain = bits(model, text, contextlib.nullcontext())
+    alone = peak_bytes(lambda: step(model, text[:1, :1], contextlib.nullcontext()))
+    whole = peak_bytes(lambda: step(model, text, contextlib.nullcontext()))
+    low, rows = least(model, text), list[Row]()
+    for k in range(count):
+        budget = low + max(0, whole - alone - low) * k // max(1, count - 1)
+        run = retape.torch.recompute(memory=budget)
+        same, peak, found = True, 0, list[int]()
+        for _ in range(runs):
+            same &= all(map(torch.equal, plain, bits(model, text, run)))
+            found.append(peak_bytes(lambda: step(model, text, run)))  # noqa: B023
+            peak = max(peak, run.report.peak_bytes)
+        again = run.report.recomputed / run.report.steps
+        rows.append(Row(budget, peak, min(found), alone, again, same))
+    return rows
+
+
+def _work(rank: int, world: int, folder: str, sizes: tuple[int, ...]) -> None:
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=world)
+    torch.save(measure(*sizes), f"{folder}/{rank}")
+    dist.destroy_process_group()
+
+
+def sweep(
+    layers: int = 12, width: int = 128, length: int = 96, budgets: int = 10,
+    processes: int = 2, runs: int = 3,
+) -> list[list[Row]]:  # fmt: skip
+    """The rows of each process."""
+    with tempfile.TemporaryDirectory() as folder:
+        sizes = layers, width, length, budgets, runs
+        torch.multiprocessing.spawn(_work, (processes, folder, sizes), processes)
+        return [
+            torch.load(f"{folder}/{rank}", weights_only=False)
+            for rank in range(processes)
+        ]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description="FSDP2 in byte budgets")
+    for name, value in (("layers", 12), ("processes", 2), ("budgets", 10)):
+        options.add_argument(f"--{name}", type=int, default=value)
+    chosen = options.parse_args()
+    found = sweep(chosen.layers, budgets=chosen.budgets, processes=chosen.processes)
+    print("process  budget MB    peak MB  allocated   sharding  again  bits")
+    for rank, rows in enumerate(found):
+        for row in rows:
+            word = "same" if row.same_bits else "OTHER"
+            over = "" if row.holds else "  OVER"
+            print(
+                f"{rank:7d} {row.budget / 1e6:10.3f} {row.peak / 1e6:10.3f} "
+                f"{row.allocated / 1e6:10.3f} {row.sharding / 1e6:10.3f} "
+                f"{row.again:6.2f}  {word}{over}"
+            )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""A GPT of twelve layers under FSDP2: each process holds budgets of its own."""
+
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[4] / "benchmarks" / "torch"
+
+
+def test_a_sharded_gpt_holds_its_budgets_to_the_bit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    benchmark = pytest.importorskip("sharded")
+    found = benchmark.sweep(layers=12, width=16, length=16, budgets=3, runs=1)
+    assert len(found) == 2
+    for rows in found:
+        assert [row.budget for row in rows if not row.holds] == []
+        assert all(row.same_bits for row in rows)
+        again = [row.again for row in rows]
+        assert again == sorted(again, reverse=True) and again[0] > 1 > again[-1]
+    # Texts are longer in the second process, and so is the least.
+    assert found[0][0].budget < found[1][0].budget
