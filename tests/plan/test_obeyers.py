@@ -40,6 +40,36 @@ def by_jax(plan):
     return retape.jax.grad(looped, plan=plan)(1.0)
 
 
+def by_jax_hosted(plan):
+    jax = pytest.importorskip("jax")
+    import retape.jax
+
+    def looped(x):
+        # Long enough that its steps are steps of the plan.
+        y = jax.lax.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, 1.5 * c[1]), x)
+        return y[1]
+
+    def looped_from(x):
+        return looped((0, x))
+
+    store = retape.MemoryStore()
+    try:
+        return retape.jax.grad(looped_from, plan=plan, store=store)(1.0)
+    except PlanError as error:
+        plan = of_its_length(plan, error)
+        return retape.jax.grad(looped_from, plan=plan, store=store)(1.0)
+
+
+def of_its_length(plan, error):
+    """A chain is of as many steps as the program: 4 products are more than 4."""
+    steps = re.search("this chain has 4 steps and the run has ([0-9]+)", str(error))
+    if steps is None:
+        raise error
+    n = int(steps[1])
+    sizes = {"forward": [1] * n, "states": [1] * n, "tapes": [1] * n}
+    return retape.chain(**sizes, budget=6, store=plan.store)
+
+
 def by_recompute(plan):
     torch = pytest.importorskip("torch")
     import retape.torch
@@ -72,13 +102,7 @@ def by_vlad(plan):
     try:
         result = vlad.run(text, engine="interpreter", plan=plan)
     except PlanError as error:
-        # A chain is of as many steps as the program: 4 products are more than 4.
-        steps = re.search("this chain has 4 steps and the run has ([0-9]+)", str(error))
-        if steps is None:
-            raise
-        n = int(steps[1])
-        sizes = {"forward": [1] * n, "states": [1] * n, "tapes": [1] * n}
-        plan = retape.chain(**sizes, budget=6, store=plan.store)
+        plan = of_its_length(plan, error)
         result = vlad.run(text, engine="interpreter", plan=plan)
     return result.values[0][1]
 
@@ -86,6 +110,7 @@ def by_vlad(plan):
 TRY = {
     _obeyers.ADJOINT: by_adjoint,
     _obeyers.JAX: by_jax,
+    _obeyers.JAX_HOSTED: by_jax_hosted,
     _obeyers.RECOMPUTE: by_recompute,
     _obeyers.CHAIN: by_chain,
     _obeyers.VLAD: by_vlad,
@@ -108,6 +133,10 @@ def test_a_plan_is_obeyed_or_refused_as_the_table_says(kind, by):
 @pytest.mark.parametrize("by", OBEYERS[1:], ids=lambda by: by.short)
 def test_offload_is_obeyed_or_refused_by_name(by):
     plan = retape.logarithmic(offload="host")
+    if by is _obeyers.JAX_HOSTED:
+        with pytest.raises(PlanError, match="say the same thing twice"):
+            TRY[by](plan)
+        return
     if by.offloads:
         assert float(TRY[by](plan)) == pytest.approx(1.5**4)
         return

@@ -89,6 +89,10 @@ ADJOINT = Obeyer(
     "`retape.adjoint`", "`retape.adjoint`, `retape.driver.run`", holds_tapes=True
 )
 JAX = Obeyer("`retape.jax`", "`retape.jax`", by_actions=False, offloads=True)
+JAX_HOSTED = Obeyer(
+    "`retape.jax` with `store=`", "`retape.jax`, `store=`", offloads=True
+)
+"""The host steers the run, action by action."""
 RECOMPUTE = Obeyer(
     "`retape.torch.recompute`",
     "`retape.torch.recompute`",
@@ -106,7 +110,7 @@ VLAD = Obeyer(
     "`retape.vlad`",
     instead="all its values are in the host's memory",
 )
-OBEYERS = (ADJOINT, JAX, RECOMPUTE, CHAIN, VLAD)
+OBEYERS = (ADJOINT, JAX, JAX_HOSTED, RECOMPUTE, CHAIN, VLAD)
 """All of them, in the order of the page."""
 
 

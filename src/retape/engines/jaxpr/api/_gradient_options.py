@@ -16,7 +16,7 @@ from retape.engines.jaxpr.api._trace import is_array
 from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._base import Plan
 from retape.plan._given import check_no_plan
-from retape.plan._obeyers import JAX
+from retape.plan._obeyers import JAX, JAX_HOSTED
 from retape.plan._obeyers import check_plan as obeyed
 from retape.plan._options import check_loops
 
@@ -155,18 +155,19 @@ def check_auxiliary(aux: Any) -> None:
             )
 
 
-def check_plan(plan: Any, loops: Any = None) -> Plan | None:
+def check_plan(plan: Any, loops: Any = None, *, hosted: bool = False) -> Plan | None:
     """The plan of a gradient; `None` for the default one.
 
     Args:
         plan: The user's plan.
         loops: The form of loops that is asked for, if any.
+        hosted: Whether the host steers the run, action by action.
 
     Raises:
         PlanError: If it is no plan, or one that a compiled gradient cannot obey; if
             there is no such form of loops.
     """
-    plan = None if plan is None else obeyed(plan, JAX)
+    plan = None if plan is None else obeyed(plan, JAX_HOSTED if hosted else JAX)
     if check_loops(loops) is None:
         return plan
     return replace(plan or default_plan(), loops=check_loops(loops))

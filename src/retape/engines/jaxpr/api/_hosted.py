@@ -20,12 +20,13 @@ from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation
 from retape.engines.jaxpr.jaxprs._provenance import Flags
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
+from retape.engines.jaxpr.sizing._byte_counts import bytes_per_step, snapshot_bytes
 from retape.engines.jaxpr.sizing._choose_settings import (
     choose_settings,
     plan_of_settings,
 )
 from retape.engines.jaxpr.sweep._machine import JaxprMachine
-from retape.plan._base import Plan
+from retape.plan._base import AnySchedule, Plan
 from retape.storage import DurableStore, SnapshotStore
 
 
@@ -56,12 +57,13 @@ def run_hosted(
             "thing twice: where snapshots are. Pass one of them."
         )
     program = deduplicate(problem.jaxpr, names=True)
-    compiled, settings = _settled(program, problem.active, plan)
+    compiled, schedule, settings = _settled(program, problem.active, plan)
     keeps_devices = getattr(store, "keeps_devices", False)
     machine = JaxprMachine(
         compiled,
         [*problem.values, *compiled.constants],
         [problem.one()],
+        # The tape is made for this stage length.
         stage=settings.stage,
         on_host=settings.on_host
         or (isinstance(store, DurableStore) and not keeps_devices)
@@ -69,8 +71,8 @@ def run_hosted(
     )
     outcome = run(
         machine,
-        # The tape was made for this stage length: the driver must not choose another.
-        plan_of_settings(settings),
+        # The driver must not choose another stage length.
+        schedule or plan_of_settings(settings),
         store=store,
         progress=progress,
         label=f"{name} {_digest(problem)}",
@@ -81,9 +83,18 @@ def run_hosted(
 @cached(32)
 def _settled(
     jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
-) -> tuple[Compiled, Settings]:
+) -> tuple[Compiled, AnySchedule | None, Settings]:
+    """The program; the schedule of a plan that only its schedule tells; the sizes."""
     compiled = compile_program(jaxpr, active)
-    return compiled, choose_settings(plan, compiled)
+    if plan is None or plan.is_tree:
+        return compiled, None, choose_settings(plan, compiled)
+    n = compiled.program.length
+    if n is None:
+        plan.resolve(None)  # It says why it needs the number of steps.
+    sizes = snapshot_bytes(compiled), max(1, bytes_per_step(compiled))
+    schedule = plan.schedule(n or 0, *sizes)
+    stage = schedule.counts().longest_stage
+    return compiled, schedule, Settings(1, max(1, stage))
 
 
 def _digest(problem: GradientProblem) -> str:

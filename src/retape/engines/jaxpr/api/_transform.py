@@ -172,10 +172,10 @@ def value_and_grad(
         2.0000 0.2500
     """
     check_callable(fun)
-    plan = check_plan(plan, loops)
+    hosted = store is not None or progress is not False
+    plan = check_plan(plan, loops, hosted=hosted)
     wanted = GradientOptions(argnums, has_aux, holomorphic, allow_int)
     run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
-    hosted = store is not None or progress is not False
     check_compiled(loops, hosted=hosted)
 
     @functools.wraps(fun)

@@ -1,0 +1,70 @@
+"""Plans that are obeyed action by action, where the host steers a gradient of JAX."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape import MemoryStore, PlanError, TieredStore
+from retape.storage import AsyncStore, measure
+
+X = np.linspace(0.1, 0.9, 64 * 64)
+
+
+def counted(x):
+    def step(c, _):
+        return c + 0.01 * jnp.sin(c), None
+
+    return jax.lax.scan(step, x, None, length=60)[0].sum()
+
+
+def ending(x):
+    y = jax.lax.while_loop(lambda c: c.sum() < 3000.0, lambda c: 1.01 * c, x)
+    return y.sum()
+
+
+def plain(x):
+    """The derivative of `counted`, by hand."""
+    g = np.ones_like(x)
+    states = [x]
+    for _ in range(59):
+        states.append(states[-1] + 0.01 * np.sin(states[-1]))
+    for state in reversed(states):
+        g = g * (1 + 0.01 * np.cos(state))
+    return g
+
+
+def test_tiers_from_measured_bandwidths(tmp_path):
+    speed, step = measure(tmp_path, nbytes=X.nbytes), 0.01
+    costs = retape.TierCosts(disk_write=speed.write / step, disk_read=speed.read / step)
+    plan = retape.tiers(memory=2, disk=20, costs=costs, stage=2)
+    far = AsyncStore(retape.DiskStore(tmp_path / "run"))
+    store = TieredStore(MemoryStore(capacity=2), far)
+    found = retape.jax.grad(counted, plan=plan, store=store)(X)
+    assert np.allclose(found, plain(X), rtol=1e-5)
+    assert store.memory.peak_snapshots == 2 and far.peak_snapshots > 2
+
+
+@pytest.mark.parametrize("memory", [3, "400 kB"])
+def test_their_stages_and_bytes_are_those_of_the_program(memory):
+    told = []
+    plan = retape.tiers(memory=memory, disk=4)
+    store = MemoryStore()
+    gradient = retape.jax.grad(counted, plan=plan, store=store, progress=told.append)
+    assert np.allclose(gradient(X), plain(X), rtol=1e-5)
+    assert 1 < store.peak_snapshots <= 3 + 4 + 9
+    assert told[-1].reversed == told[-1].length >= 60
+    assert told[-1].done == told[-1].total
+
+
+def test_a_run_of_unknown_length_and_tapes_in_slots_are_refused():
+    plan = retape.tiers(memory=2, disk=4)
+    with pytest.raises(PlanError, match="number of steps|how many steps"):
+        retape.jax.grad(ending, plan=plan, store=MemoryStore())(X)
+    mixed = retape.fixed_space(snapshots=3, store={"state", "tape"})
+    with pytest.raises(PlanError, match="its slots may hold tapes, and `retape.jax` w"):
+        retape.jax.grad(counted, plan=mixed, store=MemoryStore())(X)
+    with pytest.raises(PlanError, match="obeyed action by action"):
+        retape.jax.grad(counted, plan=plan)(X)
