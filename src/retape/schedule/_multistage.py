@@ -75,9 +75,9 @@ class Multistage:
         >>> replay(schedule, 30, restarts=True).advances, schedule.advances()
         (26, 26)
         >>> Multistage(30, budget=10, stages=2).advances()
-        31
+        27
         >>> Schedule(30, snapshots=10).counts().advances
-        47
+        48
     """
 
     length: int
@@ -105,7 +105,7 @@ class Multistage:
 
         Examples:
             >>> Multistage(10, budget=3, stages=1).advances()
-            7
+            9
         """
         if not self.stiffly_accurate:
             return self._mixed().counts().advances
