@@ -14,6 +14,13 @@ from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
 from retape.engines.jaxpr.api.health._diagnose import Fault as Fault
 from retape.engines.jaxpr.api.health._diagnose import Health as Health
+from retape.engines.jaxpr.api.inspect._command_buffers import (
+    GraphBlocker as GraphBlocker,
+)
+from retape.engines.jaxpr.api.inspect._command_buffers import gpu_options as gpu_options
+from retape.engines.jaxpr.api.inspect._command_buffers import (
+    graph_blockers as graph_blockers,
+)
 from retape.engines.jaxpr.api.inspect._explain import Explanation as Explanation
 from retape.engines.jaxpr.api.inspect._explain import explain as explain
 from retape.engines.jaxpr.api.inspect._measure import Diagnosed as Diagnosed
@@ -22,7 +29,6 @@ from retape.engines.jaxpr.api.inspect._measure import measure as measure
 from retape.engines.jaxpr.api.inspect._show import show as show
 from retape.engines.jaxpr.api.inspect._waits import Waits as Waits
 from retape.engines.jaxpr.api.inspect._waits import count_waits as count_waits
-from retape.engines.jaxpr.api.inspect._waits import gpu_options as gpu_options
 from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
 from retape.engines.jaxpr.layers import policies as policies
 from retape.engines.jaxpr.layers.listing._saved_value import SavedValue as SavedValue
