@@ -86,15 +86,25 @@ def _padding_bytes(
 def _sizes(
     args: Sequence[Any], image: Sequence[int], weight: Sequence[int], itemsize: int
 ) -> tuple[int, int, int]:
-    """Bytes of one image as a matrix, of the weight, and of all that is copied."""
-    places = 1
-    for k, size in enumerate(image[2:]):
-        reach = _of(args[5], k) * (weight[2 + k] - 1) + 1
-        places *= max(1, (size + 2 * _of(args[4], k) - reach) // _of(args[3], k) + 1)
+    """Bytes of one image as a matrix, of the weight, and of all that is copied.
+
+    A volume is written out slice by slice.
+    """
+    dimensions = range(len(image) - 2)
+    places = prod(_places(args, image, weight, k) for k in dimensions)
     weights = prod(weight) * itemsize
     made = image[0] * weight[0] * places * itemsize
-    matrix = places * prod(weight[1:]) * itemsize
+    slices = _places(args, image, weight, 0) if len(image) == 5 else 1
+    matrix = places // slices * prod(weight[1:]) * itemsize
     return matrix, weights, prod(image) * itemsize + weights + made
+
+
+def _places(
+    args: Sequence[Any], image: Sequence[int], weight: Sequence[int], k: int
+) -> int:
+    """The length of the result in a dimension."""
+    reach = _of(args[5], k) * (weight[2 + k] - 1) + 1
+    return max(1, (image[2 + k] + 2 * _of(args[4], k) - reach) // _of(args[3], k) + 1)
 
 
 def _of(values: Sequence[int], k: int) -> int:
