@@ -61,23 +61,29 @@ class SweepCounts(NamedTuple):
 def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -> State:
     """Everything that the loop carries, before its first turn."""
     layout, d = compiled.layout, snapshot_slots(compiled, settings)
-    registers = layout.places("register")
     if settings.on_host:
         check_host_memory()
-    state: State = {p: blank(layout.avals[p]) for p in registers}
+    state: State = before_run(compiled, cotangents)
     # Slot 0 holds the start state from the beginning: all registers are blank there.
     state |= {("snapshot", p): blank(layout.avals[p], d) for p in layout.resumed}
     for p in far_places(compiled, settings):
         state["snapshot", p] = allocate_on_host(state["snapshot", p])
-    state |= {p: layout.blank(p) for p in layout.places("resident")}
-    state |= {("d", p): blank(layout.avals[p]) for p in layout.active - layout.turned}
-    state[WRITTEN] = jnp.asarray(False)
-    seed(compiled, cotangents, state)
     if not settings.direct:
         state |= empty_tape(compiled, settings.stage)
     for i in register_outs(compiled):
         state["out", i] = blank(compiled.program.outs[i].aval)
     return state | _integers(compiled.program.length, settings, d)
+
+
+def before_run(compiled: Compiled, cotangents: Sequence[Any]) -> State:
+    """Registers, kept values and cotangents, the outputs' ones where they will be."""
+    layout = compiled.layout
+    state: State = {p: blank(layout.avals[p]) for p in layout.places("register")}
+    state |= {p: layout.blank(p) for p in layout.places("resident")}
+    state |= {("d", p): blank(layout.avals[p]) for p in layout.active - layout.turned}
+    state[WRITTEN] = jnp.asarray(False)
+    seed(compiled, cotangents, state)
+    return state
 
 
 def empty_tape(compiled: Compiled, stage: int) -> State:

@@ -16,6 +16,7 @@ from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.sweep._device_sweep import DeviceSweep
+from retape.engines.jaxpr.sweep._single_block import is_single_block, sweep_single_block
 from retape.engines.jaxpr.sweep._state import SweepCounts, initial
 from retape.engines.jaxpr.sweep._sweep import Sweep
 from retape.engines.jaxpr.sweep._watch import begin_watch
@@ -41,7 +42,7 @@ def sweep(
     """
     n = len(compiled.program.outs)
 
-    def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    def turns(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         state = initial(compiled, settings, cotangents)
         state |= begin_watch() if watch else {}
         form = DeviceSweep if settings.device else Sweep
@@ -61,6 +62,11 @@ def sweep(
 
         carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
         return going.results(dict(zip(keys, carry, strict=True)))
+
+    def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+        if not watch and is_single_block(compiled, settings):
+            return sweep_single_block(compiled, operands, cotangents)
+        return turns(operands, cotangents)
 
     # Step counts are 64-bit whatever the user's setting: 2**31 steps are an hour's
     # work. All code from here on gives its types explicitly.

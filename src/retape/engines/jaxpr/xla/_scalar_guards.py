@@ -46,8 +46,7 @@ def evaluate_guarded(
         truth: A traced boolean that is true, and not provably so; `None` where branches
             are dearer than what they save, on an accelerator.
     """
-    on_cpu = truth is not None and jax.default_backend() == "cpu"
-    groups = _groups(jaxpr.jaxpr) if on_cpu else None
+    groups = _groups_here(jaxpr) if truth is not None else None
     if groups is None:
         return core.jaxpr_as_fun(jaxpr)(*values)
     env = begun(jaxpr, values)
@@ -56,6 +55,11 @@ def evaluate_guarded(
         for eqn in arrays:
             env.run(eqn)
     return env.read_all(jaxpr.jaxpr.outvars)
+
+
+def needs_guards(jaxpr: core.ClosedJaxpr) -> bool:
+    """Tell whether `evaluate_guarded` makes branches, if it is given a truth."""
+    return _groups_here(jaxpr) is not None
 
 
 def _read_outside(eqns: Sequence[Any], jaxpr: Any) -> set[Any]:
@@ -136,6 +140,11 @@ def _is_ordinary_dtype(dtype: Any) -> bool:
 
 
 Group = tuple[list[Any], list[Any]]
+
+
+def _groups_here(jaxpr: core.ClosedJaxpr) -> list[Group] | None:
+    """The groups, on the backend that fuses scalars."""
+    return _groups(jaxpr.jaxpr) if jax.default_backend() == "cpu" else None
 
 
 def _groups(jaxpr: Any) -> list[Group] | None:
