@@ -8,8 +8,9 @@ be one that was compiled before, for another wrapper of the same function say:
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import jax
@@ -19,7 +20,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.api._trace import FlatCall, flatten_call
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation
+from retape.engines.jaxpr.jaxprs._jax_internals import is_staged, under_transformation
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.xla._ahead_of_time import aot_compile, call_compiled
@@ -36,15 +37,39 @@ Places = tuple[tuple[jax.sharding.Sharding, bool], ...]
 """Where each argument is, and whether it must be there."""
 
 
+_own = threading.local()
+
+
+def is_traced_once() -> bool:
+    """Tell whether what is traced now becomes a part of a program of the user's.
+
+    Under a `jax.jit` of theirs, that is: what is traced for a call outside of it is
+    looked up when the same is called again.
+    """
+    return is_staged() and not getattr(_own, "kept", False)
+
+
+@contextmanager
+def _kept() -> Iterator[None]:
+    before, _own.kept = getattr(_own, "kept", False), True
+    try:
+        yield
+    finally:
+        _own.kept = before
+
+
 class Cached:
     """A function of a call, compiled once for each signature.
 
     As under `jax.jit`, the user's function is traced once for each set of shapes, types
     and fixed values. Inside another transformation nothing is cached: the trace belongs
     to that transformation.
+
+    Args:
+        run: From a call, its leaves, and whether it is traced once in all.
     """
 
-    def __init__(self, run: Callable[[FlatCall, Sequence[Any]], Any]) -> None:
+    def __init__(self, run: Callable[[FlatCall, Sequence[Any], bool], Any]) -> None:
         self.run = run
         self.compiled: dict[Any, Executable] = {}
         self.needs_numbers: set[Any] = set()
@@ -72,7 +97,7 @@ class Cached:
 
     def once(self, pieces: FlatCall, key: Any) -> Any:
         if under_transformation(pieces.leaves) or _looks_for_nans():
-            return self.run(pieces, pieces.leaves)
+            return self.run(pieces, pieces.leaves, is_traced_once())
         # Here, since the thread that runs the program has not the caller's settings.
         leaves = list(map(jnp.asarray, pieces.leaves))
         signature = (
@@ -83,7 +108,8 @@ class Cached:
         )
         compiled = None if key is None else self.compiled.get(signature)
         if compiled is None:
-            compiled = _compiled(functools.partial(self.run, pieces.shell()), leaves)
+            shell = pieces.shell()
+            compiled = _compiled(lambda given: self.run(shell, given, False), leaves)
             if key is not None:
                 self.compiled[signature] = compiled
         return interruptible(compiled, leaves)
@@ -124,7 +150,7 @@ def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executabl
         fixed.update((i, v) for i, v in enumerate(outs) if _dtype(v) == float0)
         return [v for i, v in enumerate(outs) if i not in fixed]
 
-    with jax.disable_jit(False):
+    with jax.disable_jit(False), _kept():
         closed = jax.make_jaxpr(flat)(*leaves)
     program, own = hoist(closed)
     # Of 64 bits where the program has them: a sweep counts in 64 bits at any setting.

@@ -9,7 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 
 from retape.driver import Progress
-from retape.engines.jaxpr.api._call_cache import NEEDS_NUMBERS, Cached
+from retape.engines.jaxpr.api._call_cache import NEEDS_NUMBERS, Cached, is_traced_once
 from retape.engines.jaxpr.api._gradient_options import (
     GradientOptions,
     check_callable,
@@ -70,7 +70,7 @@ def checkpointed(
         pieces, traced = call_traced(fun, plan, args, kwargs)
         let_happen(traced.acting, pieces.leaves)
         hoisted, consts = hoist(traced.jaxpr)
-        known = deduplicate(hoisted, names=True)
+        known = deduplicate(hoisted, names=True, once=is_traced_once())
         outs = call(known, plan, [*consts, *pieces.leaves])
         return jax.tree_util.tree_unflatten(traced.tree, outs)
 
@@ -175,7 +175,7 @@ def value_and_grad(
     hosted = store is not None or progress is not False
     plan = check_plan(plan, loops, hosted=hosted)
     wanted = GradientOptions(argnums, has_aux, holomorphic, allow_int)
-    run = Cached(lambda pieces, leaves: _both(fun, wanted, plan, pieces, leaves))
+    run = Cached(functools.partial(_both, fun, wanted, plan))
     check_compiled(loops, hosted=hosted)
 
     @functools.wraps(fun)
@@ -199,12 +199,13 @@ def _both(
     plan: Plan | None,
     pieces: FlatCall,
     leaves: Sequence[Any],
+    once: bool,
 ) -> Any:
     """Value and gradient in one sweep, seeded with one."""
     problem = trace_gradient(fun, wanted, plan, pieces, leaves)
     problem.act()
     if problem.has_derivative:
-        jaxpr = deduplicate(problem.jaxpr, names=True)
+        jaxpr = deduplicate(problem.jaxpr, names=True, once=once)
         program, consts = hoisted_sweep(jaxpr, problem.active, plan)
         outs = call(program, plan, [*consts, *problem.values, problem.one()])
         n = len(jaxpr.out_avals)

@@ -28,11 +28,16 @@ from jax._src.core import (
     InternalMutableArrayEffect,
     NamedAxisEffect,
     get_opaque_trace_state,
+    trace_ctx,
 )
 from jax._src.core import jaxprs_in_params as jaxprs_in_params
 
 # No public name tells which values inside `vmap` are the same for all lanes.
 from jax._src.interpreters.batching import BatchTracer
+
+# The trace that writes a program, and the one that is under way: no public name tells
+# `jax.jit` from `jax.grad` there.
+from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
 # What turns reads and writes of a reference into values that are passed on.
 from jax._src.state.discharge import discharge_state
@@ -108,6 +113,19 @@ def under_transformation(leaves: Sequence[Any]) -> bool:
     if any(isinstance(v, Tracer) for v in leaves):
         return True
     return get_opaque_trace_state(convention="nnx") != _CLEAN
+
+
+def is_staged() -> bool:
+    """Tell whether what is bound now becomes a program, of `jax.jit` or `make_jaxpr`.
+
+    Under `jax.grad` alone it does not: what is bound there is run at once.
+    """
+    trace: Any = trace_ctx.trace
+    while trace is not None:
+        if isinstance(trace, DynamicJaxprTrace):
+            return True
+        trace = getattr(trace, "parent_trace", None)
+    return False
 
 
 # What one release of JAX says in another way than the next ----------------------------

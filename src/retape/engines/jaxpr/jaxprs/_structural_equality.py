@@ -18,6 +18,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._caches import forgotten
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._rule_traces import (
     RULE_PARAMETERS,
     Told,
@@ -40,14 +41,21 @@ _lock = threading.Lock()
 forgotten(_known_programs.clear)
 
 
-def deduplicate(closed: core.ClosedJaxpr, *, names: bool = False) -> core.ClosedJaxpr:
+def deduplicate(
+    closed: core.ClosedJaxpr, *, names: bool = False, once: bool = False
+) -> core.ClosedJaxpr:
     """The first program that was alike, or this one if there was none.
 
     Args:
         closed: The program.
         names: Whether operations must stand in scopes of the same names, too: those
             under which a profile shows them.
+        once: Whether the program is seen once in all, inside `jax.jit`. Then it is not
+            looked up if it calls custom rules: to tell them takes tracing each, a
+            seventh of lowering an adaptive solve of diffrax's.
     """
+    if once and contains(closed, is_ruled):
+        return closed
     key = _outline(closed.jaxpr), tuple(_scopes(closed.jaxpr)) if names else None
     # As they are now: what a rule does may change as long as it is not traced.
     rules = rule_traces(closed.jaxpr)

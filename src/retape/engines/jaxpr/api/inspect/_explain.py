@@ -95,8 +95,7 @@ class Explanation:
             f"{format_bytes(self.capsule_bytes)}; "
             f"held once: {format_bytes(self.kept_bytes)}",
             f"tape      {format_bytes(self.tape_bytes)} a step",
-            f"chosen    {self.snapshots} snapshots, stages of {self.stage} steps, "
-            f"peak about {format_bytes(self.peak_bytes)}",
+            f"chosen    {self._sizes()}, peak about {format_bytes(self.peak_bytes)}",
         ]
         if self.host_bytes:
             lines[-1] += f", {format_bytes(self.host_bytes)} on the host"
@@ -111,6 +110,11 @@ class Explanation:
                 "kernel (RETAPE_ONE_KERNEL=1 makes it one)"
             )
         return "\n".join(lines)
+
+    def _sizes(self) -> str:
+        if self.steps == 1:
+            return "one step, which is differentiated at once: no snapshot"
+        return f"{self.snapshots} snapshots, stages of {self.stage} steps"
 
 
 def explain(
