@@ -1,13 +1,16 @@
 """Time to trace, lower and compile: `retape.jax.grad` against forward mode.
 
-The paper's example (Figs. 8 and 28), a physics step of MJX with a contact, and loops
-nested one to five deep. Processor seconds, so that other work on the machine does not
-count; the least of three, but of a program that takes five seconds and more.
-Run: `python benchmarks/jax/compile_time.py`.
+The paper's example (Figs. 8 and 28), a physics step of MJX with a contact, loops nested
+one to five deep, and small programs: what is compiled if there is next to nothing to
+compile. Processor seconds, so that other work on the machine does not count; the least
+of three, but of a program that takes five seconds and more. Of small programs the least
+of five in turn, Python (tracing and lowering) and XLA apart.
+Run: `python benchmarks/jax/compile_time.py`, or with `--small` for those alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 import warnings
@@ -69,6 +72,95 @@ def nest(depth: int) -> tuple[Callable[[Any], Any], Any]:
     return (lambda x: jnp.sum(level(depth, x))), jnp.ones(100)
 
 
+STATE = jnp.ones(16)
+WEIGHTS = 0.05 * jnp.ones((16, 16))
+
+
+def grown(x: Any) -> Any:
+    return jax.lax.fori_loop(0, 10, lambda _, y: 1.1 * jnp.sin(y), x)
+
+
+mapped = retape.jax.checkpointed(grown)
+
+
+def short_scan(x: Any) -> Any:
+    turn = lambda c, _: (jnp.tanh(WEIGHTS @ c), c[0])  # noqa: E731
+    last, rows = jax.lax.scan(turn, x, None, length=10)
+    return jnp.sum(last) + jnp.sum(rows**2)
+
+
+def perceptron(x: Any) -> Any:
+    return jnp.sum(WEIGHTS @ jax.nn.relu(WEIGHTS @ jax.nn.relu(WEIGHTS @ x)))
+
+
+def chain(x: Any) -> Any:
+    return jnp.sum(jnp.cos(jnp.exp(-2 * jnp.sin(x))) ** 2)
+
+
+def two_loops(x: Any) -> Any:
+    return jax.lax.fori_loop(0, 5, lambda _, x: grown(x), x).sum()
+
+
+def branches(x: Any) -> Any:
+    turn = lambda i, x: jax.lax.cond(i % 2 == 0, jnp.sin, jnp.cos, x)  # noqa: E731
+    return jnp.sum(jax.lax.fori_loop(0, 10, turn, x))
+
+
+def halved(x: Any) -> Any:
+    """Of a length that only a run tells."""
+    return jnp.sum(jax.lax.while_loop(lambda v: jnp.sum(v) > 1, lambda v: v / 2, x))
+
+
+def pendulum(x: Any) -> Any:
+    def step(state: Any) -> Any:
+        angle, speed = state
+        speed = speed - 1e-3 * jnp.sin(angle)
+        return angle + 1e-3 * speed, speed
+
+    return jax.lax.while_loop(lambda state: state[0] > 0, step, (x[0], 0.0 * x[0]))[1]
+
+
+SMALL: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    **{f.__name__: (f, f) for f in (chain, perceptron, short_scan, two_loops)},
+    **{f.__name__: (f, f) for f in (branches, halved, pendulum)},
+    "vmap of checkpointed": (
+        lambda x: jnp.sum(jax.vmap(grown)(jnp.outer(x, x))),
+        lambda x: jnp.sum(jax.vmap(mapped)(jnp.outer(x, x))),
+    ),
+}
+"""Programs of the same value: for forward mode, and for a sweep."""
+
+
+def parts(fun: Callable[..., Any], x: Any) -> tuple[float, float]:
+    """Processor seconds of Python and of XLA."""
+    retape.jax.clear_caches()
+    began = time.process_time()
+    lowered = jax.jit(fun).lower(x)
+    middle = time.process_time()
+    lowered.compile()
+    return middle - began, time.process_time() - middle
+
+
+def small_row(
+    name: str, forward: Callable[..., Any], swept: Callable[..., Any]
+) -> None:
+    plan = retape.fixed_space(snapshots=20)
+    funs = (
+        lambda x: jax.jvp(forward, (x,), (x,)),
+        retape.jax.grad(swept, plan=plan),
+    )
+    taken = [[parts(fun, STATE) for fun in funs] for _ in range(5)]
+    (f_python, f_xla), (python, xla) = (
+        [min(part) for part in zip(*(turn[i] for turn in taken), strict=True)]
+        for i in (0, 1)
+    )
+    ratio = (python + xla) / (f_python + f_xla)
+    print(
+        f"{name:24} {1e3 * f_python:5.0f} + {1e3 * f_xla:4.0f} ms "
+        f"{1e3 * python:5.0f} + {1e3 * xla:4.0f} ms  {ratio:5.2f}"
+    )
+
+
 def seconds(fun: Callable[..., Any], *args: Any) -> float:
     """The least of three, where that does not take long."""
     taken: list[float] = []
@@ -87,7 +179,19 @@ def row(name: str, fun: Callable[[Any], Any], x: Any) -> None:
     print(f"{name:24} {forward:6.2f} s {sweep:6.2f} s  {sweep / forward:5.2f}")
 
 
+def small() -> None:
+    print(f"{'small programs':24} {'forward':>15} {'retape':>15}  ratio")
+    for name, pair in SMALL.items():
+        small_row(name, *pair)
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--small", action="store_true")
+    if parser.parse_args().small:
+        small()
+        return
+    small()
     jax.config.update("jax_enable_x64", True)
     x = jnp.arange(1000.0, 0.0, -1.0)
     seconds(jnp.sum, x)

@@ -45,6 +45,8 @@ from retape.engines.jaxpr.layers.planner._plan import LayerPlan as LayerPlan
 from retape.engines.jaxpr.layers.planner._plan import plan as plan
 from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint as checkpoint
 from retape.engines.jaxpr.layers.remat._wrap_layer import Checkpointed as Checkpointed
+from retape.engines.jaxpr.xla._search_progress import SearchProgress as SearchProgress
+from retape.engines.jaxpr.xla._search_progress import search_progress as search_progress
 
 Candidate = LayerCandidate
 """An earlier name of `LayerCandidate`."""

@@ -20,6 +20,10 @@ import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from retape.engines.jaxpr.xla._ahead_of_time import aot_compile
+from retape.engines.jaxpr.xla._search_progress import (
+    candidate_begun,
+    candidate_compiled,
+)
 
 Shardings = tuple[jax.sharding.Sharding | None, ...]
 """Where each argument is; `None` where that is not known."""
@@ -44,6 +48,19 @@ def memory_of(
     Returns:
         JAX's memory analysis; `None` if there is none, or there are too few devices.
     """
+    candidate_begun()
+    report = _compiled_memory(fun, structs, names, places, donated)
+    candidate_compiled(None if report is None else report.temp_size_in_bytes)
+    return report
+
+
+def _compiled_memory(
+    fun: Callable[..., Any],
+    structs: Sequence[jax.ShapeDtypeStruct],
+    names: frozenset[Any],
+    places: Shardings | None,
+    donated: Sequence[int],
+) -> Any:
     mesh = _mesh_around(structs)
     for name in sorted(names - set(mesh.axis_names), key=str):
         fun, structs = _under_vmap(fun, structs, name)
