@@ -91,13 +91,22 @@ def _slice_jvp(primals: Sequence[Any], tangents: Sequence[Any], **at: Any) -> An
 def _slice_transpose(
     cotangents: Sequence[Any], whole: Any, *, start: Any, limit: Any
 ) -> list[Any]:
-    del whole
     onto, part = cotangents
     if type(part) is ad.Zero:
         return [onto]
     if type(onto) is not ad.Zero:
         part = part + lax.slice(onto, start, limit)
+    elif jax.typeof(part).sharding.mesh != onto.aval.sharding.mesh:
+        # The array came from outside of a mesh with explicit axes (one of NumPy's, say)
+        # and its cotangent is inside, where zeros of its own type are not.
+        return [_padded(part, whole.aval.shape, start, limit)]
     return [lax.dynamic_update_slice(ad.instantiate_zeros(onto), part, start)]
+
+
+def _padded(part: Any, shape: Any, start: Any, limit: Any) -> Any:
+    """Zeros of a shape with a part of it written, where that part is."""
+    edges = [(a, n - b, 0) for a, b, n in zip(start, limit, shape, strict=True)]
+    return lax.pad(part, jnp.zeros((), part.dtype), edges)
 
 
 def _slice_batch(
