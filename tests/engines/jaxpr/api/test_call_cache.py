@@ -18,7 +18,6 @@ from retape.engines.jaxpr.api._call_cache import _executable
 from retape.engines.jaxpr.api._hosted import _settled
 from retape.engines.jaxpr.calls._mlir_lowering import _jitted
 from retape.engines.jaxpr.calls._rules import sweep_program
-from retape.engines.jaxpr.jaxprs import _structural_equality
 from retape.engines.jaxpr.sweep._compiled_steps import compiled_steps
 
 PLAN = retape.fixed_space(snapshots=3)
@@ -112,15 +111,7 @@ def test_a_rule_is_known_again_by_what_it_does(
         found = [jax.grad(kept)(4.0), retape.jax.grad(run, plan=PLAN)(4.0)]
         np.testing.assert_allclose(found, (value * 1.5) ** 2, rtol=1e-6)
         seen.append(work())
-    # With rules of the new kind (`jax_custom_jvp3`) it is made at each call.
-    if not made_anew():
-        assert seen[0] < seen[1] == seen[2] == seen[3]
-
-
-def made_anew() -> bool:
-    config: Any = jax.config
-    flags = ("jax_custom_jvp3", "jax_custom_vjp3")
-    return any(getattr(config, flag, False) for flag in flags)
+    assert seen[0] < seen[1] == seen[2] == seen[3]
 
 
 def test_a_rule_that_cannot_be_told_is_compiled_each_time() -> None:
@@ -249,27 +240,3 @@ def test_nans_are_found(name: str) -> None:
         with pytest.raises(FloatingPointError, match="nan"):
             wrong(POINT)
         assert not np.isnan(right(POINT)).any()
-
-
-def test_inside_jit_rules_are_not_traced_to_be_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """What is traced once in all need not be found again; it is right all the same."""
-    traced: list[Any] = []
-    told = _structural_equality.rule_traces
-    monkeypatch.setattr(
-        _structural_equality, "rule_traces", lambda j: traced.append(j) or told(j)
-    )
-
-    def run(x: Any) -> Any:
-        return lax.while_loop(lambda v: v < 9.0, lambda v: 1.5 * jax.nn.relu(v), x)
-
-    gradient = retape.jax.grad(run, plan=PLAN)
-    assert jax.jit(gradient)(4.0) == jax.jit(jax.grad(kept_of(run)))(4.0) == 1.5**2
-    assert not traced
-    assert gradient(4.0) == jax.grad(kept_of(run))(4.0) == 1.5**2
-    assert traced
-
-
-def kept_of(run: Any) -> Any:
-    return retape.jax.checkpointed(run, plan=PLAN)
