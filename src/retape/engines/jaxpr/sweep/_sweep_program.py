@@ -16,7 +16,7 @@ from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.sweep._device_sweep import DeviceSweep
-from retape.engines.jaxpr.sweep._single_block import is_single_block, sweep_single_block
+from retape.engines.jaxpr.sweep._last_block import is_single_block, sweep_single_block
 from retape.engines.jaxpr.sweep._state import SweepCounts, initial
 from retape.engines.jaxpr.sweep._sweep import Sweep
 from retape.engines.jaxpr.sweep._watch import begin_watch

@@ -96,11 +96,16 @@ def _slice_transpose(
         return [onto]
     if type(onto) is not ad.Zero:
         part = part + lax.slice(onto, start, limit)
-    elif jax.typeof(part).sharding.mesh != onto.aval.sharding.mesh:
+    elif _mesh_of(part) != _mesh_of(whole):
         # The array came from outside of a mesh with explicit axes (one of NumPy's, say)
         # and its cotangent is inside, where zeros of its own type are not.
         return [_padded(part, whole.aval.shape, start, limit)]
     return [lax.dynamic_update_slice(ad.instantiate_zeros(onto), part, start)]
+
+
+def _mesh_of(value: Any) -> Any:
+    aval: Any = value.aval if ad.is_undefined_primal(value) else jax.typeof(value)
+    return aval.sharding.mesh
 
 
 def _padded(part: Any, shape: Any, start: Any, limit: Any) -> Any:
