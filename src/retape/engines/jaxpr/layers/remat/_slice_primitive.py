@@ -96,14 +96,14 @@ def _slice_transpose(
         return [onto]
     if type(onto) is not ad.Zero:
         part = part + lax.slice(onto, start, limit)
-    elif _mesh_of(part) != _mesh_of(whole):
+    elif _own_mesh(part) != _own_mesh(whole):
         # The array came from outside of a mesh with explicit axes (one of NumPy's, say)
         # and its cotangent is inside, where zeros of its own type are not.
         return [_padded(part, whole.aval.shape, start, limit)]
     return [lax.dynamic_update_slice(ad.instantiate_zeros(onto), part, start)]
 
 
-def _mesh_of(value: Any) -> Any:
+def _own_mesh(value: Any) -> Any:
     aval: Any = value.aval if ad.is_undefined_primal(value) else jax.typeof(value)
     return aval.sharding.mesh
 
