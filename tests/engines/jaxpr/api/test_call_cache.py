@@ -111,7 +111,15 @@ def test_a_rule_is_known_again_by_what_it_does(
         found = [jax.grad(kept)(4.0), retape.jax.grad(run, plan=PLAN)(4.0)]
         np.testing.assert_allclose(found, (value * 1.5) ** 2, rtol=1e-6)
         seen.append(work())
-    assert seen[0] < seen[1] == seen[2] == seen[3]
+    # With rules of the new kind (`jax_custom_jvp3`) it is made at each call.
+    if not made_anew():
+        assert seen[0] < seen[1] == seen[2] == seen[3]
+
+
+def made_anew() -> bool:
+    config: Any = jax.config
+    flags = ("jax_custom_jvp3", "jax_custom_vjp3")
+    return any(getattr(config, flag, False) for flag in flags)
 
 
 def test_a_rule_that_cannot_be_told_is_compiled_each_time() -> None:
