@@ -22,7 +22,8 @@ FRAMEWORKS: dict[str, list[str]] = TABLES["frameworks"]
 FOLDERS = {"schedule", "storage", "driver", "plan", "viz", "testing", "cli"}
 ENGINES = ("jaxpr", "eager", "vlad")
 FACADES = {
-    "jax", "native", "nnx", "equinox", "diffrax", "optimistix", "torch", "vlad"
+    "jax", "native", "nnx", "equinox", "diffrax", "optimistix", "torch", "vlad",
+    "transformers", "lightning",
 }  # fmt: skip
 KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "scipy"}
 

@@ -18,6 +18,7 @@ import re
 import shlex
 import subprocess
 import sys
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,8 @@ def test_an_output_behind_some_text_is_not_the_block_s_output() -> None:
 
 
 if __name__ == "__main__":
+    # As in pyproject.toml: what Lightning calls is deprecated by PyTorch 2.13.
+    warnings.filterwarnings("ignore", module=r"lightning\.")
     problems = run_page(Path(sys.argv[1]).read_text())
     print("\n".join(problems))
     sys.exit(1 if problems else 0)

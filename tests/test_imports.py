@@ -56,6 +56,8 @@ def test_the_check_sees_a_framework():
         ("import retape.diffrax", "jax", "diffrax"),
         ("import retape.optimistix", "optimistix", "optimistix"),
         ("import retape.torch", "torch", "torch"),
+        ("import retape.transformers", "accelerate", "transformers"),
+        ("import retape.lightning", "lightning", "lightning"),
         (
             "from retape.viz._figure import draw_figure; draw_figure([])",
             "matplotlib",

@@ -25,6 +25,8 @@ FACADES = [
     "retape.diffrax",
     "retape.optimistix",
     "retape.torch",
+    "retape.transformers",
+    "retape.lightning",
     "retape.vlad",
     "retape.schedule",
     "retape.driver",

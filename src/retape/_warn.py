@@ -9,7 +9,10 @@ from pathlib import Path
 from retape._errors import RetapeWarning
 
 _OURS = str(Path(__file__).parent)
-_LIBRARIES = ("jax", "flax", "equinox", "torch", "functools", "contextlib")
+_LIBRARIES = (
+    "jax", "flax", "equinox", "torch", "transformers", "accelerate", "lightning",
+    "functools", "contextlib",
+)  # fmt: skip
 """Packages whose frames stand between the user's line and ours."""
 
 

@@ -218,6 +218,8 @@ LOOKS: dict[str, Callable[[], Finding]] = {
     "diffrax": _package("diffrax", "diffrax"),
     "optimistix": _package("optimistix", "optimistix"),
     "torch": _torch,
+    "transformers": _package("transformers", "transformers"),
+    "lightning": _package("lightning", "lightning"),
     "plot": _plot,
     "vlad": _vlad,
     "compilers": _compilers,

@@ -1,0 +1,149 @@
+"""Transformers' trainer with a budget: the same bits, in the bytes, and put back."""
+
+import copy
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import retape
+import retape.torch
+
+pytest.importorskip("accelerate")
+transformers = pytest.importorskip("transformers")
+
+import retape.transformers  # noqa: E402
+
+MEMORY = 900_000
+
+
+def _model() -> Any:
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(
+        n_layer=4, n_embd=32, n_head=2, vocab_size=50, bos_token_id=1, eos_token_id=1
+    )
+    return transformers.GPT2LMHeadModel(config)
+
+
+def _trainer(model: Any, folder: Path, callback: Any = None, **options: Any) -> Any:
+    tokens = torch.arange(3200).view(100, 32) * 7 % 50
+    texts = [{"input_ids": t, "labels": t} for t in tokens]
+    arguments = transformers.TrainingArguments(
+        output_dir=str(folder),
+        use_cpu=True,
+        disable_tqdm=True,
+        report_to="none",
+        per_device_train_batch_size=4,
+        learning_rate=1e-2,
+        **{"max_steps": 3, "logging_strategy": "no", "save_strategy": "no", **options},
+    )
+    return transformers.Trainer(
+        model,
+        arguments,
+        train_dataset=texts,
+        eval_dataset=texts[:4],
+        callbacks=None if callback is None else [callback],
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"gradient_accumulation_steps": 2, "eval_strategy": "steps", "eval_steps": 1},
+    ],
+    ids=["plain", "accumulation and evaluation"],
+)
+def test_the_same_weights_in_a_budget(tmp_path: Path, options: Any) -> None:
+    plain, ours = _model(), _model()
+    _trainer(plain, tmp_path / "plain", **options).train()
+    callback = retape.transformers.RetapeCallback(memory=MEMORY)
+    assert callback.report is None
+    _trainer(ours, tmp_path / "ours", callback, **options).train()
+    for (name, a), b in zip(plain.named_parameters(), ours.parameters(), strict=True):
+        assert torch.equal(a, b), name
+    assert callback.report is not None
+    assert callback.report.recomputed > 0
+    assert callback.report.peak_bytes <= MEMORY
+    assert "forward" not in vars(ours)
+
+
+def test_plain_training_takes_more_than_the_budget() -> None:
+    model = _model()
+    tokens = torch.arange(128).view(4, 32) % 50
+    with retape.torch.recompute(memory="1GB") as run:
+        loss = model(tokens, labels=tokens).loss
+    loss.backward()
+    assert run.report.peak_bytes > 1.5 * MEMORY
+
+
+def test_a_model_saved_and_copied_while_it_trains_is_a_model(tmp_path: Path) -> None:
+    model = _model()
+    callback = retape.transformers.RetapeCallback(memory=MEMORY)
+    options = {"save_strategy": "steps", "save_steps": 3}
+    _trainer(model, tmp_path, callback, **options).train()
+    saved = type(model).from_pretrained(tmp_path / "checkpoint-3")
+    for a, b in zip(model.parameters(), saved.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert "forward" not in vars(copy.deepcopy(model))
+
+
+def test_a_budget_that_is_too_small_names_the_least_and_can_be_raised(
+    tmp_path: Path,
+) -> None:
+    model = _model()
+    small = retape.transformers.RetapeCallback(memory=1000)
+    with pytest.raises(retape.BudgetError) as refused:
+        _trainer(model, tmp_path, small).train()
+    # What was broken off left its budget on the model: that is said, and replaced.
+    enough = retape.transformers.RetapeCallback(memory=int(1.2 * refused.value.least))
+    with pytest.warns(retape.RetapeWarning, match="the new budget takes its place"):
+        _trainer(model, tmp_path, enough).train()
+    assert enough.report is not None and enough.report.steps > 0
+    assert "forward" not in vars(model)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"gradient_checkpointing": True}, retape.PlanError, "whatever the budget"),
+        ({"torch_compile": True}, retape.UnsupportedError, "what is compiled is not"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused(
+    tmp_path: Path, options: Any, error: Any, text: str
+) -> None:
+    callback = retape.transformers.RetapeCallback(memory=MEMORY)
+    trainer = _trainer(_model(), tmp_path, callback)
+    for name, value in options.items():
+        setattr(trainer.args, name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(error, match=text):
+            trainer.train()
+
+
+def test_several_devices_in_one_process_are_refused() -> None:
+    class Arguments:
+        gradient_checkpointing = torch_compile = False
+        n_gpu = 2
+
+    callback = retape.transformers.RetapeCallback(memory=MEMORY)
+    arguments: Any = Arguments()
+    with pytest.raises(retape.UnsupportedError, match="copies the model to 2 devices"):
+        callback.on_train_begin(arguments, None, None, model=_model())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("memory", "text"),
+    [
+        ("auto", "no budget for a whole training"),
+        (None, "memory=None"),
+        ("12 pears", "12 pears"),
+    ],
+)
+def test_what_is_no_budget_is_refused_at_once(memory: Any, text: str) -> None:
+    with pytest.raises(retape.RetapeError, match=text):
+        retape.transformers.RetapeCallback(memory=memory)
