@@ -5,7 +5,7 @@ from __future__ import annotations
 import lightning
 
 from retape._errors import UnsupportedError
-from retape.engines.eager.api._budgeted_method import BudgetedMethod, check_budget
+from retape.engines.eager.api._budgeted_method import BudgetedMethod, step_budget
 from retape.engines.eager.trace._report import EagerReport
 
 
@@ -48,7 +48,7 @@ class RetapeCallback(lightning.Callback):
     """
 
     def __init__(self, memory: int | float | str) -> None:
-        self.memory = check_budget(memory)
+        self.memory = step_budget(memory)
         self._method: BudgetedMethod | None = None
         self._report: EagerReport | None = None
 

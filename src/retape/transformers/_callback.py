@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from retape._errors import PlanError, UnsupportedError
-from retape.engines.eager.api._budgeted_method import BudgetedMethod, check_budget
+from retape.engines.eager.api._budgeted_method import BudgetedMethod, step_budget
 from retape.engines.eager.trace._report import EagerReport
 
 
@@ -57,7 +57,7 @@ class RetapeCallback(TrainerCallback):
     """
 
     def __init__(self, memory: int | float | str) -> None:
-        self.memory = check_budget(memory)
+        self.memory = step_budget(memory)
         self._method: BudgetedMethod | None = None
         self._report: EagerReport | None = None
 

@@ -65,7 +65,7 @@ class BudgetedMethod:
             setattr(self._module, self._name, self._before)
 
 
-def check_budget(memory: object) -> int | float | str:
+def step_budget(memory: object) -> int | float | str:
     """A budget for every step of a training.
 
     Raises:
