@@ -193,7 +193,9 @@ def test_only_rows_move_between_the_memories(platform: str, program: str) -> Non
             )
             hosted += 1
     assert hosted == 1, "one buffer of arrays; numbers stay on the device"
-    assert len(moves) == 3
+    # One place that puts a row; that of a GPU gets one at its begin, after a chunk that
+    # was advanced, and after a stage.
+    assert len(moves) == (5 if platform == "cuda" else 3)
 
 
 def test_on_the_cpu_nothing_is_marked() -> None:

@@ -66,7 +66,7 @@ def search_progress(
             were, once compiling has taken a second.
 
     Examples:
-        >>> import jax.numpy as jnp, retape, retape.jax
+        >>> import jax, jax.numpy as jnp, retape.jax
         >>> def loss(w):
         ...     for _ in range(8):
         ...         w = jnp.tanh(jnp.sin(w @ w))
