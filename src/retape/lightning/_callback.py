@@ -5,7 +5,7 @@ from __future__ import annotations
 import lightning
 
 from retape._errors import UnsupportedError
-from retape.engines.eager.api._budgeted_method import BudgetedMethod, step_budget
+from retape.engines.eager.api._step_budget import StepBudget
 from retape.engines.eager.trace._report import EagerReport
 
 
@@ -48,14 +48,13 @@ class RetapeCallback(lightning.Callback):
     """
 
     def __init__(self, memory: int | float | str) -> None:
-        self.memory = step_budget(memory)
-        self._method: BudgetedMethod | None = None
-        self._report: EagerReport | None = None
+        self._budget = StepBudget(memory)
+        self.memory = self._budget.memory
 
     @property
     def report(self) -> EagerReport | None:
         """Counts of the latest training step; `None` before the first."""
-        return self._report if self._method is None else self._method.report
+        return self._budget.report
 
     def on_fit_start(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
@@ -70,14 +69,14 @@ class RetapeCallback(lightning.Callback):
                 "`with retape.torch.recompute(memory=...):` around the forward in your "
                 "`training_step` instead."
             )
-        self._method = BudgetedMethod(pl_module, "training_step", self.memory)
+        self._budget.begin(pl_module, "training_step")
 
     def on_fit_end(
         self, trainer: lightning.Trainer, pl_module: lightning.LightningModule
     ) -> None:
         """Called by Lightning: the module is as it was."""
         del trainer, pl_module
-        self._take_off()
+        self._budget.end()
 
     def on_exception(
         self,
@@ -87,10 +86,4 @@ class RetapeCallback(lightning.Callback):
     ) -> None:
         """Called by Lightning, after an error or Ctrl-C: the module is as it was."""
         del trainer, pl_module, exception
-        self._take_off()
-
-    def _take_off(self) -> None:
-        if self._method is not None:
-            self._report = self._method.report
-            self._method.take_off()
-            self._method = None
+        self._budget.end()

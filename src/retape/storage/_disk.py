@@ -15,9 +15,9 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any, ClassVar, Generic, TypeVar
-from warnings import warn
 
-from retape._errors import RetapeWarning, SnapshotError, StoreError
+from retape._errors import SnapshotError, StoreError
+from retape._warn import warn
 from retape.storage._capacity import check_capacities, check_room, fits
 from retape.storage._codec import encode, need_numpy
 from retape.storage._durable import Record
@@ -176,9 +176,7 @@ class DiskStore(Generic[C]):
             ) from error
         warn(
             f"`{self._directory}` has no record of its run that can be read: it is "
-            "gone on with from the snapshots, and what was reversed is reversed again.",
-            RetapeWarning,
-            stacklevel=2,
+            "gone on with from the snapshots, and what was reversed is reversed again."
         )
         self._directory.remove_records()
 

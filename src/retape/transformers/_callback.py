@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from retape._errors import PlanError, UnsupportedError
-from retape.engines.eager.api._budgeted_method import BudgetedMethod, step_budget
+from retape.engines.eager.api._step_budget import StepBudget
 from retape.engines.eager.trace._report import EagerReport
 
 
@@ -57,14 +57,13 @@ class RetapeCallback(TrainerCallback):
     """
 
     def __init__(self, memory: int | float | str) -> None:
-        self.memory = step_budget(memory)
-        self._method: BudgetedMethod | None = None
-        self._report: EagerReport | None = None
+        self._budget = StepBudget(memory)
+        self.memory = self._budget.memory
 
     @property
     def report(self) -> EagerReport | None:
         """Counts of the latest training step; `None` before the first."""
-        return self._report if self._method is None else self._method.report
+        return self._budget.report
 
     def on_train_begin(
         self,
@@ -79,7 +78,7 @@ class RetapeCallback(TrainerCallback):
         del state, control, kwargs
         _refuse_what_hides_the_forward(args)
         assert model is not None, "a trainer has a model"
-        self._method = BudgetedMethod(model, "forward", self.memory)
+        self._budget.begin(model, "forward")
 
     def on_train_end(
         self,
@@ -90,10 +89,7 @@ class RetapeCallback(TrainerCallback):
     ) -> None:
         """Called by `Trainer`: the model is as it was."""
         del args, state, control, kwargs
-        if self._method is not None:
-            self._report = self._method.report
-            self._method.take_off()
-            self._method = None
+        self._budget.end()
 
 
 def _refuse_what_hides_the_forward(args: TrainingArguments) -> None:
