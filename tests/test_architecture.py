@@ -44,7 +44,13 @@ def layer_of(module: str) -> str:
         return "bytes"
     if first == "_native_code":
         return "native code"
-    front = ("_adjoint", "_adjoint_arguments", "interop")
+    front = (
+        "_adjoint",
+        "_adjoint_arguments",
+        "_online_interop",
+        "_peer_actions",
+        "interop",
+    )
     return "front" if first in front else "errors"
 
 

@@ -12,6 +12,10 @@ from importlib import import_module
 from typing import Any
 
 from retape._errors import PlanError, ScheduleError
+from retape._online_interop import (
+    online_checkpoint_schedule as online_checkpoint_schedule,
+)
+from retape._peer_actions import TIERS, storage_name, tier_of, translate
 from retape.schedule import (
     Action,
     Advance,
@@ -24,9 +28,11 @@ from retape.schedule import (
 )
 from retape.schedule._whole import whole
 
-__all__ = ["from_checkpoint_schedules", "to_checkpoint_schedules"]
-
-_TIERS = {"RAM": "memory", "DISK": "disk"}
+__all__ = [
+    "from_checkpoint_schedules",
+    "online_checkpoint_schedule",
+    "to_checkpoint_schedules",
+]
 
 
 def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
@@ -67,7 +73,7 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
             self._ended = False
 
         def _iterator(self) -> Iterator[Any]:
-            for action in _translate(actions, length, peer):
+            for action in translate(actions, length, peer):
                 if isinstance(action, peer.Forward):
                     self._n = action.n1
                 elif isinstance(action, peer.Copy | peer.Move):
@@ -83,7 +89,7 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
 
         def uses_storage_type(self, storage_type: Any) -> bool:
             return any(
-                storage_type == peer.StorageType[_storage(action.tier)]
+                storage_type == peer.StorageType[storage_name(action.tier)]
                 for action in actions
                 if isinstance(action, Store | Tape)
             )
@@ -178,19 +184,19 @@ class _Slots:
 
     def forward(self, action: Any, length: int) -> Iterator[Action]:
         stop = min(action.n1, length)
-        keeps_tape = action.write_adj_deps and action.storage.name in _TIERS
+        keeps_tape = action.write_adj_deps and action.storage.name in TIERS
         if action.write_ics and keeps_tape:
             raise PlanError(
                 f"`{action!r}` keeps a state and a tape in one slot, and a slot holds "
                 "one of them here. Pass a schedule that keeps them apart."
             )
         if action.write_ics:
-            key = action.n0, _tier(action.storage)
+            key = action.n0, tier_of(action.storage)
             yield Store(action.n0, self.take(key), key[1])
         if keeps_tape and stop == length:
-            self.last = action.n0, _tier(action.storage)
+            self.last = action.n0, tier_of(action.storage)
         elif keeps_tape:
-            key = action.n0, _tier(action.storage)
+            key = action.n0, tier_of(action.storage)
             self.tapes[key] = stop
             yield Tape(action.n0, stop, self.take(key), key[1])
         elif not action.write_adj_deps and stop < length:
@@ -206,14 +212,14 @@ class _Slots:
             yield self.release(key)
 
     def read(self, action: Any, move: bool) -> Iterator[Action]:
-        key = action.n, _tier(action.from_storage)
+        key = action.n, tier_of(action.from_storage)
         if key == self.last:
             self.last = None
             return
         if key in self.tapes and action.to_storage.name == "WORK":
             self.loaded = key, move
             return
-        if key in self.tapes and action.to_storage.name in _TIERS:
+        if key in self.tapes and action.to_storage.name in TIERS:
             raise PlanError(
                 f"`{action!r}` moves a tape between tiers, and tapes stay where they "
                 "are here. Pass a schedule that leaves them."
@@ -222,8 +228,8 @@ class _Slots:
             yield Restore(action.n, self.held[key], key[1])
         if move:
             yield self.release(key)
-        if action.to_storage.name in _TIERS:
-            to = action.n, _tier(action.to_storage)
+        if action.to_storage.name in TIERS:
+            to = action.n, tier_of(action.to_storage)
             yield Store(action.n, self.take(to), to[1])
 
     def take(self, key: tuple[int, str]) -> int:
@@ -239,58 +245,3 @@ class _Slots:
         self.tapes.pop(key, None)
         heapq.heappush(self.free[tier], slot)
         return Drop(step, slot, tier)
-
-
-def _translate(actions: Iterable[Action], length: int, peer: Any) -> Iterator[Any]:
-    work, none = peer.StorageType.WORK, peer.StorageType.NONE
-    stored: Store | None = None
-    restored: Restore | None = None
-    swept: Sweep | None = None
-    for action in actions:
-        if swept:
-            gone = isinstance(action, Drop) and action.step == swept.start
-            read = peer.Move if gone else peer.Copy
-            yield read(swept.start, _peer_tier(swept.tier, peer), work)
-            yield peer.Reverse(swept.stop, swept.start, True)
-            swept = None
-            if gone:
-                continue
-        if restored and not (isinstance(action, Drop) and action.step == restored.step):
-            yield peer.Copy(restored.step, _peer_tier(restored.tier, peer), work)
-            restored = None
-        match action:
-            case Store():
-                stored = action
-            case Advance(start, stop):
-                storage = _peer_tier(stored.tier, peer) if stored else work
-                yield peer.Forward(start, stop, stored is not None, False, storage)
-                stored = None
-            case Restore():
-                restored = action
-            case Drop(step, _, tier):
-                to = work if restored else none
-                yield peer.Move(step, _peer_tier(tier, peer), to)
-                restored = None
-            case Reverse(start, stop):
-                yield peer.Forward(start, stop, False, True, work)
-                if stop == length:
-                    yield peer.EndForward()
-                yield peer.Reverse(stop, start, True)
-            case Tape(start, stop, _, tier):
-                yield peer.Forward(start, stop, False, True, _peer_tier(tier, peer))
-            case Sweep():
-                # Whether it is a copy or a move tells the next action.
-                swept = action
-    yield peer.EndReverse()
-
-
-def _tier(storage: Any) -> str:
-    return _TIERS[storage.name]
-
-
-def _storage(tier: str) -> str:
-    return "DISK" if tier == "disk" else "RAM"
-
-
-def _peer_tier(tier: str, peer: Any) -> Any:
-    return peer.StorageType[_storage(tier)]

@@ -1,0 +1,134 @@
+"""A schedule of unknown length in the words of the package `checkpoint_schedules`.
+
+The driver of this library holds back the capsule before a stage until it knows whether
+that stage is the last; a manager that tapes as it goes (pyadjoint's) must be told at
+once. So a run of N steps is scheduled as the first N of N + 1: the last step that
+`reverse_online` would reverse is not there, and all behind it is as it was.
+"""
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from itertools import islice
+from typing import Any
+
+from retape._peer_actions import translate
+from retape.schedule._action import Action
+from retape.schedule._online import (
+    Controller,
+    LeastCost,
+    PlacementName,
+    begin_online,
+    reverse_online,
+)
+
+
+class OnlineStream:
+    """The actions of an online schedule, before and after its length is known.
+
+    Attributes:
+        drops: Whether snapshots may be given up before the run has ended.
+    """
+
+    def __init__(self, snapshots: int, placement: PlacementName, drops: bool) -> None:
+        self.drops = drops
+        self._state: Controller = begin_online(snapshots, placement)
+        self._kept: list[int] = []
+
+    def until(self, step: int) -> tuple[tuple[int, ...], bool, int]:
+        """Decide about the state before a step.
+
+        Returns:
+            The steps whose snapshots are given up, whether this one is kept, and the
+            next step about which something has to be decided.
+        """
+        self._state, placed = self._state.place(step)
+        keeps = placed.slot is not None
+        if keeps:
+            self._kept.append(step)
+        dropped = tuple(at for at, _ in placed.dropped) if self.drops else ()
+        return dropped, keeps, self._state.next_change(step + 1, sys.maxsize)
+
+    def back(self, length: int) -> Iterator[Action]:
+        """The actions of the way back."""
+        state = self._state
+        if not self.drops:
+            # All that was kept is still there. The gap behind the last of them is as
+            # long as all before it, so it is given the slots of a run of its own.
+            count = len(self._kept) + self._state.snapshots - 1
+            state = LeastCost(count, tuple(self._kept), tuple(range(count)))
+        return islice(reverse_online(state, length + 1, 1), 1, None)
+
+
+def online_checkpoint_schedule(
+    snapshots: int, *, placement: PlacementName = "doubling", drops: bool = False
+) -> Any:
+    """A `checkpoint_schedules.CheckpointSchedule` for a run of unknown length.
+
+    It is told the length by `finalize`, as the online schedules of that package are,
+    and then goes back. pyadjoint's checkpoint manager drives it: pass it to
+    `tape.enable_checkpointing`.
+
+    Args:
+        snapshots: How many snapshots it begins with.
+        placement: "doubling" their distance whenever they are used up, or "least-cost".
+        drops: Whether a snapshot may be given up (`Move(n, RAM, NONE)`) before the run
+            has ended; there are then never more than `snapshots`. pyadjoint refuses
+            such an action while it tapes. Without it all that were made are kept: with
+            "doubling" `snapshots` and half of that for each time that the run becomes
+            twice as long; and up to `snapshots - 1` more on the way back.
+
+    Raises:
+        PlanError: If there is no such placement, or no snapshot.
+
+    Examples:
+        >>> from retape.interop import online_checkpoint_schedule
+        >>> schedule = online_checkpoint_schedule(2)
+        >>> next(schedule), next(schedule)
+        (Forward(0, 1, True, False, StorageType.RAM), \
+Forward(1, 2, True, False, StorageType.RAM))
+        >>> schedule.finalize(2)
+        >>> next(schedule)
+        EndForward()
+    """
+    peer: Any = import_module("checkpoint_schedules")
+    stream = OnlineStream(snapshots, placement, drops)
+
+    class Online(peer.CheckpointSchedule):
+        """Actions of an online controller in the words of the other package."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self._ended = False
+
+        def _iterator(self) -> Iterator[Any]:
+            ram, work = peer.StorageType.RAM, peer.StorageType.WORK
+            while self.max_n is None:
+                first = self._n
+                dropped, keeps, self._n = stream.until(first)
+                for step in dropped:
+                    yield peer.Move(step, ram, peer.StorageType.NONE)
+                where = ram if keeps else work
+                yield peer.Forward(first, self._n, keeps, False, where)
+            yield peer.EndForward()
+            length: int = self.max_n
+            for action in translate(stream.back(length), length, peer):
+                if isinstance(action, peer.EndForward):
+                    continue
+                if isinstance(action, peer.Forward):
+                    self._n = action.n1
+                elif isinstance(action, peer.Copy | peer.Move):
+                    self._n = action.n
+                elif isinstance(action, peer.Reverse):
+                    self._r = length - action.n0
+                self._ended = isinstance(action, peer.EndReverse)
+                yield action
+
+        @property
+        def is_exhausted(self) -> bool:
+            return self._ended
+
+        def uses_storage_type(self, storage_type: Any) -> bool:
+            return bool(storage_type == peer.StorageType.RAM)
+
+    return Online()
