@@ -75,8 +75,10 @@ def adjoint(
 ) -> Adjoint[X, G]:
     """Run a simulation forward and its adjoint backward, in bounded memory.
 
-    States, cotangents and tapes are NumPy arrays, numbers or trees of them: tuples,
-    named tuples, lists, dictionaries with string keys, dataclasses. Objects of other
+    States, cotangents and tapes are arrays of NumPy or JAX, tensors of PyTorch, numbers
+    or trees of them: tuples, named tuples, lists, dictionaries with string keys,
+    dataclasses. Tensors are handed on without autograd's graph, which would keep every
+    state: a `reverse_step` that needs one builds it for its step. Objects of other
     classes are states too if they have the four methods of `retape.storage.State`, or
     their class is registered by `retape.register_state`.
 
@@ -122,7 +124,7 @@ def adjoint(
             Otherwise a finished run is run again.
         in_place: A hint: `False` says that `step` does not change its argument. It is
             then given read-only arrays, so that a step which does so in NumPy is an
-            error. Results do not depend on it.
+            error (PyTorch has no read-only tensors). Results do not depend on it.
         snapshots: "copy" of the state; or "process", for functions whose state nobody
             can copy (COMMON blocks, static variables, objects): a snapshot is then a
             forked process that waits. `step` is run in it, and `seed`, `cost` and

@@ -36,6 +36,7 @@ from retape.driver._variables_read import (
 )
 from retape.storage import fingerprint
 from retape.storage._trees._kinds import opaque
+from retape.storage._trees._leaves import is_of_framework
 
 _ROOT = Path(__file__).parents[1]
 _STANDARD = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib") if name)
@@ -240,7 +241,8 @@ class _Feeder:
         numpy: Any = sys.modules.get("numpy")
         own = (numpy.ndarray, numpy.generic) if numpy else ()
         try:
-            if opaque(type(value)) is None and numpy and not isinstance(value, own):
+            known = isinstance(value, own) or is_of_framework(value)
+            if opaque(type(value)) is None and numpy and not known:
                 value = numpy.asarray(value)
             self.total.update(fingerprint(value))
         except (StoreError, TypeError, RuntimeError) as error:

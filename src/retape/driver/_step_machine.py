@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from retape._errors import MachineError
 from retape.storage import add_trees, copy_tree, fingerprint, read_only, tree_nbytes
+from retape.storage._trees._tree import has_tensors, with_graph, without_graph
 
 X = TypeVar("X")
 G = TypeVar("G")
@@ -93,6 +94,8 @@ class StepMachine(Generic[X, G]):
         turned: Whether a stage has been reversed: from then on all is a repetition.
         hidden: Whether functions have state that is not their argument; that may then
             be `None`.
+        tensors: Whether states have tensors, which autograd may record: a graph that
+            leads from state to state would keep all of them.
     """
 
     functions: StepFunctions[X, G]
@@ -102,6 +105,7 @@ class StepMachine(Generic[X, G]):
     hidden: bool = False
     observed: int = field(default=0, init=False)
     turned: bool = field(default=False, init=False)
+    tensors: bool = field(default=False, init=False)
 
     def length(self) -> int | None:
         return self.steps
@@ -124,13 +128,14 @@ class StepMachine(Generic[X, G]):
         if of.done is not None:
             return self._until_done(capsule, stop)
         watched = of.cost is not None or of.observe is not None
+        self.tensors = has_tensors(x)
         if watched and not self.turned:
             for k in range(first, stop):
                 cost = self._passed(x, k, cost)
                 x = self._after(x, k)
         elif of.forward is not None:
             x = self._some(of.forward(self._given(x), first, stop), "forward", first)
-        elif self.guarded:
+        elif self.guarded or self.tensors:
             for k in range(first, stop):
                 x = self._after(x, k)
         else:
@@ -160,6 +165,7 @@ class StepMachine(Generic[X, G]):
 
     def tape(self, capsule: StepCapsule, steps: int) -> tuple[StepTape, StepCapsule]:
         first, x, cost, live = capsule
+        self.tensors = has_tensors(x)
         kept: list[Any] = []
         for k in range(first, first + steps):
             cost = self._passed(x, k, cost)
@@ -231,6 +237,7 @@ class StepMachine(Generic[X, G]):
 
     def _until_done(self, capsule: StepCapsule, stop: int) -> tuple[StepCapsule, int]:
         first, x, cost, live = capsule
+        self.tensors = has_tensors(x)
         done = self.functions.done
         for k in range(first, stop):
             if done is not None and done(x):
@@ -247,6 +254,7 @@ class StepMachine(Generic[X, G]):
             self.observed = k + 1
         if of.cost is not None and not self.turned:
             cost = cost + of.cost(x, k)
+            cost = without_graph(cost) if has_tensors(cost) else cost
         return cost
 
     def _after(self, x: X, k: int) -> X:
@@ -266,7 +274,7 @@ class StepMachine(Generic[X, G]):
                 f"`{name}` returned `None` for step {k}. Return the state after the "
                 "step, also where it is the argument, changed in place."
             )
-        return after
+        return without_graph(after) if self.tensors else after
 
     def _given(self, x: X) -> X:
         return read_only(x) if self.guarded else x
@@ -287,7 +295,14 @@ class StepMachine(Generic[X, G]):
                 "tuple of two: the state after the step, and what its adjoint needs."
             )
         after, needed = pair
-        self._some(after, "tape", k)
+        after = self._some(after, "tape", k)
+        if self.tensors and with_graph(needed):
+            raise MachineError(
+                f"`tape` returned a tensor for step {k} that is part of autograd's "
+                "graph, and a tape is copied: the copy would have no graph. Return the "
+                "numbers that the adjoint needs, detached, and let `reverse_step` "
+                "build the graph; or let autograd do all of it with `retape.torch`."
+            )
         needed = copy_tree(needed)
         return after, needed if of.cost_gradient is None else (needed, before)
 

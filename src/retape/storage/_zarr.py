@@ -25,6 +25,8 @@ from retape.storage._codec import read_label
 from retape.storage._disk import DiskStore
 from retape.storage._durable import Record
 from retape.storage._run_directory import RECORD, RECORD_BEFORE, Key, RunDirectory
+from retape.storage._trees._kinds import opaque, take_apart
+from retape.storage._trees._leaves import PLAIN, is_array
 
 C = TypeVar("C")
 
@@ -61,10 +63,11 @@ class SavedArray:
 class ZarrStore(DiskStore[C]):
     """A `DiskStore` that writes JAX's arrays shard by shard, by TensorStore.
 
-    For `retape.jax` with `store=`: what is on several devices is not gathered on the
-    host, and comes back with the sharding that it had. A later process may have another
-    mesh: `mesh=` says which, and each array is sharded along the axes of the same names
-    that its shape can be divided by. All else is written as by a `DiskStore`.
+    For `retape.jax` with `store=`, and for states of `retape.adjoint` that are arrays
+    of JAX's: what is on several devices is not gathered on the host, and comes back
+    with the sharding that it had. A later process may have another mesh: `mesh=` says
+    which, and each array is sharded along the axes of the same names that its shape can
+    be divided by. All else is written as by a `DiskStore`.
 
     Args:
         mesh: The `jax.sharding.Mesh` on which a later process restores.
@@ -355,14 +358,15 @@ def _spec(sharding: Any, ndim: int) -> tuple[tuple[str, ...], ...]:
 
 
 def _map(tree: Any, is_leaf: Any, change: Any) -> Any:
-    """The same tuples, lists and dictionaries with other leaves."""
+    """The same containers with other leaves."""
     if is_leaf(tree):
         return change(tree)
-    if type(tree) in (tuple, list):
-        return type(tree)(_map(part, is_leaf, change) for part in tree)
-    if type(tree) is dict:
-        return {key: _map(part, is_leaf, change) for key, part in tree.items()}
-    return tree
+    if type(tree) in PLAIN or is_array(tree) or opaque(type(tree)) is not None:
+        return tree
+    node = take_apart(tree)
+    if node is None or node.tag not in "tldno":  # NumPy's own kinds stay as they are.
+        return tree
+    return node.build([_map(part, is_leaf, change) for part in node.parts])
 
 
 def _saved_in(tree: Any) -> list[SavedArray]:

@@ -9,11 +9,19 @@ through its `to_arrays`.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from retape._errors import StoreError
+from retape.storage._trees._jax_arrays import is_jax_array
 from retape.storage._trees._kinds import opaque, take_apart
 from retape.storage._trees._leaves import PLAIN, is_array, is_number, node_of
+from retape.storage._trees._tensors import (
+    as_numbers,
+    has_fraction,
+    is_tensor,
+    with_numbers,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -65,11 +73,18 @@ def map_leaves(change: Callable[..., Any], first: Any, *others: Any) -> Any:
     if type(first) in PLAIN:
         return change(first, *others) if type(first) in (float, complex) else first
     if is_array(first) or is_number(first):
-        return change(first, *others) if first.dtype.kind in "fc" else first
+        return _changed(change, first, *others)
     own = opaque(type(first))
     if own is not None:
         contents = [own.to_arrays(tree) for tree in (first, *others)]
         return own.from_arrays(map_leaves(change, *contents))
+    if is_tensor(first):
+        if not has_fraction(first):
+            return first
+        made = change(*map(as_numbers, (first, *others)))
+        return with_numbers(made, first)
+    if is_jax_array(first):
+        return _changed(change, first, *others)
     node = node_of(first)
     rest = [node_of(tree).parts for tree in others]
     if any(len(parts) != len(node.parts) for parts in rest):
@@ -85,6 +100,28 @@ def map_leaves(change: Callable[..., Any], first: Any, *others: Any) -> Any:
     return node.build([*changed, *node.parts[count:]])
 
 
+def _changed(change: Callable[..., Any], first: Any, *others: Any) -> Any:
+    """An array with its numbers changed, if they have fractions."""
+    if first.dtype.kind in "fc":
+        return change(first, *others)
+    if not _is_small_float(first.dtype):
+        return first
+    # Numbers of a few bits, such as bfloat16, in single precision meanwhile.
+    wider = [array.astype("float32") for array in (first, *others)]
+    return change(*wider).astype(first.dtype)
+
+
+def _is_small_float(dtype: Any) -> bool:
+    """Whether a type that NumPy has not itself, such as bfloat16, has fractions."""
+    small: Any = sys.modules.get("ml_dtypes")
+    try:
+        return (
+            dtype.kind == "V" and small is not None and small.finfo(dtype) is not None
+        )
+    except (ValueError, TypeError):
+        return False
+
+
 def precision(value: Any) -> float:
     """The machine precision of the coarsest numbers in a tree.
 
@@ -92,15 +129,24 @@ def precision(value: Any) -> float:
         >>> precision((1, 0.5))
         2.220446049250313e-16
     """
-    found = 2.0**-52
+    own = opaque(type(value))
+    if own is not None:
+        return precision(own.to_arrays(value))
+    if is_tensor(value):
+        return sys.modules["torch"].finfo(value.dtype).eps if has_fraction(value) else 0
+    if type(value) not in PLAIN and hasattr(value, "dtype"):
+        return _epsilon(value.dtype)
+    parts = () if type(value) in PLAIN else node_of(value).parts
+    return max(_DOUBLE, *(precision(part) for part in parts), _DOUBLE)
 
-    def look(leaf: Any) -> Any:
-        nonlocal found
-        if hasattr(leaf, "dtype"):
-            import numpy as np
 
-            found = max(found, float(np.finfo(leaf.dtype).eps))
-        return leaf
+_DOUBLE = 2.0**-52
 
-    map_leaves(look, value)
-    return found
+
+def _epsilon(dtype: Any) -> float:
+    """The machine precision of a type; 0 of one without fractions."""
+    import numpy as np
+
+    if _is_small_float(dtype):
+        return float(sys.modules["ml_dtypes"].finfo(dtype).eps)
+    return float(np.finfo(dtype).eps) if dtype.kind in "fc" else 0.0

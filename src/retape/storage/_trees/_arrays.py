@@ -58,13 +58,18 @@ def copy_arrays(arrays: Sequence[Array], *, apart: bool = True) -> list[Array]:
     """
     if apart and _do_not_overlap(arrays):
         return [copy_array(array) for array in arrays]
-    regions, views = into_regions(arrays)
-    sharing = Counter(view.region for view in views)
+    spans = [span(array) for array in arrays]
+    _, views = places_of(spans, list(map(_address, arrays)))
+    shared = overlapping(views) if apart else {view.region for view in views}
+    kept = [i for i, view in enumerate(views) if view.region in shared]
+    regions, within = into_regions([arrays[i] for i in kept])
+    copies = {
+        i: view_of(regions[view.region], arrays[i], view.offset)
+        for i, view in zip(kept, within, strict=True)
+    }
     return [
-        copy_array(array)
-        if apart and sharing[view.region] == 1
-        else view_of(regions[view.region], array, view.offset)
-        for array, view in zip(arrays, views, strict=True)
+        copies[i] if i in copies else copy_array(array)
+        for i, array in enumerate(arrays)
     ]
 
 
@@ -76,17 +81,7 @@ def into_regions(arrays: Sequence[Array]) -> tuple[list[Array], list[View]]:
     import numpy as np
 
     spans = [span(array) for array in arrays]
-    order = sorted(range(len(arrays)), key=lambda i: spans[i])
-    bounds: list[tuple[int, int]] = []
-    views = [View(0, 0)] * len(arrays)
-    for i in order:
-        low, high = spans[i]
-        if bounds and low < bounds[-1][1]:
-            bounds[-1] = bounds[-1][0], max(bounds[-1][1], high)
-        else:
-            bounds.append((low, high))
-        address = arrays[i].__array_interface__["data"][0]
-        views[i] = View(len(bounds) - 1, address - bounds[-1][0])
+    bounds, views = places_of(spans, list(map(_address, arrays)))
     regions = [np.zeros(high - low, np.uint8) for low, high in bounds]
     for array, view in zip(arrays, views, strict=True):
         if array.dtype.hasobject:
@@ -95,15 +90,42 @@ def into_regions(arrays: Sequence[Array]) -> tuple[list[Array], list[View]]:
     return regions, views
 
 
+def places_of(
+    spans: Sequence[tuple[int, int]], addresses: Sequence[int]
+) -> tuple[list[tuple[int, int]], list[View]]:
+    """Join spans that overlap to regions: their bounds, and where each address is."""
+    order = sorted(range(len(spans)), key=lambda i: spans[i])
+    bounds: list[tuple[int, int]] = []
+    views = [View(0, 0)] * len(spans)
+    for i in order:
+        low, high = spans[i]
+        if bounds and low < bounds[-1][1]:
+            bounds[-1] = bounds[-1][0], max(bounds[-1][1], high)
+        else:
+            bounds.append((low, high))
+        views[i] = View(len(bounds) - 1, addresses[i] - bounds[-1][0])
+    return bounds, views
+
+
+def overlapping(views: Sequence[View]) -> set[int]:
+    """The regions that more than one of these are in."""
+    counts = Counter(view.region for view in views)
+    return {region for region, count in counts.items() if count > 1}
+
+
 def span(array: Array) -> tuple[int, int]:
     """The first byte of an array's memory, and the byte after its last."""
-    low = high = array.__array_interface__["data"][0]
+    low = high = _address(array)
     if array.size == 0:
         return low, high
     for count, stride in zip(array.shape, array.strides, strict=True):
         low += min(0, (count - 1) * stride)
         high += max(0, (count - 1) * stride)
     return low, high + array.itemsize
+
+
+def _address(array: Array) -> int:
+    return array.__array_interface__["data"][0]
 
 
 def is_plain(array: Array) -> bool:

@@ -5,8 +5,8 @@ forget it, `unstrip` builds the tree again:
 
     {"u": view of a, "k": 3}  ->  {"d": {"u": {"a": 0, "s": false}, "k": {"v": 3}}}, [u]
 
-The letters are the tags of `_kinds.take_apart`, and `a` an array, `v` a plain value,
-`c` a complex number.
+The letters are the tags of `_kinds.take_apart`, and `a` an array (of the framework
+`f`), `v` a plain value, `c` a complex number.
 """
 
 # The trees are of any shape, so strict checking would only ask for casts.
@@ -31,6 +31,7 @@ from retape.storage._trees._dtypes import (
     dtype_to_json,
     registered_dtype,
 )
+from retape.storage._trees._jax_arrays import jax_from_array, jax_to_array
 from retape.storage._trees._kinds import (
     ARRAY_SUBCLASSES,
     builder,
@@ -38,7 +39,19 @@ from retape.storage._trees._kinds import (
     class_name,
     opaque,
 )
-from retape.storage._trees._leaves import PLAIN, is_array, is_number, no_state, node_of
+from retape.storage._trees._leaves import (
+    PLAIN,
+    is_array,
+    is_number,
+    is_of_framework,
+    no_state,
+    node_of,
+)
+from retape.storage._trees._tensors import (
+    is_tensor,
+    tensor_from_array,
+    tensor_to_array,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -150,6 +163,10 @@ def _strip(value: Any, arrays: list[Array]) -> Any:
     if own is not None:
         name, contents = class_name(type(value)), _strip(own.to_arrays(value), arrays)
         return {"k": name, "p": [contents]}
+    if is_of_framework(value):
+        to_array = tensor_to_array if is_tensor(value) else jax_to_array
+        array, note = to_array(value)
+        return _strip_array(array, arrays) | {"f": note}
     node = node_of(value)
     assert node is not None
     parts = [_strip(part, arrays) for part in node.parts]
@@ -184,6 +201,11 @@ def _build(tree: Any, arrays: Sequence[Array]) -> Any:
         array = arrays[tree["a"]]
         if "t" in tree:
             array = array.view(registered_dtype(tree["t"]))
+        if "f" in tree:
+            of_tensor = tree["f"][0] == "torch"
+            return (tensor_from_array if of_tensor else jax_from_array)(
+                array, tree["f"]
+            )
         return array[()] if tree["s"] else array
     if "t" in tree:
         return tuple(_build(item, arrays) for item in tree["t"])

@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from retape.storage._trees._arrays import copy_array, copy_arrays, is_plain, span
 from retape.storage._trees._kinds import opaque
-from retape.storage._trees._leaves import PLAIN, arrays_of, is_array, node_of
+from retape.storage._trees._leaves import PLAIN, is_array, memory_of, node_of
+from retape.storage._trees._tensors import (
+    check_apart,
+    copy_tensors,
+    detached,
+    is_tensor,
+    tensor_nbytes,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +34,8 @@ if TYPE_CHECKING:
 def copy_tree(value: Any) -> Any:
     """An equal tree that shares no memory with `value`.
 
-    Arrays keep their strides, and those that overlap one another still do.
+    Arrays keep their strides, and those that overlap one another still do. Tensors are
+    copied like arrays, without their graph; arrays of JAX stay on their devices.
 
     Raises:
         StoreError: If there is something in it of which no copy can be made.
@@ -41,16 +49,30 @@ def copy_tree(value: Any) -> Any:
     if type(value) is float or value is None:
         return value
     numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return map_arrays(value, None, copy_others=True)
-    if type(value) is numpy.ndarray:
+    if numpy is not None and type(value) is numpy.ndarray:
         return copy_array(value)
-    copies = iter(copy_arrays(list(arrays_of(value))))
-    return map_arrays(value, lambda _: next(copies), copy_others=True)
+    memory = list(memory_of(value))
+    arrays = [part for part in memory if is_array(part)]
+    copies = iter(copy_arrays(arrays))
+    if len(arrays) == len(memory):
+        return map_arrays(value, lambda _: next(copies), copy_others=True)
+    tensors = [part for part in memory if is_tensor(part)]
+    check_apart(tensors, arrays)
+    tensor_copies = iter(copy_tensors(tensors))
+    return map_arrays(
+        value,
+        lambda _: next(copies),
+        copy_others=True,
+        change_tensor=lambda _: next(tensor_copies),
+    )
 
 
 def map_arrays(
-    value: Any, change: Callable[[Array], Array] | None, *, copy_others: bool = False
+    value: Any,
+    change: Callable[[Array], Array] | None,
+    *,
+    copy_others: bool = False,
+    change_tensor: Callable[[Any], Any] | None = None,
 ) -> Any:
     """The same tree with other arrays, and with copies of opaque objects if asked."""
     if type(value) in PLAIN:
@@ -60,11 +82,36 @@ def map_arrays(
     own = opaque(type(value))
     if own is not None:
         return own.copy(value) if copy_others else value
+    if is_tensor(value):
+        return value if change_tensor is None else change_tensor(value)
     node = node_of(value)
-    if node is None:
+    if node is None:  # A number of NumPy's, or an array of JAX's.
         return value.copy() if copy_others else value
-    parts = [map_arrays(part, change, copy_others=copy_others) for part in node.parts]
+    parts = [
+        map_arrays(part, change, copy_others=copy_others, change_tensor=change_tensor)
+        for part in node.parts
+    ]
     return node.build(parts)
+
+
+def has_tensors(value: Any) -> bool:
+    """Tell whether there are tensors in a tree, which may have a graph."""
+    return "torch" in sys.modules and any(map(is_tensor, memory_of(value)))
+
+
+def with_graph(value: Any) -> bool:
+    """Tell whether a tensor in a tree was made by operations that autograd records."""
+    return any(is_tensor(t) and t.grad_fn is not None for t in memory_of(value))
+
+
+def without_graph(value: Any) -> Any:
+    """The same tree, its tensors without the graph that led to them.
+
+    Examples:
+        >>> without_graph((1, 2.5))
+        (1, 2.5)
+    """
+    return map_arrays(value, None, change_tensor=detached)
 
 
 def read_only(value: Any) -> Any:
@@ -108,9 +155,11 @@ def tree_nbytes(value: Any) -> int:
     own = opaque(type(value))
     if own is not None:
         return int(own.nbytes(value))
+    if is_tensor(value):
+        return tensor_nbytes(value)
     node = node_of(value)
     if node is None:
-        return value.nbytes  # A number of NumPy's.
+        return value.nbytes  # A number of NumPy's, or an array of JAX's.
     return sum(tree_nbytes(part) for part in node.parts)
 
 

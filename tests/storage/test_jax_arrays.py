@@ -1,0 +1,152 @@
+"""JAX's arrays as states: copied where they are, to memory and to files."""
+
+import sys
+
+import numpy as np
+import pytest
+
+import retape
+from retape import DiskStore, MemoryStore, StoreError, TieredStore
+from retape.storage import CodecStore, ZarrStore, copy_tree, fingerprint, tree_nbytes
+from retape.storage._codec import decode, encode
+from retape.storage._trees._jax_arrays import jax_from_array
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+STEPS = 23
+
+
+def through_a_file(value):
+    return decode(encode(value, {}), "a file")[0]
+
+
+WAYS = [copy_tree, through_a_file]
+
+
+@pytest.mark.parametrize("again", WAYS)
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: jnp.arange(6.0).reshape(2, 3),
+        lambda: jnp.zeros((0, 3)),
+        lambda: jnp.ones(3, jnp.bfloat16),
+        lambda: jnp.ones(3, jnp.int4),
+        lambda: jnp.asarray(1.5),
+        lambda: jnp.asarray(3),
+        lambda: jnp.broadcast_to(jnp.asarray(1.5j), (2,)),
+        lambda: jax.random.key(3),
+        lambda: jax.random.split(jax.random.key(3, impl="rbg")),
+        lambda: jax.device_put(jnp.ones(3), jax.devices()[0]),
+    ],
+)
+def test_what_a_step_can_observe_is_kept(again, made):
+    array = made()
+    found = again({"x": array})["x"]
+    assert isinstance(found, jax.Array) and found is not array
+    assert found.aval == array.aval  # Shape, type and whether that is weak.
+    assert found.sharding == array.sharding and found.committed == array.committed
+    assert fingerprint(found) == fingerprint(array)
+    if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key):
+        np.testing.assert_array_equal(found, array)
+    assert tree_nbytes(array) == array.nbytes
+
+
+def test_what_is_weak_has_another_digest():
+    weak, strong = jnp.asarray(1.5), jnp.float32(1.5)
+    assert fingerprint(weak) != fingerprint(strong)
+
+
+def test_another_process_without_it_is_told(monkeypatch):
+    data = encode(jnp.ones(2), {})
+    with monkeypatch.context() as within:
+        within.delitem(sys.modules, "jax")
+        with pytest.raises(retape.SnapshotError, match="Import `jax`"):
+            decode(data, "a file")
+    with pytest.raises(retape.SnapshotError, match="cpu:77, which this process"):
+        jax_from_array(np.ones(2, "f4"), ["jax", False, "", ["cpu", 77, None]])
+    with pytest.raises(retape.SnapshotError, match="jax_enable_x64"):
+        jax_from_array(np.ones(2), ["jax", False, "", None])
+
+
+def test_traced_arrays_are_refused():
+    with pytest.raises(StoreError, match=r"outside of `jax\.jit`"):
+        jax.jit(copy_tree)(jnp.ones(2))
+
+
+# Runs. The step is u -> u + tanh(W u) / (10 + k), in ways in which people write it.
+
+W = jnp.linspace(-1, 1, 25).reshape(5, 5)
+
+
+def plain(u, k):
+    return u + jnp.tanh(W @ u) / (10 + k)
+
+
+compiled = jax.jit(plain)
+donating = jax.jit(plain, donate_argnums=0)
+
+
+@jax.jit
+def backward(u, k, g):
+    return jax.vjp(lambda u: plain(u, k), u)[1](g)[0]
+
+
+def start():
+    return jnp.linspace(0.5, 1.5, 5)
+
+
+@pytest.fixture(scope="module")
+def reference():
+    """By the same compiled functions, all states kept: bits are equal."""
+    states = [start()]
+    for k in range(STEPS):
+        states.append(compiled(states[-1], k))
+    g = 2 * states[-1]
+    for k in reversed(range(STEPS)):
+        g = backward(states[k], k, g)
+    return np.asarray(states[-1]), np.asarray(g)
+
+
+@pytest.mark.parametrize("where", ["memory", "disk", "tiers", "packed", "zarr"])
+@pytest.mark.parametrize("step", [compiled, donating])
+def test_runs(step, where, reference, tmp_path, monkeypatch):
+    monkeypatch.setattr("os.fsync", lambda handle: None)
+    if where == "zarr":
+        pytest.importorskip("tensorstore")
+    store = {
+        "memory": lambda: None,
+        "disk": lambda: DiskStore(tmp_path),
+        "tiers": lambda: TieredStore(MemoryStore(capacity=1), DiskStore(tmp_path)),
+        "packed": lambda: CodecStore(MemoryStore()),
+        "zarr": lambda: ZarrStore(tmp_path),
+    }[where]()
+    x0 = start()
+    found = retape.adjoint(
+        step,
+        backward,
+        x0,
+        seed=lambda u: 2 * u,
+        steps=STEPS,
+        plan=retape.tiers(memory=1, disk=2, stage=2),
+        store=store,
+        key="a test",
+    )
+    assert isinstance(found.cotangent, jax.Array)
+    np.testing.assert_array_equal(found.state, reference[0])
+    np.testing.assert_array_equal(found.cotangent, reference[1])
+    np.testing.assert_array_equal(x0, start())
+
+
+def test_an_adjoint_is_checked():
+    def wrong(u, k, g):
+        return backward(u, k, g) + 0.05 * g
+
+    assert retape.check_adjoint(compiled, backward, start(), steps=4).ok
+    assert not retape.check_adjoint(compiled, wrong, start(), steps=4).ok
+    # Types of few bits are tested in their own precision, not left out.
+    few = start().astype(jnp.bfloat16)
+    twice = retape.check_adjoint(
+        lambda x, k: 2 * x, lambda x, k, g: 30 * g, few, steps=3
+    )
+    assert not twice.ok
