@@ -16,7 +16,7 @@ def cotangent_bytes(
     """
     if signature.passive:
         return 0
-    results = sum(trace.nbytes[made.start : made.stop])
+    results = sum(trace.nbytes[made.start : made.stop]) - signature.scratch_bytes
     # A formula that is not lean sums the cotangent of a smaller operand in the end.
     lean = signature.kind.lean or signature.kind.copying
     inputs: dict[int, int] = {}
@@ -62,4 +62,4 @@ def kernel_bytes(
     if not signature.kind.copying:
         return 0
     copies = sum(trace.nbytes[slot] for slot in {*reads, *made})
-    return copies + signature.workspace
+    return copies + signature.workspace - signature.scratch_bytes

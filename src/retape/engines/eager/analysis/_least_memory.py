@@ -1,12 +1,17 @@
 """The fewest bytes in which a recorded run can be reversed; less is refused."""
 
+from itertools import repeat
 from typing import TYPE_CHECKING
+
+import torch
 
 from retape.engines.eager._errors import BudgetError
 from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.analysis._liveness import Span, most_crossing, waiting_bytes
 from retape.engines.eager.analysis._measure import outside_bytes
 from retape.engines.eager.analysis._replay_peak import stage_bytes
+from retape.engines.eager.trace._step import Step, made_by
+from retape.engines.eager.trace._trace import Trace
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
@@ -55,8 +60,7 @@ def least_memory(run: "Run") -> int:
     saved = run.living_with_steps(0, last)
     span = Span(trace, 0, last, range(last), saved, waiting_bytes(trace))
     # What the program holds; at least one tensor, for what no formula has told.
-    made = zip(trace.producer, trace.nbytes, strict=True)
-    spare = max((nbytes for step, nbytes in made if step >= 0), default=0)
+    spare = max(map(_tensor_bytes, trace.steps, repeat(trace)), default=0)
     spare = max(spare, _held_by_program(run))
     again = stage_bytes(trace, saved)
     least = max(
@@ -68,6 +72,14 @@ def least_memory(run: "Run") -> int:
     )
     kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
     return least + spare + kept + BACKWARD_NUMBERS
+
+
+def _tensor_bytes(step: Step, trace: Trace) -> int:
+    """The largest result of a step, workspaces of its kernel left out."""
+    made = made_by(step)
+    if step.signature.scratch_bytes:
+        made = [slot for slot in made if trace.roots[slot].dtype is not torch.uint8]
+    return max((trace.nbytes[slot] for slot in made), default=0)
 
 
 def _held_by_program(run: "Run") -> int:

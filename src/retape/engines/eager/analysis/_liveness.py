@@ -5,6 +5,8 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 
+import torch
+
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes, kernel_bytes
 from retape.engines.eager.trace._native_handle import native
 from retape.engines.eager.trace._step import made_by
@@ -19,19 +21,27 @@ def waiting_bytes(trace: Trace) -> "array[int]":
     such as the mask of a dropout, is left out.
     """
     module = native()
-    last = len(trace.steps)
+    last, sizes = len(trace.steps), _cotangent_sizes(trace)
     if module is not None:
         found = module.waiting_bytes(
-            trace.steps, trace.producer, trace.last_read, trace.nbytes
+            trace.steps, trace.producer, trace.last_read, sizes
         )
         return array("q", found)
-    uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
+    uses = zip(trace.producer, trace.last_read, sizes, strict=True)
     waiting = (
         (made + 1, min(read, last) + 1, nbytes)
         for made, read, nbytes in uses
         if 0 <= made < read and not trace.steps[made].signature.passive
     )
     return array("q", running_sums(waiting, last + 2))
+
+
+def _cotangent_sizes(trace: Trace) -> list[int]:
+    """Of each slot, the bytes of its cotangent: a kernel's workspace gets none."""
+    if not any(each.scratch_bytes for each in trace.signatures.values()):
+        return trace.nbytes
+    sizes = zip(trace.nbytes, trace.roots, strict=True)
+    return [0 if root.dtype is torch.uint8 else nbytes for nbytes, root in sizes]
 
 
 def most_crossing(trace: Trace) -> int:
@@ -51,7 +61,7 @@ def waiting_beside(trace: Trace) -> list[int]:
 
     These cotangents wait while the backward goes through the step.
     """
-    uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
+    uses = zip(trace.producer, trace.last_read, _cotangent_sizes(trace), strict=True)
     beside = (
         (made + 1, read, nbytes)
         for made, read, nbytes in uses
@@ -186,8 +196,9 @@ class Span:
         """The bytes of cotangents that wait when the backward comes to a position."""
         waiting = self._waiting[position]
         if position < len(self._trace.steps):
-            made = made_by(self._trace.steps[position])
-            waiting += sum(self._trace.nbytes[slot] for slot in made)
+            step = self._trace.steps[position]
+            waiting += sum(self._trace.nbytes[slot] for slot in made_by(step))
+            waiting -= step.signature.scratch_bytes
         return waiting
 
     def crossing(self, start: int, cut: int) -> set[int]:

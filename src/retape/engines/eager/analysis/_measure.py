@@ -223,13 +223,30 @@ class _Measurement:
         trace, nbytes = self.trace, self.uses.nbytes
         # In the order in which autograd saved them.
         own = [(step, slot) for slot, step in tape.items() if slot not in before]
-        left = peak = nbytes(slot for _, slot in own)
+        after = self._saved_after(last, tape)
+        peak = nbytes(slot for _, slot in own)
+        left = peak + nbytes(after)
+        own += [(last, slot) for slot in after]
         for index in range(last - 1, first - 1, -1):
             while own and own[-1][0] > index + 1:
                 left -= trace.nbytes[own.pop()[1]]
             taken = step_cotangents(trace, index) + self._waiting_beside(index)
             peak = max(peak, taken + left)
         return peak
+
+    def _saved_after(self, last: int, tape: dict[int, int]) -> list[int]:
+        """Results of the last step of a unit that autograd saves and no step reads.
+
+        They are saved when the next unit has begun, and needed in this one, as the
+        workspace of a recurrent layer is.
+        """
+        step = self.trace.steps[last - 1]
+        following = self.trace.steps[last : last + 1]
+        read = {slot for each in following for slot in each.reads}
+        if step.signature.kind.scratch:
+            read.clear()  # it needs all of its results
+        results = set(made_by(step)) - read - tape.keys()
+        return [slot for slot in results if self.uses.last_use.get(slot, -1) == last]
 
     def _waiting_beside(self, index: int) -> int:
         """Cotangents that wait while a step is reversed.

@@ -75,6 +75,12 @@ class Keeper:
         if excess > 0 and self._limits.memory is not None:
             self.floor = max(self.floor, self._limits.memory + int(excess))
 
+    def make_room(self, nbytes: int) -> None:
+        """Let values go for an operator that is about to take so many bytes."""
+        trace = self._run.trace
+        while trace.counter.live + nbytes > trace.memory and self._one_step():
+            self.relieved = True
+
     def finish(self) -> None:
         """The run is over: others may now write where the trace does not see it."""
         trace = self._run.trace

@@ -150,7 +150,7 @@ struct Names {
   X(nbytes) X(outputs) X(single) X(root) X(pack) X(adopt) X(root_of)               \
   X(drop_from_tail) X(let_go) X(acquire) X(release) X(differentiable) X(kind)      \
   X(lean) X(copying) X(_retape_call) X(slot_of) X(_look) X(passive)  \
-  X(sizes) X(spare) X(workspace) X(reverse_workspace)
+  X(sizes) X(spare) X(workspace) X(reverse_workspace) X(scratch_bytes)
 #define RETAPE_DECLARE(name) PyObject* name = PyUnicode_InternFromString(#name);
   RETAPE_NAMES(RETAPE_DECLARE)
 #undef RETAPE_DECLARE

@@ -71,7 +71,7 @@ class Room {
     for (Py_ssize_t r = 0; r < PyTuple_GET_SIZE(reads); ++r)
       touched.insert(as_int(PyTuple_GET_ITEM(reads, r)));
     for (int64_t slot = made.first; slot < made.last; ++slot) touched.insert(slot);
-    int64_t copies = facts.workspace;
+    int64_t copies = facts.workspace - facts.scratch_bytes;
     for (const int64_t slot : touched) copies += item(nbytes_, slot);
     return copies;
   }

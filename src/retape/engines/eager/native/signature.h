@@ -40,7 +40,7 @@ struct Facts {
   std::vector<int64_t> outputs;
   std::vector<char> differentiable;
   std::vector<int64_t> sizes;
-  int64_t spare = 0, workspace = 0, reverse_workspace = 0;
+  int64_t spare = 0, workspace = 0, reverse_workspace = 0, scratch_bytes = 0;
   bool lean = false, copying = false, passive = false;
 
   Facts() = default;
@@ -54,6 +54,7 @@ struct Facts {
     spare = as_int(attribute(signature, names->spare).get());
     workspace = as_int(attribute(signature, names->workspace).get());
     reverse_workspace = as_int(attribute(signature, names->reverse_workspace).get());
+    scratch_bytes = as_int(attribute(signature, names->scratch_bytes).get());
     const Ref flags = attribute(signature, names->differentiable);
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(flags.get()); ++k)
       differentiable.push_back(PyTuple_GET_ITEM(flags.get(), k) == Py_True);

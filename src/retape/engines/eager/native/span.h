@@ -142,15 +142,16 @@ inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
   const Made range = made_by(step, facts);
   for (int64_t each = range.first; each < range.last; ++each)
     sums.made += item(span.nbytes, each);
-  const Reads reads = bytes_read(span, index, facts, sums.made);
-  if (facts.copying) sums.kernel = sums.made + reads.all + facts.workspace;
+  const int64_t results = sums.made - facts.scratch_bytes;
+  const Reads reads = bytes_read(span, index, facts, results);
+  if (facts.copying) sums.kernel = results + reads.all + facts.workspace;
   int64_t formula = facts.copying ? sums.kernel + facts.sizes[0] + facts.reverse_workspace
                                   : facts.spare * reads.largest;
   PyObject* writes = PyTuple_GET_ITEM(step, 3);
   for (int64_t k = 1; !facts.copying && k <= PyTuple_GET_SIZE(writes); ++k)
     formula += 2 * item(span.nbytes, range.last - k);
   if (!facts.passive)
-    sums.reverse = reads.cotangents + std::max(sums.made + formula, reads.summed);
+    sums.reverse = reads.cotangents + std::max(results + formula, reads.summed);
   sums.inner = reads.inner;
   return sums;
 }

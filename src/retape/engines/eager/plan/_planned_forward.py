@@ -126,6 +126,11 @@ class PlannedKeeper(Keeper):
         self._wake_up_in_time()
         self._leave_room(self._need())
 
+    def make_room(self, nbytes: int) -> None:
+        """Let values go for an operator, unless a plan has counted what it takes."""
+        if self.plan.broken:
+            super().make_room(nbytes)
+
     def begin(self, unit: int) -> None:
         """The program comes to a unit of the plan."""
         plan, trace = self.plan, self._run.trace

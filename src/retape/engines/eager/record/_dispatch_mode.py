@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._recurrent_workspace import recurrent_result_bytes
 from retape.engines.eager._wrapper_tensors import is_wrapper
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._function_transforms import (
@@ -151,6 +152,8 @@ class Recorder(TorchDispatchMode):
         if _graph_task() != -1 and not torch.is_grad_enabled():
             return self._unrecorded(func, kind, args, kwargs or {})
         trace = run.trace
+        if kind.scratch:
+            self.keeper.make_room(recurrent_result_bytes(args))
         if kind.collective:
             result = record_collective(trace, func, kind, args, kwargs or _NOTHING)
         else:

@@ -240,6 +240,9 @@ def _leave_room(
     """Keep room for the cotangents of what an operator reads and makes."""
     signature.new = False
     made = range(first, len(trace.producer))
+    if signature.kind.scratch:
+        workspace = (s for s in made if trace.roots[s].dtype is torch.uint8)
+        signature.scratch_bytes = sum(trace.nbytes[slot] for slot in workspace)
     room = cotangent_bytes(trace, len(trace.steps), signature, reads, made)
     if room > trace.largest:
         trace.largest = room

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from retape.engines.eager._convolution_workspace import workspace_bytes
+from retape.engines.eager._recurrent_workspace import recurrent_workspace_bytes
 from retape.engines.eager.trace._backward_formulas import spare_tensors
 from retape.engines.eager.trace._geometry import Geometry, view_through
 from retape.engines.eager.trace._operator_traits import OperatorTraits
@@ -52,6 +53,7 @@ class Signature:
         spare: Tensors that its formula holds on the way, if it is not lean.
         workspace: Bytes that its kernel takes beyond copies, if it copies;
             `reverse_workspace`: what those of its backward take beyond that.
+        scratch_bytes: Of its results, those of a workspace, once it has run.
         new: It has not run yet.
         native: The same for the accelerator, if it has met it.
         simple: Every tensor is a positional argument of its own.
@@ -89,10 +91,12 @@ class Signature:
         self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
         self.spare = self.workspace = self.reverse_workspace = 0
         if kind.copying:
-            found = workspace_bytes(args)
+            of = recurrent_workspace_bytes if kind.scratch else workspace_bytes
+            found = of(args)
             self.workspace, self.reverse_workspace = found
         elif not kind.lean and any(differentiable):
             self.spare = spare_tensors(func, args, geometries, differentiable)
+        self.scratch_bytes = 0
         self.new = True
         self.native: Any = None
         self.simple = not kwargs and all(
