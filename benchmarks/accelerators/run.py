@@ -16,6 +16,7 @@ import argparse
 import datetime
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
@@ -97,9 +98,15 @@ def in_a_process(*words: str) -> dict[str, Any]:
     command = [sys.executable, __file__, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        return {"why_not": f"failed: {last[:70]}"}
+        return {"why_not": f"failed: {_reason(done.stderr)[:70]}"}
     return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _reason(text: str) -> str:
+    """The line of a traceback that says why; JAX adds lines about itself."""
+    lines = text.strip().splitlines() or ["no message"]
+    named = [each for each in lines if re.match(r"[\w.]*(Error|Exception)\b", each)]
+    return (named or lines)[-1]
 
 
 def device() -> dict[str, Any]:

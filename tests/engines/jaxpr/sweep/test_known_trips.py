@@ -132,6 +132,25 @@ def test_the_counter_knows_what_waits() -> None:
     assert waits == 6 + 1 + 3 * 3
 
 
+def test_the_counter_goes_into_functions_with_rules_of_their_own() -> None:
+    @jax.custom_vjp
+    def below(x: Any) -> Any:
+        return jax.lax.while_loop(lambda v: v > 1, lambda v: v / 2, x)
+
+    below.defvjp(lambda x: (below(x), None), lambda _, d: (d,))
+    assert retape.jax.count_waits(lambda x: below(x) + 1, 8.0) == (2.0, 4)
+    mesh = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("i")
+    parts = jax.shard_map(
+        lambda x: jax.lax.while_loop(lambda v: v[0] > 1, lambda v: v / 2, x),
+        mesh=mesh,
+        in_specs=spec,
+        out_specs=spec,
+    )
+    with pytest.raises(retape.UnsupportedError, match="Waits inside `shard_map`"):
+        retape.jax.count_waits(parts, jnp.ones(1))
+
+
 def test_a_lowering_for_cuda_has_the_devices_form() -> None:
     x = jnp.linspace(0.1, 1, 1000)
     gradient = jax.jit(retape.jax.grad(simulate, plan=retape.fixed_space(snapshots=8)))

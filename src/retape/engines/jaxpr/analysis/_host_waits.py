@@ -20,6 +20,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._evaluate import Environment, begun
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, scan_parts
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
@@ -40,6 +41,9 @@ def host_waits(
         jaxpr: The program.
         values: Its inputs.
         body: What a call calls.
+
+    Raises:
+        UnsupportedError: If code for each device of a mesh has loops or conditionals.
 
     Examples:
         >>> import jax, jax.numpy as jnp
@@ -121,7 +125,8 @@ class _Interpreter:
                 return self.scan(eqn)
             case _:
                 body = self.body(eqn)
-                assert body is not None, f"{eqn.primitive.name} is no plain call"
+                if body is None:
+                    body = _with_own_rule(eqn)
                 return self.program(closed(body))
 
     def waits_itself(self, eqn: core.JaxprEqn) -> bool:
@@ -179,6 +184,18 @@ class _Interpreter:
             return [*carry, *stacked]
 
         return run
+
+
+def _with_own_rule(eqn: core.JaxprEqn) -> core.ClosedJaxpr:
+    """The program of a function with a derivative of its own (`jax.custom_vjp`)."""
+    if eqn.primitive.name not in ("custom_vjp_call", "custom_vjp_call_jaxpr"):
+        raise UnsupportedError(
+            f"Waits inside `{eqn.primitive.name}` cannot be counted: its loops or "
+            "conditionals run on each device by themselves. Count the waits of the "
+            "function that it is given, on one device's part."
+        )
+    params = eqn.params
+    return closed(params["call_jaxpr" if "call_jaxpr" in params else "fun_jaxpr"])
 
 
 def _of_type(value: Any, aval: Any) -> Any:

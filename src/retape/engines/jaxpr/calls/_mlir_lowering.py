@@ -17,6 +17,7 @@ from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.primitives._call import call_p
 from retape.engines.jaxpr.xla._merge_callbacks import gathered
 from retape.engines.jaxpr.xla._single_kernel import ENABLED, mark_kernels
+from retape.plan._base import Plan
 
 
 def _run_compiled(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
@@ -69,9 +70,9 @@ def lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
 
 
 @cached(256)
-def _jitted(jaxpr: core.ClosedJaxpr) -> Callable[..., list[Any]]:
+def _jitted(jaxpr: core.ClosedJaxpr, plan: Plan | None) -> Callable[..., list[Any]]:
     # Bound again inside `jit`, so that it is lowered by `lower`.
-    return jax.jit(lambda *values: call_p.bind(*values, jaxpr=jaxpr, plan=None))
+    return jax.jit(lambda *values: call_p.bind(*values, jaxpr=jaxpr, plan=plan))
 
 
 class _Under(threading.local):
@@ -84,7 +85,9 @@ class _Under(threading.local):
 _under = _Under()
 
 
-def evaluate_call(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
+def evaluate_call(
+    *values: Any, jaxpr: core.ClosedJaxpr, plan: Plan | None, **_: Any
+) -> list[Any]:
     """Evaluate a call at once: compiled, however it came about."""
     if jaxpr in _under.jaxprs:
         # With `jax_debug_nans` JAX looks for the operation that made a NaN.
@@ -94,6 +97,6 @@ def evaluate_call(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
         # As in `lower`: this lowers the program itself, not an equation that calls it.
         # With `jit` off the call would be bound again and again.
         with jax.enable_x64(True), jax.disable_jit(False):
-            return _jitted(jaxpr)(*values)
+            return _jitted(jaxpr, plan)(*values)
     finally:
         _under.jaxprs.discard(jaxpr)

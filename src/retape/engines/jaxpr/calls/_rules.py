@@ -24,6 +24,7 @@ from jax.interpreters import ad, mlir
 
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.analysis._activity import differentiable, propagate, wide
+from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._mlir_lowering import evaluate_call, lower, lower_on_cpu
 from retape.engines.jaxpr.calls._placed_budget import may_be_spread, placed
@@ -120,11 +121,13 @@ def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     if origin is not None and origin.provisional:
         jaxpr = placed(origin, jaxpr, context, values, sweep_program)
     platforms = tuple(context.module_context.platforms)
-    if any(map(is_gpu, platforms)):
-        device = device_form(source, sweep_program)
-        if device is not None:
-            alone = all(map(is_gpu, platforms))
-            jaxpr = device if alone else by_platform(jaxpr, device, platforms)
+    on_gpu = any(map(is_gpu, platforms))
+    device = device_form(source, sweep_program) if on_gpu else None
+    if device is not None:
+        alone = all(map(is_gpu, platforms))
+        jaxpr = device if alone else by_platform(jaxpr, device, platforms)
+    elif origin is None:
+        jaxpr = forward_form(jaxpr, params["plan"], platforms)
     rule = lower_on_cpu if platforms == ("cpu",) else lower
     return rule(context, *values, jaxpr=jaxpr, **params)
 

@@ -68,17 +68,22 @@ class ChunkSizes:
         return label in self.guarded or (outside and label in self.dear)
 
 
-def chunk_sizes(compiled: Compiled, stage: int) -> ChunkSizes:
+def chunk_sizes(
+    compiled: Compiled, stage: int, *, derivatives: bool = True
+) -> ChunkSizes:
     """Choose the numbers.
 
     Args:
         compiled: The program.
         stage: Steps in a stage.
+        derivatives: Whether steps are swept back, too.
     """
     loops = [i for i in compiled.items if isinstance(i, Loop)]
     blocks = [b for loop in loops for b in blocks_of([loop])]
     found = ChunkSizes(len(loops) == len(blocks) == 1, len(blocks) > 1)
-    code = {k: _all_code(compiled, k, stage) for k in compiled.code}
+    code = {k: [c.jaxpr.jaxpr] for k, c in compiled.code.items()}
+    if derivatives:
+        code = {k: _all_code(compiled, k, stage) for k in compiled.code}
     found.guarded = {k for k, each in code.items() if any(map(is_unsafe, each))}
     costs = {k: block_cost(c.jaxpr.jaxpr) for k, c in compiled.code.items()}
     chunk, capsule = 0, compiled.layout.capsule_bytes()

@@ -112,7 +112,7 @@ def for_platform(
     and none may run what another does not. So does code with sizes that are not known
     (`jax.export`), since what it costs is not known either.
     """
-    if plan.loops != "device" or settings.plain or _is_manual(jaxpr):
+    if plan.loops != "device" or settings.plain or is_manual(jaxpr):
         return settings
     shapes = [v.shape for v in compiled.layout.avals.values()]
     if any(extents(shape) != tuple(shape) for shape in shapes):
@@ -124,7 +124,7 @@ def for_platform(
     return replace(settings, device=True)
 
 
-def _is_manual(jaxpr: core.ClosedJaxpr) -> bool:
+def is_manual(jaxpr: core.ClosedJaxpr) -> bool:
     """Tell whether the program is of code for each device of a mesh."""
     return bool(axis_names(jaxpr)) or any(varying(v) for v in jaxpr.in_avals)
 

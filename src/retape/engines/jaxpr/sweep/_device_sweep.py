@@ -17,6 +17,13 @@ reverse, chunk by chunk; what is behind it is called for whenever it is reached:
 Decisions, restores and stores are choices between values: nobody waits for them. A
 stage that takes several chunks takes several turns. Where each takes one, with S stages
 that are advanced a times in all, the host waits 2 S + a + 1 times.
+
+A run that nobody sweeps back, for the value of a function that is also differentiated,
+is only advanced, the last block done once in the end (`chunked_run`):
+
+    while not before the last block:           a wait each
+        advance a chunk
+    the last block
 """
 
 from __future__ import annotations
@@ -27,18 +34,21 @@ from typing import Any
 import jax.numpy as jnp
 from jax import lax
 
+from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.control._splits import INT
-from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
-from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
+from retape.engines.jaxpr.control._splits import FOREVER, INT
+from retape.engines.jaxpr.jaxprs._avals import blank
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
+from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, chunk_sizes
 from retape.engines.jaxpr.nest._known_trips import emit_chunk, emit_in_chunks
-from retape.engines.jaxpr.nest._resumable_nest import Pass, State
-from retape.engines.jaxpr.sweep._forward import Advance, Tape
+from retape.engines.jaxpr.nest._resumable_nest import OK, Pass, State
+from retape.engines.jaxpr.sweep._forward import Advance, Tape, assign, inputs
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._state import register_outs
 from retape.engines.jaxpr.sweep._sweep import Sweep
+from retape.engines.jaxpr.sweep._values import evaluate_block, output_of
 
 
 class DeviceSweep(Sweep):
@@ -159,3 +169,52 @@ class _ReverseTaped(ReverseLast):
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return super().guard(lo, hi, state) & (state["left"] == 0)
+
+
+# Without a way back ---------------------------------------------------------------
+
+
+def chunked_run(compiled: Compiled, operands: Sequence[Any]) -> list[Any]:
+    """The program's outputs.
+
+    Args:
+        compiled: The program, of several blocks.
+        operands: Inputs, then constants.
+    """
+    sizes = chunk_sizes(compiled, LONGEST, derivatives=False)
+    forward = Advance(compiled, operands)
+    with own_types():
+        state = _before_steps(compiled)
+        keys = sorted(state, key=str)
+
+        def unfinished(carry: Sequence[Any]) -> Any:
+            return carry[keys.index("pc")] < compiled.end
+
+        def chunk(carry: Sequence[Any]) -> list[Any]:
+            before = dict(zip(keys, carry, strict=True))
+            after = emit_chunk(compiled, forward, before, sizes)
+            return [after[k] for k in keys]
+
+        carry = lax.while_loop(unfinished, chunk, [state[k] for k in keys])
+        state = _last_block(compiled, operands, dict(zip(keys, carry, strict=True)))
+        outs = compiled.program.outs
+        return [output_of(compiled, out, operands, state) for out in outs]
+
+
+def _before_steps(compiled: Compiled) -> State:
+    layout = compiled.layout
+    state: State = {p: blank(layout.avals[p]) for p in layout.places("register")}
+    state |= {p: layout.blank(p) for p in layout.places("resident")}
+    return state | {
+        "pc": jnp.int32(0),
+        "left": jnp.asarray(FOREVER),
+        WRITTEN: jnp.asarray(False),
+    }
+
+
+def _last_block(compiled: Compiled, operands: Sequence[Any], state: State) -> State:
+    """Run what `Advance` only passes over."""
+    (last,) = (taped.code for taped in compiled.taped.values() if taped.ending)
+    values = inputs(compiled, last, operands, state)
+    outs = evaluate_block(last.jaxpr, values, None)
+    return assign(compiled, last, outs, state | {OK: None})

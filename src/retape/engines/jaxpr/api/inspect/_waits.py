@@ -10,10 +10,11 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._host_waits import host_waits
 from retape.engines.jaxpr.api._gradient_options import check_callable
+from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._platform_form import device_form
 from retape.engines.jaxpr.calls._rules import sweep_program
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
-from retape.engines.jaxpr.primitives._call import call_p
+from retape.engines.jaxpr.primitives._call import call_p, linear_p
 
 
 class Waits(NamedTuple):
@@ -42,6 +43,7 @@ def count_waits(fun: Callable[..., Any], *args: Any) -> Waits:
 
     Raises:
         GradientTypeError: If `fun` cannot be called.
+        UnsupportedError: If loops or conditionals stand in a `shard_map`.
 
     Examples:
         >>> import jax, retape.jax
@@ -68,6 +70,7 @@ def count_waits(fun: Callable[..., Any], *args: Any) -> Waits:
 def on_gpu(eqn: core.JaxprEqn) -> core.ClosedJaxpr | None:
     """The program that a call stands for where it is compiled for a GPU."""
     body = callee(eqn)
-    if body is None or eqn.primitive is not call_p:
+    if body is None or eqn.primitive not in (call_p, linear_p):
         return body
-    return device_form(body, sweep_program) or body
+    device = device_form(body, sweep_program)
+    return device or forward_form(body, eqn.params["plan"], ["cuda"])
