@@ -37,11 +37,28 @@ def attention() -> tuple[nn.Module, Tensor]:
     return nn.TransformerEncoder(layer, 3), torch.randn(2, 16, 32)
 
 
+class Heads(nn.Module):
+    """Attention by hand; without values, `permute` of the parts asks for a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv, self.out = nn.Linear(32, 96), nn.Linear(32, 32)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).view(*x.shape[:2], 3, 4, 8).permute(2, 0, 3, 1, 4)
+        scores = (q @ k.transpose(-2, -1)).softmax(-1)
+        return x + self.out((scores @ v).transpose(1, 2).reshape(x.shape))
+
+
+def heads() -> tuple[nn.Module, Tensor]:
+    return nn.Sequential(*[Heads() for _ in range(4)]), torch.randn(2, 16, 32)
+
+
 def loss_of(model: nn.Module) -> Callable[[Tensor], Tensor]:
     return lambda x: model(x).square().sum()
 
 
-@pytest.mark.parametrize("make", [perceptron, convolutions, attention])
+@pytest.mark.parametrize("make", [perceptron, convolutions, attention, heads])
 def test_an_estimate_says_what_runs_show(make: Any) -> None:
     torch.manual_seed(0)
     model, x = make()
@@ -53,7 +70,7 @@ def test_an_estimate_says_what_runs_show(make: Any) -> None:
     assert all(torch.equal(v, state[k]) for k, v in model.state_dict().items())
     with pytest.raises(BudgetError) as caught, retape.torch.recompute(memory=1):
         loss = program(x)
-    assert caught.value.least <= found.least <= 1.1 * caught.value.least
+    assert found.least == caught.value.least
     del loss
     with retape.torch.recompute(memory="1GB") as ample:
         loss = program(x)

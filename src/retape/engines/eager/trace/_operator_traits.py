@@ -126,7 +126,8 @@ def _read_schema(func: Any) -> OperatorTraits:
         result.alias_info is not None for result in schema.returns
     )
     return OperatorTraits(
-        view=reshapes or (aliases and not writes),
+        # Without values, a program asks tensors for their device by an operator.
+        view=reshapes or (aliases and not writes) or name == "prim::device",
         writes=writes,
         random=torch.Tag.nondeterministic_seeded in tags,
         chance=_dropout_position(schema),
