@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from workloads import ALL, Workload, adaptive, scanned
+from workloads import ALL, Workload, adaptive, humanoid, scanned
 
 import retape
 import retape.jax
@@ -86,6 +86,11 @@ def by_adjoint() -> list[tuple[int, int, int]]:
     ]
 
 
+def falling() -> Workload:
+    """Forty steps of MJX, each with its solver's loops."""
+    return humanoid(True, 40)
+
+
 def main(wanted: list[str]) -> None:
     """Print a row for each program."""
     programs: dict[str, Callable[[], Workload]] = {
@@ -95,6 +100,7 @@ def main(wanted: list[str]) -> None:
         "nested-unknown": lambda: nested(None),
         **{name: lambda make=make: make(True) for name, make in ALL.items()},
         "adaptive": solve,
+        "humanoid": falling,
     }
     print("| program | steps | waits a step run, host's form | device's form |")
     print("|---|---|---|---|")

@@ -226,18 +226,23 @@ def adaptive(small: bool, end: float | None = None, adjoint: Any = None) -> Work
     return Workload("adaptive solve", program, jnp.linspace(0.5, 2, count), None)
 
 
-def humanoid(small: bool) -> Workload:
-    """Steps of MJX: the humanoid of its own tests, or two points that fall."""
+def humanoid(small: bool, steps: int | None = None) -> Workload:
+    """Steps of MJX: the humanoid of its own tests, or a ball that falls.
+
+    Args:
+        small: Whether it is the ball.
+        steps: How many, if not the usual number.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import mujoco
         from mujoco import mjx
     models: Any = mujoco
     if small:
-        model, n = models.MjModel.from_xml_string(_FALLING), 2
+        model, n = models.MjModel.from_xml_string(_FALLING), steps or 2
     else:
         folder = f"{mjx.__path__[0]}/test_data/humanoid/humanoid.xml"
-        model, n = models.MjModel.from_xml_path(folder), 50
+        model, n = models.MjModel.from_xml_path(folder), steps or 50
     on_device = mjx.put_model(model)
     data = mjx.make_data(on_device)
 
