@@ -9,7 +9,7 @@ import torch
 import retape.torch
 from retape import BudgetError, UnsupportedError
 from retape.engines.eager.trace._operator_traits import traits_of
-from tests.engines.eager.support.processes import run_processes
+from tests.engines.eager.support.processes import run_in_turn, run_processes
 
 
 def _gradients(make: Any, under: Any) -> list[Any]:
@@ -71,9 +71,25 @@ def _all_programs(accelerated: bool) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("world, accelerated", [(2, True), (4, False)])
-def test_collectives_in_every_form_are_exact(world: int, accelerated: bool) -> None:
-    for wrong in run_processes(_all_programs, world, accelerated):
+@pytest.fixture(scope="module")
+def in_two() -> Any:
+    """What two processes found, which do all jobs one after the other."""
+    return run_in_turn(
+        2,
+        programs=(_all_programs, (True,)),
+        talk=(_talk_in_the_backward, ()),
+        regions=(_checkpointed, ()),
+        refusal=(_loop_refusal, ()),
+    )
+
+
+def test_collectives_in_every_form_are_exact(in_two: Any) -> None:
+    for wrong in in_two["programs"]:
+        assert wrong == []
+
+
+def test_collectives_of_four_processes_are_exact() -> None:
+    for wrong in run_processes(_all_programs, 4, False):
         assert wrong == []
 
 
@@ -109,8 +125,8 @@ def _talk_in_the_backward() -> list[tuple[int, int]]:
     return found
 
 
-def test_what_is_recomputed_repeats_no_collective() -> None:
-    for found in run_processes(_talk_in_the_backward, 2):
+def test_what_is_recomputed_repeats_no_collective(in_two: Any) -> None:
+    for found in in_two["talk"]:
         assert [again == plain for plain, again in found] == [True] * 3
         assert found[1][0] > 0  # its own collectives are counted
 
@@ -129,14 +145,14 @@ def _checkpointed() -> list[bool]:
     return found
 
 
-def test_regions_of_tensor_parallel_layers_are_exact() -> None:
-    for found in run_processes(_checkpointed, 2):
+def test_regions_of_tensor_parallel_layers_are_exact(in_two: Any) -> None:
+    for found in in_two["regions"]:
         assert found == [True] * 3
 
 
-def test_a_loop_refuses_collectives_by_name() -> None:
-    (found,) = run_processes(_loop_refusal, 1)
-    assert found[0].startswith("`c10d.allreduce_.default` talks to other processes")
+def test_a_loop_refuses_collectives_by_name(in_two: Any) -> None:
+    for found in in_two["refusal"]:
+        assert found[0].startswith("`c10d.allreduce_.default` talks to other processes")
 
 
 def _loop_refusal() -> list[str]:

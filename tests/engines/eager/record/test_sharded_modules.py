@@ -4,6 +4,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
@@ -11,9 +12,9 @@ from torch import Tensor, nn
 
 import retape.torch
 from retape import BudgetError, UnsupportedError
-from tests.engines.eager.support.processes import run_processes
+from tests.engines.eager.support.processes import run_in_turn
 
-WIDTH, LAYERS = 16, 4
+WIDTH, LAYERS = 16, 3
 
 
 class Block(nn.Module):
@@ -71,7 +72,7 @@ def sharded(form: str) -> nn.Module:
     return model
 
 
-def train(form: str, make: Callable[[], Any], steps: int = 3) -> tuple[Any, Any]:
+def train(form: str, make: Callable[[], Any], steps: int = 2) -> tuple[Any, Any]:
     """Losses and gradients of some steps, and the reports of their runs."""
     model, found, reports = sharded(form), [], []
     optimiser = torch.optim.SGD(model.parameters(), 0.1)
@@ -106,6 +107,7 @@ def _least(form: str) -> int:
 
 
 FORMS = "resharded", "kept gathered", "mixed precision", "nested", "prefetch"
+SHARES = 1.0, 1.2, 1.5, 2.0, 100.0
 
 
 def _in_budgets(accelerated: bool) -> list[str]:
@@ -116,7 +118,7 @@ def _in_budgets(accelerated: bool) -> list[str]:
         retape.torch.accelerate(accelerated)
         least = _least(form)
         counts = []
-        for share in (1.0, 1.2, 1.5, 2.0, 100.0):
+        for share in SHARES if form == FORMS[0] else (1.0, 100.0):
             memory = int(share * least)
             found, reports = train(form, lambda: retape.torch.recompute(memory=memory))  # noqa: B023
             if not all(map(torch.equal, plain, found)):
@@ -137,8 +139,19 @@ def _in_budgets(accelerated: bool) -> list[str]:
     return wrong
 
 
-def test_fully_sharded_modules_keep_a_budget_in_each_process() -> None:
-    for wrong in run_processes(_in_budgets, 2, False):
+@pytest.fixture(scope="module")
+def in_two() -> Any:
+    """What two processes found, which do all jobs one after the other."""
+    return run_in_turn(
+        2,
+        budgets=(_in_budgets, (False,)),
+        inside=(_flat, (True,)),
+        around=(_flat, (False,)),
+    )
+
+
+def test_fully_sharded_modules_keep_a_budget_in_each_process(in_two: Any) -> None:
+    for wrong in in_two["budgets"]:
         assert wrong == []
 
 
@@ -175,10 +188,10 @@ def _flat(inside: bool) -> tuple[list[str], bool]:
     return [], all(map(torch.equal, plain, found)) and len(plain) == len(found)
 
 
-def test_flat_parameters_are_refused_inside_and_exact_around() -> None:
-    for refusals, refused in run_processes(_flat, 2, True):
+def test_flat_parameters_are_refused_inside_and_exact_around(in_two: Any) -> None:
+    for refusals, refused in in_two["inside"]:
         assert refused
         assert "`FullyShardedDataParallel` (FSDP1)" in refusals[0]
         assert "`torch.distributed.fsdp.fully_shard` (FSDP2)" in refusals[0]
-    for _, exact in run_processes(_flat, 2, False):
+    for _, exact in in_two["around"]:
         assert exact
