@@ -57,7 +57,7 @@ def programs() -> list[Program]:
     sizes = {"forward": [1] * n, "states": [2, 1] * (n // 2), "tapes": [1] * n}
     plans = [
         retape.fixed_space(snapshots=6, stage=3),
-        retape.logarithmic(),
+        retape.tiers(memory=2, disk=4),
         retape.within(f"{CELLS * 8 * 12} B"),
         retape.fixed_space(snapshots=8, store=both),
         retape.chain(**sizes, budget=14),

@@ -21,13 +21,12 @@ from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
-from retape.schedule import online_actions
 from retape.storage import (
     DiskStore,
-    DurableStore,
     SnapshotStore,
     tree_nbytes,
 )
+from retape.storage._durable import is_durable
 
 X = TypeVar("X")
 G = TypeVar("G")
@@ -214,7 +213,7 @@ def adjoint(
             progress=meter or watch,
             verify=verify,
             fingerprint=machine.fingerprint if verify else None,
-            label=run_label(passed, x0, steps, key, isinstance(store, DurableStore)),
+            label=run_label(passed, x0, steps, key, is_durable(store)),
             reuse=reuse,
         )
     state, total, cotangent = outcome.result
@@ -239,8 +238,8 @@ def _memory(
     if steps is not None:
         schedule = plan.schedule(length, None if tape is None else capsule, tape)
     else:
-        stage, slots, _ = plan.resolve(None, None if tape is None else capsule, tape)
-        schedule = online_actions(length, slots, stage)
+        online = plan.online(None if tape is None else capsule, tape)
+        schedule = online.actions(length)
     predicted = predict_memory(
         schedule,
         capsule,

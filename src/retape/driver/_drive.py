@@ -30,11 +30,8 @@ from retape.driver._verify import Verifier, Verify
 from retape.schedule import (
     Action,
     Counts,
-    begin_online,
-    online_actions,
-    online_advances,
-    reverse_online,
-    turn_advances,
+    Online,
+    OnlineBinomial,
 )
 from retape.storage import (
     DurableStore,
@@ -239,12 +236,13 @@ def _actions(
             _foresee(loop, schedule)
             stream = schedule
         else:
-            alpha, d, _ = plan.resolve(None, capsule_bytes, tape_bytes)
+            online = _online(plan, capsule_bytes, tape_bytes)
             if record is None or record.length is None:
-                return _run_to_the_end(loop, alpha, d, durable)
+                return _run_to_the_end(loop, online, durable)
             loop.length = record.length
-            loop.total = record.length + online_advances(record.length, d, alpha)
-            stream = online_actions(record.length, d, alpha)
+            advances = online.advances(record.length)
+            loop.total = None if advances is None else record.length + advances
+            stream = online.actions(record.length)
     return skip_done(loop, stream, record, durable) if durable else stream
 
 
@@ -264,17 +262,29 @@ def _foresee(loop: Loop[C, A, R], schedule: Counted) -> None:
     loop.total = counts.advances + counts.taped
 
 
+def _online(plan: Planner, capsule_bytes: int | None, tape_bytes: int | None) -> Online:
+    """What a plan means for a run whose end is not known."""
+    own: Any = getattr(plan, "online", None)
+    if own is not None:
+        return own(capsule_bytes, tape_bytes)
+    alpha, d, _ = plan.resolve(None, capsule_bytes, tape_bytes)
+    return OnlineBinomial(d, alpha)
+
+
 def _run_to_the_end(
-    loop: Loop[C, A, R], alpha: int, d: int, durable: DurableStore[C] | None
+    loop: Loop[C, A, R], online: Online, durable: DurableStore[C] | None
 ) -> Iterator[Action]:
-    state = begin_online(d)
+    if online.keeps_tapes and not isinstance(loop.machine, TapingMachine):
+        raise cannot_tape(loop.machine)
+    state, alpha = online.begin(), online.stage
     if durable:
         state = find_place(loop, state, alpha, durable)
     length, state = sweep_forward(loop, state, alpha)
     loop.record()
-    more = turn_advances(state, length, alpha) + length
-    loop.total = loop.advances + loop.skipped + more
-    return reverse_online(state, length, alpha)
+    more = online.turn_advances(state, length)
+    if more is not None:
+        loop.total = loop.advances + loop.skipped + more + length
+    return online.reverse(state, length)
 
 
 def _named(plan: object) -> str:

@@ -20,6 +20,7 @@ from retape.driver._report import Report
 from retape.driver._verify import Verifier, reverse_checked
 from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.storage import DurableStore, Record, SnapshotStore
+from retape.storage._durable import is_durable
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -97,7 +98,7 @@ class Loop(Generic[C, A, R]):
 
     def __post_init__(self) -> None:
         # Asked once: what a protocol asks at run time takes longer than an action.
-        self.durable = self.store if isinstance(self.store, DurableStore) else None
+        self.durable = self.store if is_durable(self.store) else None
         self._tapes = isinstance(self.machine, TapingMachine)
         overwrites = isinstance(self.machine, OverwritingMachine)
         copy: Any = getattr(self.machine, "copy_capsule", None)
@@ -238,6 +239,19 @@ class Loop(Generic[C, A, R]):
         tape = self.tapes.pop((tier, slot), None) is not None
         self.store.drop(step, slot, tier, tape=tape)
         del self.slots[tier, slot]
+        self.spend("storage", began)
+
+    def move(self, step: int, near: Slot, far: Slot) -> None:
+        """Put what is in one slot into another, on another tier."""
+        # One that was lost with an earlier process is made again.
+        capsule = fetch(self, step, near)
+        began = perf_counter()
+        # First out, then in: a store of one kind knows a snapshot by its step.
+        self.store.drop(step, near[1], near[0])
+        del self.slots[near]
+        nbytes = self.machine.nbytes(capsule)
+        self.store.put(step, far[1], far[0], capsule, nbytes)
+        self.slots[far] = step
         self.spend("storage", began)
 
     def spend(self, phase: str, began: float) -> None:

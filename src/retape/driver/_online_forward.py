@@ -7,7 +7,7 @@ from typing import TypeVar
 from retape._errors import SnapshotError
 from retape.driver._interrupt import safe_point
 from retape.driver._obey import Loop
-from retape.schedule import Controller
+from retape.schedule import Placement
 from retape.storage import DurableStore
 
 C = TypeVar("C")
@@ -16,8 +16,8 @@ R = TypeVar("R")
 
 
 def sweep_forward(
-    loop: Loop[C, A, R], state: Controller, alpha: int
-) -> tuple[int, Controller]:
+    loop: Loop[C, A, R], state: Placement, alpha: int
+) -> tuple[int, Placement]:
     """Run to the end, storing on the way.
 
     A stage is asked about when the one after it has begun, so that the last stage is
@@ -50,23 +50,24 @@ def sweep_forward(
     return loop.length, state
 
 
-def place(loop: Loop[C, A, R], state: Controller, stage: int, alpha: int) -> Controller:
+def place(loop: Loop[C, A, R], state: Placement, stage: int, alpha: int) -> Placement:
     """Ask the controller about a stage whose start is the working capsule."""
     if state.positions and stage <= state.positions[-1]:
         return state  # A stage that an earlier process has stored already.
     state, placed = state.place(stage)
+    for at, near, far in placed.moved:
+        loop.move(at * alpha, ("memory", near), ("disk", far))
     for at, slot in placed.dropped:
-        loop.drop(at * alpha, slot, "memory")
+        loop.drop(at * alpha, slot, placed.tier)
     if placed.slot is not None:
-        loop.keep(
-            stage * alpha, placed.slot, "memory", loop.look(loop.at), overwritten=False
-        )
+        capsule, tier = loop.look(loop.at), placed.tier
+        loop.keep(stage * alpha, placed.slot, tier, capsule, overwritten=False)
     return state
 
 
 def find_place(
-    loop: Loop[C, A, R], state: Controller, alpha: int, store: DurableStore[C]
-) -> Controller:
+    loop: Loop[C, A, R], state: Placement, alpha: int, store: DurableStore[C]
+) -> Placement:
     """Go on from the last snapshot of an earlier process's forward sweep.
 
     A run that was interrupted has left one more, where it was: the controller has not
@@ -78,17 +79,19 @@ def find_place(
         if step % alpha:
             continue
         try:
-            capsule = store.get(step, 0, "memory")
+            capsule = store.get(step, 0, "disk")
         except SnapshotError:
             continue
         reached = state
-        for stage in range(step // alpha):
+        stage, stop = 0, step // alpha
+        while (stage := reached.next_change(stage, stop)) < stop:
             reached, _ = reached.place(stage)
+            stage += 1
         asked, _ = reached.place(step // alpha)
         if step // alpha in asked.positions:
             reached = asked
-        pairs = zip(reached.positions, reached.slots, strict=False)
-        loop.slots = {("memory", slot): at * alpha for at, slot in pairs}
+        held = zip(reached.positions, reached.slots, reached.tiers, strict=False)
+        loop.slots = {(tier, slot): at * alpha for at, slot, tier in held}
         store.keep_only(set(loop.slots.values()))
         loop.working, loop.at = capsule, step
         loop.skipped = step

@@ -15,7 +15,16 @@ from retape._bytes import format_bytes
 from retape._errors import PlanError
 from retape._html import record_html
 from retape.plan._options import Loops, Memory
-from retape.schedule import Chain, Counts, Mixed, Schedule, Split, TwoTier
+from retape.schedule import (
+    Chain,
+    Counts,
+    Mixed,
+    Online,
+    OnlineBinomial,
+    Schedule,
+    Split,
+    TwoTier,
+)
 from retape.schedule._whole import whole
 
 MANY_STEPS = 1 << 40
@@ -209,6 +218,27 @@ class Plan:
             Reverse(start=0, stop=2)
         """
         raise NotImplementedError(type(self).__name__)
+
+    def online(
+        self, capsule_bytes: int | None = None, tape_bytes: int | None = None
+    ) -> Online:
+        """The schedule that this plan means for a run whose end is not known.
+
+        Args:
+            capsule_bytes: The bytes of one snapshot, w.
+            tape_bytes: The bytes of the tape of one step, r.
+
+        Raises:
+            PlanError: If this plan needs something that is not known.
+            BudgetError: If the bytes do not suffice; the least that would is named.
+
+        Examples:
+            >>> import retape
+            >>> retape.fixed_space(snapshots=3).online()
+            OnlineBinomial(snapshots=3, stage=1)
+        """
+        alpha, d, _ = self.resolve(None, capsule_bytes, tape_bytes)
+        return OnlineBinomial(d, alpha)
 
     def predict(
         self,

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import Prediction, both_bytes
+from retape.plan._base import MANY_STEPS, Prediction, both_bytes
 from retape.plan._scheduled import ScheduledPlan, stage_within
-from retape.schedule import Mixed
+from retape.schedule import Mixed, OnlineMixed
 from retape.schedule._whole import whole
 
 
@@ -16,6 +16,7 @@ class MixedSpace(ScheduledPlan):
 
     NAME: ClassVar[str] = "fixed_space"
     keeps_tapes: ClassVar[bool] = True
+    needs_length: ClassVar[bool] = False
 
     snapshots: int
 
@@ -26,14 +27,26 @@ class MixedSpace(ScheduledPlan):
         tape_bytes: int | None = None,
     ) -> Mixed:
         """The mixed schedule; with bytes, slots are shared out by bytes."""
-        n, both = whole("n", n), both_bytes(capsule_bytes, tape_bytes)
+        return Mixed(n, *self._room(whole("n", n), capsule_bytes, tape_bytes))
+
+    def online(
+        self, capsule_bytes: int | None = None, tape_bytes: int | None = None
+    ) -> OnlineMixed:
+        """The same while the end of a run is not known."""
+        return OnlineMixed(*self._room(MANY_STEPS, capsule_bytes, tape_bytes))
+
+    def _room(
+        self, n: int, capsule_bytes: int | None, tape_bytes: int | None
+    ) -> tuple[int, int, int, int]:
+        """What all slots, a state and a tape take, and the stage length."""
+        both = both_bytes(capsule_bytes, tape_bytes)
         w, r = both if both and min(both) > 0 else (1, 1)
         alpha = stage_within(n, self.stage, w // r)
         # Whole units, rounded so that bytes are kept: a tape takes several slots, or
         # a state's bytes hold several tapes.
         tape = -(-alpha * r // w) if both else 1
         state = min(_FINEST, max(1, w // (alpha * r))) if both else 1
-        return Mixed(n, self.snapshots * state, state, tape, alpha)
+        return self.snapshots * state, state, tape, alpha
 
     def predict(
         self,

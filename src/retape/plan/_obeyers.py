@@ -79,10 +79,18 @@ class Obeyer:
             return "Leave `split` out."
         if plan.keeps_tapes and not self.holds_tapes and self.by_actions:
             return "Pass the plan with `store={'state'}`."
-        return (
+        others = (
             "Pass another plan, such as `retape.fixed_space(snapshots=20)`, "
-            "`retape.logarithmic()` or `retape.within(...)`."
+            "`retape.logarithmic()` or `retape.within(...)`"
         )
+        hosted = not plan.is_tree and not self.by_actions and not plan.keeps_tapes
+        if hosted and self.offloads:
+            # The same engine with the host at the helm.
+            return (
+                f"{others}; or, with this plan, `store=retape.DiskStore(...)` or "
+                "another store: the host then steers the run."
+            )
+        return f"{others}."
 
 
 ADJOINT = Obeyer(
@@ -134,7 +142,8 @@ def check_plan(plan: Any, by: Obeyer) -> Plan:
         here: it is obeyed action by action, by `retape.adjoint` and
         `retape.driver.run`, and `retape.jax` makes a schedule of its own. Pass another
         plan, such as `retape.fixed_space(snapshots=20)`, `retape.logarithmic()` or
-        `retape.within(...)`.
+        `retape.within(...)`; or, with this plan, `store=retape.DiskStore(...)` or
+        another store: the host then steers the run.
     """
     given = _as_plan(plan)
     check_given_plan(given)

@@ -1,6 +1,6 @@
-"""Plans that only their schedule tells: dynamic programmes over known steps.
+"""Plans that only their schedule tells: dynamic programmes.
 
-The number of steps must be known, and whoever obeys does so action by action:
+Most need the number of steps, and whoever obeys does so action by action:
 `retape.adjoint`, `retape.driver.run`, VLAD and chains of PyTorch functions. An engine
 that makes its own schedule from (alpha, d, t) asks `resolve`, which refuses.
 """
@@ -25,7 +25,7 @@ class ScheduledPlan(Plan):
         tape_bytes: int | None = None,
     ) -> Resolved:
         """Refused: this plan is no (alpha, d, t); `schedule` and `predict` work."""
-        if n is None:
+        if n is None and self.needs_length:
             since = "schedule comes out of a dynamic programme"
             refuse_unknown_length(self._shown, since)
         raise PlanError(

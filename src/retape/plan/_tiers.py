@@ -5,11 +5,11 @@ from typing import ClassVar, NoReturn
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
-from retape.plan._base import Bytes, Prediction, both_bytes
+from retape.plan._base import MANY_STEPS, Bytes, Prediction, both_bytes
 from retape.plan._options import check_stage, refuse_others
 from retape.plan._scheduled import ScheduledPlan, stage_within
 from retape.plan._stage_length import stage_for_snapshots
-from retape.schedule import TierCosts, TwoTier
+from retape.schedule import OnlineTiers, TierCosts, TwoTier
 from retape.schedule._whole import whole
 
 
@@ -18,6 +18,7 @@ class Tiers(ScheduledPlan):
     """`retape.tiers`."""
 
     NAME: ClassVar[str] = "tiers"
+    needs_length: ClassVar[bool] = False
 
     memory: int | str
     disk: int | str
@@ -30,7 +31,19 @@ class Tiers(ScheduledPlan):
         tape_bytes: int | None = None,
     ) -> TwoTier:
         """The cheapest schedule over both tiers."""
-        n, both = whole("n", n), both_bytes(capsule_bytes, tape_bytes)
+        return TwoTier(n, *self._slots(whole("n", n), capsule_bytes, tape_bytes))
+
+    def online(
+        self, capsule_bytes: int | None = None, tape_bytes: int | None = None
+    ) -> OnlineTiers:
+        """The same while the end of a run is not known."""
+        return OnlineTiers(*self._slots(MANY_STEPS, capsule_bytes, tape_bytes))
+
+    def _slots(
+        self, n: int, capsule_bytes: int | None, tape_bytes: int | None
+    ) -> tuple[int, int, TierCosts, int]:
+        """The slots on both tiers, the costs of a stage and its length."""
+        both = both_bytes(capsule_bytes, tape_bytes)
         alpha, memory = self._in_memory(n, both)
         disk = self._on_disk(both)
         if memory + disk == 0 and n > alpha:
@@ -47,7 +60,7 @@ class Tiers(ScheduledPlan):
             tape=per_step.tape * alpha,
             backward=per_step.backward * alpha,
         )
-        return TwoTier(n, memory, disk, per_stage, alpha)
+        return memory, disk, per_stage, alpha
 
     def predict(
         self,

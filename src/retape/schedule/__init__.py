@@ -31,6 +31,11 @@ from retape.schedule._online import online_actions as online_actions
 from retape.schedule._online import online_advances as online_advances
 from retape.schedule._online import reverse_online as reverse_online
 from retape.schedule._online import turn_advances as turn_advances
+from retape.schedule._online_kinds import Online as Online
+from retape.schedule._online_kinds import OnlineBinomial as OnlineBinomial
+from retape.schedule._online_kinds import OnlineMixed as OnlineMixed
+from retape.schedule._online_kinds import OnlineTiers as OnlineTiers
+from retape.schedule._online_kinds import Placement as Placement
 from retape.schedule._online_least_cost import LeastCost as LeastCost
 from retape.schedule._online_least_cost import Placed as Placed
 from retape.schedule._online_least_cost import departures as departures

@@ -139,7 +139,7 @@ class Mixed:
 
     def _totals(self, state: int, tape: int) -> tuple[Counts, int, int]:
         root = self.length, self.stage, self._room()
-        return policy_counts(self._table(), *root, state=state, tape=tape)
+        return policy_counts(self._table(), *root, state=state, tape=tape)[:3]
 
     def _room(self) -> int:
         # More than one thing for each stage but the last is never kept.

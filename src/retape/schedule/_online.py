@@ -80,6 +80,11 @@ class Doubling:
     slots: tuple[int, ...]
     spacing: int = 1
 
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """Where the snapshots are: all in memory."""
+        return ("memory",) * len(self.positions)
+
     @classmethod
     def begin(cls, snapshots: int) -> "Doubling":
         """The state before stage 0."""

@@ -20,10 +20,14 @@ class Placed(NamedTuple):
     Attributes:
         slot: The physical slot for the capsule before the stage; `None`: not kept.
         dropped: The (stage, slot) of snapshots to be dropped first.
+        tier: The tier of all these slots.
+        moved: The (stage, slot in memory, slot on disk) of snapshots to be moved first.
     """
 
     slot: int | None
     dropped: tuple[tuple[int, int], ...]
+    tier: str = "memory"
+    moved: tuple[tuple[int, int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,11 @@ class LeastCost:
     slots: tuple[int, ...]
     phase: int = 0
     base: int = 0
+
+    @property
+    def tiers(self) -> tuple[str, ...]:
+        """Where the snapshots are: all in memory."""
+        return ("memory",) * len(self.positions)
 
     @classmethod
     def begin(cls, snapshots: int) -> "LeastCost":

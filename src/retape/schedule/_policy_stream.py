@@ -7,7 +7,7 @@ policy says what; it is asked with `room`, its own account of what is free.
 """
 
 import heapq
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -83,15 +83,45 @@ class _Slots:
 
 
 class Stream(Generic[R]):
-    """The actions that a policy means, with one entry on a stack per slot in use."""
+    """The actions that a policy means, with one entry on a stack per slot in use.
 
-    def __init__(self, policy: Policy[R], length: int, stage: int, room: R) -> None:
+    Args:
+        policy: The decisions.
+        length: Steps.
+        stage: Steps in a stage.
+        room: What is free at the beginning.
+        held: Of a run that stands before its last stage, what it has kept on the way:
+            the stage, how it is held, the slot. Otherwise the run is at its beginning.
+    """
+
+    def __init__(
+        self,
+        policy: Policy[R],
+        length: int,
+        stage: int,
+        room: R,
+        held: Sequence[tuple[int, Held[R], int]] | None = None,
+    ) -> None:
         self.policy, self.length, self.stage, self.room = policy, length, stage, room
-        self.stack: list[_Part[R]] = []
+        self.turned = held is not None
+        given = held or ()
+        last = max(0, -(-length // stage) - 1)
+        ends = [*(at for at, _, _ in given[1:]), last]
+        self.stack: list[_Part[R]] = [
+            _Part(at, end, how, slot)
+            for (at, how, slot), end in zip(given, ends, strict=False)
+        ]
         self.slots: dict[str, _Slots] = {}
+        for tier in {part.held.tier for part in self.stack}:
+            taken = {part.slot for part in self.stack if part.held.tier == tier}
+            high = 1 + max(taken)
+            free = [slot for slot in range(high) if slot not in taken]
+            self.slots[tier] = _Slots(free, high)
 
     def __iter__(self) -> Iterator[Action]:
-        yield from self._descend(0, -(-self.length // self.stage), self.room)
+        stages = -(-self.length // self.stage)
+        first = max(0, stages - 1) if self.turned else 0
+        yield from self._descend(first, stages, self.room)
         while self.stack:
             part = self.stack[-1]
             at, size = part.lo * self.stage, part.hi - part.lo
@@ -147,6 +177,26 @@ class _Sum(NamedTuple):
     memory: int = 0
     disk: int = 0
     weight: int = 0
+    disk_stores: int = 0
+    disk_restores: int = 0
+
+
+class Totals(NamedTuple):
+    """What a policy comes to.
+
+    Attributes:
+        counts: The counts of a replay.
+        sweeps: The most times that a stage is advanced.
+        weight: The most that all slots weigh at once.
+        disk_stores: Snapshots written to disk.
+        disk_restores: Snapshots read from it.
+    """
+
+    counts: Counts
+    sweeps: int
+    weight: int
+    disk_stores: int
+    disk_restores: int
 
 
 class _Key(NamedTuple, Generic[R]):
@@ -165,7 +215,8 @@ def policy_counts(
     *,
     state: int = 1,
     tape: int = 1,
-) -> tuple[Counts, int, int]:
+    most: int | None = None,
+) -> Totals:
     """The counts of a replay, by recurrence over the distinct intervals.
 
     An explicit stack stands for the recursion.
@@ -177,18 +228,19 @@ def policy_counts(
         room: What is free at the beginning.
         state: What a state weighs.
         tape: What a tape in a slot weighs.
+        most: The most different intervals that are counted; by default two million.
 
-    Returns:
-        The counts, the most times that a stage is advanced, and the most that all
-        slots weigh at once.
+    Raises:
+        PlanError: If there are more.
     """
+    most = MOST_INTERVALS if most is None else most
     root = _Key(-(-length // stage), room)
     known: dict[_Key[R], _Sum] = {}
     stack = [root]
     while stack:
         key = stack[-1]
-        if len(known) + len(stack) > MOST_INTERVALS:
-            raise too_many_intervals(length, MOST_INTERVALS)
+        if len(known) + len(stack) > most:
+            raise too_many_intervals(length, most)
         needed = [] if key in known or key.stages <= 1 else _children(policy, key)
         missing = [child for child in needed if child not in known]
         if missing:
@@ -210,7 +262,9 @@ def policy_counts(
         peak_disk=total.disk,
         peak_memory=total.memory,
     )
-    return counts, total.sweeps, total.weight
+    return Totals(
+        counts, total.sweeps, total.weight, total.disk_stores, total.disk_restores
+    )
 
 
 def _children(policy: Policy[R], key: _Key[R]) -> list[_Key[R]]:
@@ -253,6 +307,10 @@ def _add_up(
         memory=max(right.memory, left.memory),
         disk=max(right.disk, left.disk),
         weight=max(right.weight, left.weight),
+        disk_stores=right.disk_stores + left.disk_stores,
+        disk_restores=(key.held.tier == "disk")
+        + right.disk_restores
+        + left.disk_restores,
     )
 
 
@@ -267,6 +325,7 @@ def _beside(part: _Sum, held: Held[R], weights: tuple[int, int]) -> _Sum:
         memory=part.memory + (not on_disk),
         disk=part.disk + on_disk,
         weight=part.weight + weights[held.tape],
+        disk_stores=part.disk_stores + on_disk,
     )
 
 

@@ -1,16 +1,17 @@
 """Two tiers: few cheap slots in memory, more slots on a disk that costs time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
 from retape._errors import PlanError
 from retape.schedule._action import Action, Advance, Drop, Restore, Store
 from retape.schedule._binomial import least_sweeps, optimal_advances
 from retape.schedule._cost import Counts, binomial_counts
-from retape.schedule._policy_stream import Stream, policy_counts
+from retape.schedule._policy_stream import Stream, Totals, policy_counts
 from retape.schedule._repr_html import schedule_html
 from retape.schedule._split import stage_rule
+from retape.schedule._tier_policy import TierPolicy, policy_totals
 from retape.schedule._tier_table import (
     ENDLESS,
     HAS_NUMPY,
@@ -32,10 +33,11 @@ seconds. Without NumPy it takes thirty times as long."""
 class TwoTier:
     """The cheapest persistent schedule over memory and disk.
 
-    Up to a size (`exact` tells) it is the optimum by dynamic programming. Beyond, the
-    run is cut into equal segments whose starts lie on disk, each reversed binomially in
-    memory, with the best number of segments; `bound` says how far from the optimum that
-    can be.
+    Up to a size (`exact` tells) it is the optimum by dynamic programming. Beyond, it is
+    the cheaper of two: equal segments whose starts lie on disk, each reversed
+    binomially in memory, with the best number of segments; or binomial splits for all
+    slots down to intervals about which the programme decides. `bound` says how far from
+    the optimum that can be.
 
     Args:
         length: Steps to reverse.
@@ -96,7 +98,8 @@ class TwoTier:
         room = self._room()
         if room is not None:
             return both + self._table(room).best(self.stages, *room)
-        return both + self._segments()[0]
+        far = self._far()
+        return both + (far[0] if far is not None else self._segments()[0])
 
     def bound(self) -> float:
         """At most this times the optimum: 1 if exact.
@@ -120,6 +123,9 @@ class TwoTier:
         room = self._room()
         if room is not None:
             return iter(Stream(self._table(room), self.length, self.stage, room))
+        if self._far() is not None:
+            policy, room = self._policy(), (self.memory, self.disk)
+            return iter(Stream(policy, self.length, self.stage, room))
         return _segmented(self, self._segments()[1])
 
     def counts(self) -> Counts:
@@ -131,6 +137,14 @@ class TwoTier:
         room = self._room()
         if room is not None:
             return self._counted(room)
+        if (far := self._far()) is not None:
+            counts = replace(
+                far[1].counts,
+                advances=far[1].counts.advances * self.stage,
+                taped=self.length,
+                longest_stage=min(self.stage, self.length),
+            )
+            return counts, far[1].sweeps
         return _segmented_counts(self, self._segments()[1])
 
     def _useful(self) -> tuple[int, int]:
@@ -157,6 +171,14 @@ class TwoTier:
 
     def _counted(self, room: Room) -> tuple[Counts, int]:
         return policy_counts(self._table(room), self.length, self.stage, room)[:2]
+
+    def _policy(self) -> TierPolicy:
+        return TierPolicy(self.memory, self.disk, self.costs)
+
+    def _far(self) -> tuple[float, Totals] | None:
+        """The splits beyond the table, where they are cheaper than segments."""
+        found = policy_totals(self.stages, self._policy())
+        return found if found and found[0] < self._segments()[0] else None
 
     def _table(self, room: Room) -> Table:
         return tier_table(self.stages, *room, self.costs)

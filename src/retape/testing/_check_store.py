@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeAlias, cast
 
 from retape._errors import StoreError
-from retape.storage import DurableStore, Record, SnapshotStore
+from retape.storage import Record, SnapshotStore
+from retape.storage._durable import is_durable
 from retape.testing._compare import Comparer
 
 _METHODS = ("put", "get", "drop", "peak_snapshots", "peak_bytes")
@@ -38,7 +39,7 @@ class Trial:
 
     def begin(self) -> None:
         """An empty store."""
-        if isinstance(self.store, DurableStore):
+        if is_durable(self.store):
             self.store.close()
             self.store.clear()
             self.store.open(_LABEL)
@@ -51,7 +52,7 @@ class Trial:
 
     def end(self) -> None:
         """Empty it, and give it up."""
-        if isinstance(self.store, DurableStore):
+        if is_durable(self.store):
             self.store.clear()
             self.store.close()
 
@@ -256,7 +257,7 @@ def check_store(
             f"`{type(found).__name__}` is not a store: it has no "
             f"`{'`, `'.join(missing)}`. See `retape.storage.SnapshotStore`."
         )
-    laws = LAWS + (DURABLE_LAWS if isinstance(found, DurableStore) else ())
+    laws = LAWS + (DURABLE_LAWS if is_durable(found) else ())
     for law in laws:
         trial = Trial(make, values, Comparer(view))
         try:

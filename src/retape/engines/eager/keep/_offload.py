@@ -19,7 +19,8 @@ from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.trace._geometry import below_autograd, storage_refcount
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._run import Run
-from retape.storage import DurableStore, MemoryStore, SnapshotStore
+from retape.storage import MemoryStore, SnapshotStore
+from retape.storage._durable import is_durable
 
 Store = SnapshotStore[Any]
 _LABEL = "snapshots of retape.torch"
@@ -49,7 +50,7 @@ class Vault:
     def put(self, storage: Storage) -> Away:
         """Write the bytes of a storage. Raises `StoreError` if that cannot be."""
         if not self._open:
-            if isinstance(self._store, DurableStore):
+            if is_durable(self._store):
                 self._store.open(_LABEL)
             self._open = True
         key, nbytes = next(self._keys), storage.nbytes()
@@ -76,7 +77,7 @@ class Vault:
 
     def leave(self) -> None:
         """The run is over."""
-        if self._open and isinstance(self._store, DurableStore):
+        if self._open and is_durable(self._store):
             self._store.clear()
             self._store.close()
         self._open = False

@@ -27,7 +27,8 @@ from retape.engines.jaxpr.sizing._choose_settings import (
 )
 from retape.engines.jaxpr.sweep._machine import JaxprMachine
 from retape.plan._base import AnySchedule, Plan
-from retape.storage import DurableStore, SnapshotStore
+from retape.storage import SnapshotStore
+from retape.storage._durable import is_durable
 
 
 def run_hosted(
@@ -66,7 +67,7 @@ def run_hosted(
         # The tape is made for this stage length.
         stage=settings.stage,
         on_host=settings.on_host
-        or (isinstance(store, DurableStore) and not keeps_devices)
+        or (is_durable(store) and not keeps_devices)
         or getattr(store, "needs_arrays", False),
     )
     outcome = run(
