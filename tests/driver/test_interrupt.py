@@ -1,5 +1,6 @@
 """Runs that end early, at a signal or a time limit, and go on with the same bits."""
 
+import contextlib
 import signal
 import threading
 
@@ -173,6 +174,56 @@ def test_a_time_limit_counts_what_the_next_action_will_take(tmp_path, monkeypatc
     machine = ToyMachine(200)
     resumed = run(machine, plan, store=disk(), label="a toy")
     assert resumed.result == run(machine, plan).result and resumed.report.resumed
+
+
+def test_what_is_in_memory_is_written_before_a_job_ends(tmp_path, whole):
+    """Else each job would begin with what the last one had in memory."""
+    plan = retape.fixed_space(snapshots=9, stage=4)
+    at_once, made = call(MemoryStore(), plan=plan)
+
+    def tiered():
+        return TieredStore(MemoryStore(), DiskStore(tmp_path))
+
+    with pytest.raises(RunInterrupted), retape.interruptible() as limit:
+        call(tiered(), stop_at=58, plan=plan, how=lambda: limit.request("a test"))
+    resumed, rest = call(tiered(), plan=plan)
+    assert resumed.report.resumed and resumed.report.repaired == 0
+    assert resumed.cotangent.tobytes() == at_once.cotangent.tobytes()
+    # The steps of both jobs are those of one, and what the stage of one had begun.
+    assert 58 + rest <= made + 4
+
+
+def test_a_limit_that_no_stage_fits_in_is_refused(tmp_path, monkeypatch):
+    """Else job after job would begin the stage, and none would end it."""
+    now = [0.0]
+    monkeypatch.setattr("retape.driver._obey.perf_counter", lambda: now[0])
+
+    def step(x, k):
+        now[0] += 0.2
+        return x + 1.0
+
+    def job():
+        limit = retape.interruptible(time_limit=10)
+        limit._clock = lambda: now[0]
+        with limit:
+            retape.adjoint(
+                step,
+                lambda x, k, g: g,
+                1.0,
+                seed=lambda x: x,
+                steps=80,
+                plan=retape.fixed_space(snapshots=1, stage=60),
+                store=DiskStore(tmp_path),
+                key="a test",
+            )
+
+    jobs = 0
+    with pytest.raises(PlanError, match=r"stage of 60 .* 12 s.*with `stage=25`"):
+        while jobs < 5:
+            with contextlib.suppress(RunInterrupted):
+                jobs += 1
+                job()
+    assert jobs < 5
 
 
 def test_another_thread_asks_and_cannot_heed_signals(tmp_path):

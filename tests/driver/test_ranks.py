@@ -130,13 +130,21 @@ def test_a_rank_that_is_ahead_goes_back_to_the_record_before(tmp_path):
     store, record = opened(tmp_path, Played(behind))
     assert record is not None and (record.left, record.cotangent) == (20, 20.0)
     store.close()
-    # Nothing is left in common: all begin anew, which is a right answer, too.
+    # No record is left in common: all go on from the snapshots that they have.
 
     def lost(mine):
         return (False, 0, False) if isinstance(mine, tuple) and len(mine) == 3 else mine
 
-    store, record = opened(tmp_path, Played(lost))
-    assert record is None and store.steps() == set()
+    store, _ = opened(tmp_path, Played())
+    store.put(3, 0, "disk", 1.5, 8)
+    store.close()
+    with pytest.warns(retape.RetapeWarning, match="no record in common"):
+        store, record = opened(tmp_path, Played(lost))
+    assert record is None and store.steps() == {3}
+    assert store.get(3, 0, "disk") == 1.5
+    store.close()
+    store, record = opened(tmp_path, Played())
+    assert record is not None and record.left is None and store.steps() == {3}
     store.close()
 
 

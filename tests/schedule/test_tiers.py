@@ -188,3 +188,14 @@ def test_the_table_of_arrays_is_the_table(seeded):
 def test_a_thousand_stages_are_exact(memory, disk):
     schedule = TwoTier(1000, memory, disk, TierCosts(disk_write=2, disk_read=2))
     assert schedule.exact and schedule.bound() == 1
+
+
+@pytest.mark.parametrize("slots", [(2, 3), (0, 3), (3, 0)])
+def test_of_schedules_that_cost_the_same_the_fewest_advances_are_made(slots):
+    free = TierCosts(0, 0, 0, 0, 0, 0, 0)
+    counts = TwoTier(50, *slots, free).counts()
+    assert counts.advances == optimal_advances(50, sum(slots))
+    assert TwoTier(50, *slots, free).cost() == 0
+    # Free advances, and a disk that is not: as few transfers as before.
+    disk = TierCosts(forward=0, tape=0, backward=0)
+    assert TwoTier(50, 0, 3, disk).cost() == 5 + 49 * 5

@@ -9,14 +9,15 @@ is written, and `RunInterrupted` is raised.
 import signal
 import threading
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from datetime import timedelta
 from time import monotonic
 from types import FrameType, TracebackType
 from typing import Any, SupportsFloat, TypeVar, cast
 
-from retape._errors import PlanError, RunInterrupted, StoreError
+from retape._errors import PlanError, RunInterrupted
+from retape.driver._early_end import keep_working, message, near, save_near, too_long
 from retape.driver._obey import Loop
 from retape.schedule import Action, Advance, Drop, Reverse, Sweep, Tape
 from retape.storage import RankStore
@@ -188,7 +189,8 @@ def obey_all(loop: Loop[C, A, R], actions: Iterable[Action]) -> None:
             _advance(loop, action, limit)
             continue
         if not isinstance(action, Drop):
-            _look(loop, limit, _expected(loop, action))
+            steps = action.stop - action.start if isinstance(action, _WHOLE) else 0
+            _look(loop, limit, _expected(loop, action), steps)
         loop.obey(action)
 
 
@@ -210,50 +212,44 @@ def _advance(loop: Loop[C, A, R], action: Advance, limit: interruptible) -> None
         at = upto
 
 
-def _look(loop: Loop[C, A, R], limit: interruptible, seconds: float) -> None:
-    """Stop if it is time, or would be after an action that takes so long."""
-    writes = 2 * loop.seconds["storage"] / max(1, loop.stores + loop.restores)
+def _look(
+    loop: Loop[C, A, R], limit: interruptible, seconds: float, steps: int = 0
+) -> None:
+    """Stop if it is time, or would be after an action that takes so long.
+
+    Args:
+        loop: The run.
+        limit: What ends it.
+        seconds: What the action is expected to take.
+        steps: The steps that it cannot be stopped within.
+
+    Raises:
+        RunInterrupted: If it is time.
+        PlanError: If no job would ever come to the end of the action.
+    """
+    each = loop.seconds["storage"] / max(1, loop.stores + loop.restores)
+    writes = (2 + near(loop)) * each
+    whole = limit.time_limit
+    # A taped step takes no less than one that is advanced.
+    surely = seconds if loop.taped else seconds / _TAPED
+    if whole and steps and surely > whole:
+        raise too_long(loop, steps, surely, whole)
     reason = limit.due(seconds + writes)
     if reason is None:
         return
-    kept = _keep_working(loop)
+    kept = keep_working(loop)
+    save_near(loop)
     loop.record()
-    raise RunInterrupted(_message(loop, reason, kept), reason)
+    raise RunInterrupted(message(loop, reason, kept), reason)
 
 
-def _keep_working(loop: Loop[C, A, R]) -> bool:
-    """Write the state that is worked on, which no slot holds; whether it is kept."""
-    if loop.working is None or loop.at == 0 or loop.at in loop.slots.values():
-        return True
-    if getattr(loop.store, "is_lossy", False):
-        return False  # To go on from it would change the result.
-    nbytes = loop.machine.nbytes(loop.working)
-    with suppress(StoreError):
-        # No slot of the schedule's, and on no tier that ends with the process.
-        loop.store.put(loop.at, -1, "disk", loop.working, nbytes)
-        return True
-    return False
-
-
-def _message(loop: Loop[C, A, R], reason: str, kept: bool) -> str:
-    left = loop.reached.left if loop.reached else None
-    if left is None:
-        length = "an unknown number of" if loop.length is None else loop.length
-        where = f"on the way forward, before step {loop.at} of {length} steps"
-    else:
-        where = f"with {left} of {loop.length} steps left to reverse"
-    since = "" if kept else "; the steps since the last snapshot are run again"
-    return (
-        f"the run was ended by {reason}, {where}. What is needed to go on is in its "
-        f"store: make the same call again{since}. A job that is to be queued again may "
-        f"end with `raise SystemExit(error.exit_code)`, which is "
-        f"{RunInterrupted.exit_code}."
-    )
+_WHOLE = (Reverse, Sweep, Tape)
+"""What is not stopped within."""
 
 
 def _expected(loop: Loop[C, A, R], action: Action) -> float:
     """The seconds that an action will take, by those before it."""
-    if not isinstance(action, Reverse | Sweep | Tape):
+    if not isinstance(action, _WHOLE):
         return 0.0
     steps = action.stop - action.start
     if loop.taped:

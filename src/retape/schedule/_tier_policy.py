@@ -21,6 +21,7 @@ from retape.schedule._tier_table import (
     TierCosts,
     TierName,
     tier_table,
+    transfer_cost,
 )
 
 _EXACT = 20_000_000 if HAS_NUMPY else 400_000
@@ -115,13 +116,8 @@ def policy_totals(stages: int, policy: TierPolicy) -> tuple[float, Totals] | Non
         total = policy_counts(policy, stages, 1, room, most=_INTERVALS)
     except PlanError:
         return None
-    costs, counts = policy.costs, total.counts
-    cost = counts.advances * costs.forward
-    cost += total.disk_stores * costs.disk_write
-    cost += total.disk_restores * costs.disk_read
-    cost += (counts.stores - total.disk_stores) * costs.memory_write
-    cost += (counts.restores - total.disk_restores) * costs.memory_read
-    return cost, total
+    advances = total.counts.advances * policy.costs.forward
+    return advances + transfer_cost(total, policy.costs), total
 
 
 @lru_cache(maxsize=1 << 16)

@@ -21,14 +21,14 @@ The cost of taping and of sweeping back is the same for all schedules, length *
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
 from math import inf
 from typing import Any, Literal, TypeAlias
 
 from retape._errors import PlanError
-from retape.schedule._policy_stream import Held
+from retape.schedule._policy_stream import Held, Totals
 
 TierName: TypeAlias = Literal["memory", "disk"]
 
@@ -224,7 +224,26 @@ class ArrayTable(Table):
 HAS_NUMPY = find_spec("numpy") is not None
 
 
+_NEARLY_FREE = 1e-9
+"""An advance that costs nothing, in the least transfer: of equal schedules the one with
+the fewest advances is taken, which would be as good as any."""
+
+
 @lru_cache(maxsize=8)
 def tier_table(stages: int, memory: int, disk: int, costs: TierCosts) -> Table:
     kind = ArrayTable if HAS_NUMPY else Table
+    if costs.forward == 0:
+        transfers = [costs.memory_write, costs.memory_read]
+        transfers += [costs.disk_write, costs.disk_read]
+        least = min((cost for cost in transfers if cost > 0), default=1.0)
+        costs = replace(costs, forward=_NEARLY_FREE * least)
     return kind(stages, memory, disk, costs)
+
+
+def transfer_cost(total: Totals, costs: TierCosts) -> float:
+    """What a policy's writes and reads cost."""
+    counts = total.counts
+    cost = total.disk_stores * costs.disk_write
+    cost += total.disk_restores * costs.disk_read
+    cost += (counts.stores - total.disk_stores) * costs.memory_write
+    return cost + (counts.restores - total.disk_restores) * costs.memory_read

@@ -20,6 +20,7 @@ from retape.schedule._tier_table import (
     TierCosts,
     TierName,
     tier_table,
+    transfer_cost,
 )
 from retape.schedule._tree import Tree, n_ary_tree
 from retape.schedule._whole import settle
@@ -96,6 +97,10 @@ class TwoTier:
         if self.stages <= 1:
             return both
         room = self._room()
+        if room is not None and self.costs.forward == 0:
+            # The table's advances are nearly free, not free.
+            total = policy_counts(self._table(room), self.stages, 1, room)
+            return both + transfer_cost(total, self.costs)
         if room is not None:
             return both + self._table(room).best(self.stages, *room)
         far = self._far()

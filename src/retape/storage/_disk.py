@@ -139,6 +139,11 @@ class DiskStore(Generic[C]):
         self._directory.remove_last_record()
         return self._read_record(self._label)
 
+    def forget_records(self) -> None:
+        """Go back to the beginning, with the snapshots that are there."""
+        self._directory.remove_records()
+        self.record(Record(None, None, None, self._label))
+
     def _read_record(self, label: str) -> Record | None:
         try:
             found = self._directory.read_record()

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from retape._errors import SnapshotError, StoreError
+from retape._warn import warn
 from retape.storage._durable import Record
 
 C = TypeVar("C")
@@ -129,10 +130,13 @@ class RankStore(Generic[C]):
                 record = self.store.rewind()
             points = self.comm.allgather(_point(record))
         if len(set(points)) > 1:
-            # A rank has lost more than its record: nothing is left that all have.
-            self.store.clear()
-            self.store.close()
-            record = self._together("begin anew", self.store.open, self._label)
+            # A rank has lost both: cotangents are gone there, and states may not be.
+            warn(
+                f"`{self.store!r}`: the ranks have no record in common. The run goes "
+                "on from the snapshots that all of them have, and what was reversed is "
+                "reversed again."
+            )
+            record = self._together("forget its records", self.store.forget_records)
         return None if record is None else replace(record, label=label)
 
     def steps(self) -> set[int]:

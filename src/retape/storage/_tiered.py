@@ -117,6 +117,22 @@ class TieredStore(Generic[C]):
         tell = getattr(part, "prefetch", None)
         return tell is not None and tell(step, slot, tier, tape=tape)
 
+    def save(
+        self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
+    ) -> bool:
+        """Move a snapshot to where it outlives the process; whether it was moved.
+
+        Raises:
+            StoreError: If the far part has no room for it, or cannot write.
+        """
+        if self._place.get((tier, slot), True) or not self._in_memory:
+            return False
+        capsule = self.memory.get(step, slot, tier, tape=tape)
+        self.disk.put(step, slot, tier, capsule, nbytes, tape=tape)
+        self.memory.drop(step, slot, tier, tape=tape)
+        self._place[tier, slot] = True
+        return True
+
     def is_near(self, tier: str) -> bool:
         """Whether what a schedule puts on a tier goes to memory, if there is room."""
         return tier != "disk" and self._in_memory
