@@ -21,6 +21,7 @@ from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
+from retape.schedule import Multistage
 from retape.storage import (
     DiskStore,
     SnapshotStore,
@@ -62,7 +63,8 @@ def adjoint(
     observe: Callable[[X, int], object] | None = None,
     cost: Callable[[X, int], Any] | None = None,
     cost_gradient: Callable[[X, int], G] | None = None,
-    plan: Plan | None = None,
+    restart: Callable[[Any, int], X] | None = None,
+    plan: Plan | Multistage | None = None,
     store: SnapshotStore[Any] | None = None,
     key: str | int | None = None,
     reuse: bool = False,
@@ -109,8 +111,11 @@ def adjoint(
             summed over all states, k = 0, ..., n. The sum is in the result.
         cost_gradient: Its derivative: the cotangent of the same state. It is added to
             what `seed` and `reverse_step` return.
+        restart: From what `tape` kept of a step, and k, to the state after the step,
+            for schedules that go on from there:
+            `retape.schedule.Multistage(..., stiffly_accurate=True)`.
         plan: How memory and time are traded; by default
-            `retape.fixed_space(snapshots=20)`.
+            `retape.fixed_space(snapshots=20)`. Or a schedule of multistage steps.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
             killed is taken up again by the same call, and gives the same bits. The
             same call means the same x0, number of steps and plan and the same
@@ -174,6 +179,7 @@ def adjoint(
         "observe": observe,
         "cost": cost,
         "cost_gradient": cost_gradient,
+        "restart": restart,
     }
     steps = check_arguments(passed, steps)
     one = step if step is not None or forward is None else single_step(forward)
@@ -187,6 +193,7 @@ def adjoint(
         observe,
         cost,
         cost_gradient,
+        restart,
     )
     machine: StepMachine[Any, Any] = StepMachine(
         functions, x0, steps, in_place is False
@@ -201,6 +208,11 @@ def adjoint(
         }
         return _in_processes(machine, plan, progress, snapshots, refused)
     chosen = fixed_space(snapshots=20) if plan is None else plan
+    if measure and isinstance(chosen, Multistage):
+        raise PlanError(
+            f"`measure=True` compares memory with what a plan predicts, and `plan="
+            f"{plan!r}` is a schedule. Leave `measure` out."
+        )
     tape_bytes = machine.step_tape_nbytes()
     watch = Bar() if progress is True else progress
     meter = Meter(after=watch or None) if measure else None
@@ -218,7 +230,7 @@ def adjoint(
         )
     state, total, cotangent = outcome.result
     report = outcome.report
-    if meter is not None:
+    if meter is not None and isinstance(chosen, Plan):
         sizes = machine.nbytes(machine.start()), tape_bytes, tree_nbytes(cotangent)
         memory = _memory(chosen, steps, report.length, sizes, store, meter)
         report = replace(report, memory=memory)
@@ -256,7 +268,7 @@ def _memory(
 
 def _in_processes(
     machine: StepMachine[Any, Any],
-    plan: Plan | None,
+    plan: Plan | Multistage | None,
     progress: bool | Callable[[Progress], None],
     snapshots: object,
     refused: dict[str, object],

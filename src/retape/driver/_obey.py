@@ -13,6 +13,7 @@ from retape.driver._machine import (
     ResumedMachine,
     TapingMachine,
     cannot_tape,
+    no_restart,
 )
 from retape.driver._progress import Progress
 from retape.driver._repair import fetch
@@ -118,9 +119,12 @@ class Loop(Generic[C, A, R]):
             case Store(step, slot, tier):
                 self.keep(step, slot, tier, self.look(step))
             case Restore(step, slot, tier):
-                self.working, self.at = None, step
-                self.working = fetch(self, step, (tier, slot))
-                self.borrowed = None if self._gives_copies else (tier, slot)
+                if (tier, slot) in self.tapes:
+                    self._restart(step, (tier, slot))
+                else:
+                    self.working, self.at = None, step
+                    self.working = fetch(self, step, (tier, slot))
+                    self.borrowed = None if self._gives_copies else (tier, slot)
                 self.restores += 1
             case Drop(step, slot, tier):
                 self.drop(step, slot, tier)
@@ -133,6 +137,14 @@ class Loop(Generic[C, A, R]):
             case Sweep(start, stop, slot, tier):
                 self._sweep(start, stop, slot, tier)
         self.tell()
+
+    def _restart(self, step: int, slot: Slot) -> None:
+        """Go on from the end of the stage whose tape is in a slot."""
+        machine: Any = self.machine
+        if not getattr(machine, "restarts", False):
+            raise no_restart(machine)
+        self.working, self.at, self.borrowed = None, step, None
+        self.working = machine.restart(fetch(self, self.slots[slot], slot))
 
     def went_on(self) -> None:
         """Note that an earlier process has begun this run, and tell the machine."""
