@@ -58,6 +58,7 @@ bench-quick: $(VENV)/.ready-dev
 
 pictures: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/pictures.py
+	$(BIN)/python benchmarks/gallery.py
 	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
 	cp $(OUT)/adaptive-grid.svg docs/assets/
 

@@ -1,0 +1,84 @@
+"""Draws the pictures of the gallery: each page's own blocks, run once, drawn twice.
+
+    python benchmarks/gallery.py [PAGE ...]
+
+A block of a page that makes a `figure` is drawn light and dark; the picture below the
+block on the page, `gallery-NAME-light.svg`, says where it goes. So what a picture shows
+is what the page computed. `make pictures` calls this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+BLOCK = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+PICTURE = re.compile(r"gallery-(\w+)-light\.svg")
+GROUNDS = {"light": ("default", "#222222"), "dark": ("dark_background", "#e6e6e6")}
+
+
+def run(language: str, text: str, names: dict[str, Any]) -> None:
+    """A block of a page, quietly."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        if language == "python":
+            exec(compile(text, "<page>", "exec"), names)
+        else:
+            test = doctest.DocTestParser().get_doctest(text, names, "page", None, 0)
+            doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
+            names.update(test.globs)
+
+
+def draw(page: Path) -> None:
+    """All pictures of a page."""
+    import matplotlib
+    import matplotlib.pyplot as plt
+
+    text, names = page.read_text(encoding="utf-8"), {"__name__": "__main__"}
+    for found in BLOCK.finditer(text):
+        names.pop("figure", None)
+        run(found[1], found[2], names)
+        picture = PICTURE.search(text, found.end(), found.end() + 300)
+        if "figure" not in names or picture is None:
+            continue
+        for ground, (style, ink) in GROUNDS.items():
+            plt.close("all")
+            with plt.style.context(style):
+                matplotlib.rcParams.update(
+                    {
+                        "svg.fonttype": "none",
+                        "svg.hashsalt": "retape",
+                        "axes.spines.top": False,
+                        "axes.spines.right": False,
+                        "text.color": ink,
+                        "axes.prop_cycle": plt.cycler(
+                            color=["#3274a1", "#d9a441", "#3a923a", "#c03d3e"]
+                        ),
+                    }
+                )
+                run(found[1], found[2], names)
+                out = DOCS / "assets" / f"gallery-{picture[1]}-{ground}.svg"
+                names["figure"].savefig(
+                    out, metadata={"Date": None}, transparent=True, dpi=150
+                )
+                print(out.relative_to(DOCS.parent), flush=True)
+
+
+def main(pages: list[str]) -> None:
+    """Draw the pages that are named, or all."""
+    import matplotlib
+
+    matplotlib.use("agg")
+    shown = "gallery/jax", "gallery/waves", "solvers/training-loops", "start/functions"
+    usual = [DOCS / f"{name}.md" for name in shown]
+    for page in [Path(p).resolve() for p in pages] or usual:
+        draw(page)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
