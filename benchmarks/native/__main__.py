@@ -1,20 +1,21 @@
 """`python -m benchmarks.native`: ten Python functions, compiled.
 
-For each: seconds of the processor for the primal as CPython runs it, as Numba compiles
-it (if it is installed), and as we do; for our gradient; and the bytes that our runtime
-took from the system for a gradient, as the run gets 1,000 times as long. Each compiled
+For each: seconds of the processor for the primal as CPython runs it, as plain C
+(`gcc -O2`), as Numba compiles it (if it is installed), and as we do; for our gradient,
+and JAX's where it has one; and the bytes that a gradient takes as the run gets 1,000
+times as long: what our runtime took from the system, and what JAX's compiler says. Each
 value is checked against CPython's. `--quick` divides the lengths by ten.
 """
 
 import argparse
 import math
 import time
-import types
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from benchmarks.native import functions as ten
+from benchmarks.native.rivals import InC, jax_gradient, numba_version
 
 from retape import native
 from retape.native import Derivative
@@ -52,19 +53,6 @@ def seconds(f: Callable[..., Any], args: tuple, runs: int = 3) -> float:
     return min(times)
 
 
-def numba_version(f: Callable[..., Any]) -> Callable[..., Any] | None:
-    """The function and those that it calls, compiled by Numba."""
-    try:
-        import numba
-    except ImportError:
-        return None
-    names = dict(vars(ten))
-    for name in ("gravity", "simpson"):
-        names[name] = numba.njit(getattr(ten, name))
-    copy = types.FunctionType(f.__code__, names, f.__name__, f.__defaults__)
-    return numba.njit(copy)
-
-
 def mapped(gradient: Derivative, args: tuple) -> int:
     """The bytes that a gradient took from the system, at most."""
     gradient(*args)
@@ -73,25 +61,64 @@ def mapped(gradient: Derivative, args: tuple) -> int:
     return runtime.native.call("census").u
 
 
-def row(f: Any, arguments: Any, n: int, by: tuple[int, ...]) -> list[str]:
+def timed(f: Callable[..., Any] | None, args: tuple, value: float) -> float | None:
+    """The seconds of a rival that gives the value; nothing where there is none."""
+    if f is None:
+        return None
+    try:
+        found = f(*args)
+    except Exception as error:  # noqa: BLE001 - Numba refuses by many kinds
+        print(f"<!-- refused: {str(error).splitlines()[0]} -->")
+        return None
+    assert math.isclose(found, value, rel_tol=1e-9)
+    return seconds(f, args)
+
+
+def _text(value: float | None, form: str = ".4f") -> str:
+    return "" if value is None else format(value, form)
+
+
+def row(f: Any, arguments: Any, n: int, by: tuple[int, ...], c: InC) -> list[str]:
     """One line of the table."""
-    args = arguments(n)
-    ours, gradient = native.function(f), native.grad(f, by)
-    assert math.isclose(ours(*args), f(*args), rel_tol=1e-9)
+    args, short = arguments(n), arguments(max(1, n // 1_000))
+    value = f(*args)
+    primal = timed(native.function(f), args, value)
+    plain, theirs = (
+        timed(c.version(f), args, value),
+        timed(numba_version(f), args, value),
+    )
+    gradient = native.grad(f, by)
     gradient(*args)
-    primal, reverse = seconds(ours, args), seconds(gradient, args)
-    theirs = numba_version(f)
-    cells = [f.__name__, str(n), f"{seconds(f, args, 1):.4f}"]
-    if theirs is not None:
-        theirs(*args)
-        cells.append(f"{seconds(theirs, args):.4f}")
-    else:
-        cells.append("")
-    short = native.grad(f, by)
-    small = mapped(short, arguments(max(1, n // 1_000)))
-    large = mapped(native.grad(f, by), args)
-    cells += [f"{primal:.4f}", f"{reverse:.4f}", f"{reverse / max(primal, 1e-9):.1f}"]
-    return [*cells, f"{small / 1e6:.2f}", f"{large / 1e6:.2f}"]
+    reverse = seconds(gradient, args)
+    assert primal is not None
+    cells = [f.__name__, f"{n:,}", _text(seconds(f, args, 1)), _text(plain)]
+    cells += [_text(theirs), _text(primal)]
+    cells.append(_text(primal / theirs if theirs else None, ".1f"))
+    cells += [_text(reverse), f"{reverse / max(primal, 1e-9):.1f}"]
+    found = [mapped(native.grad(f, by), each) for each in (short, args)]
+    cells.append(" → ".join(f"{each / 1e6:.2f}" for each in found))
+    rival, small = jax_gradient(f, args), jax_gradient(f, short)
+    if rival is None or small is None:
+        return [*cells, "", ""]
+    rival[0]()
+    cells.append(_text(seconds(rival[0], ())))
+    return [*cells, f"{small[1] / 1e6:.2f} → {rival[1] / 1e6:.2f}"]
+
+
+COLUMNS = (
+    "function",
+    "n",
+    "CPython s",
+    "C s",
+    "Numba s",
+    "ours s",
+    "/ Numba",
+    "gradient s",
+    "/ primal",
+    "MB, n/1000 → n",
+    "JAX gradient s",
+    "JAX MB",
+)
 
 
 def main() -> None:
@@ -99,13 +126,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="lengths divided by ten")
     quick = parser.parse_args().quick
-    print(
-        "| function | n | CPython s | Numba s | ours s | gradient s | ratio | ", end=""
-    )
-    print("MB at n/1000 | MB at n |\n|---|---|---|---|---|---|---|---|---|")
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
+    c = InC()
     for f, arguments, n, by in ROWS:
         length = max(1, n // 10) if quick else n
-        print("| " + " | ".join(row(f, arguments, length, by)) + " |", flush=True)
+        cells = row(f, arguments, length, by, c)
+        print("| " + " | ".join(cells) + " |", flush=True)
 
 
 if __name__ == "__main__":

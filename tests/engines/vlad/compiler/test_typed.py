@@ -242,3 +242,29 @@ def test_a_program_without_derivatives_has_no_typed_code() -> None:
     assert done(2.0, 1e-9) > 1.4
     (made,) = done._made.values()
     assert '#include "untyped.h"' in made.engine.compiled.text
+
+
+def test_a_function_of_arrays_is_typed_code_and_keeps_no_dead_rows() -> None:
+    """Each step makes four small arrays: 11 MB of them in 20,000."""
+    bodies = ten.SMALL[ten.n_body][0][:3]
+    moved = native.function(ten.n_body)
+    assert moved(*bodies, 50) == ten.n_body(*bodies, 50)
+    moved(*bodies, 20_000)
+    (made,) = moved._made.values()
+    runtime: Any = made.engine
+    assert "typed_record" in runtime.compiled.text
+    assert runtime.native.call("census").u < 2_500_000
+
+
+def test_a_fault_in_a_function_of_arrays_is_told_by_the_general_way() -> None:
+    def late(a: Any, n: Any) -> Any:
+        total = 0.0
+        for i in range(n):
+            total += a[i]
+        return total
+
+    compiled = native.function(late)
+    assert compiled(np.arange(3.0), 3) == 3.0
+    with pytest.raises(retape.RetapeError, match="out of range of an array"):
+        compiled(np.arange(3.0), 5)
+    assert compiled(np.arange(3.0), 2) == 1.0

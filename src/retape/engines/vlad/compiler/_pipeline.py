@@ -22,7 +22,9 @@ from retape.engines.vlad.compiler.ir._dead_code import prune
 from retape.engines.vlad.compiler.ir._ir import Module
 from retape.engines.vlad.compiler.ir._packing import pack_frames
 from retape.engines.vlad.compiler.lower._lower import Lowering
-from retape.engines.vlad.compiler.typed._typed_functions import differentiates
+from retape.engines.vlad.compiler.typed._typed_functions import (
+    differentiates,
+)
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._program import Program, deep_recursion
 
@@ -34,11 +36,13 @@ class Compiled:
     Attributes:
         module: The program in the intermediate form, of which `text` is the C.
         places: Where the continuation of each frame's code stands.
+        is_large: Whether the C compiler is to think less of each line.
     """
 
     module: Module
     text: str
     places: dict[int, Where]
+    is_large: bool = False
 
 
 def compile_program(program: Program) -> Compiled:
@@ -47,16 +51,23 @@ def compile_program(program: Program) -> Compiled:
         module = intermediate(program)
         emission = Emission(module)
         text = emission.text(lambda frames: _typed(program, module, frames))
-    return Compiled(module, text, emission.places)
+    return Compiled(module, text, emission.places, emission.is_large)
 
 
 def _typed(program: Program, module: Module, frames: FrameLayout) -> Iterable[str]:
-    """Typed code, if derivatives are taken of the program, or by it."""
-    if not differentiates(module) and not program.differentiated:
+    """Typed code, if the program has derivatives or is called from outside."""
+    reverse = differentiates(module) or program.differentiated
+    if not reverse and not program.roots:
         return NOTHING_TYPED
     last = FIRST_CODE + len(frames.sizes)
     return typed_text(
-        module, frames.live, frames.costs, frames.codes, frames.resumes, last
+        module,
+        frames.live,
+        frames.costs,
+        frames.codes,
+        frames.resumes,
+        last,
+        reverse=reverse,
     )
 
 

@@ -73,9 +73,15 @@ EXPORT void vlad_single_stage(int64_t steps, int64_t typed) {
 
 /* Apply function a to argument b: the value's handle in r, the steps in s. */
 static void apply(Request *q) {
-  run(application(G.handle[q->a], G.handle[q->b]), NO_LIMIT);
+  Val value, first = application(G.handle[q->a], G.handle[q->b]);
+  int at = shadow(first);
+  if (!typed_value(first, &value)) {
+    run(G.shadow[at], NO_LIMIT);
+    value = G.result;
+  }
+  G.shadows = at;
   q->s = NO_LIMIT - G.fuel;
-  q->r = new_handle(G.result);
+  q->r = new_handle(value);
 }
 EXPORT int vlad_apply(Request *q) { return guarded(apply, q); }
 

@@ -33,6 +33,9 @@ static int typed_loads(Val frame);
 /* As `run`, by typed code; 0 if `run` has to do it. */
 static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped);
 
+/* The value of a function that is applied; 0 if `run` has to find it. */
+static int typed_value(Val frame, Val *value);
+
 /* Free the memory of typed stages. */
 static void typed_end(void);
 

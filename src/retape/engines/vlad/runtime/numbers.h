@@ -62,6 +62,10 @@ PLAIN(log10) PLAIN(erf)
 #undef PLAIN
 static inline double double_abs(double a) { return fabs(a); }
 static inline double double_negative(double a) { return -a; }
+static inline double double_add(double a, double b) { return a + b; }
+static inline double double_sub(double a, double b) { return a - b; }
+static inline double double_mul(double a, double b) { return a * b; }
+static inline double double_div(double a, double b) { return a / b; }
 static inline double double_atan(double a, double b) { return atan2(a, b); }
 /* The operators % and // of Python's floats; b is not zero. */
 static inline double double_remainder(double a, double b) {
@@ -271,6 +275,29 @@ static Val unary(enum Unary op, Val a) {
 #undef X
   }
   return NOTHING;
+}
+
+/* Operators that are called where some operand of a row of operators is no double. */
+
+#define X(name)                                                                     \
+  static __attribute__((noinline, unused)) Val any_##name(Val a, Val b, int32_t site) { \
+    if (is_double(a) & is_double(b)) return box(double_##name(unbox(a), unbox(b))); \
+    return slow_##name(a, b, site);                                                 \
+  }
+X(add) X(sub) X(mul) X(div) X(atan) X(expt) X(remainder)
+#undef X
+
+#define X(name, text)                                                               \
+  static __attribute__((noinline, unused)) Val any_##name(Val a, int32_t site) {    \
+    return is_double(a) ? box(double_##name(unbox(a))) : slow_##name(a, site);      \
+  }
+ELEMENTARY(X)
+#undef X
+
+/* The negative of a real, or the difference of the parts of a pair. */
+static __attribute__((noinline, unused)) Val any_negation(Val a, int32_t site) {
+  if (tag_of(a) == TAG_PAIR) return any_sub(object(a)->field[0], object(a)->field[1], site);
+  return any_negative(a, site);
 }
 
 /* A function of the host's, of one or two reals, with the numbers of its partials. */

@@ -37,6 +37,11 @@ typedef union Word {
 /* Pieces that are kept for the next stage: pages of new ones cost more than the code. */
 #define KEPT_PIECES 32
 
+/* Steps after which a run that is not recorded looks for dead rows, and bytes that they
+   may have. */
+#define SLICE ((int64_t)100000)
+#define ROW_SLACK ((size_t)256 * 1024)
+
 /* A part of the tape; its first word leads back to the one before. */
 typedef struct Piece {
   struct Piece *before, *after;
@@ -69,7 +74,10 @@ static struct {
   int64_t fuel;   /* what a run has left */
   int forgetful;  /* the tape is not kept: nothing is to be reversed */
   double result;
+  const Word *reversed; /* where a part of the reverse has come to */
+  double *adjoint_at;
   size_t bytes, peak_bytes;
+  size_t row_bytes; /* of all rows */
   uint64_t stages, given_up;
 } T;
 
@@ -96,10 +104,20 @@ static struct {
 #define ROW_LENGTH(n)                                             \
   if (UNLIKELY(!((n) >= 0.0 && (n) <= MAX_LENGTH && floor(n) == (n)))) goto GIVE_UP;
 
+/* Codes on the typed stack: those of frames; of a value on its way to a frame; of a
+   function about to be entered by a closure. */
+#define RETURN_TO ((uint64_t)1 << 30)
+#define ENTER_BY ((uint64_t)1 << 29)
+
+static size_t row_bytes(size_t length) {
+  return sizeof(Row) + 2 * length * sizeof(double);
+}
+
 static void typed_clear(void) {
+  T.row_bytes = 0;
   for (Row *r = T.rows, *next; r; r = next) {
     next = r->next;
-    give(r, sizeof(Row) + 2 * (size_t)r->length * sizeof(double));
+    give(r, row_bytes(r->length));
   }
   T.rows = NULL;
   Piece *last = T.first;
@@ -113,8 +131,8 @@ static void typed_clear(void) {
 }
 
 static Row *new_row(size_t length) {
-  size_t bytes = sizeof(Row) + 2 * length * sizeof(double);
-  Row *r = take(bytes);
+  Row *r = take(row_bytes(length));
+  T.row_bytes += row_bytes(length);
   r->next = T.rows;
   r->length = (uint32_t)length;
   r->version = 0;

@@ -132,11 +132,6 @@ static int seed_typed(const char **type, size_t *slot, const Val *given, size_t 
   }
 }
 
-/* Codes on the typed stack: those of frames; of a value on its way to a frame; of a
-   function about to be entered by a closure. */
-#define RETURN_TO ((uint64_t)1 << 30)
-#define ENTER_BY ((uint64_t)1 << 29)
-
 static size_t words_of_type(const char *type) {
   size_t words = 0;
   for (; *type; type++) words += *type == 'u' ? 0 : *type == 'v' ? 2 : 1;

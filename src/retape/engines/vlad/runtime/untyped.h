@@ -19,6 +19,11 @@ static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
   return 0;
 }
 
+static int typed_value(Val frame, Val *value) {
+  (void)frame, (void)value;
+  return 0;
+}
+
 static void typed_counts(int64_t *done, int64_t *given_up) { *done = *given_up = 0; }
 
 static void typed_end(void) {}

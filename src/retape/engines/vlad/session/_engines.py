@@ -154,7 +154,7 @@ class CompiledEngine:
 
     def __init__(self, program: Program, setting: Setting) -> None:
         from retape.engines.vlad.compiler._pipeline import compile_program
-        from retape.engines.vlad.compiler.load._c_compiler import build
+        from retape.engines.vlad.compiler.load._c_compiler import IF_LARGE, build
         from retape.engines.vlad.compiler.load._native import Native
 
         self.setting = setting
@@ -162,7 +162,7 @@ class CompiledEngine:
         checkpoint = weakref.WeakMethod(self._checkpoint)  # the native part is ours
         self.native = Native(
             self.compiled,
-            build(self.compiled.text),
+            build(self.compiled.text, IF_LARGE if self.compiled.is_large else ()),
             setting.read,
             partial(_write, setting.write),
             program.externals,

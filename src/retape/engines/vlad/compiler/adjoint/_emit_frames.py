@@ -29,10 +29,13 @@ class FrameEmission:
     Args:
         program: The typed functions.
         names: Names in C, shared with the reverse.
+        part: The functions that are in this text, and the joins that have frames.
     """
 
-    def __init__(self, program: TypedProgram, names: TapeNames) -> None:
-        self.program, self.names = program, names
+    def __init__(
+        self, program: TypedProgram, names: TapeNames, part: TypedProgram
+    ) -> None:
+        self.program, self.names, self.part = program, names, part
         self.lines: list[str] = []
         self.slots: dict[Register, None] = {}
         self.returned: dict[str, None] = {}
@@ -98,19 +101,22 @@ class FrameEmission:
 
     def entries(self) -> None:
         """The ways in from the stack."""
-        self.line("case HALT: {")
-        self.returned["qd0"] = None
-        self.line("  if (!is_real) goto GIVE_UP;")
-        self.line("  T.at = sp; T.tape = tp; T.fuel = fuel; T.result = qd0;")
-        self.line("  return ENDED;")
-        self.line("}")
-        for function in self.program.functions.values():
+        for function in self.part.functions.values():
             self._entry(function, function.resume, function.resume.code)
             if function.enter is not None:
                 code = ENTER_BY | function.enter.code
                 self._entry(function, function.enter, code)
-        for code, join in self.program.returns.items():
+        for code, join in self.part.returns.items():
             self._return(code, join)
+
+    def halt(self) -> None:
+        """The way out."""
+        self.line("case HALT: {")
+        self.returned["qd0"] = None
+        self.line("  if (!gave_real) goto GIVE_UP;")
+        self.line("  T.at = sp; T.tape = tp; T.fuel = fuel; T.result = qd0;")
+        self.line("  return ENDED;")
+        self.line("}")
 
     def _entry(self, function: TypedFunction, frame: Frame, code: int) -> None:
         """The case of a frame that waits to run a function."""

@@ -10,7 +10,7 @@ from retape.engines.vlad.compiler.adjoint._emit_frames import (
 from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
 )
-from retape.engines.vlad.compiler.adjoint._operator_text import operator_text
+from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
@@ -40,6 +40,7 @@ class RecordEmission(FrameEmission):
         ways: Their ways.
         tape: What each way records, by its end.
         names: Shared with the reverse.
+        part: The functions whose text this is, or all.
     """
 
     def __init__(
@@ -48,27 +49,23 @@ class RecordEmission(FrameEmission):
         ways: Ways,
         tape: dict[int, Recorded],
         names: TapeNames,
+        part: TypedProgram | None = None,
     ) -> None:
-        super().__init__(program, names)
+        super().__init__(program, names, part or program)
         self.ways, self.tape = ways, tape
 
     def text(self) -> Iterator[str]:
         """The lines of the function."""
-        for function in self.program.functions.values():
-            self._function(function)
-        body, self.lines = self.lines, []
+        body = self.blocks()
+        self.halt()
         self.entries()
-        most = 8 + max((len(r.kept) for r in self.tape.values()), default=0)
         yield "static int typed_record(int64_t fuel) {"
         yield "  Word *sp = T.at, *tp = T.tape, *top = T.top;"
-        yield f"  const size_t most = {most};"
-        yield "  const Word *end = T.piece->word + PIECE_WORDS - most;"
-        yield "  int is_real = 0;"
+        yield from self.room()
+        yield "  int gave_real = 0;"
         for slot in self.slots:
             yield from self.declared(slot)
-        for name in self.returned:
-            star = "Row *" if name.startswith("qv") else TYPES.get(name[1], "uint64_t")
-            yield f"  {star} {name} = 0; (void){name};"
+        yield from self.returned_declared()
         yield "POP:"
         yield "  ROOM"
         yield "  switch (sp[-1].u) {"
@@ -84,6 +81,25 @@ class RecordEmission(FrameEmission):
         yield "GIVE_UP:"
         yield "  return GAVE_UP;"
         yield "}"
+
+    def blocks(self) -> list[str]:
+        """The text of the part's functions."""
+        for function in self.part.functions.values():
+            self._function(function)
+        lines, self.lines = self.lines, []
+        return lines
+
+    def room(self) -> Iterator[str]:
+        """Variables that tell where the tape's piece ends."""
+        most = 8 + max((len(r.kept) for r in self.tape.values()), default=0)
+        yield f"  const size_t most = {most};"
+        yield "  const Word *end = T.piece->word + PIECE_WORDS - most;"
+
+    def returned_declared(self) -> Iterator[str]:
+        """The declarations of what a value is in on its way from a call."""
+        for name in self.returned:
+            star = "Row *" if name.startswith("qv") else TYPES.get(name[1], "uint64_t")
+            yield f"  {star} {name} = 0; (void){name};"
 
     # blocks
 
@@ -135,7 +151,7 @@ class RecordEmission(FrameEmission):
                 self._tape(term)
                 registers = self.registers(term.args)
                 is_real = [letter_of(arg) for arg in term.args] == ["d"]
-                self.line(f"is_real = {int(is_real)};")
+                self.line(f"gave_real = {int(is_real)};")
                 for (name, _), (text, _) in zip(
                     registers, self.words(term.args), strict=True
                 ):
@@ -147,7 +163,10 @@ class RecordEmission(FrameEmission):
                     self.push(term.push.words, term.push.code)
                 called = self.program.functions[term.function]
                 self._move(called.params, term.args)
-                self.line(f"goto F{term.function};")
+                if term.function in self.part.functions:
+                    self.line(f"goto F{term.function};")
+                else:
+                    self.line(f"next = DO_CALL + {term.function}; goto LEAVE;")
             case _:
                 raise AssertionError("an end of a block")
 

@@ -18,14 +18,23 @@ from retape.engines.vlad.compiler.adjoint._names import (
     words_in,
 )
 from retape.engines.vlad.compiler.typed._form import (
+    Join,
     Register,
     TypedAtom,
+    TypedFunction,
     TypedProgram,
     letter_of,
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
+
+PIECE_CASE = (
+    "  case TAPE_PIECE:",
+    "    T.piece = T.piece->before;",
+    "    tp = T.piece->filled;",
+    "    goto NEXT;",
+)
 
 
 class ReverseEmission:
@@ -46,8 +55,11 @@ class ReverseEmission:
     def text(self) -> Iterator[str]:
         """The lines of the function."""
         for way in self.ways.ways.values():
-            self._way(way)
-        self._entries()
+            self.way(way)
+        for function in self.program.functions.values():
+            self.entries_of(function)
+        for code, join in self.program.returns.items():
+            self.return_to(code, join)
         yield "static void typed_reverse(double seed) {"
         yield "  const Word *tp = T.tape;"
         yield "  double *ap = T.adjoint + (T.at - T.stack);"
@@ -64,19 +76,22 @@ class ReverseEmission:
         yield "DISPATCH:"
         yield "  switch (next) {"
         yield "  case TAPE_BEGIN: return;"
-        yield "  case TAPE_PIECE:"
-        yield "    T.piece = T.piece->before;"
-        yield "    tp = T.piece->filled;"
-        yield "    goto NEXT;"
+        yield from PIECE_CASE
         yield from self.lines
         yield "  default: __builtin_unreachable();"
         yield "  }"
         yield "}"
 
+    def taken(self) -> list[str]:
+        """The lines that have been written."""
+        lines, self.lines = self.lines, []
+        return lines
+
     def _line(self, text: str) -> None:
         self.lines.append("  " + text)
 
-    def _way(self, way: Way) -> None:
+    def way(self, way: Way) -> None:
+        """The case of a way."""
         number = self.names.number(("way", way.number))
         self._line(f"case {number}: W{number}: {{")
         tape = self.tape[id(way.end)]
@@ -86,34 +101,35 @@ class ReverseEmission:
         self._line(f"if (LIKELY(next == {number})) goto W{number};")
         self._line("goto DISPATCH;")
 
-    def _entries(self) -> None:
-        """What was popped is pushed, and what was pushed is popped."""
-        for function in self.program.functions.values():
-            code = function.resume.code
-            words = function.resume.words
-            self._popped(code, words)
-            self._line(f"case {self.names.number(('stop', code))}:")
-            self._line(f"ap -= {words_in(words) + 1};")
-            for at, slot in self.places.on_stack(words):
-                self._line(f"{self.names.adjoint(slot)} += ap[{at}];")
-            self._line("goto NEXT;")
-            if function.enter is not None:
-                self._popped(ENTER_BY | function.enter.code, function.enter.words)
-        for code, join in self.program.returns.items():
-            assert join.frame is not None
-            self._popped(code, join.frame.words, tuple(parts_of(join.params)))
-            params = tuple(parts_of(join.params))
-            waiting = RETURN_TO | code
-            self._line(f"case {self.names.number(('stop', waiting))}:")
-            self._line(f"ap -= {words_in(params) + 1};")
-            for at, name in self.places.returned_parts(params):
-                self._line(f"{name} = ap[{at}];")
-            self._line("goto NEXT;")
-            self._line(f"case {self.names.number(('pop', waiting))}:")
-            for at, name in self.places.returned_parts(params):
-                self._line(f"ap[{at}] = {name};")
-            self._line(f"ap += {words_in(params) + 1};")
-            self._line("goto NEXT;")
+    def entries_of(self, function: TypedFunction) -> None:
+        """What was popped is pushed, and what was pushed is popped: a function's."""
+        code = function.resume.code
+        words = function.resume.words
+        self._popped(code, words)
+        self._line(f"case {self.names.number(('stop', code))}:")
+        self._line(f"ap -= {words_in(words) + 1};")
+        for at, slot in self.places.on_stack(words):
+            self._line(f"{self.names.adjoint(slot)} += ap[{at}];")
+        self._line("goto NEXT;")
+        if function.enter is not None:
+            self._popped(ENTER_BY | function.enter.code, function.enter.words)
+
+    def return_to(self, code: int, join: Join) -> None:
+        """The same of a join that a call returns to."""
+        assert join.frame is not None
+        params = tuple(parts_of(join.params))
+        self._popped(code, join.frame.words, params)
+        waiting = RETURN_TO | code
+        self._line(f"case {self.names.number(('stop', waiting))}:")
+        self._line(f"ap -= {words_in(params) + 1};")
+        for at, name in self.places.returned_parts(params):
+            self._line(f"{name} = ap[{at}];")
+        self._line("goto NEXT;")
+        self._line(f"case {self.names.number(('pop', waiting))}:")
+        for at, name in self.places.returned_parts(params):
+            self._line(f"ap[{at}] = {name};")
+        self._line(f"ap += {words_in(params) + 1};")
+        self._line("goto NEXT;")
 
     def _popped(
         self,

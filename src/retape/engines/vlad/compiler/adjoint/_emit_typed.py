@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from retape.engines.vlad.compiler.adjoint._emit_parts import parts_text
 from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
 from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
@@ -17,6 +18,9 @@ from retape.engines.vlad.compiler.typed._ways import TooManyWays, find_ways
 
 NOTHING_TYPED = ('#include "untyped.h"',)
 
+
+ONE_PART = 60
+"""Ways of a program whose typed code is one C function, and its reverse another."""
 
 _MOST_WORDS = 500
 """Words of a frame, or of a way on the tape: the runtime makes room for so many."""
@@ -38,6 +42,8 @@ def typed_text(
     codes: dict[str, int],
     resumes: dict[int, int],
     frames: int,
+    *,
+    reverse: bool = True,
 ) -> Iterator[str]:
     """The lines of C, or one that says that there is no typed code.
 
@@ -48,6 +54,7 @@ def typed_text(
         codes: The codes of the frames of continuations.
         resumes: The codes of the frames of functions.
         frames: How many codes there are.
+        reverse: Whether a derivative may be taken; if not, there is none.
     """
     program = check_typed(TypedLowering(module, live, costs, codes, resumes).lower())
     if not program.functions:
@@ -64,11 +71,20 @@ def typed_text(
     if not _fits(program, tape):
         yield from NOTHING_TYPED
         return
-    record = list(RecordEmission(program, ways, tape, names).text())
-    reverse = list(ReverseEmission(program, ways, tape, names, useful).text())
+    if len(ways.ways) > ONE_PART and not reverse:
+        yield from NOTHING_TYPED
+        return
+    if len(ways.ways) > ONE_PART:
+        code = list(parts_text(program, ways, tape, names, useful))
+    else:
+        code = list(RecordEmission(program, ways, tape, names).text())
+        code += (
+            ReverseEmission(program, ways, tape, names, useful).text()
+            if reverse
+            else ["static void typed_reverse(double seed) { (void)seed; }"]
+        )
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
     yield '#include "typed.h"'
     yield from tables(program, useful, frames, functions)
-    yield from record
-    yield from reverse
+    yield from code
     yield '#include "typed_advance.h"'

@@ -14,7 +14,7 @@ from retape.engines.vlad.compiler.typed._form import (
 def tables(
     program: TypedProgram, useful: frozenset[Register], frames: int, functions: int
 ) -> Iterator[str]:
-    """The three tables: of frames, of values that frames wait for, of closures."""
+    """The tables: of frames, of values that frames wait for, and two of closures."""
     types: dict[int, str] = {}
     results: dict[int, str] = {}
     entries: dict[int, str] = {}
@@ -29,6 +29,23 @@ def tables(
     yield from _table("typed_frames", types, frames)
     yield from _table("typed_results", results, frames)
     yield from _table("typed_entries", entries, functions)
+    yield from _gives_real(program)
+
+
+def _gives_real(program: TypedProgram) -> Iterator[str]:
+    """The closures whose functions give a real."""
+    numbers = [
+        function.enter.code
+        for function in program.functions.values()
+        if function.enter is not None
+        and isinstance(function.result, Register)
+        and function.result.kind == "d"
+    ]
+    size = max(numbers, default=0) + 1
+    yield f"enum {{ TYPED_REAL_SIZE = {size} }};"
+    yield f"static const char typed_real[{size}] = {{"
+    yield from (f"  [{number}] = 1," for number in numbers)
+    yield "};" if numbers else "  0};"
 
 
 def _table(name: str, texts: dict[int, str], size: int) -> Iterator[str]:

@@ -1,9 +1,10 @@
 """Pass: the intermediate form to C.
 
-One C function, `run`, holds the whole program, so that a call of a known function is a
+One C function, `run`, holds a small program, so that a call of a known function is a
 `goto` and its arguments are registers. Only a return to a frame and a call of a closure
 are jumps through a table. No call of the program is a call of C: the C stack does not
-grow, however deep the program's recursion.
+grow, however deep the program's recursion. A large program is several such functions
+(see `_parts`), and only what goes from one to another passes through memory.
 """
 
 import re
@@ -12,8 +13,16 @@ from collections.abc import Callable, Iterable, Iterator
 from retape.engines.vlad.compiler.emit._frames import FrameLayout
 from retape.engines.vlad.compiler.emit._operations import operation
 from retape.engines.vlad.compiler.emit._output import Output, label
-from retape.engines.vlad.compiler.emit._skeleton import assemble
+from retape.engines.vlad.compiler.emit._parts import (
+    PART_TERMS,
+    Part,
+    grouped,
+    is_closed,
+)
+from retape.engines.vlad.compiler.emit._runs import run_of, write_run
+from retape.engines.vlad.compiler.emit._skeleton import assemble, assemble_parts
 from retape.engines.vlad.compiler.emit._static_data import constant_text, static_data
+from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
     Branch,
@@ -46,8 +55,13 @@ class Emission:
     def __init__(self, module: Module) -> None:
         self.module = module
         terms = list(_terms(module))
-        self.out = Output({a for t in terms for a in atoms_of(t) if isinstance(a, str)})
+        self._atoms = {a for t in terms for a in atoms_of(t) if isinstance(a, str)}
+        self.entered = {*entered(module), *module.entries} & module.functions.keys()
+        self.parts: list[Part] = []
+        self.part = Part(Output(self._atoms))
+        self.out = self.part.out
         self.frames = FrameLayout(module, self.out)
+        self.called: set[int] = set()  # functions that another part calls
         self.jumped: set[str] = set()
         self.funs = {fun.index: fun for fun in all_functions(module)}
         self.params = {t.name: t.param for t in terms if isinstance(t, Cont)}
@@ -58,22 +72,45 @@ class Emission:
         """The labels of the frames' continuations."""
         return self.frames.places
 
+    @property
+    def is_large(self) -> bool:
+        """Whether the text has the program in several parts."""
+        return len(self.parts) > 1
+
     def text(self, typed: Callable[[FrameLayout], Iterable[str]]) -> str:
         """The whole C file.
 
         Args:
             typed: The text of typed code, when the layout of frames is known.
         """
-        for fun in self.module.functions.values():
-            self._function(fun)
-        return assemble(self.out, static_data(self.module), typed(self.frames))
+        for functions in grouped(self.module):
+            self._open([index for fun in functions for index in _with_locals(fun)])
+            for fun in functions:
+                self._function(fun)
+        doors = {index: self._needs(self.funs[index]) for index in sorted(self.called)}
+        static, live = static_data(self.module), typed(self.frames)
+        if len(self.parts) == 1:
+            return assemble(self.out, static, live)
+        return assemble_parts(self.parts, doors, static, live)
+
+    def _open(self, functions: list[int]) -> None:
+        """Begin a part."""
+        self._enter(Part(Output(self._atoms), functions))
+        self.parts.append(self.part)
+
+    def _enter(self, part: Part) -> None:
+        self.part, self.out, self.frames.out = part, part.out, part.out
+
+    def _needs(self, fun: Fun) -> list[str]:
+        return sorted(self.frames.live.functions[fun.index] | self._used(fun))
 
     def _function(self, fun: Fun) -> None:
         """A function's block, its way in through a closure, and its resume frame."""
         cost = self.frames.costs.of(fun.body)
-        needs = sorted(self.frames.live.functions[fun.index] | self._used(fun))
+        needs = self._needs(fun)
         code = self.frames.code(f"R{fun.index}", len(needs))
         self.frames.resumes[fun.index] = code
+        self.part.codes.append(code)
         label = f"F{fun.index}"
         self.out.lines.append(f"{label}: /* {_comment(fun.name)} */")
         self.frames.check(cost, f"S{fun.index}")
@@ -83,7 +120,7 @@ class Emission:
         self.out.cases.extend(self.frames.loads(needs))
         self.out.cases.append(f"    goto {label};")
         self.out.cases.append("  }")
-        if fun.index in self.module.functions:
+        if fun.index in self.entered:
             self._entry(fun)
         for local in self._directly_local(fun.body):
             self._function(local)
@@ -141,6 +178,15 @@ class Emission:
         """A term's statements; continuations follow the term that may call them."""
         later: list[Cont] = []
         while True:
+            self.part.terms += 1
+            lets, steps, rest = run_of(term)
+            if len(lets) > 1:
+                if steps:
+                    self.out.line(f"fuel -= {steps};")
+                write_run(self.out, lets)
+                self.part.terms += len(lets)
+                term = rest
+                continue
             match term:
                 case Let():
                     self._let(term)
@@ -190,10 +236,16 @@ class Emission:
         """A continuation: its way in from a frame, if it has one, and its block."""
         if term.name not in self.jumped and term.name not in self.frames.codes:
             return
+        outer = self.part
+        full = self.part.terms > PART_TERMS
+        if full and term.name not in self.jumped and is_closed(term):
+            self._open([])
         self.out.lines.append(f"{label(term.name)}:;")
         if term.name in self.frames.codes:
             self.frames.entry(term)
+            self.part.codes.append(self.frames.codes[term.name])
         self._term(term.cont)
+        self._enter(outer)
 
     def _end(self, term: Term) -> None:
         match term:
@@ -244,6 +296,9 @@ class Emission:
             if param in used and param != atom
         ]
         self.frames.push(term.cont)
+        if fun.index not in self.part.functions:
+            self._leave(fun, dict(moves))
+            return
         if len(moves) == 1:
             self.out.set(*moves[0])
         elif moves:
@@ -254,6 +309,21 @@ class Emission:
                 self.out.line(f"  {self.out.register(param)} = m{i};")
             self.out.line("}")
         self.out.line(f"goto F{fun.index};")
+
+    def _leave(self, fun: Fun, moves: dict[str, str]) -> None:
+        """A call of a function of another part: what it needs goes through memory."""
+        self.called.add(fun.index)
+        needs = self._needs(fun)
+        self.out.most_passed = max(self.out.most_passed, len(needs))
+        for i, name in enumerate(needs):
+            value = moves[name] if name in moves else self.out.atom(name)
+            self.out.line(f"passed[{i}] = {value};")
+        self.out.line(f"next = TO_FUNCTION + {fun.index};")
+        self.out.line("goto LEAVE;")
+
+
+def _with_locals(fun: Fun) -> list[int]:
+    return [fun.index, *(local.index for local in local_functions(fun.body))]
 
 
 def _terms(module: Module) -> Iterator[Term]:

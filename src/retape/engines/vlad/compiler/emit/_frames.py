@@ -42,7 +42,7 @@ class FrameLayout:
     def pause(self, fun: Fun, cost: Cost, needs: list[str], code: int) -> None:
         self.out.lines.append(f"S{fun.index}: {{")
         self.out.line("G.hp = hp;")
-        self.out.line(f"Object *o = small_object({code}, {len(needs) + 1});")
+        self.out.line(f"Object *o = paused_object({code}, {len(needs) + 1});")
         self.out.line("hp = G.hp;")
         self.out.line("o->field[0] = k;")
         for i, name in enumerate(needs, 1):

@@ -3,9 +3,9 @@
 from retape.engines.vlad.language._builtins import ELEMENTARY
 from retape.engines.vlad.language._externals import external_number
 
-_ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
-_COMPARE = {"=": "==", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
-_SIGN = {"zero?": "==", "positive?": ">", "negative?": "<"}
+ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
+COMPARE = {"=": "==", "<": "<", ">": ">", "<=": "<=", ">=": ">="}
+SIGN = {"zero?": "==", "positive?": ">", "negative?": "<"}
 _CHOICES = {"min": "<", "max": ">"}
 _TEST = {
     "null?": "{0} == EMPTY",
@@ -19,15 +19,15 @@ _TEST = {
 
 def operation(op: str, to: str, args: list[str], site: int) -> str:
     """The statement that applies an operator."""
-    if op in _ARITHMETIC:
-        return f"BINARY({to}, {op}, {_ARITHMETIC[op]}, {args[0]}, {args[1]}, {site})"
+    if op in ARITHMETIC:
+        return f"BINARY({to}, {op}, {ARITHMETIC[op]}, {args[0]}, {args[1]}, {site})"
     if op in ELEMENTARY:
         return f"UNARY({to}, {op}, {args[0]}, {site})"
-    if op in _COMPARE:
-        test = _COMPARE[op]
+    if op in COMPARE:
+        test = COMPARE[op]
         return f'COMPARE({to}, {test}, "{op}", {args[0]}, {args[1]}, {site})'
-    if op in _SIGN:
-        return f'COMPARE({to}, {_SIGN[op]}, "{op}", {args[0]}, box(0.0), {site})'
+    if op in SIGN:
+        return f'COMPARE({to}, {SIGN[op]}, "{op}", {args[0]}, box(0.0), {site})'
     if op in _TEST:
         return f"{to} = boolean({_TEST[op].format(args[0])});"
     return _other(op, to, args, site)

@@ -20,6 +20,7 @@ class Output:
         entries: The ways in through closures.
         registers: The variables of C that are mentioned.
         max_words: The most that a block allocates.
+        most_passed: The most values that a call of another part passes.
         depth: How deep lines are indented.
     """
 
@@ -28,7 +29,7 @@ class Output:
         self.cases: list[str] = []
         self.entries: list[str] = []
         self.registers: set[str] = set()
-        self.max_words = 0
+        self.max_words = self.most_passed = 0
         self.depth = 1
         self._used = used
 

@@ -1,8 +1,12 @@
-"""The C around a program: one function, its ways in, and what all blocks share."""
+"""The C around a program: one function, its ways in, and what all blocks share.
 
-from collections.abc import Iterable
+A large program is several functions, each called by `run` for what it has.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
 
 from retape.engines.vlad.compiler.emit._output import Output
+from retape.engines.vlad.compiler.emit._parts import Part
 
 
 def assemble(out: Output, static: Iterable[str], typed: Iterable[str]) -> str:
@@ -41,6 +45,120 @@ def assemble(out: Output, static: Iterable[str], typed: Iterable[str]) -> str:
         ]
     )
 
+
+def assemble_parts(
+    parts: Sequence[Part],
+    doors: dict[int, list[str]],
+    static: Iterable[str],
+    typed: Iterable[str],
+) -> str:
+    """The C file of a large program.
+
+    Args:
+        parts: Its parts.
+        doors: What functions need that another part calls.
+        static: Its constants.
+        typed: What follows the program's own code.
+    """
+    most = max(part.out.most_passed for part in parts)
+    lines = [
+        '#include "parts.h"',
+        "",
+        *static,
+        "",
+        f"static __attribute__((unused)) Val passed[{max(1, most)}];",
+    ]
+    for number, part in enumerate(parts):
+        lines += _part(number, part, doors)
+    lines += ["static int (*const parts[])(int) = {"]
+    lines += [f"  part_{number}," for number in range(len(parts))] + ["};"]
+    codes = {code: i for i, part in enumerate(parts) for code in part.codes}
+    functions = {index: i for i, part in enumerate(parts) for index in part.functions}
+    lines += [
+        *_part_numbers("part_of_code", codes),
+        *_part_numbers("part_of_function", functions),
+    ]
+    lines += [*_AROUND, *_RESUME, *_ELSEWHERE[0], *_ENTER, *_ELSEWHERE[1], *_TAIL, "}"]
+    words = max(part.out.max_words for part in parts)
+    lines += [
+        "",
+        *typed,
+        "",
+        f"#define MAX_BLOCK_WORDS {words}",
+        '#include "api.h"',
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _part(number: int, part: Part, doors: dict[int, list[str]]) -> Iterator[str]:
+    yield f"static int part_{number}(int next) {{"
+    yield "  PART_VARIABLES"
+    out = part.out
+    inward: list[str] = []
+    for index in part.functions:
+        if index in doors:
+            inward.append(f"  case TO_FUNCTION + {index}:")
+            for i, name in enumerate(doors[index]):
+                inward.append(f"    {out.register(name)} = passed[{i}];")
+            inward.append(f"    goto F{index};")
+    yield from (f"  Val {name};" for name in sorted(out.registers))
+    yield from ("  switch (next) {", "  case TO_RESUME: goto RESUME;")
+    yield from ("  case TO_ENTER: goto ENTER;", *inward)
+    yield from ("  default: __builtin_unreachable();", "  }")
+    yield from ("RESUME:", "  switch (code_of(object(k))) {", *out.cases)
+    yield from ("  default: next = TO_RESUME; goto LEAVE;", "  }", "ENTER:")
+    yield "  if (UNLIKELY(tag_of(s0) != TAG_CLOSURE)) { next = TO_ENTER; goto LEAVE; }"
+    yield from ("  switch (code_of(object(s0))) {", *out.entries)
+    yield from ("  default: next = TO_ENTER; goto LEAVE;", "  }", *out.lines)
+    yield from ("  PART_END", "}")
+
+
+def _part_numbers(name: str, numbers: dict[int, int]) -> Iterator[str]:
+    """A table of numbers, zero where there is none."""
+    yield f"static const uint16_t {name}[{max(numbers, default=0) + 1}] = {{"
+    yield from (f"  [{key}] = {value}," for key, value in sorted(numbers.items()))
+    yield "};"
+
+
+_AROUND = [
+    "static int run(Val frame, int64_t fuel) {",
+    "  Val *hp = G.hp;",
+    "  Val k = frame, ret = NOTHING, s0 = NOTHING, s1 = NOTHING, s2 = NOTHING;",
+    "  int64_t need;",
+    "  int32_t site;",
+    "  enum Operator op;",
+    "  int next;",
+    "  uint32_t at;",
+]
+
+_ELSEWHERE = (
+    [
+        "  default:",
+        "    next = TO_RESUME;",
+        "    at = part_of_code[code_of(object(k))];",
+        "  }",
+        "GO:",
+        "  TO_PART(parts[at])",
+        "  switch (next) {",
+        "  case TO_RESUME: goto RESUME;",
+        "  case TO_ENTER: goto ENTER;",
+        "  case TO_OPERATE: goto OPERATE;",
+        "  case TO_PAUSE_RETURN: goto PAUSE_RETURN;",
+        "  case TO_PAUSE: goto PAUSE;",
+        "  default:",
+        "    at = part_of_function[next - TO_FUNCTION];",
+        "    goto GO;",
+        "  }",
+    ],
+    [
+        "  default:",
+        "    next = TO_ENTER;",
+        "    at = part_of_function[code_of(object(s0))];",
+        "    goto GO;",
+        "  }",
+    ],
+)
 
 _RESUME = [
     "RESUME:",

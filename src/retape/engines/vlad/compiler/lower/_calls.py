@@ -35,6 +35,10 @@ class Calls:
         self._expression = expression
         self._inlining = Inlining(functions.definitions)
 
+    def begin(self) -> None:
+        """Begin a function's body."""
+        self._inlining.begin()
+
     def call(
         self, f: Denoted, x: Denoted, facts: Facts, context: Context, where: Where
     ) -> Term:

@@ -1,7 +1,8 @@
 """Pass: which calls are replaced by the body of the function that they call.
 
 Builtins always; definitions if they are small and cannot reach themselves. A budget
-for each program keeps the replacement from growing it without bound.
+for each function and one for the program keep the replacement from growing them without
+bound: the C compiler's time for a function grows faster than the function.
 """
 
 from retape.engines.vlad.language._builtins import is_builtin
@@ -11,6 +12,7 @@ SMALL = 40
 """Expressions in a body that is worth copying."""
 
 BUDGET = 20_000
+OF_EACH = 1_000
 
 
 class Inlining:
@@ -18,9 +20,13 @@ class Inlining:
 
     def __init__(self, definitions: dict[str, Lambda]) -> None:
         self.definitions = definitions
-        self.spent = 0
+        self.spent = self.spent_here = 0
         self._sizes: dict[str, int] = {}
         self._recursive: dict[str, bool] = {}
+
+    def begin(self) -> None:
+        """Begin a function."""
+        self.spent_here = 0
 
     def enter(self, name: str) -> bool:
         """Tell whether to inline a call of this definition here, within the budget."""
@@ -29,9 +35,12 @@ class Inlining:
         size = self._size(name)
         if size > SMALL or self.spent + size > BUDGET:
             return False
+        if self.spent_here + size > OF_EACH:
+            return False
         if self._is_recursive(name):
             return False
         self.spent += size
+        self.spent_here += size
         return True
 
     def _size(self, name: str) -> int:

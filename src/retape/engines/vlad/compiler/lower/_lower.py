@@ -89,6 +89,7 @@ class Lowering:
         names = pattern_names(source.param)
         params = tuple(self._build.fresh(name) for name in names)
         inner = {**env, **dict(zip(names, params, strict=True))}
+        self._calls.begin()
         body = self._core(source.body, inner, {}, RETURN, source.where)
         site = self._build.site(_NO_PLACE, source.name, source.param)
         return Fun(index, source.name, source.param, params, free, site, body)

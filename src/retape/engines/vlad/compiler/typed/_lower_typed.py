@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
     Atom,
@@ -87,6 +88,7 @@ class TypedLowering:
             for i, f in self.funs.items()
             if i in self.good
         }
+        self.entered = entered(module) & self.module.functions.keys()
         self.program = TypedProgram()
         self._frames: dict[str, Frame] = {}
         self._env: Bindings = {}
@@ -170,7 +172,7 @@ class TypedLowering:
         made.body = self._term(fun.body, bindings)
 
     def _enter(self, fun: Fun, bindings: Bindings) -> Frame | None:
-        if fun.index not in self.module.functions:
+        if fun.index not in self.entered:
             return None
         names = iter(fun.params)
         argument = self._taken(fun.pattern, names, bindings)

@@ -5,8 +5,7 @@ and that call only such functions. A function without them is the general way's,
 are those that call it.
 """
 
-from collections.abc import Iterator
-
+from retape.engines.vlad.compiler.ir._entered import entered, own_terms
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
     Branch,
@@ -15,7 +14,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fix,
     Fun,
-    FunRef,
     Jump,
     Let,
     Match,
@@ -27,7 +25,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Uncons,
     all_functions,
     atoms_of,
-    subterms,
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.typed._kinds import MIXED, SIGNATURES, Kinds
@@ -41,19 +38,8 @@ def typed_functions(module: Module, live: Liveness, kinds: Kinds) -> set[int]:
     while True:
         bad = {index for index in good if not calls[index] <= good}
         if not bad:
-            return _reachable(_entered(module) & good, calls)
+            return _reachable(entered(module) & good, calls)
         good -= bad
-
-
-def _entered(module: Module) -> set[int]:
-    """The functions that closures enter: a derivative is taken of no other."""
-    found = set(module.definitions.values())
-    for fun in all_functions(module):
-        for term in _own_terms(fun):
-            if isinstance(term, Close):
-                found.add(term.function)
-            found |= {a.function for a in atoms_of(term) if isinstance(a, FunRef)}
-    return found
 
 
 def _reachable(roots: set[int], calls: dict[int, set[int]]) -> set[int]:
@@ -70,28 +56,19 @@ def differentiates(module: Module) -> bool:
     return any(
         isinstance(term, Operate) and term.op != "j*"
         for fun in all_functions(module)
-        for term in _own_terms(fun)
+        for term in own_terms(fun)
     )
 
 
-def _own_terms(fun: Fun) -> Iterator[Term]:
-    """The terms of a function, those of the functions in it apart."""
-    stack = [fun.body]
-    while stack:
-        term = stack.pop()
-        yield term
-        stack.extend(subterms(term))
-
-
 def _callees(fun: Fun) -> set[int]:
-    return {term.function for term in _own_terms(fun) if isinstance(term, Call)}
+    return {term.function for term in own_terms(fun) if isinstance(term, Call)}
 
 
 def _is_plain(fun: Fun, live: Liveness, kinds: Kinds) -> bool:
     names = {*fun.params, *live.functions[fun.index]}
     if any(kinds.of(name) == MIXED for name in names):
         return False
-    return all(_is_plain_term(term, kinds) for term in _own_terms(fun))
+    return all(_is_plain_term(term, kinds) for term in own_terms(fun))
 
 
 def _is_plain_term(term: Term, kinds: Kinds) -> bool:

@@ -1,0 +1,230 @@
+"""Typed code of a large program: C functions of bounded size, and what calls them.
+
+The C compiler's time for one function grows faster than the function (gcc 12: 2 s for
+the C of 80 ways, 34 s for 300), so each part has some functions, and its reverse some
+ways. A variable that several parts mention is static; all others are registers of their
+part.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
+from retape.engines.vlad.compiler.adjoint._emit_reverse import (
+    PIECE_CASE,
+    ReverseEmission,
+)
+from retape.engines.vlad.compiler.adjoint._names import TapeNames
+from retape.engines.vlad.compiler.typed._form import (
+    Join,
+    Register,
+    TypedFunction,
+    TypedProgram,
+    terms_of,
+)
+from retape.engines.vlad.compiler.typed._recorded import Recorded
+from retape.engines.vlad.compiler.typed._ways import Way, Ways
+
+PART_WAYS = 30
+"""Ways of one part, unless one function has more."""
+
+_TAPE_PIECE = 1
+"""Any part knows this number: see `runtime/typed.h`."""
+
+
+@dataclass(frozen=True, slots=True)
+class _PartText:
+    """The lines of one C function, and the variables that it mentions."""
+
+    cases: Sequence[str]
+    body: Sequence[str]
+
+    @property
+    def words(self) -> frozenset[str]:
+        text = "\n".join([*self.cases, *self.body])
+        return frozenset(re.findall(r"\b[a-z]\w*\b", text))
+
+
+def parts_text(
+    program: TypedProgram,
+    ways: Ways,
+    tape: dict[int, Recorded],
+    names: TapeNames,
+    useful: frozenset[Register],
+) -> Iterator[str]:
+    """The lines of `typed_record` and `typed_reverse`, and of their parts."""
+    parts = [*_parts(program, ways)]
+    yield from _record(program, ways, tape, names, parts)
+    yield from _reverse(ReverseEmission(program, ways, tape, names, useful), parts)
+
+
+def _ways_of(function: TypedFunction, ways: Ways) -> list[Way]:
+    ends = (ways.ways.get(id(term)) for term in terms_of(function.body))
+    return [way for way in ends if way is not None]
+
+
+def _parts(program: TypedProgram, ways: Ways) -> Iterator[TypedProgram]:
+    """The functions, those together that are beside one another."""
+    part, count = TypedProgram(), 0
+    for function in program.functions.values():
+        more = 1 + len(_ways_of(function, ways))
+        if part.functions and count + more > PART_WAYS:
+            yield part
+            part, count = TypedProgram(), 0
+        count += more
+        part.functions[function.index] = function
+        for term in terms_of(function.body):
+            if isinstance(term, Join) and term.frame is not None:
+                part.returns[term.frame.code] = term
+    yield part
+
+
+def _shared(texts: Sequence[_PartText]) -> frozenset[str]:
+    counts = Counter(word for text in texts for word in text.words)
+    return frozenset(word for word, count in counts.items() if count > 1)
+
+
+def _record(
+    program: TypedProgram,
+    ways: Ways,
+    tape: dict[int, Recorded],
+    names: TapeNames,
+    parts: Sequence[TypedProgram],
+) -> Iterator[str]:
+    made: list[tuple[RecordEmission, _PartText]] = []
+    for part in parts:
+        emission = RecordEmission(program, ways, tape, names, part)
+        body = emission.blocks()
+        emission.entries()
+        made.append((emission, _PartText(emission.lines, body)))
+    shared = _shared([text for _, text in made])
+    first = made[0][0]
+    for emission, _ in made[1:]:
+        first.slots.update(emission.slots)
+        first.returned.update(emission.returned)
+    first.returned["qd0"] = None
+    fixed = [line for slot in first.slots for line in first.declared(slot)]
+    fixed += first.returned_declared()
+    everywhere = {name for name in first.returned} | shared
+    yield '#include "typed_parts.h"'
+    yield from _declared(fixed, everywhere, static=True)
+    for number, (emission, text) in enumerate(made):
+        yield f"static int record_part_{number}(int next) {{"
+        yield "  Word *sp = T.at, *tp = T.tape, *top = T.top;"
+        yield "  int64_t fuel = T.fuel;"
+        yield from emission.room()
+        own = [line for slot in emission.slots for line in emission.declared(slot)]
+        yield from _declared(own, everywhere, static=False)
+        yield "  switch (next) {"
+        for index in emission.part.functions:
+            yield f"  case DO_CALL + {index}: goto F{index};"
+        yield from (
+            "  default: break;",
+            "  }",
+            "POP: __attribute__((unused));",
+            "  ROOM",
+        )
+        yield from ("  switch (sp[-1].u) {", *text.cases)
+        yield from ("  default: next = DO_POP; goto LEAVE;", "  }", *text.body)
+        yield from ("  RECORD_PART_END", "}")
+    codes = {c: i for i, part in enumerate(parts) for c in _codes(part)}
+    entries = {c: i for i, part in enumerate(parts) for c in _entries(part)}
+    functions = {c: i for i, part in enumerate(parts) for c in part.functions}
+    yield from _functions("int", "record", "int", len(parts))
+    yield from _part_table("record_part_of_code", codes)
+    yield from _part_table("record_part_of_entry", entries)
+    yield from _part_table("record_part_of_function", functions)
+    yield '#include "typed_record.h"'
+
+
+def _codes(part: TypedProgram) -> Iterator[int]:
+    yield from part.returns
+    yield from (function.resume.code for function in part.functions.values())
+
+
+def _entries(part: TypedProgram) -> Iterator[int]:
+    frames = (function.enter for function in part.functions.values())
+    yield from (frame.code for frame in frames if frame is not None)
+
+
+def _reverse(emission: ReverseEmission, parts: Sequence[TypedProgram]) -> Iterator[str]:
+    texts = [_PartText(lines, ()) for lines in _reverse_lines(emission, parts)]
+    shared = _shared(texts)
+    places, names = emission.places, emission.names
+    adjoints = [names.adjoint(slot) for slot in places.crossing]
+    static = [*places.returned, *(name for name in adjoints if name in shared)]
+    yield from (f"static double {name};" for name in static)
+    for number, text in enumerate(texts):
+        yield f"static uint64_t reverse_part_{number}(uint64_t next) {{"
+        yield "  const Word *tp = T.reversed;"
+        yield "  double *ap = T.adjoint_at;"
+        mentioned = text.words
+        for name in adjoints:
+            if name in mentioned and name not in shared:
+                yield f"  double {name} = 0.0; (void){name};"
+        yield from (
+            "  goto DISPATCH;",
+            "NEXT: __attribute__((unused));",
+            "  next = (--tp)->u;",
+            "DISPATCH:",
+        )
+        yield from ("  switch (next) {", *PIECE_CASE, *text.cases)
+        yield from (
+            "  default: T.reversed = tp; T.adjoint_at = ap; return next;",
+            "  }",
+        )
+        yield "}"
+    numbers: dict[int, int] = {_TAPE_PIECE: 0}
+    for number, text in enumerate(texts):
+        for found in re.findall(r"case (\d+):", "\n".join(text.cases)):
+            numbers[int(found)] = number
+    yield from _functions("uint64_t", "reverse", "uint64_t", len(texts))
+    yield from _part_table("reverse_part_of", numbers)
+    yield "static void typed_reverse(double seed) {"
+    yield from (f"  {name} = 0.0;" for name in static)
+    yield from ("  q0 = seed;", "  REVERSE_BY_PARTS", "}")
+
+
+def _reverse_lines(
+    emission: ReverseEmission, parts: Sequence[TypedProgram]
+) -> Iterator[list[str]]:
+    """The cases of each part: those of some functions, or of some ways."""
+    for part in parts:
+        for function in part.functions.values():
+            emission.entries_of(function)
+        for code, join in part.returns.items():
+            emission.return_to(code, join)
+        count = 0
+        for function in part.functions.values():
+            for way in _ways_of(function, emission.ways):
+                if count == 2 * PART_WAYS:
+                    yield emission.taken()
+                    count = 0
+                emission.way(way)
+                count += 1
+        yield emission.taken()
+
+
+def _declared(lines: Sequence[str], shared: set[str], *, static: bool) -> Iterator[str]:
+    """The declarations of shared variables, which are static, or those of others."""
+    for line in lines:
+        declared = line.split("=")[0].split()[-1].lstrip("*")
+        if (declared in shared) == static:
+            yield f"static {line.split(';')[0].strip()};" if static else line
+
+
+def _functions(result: str, name: str, given: str, count: int) -> Iterator[str]:
+    yield f"static {result} (*const {name}_parts[])({given}) = {{"
+    yield from (f"  {name}_part_{number}," for number in range(count))
+    yield "};"
+
+
+def _part_table(name: str, numbers: dict[int, int]) -> Iterator[str]:
+    """A table of the numbers of parts, each one more than the part's."""
+    size = max(numbers, default=0) + 1
+    yield f"enum {{ {name.upper()}_SIZE = {size} }};"
+    yield f"static const uint16_t {name}[{size}] = {{"
+    yield from (f"  [{key}] = {value + 1}," for key, value in sorted(numbers.items()))
+    yield "};" if numbers else "  0};"

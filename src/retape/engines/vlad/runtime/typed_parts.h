@@ -1,0 +1,24 @@
+/* What goes between the C functions that a large program's typed code is made of. */
+
+#ifndef VLAD_TYPED_PARTS_H
+#define VLAD_TYPED_PARTS_H
+
+#include "typed.h"
+
+enum { DO_POP, DO_STOP, DO_GIVE_UP, DO_CALL };
+
+static int gave_real;
+
+#define RECORD_PART_END                                           \
+  STOP: __attribute__((unused)); next = DO_STOP; goto LEAVE;      \
+  GIVE_UP: __attribute__((unused)); next = DO_GIVE_UP;            \
+  LEAVE: T.at = sp, T.tape = tp, T.fuel = fuel;                   \
+  return next;
+
+#define REVERSE_BY_PARTS                                          \
+  T.reversed = T.tape - 1;                                        \
+  T.adjoint_at = T.adjoint + (T.at - T.stack);                    \
+  for (uint64_t next = T.reversed->u; next != TAPE_BEGIN;)        \
+    next = reverse_parts[reverse_part_of[next] - 1](next);
+
+#endif

@@ -1,0 +1,41 @@
+/* Typed code in parts: each does what it has, and says what is to be done next. */
+
+#ifndef VLAD_TYPED_RECORD_H
+#define VLAD_TYPED_RECORD_H
+
+#include "typed_parts.h"
+
+/* The part that a frame on the stack leads into, counted from 1; 0 if there is none. */
+static int record_part_of(uint64_t code) {
+  if (code & ENTER_BY) {
+    code &= ~ENTER_BY;
+    return code < RECORD_PART_OF_ENTRY_SIZE ? record_part_of_entry[code] : 0;
+  }
+  code &= ~RETURN_TO;
+  return code < RECORD_PART_OF_CODE_SIZE ? record_part_of_code[code] : 0;
+}
+
+static int typed_record(int64_t fuel) {
+  int next = DO_POP, part;
+  T.fuel = fuel;
+  gave_real = 0;
+  for (;;) {
+    switch (next) {
+      case DO_STOP: return STOPPED;
+      case DO_GIVE_UP: return GAVE_UP;
+      case DO_POP:
+        if (T.at[-1].u == HALT) {
+          if (!gave_real) return GAVE_UP;
+          T.result = qd0;
+          return ENDED;
+        }
+        part = record_part_of(T.at[-1].u);
+        if (!part) return GAVE_UP;
+        break;
+      default: part = record_part_of_function[next - DO_CALL];
+    }
+    next = record_parts[part - 1](next);
+  }
+}
+
+#endif
