@@ -190,6 +190,14 @@ def test_what_cannot_be_recorded_is_refused_by_name(reason: str) -> None:
         REFUSED[reason](w * 1)
 
 
+def test_a_branch_that_reads_a_parameter_by_closure_is_refused() -> None:
+    """It would be left without a gradient, in silence."""
+    w, x = weight(), torch.ones(6, 6)
+    named = "torch.cond.* is none of its operands.*Pass the tensor as an operand"
+    with pytest.raises(UnsupportedError, match=named), small():
+        torch.cond(x.sum() > 0, lambda v: (v @ w,), lambda v: (v * 2,), (x,))
+
+
 def test_functions_whose_body_runs_later_are_refused() -> None:
     async def later(w: torch.Tensor) -> torch.Tensor:
         return body(w)

@@ -8,11 +8,13 @@ here, and what was filled is not copied until the program overwrites it, or ends
 it holds it. By then it has waited.
 """
 
+import inspect
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager.trace._holdings import TAG, Buffer
@@ -27,6 +29,7 @@ _FUNCTIONAL = frozenset(
         "map_impl", "scan", "while_loop", "while_loop_stack_output",
     }
 )  # fmt: skip
+_BRANCHING = frozenset({"associative_scan", "cond", "map_impl", "scan", "while_loop"})
 _FLAT = "torch/distributed/fsdp/_flat_param.py"
 
 
@@ -83,13 +86,16 @@ def record_control_flow(trace: Trace, func: Any, args: Any, kwargs: Any) -> Any:
     """Run an operator that is given functions, `torch.cond` or `while_loop`, as one.
 
     Raises:
-        UnsupportedError: If it is not known to write nothing.
+        UnsupportedError: If it is not known to write nothing, or one of its functions
+            reads what gets a gradient and is no operand.
     """
     if func.name() not in _FUNCTIONAL:
         raise UnsupportedError(
             f"`{func.name()}` is given functions to run, and it is not known what they "
             "write, so it cannot be recorded. Call it outside of the recomputation."
         )
+    if func.name() in _BRANCHING:
+        args = _without_closures(func.name(), args, kwargs)
     result = func(*args, **kwargs)
     if func.name() == "cond" and not isinstance(result, tuple | list):
         raise UnsupportedError(
@@ -98,6 +104,57 @@ def record_control_flow(trace: Trace, func: Any, args: Any, kwargs: Any) -> Any:
             "which is exact, or return a tuple from both branches."
         )
     return hold_results(trace, result, ())
+
+
+def _without_closures(name: str, args: Any, kwargs: Any) -> list[Any]:
+    """The arguments, with functions that are refused if they read anything else."""
+    given = nested_tensors((args, list(kwargs.values())))
+    storages = {t.untyped_storage().data_ptr() for t in given if has_storage(t)}
+
+    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with _Closures(storages) as closures:
+                result = function(*args, **kwargs)
+            # Not earlier: operators such as `@` take it for one of their own errors.
+            if closures.shape is not None:
+                raise UnsupportedError(
+                    f"A function given to `torch.{name}` reads a tensor of shape "
+                    f"`{closures.shape}` that gets a gradient and is none of its "
+                    "operands. It runs eagerly inside of a recomputation, where "
+                    "PyTorch leaves that gradient out. Pass the tensor as an operand, "
+                    "or write `if` or a loop, which are exact."
+                )
+            return result
+
+        return run
+
+    return [watched(a) if inspect.isfunction(a) else a for a in args]
+
+
+class _Closures(TorchDispatchMode):
+    """Looks for what gets a gradient and is no operand of a function.
+
+    Below autograd, where the function runs, it would be left without that gradient.
+
+    Attributes:
+        shape: Of the last such tensor, if there was one.
+    """
+
+    supports_higher_order_operators = True
+
+    def __init__(self, storages: set[int]) -> None:
+        super().__init__()
+        self._storages = storages
+        self.shape: tuple[int, ...] | None = None
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        for each in nested_tensors((args, list((kwargs or {}).values()))):
+            if each.requires_grad and has_storage(each):
+                if each.untyped_storage().data_ptr() not in self._storages:
+                    self.shape = tuple(each.shape)
+        return func(*args, **(kwargs or {}))
 
 
 def hold_results(trace: Trace, result: Any, filled: Sequence[Tensor]) -> Any:
