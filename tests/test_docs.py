@@ -143,7 +143,11 @@ def _blocks(page: Path) -> list[Block]:
 
 
 @pytest.mark.parametrize("name", _modules())
-def test_docstring_examples_print_what_they_show(name: str) -> None:
+def test_docstring_examples_print_what_they_show(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A trainer makes its folder where it is called, be it asked to write nothing.
+    monkeypatch.chdir(tmp_path)
     module = importlib.import_module(name)
     result = doctest.testmod(module, optionflags=FLAGS)
     assert result.failed == 0, f"{result.failed} of {result.attempted} in {name}"
