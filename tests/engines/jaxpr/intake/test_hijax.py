@@ -23,6 +23,7 @@ import retape
 import retape.jax
 from retape.engines.jaxpr.api._trace import flatten_call, trace
 from retape.engines.jaxpr.jaxprs import _jax_internals
+from retape.engines.jaxpr.layers.loops._fitted_scan import fitted_scan
 
 PLAN = retape.fixed_space(snapshots=3, stage=2)
 X = np.linspace(0.3, 0.9, 4)
@@ -272,3 +273,64 @@ def test_a_primitive_of_a_user_s_own_keeps_its_rules() -> None:
         slope, v = slope * (1.5 + 0.05 * v), 1.5 * v + 0.01 * v**3
     got = retape.jax.grad(fun, plan=PLAN)(X)
     np.testing.assert_allclose(got, slope, rtol=1e-12)
+
+
+# Marks that the layers' tools make themselves -------------------------------------
+
+
+WIDE = np.ones(4096)
+
+
+@jax.custom_jvp
+def bent(x: Any) -> Any:
+    return jnp.tanh(x)
+
+
+bent.defjvps(lambda t, y, x: t * (1 - y * y))
+
+
+def deep(scan: Callable[..., Any]) -> Callable[..., Any]:
+    """A scan whose body has a rule and a mark of its own."""
+
+    def step(carry: Any, _: Any) -> tuple[Any, None]:
+        return jax.checkpoint(lambda c: bent(jnp.sin(bent(c))))(carry), None
+
+    return lambda x: jnp.sum(scan(step, x, None, length=24)[0])
+
+
+def carries_of(scan: Callable[..., Any]) -> float:
+    """Temporaries of the gradient, in carries."""
+    compiled = jax.jit(jax.grad(deep(scan))).lower(WIDE).compile()
+    return compiled.memory_analysis().temp_size_in_bytes / WIDE.nbytes
+
+
+def test_segments_and_a_budget_for_them_keep_as_few_carries(kind: str) -> None:
+    assert kind
+    segments = carries_of(functools.partial(retape.jax.scan, segment_length=4))
+    assert segments < 24 / 4 + 4 + 4 < carries_of(lax.scan)
+    fitted = functools.partial(fitted_scan, memory=16 * WIDE.nbytes)
+    assert carries_of(fitted) < 16
+
+
+def test_names_in_a_loop_are_found(kind: str) -> None:
+    """A name that is there is not warned of: that would be an error here."""
+    assert kind
+    step = lambda c, _: (checkpoint_name(jnp.sin(c), "kept"), None)  # noqa: E731
+    policy = retape.jax.policies.names(save=["kept"])
+    run = lambda x: jnp.sum(retape.jax.scan(step, x, length=4, policy=policy)[0])  # noqa: E731
+    assert np.isfinite(jax.grad(run)(X)).all()
+
+
+def test_what_became_plain_is_not_expanded_for_ever(kind: str) -> None:
+    """JAX's note that a branch has such primitives outlives them (0.12.0)."""
+    assert kind
+    kernel = 0.1 * jnp.ones((1, 1, 3))
+
+    def layer(x: Any) -> Any:
+        return jax.nn.relu(lax.conv_general_dilated(x, kernel, (1,), "SAME"))
+
+    marked = retape.jax.checkpoint(
+        lambda x: jnp.sum(layer(layer(layer(x)))), policy=retape.within(1)
+    )
+    with pytest.raises(retape.BudgetError, match="cannot be"):
+        jax.grad(marked)(jnp.ones((1, 1, 512)))

@@ -31,6 +31,7 @@ from jax.interpreters import ad
 
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._evaluate import bind
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     HIJAX,
     CheckpointName,
@@ -39,9 +40,11 @@ from retape.engines.jaxpr.jaxprs._jax_internals import (
     CustomVJPTraced,
     RematTraced,
     classic_rules,
+    is_high,
+    jaxprs_in_params,
     source_line,
 )
-from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
+from retape.engines.jaxpr.jaxprs._rewrite import contains, inside, rewrite
 
 
 def as_classic(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
@@ -62,7 +65,32 @@ def expanded(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     with classic_rules():
         while contains(jaxpr, _is_hijax):
             jaxpr = rewrite(jaxpr, _is_hijax, _expanded_eqn)
-    return jaxpr
+        return _said_plain(jaxpr)
+
+
+def _said_plain(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    """The program without such primitives, and none of its parts said to have any.
+
+    JAX notes that of a program when it is made (`Jaxpr.is_high`), and the note stays
+    when dead code is dropped. It would ask for the program to be expanded for ever.
+    """
+    if not contains(jaxpr, _is_said_high):
+        return jaxpr
+    return rewrite(jaxpr, _is_said_high, _bound_plain)
+
+
+def _is_said_high(eqn: core.JaxprEqn) -> bool:
+    return any(map(is_high, jaxprs_in_params(eqn.params)))
+
+
+def _bound_plain(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
+    params = {k: inside(v, _made_again) for k, v in eqn.params.items()}
+    return bind(eqn.replace(params=params), list(values))
+
+
+def _made_again(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
+    run = core.jaxpr_as_fun(_said_plain(jaxpr))
+    return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals))
 
 
 def _is_hijax(eqn: core.JaxprEqn) -> bool:

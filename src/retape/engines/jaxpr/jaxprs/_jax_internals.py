@@ -219,6 +219,16 @@ def classic_rules() -> Iterator[None]:
         yield
 
 
+def is_high(jaxpr: Any) -> bool:
+    """Whether JAX says of a program that it has primitives of the new kind."""
+    return getattr(getattr(jaxpr, "jaxpr", jaxpr), "is_high", False)
+
+
+def with_new_rules() -> bool:
+    """Whether rules or marks are built as primitives of the new kind here."""
+    return any(flag.value for flag in _FLAGS)
+
+
 def _of(module: str, name: str) -> Any:
     """A class of JAX's own, or one that has no instances where it is not there."""
     try:

@@ -24,6 +24,7 @@ from jax import lax
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
+from retape.engines.jaxpr.intake._hijax import as_classic
 from retape.engines.jaxpr.jaxprs._avals import check_sizes_known, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import evaluate
@@ -76,7 +77,7 @@ def fitted_scan(
         return lax.scan(f, init, xs, length, **theirs)
 
     closed, shape = jax.make_jaxpr(plainly, return_shape=True)(*leaves)
-    graph, consts = graph_of(closed)
+    graph, consts = graph_of(as_classic(closed))
     outs = run_late(graph, FittedLoop(memory), [*consts, *leaves])
     return jax.tree.unflatten(jax.tree.structure(shape), outs)
 

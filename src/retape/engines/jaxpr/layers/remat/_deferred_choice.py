@@ -28,7 +28,7 @@ from retape.engines.jaxpr.intake._vmapped import (
 )
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
-from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis
+from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
@@ -115,9 +115,11 @@ def _deferred_jvp(
         return chosen(values)
 
     along = restricted(run, primals, which)
-    outs, moved = jax.jvp(
-        along, [primals[i] for i in which], [tangents[i] for i in which]
-    )
+    # Forward mode of a mark of the new kind (`jax_remat3`) is no mark any more.
+    with classic_rules():
+        outs, moved = jax.jvp(
+            along, [primals[i] for i in which], [tangents[i] for i in which]
+        )
     pairs = zip(jaxpr.out_avals, moved, zeros, strict=True)
     return outs, [t if differentiable(v) else zero for v, t, zero in pairs]
 
