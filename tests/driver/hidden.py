@@ -214,6 +214,8 @@ def interrupts():
         LIBRARY.make_step()
 
     began = time.monotonic()
+    # A shell that starts a job in the background lets it ignore interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     # Again after a while: an interrupt that falls into a destructor is lost, as
     # everywhere in Python.

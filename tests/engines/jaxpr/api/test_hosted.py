@@ -59,10 +59,22 @@ def test_their_stages_and_bytes_are_those_of_the_program(memory):
     assert told[-1].done == told[-1].total
 
 
-def test_a_run_of_unknown_length_and_tapes_in_slots_are_refused():
+@pytest.mark.parametrize("stage", [1, 3])
+def test_tiers_for_a_run_of_unknown_length(tmp_path, stage):
+    plan = retape.tiers(memory=2, disk=4, stage=stage)
+    store = TieredStore(MemoryStore(capacity=2), retape.DiskStore(tmp_path / "run"))
+    found = retape.jax.grad(ending, plan=plan, store=store)(X)
+    plain = retape.jax.grad(ending, plan=retape.fixed_space(snapshots=6))(X)
+    np.testing.assert_allclose(found, plain, rtol=1e-12)
+    assert 2 < store.peak_snapshots <= 2 + 4 + 1
+
+
+def test_chains_of_unknown_length_and_tapes_in_slots_are_refused():
     plan = retape.tiers(memory=2, disk=4)
+    one = [1] * 61
+    chain = retape.chain(forward=one, states=one, tapes=one, budget=8, store={"state"})
     with pytest.raises(PlanError, match="number of steps|how many steps"):
-        retape.jax.grad(ending, plan=plan, store=MemoryStore())(X)
+        retape.jax.grad(ending, plan=chain, store=MemoryStore())(X)
     mixed = retape.fixed_space(snapshots=3, store={"state", "tape"})
     with pytest.raises(PlanError, match="its slots may hold tapes, and `retape.jax` w"):
         retape.jax.grad(counted, plan=mixed, store=MemoryStore())(X)

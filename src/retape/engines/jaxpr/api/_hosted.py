@@ -58,7 +58,7 @@ def run_hosted(
             "thing twice: where snapshots are. Pass one of them."
         )
     program = deduplicate(problem.jaxpr, names=True)
-    compiled, schedule, settings = _settled(program, problem.active, plan)
+    compiled, obeyed, settings = _settled(program, problem.active, plan)
     keeps_devices = getattr(store, "keeps_devices", False)
     machine = JaxprMachine(
         compiled,
@@ -73,7 +73,7 @@ def run_hosted(
     outcome = run(
         machine,
         # The driver must not choose another stage length.
-        schedule or plan_of_settings(settings),
+        obeyed or plan_of_settings(settings),
         store=store,
         progress=progress,
         label=f"{name} {_digest(problem)}",
@@ -84,16 +84,19 @@ def run_hosted(
 @cached(32)
 def _settled(
     jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
-) -> tuple[Compiled, AnySchedule | None, Settings]:
-    """The program; the schedule of a plan that only its schedule tells; the sizes."""
+) -> tuple[Compiled, AnySchedule | Plan | None, Settings]:
+    """The program; what is obeyed of a plan that only its schedule tells; the sizes."""
     compiled = compile_program(jaxpr, active)
     if plan is None or plan.is_tree:
         return compiled, None, choose_settings(plan, compiled)
     n = compiled.program.length
-    if n is None:
+    if n is None and plan.needs_length:
         plan.resolve(None)  # It says why it needs the number of steps.
     sizes = snapshot_bytes(compiled), max(1, bytes_per_step(compiled))
-    schedule = plan.schedule(n or 0, *sizes)
+    if n is None:
+        stage = plan.online(*sizes).stage
+        return compiled, plan.with_stage(stage), Settings(1, stage)
+    schedule = plan.schedule(n, *sizes)
     stage = schedule.counts().longest_stage
     return compiled, schedule, Settings(1, max(1, stage))
 
