@@ -73,15 +73,16 @@ def _ours(fun: Callable[..., Any], plan: retape.Plan) -> Callable[..., Any]:
 def told(program: str, row: Row, plain: Row) -> str:
     """A row of the table."""
     built = row.compile_seconds / plain.compile_seconds
+    milliseconds = 1e3 * row.seconds
     return (
         f"| {jax.__version__} | {program} | {row.name} | {row.megabytes:.2f} MB | "
-        f"{row.ratio:.2f} | {built:.1f} | {row.error:.0e} |"
+        f"{milliseconds:.0f} ms | {row.ratio:.2f} | {built:.1f} | {row.error:.0e} |"
     )
 
 
 def main() -> None:
-    print("| JAX | program | | temporaries | time | compiling | difference |")
-    print("|---|---|---|---|---|---|---|")
+    print("| JAX | program | | temporaries | time | ratio | compiling | difference |")
+    print("|---|---|---|---|---|---|---|---|")
     for made, wide in ((adaptive_grid, True), (through_time, False), (layers, False)):
         with jax.enable_x64(wide):
             program, candidates, args = made()
