@@ -12,7 +12,7 @@ from importlib import import_module
 from itertools import islice
 from typing import Any
 
-from retape._peer_actions import translate
+from retape._peer_actions import adapted_schedule
 from retape.schedule._action import Action
 from retape.schedule._online import (
     Controller,
@@ -94,12 +94,8 @@ Forward(1, 2, True, False, StorageType.RAM))
     peer: Any = import_module("checkpoint_schedules")
     stream = OnlineStream(snapshots, placement, drops)
 
-    class Online(peer.CheckpointSchedule):
+    class Online(adapted_schedule(peer)):
         """Actions of an online controller in the words of the other package."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self._ended = False
 
         def _iterator(self) -> Iterator[Any]:
             ram, work = peer.StorageType.RAM, peer.StorageType.WORK
@@ -112,21 +108,9 @@ Forward(1, 2, True, False, StorageType.RAM))
                 yield peer.Forward(first, self._n, keeps, False, where)
             yield peer.EndForward()
             length: int = self.max_n
-            for action in translate(stream.back(length), length, peer):
-                if isinstance(action, peer.EndForward):
-                    continue
-                if isinstance(action, peer.Forward):
-                    self._n = action.n1
-                elif isinstance(action, peer.Copy | peer.Move):
-                    self._n = action.n
-                elif isinstance(action, peer.Reverse):
-                    self._r = length - action.n0
-                self._ended = isinstance(action, peer.EndReverse)
-                yield action
-
-        @property
-        def is_exhausted(self) -> bool:
-            return self._ended
+            for action in self.followed(stream.back(length), length):
+                if not isinstance(action, peer.EndForward):
+                    yield action
 
         def uses_storage_type(self, storage_type: Any) -> bool:
             return bool(storage_type == peer.StorageType.RAM)

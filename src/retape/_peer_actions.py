@@ -6,6 +6,7 @@ Reverse(k, m)                ->  Forward(k, m, False, True, WORK), Reverse(m, k)
 """
 
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any
 
 from retape.schedule import (
@@ -80,3 +81,36 @@ def storage_name(tier: str) -> str:
 def peer_tier(tier: str, peer: Any) -> Any:
     """That package's storage for a tier."""
     return peer.StorageType[storage_name(tier)]
+
+
+@cache
+def adapted_schedule(peer: Any) -> Any:
+    """A class of that package's schedules, which says where its actions have come to.
+
+    The package is told, since this library does without it.
+    """
+
+    class Adapted(peer.CheckpointSchedule):
+        """Actions of this library in the words of the other."""
+
+        def __init__(self, length: int | None = None) -> None:
+            super().__init__(length)
+            self._ended = False
+
+        def followed(self, actions: Iterable[Action], length: int) -> Iterator[Any]:
+            """The actions, translated; the counters say what they have done."""
+            for action in translate(actions, length, peer):
+                if isinstance(action, peer.Forward):
+                    self._n = action.n1
+                elif isinstance(action, peer.Copy | peer.Move):
+                    self._n = action.n
+                elif isinstance(action, peer.Reverse):
+                    self._r = length - action.n0
+                self._ended = isinstance(action, peer.EndReverse)
+                yield action
+
+        @property
+        def is_exhausted(self) -> bool:
+            return self._ended
+
+    return Adapted

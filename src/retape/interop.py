@@ -15,7 +15,7 @@ from retape._errors import PlanError, ScheduleError
 from retape._online_interop import (
     online_checkpoint_schedule as online_checkpoint_schedule,
 )
-from retape._peer_actions import TIERS, storage_name, tier_of, translate
+from retape._peer_actions import TIERS, adapted_schedule, storage_name, tier_of
 from retape.schedule import (
     Action,
     Advance,
@@ -65,27 +65,11 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
     if length < 1:
         raise _no_steps(length)
 
-    class Adapted(peer.CheckpointSchedule):
-        """Actions of this library in the words of the other."""
-
-        def __init__(self) -> None:
-            super().__init__(length)
-            self._ended = False
+    class Given(adapted_schedule(peer)):
+        """Actions that are known before the run."""
 
         def _iterator(self) -> Iterator[Any]:
-            for action in translate(actions, length, peer):
-                if isinstance(action, peer.Forward):
-                    self._n = action.n1
-                elif isinstance(action, peer.Copy | peer.Move):
-                    self._n = action.n
-                elif isinstance(action, peer.Reverse):
-                    self._r = length - action.n0
-                self._ended = isinstance(action, peer.EndReverse)
-                yield action
-
-        @property
-        def is_exhausted(self) -> bool:
-            return self._ended
+            return self.followed(actions, length)
 
         def uses_storage_type(self, storage_type: Any) -> bool:
             return any(
@@ -94,7 +78,7 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
                 if isinstance(action, Store | Tape)
             )
 
-    return Adapted()
+    return Given(length)
 
 
 def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[Action]:

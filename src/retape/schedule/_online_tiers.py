@@ -9,7 +9,7 @@ d_i slots are free beside those up to x_i, and e the last stage, that is
 with X of `_tier_table`. It may keep nothing; store the state in a free slot; give a
 snapshot up for it; or, where memory is full, *move* one from memory to disk and take
 its slot. Without moves the start state stays in memory for good, where short runs want
-it: the cost is then up to 1.16 times that of a known length, with them 1.11 at most
+it: the cost is then up to 1.16 times that of a known length, with them 1.13 at most
 (`benchmarks/schedules/online_tiers.py`).
 
 Beyond 256 stages it is asked at every q-th only, q a power of two: in all a few hundred
