@@ -108,10 +108,6 @@ class TieredPlacement:
         q = _grid(stage)
         return min(stop, -(-stage // q) * q)
 
-    def turn(self, last: int) -> tuple[TieredPlacement, Placed]:
-        """Prepare for reversing the stages below `last`: nothing is given up."""
-        return self, NOTHING
-
     def rooms(self) -> list[Room]:
         """What is free beside the snapshots up to each one."""
         room, found = (self.policy.memory, self.policy.disk), list[Room]()
