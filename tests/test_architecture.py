@@ -47,6 +47,8 @@ def layer_of(module: str) -> str:
     front = (
         "_adjoint",
         "_adjoint_arguments",
+        "_adjoint_health",
+        "_adjoint_processes",
         "_online_interop",
         "_peer_actions",
         "interop",

@@ -22,6 +22,8 @@ from retape._errors import SnapshotError as SnapshotError
 from retape._errors import StoreError as StoreError
 from retape._errors import UnsupportedError as UnsupportedError
 from retape.driver import AdjointCheck as AdjointCheck
+from retape.driver import Fault as Fault
+from retape.driver import Health as Health
 from retape.driver import Progress as Progress
 from retape.driver import Report as Report
 from retape.driver import check_adjoint as check_adjoint

@@ -6,9 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, cast
 
 from retape._adjoint_arguments import check_arguments, run_label, single_step
+from retape._adjoint_health import CotangentWatch, diagnose
+from retape._adjoint_processes import run_in_processes
 from retape._errors import PlanError
 from retape.driver import (
     Bar,
+    Health,
     MemoryTrace,
     Meter,
     Progress,
@@ -17,7 +20,7 @@ from retape.driver import (
     predict_memory,
     run,
 )
-from retape.driver._processes import ProcessMachine, WorkerStore
+from retape.driver._health import check_growth
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
@@ -42,12 +45,15 @@ class Adjoint(Generic[X, G]):
         cotangent: The cotangent of the start state.
         report: What was done.
         cost: The sum of the cost terms of all states; `None` without `cost`.
+        health: How large cotangents were, and what spoils them; `None` without
+            `health=True`.
     """
 
     state: X
     cotangent: G
     report: Report
     cost: Any = None
+    health: Health | None = None
 
 
 def adjoint(
@@ -73,6 +79,8 @@ def adjoint(
     verify: Verify | None = None,
     progress: bool | Callable[[Progress], None] = False,
     measure: bool = False,
+    health: bool = False,
+    growth: float = 1e6,
 ) -> Adjoint[X, G]:
     """Run a simulation forward and its adjoint backward, in bounded memory.
 
@@ -138,6 +146,13 @@ def adjoint(
         progress: `True` for a bar, or a function that is told.
         measure: Measure Python's heap over the run, which takes longer then:
             `retape.viz.timeline(result.report)` draws it over what the plan predicts.
+        health: Watch how large cotangents are on the way back, and name the step, the
+            line and the variable that spoils them. The cotangents of 128 steps are
+            looked at, evenly spread; only if one is not as it should be, the functions
+            are run again to find the step. Of a run that was taken up again those of
+            this process are looked at.
+        growth: With `health`: how many times larger than `seed` returned it the
+            cotangent may become before that counts as a fault.
 
     With d snapshots in memory and alpha steps in a stage no more than d + alpha + 3
     states are alive at once: the snapshots, the tape, the state that is worked on, its
@@ -152,7 +167,8 @@ def adjoint(
         MachineError: If a function returns what is no state, tape or cotangent.
         StoreError: If a state cannot be copied or written, or a store belongs to
             another run.
-        DeterminismError: If `verify` finds a step that gives another state.
+        DeterminismError: If `verify` finds a step that gives another state, or what
+            `health` found is not there when the functions are run again.
         UnsupportedError: If this process cannot be forked, for `snapshots="process"`.
 
     Examples:
@@ -182,6 +198,7 @@ def adjoint(
         "restart": restart,
     }
     steps = check_arguments(passed, steps)
+    check_growth(growth)
     one = step if step is not None or forward is None else single_step(forward)
     functions: StepFunctions[Any, Any] = StepFunctions(
         cast("Callable[[X, int], X]", one),
@@ -205,14 +222,19 @@ def adjoint(
             "observe": observe,
             "tape": tape,
             "measure": measure or None,
+            "health": health or None,
         }
-        return _in_processes(machine, plan, progress, snapshots, refused)
+        outcome = run_in_processes(machine, plan, progress, snapshots, refused)
+        state, total, cotangent = outcome.result
+        return Adjoint(state, cotangent, outcome.report, total)
     chosen = fixed_space(snapshots=20) if plan is None else plan
     if measure and isinstance(chosen, Multistage):
         raise PlanError(
             f"`measure=True` compares memory with what a plan predicts, and `plan="
             f"{plan!r}` is a schedule. Leave `measure` out."
         )
+    cotangents = CotangentWatch(growth)
+    machine.watch = cotangents if health else None
     tape_bytes = machine.step_tape_nbytes()
     watch = Bar() if progress is True else progress
     meter = Meter(after=watch or None) if measure else None
@@ -234,7 +256,11 @@ def adjoint(
         sizes = machine.nbytes(machine.start()), tape_bytes, tree_nbytes(cotangent)
         memory = _memory(chosen, steps, report.length, sizes, store, meter)
         report = replace(report, memory=memory)
-    return Adjoint(state, cotangent, report, total)
+    if not health:
+        return Adjoint(state, cotangent, report, total)
+    again = fixed_space(snapshots=4) if is_durable(store) else chosen
+    found = diagnose(machine, cotangents, again, report.length)
+    return Adjoint(state, cotangent, report, total, found)
 
 
 def _memory(
@@ -264,45 +290,3 @@ def _memory(
     )
     source, budget = "Python's heap (tracemalloc)", plan.budget
     return MemoryTrace(predicted, tuple(meter.samples), source, budget=budget)
-
-
-def _in_processes(
-    machine: StepMachine[Any, Any],
-    plan: Plan | Multistage | None,
-    progress: bool | Callable[[Progress], None],
-    snapshots: object,
-    refused: dict[str, object],
-) -> Adjoint[Any, Any]:
-    """A run whose snapshots are processes."""
-    if snapshots != "process":
-        raise PlanError(
-            f"`snapshots={snapshots!r}` is not known. Pass 'copy' or 'process'."
-        )
-    for name, value in refused.items():
-        if value is not None:
-            raise PlanError(
-                f"`{name}={value!r}` does not go with `snapshots='process'`: "
-                f"{_NOT_IN_PROCESSES[name]}. Leave it out."
-            )
-    machine.hidden = True
-    forked: ProcessMachine[Any, Any] = ProcessMachine(machine)
-    try:
-        outcome = run(
-            forked,
-            fixed_space(snapshots=20) if plan is None else plan,
-            store=WorkerStore(),
-            progress=progress,
-        )
-    finally:
-        forked.close()
-    state, total, cotangent = outcome.result
-    return Adjoint(state, cotangent, outcome.report, total)
-
-
-_NOT_IN_PROCESSES = {
-    "store": "a process that waits cannot be written",
-    "verify": "hidden states cannot be compared",
-    "observe": "steps are run in other processes, and what it keeps would be theirs",
-    "tape": "the process of a step has all that its adjoint needs",
-    "measure": "the heaps of other processes are not seen",
-}

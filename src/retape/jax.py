@@ -8,12 +8,12 @@ For layers: `checkpoint`, `Checkpointed` and `policies`; `scan`, `fori_loop` and
 anything at all (`plan` is its older name, for functions that JAX can differentiate).
 """
 
+from retape import Fault as Fault
+from retape import Health as Health
 from retape.engines.jaxpr.api._transform import checkpointed as checkpointed
 from retape.engines.jaxpr.api._transform import grad as grad
 from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
-from retape.engines.jaxpr.api.health._diagnose import Fault as Fault
-from retape.engines.jaxpr.api.health._diagnose import Health as Health
 from retape.engines.jaxpr.api.inspect._command_buffers import (
     GraphBlocker as GraphBlocker,
 )

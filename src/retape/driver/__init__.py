@@ -4,6 +4,8 @@ from retape.driver._check_adjoint import AdjointCheck as AdjointCheck
 from retape.driver._check_adjoint import check_adjoint as check_adjoint
 from retape.driver._drive import Outcome as Outcome
 from retape.driver._drive import run as run
+from retape.driver._health import Fault as Fault
+from retape.driver._health import Health as Health
 from retape.driver._interrupt import interruptible as interruptible
 from retape.driver._machine import Machine as Machine
 from retape.driver._machine import OverwritingMachine as OverwritingMachine

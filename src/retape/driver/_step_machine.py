@@ -97,6 +97,7 @@ class StepMachine(Generic[X, G]):
             be `None`.
         tensors: Whether states have tensors, which autograd may record: a graph that
             leads from state to state would keep all of them.
+        watch: Shown the cotangent of the state before each step, and of the last one.
     """
 
     functions: StepFunctions[X, G]
@@ -107,6 +108,7 @@ class StepMachine(Generic[X, G]):
     observed: int = field(default=0, init=False)
     turned: bool = field(default=False, init=False)
     tensors: bool = field(default=False, init=False)
+    watch: Callable[[int, Any], None] | None = field(default=None, init=False)
 
     def length(self) -> int | None:
         return self.steps
@@ -192,6 +194,8 @@ class StepMachine(Generic[X, G]):
                 )
             if more is not None:
                 g = add_trees(g, more)
+            if self.watch is not None:
+                self.watch(k, g)
         # Until the next stage steps are run, which may use the memory that it is in.
         return Swept(cotangent.state, cotangent.cost, copy_tree(g))
 
@@ -249,6 +253,8 @@ class StepMachine(Generic[X, G]):
             raise MachineError(
                 f"`{name}` returned `None` for the last state. Return its cotangent."
             )
+        if self.watch is not None:
+            self.watch(n, g)
         return self.sweep(tape, steps, Swept(last, cost, g))
 
     def _until_done(self, capsule: StepCapsule, stop: int) -> tuple[StepCapsule, int]:

@@ -18,14 +18,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from retape.driver._health import ROWS
 from retape.engines.jaxpr.codegen._allocate import Layout
 from retape.engines.jaxpr.control._splits import INT, over
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._snapshots import once
-
-ROWS = 512
-"""4 kB of norms, and as many points as a curve is wide on a screen."""
 
 KEY = "norms"
 

@@ -10,14 +10,15 @@ from typing import Any, Literal, NamedTuple, overload
 
 import jax
 
-from retape._errors import PlanError, UnsupportedError
-from retape.driver import Report
+from retape._errors import UnsupportedError
+from retape.driver import Health, Report
+from retape.driver._health import check_growth
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._gradient_call import pose_abstract
 from retape.engines.jaxpr.api._gradient_options import (
     check_plan,
 )
-from retape.engines.jaxpr.api.health._diagnose import Health, diagnose
+from retape.engines.jaxpr.api.health._diagnose import diagnose
 from retape.engines.jaxpr.api.health._lines import with_lines
 from retape.engines.jaxpr.api.inspect._memory_trace import memory_trace
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
@@ -131,11 +132,7 @@ def measure(
         >>> done.health.fault.kind, done.health.fault.operation
         ('reverse', 'sqrt')
     """
-    if not growth > 1:
-        raise PlanError(
-            f"`growth={growth!r}` would call every gradient ill. Pass how many times "
-            "larger cotangents may become, for example `growth=1e6`."
-        )
+    check_growth(growth)
     if under_transformation(jax.tree.leaves((args, kwargs))):
         raise UnsupportedError(
             "`measure` runs a function and counts, and this call is inside `jax.jit` "

@@ -1,0 +1,85 @@
+"""What watching a gradient's health costs in `retape.adjoint`, in turn.
+
+    python benchmarks/driver/health.py [ROUNDS]
+
+The same call with `health=True` and without: ratios within a round, their median, and
+the ratio of the least times, since neighbours on the machine slow both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+import retape
+
+
+def roll_step(x: Any, k: int) -> Any:
+    """A step of upwind advection with a reaction."""
+    return x + 0.1 * (np.roll(x, 1) - x) - 1e-3 * np.sin(x)
+
+
+def roll_adjoint(x: Any, k: int, g: Any) -> Any:
+    """Its adjoint."""
+    return g + 0.1 * (np.roll(g, -1) - g) - 1e-3 * np.cos(x) * g
+
+
+MATRIX = np.linalg.qr(np.random.default_rng(0).normal(size=(256, 256)))[0]
+
+
+def recurrent_step(x: Any, k: int) -> Any:
+    """A product with a matrix."""
+    return np.tanh(MATRIX @ x + 0.1)
+
+
+def recurrent_adjoint(x: Any, k: int, g: Any) -> Any:
+    """Its adjoint."""
+    return MATRIX.T @ (g * (1 - np.tanh(MATRIX @ x + 0.1) ** 2))
+
+
+PROGRAMS = {
+    "10 numbers, 2,000 steps": (roll_step, roll_adjoint, 10, 2000),
+    "1,000 numbers, 2,000 steps": (roll_step, roll_adjoint, 1000, 2000),
+    "100,000 numbers, 100 steps": (roll_step, roll_adjoint, 100_000, 100),
+    "matrix of 256, 1,000 steps": (recurrent_step, recurrent_adjoint, 256, 1000),
+}
+
+
+def seconds(program: Any, watch: bool) -> float:
+    """One call."""
+    step, adjoint, size, steps = program
+    x0 = np.linspace(0.0, 1.0, size)
+    began = time.perf_counter()
+    retape.adjoint(
+        step,
+        adjoint,
+        x0,
+        seed=np.ones_like,
+        steps=steps,
+        plan=retape.fixed_space(snapshots=10),
+        health=watch,
+    )
+    return time.perf_counter() - began
+
+
+def main(rounds: int) -> None:
+    """Print a line for each program."""
+    for name, program in PROGRAMS.items():
+        pairs = [
+            (seconds(program, True), seconds(program, False)) for _ in range(rounds)
+        ]
+        ratio = statistics.median(watched / plain for watched, plain in pairs)
+        best, usual = (min(times) for times in zip(*pairs, strict=True))
+        print(
+            f"{name:28} {1e3 * usual:7.0f} ms without; with: median of ratios "
+            f"{ratio:.3f}, ratio of the least {best / usual:.3f}",
+            flush=True,
+        )
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 15)

@@ -1,0 +1,237 @@
+"""The health of `retape.adjoint`: cotangents watched, and a fault traced to its line.
+
+During the run only the size of each cotangent is looked at. If one is not as it should
+be, the run is made again up to that step, whose function is then called on copies, line
+by line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from math import inf, isfinite, nan
+from typing import Any
+
+from retape._errors import DeterminismError
+from retape.driver import Fault, Health, run
+from retape.driver._blame import blame
+from retape.driver._health import FaultKind
+from retape.driver._step_machine import StepMachine
+from retape.plan._base import Plan
+from retape.schedule import Multistage
+from retape.storage import add_trees, copy_tree
+from retape.storage._trees._magnitude import described, largest
+
+LOOKS = 128
+"""Cotangents looked at in a run: twice as many as a curve is wide, and 1 kB."""
+
+
+@dataclass(slots=True)
+class CotangentWatch:
+    """The largest cotangent before every `per`-th step of a run.
+
+    Attributes:
+        growth: How many times larger than the first they may become.
+        steps: Of the run.
+        per: Steps from one look to the next.
+        norms: What was seen, from the last step to the first.
+        first: The largest cotangent of the last state, or the first that is not 0.
+        good: The step at which all was well, the last time, if there is one.
+        ill: The step at which it was not, for the first time.
+    """
+
+    growth: float
+    steps: int = -1
+    per: int = 1
+    norms: list[float] = field(default_factory=list[float])
+    first: float = 0.0
+    good: int | None = None
+    ill: int | None = None
+
+    def __call__(self, step: int, cotangent: Any) -> None:
+        """Look at the cotangent of the state before a step."""
+        if self.steps < 0:
+            self.steps, self.per = step, max(1, -(-step // LOOKS))
+        elif step % self.per:
+            return
+        norm = largest(cotangent)
+        if step < self.steps or not self.steps:
+            self.norms.append(norm)
+        if self.is_ill(norm) and self.ill is None:
+            self.ill = step
+        if self.ill is None:
+            self.good = step
+
+    def is_ill(self, norm: float) -> bool:
+        """Tell whether a cotangent is not finite, or larger than it may be."""
+        self.first = self.first or norm
+        return not isfinite(norm) or norm > self.growth * self.first
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of one of the user's functions."""
+
+    name: str
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
+
+
+class _Reached(Exception):
+    """The step that spoils the cotangent, with all that was called for it."""
+
+    def __init__(
+        self,
+        step: int,
+        before: float,
+        after: float,
+        calls: list[_Call],
+        made: list[Any],
+    ) -> None:
+        super().__init__("a step at fault")
+        self.step, self.before, self.after = step, before, after
+        self.calls, self.made = calls, made
+
+
+def diagnose(
+    machine: StepMachine[Any, Any],
+    watch: CotangentWatch,
+    plan: Plan | Multistage,
+    steps: int,
+) -> Health:
+    """The health of a run that is over.
+
+    Args:
+        machine: That ran.
+        watch: That was shown the cotangents.
+        plan: To run it again under, with snapshots in memory.
+        steps: Of the run, of which an earlier process may have reversed some.
+
+    Raises:
+        DeterminismError: If the functions do other things when run again.
+    """
+    watch.steps = steps
+    fault = None if watch.ill is None else _fault(machine, plan, watch)
+    return Health(tuple(reversed(watch.norms)), watch.per, fault)
+
+
+def _fault(
+    machine: StepMachine[Any, Any], plan: Plan | Multistage, watch: CotangentWatch
+) -> Fault:
+    found = _find(machine, plan, watch)
+    steps, after = watch.steps, found.after
+    if any(_is_not_finite(call.args[0]) for call in found.calls):
+        bad = _first_bad_state(machine, steps)
+        if bad is not None:
+            at, call = bad
+            return _told("forward", at, steps, [nan, inf], call, _is_not_finite)
+    kind: FaultKind = "growth" if isfinite(after) else "reverse"
+
+    def spoils(value: Any) -> bool:
+        size = largest(value)
+        return size >= after * (1 - 1e-9) if kind == "growth" else not isfinite(size)
+
+    pairs = zip(found.calls, found.made, strict=True)
+    # If it is but their sum that is too large, the adjoint of the step is named.
+    call = next((call for call, g in pairs if spoils(g)), found.calls[-1])
+    return _told(kind, found.step, steps, [found.before, after], call, spoils)
+
+
+def _told(
+    kind: FaultKind,
+    step: int,
+    steps: int,
+    norms: Sequence[float],
+    call: _Call,
+    spoils: Callable[[Any], bool],
+) -> Fault:
+    operands = described(tuple(a for a in call.args if not isinstance(a, int)))
+    place = blame(call.function, _copied(call.args), spoils)
+    return Fault(
+        kind=kind,
+        step=step,
+        steps=steps,
+        before=norms[0],
+        after=norms[1],
+        operation=call.name,
+        line=place.line,
+        text=place.text,
+        operands=operands,
+        variable=place.variable,
+    )
+
+
+def _find(
+    machine: StepMachine[Any, Any], plan: Plan | Multistage, watch: CotangentWatch
+) -> _Reached:
+    """The first step in reverse that spoils the cotangent, with its calls."""
+    of, steps, ill = machine.functions, watch.steps, watch.ill
+    assert ill is not None
+    good = steps + 1 if watch.good is None else watch.good
+    window, calls, made, before = range(ill, good), list[_Call](), list[Any](), 0.0
+
+    def noted(name: str, function: Any, last: bool) -> Any:
+        def note(*args: Any) -> Any:
+            nonlocal before
+            # `seed` has no number: it is called once, for the state after all steps.
+            step = steps if name == "seed" else args[1]
+            if step not in window:
+                return function(*args)
+            if name == "reverse_step":
+                before = largest(args[2])
+            calls.append(_Call(name, function, _copied(args)))
+            made.append(copy_tree(function(*args)))
+            if last or (name == "cost_gradient" and step == steps and not of.seed):
+                after = largest(reduce(add_trees, made))
+                if watch.is_ill(after):
+                    raise _Reached(step, before, after, calls, made)
+                result = made[-1]
+                calls.clear()
+                made.clear()
+                return result
+            return copy_tree(made[-1])
+
+        return None if function is None else note
+
+    again = replace(
+        of,
+        observe=None,
+        seed=noted("seed", of.seed, True),
+        reverse_step=noted("reverse_step", of.reverse_step, True),
+        cost_gradient=noted("cost_gradient", of.cost_gradient, False),
+    )
+    try:
+        run(StepMachine(again, machine.x0, machine.steps), plan)
+    except _Reached as found:
+        return found
+    raise DeterminismError(
+        f"the cotangent at step {ill} was not as it should be, and when the functions "
+        "were run again to find where, it was. They do other things each time: let "
+        "them depend on their arguments only."
+    )
+
+
+def _first_bad_state(
+    machine: StepMachine[Any, Any], steps: int
+) -> tuple[int, _Call] | None:
+    """The first step, forwards, that makes a state which is not finite."""
+    again = StepMachine(replace(machine.functions, observe=None), machine.x0, None)
+    again.functions, again.turned = replace(again.functions, done=None), True
+    capsule = again.start()
+    if _is_not_finite(capsule.state):
+        return None  # then that is how the program marks something
+    for k in range(steps):
+        before = copy_tree(capsule.state)
+        capsule, _ = again.advance(capsule, 1)
+        if _is_not_finite(capsule.state):
+            return k, _Call("step", machine.functions.step, (before, k))
+    return None
+
+
+def _is_not_finite(value: Any) -> bool:
+    return not isfinite(largest(value))
+
+
+def _copied(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(copy_tree(a) for a in args)

@@ -1,0 +1,108 @@
+"""The largest number in a tree, and its leaves described for a message."""
+
+# The trees are of any shape, so strict checking would only ask for casts.
+# pyright: standard
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import inf, isfinite
+from typing import Any
+
+from retape.storage._trees._arithmetic import _is_small_float
+from retape.storage._trees._jax_arrays import is_jax_array
+from retape.storage._trees._kinds import opaque
+from retape.storage._trees._leaves import PLAIN, is_array, is_number, node_of
+from retape.storage._trees._tensors import as_numbers, has_fraction, is_tensor
+
+
+def largest(tree: Any) -> float:
+    """The largest magnitude in a tree, of numbers with a fraction.
+
+    Returns:
+        0 if there is none, infinity if one is not finite.
+
+    Raises:
+        StoreError: If there is something in the tree that no state may have.
+
+    Examples:
+        >>> largest({"x": -2.5, "k": 7}), largest([1.0, float("nan")])
+        (2.5, inf)
+    """
+    if is_array(tree) and tree.dtype.kind == "f" and tree.size:
+        found = _magnitude(tree)  # without the walk, which takes longer
+        return found if isfinite(found) else inf
+    most = 0.0
+    for leaf in _leaves(tree):
+        found = _magnitude(leaf)
+        if not isfinite(found):
+            return inf
+        most = max(most, found)
+    return most
+
+
+def described(tree: Any) -> str:
+    """The types and ranges of a tree's leaves with a fraction.
+
+    Examples:
+        >>> described((0.5, "a", [1j]))
+        'float = 0.5, complex'
+    """
+    return ", ".join(map(_described, _leaves(tree)))
+
+
+def _leaves(tree: Any) -> Iterator[Any]:
+    """Numbers, arrays and tensors with a fraction; a masked array's visible ones."""
+    if type(tree) in PLAIN:
+        if type(tree) in (float, complex):
+            yield tree
+        return
+    own = opaque(type(tree))
+    if own is not None:
+        yield from _leaves(own.to_arrays(tree))
+    elif is_tensor(tree):
+        if has_fraction(tree):
+            yield tree
+    elif is_array(tree) or is_number(tree) or is_jax_array(tree):
+        if tree.size and _has_fraction(tree.dtype):
+            yield tree
+    else:
+        node = node_of(tree)
+        parts = [tree.compressed()] if node.tag == "m" else node.parts
+        for part in parts:
+            yield from _leaves(part)
+
+
+def _has_fraction(dtype: Any) -> bool:
+    return dtype.kind in "fc" or _is_small_float(dtype)
+
+
+def _magnitude(leaf: Any) -> float:
+    if type(leaf) in (float, complex):
+        return abs(leaf)
+    if is_tensor(leaf):
+        if leaf.device.type != "cpu":
+            return float(leaf.detach().abs().max()) if leaf.numel() else 0.0
+        leaf = as_numbers(leaf)
+        if not leaf.size:
+            return 0.0
+    if leaf.dtype.kind == "c":
+        return float(abs(leaf).max())
+    # A pass each, and no array in between: a NaN comes out of either.
+    high, low = float(leaf.max()), float(leaf.min())
+    return max(abs(high), abs(low)) if high == high else inf
+
+
+def _described(leaf: Any) -> str:
+    if type(leaf) in (float, complex):
+        return "complex" if isinstance(leaf, complex) else f"float = {leaf:.6g}"
+    leaf = leaf.detach() if is_tensor(leaf) else leaf
+    name = str(leaf.dtype).removeprefix("torch.")
+    kind = f"{name}[{','.join(map(str, leaf.shape))}]"
+    if "complex" in name or 0 in leaf.shape:
+        return kind
+    low, high, zeros = float(leaf.min()), float(leaf.max()), int((leaf == 0).sum())
+    if not leaf.shape:
+        return f"{kind} = {low:.6g}"
+    said = f"{kind} from {low:.6g} to {high:.6g}"
+    return f"{said}, {zeros} of them 0" if zeros else said
