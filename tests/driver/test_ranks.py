@@ -191,7 +191,7 @@ def test_what_is_no_communicator_or_keeps_no_record_is_refused(tmp_path):
 def test_a_signal_would_stop_each_rank_elsewhere(tmp_path):
     store = RankStore(DiskStore(tmp_path), Played())
     with retape.interruptible(signals=()):
-        with pytest.raises(PlanError, match="does not go with a `RankStore`: a signal"):
+        with pytest.raises(PlanError, match="not go with a `RankStore` of several"):
             retape.adjoint(
                 lambda x, k: 2 * x,
                 lambda x, k, g: 2 * g,

@@ -3,6 +3,12 @@
 No gather, another mesh, damage found, runs resumed.
 """
 
+import os
+import signal
+import socket
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,9 +18,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import retape
 import retape.jax
 from retape import SnapshotError, StoreError
-from retape.storage import AsyncStore, Record, ZarrStore, _zarr
+from retape.storage import AsyncStore, Record, ZarrStore, fingerprint
 from retape.storage._codec import read_label
+from retape.storage._sharded import _array_files
 from retape.testing import check_store
+from tests.storage import zarr_processes
 
 P = PartitionSpec
 
@@ -53,9 +61,11 @@ def test_each_device_writes_its_own_part(tmp_path, monkeypatch):
             seen.append(part.shape)
             return original(part)
 
-    find = _zarr.import_module
+    find = _array_files.import_module
     monkeypatch.setattr(
-        _zarr, "import_module", lambda name: Spy if name == "numpy" else find(name)
+        _array_files,
+        "import_module",
+        lambda name: Spy if name == "numpy" else find(name),
     )
     store = ZarrStore(tmp_path)
     store.open("test")
@@ -191,3 +201,48 @@ def test_a_gradient_goes_on_from_it(tmp_path):
     )(x)
     assert (gradient == expected).all() and gradient.sharding == x.sharding
     assert found[0].reversed > 0
+
+
+def test_another_number_of_processes_goes_on(tmp_path):
+    # Two processes with two devices each are killed; this one has eight.
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    flags = "--xla_force_host_platform_device_count=2"
+    begun = [
+        subprocess.Popen(
+            [sys.executable, zarr_processes.__file__, *map(str, (rank, 2, port)), path],
+            env={**os.environ, "XLA_FLAGS": flags},
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank, path in enumerate([str(tmp_path)] * 2)
+    ]
+    ended = [(process.communicate()[1], process.returncode) for process in begun]
+    assert [code for _, code in ended] == [-signal.SIGKILL] * 2, ended
+    states = ZarrStore(tmp_path / "states", mesh=mesh(8, names="x"))
+    record = states.open("test")
+    assert record is not None and record.left == 4
+    assert (record.cotangent == zarr_processes.field_on(mesh(8, names="x"))).all()
+    states.close()
+    expected = zarr_processes.run(mesh(8, names="x"), None)
+    seen = []
+    for on in (mesh(3, names="x"), mesh(8, names="x")):
+        store = ZarrStore(tmp_path / "run", mesh=on)
+        found = zarr_processes.run(on, store, progress=seen.append, reuse=True)
+        assert found.report.resumed
+        assert np.array_equal(found.cotangent, expected.cotangent)
+    assert seen[0].reversed > 0
+
+
+def test_a_digest_is_of_values_and_their_places():
+    sharding = NamedSharding(mesh(4, 2), P("x", "y"))
+    numbers = np.random.default_rng(0).integers(0, 2, (16, 8))
+    for dtype in ("float32", "bfloat16", "complex64", "bool", "int8"):
+        field = numbers.astype(jnp.dtype(dtype))
+        digests = {fingerprint(jax.device_put(field, to)) for to in (None, sharding)}
+        assert len(digests) == 1
+        changed = field.copy()
+        changed[3, 5] = not field[3, 5]
+        for other in (field.T, field.reshape(8, 16), field[::-1], changed):
+            assert fingerprint(jax.device_put(other)) not in digests

@@ -20,7 +20,6 @@ from retape._errors import PlanError, RunInterrupted
 from retape.driver._early_end import keep_working, message, near, save_near, too_long
 from retape.driver._obey import Loop
 from retape.schedule import Action, Advance, Drop, Reverse, Sweep, Tape
-from retape.storage import RankStore
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -158,12 +157,12 @@ def heeded(loop: Loop[C, A, R]) -> Generator[None]:
             "run is ended early, all of it is lost. Pass `store=retape.DiskStore(...)` "
             "or another store that outlives the process, or call it outside the block."
         )
-    if isinstance(loop.store, RankStore):
+    if getattr(loop.store, "is_shared", False):
         raise PlanError(
-            "`retape.interruptible` does not go with a `RankStore`: a signal reaches "
-            "the ranks at different steps, and each would stop at its own. Call it "
-            "outside the block; a job that is ended goes on from the last record, "
-            "which `DiskStore(every=)` writes."
+            f"`retape.interruptible` does not go with a `{type(loop.store).__name__}` "
+            "of several processes: a signal reaches them at different steps, and each "
+            "would stop at its own. Call it outside the block; a job that is ended "
+            "goes on from the last record, which `every=` of the store writes."
         )
     # What a step calls in turn is not to be ended: its run is a part of this one.
     token = _ACTIVE.set(None)

@@ -70,6 +70,12 @@ class AsyncStore(Generic[C]):
                 f"`AsyncStore({inner!r})` cannot be: there is nothing to wait for. "
                 "Pass a store that outlives its process, such as a `DiskStore`."
             )
+        if getattr(inner, "is_shared", False):
+            raise StoreError(
+                f"`AsyncStore({inner!r})` cannot be: its processes keep one run "
+                "together, and each thread would come to it in its own time. Pass it "
+                "as it is."
+            )
         if self.buffer is not None:
             parse_bytes(self.buffer, "buffer")
         self._thread = Background(self.buffer)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape._warn import warn
@@ -76,6 +76,9 @@ class RankStore(Generic[C]):
         ...     sorted(store.steps())
         [0]
     """
+
+    is_shared: ClassVar[bool] = True
+    """Several processes keep one run in it."""
 
     store: Any
     comm: Communicator

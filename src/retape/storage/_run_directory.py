@@ -125,6 +125,15 @@ class RunDirectory:
             SnapshotError: If it is not there, damaged, or a link.
             StoreError: If it cannot be read.
         """
+        return decode(self.contents(file), str(file))
+
+    def contents(self, file: Path) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            SnapshotError: If it is not there, or a link.
+            StoreError: If it cannot be read.
+        """
         self._refuse_forked_child()
         if file.is_symlink():
             raise SnapshotError(
@@ -132,14 +141,13 @@ class RunDirectory:
                 "it; its state is recomputed."
             )
         try:
-            data = file.read_bytes()
+            return file.read_bytes()
         except FileNotFoundError as error:
             raise SnapshotError(
                 f"`{file}` is not there. Its state is recomputed from an earlier one."
             ) from error
         except OSError as error:
             raise failed(file, "read", error) from error
-        return decode(data, str(file))
 
     def write(self, file: Path, data: bytes) -> None:
         """Write a file, whole or not at all.
@@ -177,6 +185,13 @@ class RunDirectory:
                 last.unlink()
                 return found
         return self.read(before)
+
+    def record_contents(self) -> tuple[str, bytes] | None:
+        """The file of the record that `read_record` finds, and its bytes."""
+        self.read_record()  # It removes a damaged one that has another before it.
+        files = [self.path / name for name in (RECORD, RECORD_BEFORE)]
+        there = next((file for file in files if file.exists()), None)
+        return None if there is None else (str(there), self.contents(there))
 
     def write_record(self, data: bytes) -> None:
         """Write the record; the one that was the last is now the one before.

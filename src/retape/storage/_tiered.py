@@ -68,6 +68,11 @@ class TieredStore(Generic[C]):
         return any(getattr(part, "is_lossy", False) for part in self._parts())
 
     @property
+    def is_shared(self) -> bool:
+        """Tell whether several processes keep one run in it."""
+        return any(getattr(part, "is_shared", False) for part in self._durable)
+
+    @property
     def keeps_devices(self) -> bool:
         """Tell whether capsules may stay on their devices in every part."""
         return all(getattr(part, "keeps_devices", False) for part in self._durable)

@@ -32,6 +32,7 @@ from retape.storage._trees._dtypes import (
     registered_dtype,
 )
 from retape.storage._trees._jax_arrays import jax_from_array, jax_to_array
+from retape.storage._trees._jax_digest import digest_jax_array
 from retape.storage._trees._kinds import (
     ARRAY_SUBCLASSES,
     builder,
@@ -75,15 +76,19 @@ class Stripped(NamedTuple):
     stored: list[Array]
 
 
-def strip(value: object) -> Stripped:
+def strip(value: object, of_jax: Any = jax_to_array) -> Stripped:
     """Take a tree apart for a file or a digest.
+
+    Args:
+        value: The tree.
+        of_jax: What stands for an array of JAX's: an array of NumPy's, and a note.
 
     Raises:
         StoreError: If there is something in it that cannot be written.
     """
     leaves: list[Array] = []
     try:
-        tree = _strip(value, leaves)
+        tree = _strip(value, leaves, of_jax)
     except RecursionError as error:
         raise StoreError(
             f"a `{type(value).__name__}` contains itself, or nests too deeply for a "
@@ -118,6 +123,8 @@ def unstrip(tree: Any, stored: Sequence[Array]) -> tuple[Any, list[Array]]:
 def fingerprint(value: object) -> bytes:
     """A digest of a tree: equal for equal values, whatever their memory layout.
 
+    That of an array of JAX's does not depend on the devices that have it.
+
     Args:
         value: A tree of arrays, plain values and what `register_state` knows.
 
@@ -133,7 +140,7 @@ def fingerprint(value: object) -> bytes:
         >>> fingerprint(0.0) == fingerprint(-0.0)
         False
     """
-    parts = strip(value)
+    parts = strip(value, digest_jax_array)
     total = blake2b(json.dumps(_without_layout(parts.tree)).encode(), digest_size=16)
     for leaf in parts.leaves:
         digest_array(total, leaf)
@@ -151,7 +158,7 @@ def _laid_out(layout: dict[str, Any], stored: Sequence[Array]) -> Array:
     )  # pyright: ignore
 
 
-def _strip(value: Any, arrays: list[Array]) -> Any:
+def _strip(value: Any, arrays: list[Array], of_jax: Any) -> Any:
     """Replace the arrays in a tree by their places in `arrays`."""
     if is_array(value) or is_number(value):
         return _strip_array(value, arrays)
@@ -161,15 +168,15 @@ def _strip(value: Any, arrays: list[Array]) -> Any:
         return {"v": value}
     own = opaque(type(value))
     if own is not None:
-        name, contents = class_name(type(value)), _strip(own.to_arrays(value), arrays)
-        return {"k": name, "p": [contents]}
+        name, contents = class_name(type(value)), own.to_arrays(value)
+        return {"k": name, "p": [_strip(contents, arrays, of_jax)]}
     if is_of_framework(value):
-        to_array = tensor_to_array if is_tensor(value) else jax_to_array
+        to_array = tensor_to_array if is_tensor(value) else of_jax
         array, note = to_array(value)
         return _strip_array(array, arrays) | {"f": note}
     node = node_of(value)
     assert node is not None
-    parts = [_strip(part, arrays) for part in node.parts]
+    parts = [_strip(part, arrays, of_jax) for part in node.parts]
     if node.tag in ("t", "l"):
         return {node.tag: parts}
     if node.tag == "d":

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import numpy as np
 from jax.extend import core
 
-from retape._errors import PlanError
+from retape._errors import PlanError, StoreError
 from retape.driver import Progress, run
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
+from retape.engines.jaxpr.api._run_label import is_spread, label_of
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._caches import cached
@@ -42,6 +40,8 @@ def run_hosted(
 
     Raises:
         PlanError: Under a transformation: there is no host in a compiled program.
+        StoreError: If arrays have parts in other processes, and the store has no place
+            for parts.
     """
     if under_transformation(problem.values):
         raise PlanError(
@@ -60,15 +60,22 @@ def run_hosted(
     program = deduplicate(problem.jaxpr, names=True)
     compiled, obeyed, settings = _settled(program, problem.active, plan)
     keeps_devices = getattr(store, "keeps_devices", False)
+    on_host = (is_durable(store) and not keeps_devices) or getattr(
+        store, "needs_arrays", False
+    )
+    if on_host and is_spread(problem.values):
+        raise StoreError(
+            f"`store={store!r}` keeps whole arrays, and some have parts in other "
+            "processes. Pass a `retape.storage.ZarrStore(..., mesh=mesh)`, to which "
+            "each process writes its parts, or a `retape.MemoryStore`."
+        )
     machine = JaxprMachine(
         compiled,
         [*problem.values, *compiled.constants],
         [problem.one()],
         # The tape is made for this stage length.
         stage=settings.stage,
-        on_host=settings.on_host
-        or (is_durable(store) and not keeps_devices)
-        or getattr(store, "needs_arrays", False),
+        on_host=settings.on_host or on_host,
     )
     outcome = run(
         machine,
@@ -76,7 +83,7 @@ def run_hosted(
         obeyed or plan_of_settings(settings),
         store=store,
         progress=progress,
-        label=f"{name} {_digest(problem)}",
+        label=f"{name} {label_of(problem)}",
     )
     return outcome.result
 
@@ -99,13 +106,3 @@ def _settled(
     schedule = plan.schedule(n, *sizes)
     stage = schedule.counts().longest_stage
     return compiled, schedule, Settings(1, max(1, stage))
-
-
-def _digest(problem: GradientProblem) -> str:
-    """Fingerprint of a run in a durable store: the program and its inputs."""
-    found = hashlib.blake2b(str(problem.jaxpr).encode(), digest_size=8)
-    for value in problem.values:
-        if jax.dtypes.issubdtype(jax.typeof(value).dtype, jax.dtypes.extended):
-            value = jax.random.key_data(value)
-        found.update(np.asarray(value).tobytes())
-    return found.hexdigest()

@@ -160,6 +160,7 @@ def value_and_grad(
     Raises:
         GradientTypeError: If the function or an argument has no gradient.
         PlanError: If `plan` is no plan, or cannot be obeyed here.
+        StoreError: If `store` cannot keep what the program has.
 
     Examples:
         >>> import jax, retape.jax

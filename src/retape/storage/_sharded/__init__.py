@@ -1,0 +1,1 @@
+"""Arrays that lie on several devices, or of several processes, part by part."""

@@ -1,0 +1,192 @@
+"""A run's directory that several processes share: the first one has the files.
+
+Each process writes and reads its own parts of arrays. The small files, and all that is
+looked up, removed or locked, are the first process's: it does what it is asked, and
+tells the others what it has found, or what went wrong. So all of them see the same.
+"""
+
+import pickle
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from retape._errors import SnapshotError, StoreError
+from retape.storage._codec import decode
+from retape.storage._run_directory import Key
+from retape.storage._sharded._array_directory import ArrayDirectory
+from retape.storage._sharded._processes import Processes
+
+
+class SharedDirectory:
+    """What `ArrayDirectory` is, for all processes of a program together.
+
+    Attributes:
+        path: The directory, on a file system that all processes see.
+        is_first: Whether this process is the one that has the files.
+    """
+
+    def __init__(self, own: ArrayDirectory, processes: Processes) -> None:
+        self._own, self._processes = own, processes
+        self.path: Path = own.path
+        self.is_first = processes.rank == 0
+        self._claimed = False
+
+    def __str__(self) -> str:
+        return str(self._own)
+
+    def claim(self) -> None:
+        """Keep other programs out; see that the directory is the same for all.
+
+        Raises:
+            StoreError: If it is not, or another program has it.
+        """
+        self._first(self._own.claim)
+        self._claimed = True
+        place = self.path / "arrays" / self.new_folder("shared")
+        self._first(lambda: place.mkdir(parents=True))
+        there = self._processes.all_gather(b"there" if place.exists() else b"")
+        self._first(place.rmdir)
+        if not all(there):
+            self.release()
+            raise StoreError(
+                f"`{self}` is not the same directory for process {there.index(b'')} "
+                "as for the first one. Pass a path on a file system that all "
+                "processes share."
+            )
+
+    def release(self) -> None:
+        """Let others in; nobody waits for anybody, since this may be alone in it."""
+        self._claimed = False
+        if self.is_first:
+            self._own.release()
+
+    def is_claimed(self) -> bool:
+        """Whether `claim` was called."""
+        return self._claimed
+
+    def where(self, key: Key) -> str:
+        """Where it is, for messages."""
+        return self._own.where(key)
+
+    def at(self, folder: str, name: str) -> Path:
+        """Where an array is, as `ArrayDirectory`."""
+        return self._own.at(folder, name)
+
+    def new_folder(self, stem: str) -> str:
+        """A name that the first process has drawn."""
+        return self._first(lambda: self._own.new_folder(stem))
+
+    def settle(self, error: StoreError | None, digest: bytes = b"") -> None:
+        """Raise what went wrong in any process, or what is not alike in all.
+
+        Raises:
+            SnapshotError: If one could not read its part, and all can go on.
+            StoreError: For all else.
+        """
+        if error is None:
+            said = b"\0" + digest
+        else:
+            lost = isinstance(error, SnapshotError)
+            said = (b"\1" if lost else b"\2") + str(error).encode()
+        heard = self._processes.all_gather(said)
+        rank = max(range(len(heard)), key=lambda k: heard[k][0])
+        worst, text = heard[rank][0], heard[rank][1:].decode(errors="replace")
+        if worst:
+            if error is not None and heard[self._processes.rank][0] == worst:
+                raise error
+            raise (SnapshotError if worst == 1 else StoreError)(
+                f"process {rank}: {text}"
+            )
+        for rank, other in enumerate(heard):
+            if other != heard[0]:
+                raise StoreError(
+                    f"`{self}`: process {rank} has other values than the first one in "
+                    "what is not sharded, so it is another state. Make one array of "
+                    "all processes' parts (`jax.make_array_from_process_local_data`), "
+                    "or give each process a store of its own (`RankStore`)."
+                )
+
+    def has(self, key: Key) -> bool:
+        """Whether there is a file of this state or tape."""
+        return self._first(lambda: self._own.has(key))
+
+    def label(self, key: Key) -> dict[str, Any]:
+        """The label of a file; nothing if it cannot be read."""
+        return self._first(lambda: self._own.label(key))
+
+    def snapshots(self) -> set[Key]:
+        """The states and tapes that have a file."""
+        return self._first(self._own.snapshots)
+
+    def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
+        """A state or a tape, and its label.
+
+        Raises:
+            SnapshotError: If it is not there, or damaged.
+        """
+        data = self._first(lambda: self._own.contents(self._own.file(key)))
+        return decode(data, self.where(key))
+
+    def put(self, key: Key, data: bytes) -> None:
+        """Write a state or a tape, which must be alike in all processes."""
+        self.settle(None, blake2b(data).digest())
+        self._first(lambda: self._own.put(key, data))
+
+    def read_record(self) -> tuple[Any, dict[str, Any]] | None:
+        """The last record, or the one before it if the last one is damaged."""
+        found = self._first(self._own.record_contents)
+        return None if found is None else decode(found[1], found[0])
+
+    def write_record(self, data: bytes) -> None:
+        """Write the record, which must be alike in all processes."""
+        self.settle(None, blake2b(data).digest())
+        self._first(lambda: self._own.write_record(data))
+
+    def remove(self, key: Key) -> None:
+        """Remove a snapshot with its arrays."""
+        self._first(lambda: self._own.remove(key))
+
+    def remove_folder(self, folder: str) -> None:
+        """Remove a folder of arrays."""
+        self._first(lambda: self._own.remove_folder(folder))
+
+    def keep_one(self, key: Key, folder: str) -> None:
+        """Remove all other folders of a snapshot."""
+        self._first(lambda: self._own.keep_one(key, folder))
+
+    def keep_records(self) -> None:
+        """Remove the arrays of records that have gone."""
+        self._first(self._own.keep_records)
+
+    def remove_unfinished(self) -> None:
+        """Remove what a killed process has left."""
+        self._first(self._own.remove_unfinished)
+
+    def remove_last_record(self) -> None:
+        """Remove the last record: the one before it is now the last."""
+        self._first(self._own.remove_last_record)
+
+    def remove_records(self) -> None:
+        """Remove both records."""
+        self._first(self._own.remove_records)
+
+    def decide(self, says: Callable[[], bool]) -> bool:
+        """What the first process says."""
+        return self._first(says)
+
+    def _first(self, call: Callable[[], Any]) -> Any:
+        """Let the first process do something; what it found, or its error, for all."""
+        said = b""
+        if self.is_first:
+            try:
+                said = pickle.dumps((None, call()))
+            except (StoreError, OSError) as error:
+                lost = isinstance(error, SnapshotError)
+                kind = SnapshotError if lost else StoreError
+                said = pickle.dumps((kind, str(error)))
+        # Between processes that run, and in no file: so `pickle` opens no door.
+        kind, found = pickle.loads(self._processes.all_gather(said)[0])
+        if kind is not None:
+            raise kind(found)
+        return found
