@@ -16,11 +16,13 @@ from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._online_placement import (
     Placement,
+    after_placing,
     initial_placement,
-    place_snapshot,
+    which_leaves,
 )
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.control._splits import INT, SPLITS, sweeps
+from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.sweep._sweep_program import sweep
 from retape.schedule import (
     Schedule,
@@ -174,8 +176,10 @@ def test_what_is_kept_is_what_the_schedule_keeps(
     monkeypatch.setattr(jax, "default_backend", lambda: platform)
 
     def ask(state: Placement, stage: Any) -> tuple[Placement, Any]:
-        state = place_snapshot(state, stage)
-        return state, (state.at, state.slot, state.held)
+        at = put(state.at, stage, row(state.slot, state.held))
+        state = state._replace(at=at)
+        state = after_placing(state, stage, which_leaves(state, stage))
+        return state, (jnp.take(state.at, state.slot), state.slot, state.held)
 
     _, (at, slots, held) = jax.lax.scan(
         ask, initial_placement(snapshots), np.arange(180)

@@ -15,21 +15,45 @@ from retape.engines.jaxpr.control._splits import (
     SPLITS,
     Sweeps,
     binomial_split,
-    sweeps,
 )
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
+from retape.schedule import Split
 
 READ = ("here", "newest", "end", "mode", "sweeps")
 """The parts of the state that decide."""
 
 
+def cut(
+    state: Mapping[Any, Any], snapshots: int, split: Split, count_sweeps: Sweeps
+) -> Any:
+    """How many stages ahead the next snapshot is stored; 0 if a stage is reversed.
+
+    A single number, which a sweep hands on from where it was computed (`number_if`):
+    of several results XLA would compute each anew wherever it is used.
+
+    Args:
+        state: The values of `READ`.
+        snapshots: Slots, that of the start state included.
+        split: The rule.
+        count_sweeps: How the least number of sweeps is found.
+    """
+    # One level of the recursion: `here` is the start of the interval, `end` its end.
+    length = state["end"] - state["here"]
+    free = INT(snapshots) - state["newest"]
+    given = at_least(length, 2), at_least(free, 2), _sweeps_left(state)
+    if split == "binomial":
+        ahead = binomial_split(*given, count_sweeps)
+    else:
+        ahead = SPLITS[split](*given)
+    # A(L, 1) = L (L - 1) / 2: with one slot left every stage is reached from the start,
+    # and a cut behind the last stage but one stores what is taped at once.
+    stage = (length <= 1) | (free <= 1) | (ahead >= length - 1)
+    return where(stage, INT(0), ahead)
+
+
 def decision(
-    state: Mapping[Any, Any],
-    settings: Settings,
-    count_sweeps: Sweeps = sweeps,
-    *,
-    unknown: bool,
+    state: Mapping[Any, Any], ahead: Any, settings: Settings, *, unknown: bool
 ) -> list[Any]:
     """The stage to advance to, whether to store there, and whether to reverse it.
 
@@ -37,37 +61,27 @@ def decision(
 
     Args:
         state: The values of `READ`.
+        ahead: What `cut` said; if the end is unknown, 0.
         settings: What the plan fixed.
-        count_sweeps: How the least number of sweeps is found.
         unknown: Whether only a run can tell the number of steps.
     """
-    # One level of the recursion: `here` is the start of the interval, `end` its end.
-    here, newest = state["here"], state["newest"]
-    length = state["end"] - here
-    if unknown:
-        # Nothing is cut before the end is known.
-        length = where(state["mode"] == BACK, length, 1)
-    free = INT(settings.snapshots) - newest
-    left = row(state["sweeps"], at_least(newest, 0))
-    given = at_least(length, 2), at_least(free, 2), left
-    if settings.split == "binomial":
-        split = binomial_split(*given, count_sweeps)
-    else:
-        split = SPLITS[settings.split](*given)
-    # A(L, 1) = L (L - 1) / 2: with one slot left every stage is reached from the start,
-    # and a cut behind the last stage but one stores what is taped at once.
-    stage = (length <= 1) | (free <= 1) | (split >= length - 1)
-    goal = where(stage, state["end"] - 1, here + split)
-    store = ~stage
+    here, store = state["here"], ahead > 0
+    stage, divided = ~store, state["end"] - here > 1
+    goal = where(store, here + ahead, state["end"] - 1)
     if unknown:
         counting, back = state["mode"] == COUNT, state["mode"] == BACK
-        goal = where(back, goal, here + 1)
-        goal = where(counting, FOREVER // INT(settings.stage), goal)
-        store, stage = back & store, back & stage
+        # Nothing is cut before the end is known.
+        onward = where(counting, FOREVER // INT(settings.stage), here + 1)
+        goal, stage, divided = where(back, goal, onward), back & stage, back & divided
     if settings.split != "treeverse":
         return [goal, store, stage]
-    swept = _spent(state["sweeps"], newest, left)
-    return [goal, store, stage, where(length > 1, swept, state["sweeps"])]
+    swept = _spent(state["sweeps"], state["newest"], _sweeps_left(state))
+    return [goal, store, stage, where(divided, swept, state["sweeps"])]
+
+
+def _sweeps_left(state: Mapping[Any, Any]) -> Any:
+    """The sweeps that the newest snapshot has left."""
+    return row(state["sweeps"], at_least(state["newest"], 0))
 
 
 def _spent(sweeps: Any, newest: Any, left: Any) -> Any:

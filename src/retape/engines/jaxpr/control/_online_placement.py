@@ -21,14 +21,17 @@ from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
 from retape.schedule import departures
 
+FORGOTTEN, PAUSE = INT(-1), INT(-2)
+"""What is said of a capsule that is not kept: see `which_leaves`."""
+
 
 class Placement(NamedTuple):
-    """The controller's state, and what it decided last."""
+    """The controller's state."""
 
     at: Any
-    """int64[s + 1]: stages at which the snapshots stand, oldest first."""
+    """int64[s + 1]: by slot, the stage at which what it holds stands."""
     slot: Any
-    """int32[s + 1]: the slots that they are in; from `held` on, free ones.
+    """int32[s + 1]: slots of the snapshots, oldest first; from `held` on, free ones.
 
     In the first of the free ones the capsule waits that is asked about.
     """
@@ -36,8 +39,6 @@ class Placement(NamedTuple):
     """int32: how many there are."""
     phase: Any
     base: Any
-    keep: Any
-    """bool: whether the stage asked about is kept, as the last."""
 
 
 def initial_placement(snapshots: int) -> Placement:
@@ -49,19 +50,18 @@ def initial_placement(snapshots: int) -> Placement:
         held=jnp.int32(0),
         phase=zero,
         base=zero,
-        keep=jnp.asarray(False),
     )
 
 
-def place_snapshot(
-    state: Placement, stage: Any, asked: Any = True, at_once: bool = False
-) -> Placement:
-    """Decide about the capsule before `stage`, which is not the last.
+def which_leaves(state: Placement, stage: Any, at_once: bool = False) -> Any:
+    """Which of the snapshots leaves for the capsule before `stage`.
+
+    One number says all: a place among those held, the first behind them if none has to
+    leave, `FORGOTTEN` if the capsule is not kept, or `PAUSE` where a phase ends, too.
 
     Args:
         state: The controller's state.
-        stage: The stage.
-        asked: If it is false, nothing changes.
+        stage: The stage, which is not the last.
         at_once: Whether no loop may decide, as on an accelerator.
     """
     snapshots = state.at.shape[0] - 1
@@ -69,43 +69,37 @@ def place_snapshot(
     s = INT(snapshots)
     i = stage - state.base
     settled = state.phase == s
-    pause = ~settled & (i == s - state.phase) & asked
-    cheapest = cheapest_eviction(state.at[:-1], stage, at_once)
+    cheapest = cheapest_eviction(state.at, state.slot, stage, settled, at_once)
     evicted = where(settled, cheapest, s - 1 - i)
     for at, other in departures(snapshots).items():
         evicted = where(stage == at, other, evicted)
-    first = state.phase == 0
     # Nothing is evicted in the first phase: the new snapshot goes behind the others.
-    out = where(first, state.held.astype(INT), evicted)
-    keep = ~pause & (out >= 0) & asked
-    moved = _evict(state, at_least(out, 0), stage)
+    evicted = where(state.phase == 0, state.held.astype(INT), evicted)
+    return where(~settled & (i == s - state.phase), PAUSE, at_least(evicted, FORGOTTEN))
+
+
+def after_placing(state: Placement, stage: Any, leaves: Any) -> Placement:
+    """The state after that was decided."""
+    keep, pause = leaves >= 0, leaves == PAUSE
+    held = state.held.astype(INT)
+    # The new one stands behind those held. As the last of them it comes to where the
+    # last one was, and the slot of the one that goes to where the new one waited; with
+    # nothing to go all stays where it is.
+    j = where(keep, leaves, held)
     return Placement(
-        at=where(keep, moved.at, state.at),
-        slot=where(keep, moved.slot, state.slot),
-        held=where(keep & first, state.held + 1, state.held),
-        phase=where(pause, state.phase + 1, state.phase),
+        at=state.at,
+        slot=_turned_left(state.slot, j, held),
+        held=state.held + (keep & (state.phase == 0)),
+        phase=state.phase + pause,
         base=where(pause, stage + 1, state.base),
-        keep=keep,
     )
 
 
-def _evict(state: Placement, j: Any, stage: Any) -> Placement:
-    """Take out entry `j`, close the gap, and put the new one behind the last held.
-
-    The new one is where it waited, and the slot of the old one is free.
-    """
-    index = lax.iota(np.int64, state.at.shape[0])
-    held = state.held.astype(INT)
-    last = at_least(held - (state.phase > 0), 0)
-    gap, at_last = (index >= j) & (index < last), index == last
-
-    def close(array: Any, new: Any) -> Any:
-        after = where(gap, _left(array), array)
-        return where(at_last, new, after)
-
-    freed = where(index == held, row(state.slot, j), state.slot)
-    slot = where(index > last, freed, close(state.slot, row(state.slot, held)))
-    return state._replace(at=close(state.at, stage), slot=slot)
+def _turned_left(array: Any, j: Any, last: Any) -> Any:
+    """Entries j to `last` one place to the left; the first of them goes behind them."""
+    index = lax.iota(np.int64, array.shape[0])
+    turned = where(index == last, row(array, j), _left(array))
+    return where((index >= j) & (index <= last), turned, array)
 
 
 def _left(array: Any) -> Any:
@@ -118,17 +112,28 @@ def _right(array: Any) -> Any:
     return lax.pad(array[:-1], jnp.zeros((), array.dtype), [(1, 0, 0)])
 
 
-def cheapest_eviction(at: Any, stage: Any, at_once: bool = False) -> Any:
+def cheapest_eviction(
+    at: Any, slot: Any, stage: Any, asked: Any = True, at_once: bool = False
+) -> Any:
     """Which of s snapshots to evict for one at `stage`; -1 if none.
 
     Costs suppose that the run ends after the following stage.
+
+    Args:
+        at: The stages at which capsules stand, by slot.
+        slot: The slots of all snapshots, oldest first, and that of the new one.
+        stage: The stage.
+        asked: If it is false, what comes out means nothing.
+        at_once: Whether no loop may decide, as on an accelerator.
     """
-    if at.shape[0] == 1:
+    if at.shape[0] == 2:
         return INT(-1)
     # A loop over numbers compiles in a quarter of the time. An accelerator would launch
     # a kernel for each of them.
-    one_by_one = not at_once and jax.default_backend() == "cpu"
-    return _one_by_one(at, stage) if one_by_one else _all_at_once(at, stage, at_once)
+    if not at_once and jax.default_backend() == "cpu":
+        return _one_by_one(at, slot, stage, asked)
+    stages = jnp.take(at, slot, mode="clip")
+    return _all_at_once(stages[:-1], stage, at_once)
 
 
 class _EvictionScan(NamedTuple):
@@ -148,17 +153,20 @@ class _EvictionScan(NamedTuple):
     chosen: Any
 
 
-def _one_by_one(at: Any, stage: Any) -> Any:
-    s = at.shape[0]
-    ends = lax.concatenate([at[1:], lax.broadcast(stage, (1,))], 0)
+def _one_by_one(at: Any, slot: Any, stage: Any, asked: Any) -> Any:
+    s = at.shape[0] - 1
+    turns = where(jnp.asarray(asked), INT(3 * s - 1), 0)
+
+    def stage_of(age: Any) -> Any:
+        return row(at, row(slot, age))
 
     def turn(found: _EvictionScan) -> _EvictionScan:
         i, question = lax.div(found.turn, INT(3)), lax.rem(found.turn, INT(3))
         joined, more, now = (question == q for q in range(3))
         # An index below zero is taken for zero, and nothing is joined there.
-        begin = row(at, i - lax.convert_element_type(joined, INT))
+        begin = stage_of(i - lax.convert_element_type(joined, INT))
         slots = INT(s + 1) - i - lax.convert_element_type(now, INT)
-        a = _advances_of_several(row(ends, i) - begin, slots)
+        a = _advances_of_several(stage_of(i + 1) - begin, slots)
         this = where(joined, found.two + a, found.this)
         least = where(more, found.least + a, found.least)
         better = more & (this <= least)
@@ -175,8 +183,8 @@ def _one_by_one(at: Any, stage: Any) -> Any:
     # To evict the oldest, the start of the run, costs more than anything.
     first = _EvictionScan(zero, FOREVER, zero, zero, FOREVER, INT(-1))
     # The newest gap as it is ends in the stage that follows, with no slot left.
-    last = lax.while_loop(lambda found: found.turn < 3 * s - 1, turn, first)
-    rest = stage + 1 - row(at, INT(s - 1))
+    last = lax.while_loop(lambda found: found.turn < turns, turn, first)
+    rest = stage + 1 - stage_of(INT(s - 1))
     nothing = last.one + over(rest * (rest - 1), 2)
     return where(last.least < nothing, last.chosen, INT(-1))
 

@@ -32,22 +32,19 @@ from typing import Any
 
 from jax import lax
 
-from retape.engines.jaxpr.codegen._allocate import WRITTEN, extent, numbering
+from retape.engines.jaxpr.codegen._allocate import extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.ir._ir import Block, Item, Label, Loop
-from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
+from retape.engines.jaxpr.ir._ir import Block, Item, Loop
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, ChunkSizes
 from retape.engines.jaxpr.nest._resumable_nest import (
     OK,
     Pass,
     State,
     changed_keys,
+    chosen_step,
     emit,
     while_next,
 )
-
-_CHOSEN_HERE = frozenset({"pc", "left", "taped", "tops", WRITTEN})
-"""What is chosen here, after a block. All else `step` chooses itself, row by row."""
 
 
 def emit_in_chunks(
@@ -155,21 +152,4 @@ class _Nest:
         if self.sizes.keeps_guard(label, self.going, outside=outside):
             keys = changed_keys(self.going, [block])
             return while_next(self.going, here, here, keys, step, state)
-        return self.chosen_step(label, here, state)
-
-    def chosen_step(self, label: Label, here: int, state: State) -> State:
-        """Run a block, and keep what it makes if it was its turn."""
-        ok = self.going.guard(here, here, state)
-        after = self.going.step(label, state | {OK: ok})
-        found = dict(state)
-        for key in self.going.changes(label):
-            new = after[key]
-            found[key] = (
-                chosen_like(ok, new, state[key]) if key in _CHOSEN_HERE else new
-            )
-        return found
-
-
-def chosen_like(ok: Any, new: Any, old: Any) -> Any:
-    """The new value if `ok`, of the old one's type."""
-    return chosen(ok, lax.convert_element_type(new, old.dtype), old)
+        return chosen_step(self.going, label, here, state)

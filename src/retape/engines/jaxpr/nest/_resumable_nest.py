@@ -28,9 +28,10 @@ from typing import Any, Protocol
 
 from jax import lax
 
-from retape.engines.jaxpr.codegen._allocate import extent, numbering
+from retape.engines.jaxpr.codegen._allocate import WRITTEN, extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Block, Item, Label, blocks_of
+from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 
 State = dict[Any, Any]
 
@@ -38,6 +39,9 @@ OK = "ok"
 """The key of a truth that is there only while a block is run that may not be next, in a
 sweep for an accelerator: if it is false, what the block makes is not kept. `None`, in
 such a sweep, where a guard says that the block is next."""
+
+_CHOSEN_HERE = frozenset({"pc", "left", "taped", "tops", WRITTEN})
+"""What `chosen_step` chooses. All else `step` chooses itself, row by row."""
 
 
 class Pass(Protocol):
@@ -77,6 +81,8 @@ def _emit_item(
 
 def _guarded(item: Item, going: Pass, number: dict[Label, int], state: State) -> State:
     lo, hi = extent(item, number)
+    if isinstance(item, Block) and going.passes_over(item.label):
+        return chosen_step(going, item.label, lo, state)
 
     def inside(inner: State) -> State:
         if lo == hi:
@@ -85,6 +91,22 @@ def _guarded(item: Item, going: Pass, number: dict[Label, int], state: State) ->
         return _emit_item(item.items, going, number, inner)
 
     return while_next(going, lo, hi, changed_keys(going, [item]), inside, state)
+
+
+def chosen_step(going: Pass, label: Label, here: int, state: State) -> State:
+    """Run a block whether it is next or not, and keep what it makes if it is."""
+    ok = going.guard(here, here, state)
+    after = going.step(label, state | {OK: ok})
+    found = dict(state)
+    for key in going.changes(label):
+        new = after[key]
+        found[key] = chosen_like(ok, new, state[key]) if key in _CHOSEN_HERE else new
+    return found
+
+
+def chosen_like(ok: Any, new: Any, old: Any) -> Any:
+    """The new value if `ok`, of the old one's type."""
+    return chosen(ok, lax.convert_element_type(new, old.dtype), old)
 
 
 def changed_keys(going: Pass, items: Sequence[Item]) -> list[Any]:

@@ -14,13 +14,21 @@ import jax.numpy as jnp
 from jax import lax
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._online_placement import (
+    FORGOTTEN,
+    Placement,
+    after_placing,
+    which_leaves,
+)
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import zeros_as
+from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._row_ops import put, put_if, row
-from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen, where
 from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.primitives._host_buffer import fetch, stash
 from retape.engines.jaxpr.sweep._state import far_places
+from retape.engines.jaxpr.xla._single_kernel import kernel
 
 New = Callable[[Any, Sequence[Any]], Sequence[Any]]
 """From a truth and old values to new ones of the same types."""
@@ -62,17 +70,18 @@ class Snapshots:
         return self.if_wanted(wanted, state, self.registers, loaded)
 
     def save(self, state: State, wanted: Any, slot: Any) -> State:
-        """The state with its registers written into a slot, if wanted."""
-        keys = [("snapshot", k) for k in self.registers]
+        """The state with its registers and their stage in a slot, if wanted."""
+        values: State = {("snapshot", k): state[k] for k in self.registers}
+        values["at"] = state["here"]
 
         def saved(_: Any, buffers: Sequence[Any]) -> list[Any]:
-            pairs = zip(self.registers, buffers, strict=True)
-            return [self._written(k, buffer, state[k], slot) for k, buffer in pairs]
+            pairs = zip(values.items(), buffers, strict=True)
+            return [self._written(k, b, value, slot) for (k, value), b in pairs]
 
         if self.choose:
-            rows = {k: put_if(wanted, state[k], state[k[1]], slot) for k in keys}
+            rows = {k: put_if(wanted, state[k], v, slot) for k, v in values.items()}
             return state | rows
-        return once(wanted, state, keys, saved)
+        return once(wanted, state, list(values), saved)
 
     def if_wanted(
         self, wanted: Any, state: State, keys: Sequence[Any], new: New
@@ -92,6 +101,55 @@ class Snapshots:
         # The start state is blank, and nobody wrote that to the host.
         return where(at == 0, zeros_as(found), found)
 
-    def _written(self, register: Any, buffer: Any, value: Any, slot: Any) -> Any:
-        write = stash if register in self.far else put
+    def _written(self, key: Any, buffer: Any, value: Any, slot: Any) -> Any:
+        write = stash if key[1] in self.far else put
         return write(buffer, value, slot)
+
+
+# Placing them while the end is unknown ---------------------------------------------
+
+
+def place_waiting(state: State, stage: Any, asked: Any, *, at_once: bool) -> State:
+    """The state with what waits in a free slot kept as a snapshot, or forgotten.
+
+    Args:
+        state: That of the sweep.
+        stage: The stage before which the capsule stands that waits.
+        asked: Whether the run goes on; if not nothing changes.
+        at_once: Whether no loop may decide, as on an accelerator.
+    """
+    held = state["newest"] + 1
+    old = Placement(state["at"], state["slot"], held, state["phase"], state["base"])
+    number = _placing(at_once)
+    leaves = number_if(asked, FORGOTTEN, lambda: number(old, stage), at_once)
+    new = after_placing(old, stage, leaves)
+    keep = leaves >= 0
+    return state | {
+        "slot": new.slot,
+        "newest": new.held - 1,
+        "phase": new.phase,
+        "base": new.base,
+        "stores": state["stores"] + keep,
+        "peak": at_least(state["peak"], where(keep, new.held, 0)),
+    }
+
+
+def number_if(
+    asked: Any, otherwise: Any, number: Callable[[], Any], at_once: bool
+) -> Any:
+    """An integer that is computed only if it is asked for.
+
+    From behind a loop it is only read; else XLA would make it anew for each result that
+    follows from it, nine times in a controller.
+    """
+    if at_once:
+        return where(asked, number(), otherwise)
+    found = once(
+        asked, {"number": jnp.asarray(otherwise)}, ["number"], lambda *_: [number()]
+    )
+    return found["number"]
+
+
+@cached(2)
+def _placing(at_once: bool) -> Callable[..., Any]:
+    return kernel(lambda state, stage: which_leaves(state, stage, at_once))

@@ -11,9 +11,10 @@ and the controller's integers:
 
     pc, left     program counter, and steps still allowed
     trace, taped the blocks that the stage on the tape went through, and how many
-    at, slot     by age: stage at which a snapshot stands, and the slot it is in;
-                 then the free slots, in the first of which, while the end is unknown,
-                 are the registers at the start of the current stage
+    at           by slot: stage at which the snapshot in it stands
+    slot         by age: the slot that a snapshot is in; then the free slots, in the
+                 first of which, while the end is unknown, are the registers at the
+                 start of the current stage
     newest       the last of them in use, -1 if there is none
     sweeps       by age: how often what is right of a snapshot may be advanced
     here         stage at which the registers stand

@@ -28,17 +28,17 @@ done; those of the last stage are the newest snapshot when the sweep back begins
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.control._next_action import READ, decision
-from retape.engines.jaxpr.control._online_placement import Placement, place_snapshot
+from retape.engines.jaxpr.control._next_action import READ, cut, decision
 from retape.engines.jaxpr.control._settings import BACK, ONLINE, Settings
 from retape.engines.jaxpr.control._splits import INT, Sweeps, over, sweeps
-from retape.engines.jaxpr.jaxprs._row_ops import put, row
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import (
     at_least,
     at_most,
@@ -47,12 +47,18 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import (
 from retape.engines.jaxpr.nest._resumable_nest import Pass, State, emit
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, one_copy
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
-from retape.engines.jaxpr.sweep._snapshots import Snapshots, once
+from retape.engines.jaxpr.sweep._snapshots import (
+    Snapshots,
+    number_if,
+    once,
+    place_waiting,
+)
 from retape.engines.jaxpr.sweep._state import SweepCounts, register_outs
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 from retape.engines.jaxpr.sweep._values import output_of
 from retape.engines.jaxpr.sweep._watch import KEY, watch_stage
-from retape.engines.jaxpr.xla._single_kernel import in_one_kernel
+from retape.engines.jaxpr.xla._single_kernel import kernel
+from retape.schedule import Split
 
 
 class Sweep:
@@ -104,12 +110,14 @@ class Sweep:
 
     def decide(self, state: State) -> tuple[Any, Any, Any, State]:
         """The stage to advance to, whether to store there, whether to reverse it."""
+        back = state["mode"] == BACK if self.unknown else state["end"] > 0
+        snapshots, split = self.settings.snapshots, self.settings.split
+        number = cutting(snapshots, split, self.sweeps)
         given = {k: state[k] for k in READ}
-
-        def decided(given: State) -> list[Any]:
-            return decision(given, self.settings, self.sweeps, unknown=self.unknown)
-
-        goal, store, stage, *swept = in_one_kernel(decided, given)
+        ahead = number_if(back, INT(0), lambda: number(given), self.at_once)
+        goal, store, stage, *swept = decision(
+            state, ahead, self.settings, unknown=self.unknown
+        )
         return goal, store, stage, state | dict(zip(["sweeps"], swept, strict=False))
 
     # Moving ----------------------------------------------------------------------
@@ -145,10 +153,7 @@ class Sweep:
         stages = over(n + self.stage - 1, self.stage)
         if self.online:
             # The start of the last stage stands where snapshots do.
-            newest = state["newest"] + ended
-            at = put(state["at"], begin, at_least(newest, 0))
-            state["at"] = where(ended, at, state["at"])
-            state["newest"] = newest
+            state["newest"] = state["newest"] + ended
             # It was never stored, as far as anybody knows who reads the counts.
             state["restores"] = state["restores"] - ended
         else:
@@ -177,7 +182,8 @@ class Sweep:
             stages = over(state["n"] + self.stage - 1, self.stage)
             state = watch_stage(self.layout, state, wanted, stages)
         newest = state["newest"]
-        oldest = row(state["at"], at_least(newest, 0)) == state["here"]
+        slot = row(state["slot"], at_least(newest, 0))
+        oldest = row(state["at"], slot) == state["here"]
         return state | {
             "end": where(wanted, state["here"], state["end"]),
             "newest": newest - (wanted & oldest),
@@ -215,7 +221,8 @@ class Sweep:
     def restore(self, state: State, asked: Any = True) -> State:
         """Load the newest snapshot, unless the registers are where they should be."""
         newest = at_least(state["newest"], 0)
-        slot, at = row(state["slot"], newest), row(state["at"], newest)
+        slot = row(state["slot"], newest)
+        at = row(state["at"], slot)
         wanted = ~state["fresh"] if asked is True else ~state["fresh"] & asked
         if self.online:
             wanted = wanted & (state["mode"] == BACK)
@@ -231,30 +238,7 @@ class Sweep:
         """Online, and the run goes on: keep what waits in a free slot, or forget it."""
         online = state["mode"] == ONLINE
         asked = online if asked is True else online & asked
-        old = Placement(
-            state["at"],
-            state["slot"],
-            state["newest"] + 1,
-            state["phase"],
-            state["base"],
-            asked,
-        )
-        new = in_one_kernel(
-            lambda *given: list(place_snapshot(*given, at_once=self.at_once)),
-            old,
-            stage,
-            asked,
-        )
-        at, slot, held, phase, base, keep = new
-        return state | {
-            "at": at,
-            "slot": slot,
-            "newest": held - 1,
-            "phase": phase,
-            "base": base,
-            "stores": state["stores"] + keep,
-            "peak": at_least(state["peak"], held * asked),
-        }
+        return place_waiting(state, stage, asked, at_once=self.at_once)
 
     def store(self, state: State, wanted: Any, asked: Any = True) -> State:
         """Store the registers as the newest snapshot, or for the stage that begins."""
@@ -264,10 +248,8 @@ class Sweep:
             goes_on = state["mode"] == ONLINE
             begins = wanted | (goes_on if asked is True else goes_on & asked)
         state = self.snapshots.save(state, begins, row(state["slot"], index))
-        at = where(wanted, put(state["at"], state["here"], index), state["at"])
         return state | {
             "newest": state["newest"] + wanted,
-            "at": at,
             "fresh": state["fresh"] | wanted,
             "stores": state["stores"] + wanted,
             "peak": at_least(state["peak"], wanted * (index + 1)),
@@ -304,3 +286,9 @@ class Sweep:
             return state["out", i]
         atom = self.compiled.program.outs[i]
         return output_of(self.compiled, atom, self.operands, state)
+
+
+@cached(64)
+def cutting(snapshots: int, split: Split, sweeps: Sweeps) -> Callable[..., Any]:
+    """`cut` in one kernel, traced once for all programs under the same plan."""
+    return kernel(lambda given: cut(given, snapshots, split, sweeps))

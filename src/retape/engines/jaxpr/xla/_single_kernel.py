@@ -35,6 +35,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import elements
 from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._evaluate import bind
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, was_tried
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, Kernel, is_a, traits
 from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
@@ -72,11 +73,20 @@ def in_one_kernel(fun: Callable[..., list[Any]], *values: Any) -> list[Any]:
         fun: From trees of values to a list. It reads nothing but what is handed to it.
         values: Its arguments.
     """
+    return kernel(fun)(*values)
 
-    def retape_kernel(*given: Any) -> list[Any]:
+
+def kernel(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that runs in one kernel if that is possible; traced once for a type.
+
+    Args:
+        fun: From trees of values to one. It reads nothing but what is handed to it.
+    """
+
+    def retape_kernel(*given: Any) -> Any:
         return fun(*given)
 
-    return jax.jit(retape_kernel)(*values)
+    return jax.jit(retape_kernel)
 
 
 @cached(256)
@@ -109,12 +119,13 @@ def _marked_call(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
     """The call, marked.
 
     The compiler stops the process at an input that no operation uses, so all of them
-    are handed back.
+    are handed back. What is marked is a call around the old one, which the compiler
+    puts in line: the sweep is not traced again.
     """
-    body = core.jaxpr_as_fun(in_parts(eqn.params["jaxpr"]))
+    inner = eqn.replace(params=eqn.params | {"jaxpr": in_parts(eqn.params["jaxpr"])})
 
     def retape_kernel(*given: Any) -> tuple[list[Any], tuple[Any, ...]]:
-        return body(*given), given
+        return bind(inner, list(given)), given
 
     outs, _ = jax.jit(retape_kernel)(*values)
     hint = partial(set_xla_metadata, inlineable="false", xla_cpu_small_call="true")
