@@ -147,6 +147,11 @@ def differences():
     assert np.isclose(found.sum(), slope, rtol=1e-7)
 
 
+class Unreadable(Exception):
+    def __init__(self, one, other):
+        super().__init__(one)
+
+
 class Unsendable(Exception):
     def __reduce__(self):
         raise TypeError("not me")
@@ -163,6 +168,7 @@ def errors():
 
     for error, kind, text in (
         (ArithmeticError("of mine"), ArithmeticError, "of mine"),
+        (Unreadable(1, 2), retape.MachineError, r"The error `Unreadable(1)` of a"),
         (Unsendable(), retape.MachineError, "cannot be sent from the process of a sn"),
     ):
         try:
@@ -238,6 +244,18 @@ def dies():
             time.sleep(60)
 
     call(progress=watch)
+
+
+def dies_at_work():
+    """For being killed while a process is in the middle of a long advance."""
+
+    def long(x, k):
+        if k == 13:
+            print("ready", flush=True)
+            time.sleep(60)
+        LIBRARY.make_step()
+
+    call(long)
 
 
 def limits():

@@ -49,11 +49,12 @@ def test_a_code_with_static_state(library, case):
     assert done.returncode == 0, done.stderr
 
 
-def test_no_process_outlives_a_caller_that_is_killed(library):
+@pytest.mark.parametrize("case", ["dies", "dies_at_work"])
+def test_no_process_outlives_a_caller_that_is_killed(library, case):
     """Each of them holds an end of a pipe: it is at its end when all are gone."""
     read, write = os.pipe()
     caller = subprocess.Popen(
-        command(library, "dies"), stdout=subprocess.PIPE, pass_fds=[write]
+        command(library, case), stdout=subprocess.PIPE, pass_fds=[write]
     )
     os.close(write)
     assert caller.stdout is not None and caller.stdout.readline() == b"ready\n"

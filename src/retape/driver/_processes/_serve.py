@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import socket
 import sys
 from collections.abc import Sequence
@@ -15,7 +16,13 @@ from typing import Any, NoReturn
 
 from retape._errors import MachineError
 from retape.driver._machine import Machine
-from retape.driver._processes._system import fork, private_bytes, reaped
+from retape.driver._processes._system import (
+    end_when_hung_up,
+    fork,
+    private_bytes,
+    reaped,
+    watched,
+)
 
 
 def serve(machine: Machine[Any, Any, Any], end: socket.socket) -> NoReturn:
@@ -23,6 +30,7 @@ def serve(machine: Machine[Any, Any, Any], end: socket.socket) -> NoReturn:
     capsule: Any = None
     children: list[int] = []
     connection = Connection(os.dup(end.fileno()))
+    end_when_hung_up()
     while True:
         try:
             name, *arguments = connection.recv()
@@ -45,21 +53,31 @@ def serve(machine: Machine[Any, Any, Any], end: socket.socket) -> NoReturn:
             elif name == "private":
                 answer = True, private_bytes()
             else:
-                if capsule is None:
-                    capsule = machine.start()
-                if name == "advance":
-                    capsule, made = machine.advance(capsule, *arguments)
-                    answer = True, int(made)
-                else:
-                    answer = True, machine.reverse(capsule, *arguments)
+                with watched(end):
+                    if capsule is None:
+                        capsule = machine.start()
+                    if name == "advance":
+                        capsule, made = machine.advance(capsule, *arguments)
+                        answer = True, int(made)
+                    else:
+                        answer = True, machine.reverse(capsule, *arguments)
         except BaseException as error:
-            answer = False, error
+            answer = False, _as_sent(error)
         try:
             connection.send(answer)
         except OSError:
             _leave(children)
         except Exception as error:  # What cannot be pickled raises anything.
             connection.send((False, _cannot_send(answer, error)))
+
+
+def _as_sent(error: BaseException) -> BaseException:
+    """An error, if the caller's process will be able to make it again."""
+    try:
+        pickle.loads(pickle.dumps(error))
+    except Exception as failure:
+        return _cannot_send((False, error), failure)
+    return error
 
 
 def _cannot_send(answer: tuple[bool, Any], error: Exception) -> Exception:

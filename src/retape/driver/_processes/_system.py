@@ -2,10 +2,20 @@
 
 import ctypes
 import os
+import select
+import signal
+import socket
 import sys
 import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from retape._errors import StoreError
+
+try:
+    import fcntl
+except ImportError:  # Not POSIX: nothing is forked there.
+    fcntl = None
 
 
 def fork() -> int:
@@ -37,6 +47,34 @@ def is_gone(pid: int) -> bool:
         except ProcessLookupError:
             return True
         return False
+
+
+def end_when_hung_up() -> None:
+    """Let this process end once the other side of a `watched` socket has gone."""
+    if hasattr(signal, "SIGIO"):
+        signal.signal(signal.SIGIO, lambda number, frame: os._exit(0))
+
+
+@contextmanager
+def watched(end: socket.socket) -> Generator[None]:
+    """Have the system signal it if the other side of a socket goes meanwhile.
+
+    An advance may take hours, and nobody would wait for it any more.
+    """
+    if fcntl is None or not hasattr(os, "O_ASYNC"):
+        yield
+        return
+    flags = fcntl.fcntl(end, fcntl.F_GETFL)
+    fcntl.fcntl(end, fcntl.F_SETOWN, os.getpid())
+    fcntl.fcntl(end, fcntl.F_SETFL, flags | os.O_ASYNC)
+    try:
+        waits = select.poll()  # Not `select`, which knows 1024 files.
+        waits.register(end, select.POLLIN)
+        if waits.poll(0):
+            os._exit(0)  # It has gone before, since it says nothing before the answer.
+        yield
+    finally:
+        fcntl.fcntl(end, fcntl.F_SETFL, flags)
 
 
 def adopt_orphans(wanted: bool) -> bool:
