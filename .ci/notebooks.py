@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Any
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```[ ]*$\n?", re.MULTILINE | re.DOTALL)
+CODE = "python|pycon|py"
+"""What becomes a cell of code. `py` is run by `make pictures`, or meant to be read."""
 _made: dict[str, dict[str, Any]] = {}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
     """Called by mkdocs for each page: keep its notebook, and add a link to it."""
-    if not re.search(r"^```(python|pycon)", markdown, re.MULTILINE):
+    if not re.search(rf"^```({CODE})\b", markdown, re.MULTILINE):
         return markdown
     name = Path(page.file.src_path).stem
     url = Path(page.file.dest_path).parent / f"{name}.ipynb"
@@ -45,7 +47,7 @@ def notebook(markdown: str) -> dict[str, Any]:
             cells[-1]["outputs"] = [_printed(text)]
             continue
         _prose(cells, gap)
-        if language == "python":
+        if language in ("python", "py"):
             cells.append(_code(text))
         elif language == "pycon":
             cells.append(_code(_statements(text)))

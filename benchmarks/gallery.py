@@ -5,6 +5,9 @@
 A block of a page that makes a `figure` is drawn light and dark; the picture below the
 block on the page, `gallery-NAME-light.svg`, says where it goes. So what a picture shows
 is what the page computed. `make pictures` calls this.
+
+Blocks marked `py` are those of a page that takes too long for the tests: they are run
+here, and what they print is compared with the page.
 """
 
 from __future__ import annotations
@@ -18,20 +21,28 @@ from pathlib import Path
 from typing import Any
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-BLOCK = re.compile(r"^```(python|pycon)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(
+    r"^```(python|pycon|py)\n(.*?)^```$(?:\n\n^```text\n(.*?)^```$)?",
+    re.MULTILINE | re.DOTALL,
+)
 PICTURE = re.compile(r"gallery-(\w+)-light\.svg")
+PAGES = (
+    *("gallery/jax", "gallery/waves", "gallery/solvers", "gallery/training"),
+    *("solvers/training-loops", "start/functions", "gallery/mjx"),
+)
 GROUNDS = {"light": ("default", "#222222"), "dark": ("dark_background", "#e6e6e6")}
 
 
-def run(language: str, text: str, names: dict[str, Any]) -> None:
-    """A block of a page, quietly."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        if language == "python":
+def run(language: str, text: str, names: dict[str, Any]) -> str:
+    """A block of a page, quietly; returns what it printed."""
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        if language != "pycon":
             exec(compile(text, "<page>", "exec"), names)
         else:
             test = doctest.DocTestParser().get_doctest(text, names, "page", None, 0)
             doctest.DocTestRunner(verbose=False).run(test, clear_globs=False)
             names.update(test.globs)
+    return out.getvalue()
 
 
 def draw(page: Path) -> None:
@@ -42,7 +53,10 @@ def draw(page: Path) -> None:
     text, names = page.read_text(encoding="utf-8"), {"__name__": "__main__"}
     for found in BLOCK.finditer(text):
         names.pop("figure", None)
-        run(found[1], found[2], names)
+        printed = run(found[1], found[2], names)
+        # Before it a package may have said what else is not installed.
+        if found[1] == "py" and not printed.endswith(found[3] or ""):
+            sys.exit(f"{page}: shown\n{found[3]}\nprinted\n{printed}")
         picture = PICTURE.search(text, found.end(), found.end() + 300)
         if "figure" not in names or picture is None:
             continue
@@ -74,8 +88,7 @@ def main(pages: list[str]) -> None:
     import matplotlib
 
     matplotlib.use("agg")
-    shown = "gallery/jax", "gallery/waves", "solvers/training-loops", "start/functions"
-    usual = [DOCS / f"{name}.md" for name in shown]
+    usual = [DOCS / f"{name}.md" for name in PAGES]
     for page in [Path(p).resolve() for p in pages] or usual:
         draw(page)
 

@@ -216,6 +216,21 @@ def test_the_version_is_told(capsys):
     assert capsys.readouterr().out == f"retape {retape.__version__}\n"
 
 
+@pytest.mark.parametrize(
+    ("redirect", "status", "said"),
+    [
+        ("> /dev/full", 1, "The output cannot be written: No space left on device."),
+        (">&-", 0, ""),
+    ],
+)
+def test_an_output_that_cannot_be_written_is_no_traceback(redirect, status, said):
+    command = f"{sys.executable} -m retape plot --snapshots 3 --steps 30 {redirect}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (status, "")
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert bool(done.stderr) == bool(said)
+
+
 def test_ctrl_c_is_one_sentence(monkeypatch, capsys):
     def interrupted(options):
         raise KeyboardInterrupt

@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         0 if all is well, 1 for an error of this library, which is printed, 130 after
         Ctrl-C, 141 where the reader of the output has gone; wrong usage ends with 2.
     """
+    if sys.stdout is None:  # closed by the caller, who wants the exit code alone
+        sys.stdout = open(os.devnull, "w")
     options = _parser().parse_args(arguments)
     try:
         status = options.run(options)
@@ -35,9 +37,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("retape: interrupted.", file=sys.stderr)
         return 130
     except BrokenPipeError:
-        # Python would complain once more when it closes the pipe at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 141
+    except OSError as error:
+        if error.filename is not None:  # not the output, but a file of its own
+            raise
+        _forget_output()
+        reason = f"The output cannot be written: {error.strerror}."
+        print(f"retape: {reason} Write it elsewhere.", file=sys.stderr)
+        return 1
+
+
+def _forget_output() -> None:
+    # Python would complain once more when it closes the stream at its end.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:
