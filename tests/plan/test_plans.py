@@ -339,3 +339,9 @@ def test_who_has_no_use_for_it_says_so() -> None:
         check_plan(plan, VLAD)
     plain = retape.fixed_space(snapshots=2)
     assert check_plan(plain, VLAD) is plain
+
+
+def test_tiers_refuses_lengths_whose_costs_no_number_holds():
+    with pytest.raises(PlanError, match="`n` has more than 300 digits"):
+        retape.tiers(memory=2, disk=3).predict(10**400)
+    assert retape.tiers(memory=2, disk=3).predict(10**100).advances > 10**100

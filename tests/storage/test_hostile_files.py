@@ -272,3 +272,10 @@ def test_a_run_without_any_record_goes_on_from_its_snapshots(tmp_path, killed_at
     whole = run(ToyMachine(40), plan).report
     assert outcome.report.reverses == whole.reverses
     assert outcome.report.advances < whole.advances
+
+
+def test_a_folder_in_the_place_of_a_snapshot_is_named(disk):
+    (disk._directory.path / "step-000000000003.npz").mkdir()
+    with pytest.raises(StoreError, match="step-000000000003.npz` cannot be removed"):
+        disk.keep_only(set())
+    disk.close()

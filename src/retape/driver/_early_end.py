@@ -59,8 +59,8 @@ def too_long(
     loop.record()
     fits = int(steps * whole / (2 * seconds))
     advice = (
-        f"Pass a plan with `stage={fits}`, which takes half of the limit, and another "
-        "directory"
+        f"Pass a plan with `stage={fits}` (`within` has no such option, `fixed_space` "
+        "has), which takes half of the limit, and another directory"
         if fits
         else "Pass a longer limit"
     )

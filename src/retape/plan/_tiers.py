@@ -12,6 +12,9 @@ from retape.plan._stage_length import stage_for_snapshots
 from retape.schedule import OnlineTiers, TierCosts, TwoTier
 from retape.schedule._whole import whole
 
+_MOST_STEPS = 10**300
+"""Costs are numbers of floating point."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Tiers(ScheduledPlan):
@@ -31,7 +34,12 @@ class Tiers(ScheduledPlan):
         tape_bytes: int | None = None,
     ) -> TwoTier:
         """The cheapest schedule over both tiers."""
-        return TwoTier(n, *self._slots(whole("n", n), capsule_bytes, tape_bytes))
+        if whole("n", n) > _MOST_STEPS:
+            raise PlanError(
+                "`n` has more than 300 digits, and costs are numbers of floating "
+                "point, which end at 10^308. Pass fewer steps."
+            )
+        return TwoTier(n, *self._slots(n, capsule_bytes, tape_bytes))
 
     def online(
         self, capsule_bytes: int | None = None, tape_bytes: int | None = None

@@ -86,13 +86,17 @@ class DiskStore(Generic[C]):
     unpack_cotangent: Callable[[Any], Any] | None = None
     pack_tape: Callable[[Any], Any] | None = None
     unpack_tape: Callable[[Any], Any] | None = None
-    peak_snapshots: int = field(default=0, init=False)
-    peak_bytes: int = field(default=0, init=False)
-    nbytes: int = field(default=0, init=False)
-    _label: str = field(default="", init=False)
-    _sizes: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
-    _dropped: dict[Key, int] = field(default_factory=dict[Key, int], init=False)
-    _recorded: float = field(default=0.0, init=False)
+    peak_snapshots: int = field(default=0, init=False, repr=False)
+    peak_bytes: int = field(default=0, init=False, repr=False)
+    nbytes: int = field(default=0, init=False, repr=False)
+    _label: str = field(default="", init=False, repr=False)
+    _sizes: dict[Key, int] = field(
+        default_factory=dict[Key, int], init=False, repr=False
+    )
+    _dropped: dict[Key, int] = field(
+        default_factory=dict[Key, int], init=False, repr=False
+    )
+    _recorded: float = field(default=0.0, init=False, repr=False)
     _directory: RunDirectory | RemoteFolder = field(
         init=False, repr=False, compare=False
     )

@@ -27,11 +27,13 @@ class MemoryStore(Generic[C]):
 
     capacity: int | None = None
     capacity_bytes: int | str | None = None
-    peak_snapshots: int = field(default=0, init=False)
-    peak_bytes: int = field(default=0, init=False)
-    nbytes: int = field(default=0, init=False)
+    peak_snapshots: int = field(default=0, init=False, repr=False)
+    peak_bytes: int = field(default=0, init=False, repr=False)
+    nbytes: int = field(default=0, init=False, repr=False)
     _slots: dict[tuple[str, int], tuple[int, C, int]] = field(
-        default_factory=dict[tuple[str, int], tuple[int, C, int]], init=False
+        default_factory=dict[tuple[str, int], tuple[int, C, int]],
+        init=False,
+        repr=False,
     )
 
     def __post_init__(self) -> None:

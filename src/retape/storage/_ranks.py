@@ -82,9 +82,9 @@ class RankStore(Generic[C]):
 
     store: Any
     comm: Communicator
-    _label: str = field(default="", init=False)
-    _due: bool = field(default=False, init=False)
-    _written: _Point | None = field(default=None, init=False)
+    _label: str = field(default="", init=False, repr=False)
+    _due: bool = field(default=False, init=False, repr=False)
+    _written: _Point | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
         part: Any = self.store

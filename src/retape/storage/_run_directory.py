@@ -52,8 +52,8 @@ class RunDirectory:
             self._lock = Lock(self.path / "lock")
         except BlockingIOError as error:
             raise StoreError(
-                f"`{self}` is in use by another process. Wait for it to end, or use "
-                "another directory."
+                f"`{self}` is in use by another process, or another store of this one. "
+                "Wait for it to end, or use another directory."
             ) from error
         except NoLock as error:
             raise StoreError(
@@ -98,8 +98,15 @@ class RunDirectory:
         self.write(self.file(key), data)
 
     def remove(self, key: Key) -> None:
-        """Remove the file, if it is there."""
-        self.file(key).unlink(missing_ok=True)
+        """Remove the file, if it is there.
+
+        Raises:
+            StoreError: If it cannot be removed: it may be a folder, or another's.
+        """
+        try:
+            self.file(key).unlink(missing_ok=True)
+        except OSError as error:
+            raise failed(self.file(key), "removed", error) from error
 
     def snapshots(self, suffix: str = ".npz") -> set[Key]:
         """The states and tapes that have a file; one of another name is not ours."""

@@ -45,10 +45,10 @@ class TieredStore(Generic[C]):
 
     memory: SnapshotStore[C]
     disk: DurableStore[C]
-    peak_snapshots: int = field(default=0, init=False)
-    peak_bytes: int = field(default=0, init=False)
+    peak_snapshots: int = field(default=0, init=False, repr=False)
+    peak_bytes: int = field(default=0, init=False, repr=False)
     _place: dict[tuple[str, int], bool] = field(
-        default_factory=dict[tuple[str, int], bool], init=False
+        default_factory=dict[tuple[str, int], bool], init=False, repr=False
     )
     _durable: list[Any] = field(init=False, repr=False, compare=False)
 
