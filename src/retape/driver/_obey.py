@@ -111,32 +111,49 @@ class Loop(Generic[C, A, R]):
         return self.reached.cotangent if self.reached else None
 
     def obey(self, action: Action) -> None:
-        """Do what an action says."""
-        match action:
-            case Advance(start, stop):
-                self.working = self.advance(self.take(start), start, stop)
-                self.at = stop
-            case Store(step, slot, tier):
-                self.keep(step, slot, tier, self.look(step))
-            case Restore(step, slot, tier):
-                if (tier, slot) in self.tapes:
-                    self._restart(step, (tier, slot))
-                else:
-                    self.working, self.at = None, step
-                    self.working = fetch(self, step, (tier, slot))
-                    self.borrowed = None if self._gives_copies else (tier, slot)
-                self.restores += 1
-            case Drop(step, slot, tier):
-                self.drop(step, slot, tier)
-            case Reverse(start, stop):
-                self._reverse(start, stop)
-            case Tape(start, stop, slot, tier):
-                made, self.working = self.tape(self.take(start), start, stop)
-                self.at = stop
-                self.keep_tape(start, stop, slot, tier, made)
-            case Sweep(start, stop, slot, tier):
-                self._sweep(start, stop, slot, tier)
-        self.tell()
+        """Do what an action says.
+
+        Raises:
+            MachineError: If it is none, or cannot be done here.
+        """
+        # Not `match`, which takes as long as all else that is done for a small step.
+        if isinstance(action, Advance):
+            start, stop = action.start, action.stop
+            self.working = self.advance(self.take(start), start, stop)
+            self.at = stop
+        elif isinstance(action, Restore):
+            self._restore(action.step, (action.tier, action.slot))
+        elif isinstance(action, Reverse):
+            self._reverse(action.start, action.stop)
+        elif isinstance(action, Store):
+            step = action.step
+            self.keep(step, action.slot, action.tier, self.look(step))
+        elif isinstance(action, Drop):
+            self.drop(action.step, action.slot, action.tier)
+        elif isinstance(action, Tape):
+            start, stop = action.start, action.stop
+            made, self.working = self.tape(self.take(start), start, stop)
+            self.at = stop
+            self.keep_tape(start, stop, action.slot, action.tier, made)
+        elif isinstance(action, Sweep):  # pyright: ignore[reportUnnecessaryIsInstance]
+            self._sweep(action.start, action.stop, action.slot, action.tier)
+        else:
+            raise MachineError(
+                f"`{action!r}` in the schedule is no action. Pass those of "
+                "`retape.schedule`, such as `Advance(0, 5)`; `retape.interop` "
+                "translates others."
+            )
+        if self.watch:
+            self.tell()
+
+    def _restore(self, step: int, slot: Slot) -> None:
+        if slot in self.tapes:
+            self._restart(step, slot)
+        else:
+            self.working, self.at = None, step
+            self.working = fetch(self, step, slot)
+            self.borrowed = None if self._gives_copies else slot
+        self.restores += 1
 
     def _restart(self, step: int, slot: Slot) -> None:
         """Go on from the end of the stage whose tape is in a slot."""
