@@ -147,7 +147,7 @@ def adjoint(
         measure: Measure Python's heap over the run, which takes longer then:
             `retape.viz.timeline(result.report)` draws it over what the plan predicts.
         health: Watch how large cotangents are on the way back, and name the step, the
-            line and the variable that spoils them. The cotangents of 128 steps are
+            line and the variable that spoils them. The cotangents of 32 steps are
             looked at, evenly spread; only if one is not as it should be, the functions
             are run again to find the step. Of a run that was taken up again those of
             this process are looked at.

@@ -16,15 +16,12 @@ from typing import Any
 from retape._errors import DeterminismError
 from retape.driver import Fault, Health, run
 from retape.driver._blame import blame
-from retape.driver._health import FaultKind
+from retape.driver._health import LOOKS, FaultKind
 from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.schedule import Multistage
 from retape.storage import add_trees, copy_tree
 from retape.storage._trees._magnitude import described, largest
-
-LOOKS = 128
-"""Cotangents looked at in a run: twice as many as a curve is wide, and 1 kB."""
 
 
 @dataclass(slots=True)

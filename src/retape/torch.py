@@ -2,6 +2,7 @@
 
 - `recompute`: a byte budget for any program, with nothing to annotate.
 - `estimate`: what a budget costs, without running the program.
+- `diagnose`: the operator, the module and the line that spoil a gradient.
 - `checkpoint`, `Checkpointed`, `checkpoint_sequential`: the familiar forms.
 - `Graph` and its functions: a graph with marked checkpoints, node by node.
 """
@@ -13,6 +14,7 @@ from retape.engines.eager.api._checkpoint import checkpoint as checkpoint
 from retape.engines.eager.api._checkpoint_sequential import (
     checkpoint_sequential as checkpoint_sequential,
 )
+from retape.engines.eager.api._diagnose import diagnose as diagnose
 from retape.engines.eager.api._estimate import Estimate as Estimate
 from retape.engines.eager.api._estimate import Point as Point
 from retape.engines.eager.api._estimate import estimate as estimate

@@ -204,7 +204,7 @@ def test_a_tape_a_predicate_and_a_store(tmp_path: Path) -> None:
 def test_all_is_well() -> None:
     done = run()
     assert done.health.fault is None and str(done.health).endswith("fault     none")
-    assert done.health.norms == (1.0,) * 100 and done.health.steps_per_norm == 3
+    assert done.health.norms == (1.0,) * 30 and done.health.steps_per_norm == 10
     assert retape.adjoint(turn, turn_back, X, seed=np.ones_like, steps=3).health is None
     empty = run(steps=0)
     assert empty.health.fault is None and empty.health.norms == (1.0,)

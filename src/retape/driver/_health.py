@@ -19,6 +19,9 @@ FaultKind = Literal["forward", "reverse", "growth"]
 ROWS = 512
 """4 kB of norms, and as many points as a curve is wide on a screen."""
 
+LOOKS = 32
+"""Where each look takes a call of Python's, and a pass over memory."""
+
 _BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -84,8 +87,8 @@ class Health:
 
     Attributes:
         norms: The largest cotangent, from the first step to the last; infinity stands
-            for what is not finite. At most 512 numbers: each is the largest of its
-            steps, in PyTorch that of the first of them.
+            for what is not finite. In JAX at most 512 numbers, each the largest of its
+            steps; elsewhere at most 32, each that of the first of its steps.
         steps_per_norm: Steps for which each of them stands.
         fault: What is wrong, or `None`.
     """

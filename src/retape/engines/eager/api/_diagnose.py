@@ -1,0 +1,109 @@
+"""`diagnose`: where the gradient of a PyTorch program goes wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import isfinite
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from retape._errors import GradientTypeError
+from retape.driver import Health
+from retape.driver._health import LOOKS, check_growth, grows
+from retape.engines.eager._errors import DeterminismError
+from retape.engines.eager.health._before import Before
+from retape.engines.eager.health._find_operator import find_derivative, find_value
+from retape.engines.eager.health._graph import largest, operators, sizes, watch
+
+
+def diagnose(
+    function: Callable[..., Tensor], *args: Any, growth: float = 1e6, **kwargs: Any
+) -> Health:
+    """Run a forward and its backward, and name the operator that spoils the gradient.
+
+    Nothing is added to `.grad`. A budget goes inside: `function` may have a
+    `with retape.torch.recompute(...)` around what it does.
+
+    Cotangents are looked at behind at most 32 operators, evenly spread. Only if one of
+    them or a gradient is not as it should be, `function` is called again, with the
+    random states of PyTorch and the buffers of modules as they were, while autograd
+    notes the line of each operator.
+
+    Args:
+        function: From its arguments to the loss.
+        *args: Its arguments.
+        growth: How many times larger than at the loss cotangents may become before
+            that counts as a fault.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        How large cotangents are, and what is wrong, if something is: the operator, the
+        line of the program that calls it, and the module that it is in.
+
+    Raises:
+        GradientTypeError: If the result is not a real number with a gradient.
+        PlanError: If `growth` is not above 1.
+        DeterminismError: If the fault is not there when `function` is called again.
+
+    Examples:
+        >>> import torch, retape.torch
+        >>> x = torch.tensor([0.0, 4.0], requires_grad=True)
+        >>> def loss(x):           # finite, and its derivative is not
+        ...     return torch.where(x > 1, x.sqrt(), 0.0).sum()
+        >>> fault = retape.torch.diagnose(loss, x).fault
+        >>> fault.kind, fault.operation, fault.step, fault.steps
+        ('reverse', 'SqrtBackward0', 0, 3)
+    """
+    check_growth(growth)
+    before = Before(function, (args, kwargs))
+
+    def call() -> Tensor:
+        with torch.enable_grad():
+            return _checked_loss(function(*args, **kwargs))
+
+    value = call()
+    nodes, leaves = operators(value)
+    per = max(1, -(-len(nodes) // LOOKS))
+    rows = watch(nodes, per)
+    del nodes  # they hold what was saved
+    grads = torch.autograd.grad(value, leaves, allow_unused=True)
+    norms = tuple(largest(n for pair in row for n in pair) for row in rows)
+    number = value.item()
+    if (
+        isfinite(number)
+        and isfinite(largest(sizes(grads)))
+        and not grows(norms, growth)
+    ):
+        return Health(norms, per, None)
+    del grads, value
+    before.restore()
+    fault = None if isfinite(number) else find_value(call)
+    if fault is None:
+        before.restore()
+        fault = find_derivative(call, growth)
+    if fault is None:
+        raise DeterminismError(
+            "A gradient was not as it should be, and when the function was called "
+            "again to find where, it was. Let it do the same each time: set what NumPy "
+            "and Python draw at random inside of it."
+        )
+    return Health(norms, per, fault)
+
+
+def _checked_loss(value: Any) -> Tensor:
+    """The loss, if it is one."""
+    if not isinstance(value, Tensor) or value.numel() != 1 or value.is_complex():
+        kind = type(value).__name__
+        shape = f" of shape {tuple(value.shape)}" if isinstance(value, Tensor) else ""
+        raise GradientTypeError(
+            f"`function` returned a `{kind}`{shape}, and a gradient is that of a real "
+            "number. Return the loss."
+        )
+    if value.grad_fn is None:
+        raise GradientTypeError(
+            "`function` returned a number that no gradient leads back from. Let a "
+            "parameter or an argument have `requires_grad=True`, and do not detach it."
+        )
+    return value
