@@ -1,5 +1,6 @@
 """checkpoint_sequential: segments, plans, and the optimum under a byte budget."""
 
+from collections import Counter
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -262,6 +263,46 @@ class Puts(retape.MemoryStore[Any]):
         super().put(*args)
 
 
+class TierSpy(retape.MemoryStore[Any]):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tiers: list[str] = []
+
+    def put(self, step: int, slot: int, tier: str, *args: Any, **more: Any) -> None:
+        self.tiers.append(tier)
+        super().put(step, slot, tier, *args, **more)
+
+
+@pytest.mark.parametrize(
+    ("plan", "tiers"),
+    [
+        # As many as the schedule stores, but the input, which the caller has.
+        (retape.tiers(memory=0, disk=4), {"disk": 4}),
+        (retape.tiers(memory=2, disk=4), {"memory": 6}),
+        (retape.fixed_space(snapshots=3), {"memory": 9}),
+    ],
+)
+def test_snapshots_of_a_plan_are_kept_in_a_store(
+    plan: Any, tiers: dict[str, int]
+) -> None:
+    torch.manual_seed(0)
+    pairs = [(torch.nn.Linear(8, 8), torch.nn.Tanh()) for _ in range(20)]
+    chain = [torch.nn.Sequential(*pair) for pair in pairs]
+    x = torch.randn(4, 8, requires_grad=True)
+    plain = x
+    for layer in chain:
+        plain = layer(plain)
+    (expected,) = torch.autograd.grad(plain.sum(), x)
+    store = TierSpy()
+    y = retape.torch.checkpoint_sequential(chain, input=x, plan=plan, store=store)
+    (found,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+    assert torch.equal(found, expected)
+    assert Counter(store.tiers) == tiers
+    (again,) = torch.autograd.grad(y.sum(), x)
+    assert torch.equal(again, expected)
+    assert store.nbytes == 0
+
+
 def test_what_cannot_be_is_refused() -> None:
     x = torch.ones(2)
     sequential = retape.torch.checkpoint_sequential
@@ -269,7 +310,7 @@ def test_what_cannot_be_is_refused() -> None:
         sequential([torch.sin], 1, x, memory=100)
     with pytest.raises(PlanError, match="exactly one of them"):
         sequential([torch.sin], input=x)
-    with pytest.raises(PlanError, match="`store='cpu'` is for `memory=`"):
+    with pytest.raises(PlanError, match="`store='cpu'` is for `memory=` and `plan=`"):
         sequential([torch.sin], 1, x, store="cpu")
     with pytest.raises(PlanError, match="`segments=3` parts of `1`"):
         sequential([torch.sin], 3, x)

@@ -42,6 +42,7 @@ class Descent:
         stores: Units, after `start`, whose states it stores.
         taped: Units that it tapes.
         parent: The descent that stored its start; -1 for the run itself.
+        tiers: Where each of `stores` goes, for a run with a store; empty for memory.
     """
 
     start: int
@@ -49,3 +50,4 @@ class Descent:
     stores: tuple[int, ...]
     taped: tuple[int, ...]
     parent: int
+    tiers: tuple[str, ...] = ()

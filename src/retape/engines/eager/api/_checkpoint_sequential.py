@@ -68,6 +68,8 @@ def checkpoint_sequential(
             `retape.within(bytes)` is `memory=bytes`.
         store: With `memory`: where snapshots go, as for `recompute`. They are not
             counted then, each part is recomputed at most once, nothing is measured.
+            With `plan`: where its snapshots go, those of `retape.tiers` on the tiers
+            that it says. Without a store all of them are in memory.
         preserve_rng_state: Accepted; random state is always restored.
 
     Returns:
@@ -75,7 +77,8 @@ def checkpoint_sequential(
 
     Raises:
         PlanError: If not exactly one of `segments`, `memory` and `plan` is given, if
-            the plan is not one of that many functions, or a `store` has no `memory`.
+            the plan is not one of that many functions, or a `store` goes with
+            `segments`.
         BudgetError: If the chain cannot be reversed in `memory`.
 
     Examples:
@@ -96,19 +99,19 @@ def checkpoint_sequential(
         )
     if plan is not None and (budget := budget_of(plan)) is not None:
         memory, plan = budget, None
-    if store is not None:
-        if memory is None:
-            raise PlanError(
-                f"`store={store!r}` is for `memory=`: a plan and segments say "
-                "themselves what is kept. Give `memory`, or leave `store` out."
-            )
+    if store is not None and segments is not None:
+        raise PlanError(
+            f"`store={store!r}` is for `memory=` and `plan=`: what segments keep is "
+            "in memory. Give one of these, or leave `store` out."
+        )
+    if store is not None and memory is not None:
         limits = Limits(read_bytes(memory), None, 0)
         with Recomputation(limits, store=as_store(store)):
             return _call_all(chain, input)
     if memory is not None:
         return _within(chain, input, read_bytes(memory))
     if plan is not None:
-        return _by_plan(chain, input, plan)
+        return _by_plan(chain, input, plan, store)
     assert segments is not None
     return _by_segments(chain, input, segments)
 
@@ -137,9 +140,13 @@ class ChainRecomputation(Recomputation):
     _learns = False
 
     def __init__(
-        self, limits: Limits, plan: UnitSchedule | None, measured: bool
+        self,
+        limits: Limits,
+        plan: UnitSchedule | None,
+        measured: bool,
+        store: Store | None = None,
     ) -> None:
-        super().__init__(limits)
+        super().__init__(limits, store=store)
         self.plan = plan
         self.found: Measured | None = None
         self._measured = measured
@@ -174,6 +181,8 @@ class ChainRecomputation(Recomputation):
         if self.plan is None:
             keeper, sweep = super()._equipment(run)
         else:
+            if self._store is not None:
+                self.plan.store_in(self._store, run)
             keeper = PlannedKeeper(run, self._limits, self.plan)
             sweep = PlannedSweep(run, self._limits, self.plan)
         self._keeper = keeper
@@ -181,14 +190,17 @@ class ChainRecomputation(Recomputation):
 
 
 def _by_plan(
-    chain: list[Callable[[Any], Any]], input: Any, plan: Planner | Iterable[Action]
+    chain: list[Callable[[Any], Any]],
+    input: Any,
+    plan: Planner | Iterable[Action],
+    store: Store | str | None,
 ) -> Any:
     actions = plan if isinstance(plan, Iterable) else plan.schedule(len(chain))
     descents = descents_of(actions, len(chain))
     limits = Limits(memory=None, snapshots=len(chain) + 1, stage=2**62)
-    return ChainRecomputation(limits, UnitSchedule(descents, len(chain)), False).run(
-        chain, input
-    )
+    schedule = UnitSchedule(descents, len(chain))
+    kept = None if store is None else as_store(store)
+    return ChainRecomputation(limits, schedule, False, kept).run(chain, input)
 
 
 class ChainProgram(Program):

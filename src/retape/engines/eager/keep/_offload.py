@@ -29,10 +29,11 @@ _LABEL = "snapshots of retape.torch"
 class Away:
     """Stands for a storage that is in a store."""
 
-    __slots__ = ("device", "key", "nbytes")
+    __slots__ = ("device", "key", "nbytes", "tier")
 
-    def __init__(self, key: int, nbytes: int, device: torch.device) -> None:
+    def __init__(self, key: int, nbytes: int, device: torch.device, tier: str) -> None:
         self.key = key
+        self.tier = tier
         self.nbytes = nbytes
         self.device = device
 
@@ -47,7 +48,7 @@ class Vault:
         self._open = False
         self.as_arrays = not isinstance(store, MemoryStore)
 
-    def put(self, storage: Storage) -> Away:
+    def put(self, storage: Storage, tier: str) -> Away:
         """Write the bytes of a storage. Raises `StoreError` if that cannot be."""
         if not self._open:
             if is_durable(self._store):
@@ -59,20 +60,20 @@ class Vault:
             content.set_(storage, 0, (nbytes,), (1,))  # pyright: ignore[reportArgumentType]
             content = content.to("cpu", copy=True)
         value = content.numpy() if self.as_arrays else content
-        self._store.put(key, key, "memory", value, nbytes)
+        self._store.put(key, key, tier, value, nbytes)
         self._held += 1
-        return Away(key, nbytes, storage.device)
+        return Away(key, nbytes, storage.device, tier)
 
     def get(self, away: Away) -> Storage:
         """A new storage with the bytes that were put away."""
-        value = self._store.get(away.key, away.key, "memory")
+        value = self._store.get(away.key, away.key, away.tier)
         with below_autograd():
             content = torch.from_numpy(value) if self.as_arrays else value
             return content.to(away.device, copy=True).untyped_storage()
 
     def drop(self, away: Away) -> None:
         """Free what was put away; with the last of it the store is left."""
-        self._store.drop(away.key, away.key, "memory")
+        self._store.drop(away.key, away.key, away.tier)
         self._held -= 1
 
     def leave(self) -> None:
@@ -120,12 +121,12 @@ class LazyStorages(dict[int, Any]):
         """Tell whether a slot takes no memory."""
         return isinstance(super().get(slot), Away)
 
-    def put_away(self, slots: Iterable[int]) -> None:
+    def put_away(self, slots: Iterable[int], tier: str = "memory") -> None:
         """Move storages that nobody else holds into the vault."""
         for slot in slots:
             storage = super().get(slot)
             if isinstance(storage, Storage) and storage_refcount(storage) == 1:
-                super().__setitem__(slot, self._vault.put(storage))
+                super().__setitem__(slot, self._vault.put(storage, tier))
             del storage
 
     def _there(self, slot: int, storage: Any) -> Any:

@@ -42,11 +42,13 @@ def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:
     left, start, at = length, 0, 0
     held: set[tuple[int, int]] = set()
     stores: list[int] = []
+    tiers: list[str] = []
     taped: list[int] = []
     for action in actions:
         match action:
-            case Store(step):
+            case Store(step, _, tier):
                 stores += [step] if step != start else []
+                tiers += [tier] if step != start else []
             case Advance(_, stop):
                 at = stop
             case Restore(step):
@@ -58,8 +60,11 @@ def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:
                 for step in stores:
                     made_by[step] = len(found)
                 taped += range(first, stop)
-                found.append(Descent(start, stop, tuple(stores), tuple(taped), parent))
-                stores, taped, left = [], [], first
+                places = tuple(tiers) if "disk" in tiers else ()
+                found.append(
+                    Descent(start, stop, tuple(stores), tuple(taped), parent, places)
+                )
+                stores, tiers, taped, left = [], [], [], first
             case Tape(first, stop):
                 if first != at or stop >= left:
                     raise _wrong(length, f"tapes `{first}` to `{stop}` at `{at}`")

@@ -47,6 +47,7 @@ class PlannedSweep(Sweep):
             for number in reversed(path):
                 if not plan.broken:
                     self._descend(plan.descents[number], unit)
+                    plan.put_away(run.trace, run.trace.snapshots)
         finally:
             for slot in kept:
                 run.trace.held.release(slot)

@@ -19,9 +19,12 @@ from retape.engines.eager.analysis._measure import Measured, outside_bytes
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.keep._offload import LazyStorages, Store, Vault
 from retape.engines.eager.keep._place_snapshot import place_snapshot
 from retape.engines.eager.trace._geometry import storage_refcount
 from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._step import Snapshot
+from retape.engines.eager.trace._trace import Trace
 
 
 @dataclass(slots=True)
@@ -41,6 +44,7 @@ class UnitSchedule:
         excess: Bytes that it held beyond what there was room for, if that was why.
         overhang: Bytes that it held itself then, if that was while it ran.
         on_leaving: Called once, when the program leaves the plan.
+        lazy: The storages of a run whose snapshots are in a store; `None` for memory.
     """
 
     descents: Sequence[Descent]
@@ -54,6 +58,27 @@ class UnitSchedule:
     excess: int = 0
     overhang: int = 0
     on_leaving: "Callable[[UnitSchedule], None] | None" = None
+    lazy: LazyStorages | None = None
+
+    def store_in(self, store: Store, run: Run) -> None:
+        """Keep a run's snapshots in a store, each on the tier that the plan says."""
+        self.lazy = LazyStorages(Vault(store), run)
+        run.trace.held.storages = self.lazy
+
+    def put_away(self, trace: Trace, snapshots: Sequence[Snapshot]) -> None:
+        """Move what snapshots hold into the store, if there is one."""
+        if self.lazy is None or self.broken:
+            return
+        for snapshot in snapshots:
+            slots = [slot for slot in snapshot.slots if slot not in trace.tail.steps]
+            self.lazy.put_away(slots, self._tier(self.unit_at(snapshot.position)))
+
+    def _tier(self, unit: int) -> str:
+        """Where the last descent that stores a unit's state puts it."""
+        for descent in self.descents:
+            if unit in descent.stores and descent.tiers:
+                return descent.tiers[descent.stores.index(unit)]
+        return "memory"
 
     def leave(self, excess: int = 0, overhang: int = 0) -> None:
         """The rest is done without this plan."""
@@ -147,6 +172,8 @@ class PlannedKeeper(Keeper):
         if unit in first.stores:
             place_snapshot(trace, len(trace.steps))
             self._run.tally.snapshots += 1
+            # The one before is complete now.
+            plan.put_away(trace, trace.snapshots[:-1])
         self._wake_up_in_time()
 
     def finish(self) -> None:
@@ -163,6 +190,7 @@ class PlannedKeeper(Keeper):
             else:
                 self._part_from_program()
         super().finish()
+        plan.put_away(run.trace, run.trace.snapshots)
 
     def _leave_room_for_waiting(self) -> None:
         """A plan has counted what waits."""
