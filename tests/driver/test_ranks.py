@@ -9,7 +9,7 @@ import pytest
 
 import retape
 from retape import PlanError, SnapshotError, StoreError
-from retape.storage import DiskStore, RankStore, Record
+from retape.storage import AsyncStore, DiskStore, RankStore, Record
 from retape.testing import check_store
 
 SCRIPT = Path(__file__).with_name("ranked.py")
@@ -178,6 +178,53 @@ def test_what_one_rank_cannot_do_none_does(tmp_path):
     assert store.largest(8) == 80
     comm.other = lambda mine: None
     assert store.largest(8) is None
+    store.close()
+
+
+def test_a_rank_may_write_in_the_background(tmp_path, monkeypatch):
+    laws = check_store(lambda: RankStore(DiskStore(tmp_path / "plain"), Alone()))
+    store = AsyncStore(DiskStore(tmp_path / "laws"))
+    assert check_store(lambda: RankStore(store, Alone())) == laws
+    comm = Played()
+    disk = DiskStore(tmp_path / "run", every=0)
+    store = RankStore(AsyncStore(disk), comm)
+    store.open("a run")
+    assert store.record_due()
+    # A rank whose last record still waits: nobody goes on to the next.
+    comm.other = lambda mine: (False, True)
+    assert not store.record_due()
+    comm.other = lambda mine: mine
+    for left in (30, 20):
+        assert store.record_due()
+        store.record(Record(40, left, float(left), "a run"))
+        store.store.flush()
+
+    # What the background could not do is heard of by all, at what they do next.
+    def full(*_, **__):
+        raise StoreError("disk full")
+
+    monkeypatch.setattr(AsyncStore, "drop", full)
+    store.drop(3, 0, "disk")
+    with pytest.raises(StoreError, match="disk full"):
+        store.get(2, 0, "disk")
+    store.close()
+
+    def behind(mine):
+        return (True, -30, True) if isinstance(mine, tuple) and len(mine) == 3 else mine
+
+    store = RankStore(AsyncStore(DiskStore(tmp_path / "run")), Played(behind))
+    record = store.open("a run")
+    assert record is not None and record.left == 30
+    store.close()
+
+
+def test_a_record_that_one_rank_cannot_write_stops_all(tmp_path):
+    comm = Played()
+    store, _ = opened(tmp_path, comm)
+    store._due = True
+    comm.other = lambda mine: (False, "disk full") if mine is None else mine
+    with pytest.raises(StoreError, match="rank 1 could not write its record: disk"):
+        store.record(Record(40, 30, 3.0, "a run"))
     store.close()
 
 

@@ -97,6 +97,23 @@ class AsyncStore(Generic[C]):
         return inner.capsule_bytes
 
     @property
+    def record_waits(self) -> bool:
+        """Tell whether a record has not been written yet."""
+        return self._records > 0
+
+    @property
+    def rewind(self) -> Any:
+        """That of the inner store, if it has one, when all is written."""
+        inner: Any = self.inner
+        return self._when_written(inner.rewind)
+
+    @property
+    def forget_records(self) -> Any:
+        """That of the inner store, if it has one, when all is written."""
+        inner: Any = self.inner
+        return self._when_written(inner.forget_records)
+
+    @property
     def peak_snapshots(self) -> int:
         """The most snapshots held at once."""
         self.flush()
@@ -235,8 +252,15 @@ class AsyncStore(Generic[C]):
         self._thread.report()
 
     def _write(self, record: Record) -> None:
-        self._records -= 1
         self.inner.record(record)
+        self._records -= 1
+
+    def _when_written(self, call: Any) -> Any:
+        def called() -> Any:
+            self.flush()
+            return call()
+
+        return called
 
     def _inner_bytes(self) -> int:
         return getattr(self.inner, "nbytes", 0)

@@ -53,7 +53,7 @@ class RankStore(Generic[C]):
     but the time since the last record: all ranks go on from the same one.
 
     Args:
-        store: The store of this rank: a `DiskStore`.
+        store: The store of this rank: a `DiskStore`, or an `AsyncStore` of one.
         comm: `mpi4py.MPI.COMM_WORLD`, or any object with its `Get_rank`, `Get_size` and
             `allgather`.
 
@@ -84,6 +84,7 @@ class RankStore(Generic[C]):
     comm: Communicator
     _label: str = field(default="", init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
+    _failed: StoreError | None = field(default=None, init=False, repr=False)
     _written: _Point | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -124,7 +125,7 @@ class RankStore(Generic[C]):
         self._refuse_another_plan(label)
         rank, size = self.comm.Get_rank(), self.comm.Get_size()
         self._label = f"{label}\nrank {rank} of {size}"
-        self._due, self._written = False, None
+        self._due, self._written, self._failed = False, None, None
         record = self._together("open its directory", self.store.open, self._label)
         points = self.comm.allgather(_point(record))
         if len(set(points)) > 1:
@@ -170,10 +171,19 @@ class RankStore(Generic[C]):
         return self._together(doing, self.store.get, step, slot, tier, tape=tape)
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
-        self.store.drop(step, slot, tier, tape=tape)
+        try:
+            self.store.drop(step, slot, tier, tape=tape)
+        except StoreError as error:
+            # Of a write in the background: the others hear of it next.
+            self._failed = error
 
     def record_due(self) -> bool:
-        self._due = any(self.comm.allgather(self.store.record_due()))
+        # One that waits in the background has not been written: no rank goes on to
+        # the next, so that they differ by one at most.
+        waits = getattr(self.store, "record_waits", False)
+        found = self.comm.allgather((self.store.record_due(), waits))
+        due, waiting = zip(*found, strict=True)
+        self._due = any(due) and not any(waiting)
         return self._due
 
     def record(self, record: Record) -> None:
@@ -185,9 +195,16 @@ class RankStore(Generic[C]):
         point = _point(record)
         alone = self.comm.Get_size() == 1
         common = self._due or alone or record.left in (None, 0)
-        if common and point != self._written:
-            self.store.record(replace(record, label=self._label))
-            self._due, self._written = False, point
+        if not common or point == self._written:
+            return
+        kept = replace(record, label=self._label)
+        if record.left is None:
+            self.store.record(kept)  # It may be alone, interrupted on its way forward.
+        else:
+            if not self._due and hasattr(self.store, "flush"):
+                self._together("write what waits", self.store.flush)
+            self._together("write its record", self.store.record, kept)
+        self._due, self._written = False, point
 
     def clear(self) -> None:
         self.store.clear()
@@ -218,9 +235,9 @@ class RankStore(Generic[C]):
 
     def _together(self, doing: str, call: Any, *given: Any, **options: Any) -> Any:
         """Call, and fail where any rank fails."""
-        value = error = None
+        value, error, self._failed = None, self._failed, None
         try:
-            value = call(*given, **options)
+            value = None if error else call(*given, **options)
         except StoreError as failure:
             error = failure
         lost = isinstance(error, SnapshotError)
