@@ -20,7 +20,7 @@ class RetapeAdjoint(diffrax.AbstractAdjoint):
     given in bytes, `max_steps` may be `None`, and forward mode, Hessians and every
     other nesting of `jax.jvp`, `jax.grad` and `jax.vmap` work.
 
-    Args:
+    Attributes:
         plan: How much memory to use, for example `retape.within("100 MB")` or
             `retape.fixed_space(snapshots=20)`. By default `retape.logarithmic()`.
 

@@ -22,7 +22,7 @@ class RetapeAdjoint(optimistix.AbstractAdjoint):
     an iteration that is stopped early, whose result depends on where it began, or whose
     Jacobian is singular at the solution.
 
-    Args:
+    Attributes:
         plan: How much memory to use, for example `retape.within("100 MB")` or
             `retape.fixed_space(snapshots=20)`. By default `retape.logarithmic()`.
 

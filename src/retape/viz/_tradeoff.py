@@ -41,7 +41,7 @@ def draw_tradeoff(
         >>> points = [("as it is", 10**9, 0.0), ("segments", 10**8, 0.9)]
         >>> figure = draw_tradeoff(points, memory=5 * 10**8, chosen="segments")
         >>> figure.axes[0].get_ylabel()
-        'peak bytes'
+        'peak memory'
     """
     names = [name for name, _, _ in points]
     if chosen is not None and chosen not in names:
@@ -53,19 +53,23 @@ def draw_tradeoff(
     theme = themed(dark)
     figure, axes = theme.canvas((7, 4.5))
     extra = [100 * more for _, _, more in points]
+    right = max(extra, default=0.0) / 2
     axes.scatter(extra, [peak for _, peak, _ in points], color=theme.blue, zorder=3)
     for (name, peak, _), x in zip(points, extra, strict=True):
         if name == chosen:
             axes.scatter([x], [peak], s=140, facecolors="none", edgecolors=theme.red)
+        # On the right a name stands before its point, not across the frame.
+        side, gap = ("right", -6) if x > right else ("left", 6)
         axes.annotate(
-            name, (x, peak), textcoords="offset points", xytext=(6, 4), fontsize=8,
-            color=theme.ink,
+            name, (x, peak), textcoords="offset points", xytext=(gap, 4), fontsize=8,
+            color=theme.ink, ha=side,
         )  # fmt: skip
     if memory is not None:
         axes.axhline(memory, color=theme.red, linewidth=1)
         axes.annotate(
             format_bytes(memory), (0, memory), fontsize=8, va="bottom", color=theme.ink
         )
-    axes.set_yscale("log")
-    axes.set(xlabel="extra compute, percent", ylabel="peak bytes")
+    axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter(lambda peak, _: format_bytes(int(peak)))
+    axes.set(xlabel="extra compute, percent", ylabel="peak memory")
     return figure
