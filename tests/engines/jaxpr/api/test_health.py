@@ -172,3 +172,23 @@ def test_the_search_says_no_where_nothing_is_wrong() -> None:
 def test_a_factor_that_cannot_be() -> None:
     with pytest.raises(retape.PlanError, match="`growth=1.0` would call every gradi"):
         retape.jax.measure(jnp.sum, X, health=True, growth=1.0)
+
+
+def test_an_equal_program_is_named_by_its_own_line() -> None:
+    """What is compiled is found again; where it stands is not that of the other."""
+
+    def one(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 9, lambda i, y: jnp.sqrt(y), x)
+
+    def other(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 9, lambda i, z: jnp.sqrt(z), x)
+
+    first, second, third = (
+        retape.jax.measure(fun, 0.0, health=True).health.fault
+        for fun in (one, other, one)
+    )
+    assert first.text == third.text == one_line("y") and second.text == one_line("z")
+
+
+def one_line(name: str) -> str:
+    return f"return jax.lax.fori_loop(0, 9, lambda i, {name}: jnp.sqrt({name}), x)"

@@ -103,8 +103,8 @@ class Cached:
         signature = (
             key,
             tuple(map(jax.typeof, leaves)),
-            _placements(leaves),
-            _jax_settings(),
+            placements(leaves),
+            jax_settings(),
         )
         compiled = None if key is None else self.compiled.get(signature)
         if compiled is None:
@@ -121,7 +121,7 @@ def _looks_for_nans() -> bool:
     return config.jax_debug_nans or config.jax_debug_infs
 
 
-def _jax_settings() -> tuple[Any, ...]:
+def jax_settings() -> tuple[Any, ...]:
     """The caller's settings that a trace depends on."""
     config: Any = jax.config
     return (
@@ -133,7 +133,8 @@ def _jax_settings() -> tuple[Any, ...]:
     )
 
 
-def _placements(values: Sequence[jax.Array]) -> Places:
+def placements(values: Sequence[jax.Array]) -> Places:
+    """Where some values are, and whether they must be."""
     return tuple((v.sharding, v.committed) for v in values)
 
 
@@ -157,7 +158,7 @@ def _compiled(run: Callable[..., Any], leaves: Sequence[jax.Array]) -> Executabl
     with jax.enable_x64(True):
         pairs = zip(own, program.in_avals, strict=False)
         consts = [_array(value, aval) for value, aval in pairs]
-    places = _placements([*consts, *leaves])
+    places = placements([*consts, *leaves])
     executable = _executable(deduplicate(program, names=True), places)
 
     def compiled(*given: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from retape.engines.jaxpr.sweep._state import SweepCounts
 
 
 def diagnose(
-    compiled: Compiled,
+    compiled: Callable[[], Compiled],
     settings: Settings,
     operands: Sequence[Any],
     seeds: Sequence[Any],
@@ -28,7 +28,7 @@ def diagnose(
     """The health of a gradient that was just taken.
 
     Args:
-        compiled: The program.
+        compiled: Makes the program with its lines, if it is asked for.
         settings: What the plan fixed.
         operands: Inputs, then constants.
         seeds: Cotangents of the program's outputs.
@@ -43,7 +43,7 @@ def diagnose(
     fault = None
     if _is_ill(norms, found, growth):
         with jax.disable_jit(False):
-            step = find_step(compiled, settings, operands, seeds, steps, growth)
+            step = find_step(compiled(), settings, operands, seeds, steps, growth)
         fault = None if step is None else _fault(step, steps)
     return Health(norms, per * settings.stage, fault)
 

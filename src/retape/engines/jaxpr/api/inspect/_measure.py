@@ -9,11 +9,14 @@ from time import perf_counter
 from typing import Any, Literal, NamedTuple, overload
 
 import jax
+import jax.numpy as jnp
+from jax.extend import core
 
 from retape._errors import UnsupportedError
 from retape.driver import Health, Report
 from retape.driver._health import check_growth
 from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.api._call_cache import jax_settings, placements
 from retape.engines.jaxpr.api._gradient_call import pose_abstract
 from retape.engines.jaxpr.api._gradient_options import (
     check_plan,
@@ -26,7 +29,9 @@ from retape.engines.jaxpr.calls._rules import call
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.ir._ir import count_loops
+from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import under_transformation
+from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.sizing._choose_settings import (
     compile_for_plan,
 )
@@ -144,27 +149,18 @@ def measure(
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
     if health:
         problem = replace(problem, jaxpr=with_lines(problem.jaxpr))
-    given = problem.jaxpr, problem.active
-    program, settings = compile_for_plan(plan, *given, compile_program)
-    if health and not count_loops(program.items):
-        # Loops so short that all of them are one step: each iteration is looked at.
-        opened = partial(compile_program, grain=0)
-        program, settings = compile_for_plan(plan, *given, opened)
-
-    def run(values: Sequence[Any]) -> tuple[list[Any], list[Any], SweepCounts]:
-        operands = [*values, *program.constants]
-        return sweep(program, settings, operands, [problem.one()], watch=health)
-
-    jaxpr, shape = jax.make_jaxpr(run, return_shape=True)(problem.values)
-    tree = jax.tree_util.tree_structure(shape)
-
-    def whole(values: Sequence[Any]) -> Any:
-        return jax.tree_util.tree_unflatten(tree, call(jaxpr, plan, values))
-
-    compiled = aot_compile(whole, problem.values)
+    arrays = list(map(jnp.asarray, problem.values))
+    places = placements(arrays), jax_settings()
+    # An equal program that was measured before is not compiled again.
+    known = deduplicate(problem.jaxpr)
+    program, settings, compiled, tree = _prepared(
+        known, problem.active, plan, health, places
+    )
+    values = problem.values
     began = perf_counter()
-    outs, found, counts = jax.block_until_ready(call_compiled(compiled, problem.values))
+    done = jax.block_until_ready(call_compiled(compiled, values))
     seconds = perf_counter() - began
+    outs, found, counts = jax.tree_util.tree_unflatten(tree, done)
     value, _, gradient = problem.result(outs, found)
     report = _report(program, settings, counts, seconds)
     budget = None if plan is None else plan.budget
@@ -172,10 +168,70 @@ def measure(
     report = replace(report, memory=memory)
     if not health:
         return Measured(value, gradient, report)
-    operands = [*problem.values, *program.constants]
+
+    def own() -> Compiled:
+        """The program with the lines of this function, not those of an equal one."""
+        given = problem.jaxpr, problem.active
+        return program if known is given[0] else _program(plan, *given, health)[0]
+
+    operands = [*values, *program.constants]
     seeds = [problem.one()]
-    state = diagnose(program, settings, operands, seeds, counts, found, growth)
+    state = diagnose(own, settings, operands, seeds, counts, found, growth)
     return Diagnosed(value, gradient, report, state)
+
+
+class _Prepared(NamedTuple):
+    """A program to be measured, compiled."""
+
+    program: Compiled
+    settings: Settings
+    compiled: jax.stages.Compiled
+    tree: Any
+
+
+@cached(16)
+def _prepared(
+    jaxpr: core.ClosedJaxpr,
+    active: tuple[bool, ...],
+    plan: Plan | None,
+    health: bool,
+    places: Any,
+) -> _Prepared:
+    """Compile the gradient of a program for values that are in such places."""
+    program, settings = _program(plan, jaxpr, active, health)
+    types = tuple(
+        jax.ShapeDtypeStruct(
+            aval.shape,
+            aval.dtype,
+            weak_type=aval.weak_type,
+            sharding=sharding if committed else None,
+        )
+        for aval, (sharding, committed) in zip(jaxpr.in_avals, places[0], strict=True)
+    )
+    seed = jnp.ones((), jaxpr.out_avals[0].dtype)
+
+    def run(values: Sequence[Any]) -> tuple[list[Any], list[Any], SweepCounts]:
+        operands = [*values, *program.constants]
+        return sweep(program, settings, operands, [seed], watch=health)
+
+    traced, shape = jax.make_jaxpr(run, return_shape=True)(types)
+    tree = jax.tree_util.tree_structure(shape)
+
+    def whole(values: Sequence[Any]) -> list[Any]:
+        return call(traced, plan, values)
+
+    return _Prepared(program, settings, aot_compile(whole, types), tree)
+
+
+def _program(
+    plan: Plan | None, jaxpr: core.ClosedJaxpr, active: tuple[bool, ...], health: bool
+) -> tuple[Compiled, Settings]:
+    program, settings = compile_for_plan(plan, jaxpr, active, compile_program)
+    if health and not count_loops(program.items):
+        # Loops so short that all of them are one step: each iteration is looked at.
+        opened = partial(compile_program, grain=0)
+        program, settings = compile_for_plan(plan, jaxpr, active, opened)
+    return program, settings
 
 
 def _report(
