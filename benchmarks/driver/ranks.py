@@ -11,6 +11,7 @@ this ends with 1. Needs `mpi4py` and an MPI.
 import argparse
 import random
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -36,21 +37,31 @@ def main() -> None:
 
 
 def tried(ranks: int, kills: int, launcher: str, folder: Path) -> int:
-    """1 if a killed run gave another gradient, or began anew."""
+    """The killed runs that gave another gradient, or began anew."""
     drawn = random.Random(ranks)
     run(launcher, ranks, folder / "whole")
     # Each step once, and once or twice more: calls beyond the end kill nobody.
-    died = 0
-    for _ in range(kills):
+    whole = (folder / "whole" / "gradient.npy").read_bytes()
+    wrong = died = 0
+    for number in range(kills + 1):
         place = drawn.randrange(ranks), drawn.randrange(STEPS // 4, 2 * STEPS)
-        died += not run(launcher, ranks, folder / "killed", place)
-    said = run(launcher, ranks, folder / "killed")
-    one, other = (
-        (folder / name / "gradient.npy").read_bytes() for name in ("whole", "killed")
-    )
-    same, resumed = one == other, "False" not in said
-    print(f"{ranks} ranks, {died} deaths: same bits {same}; {said.strip()}", flush=True)
-    return not (same and resumed)
+        said = run(
+            launcher, ranks, folder / "killed", place if number < kills else None
+        )
+        if not said:
+            died += 1
+            continue
+        # A run that is done is begun anew: the next deaths are those of another one.
+        same = (folder / "killed" / "gradient.npy").read_bytes() == whole
+        resumed = died == 0 or "False" not in said
+        print(
+            f"{ranks} ranks, {died} deaths: same bits {same}; {said.strip()}",
+            flush=True,
+        )
+        wrong += not (same and resumed)
+        died = 0
+        shutil.rmtree(folder / "killed")
+    return wrong
 
 
 def run(
