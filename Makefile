@@ -6,9 +6,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 OUT ?= out
 
-# The oldest and the newest releases that are supported, with a Python that each needs.
+# The releases that are supported, with a Python that each needs.
 OLDEST_PYTHON := 3.11
 OLDEST_JAX := jax==0.10.2
+MIDDLE_PYTHON := 3.12 3.13
+MIDDLE_JAX := jax>=0.11,<0.12
 NEWEST_PYTHON := 3.13 3.12
 NEWEST_JAX := jax>=0.12,<0.13
 
@@ -19,13 +21,13 @@ JAX_PAGES := README.md docs/getting-started.md docs/nnx.md \
 JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
   'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
 
-.PHONY: help demo test test-oldest test-newest test-matrix bench lint format docs clean \
-  pictures release-check bench-quick bench-accelerator
+.PHONY: help demo test test-oldest test-middle test-newest test-matrix bench lint format docs \
+  clean pictures release-check bench-quick bench-accelerator
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
 	@echo "make test    the test suite"
-	@echo "make test-matrix  its JAX part on the oldest and the newest JAX (-oldest, -newest)"
+	@echo "make test-matrix  its JAX part on every JAX (-oldest, -middle, -newest)"
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
 	@echo "make pictures  every picture of the documentation, drawn anew"
 	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--small on a CPU"
@@ -42,9 +44,9 @@ demo: $(VENV)/.ready-demo
 test: $(VENV)/.ready-dev
 	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
 
-test-matrix: test-oldest test-newest
+test-matrix: test-oldest test-middle test-newest
 
-test-oldest test-newest: test-%: $(VENV)/%/.ready
+test-oldest test-middle test-newest: test-%: $(VENV)/%/.ready
 	$(VENV)/$*/bin/python -m pytest -n auto --dist loadfile $(JAX_TESTS) $(ARGS)
 
 bench: $(VENV)/.ready-dev
@@ -107,10 +109,12 @@ $(VENV)/.ready-dev: pyproject.toml | $(BIN)/python
 
 $(VENV)/oldest/.ready: PAIR = $(OLDEST_JAX)
 $(VENV)/oldest/.ready: VERSIONS = $(OLDEST_PYTHON)
+$(VENV)/middle/.ready: PAIR = $(MIDDLE_JAX)
+$(VENV)/middle/.ready: VERSIONS = $(MIDDLE_PYTHON)
 $(VENV)/newest/.ready: PAIR = $(NEWEST_JAX)
 $(VENV)/newest/.ready: VERSIONS = $(NEWEST_PYTHON)
 
-$(VENV)/oldest/.ready $(VENV)/newest/.ready: pyproject.toml
+$(VENV)/oldest/.ready $(VENV)/middle/.ready $(VENV)/newest/.ready: pyproject.toml
 	@python=$$(.ci/find-python $(VERSIONS)) && "$$python" -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  "$(PAIR)" -e ".[nnx,test,third-party-jax]"

@@ -63,7 +63,12 @@ def test_the_demo_needs_no_torch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pair", "jax"), [("oldest", '"jax==0.10.2"'), ("newest", '"jax>=0.12,<0.13"')]
+    ("pair", "jax"),
+    [
+        ("oldest", '"jax==0.10.2"'),
+        ("middle", '"jax>=0.11,<0.12"'),
+        ("newest", '"jax>=0.12,<0.13"'),
+    ],
 )
 def test_a_pair_has_its_own_python_and_jax_and_no_torch(
     pair: str, jax: str, tmp_path: Path

@@ -25,7 +25,11 @@ READ = ("here", "newest", "end", "mode", "sweeps")
 
 
 def cut(
-    state: Mapping[Any, Any], snapshots: int, split: Split, count_sweeps: Sweeps
+    state: Mapping[Any, Any],
+    asked: Any,
+    snapshots: int,
+    split: Split,
+    count_sweeps: Sweeps,
 ) -> Any:
     """How many stages ahead the next snapshot is stored; 0 if a stage is reversed.
 
@@ -34,12 +38,15 @@ def cut(
 
     Args:
         state: The values of `READ`.
+        asked: If it is false, what comes out means nothing.
         snapshots: Slots, that of the start state included.
         split: The rule.
         count_sweeps: How the least number of sweeps is found.
     """
     # One level of the recursion: `here` is the start of the interval, `end` its end.
-    length = state["end"] - state["here"]
+    # In a batch it is also computed where it is not asked for. There the end may be
+    # unknown, and the search for the sweeps of so long an interval would not end.
+    length = where(asked, state["end"] - state["here"], 1)
     free = INT(snapshots) - state["newest"]
     given = at_least(length, 2), at_least(free, 2), _sweeps_left(state)
     if split == "binomial":

@@ -121,7 +121,7 @@ def place_waiting(state: State, stage: Any, asked: Any, *, at_once: bool) -> Sta
     held = state["newest"] + 1
     old = Placement(state["at"], state["slot"], held, state["phase"], state["base"])
     number = _placing(at_once)
-    leaves = number_if(asked, FORGOTTEN, lambda: number(old, stage), at_once)
+    leaves = number_if(asked, FORGOTTEN, lambda _: number(old, stage), at_once)
     new = after_placing(old, stage, leaves)
     keep = leaves >= 0
     return state | {
@@ -135,19 +135,17 @@ def place_waiting(state: State, stage: Any, asked: Any, *, at_once: bool) -> Sta
 
 
 def number_if(
-    asked: Any, otherwise: Any, number: Callable[[], Any], at_once: bool
+    asked: Any, otherwise: Any, number: Callable[[Any], Any], at_once: bool
 ) -> Any:
-    """An integer that is computed only if it is asked for.
+    """An integer that is computed only if it is asked for; in a batch, if any asks.
 
     From behind a loop it is only read; else XLA would make it anew for each result that
     follows from it, nine times in a controller.
     """
     if at_once:
-        return where(asked, number(), otherwise)
-    found = once(
-        asked, {"number": jnp.asarray(otherwise)}, ["number"], lambda *_: [number()]
-    )
-    return found["number"]
+        return where(asked, number(asked), otherwise)
+    unless = {"number": jnp.asarray(otherwise)}
+    return once(asked, unless, ["number"], lambda a, _: [number(a)])["number"]
 
 
 @cached(2)

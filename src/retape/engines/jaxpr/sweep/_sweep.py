@@ -114,7 +114,7 @@ class Sweep:
         snapshots, split = self.settings.snapshots, self.settings.split
         number = cutting(snapshots, split, self.sweeps)
         given = {k: state[k] for k in READ}
-        ahead = number_if(back, INT(0), lambda: number(given), self.at_once)
+        ahead = number_if(back, INT(0), lambda b: number(given, b), self.at_once)
         goal, store, stage, *swept = decision(
             state, ahead, self.settings, unknown=self.unknown
         )
@@ -291,4 +291,4 @@ class Sweep:
 @cached(64)
 def cutting(snapshots: int, split: Split, sweeps: Sweeps) -> Callable[..., Any]:
     """`cut` in one kernel, traced once for all programs under the same plan."""
-    return kernel(lambda given: cut(given, snapshots, split, sweeps))
+    return kernel(lambda given, asked: cut(given, asked, snapshots, split, sweeps))

@@ -4,8 +4,8 @@ What a cut takes is predicted by `_choose_segments`, and the compiler has the la
 it fuses, and it needs working memory. So the dynamic programme is solved for a row of
 targets. Its answers, by falling work, are the same for every budget. At most three of
 them are compiled for a budget: the one that is predicted to fit; then, predictions
-corrected by what the compiler said, one of less work or one that takes less; and, if
-nothing fits, the ones of least prediction.
+corrected by what the compiler said, one of less work, or one that takes less and stands
+at most half as far; and, if nothing fits, the ones of least prediction.
 
 What the compiler said is remembered, and so is what was answered: a greater budget is
 never answered by a cut of more work, nor a smaller one by a cut of less.
@@ -156,6 +156,10 @@ class _BudgetSearch:
     def next_try(self, budget: int, top: int, left: int) -> int | None:
         """The cut to compile next; `None` if what is known will do."""
         best = self.fitting(budget, top)
+        if best is None:
+            # A prediction that failed is a poor guide to those beside it: go half way.
+            failed = min(self.known, default=2 * top + 1)
+            top = min(top, failed // 2)
         guess = self.guess(budget, top)
         if best is None:
             # The last one is kept for what is most likely to fit.
