@@ -283,7 +283,7 @@ def draw(rows: Sequence[Row], n: int, out: Path) -> list[Path]:
     import matplotlib.pyplot as plt
 
     plt.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "retape"})
-    figure, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(5.5, 6.4), layout="constrained")
     titles = ("temporary memory, MB", "time, ms")
     methods = dict.fromkeys(r.method for r in rows)
     for axis, of, title in zip(axes, (megabytes, milliseconds), titles, strict=True):
@@ -296,7 +296,7 @@ def draw(rows: Sequence[Row], n: int, out: Path) -> list[Path]:
         axis.set_title(title, fontsize=10)
         axis.grid(True, which="major", alpha=0.3)
     handles, names = axes[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside lower center", ncols=5, fontsize=8)
+    figure.legend(handles, names, loc="outside lower center", ncols=2, fontsize=10)
     figure.suptitle(f"Gradient of the adaptive-grid example, n = {n}", fontsize=11)
     out.mkdir(parents=True, exist_ok=True)
     paths = [out / "adaptive-grid.png", out / "adaptive-grid.svg"]

@@ -1,7 +1,9 @@
 """The memory of a run over time: the prediction against an independent measure."""
 
+import io
 import json
 
+import matplotlib
 import numpy as np
 import pytest
 
@@ -84,8 +86,15 @@ def test_a_run_of_unknown_length_has_the_schedule_that_it_followed():
 def test_a_budget_is_in_the_picture():
     report = measured(retape.within(30 * STATE))
     assert report.memory.budget == 30 * STATE
-    axes = timeline(report).axes[0]
+    figure = timeline(report)
+    axes = figure.axes[0]
     assert any("budget" in text.get_text() for text in axes.texts)
+    # A run whose first measure is later than step 0: the label is in the picture still.
+    axes.set_xlim(left=2)
+    drawn = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(drawn, format="svg")
+    assert "budget" in drawn.getvalue()
 
 
 def test_processes_cannot_be_measured():

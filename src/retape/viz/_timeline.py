@@ -78,7 +78,7 @@ def timeline(
     trace = trace_of(report)
     require("plot", "matplotlib")
     theme = themed(dark)
-    figure, axes = theme.canvas((8, 4.2))
+    figure, axes = theme.canvas((6, 3.8))
     unit, name = _unit(max(trace.predicted_peak, trace.measured_peak, 1))
     _areas(axes, trace, unit, theme)
     if trace.measured:
@@ -95,13 +95,17 @@ def timeline(
         axes.annotate(
             f"budget {format_bytes(trace.budget)}",
             (0, trace.budget / unit),
+            # Not the first step: a label outside of the frame is not drawn.
+            xycoords=("axes fraction", "data"),
             xytext=(4, 3),
             textcoords="offset points",
             fontsize=8,
             color=theme.ink,
         )
     axes.set(xlabel=trace.unit, ylabel=f"memory, {name}", title=title)
-    axes.set_ylim(bottom=0)
+    # Room for the words above a budget's line.
+    room = 1.0 if trace.budget is None else 1.1
+    axes.set_ylim(0, room * axes.get_ylim()[1])
     axes.margins(x=0)
     theme.legend(axes)
     return figure
