@@ -112,7 +112,7 @@ def main(names: list[str]) -> None:
             with quiet():
                 program = PROGRAMS[name]()
         except ImportError as error:
-            print(f"| {name} | not installed: {error.name} | | | | |")
+            print(f"| {name} | cannot be imported: {error} | | | | |")
             continue
         print(measure(program), flush=True)
 
