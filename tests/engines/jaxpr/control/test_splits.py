@@ -14,6 +14,7 @@ import pytest
 import retape
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._next_action import cut
 from retape.engines.jaxpr.control._online_placement import (
     Placement,
     after_placing,
@@ -21,7 +22,7 @@ from retape.engines.jaxpr.control._online_placement import (
     which_leaves,
 )
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.control._splits import INT, SPLITS, sweeps
+from retape.engines.jaxpr.control._splits import FOREVER, INT, SPLITS, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.sweep._sweep_program import sweep
 from retape.schedule import (
@@ -69,6 +70,18 @@ def test_the_treeverse_split_is_that_of_the_schedules() -> None:
     grid = [(n, d, t) for n in range(2, 40) for d in (2, 3, 7) for t in (1, 2, 5)]
     got = traced(SPLITS["treeverse"], *zip(*grid, strict=True))
     assert got.tolist() == [treeverse_split(n, d, t) for n, d, t in grid]
+
+
+def test_in_a_batch_what_nobody_asks_for_is_not_searched_for() -> None:
+    # A loop in a batch runs for all as soon as one asks; the other's end is unknown.
+    ends = jnp.asarray([30, FOREVER])
+
+    def ahead(end: Any) -> Any:
+        state = {"here": INT(0), "newest": jnp.int32(0), "end": end}
+        state |= {"sweeps": jnp.zeros(3, jnp.int64)}
+        return cut(state, end < FOREVER, 3, "binomial", sweeps)
+
+    assert jax.vmap(ahead)(ends).tolist() == [binomial_split(30, 3), 0]
 
 
 def test_a_rule_that_is_off_by_one_is_caught() -> None:
