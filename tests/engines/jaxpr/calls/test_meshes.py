@@ -22,6 +22,11 @@ NAMES = [
     "scan, sqrt",
     "scan, plan",
     "within, inside shard_map",
+    "while_loop",
+    "store on disk",
+    "health",
+    "vmap",
+    "vmap over rows that are spread",
 ]
 CASES = [f"{name} ({kind})" for kind in ("Auto", "Explicit") for name in NAMES]
 LAYOUTS = ["fully sharded", "data parallel", "tensor parallel"]

@@ -8,6 +8,7 @@ takes, and what plain reverse mode takes.
 import json
 import os
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -92,6 +93,34 @@ def cases(mesh: Any) -> Iterator[tuple[str, Function, Function]]:
     yield "within, inside shard_map", on_each(part, mesh), on_each(gathered, mesh)
 
 
+def counted(x: Any, w: Any) -> Any:
+    """`looped` by a loop whose length is not known, with a number in its carry."""
+    return retape.jax.while_loop(
+        lambda c: (c[0] < LAYERS) & (jnp.max(c[1]) < 9),
+        lambda c: (c[0] + 1, jnp.tanh(c[1] @ w[c[0]])),
+        (0, x),
+    )[1]
+
+
+def entrances(folder: str) -> Iterator[tuple[str, Function, Function]]:
+    """Name, gradient by one of our entrances, and plain JAX's, with no `jit` around."""
+    plan = retape.fixed_space(snapshots=2, stage=1)
+    ours, plain = squared(counted), jax.grad(squared(looped))
+    yield "while_loop", jax.grad(ours), plain
+    store: Any = retape.DiskStore(folder)
+    yield "store on disk", retape.jax.grad(ours, plan=plan, store=store), plain
+    measured = lambda w, x: retape.jax.measure(  # noqa: E731
+        ours, w, x, plan=plan, health=True
+    )
+    yield "health", lambda w, x: measured(w, x).gradient, plain
+    two = jnp.asarray([1.0, 2.0])
+    twice = lambda f: lambda w, x: jax.vmap(lambda s: f(w, x * s))(two)  # noqa: E731
+    yield "vmap", twice(retape.jax.grad(ours, plan=plan)), twice(plain)
+    known = retape.jax.grad(squared(looped), plan=plan)
+    rows = lambda f: lambda w, x: jax.vmap(lambda r: f(w, r[None]))(x)  # noqa: E731
+    yield "vmap over rows that are spread", rows(known), rows(plain)
+
+
 def difference(got: Any, want: Any) -> float:
     got, want = jax.device_get(got), jax.device_get(want)
     return float(np.max(np.abs(got - want)) / np.max(np.abs(want)))
@@ -159,6 +188,11 @@ def main() -> None:
                 got, want = (jax.jit(jax.grad(f))(w, x) for f in (ours, plain))
                 assert got.sharding.spec == want.sharding.spec, name
                 compared[f"{name} ({kind.name})"] = difference(got, want)
+            with tempfile.TemporaryDirectory() as folder:
+                for name, ours, plain in entrances(folder):
+                    got, want = ours(w, x), plain(w, x)
+                    assert got.sharding.spec == want.sharding.spec, name
+                    compared[f"{name} ({kind.name})"] = difference(got, want)
     auto = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
     held = {name: budgets(auto, name) for name in LAYOUTS}
     json.dump({"compared": compared, "held": held}, sys.stdout)

@@ -10,6 +10,7 @@ from jax.extend import core
 from retape._errors import PlanError, StoreError
 from retape.driver import Progress, run
 from retape.engines.jaxpr._pipeline import compile_program
+from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
 from retape.engines.jaxpr.api._run_label import is_spread, label_of
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -69,22 +70,23 @@ def run_hosted(
             "processes. Pass a `retape.storage.ZarrStore(..., mesh=mesh)`, to which "
             "each process writes its parts, or a `retape.MemoryStore`."
         )
-    machine = JaxprMachine(
-        compiled,
-        [*problem.values, *compiled.constants],
-        [problem.one()],
-        # The tape is made for this stage length.
-        stage=settings.stage,
-        on_host=settings.on_host or on_host,
-    )
-    outcome = run(
-        machine,
-        # The driver must not choose another stage length.
-        obeyed or plan_of_settings(settings),
-        store=store,
-        progress=progress,
-        label=f"{name} {label_of(problem)}",
-    )
+    with mesh_of_arrays(problem.values):
+        machine = JaxprMachine(
+            compiled,
+            [*problem.values, *compiled.constants],
+            [problem.one()],
+            # The tape is made for this stage length.
+            stage=settings.stage,
+            on_host=settings.on_host or on_host,
+        )
+        outcome = run(
+            machine,
+            # The driver must not choose another stage length.
+            obeyed or plan_of_settings(settings),
+            store=store,
+            progress=progress,
+            label=f"{name} {label_of(problem)}",
+        )
     return outcome.result
 
 

@@ -52,7 +52,7 @@ def _batched(
     else:
         run, outs = vmapped(core.jaxpr_as_fun(jaxpr), axis, axes)
     with wide(jaxpr):
-        structs = batched_structs(jaxpr.in_avals, axes, axis.size)
+        structs = batched_structs(jaxpr.in_avals, axes, axis)
         return jax.make_jaxpr(run)(*structs), tuple(outs)
 
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend import core
 from jax.interpreters import batching
+from jax.sharding import NamedSharding, PartitionSpec
 
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names, is_mapped
@@ -27,6 +28,8 @@ class Axis(NamedTuple):
     size: int
     name: Any = None
     spmd_name: Any = None
+    spread: Any = None
+    """The Explicit axes of a mesh that it is spread over."""
 
     def over(self, run: Callable[..., Any], dims: Sequence[Any]) -> Callable[..., Any]:
         """The function of all lanes at once; every output has the axis in front."""
@@ -53,7 +56,8 @@ def register_batching(primitive: core.Primitive, rule: Callable[..., Any]) -> No
             return primitive.bind(*values, **params), [None] * len(jaxpr.out_avals)
         # An axis without a name has an object in its place.
         name = data.name if data.name in axis_names(jaxpr) else None
-        axis = Axis(data.size, name, data.spmd_name)
+        spread = getattr(data, "explicit_mesh_axis", None)
+        axis = Axis(data.size, name, data.spmd_name, spread)
         at = tuple(None if d is None else int(d) for d in dims)
         return rule(axis, values, at, **params)
 
@@ -87,11 +91,18 @@ def vmapped(
 
 
 def batched_structs(
-    avals: Sequence[Any], dims: Sequence[int | None], size: int
+    avals: Sequence[Any], dims: Sequence[int | None], axis: Axis
 ) -> list[jax.ShapeDtypeStruct]:
     """The types of a program's inputs with the batch axes put in."""
-    shapes = [
-        v.shape if a is None else (*v.shape[:a], size, *v.shape[a:])
-        for v, a in zip(avals, dims, strict=True)
-    ]
-    return [struct(v.update(shape=s)) for s, v in zip(shapes, avals, strict=True)]
+    pairs = zip(avals, dims, strict=True)
+    return [struct(v if a is None else _with_axis(v, a, axis)) for v, a in pairs]
+
+
+def _with_axis(aval: Any, at: int, axis: Axis) -> Any:
+    """A type with one axis more, which is spread over a mesh as the batch is."""
+    spec, mesh = aval.sharding.spec, aval.sharding.mesh
+    # What was a number of Python's is of no mesh, and a batch of them is of one.
+    mesh = jax.sharding.get_abstract_mesh() if mesh.empty and axis.spread else mesh
+    spec = PartitionSpec(*spec[:at], axis.spread, *spec[at:])
+    shape = (*aval.shape[:at], axis.size, *aval.shape[at:])
+    return aval.update(shape=shape, sharding=NamedSharding(mesh, spec))

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
 
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 
@@ -43,5 +45,17 @@ def put_if(ok: Any, array: Any, value: Any, index: Any) -> Any:
 def put_rows(array: Any, values: Any, index: Any) -> Any:
     """`array` with `array[index : index + len(values)] = values`."""
     return lax.dynamic_update_slice_in_dim(
-        array, values, index, 0, allow_negative_indices=False
+        array, _on_mesh_of(array, values), index, 0, allow_negative_indices=False
     )
+
+
+def _on_mesh_of(array: Any, values: Any) -> Any:
+    """The values, typed as of an array's mesh where they are of none.
+
+    So is what was a number of Python's: with Explicit axes JAX tells the two apart.
+    """
+    mesh = jax.typeof(array).sharding.mesh
+    if mesh.empty or not jax.typeof(values).sharding.mesh.empty:
+        return values
+    everywhere = PartitionSpec(*[None] * values.ndim)
+    return jax.sharding.reshard(values, NamedSharding(mesh, everywhere))

@@ -83,7 +83,8 @@ def _gate_batch(values: Sequence[Any], dims: Sequence[Any]) -> tuple[Any, Any]:
 
 def retape_gated(needed: Any, value: Any) -> Any:
     """A value whose cotangent is zero where it is not needed."""
-    needed = lax.broadcast_in_dim(needed, value.shape, (0,))
+    spread = struct(jax.typeof(value)).sharding
+    needed = lax.broadcast_in_dim(needed, value.shape, (0,), out_sharding=spread)
     return lax.select(needed, value, lax.stop_gradient(value))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Aval
@@ -23,6 +24,7 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._compiled_steps import compiled_steps
 from retape.engines.jaxpr.sweep._state import seed
+from retape.engines.jaxpr.xla._standalone import is_explicit
 
 Capsule = tuple[Any, ...]
 Cotangent = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -82,7 +84,7 @@ class JaxprMachine:
         self, capsule: Capsule, steps: int, cotangent: Cotangent | None
     ) -> Cotangent:
         """Tape `steps` steps and sweep them back; seeds the sweep if `None` came."""
-        given = self._seeded() if cotangent is None else cotangent[0]
+        given = self._seeded() if cotangent is None else self._cotangents(cotangent)
         with own_types():
             after, outs = self.motions.reverse(
                 self._loaded(capsule), self.operands, np.int64(steps), tuple(given)
@@ -97,7 +99,7 @@ class JaxprMachine:
 
     def finish(self, cotangent: Cotangent) -> tuple[list[Any], list[Any]]:
         """The program's outputs, and the cotangents of its active operands."""
-        found, outs = cotangent
+        found, outs = self._cotangents(cotangent), cotangent[1]
         mine = [
             jnp.asarray(c)
             for p, c in zip(self.active, found, strict=True)
@@ -115,6 +117,12 @@ class JaxprMachine:
         state: State = {("d", p): blank(layout.avals[p]) for p in self.active}
         seed(self.compiled, self.seeds, state)
         return [state["d", p] for p in self.active]
+
+    def _cotangents(self, cotangent: Cotangent) -> list[Any]:
+        """Those of all active places, on the device."""
+        avals = self.compiled.layout.avals
+        pairs = zip(cotangent[0], self.active, strict=True)
+        return [_to_device(c, avals[p]) for c, p in pairs]
 
     # Between host and device ---------------------------------------------------------
 
@@ -146,7 +154,15 @@ def _to_device(value: Any, aval: Aval) -> Any:
     if not isinstance(value, np.ndarray):
         return value
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
-        kind = jax.random.key_impl(blank(aval.update(shape=())))
-        return jax.random.wrap_key_data(jnp.asarray(value), impl=kind)
+        kind = jax.random.key_impl(blank(Aval((), aval.dtype)))
+        return _placed(jax.random.wrap_key_data(jnp.asarray(value), impl=kind), aval)
     # NumPy's file format does not know bfloat16 and its like by name.
-    return jnp.asarray(value.view(aval.dtype) if value.dtype.kind == "V" else value)
+    return _placed(value.view(aval.dtype) if value.dtype.kind == "V" else value, aval)
+
+
+def _placed(value: Any, aval: Aval) -> Any:
+    """On the devices that an Explicit type names; elsewhere XLA decides."""
+    if not is_explicit(aval):
+        return jnp.asarray(value)
+    mesh = jax.sharding.get_mesh()
+    return jax.device_put(value, NamedSharding(mesh, aval.sharding.spec))

@@ -17,10 +17,12 @@ from retape.driver import Health, Report
 from retape.driver._health import check_growth
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._call_cache import jax_settings, placements
+from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_call import pose_abstract
 from retape.engines.jaxpr.api._gradient_options import (
     check_plan,
 )
+from retape.engines.jaxpr.api._gradient_problem import GradientProblem
 from retape.engines.jaxpr.api.health._diagnose import diagnose
 from retape.engines.jaxpr.api.health._lines import with_lines
 from retape.engines.jaxpr.api.inspect._memory_trace import memory_trace
@@ -147,6 +149,13 @@ def measure(
     plan = check_plan(plan, loops)
     problem = pose_abstract(fun, plan, args, kwargs, argnums)
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
+    with mesh_of_arrays(problem.values):
+        return _measured(problem, plan, health, growth)
+
+
+def _measured(
+    problem: GradientProblem, plan: Plan | None, health: bool, growth: float
+) -> Measured | Diagnosed:
     if health:
         problem = replace(problem, jaxpr=with_lines(problem.jaxpr))
     arrays = list(map(jnp.asarray, problem.values))

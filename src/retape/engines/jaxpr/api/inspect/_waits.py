@@ -9,6 +9,7 @@ import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.analysis._host_waits import host_waits
+from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_options import check_callable
 from retape.engines.jaxpr.calls._forward_form import forward_form
 from retape.engines.jaxpr.calls._platform_form import device_form
@@ -61,7 +62,7 @@ def count_waits(fun: Callable[..., Any], *args: Any) -> Waits:
         shapes.append(shape)
         return outs
 
-    with jax.disable_jit(False):
+    with mesh_of_arrays(leaves), jax.disable_jit(False):
         jaxpr = jax.make_jaxpr(flat)(*leaves)
         outs, waits = host_waits(jaxpr, leaves, on_gpu)
     return Waits(shapes[-1].unflatten(outs), waits)

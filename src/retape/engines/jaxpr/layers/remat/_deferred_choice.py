@@ -148,7 +148,7 @@ def _deferred_batch(
     by: Chooser,
 ) -> tuple[list[Any], list[int | None]]:
     run, outs = vmapped(core.jaxpr_as_fun(jaxpr), axis, dims)
-    structs = batched_structs(jaxpr.in_avals, dims, axis.size)
+    structs = batched_structs(jaxpr.in_avals, dims, axis)
     whole, consts = hoist(jax.make_jaxpr(run)(*structs))
     return late_p.bind(*consts, *values, jaxpr=whole, by=by), outs
 
