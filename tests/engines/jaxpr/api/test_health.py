@@ -79,6 +79,9 @@ FAULTS = {
 }
 
 
+SPOILT = {masked_quotient: "y, zero", only_the_parameter: "x"}
+
+
 @pytest.mark.parametrize("step", FAULTS, ids=lambda f: f.__name__)
 def test_a_derivative_that_is_not_finite(step: Any) -> None:
     """Forward all is well: only the way back knows."""
@@ -90,6 +93,7 @@ def test_a_derivative_that_is_not_finite(step: Any) -> None:
     assert (fault.kind, fault.step) == (kind, AT + 1)
     assert fault.operation == operation and text in fault.text
     assert "test_health.py:" in fault.line and np.isfinite(fault.before)
+    assert fault.variable == SPOILT.get(step, "y")
 
 
 def test_a_scan_that_is_a_part_of_a_step_is_gone_into() -> None:

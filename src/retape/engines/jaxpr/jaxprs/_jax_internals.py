@@ -52,6 +52,14 @@ def source_line(eqn: core.JaxprEqn) -> str:
     return source_info_util.summarize(eqn.source_info)
 
 
+def source_place(eqn: core.JaxprEqn) -> tuple[str, int, int, int, int] | None:
+    """File, line, column, last line and column of the user's code, from 1 and 0."""
+    for frame in source_info_util.user_frames(eqn.source_info.traceback):
+        start, end = frame.start_line, frame.end_line
+        return frame.file_name, start, frame.start_column, end, frame.end_column
+    return None
+
+
 def caller_line(eqn: core.JaxprEqn) -> str:
     """As `source_line`; of what Retape or Flax wrote, the line that called it.
 

@@ -19,8 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
+from retape.engines.jaxpr.api.health._source_names import Place, names_made, names_read
 from retape.engines.jaxpr.jaxprs._evaluate import begun, bind, restricted
-from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts, source_line
+from retape.engines.jaxpr.jaxprs._jax_internals import (
+    scan_parts,
+    source_line,
+    source_place,
+)
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 from retape.engines.jaxpr.sweep._watch import largest
@@ -60,6 +65,15 @@ class Operation:
         """That line of source, if it can be read."""
         found = _SOURCE_LINE.match(self.line)
         return linecache.getline(found[1], int(found[2])).strip() if found else ""
+
+    @property
+    def variable(self) -> str:
+        """What a derivative spoils; the result, where that is not finite itself."""
+        place = source_place(self.equation)
+        if place is None:
+            return ""
+        read, made = names_read(Place(*place)), names_made(Place(*place))
+        return ", ".join((read or made) if self.finite else (made or read))
 
     @property
     def operands(self) -> str:
