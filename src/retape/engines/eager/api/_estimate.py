@@ -23,6 +23,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._pytree import tree_map_only
 
+from retape._bytes import format_bytes
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits, read_bytes
 from retape.engines.eager.analysis._least_memory import least_memory
@@ -104,6 +105,54 @@ class Estimate:
             )
         known = [each.recomputed for each in self.curve if each.memory <= nbytes]
         return min([self._plans(nbytes), *known])
+
+    def advise(self, memory: int | float | str) -> str:
+        """Does it pay, with so much memory for what a forward leaves behind?
+
+        Args:
+            memory: Bytes, or text such as `"2GB"`: what parameters, gradients and the
+                optimiser's state leave.
+
+        Returns:
+            A sentence or two: to do nothing, what to call and what it costs, or what
+            else to do where no budget helps.
+
+        Raises:
+            PlanError: If it is not an amount.
+
+        Examples:
+            >>> import torch, retape.torch
+            >>> layers = [torch.nn.Linear(64, 64) for _ in range(16)]
+            >>> found = estimate(torch.nn.Sequential(*layers), torch.ones(32, 64))
+            >>> found.advise("1GB").split(":")[0]
+            'It fits as it is'
+        """
+        nbytes = read_bytes(memory)
+        given, whole = format_bytes(nbytes), format_bytes(self.enough)
+        if nbytes >= self.enough:
+            return (
+                f"It fits as it is: all that the backward needs takes {whole} of "
+                f"{given}. Do nothing; a plan has nothing to save."
+            )
+        if nbytes < self.least:
+            return (
+                f"No budget helps: {given} are less than {format_bytes(self.least)}, "
+                "the least that the program can be reversed in. Make the batch "
+                "smaller, or spread the model."
+            )
+        share = self.recomputed(nbytes)
+        call = f"`with retape.torch.recompute(memory={memory!r}):`"
+        if share == inf:
+            good = format_bytes(self.sensible)
+            return (
+                f"{call} keeps to it, at a cost that is not known beforehand. "
+                f"{good} run no more than a quarter of the forward again."
+            )
+        return (
+            f"{call} keeps to it instead of {whole}, and runs {share:.0%} of the "
+            f"forward again: {share / 3:.0%} of a step, if a backward takes two "
+            "forwards."
+        )
 
     def __str__(self) -> str:
         rows = [f"{p.memory:>16,} bytes  {p.recomputed:>7.1%}" for p in self.curve]
