@@ -49,7 +49,8 @@ def test_public_names() -> None:
         "RecomputeDepthError",
         "accelerate",
         "auto_checkpoint_by_depth", "auto_checkpoint_every_n", "checkpoint",
-        "checkpoint_sequential", "estimate", "mark_checkpoint", "matrix_products",
+        "checkpoint_sequential", "diagnose", "estimate", "mark_checkpoint",
+        "matrix_products",
         "on_recomputed", "recompute",
         "recompute_subgraph",
     }  # fmt: skip

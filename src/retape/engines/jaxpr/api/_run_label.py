@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from hashlib import blake2b
+from typing import Any
+
+import numpy as np
 
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
 from retape.storage import fingerprint
@@ -21,8 +24,13 @@ def label_of(problem: GradientProblem) -> str:
     program = _MESH_SHOWN.sub("Mesh", str(problem.jaxpr))
     found = blake2b(program.encode(), digest_size=8)
     for value in problem.values:
-        found.update(fingerprint(value))
+        found.update(fingerprint(_known(value)))
     return found.hexdigest()
+
+
+def _known(value: Any) -> Any:
+    """A plain array, for the kind of array that JAX holds constants in."""
+    return np.asarray(value) if isinstance(value, np.ndarray) else value
 
 
 def is_spread(values: Iterable[object]) -> bool:
