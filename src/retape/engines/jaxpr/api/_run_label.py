@@ -24,11 +24,11 @@ def label_of(problem: GradientProblem) -> str:
     program = _MESH_SHOWN.sub("Mesh", str(problem.jaxpr))
     found = blake2b(program.encode(), digest_size=8)
     for value in problem.values:
-        found.update(fingerprint(_known(value)))
+        found.update(fingerprint(_plain_array(value)))
     return found.hexdigest()
 
 
-def _known(value: Any) -> Any:
+def _plain_array(value: Any) -> Any:
     """A plain array, for the kind of array that JAX holds constants in."""
     return np.asarray(value) if isinstance(value, np.ndarray) else value
 

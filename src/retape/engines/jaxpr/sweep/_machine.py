@@ -155,12 +155,16 @@ def _to_device(value: Any, aval: Aval) -> Any:
         return value
     if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
         kind = jax.random.key_impl(blank(Aval((), aval.dtype)))
-        return _placed(jax.random.wrap_key_data(jnp.asarray(value), impl=kind), aval)
+        return _on_devices(
+            jax.random.wrap_key_data(jnp.asarray(value), impl=kind), aval
+        )
     # NumPy's file format does not know bfloat16 and its like by name.
-    return _placed(value.view(aval.dtype) if value.dtype.kind == "V" else value, aval)
+    return _on_devices(
+        value.view(aval.dtype) if value.dtype.kind == "V" else value, aval
+    )
 
 
-def _placed(value: Any, aval: Aval) -> Any:
+def _on_devices(value: Any, aval: Aval) -> Any:
     """On the devices that an Explicit type names; elsewhere XLA decides."""
     if not is_explicit(aval):
         return jnp.asarray(value)
