@@ -8,14 +8,19 @@ the ratio of the least times, since neighbours on the machine slow both.
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import retape
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.with_and_without import with_and_without  # noqa: E402
 
 
 def roll_step(x: Any, k: int) -> Any:
@@ -69,16 +74,8 @@ def seconds(program: Any, watch: bool) -> float:
 def main(rounds: int) -> None:
     """Print a line for each program."""
     for name, program in PROGRAMS.items():
-        pairs = [
-            (seconds(program, True), seconds(program, False)) for _ in range(rounds)
-        ]
-        ratio = statistics.median(watched / plain for watched, plain in pairs)
-        best, usual = (min(times) for times in zip(*pairs, strict=True))
-        print(
-            f"{name:28} {1e3 * usual:7.0f} ms without; with: median of ratios "
-            f"{ratio:.3f}, ratio of the least {best / usual:.3f}",
-            flush=True,
-        )
+        said = with_and_without(partial(seconds, program), rounds)
+        print(f"{name:28} {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,11 @@ weighs most and least.
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -21,6 +22,10 @@ import jax.numpy as jnp
 
 import retape
 import retape.jax
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.with_and_without import with_and_without  # noqa: E402
 
 PLAN = retape.fixed_space(snapshots=10)
 
@@ -74,15 +79,8 @@ def main(rounds: int) -> None:
     """Print a line for each program."""
     for name, fun in PROGRAMS.items():
         seconds(fun, True), seconds(fun, False)
-        pairs = [(seconds(fun, True), seconds(fun, False)) for _ in range(rounds)]
-        ratios = [watched / plain for watched, plain in pairs]
-        least = min(w for w, _ in pairs) / min(p for _, p in pairs)
-        plain = min(p for _, p in pairs)
-        print(
-            f"{name:30} {1e3 * plain:7.0f} ms without; with: median of ratios "
-            f"{statistics.median(ratios):.3f}, ratio of the least {least:.3f}",
-            flush=True,
-        )
+        said = with_and_without(partial(seconds, fun), rounds)
+        print(f"{name:30} {said}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,15 +9,20 @@ ratio of the least times, since neighbours on the machine slow both.
 
 from __future__ import annotations
 
-import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 import retape.torch
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.with_and_without import with_and_without  # noqa: E402
 
 Program = Callable[[], torch.Tensor]
 
@@ -77,17 +82,8 @@ def main(rounds: int) -> None:
         for said, run in (("plain", plain), (memory, budget(plain))):
             for _ in range(3):
                 seconds(leaves, run, True), seconds(leaves, run, False)
-            pairs = [
-                (seconds(leaves, run, True), seconds(leaves, run, False))
-                for _ in range(rounds)
-            ]
-            ratio = statistics.median(watched / usual for watched, usual in pairs)
-            best, usual = (min(times) for times in zip(*pairs, strict=True))
-            print(
-                f"{name:28} {said:6} {1e3 * usual:7.0f} ms without; with: median of "
-                f"ratios {ratio:.3f}, ratio of the least {best / usual:.3f}",
-                flush=True,
-            )
+            found = with_and_without(partial(seconds, leaves, run), rounds)
+            print(f"{name:28} {said:6} {found}", flush=True)
 
 
 if __name__ == "__main__":
