@@ -9,7 +9,6 @@ scans inside the step are gone into.
 from __future__ import annotations
 
 import linecache
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +28,6 @@ from retape.engines.jaxpr.jaxprs._jax_internals import (
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 from retape.engines.jaxpr.sweep._watch import largest
-
-_SOURCE_LINE = re.compile(r"(.*?):(\d+)(?::\d+)? \(")
-"""A file, a line and perhaps a column, as JAX writes them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,17 +59,24 @@ class Operation:
     @property
     def text(self) -> str:
         """That line of source, if it can be read."""
-        found = _SOURCE_LINE.match(self.line)
-        return linecache.getline(found[1], int(found[2])).strip() if found else ""
+        place = self._place
+        if place is None:
+            return ""
+        return linecache.getline(place.path, place.line).strip()
 
     @property
     def variable(self) -> str:
         """What a derivative spoils; the result, where that is not finite itself."""
-        place = source_place(self.equation)
+        place = self._place
         if place is None:
             return ""
-        read, made = names_read(Place(*place)), names_made(Place(*place))
+        read, made = names_read(place), names_made(place)
         return ", ".join((read or made) if self.finite else (made or read))
+
+    @property
+    def _place(self) -> Place | None:
+        found = source_place(self.equation)
+        return None if found is None else Place(*found)
 
     @property
     def operands(self) -> str:
