@@ -150,6 +150,22 @@ def test_leaves_are_marked_only_by_force() -> None:
     assert mark_checkpoint(leaf, CheckpointOptions(force=True)) and leaf.is_checkpoint
 
 
+def test_a_verbose_graph_tells_what_it_marks_and_recomputes(caplog) -> None:
+    caplog.set_level("DEBUG")
+    graph, root = chain(4)
+    auto_checkpoint_every_n(root, 2)
+    graph.release(*graph.nodes)
+    recompute_subgraph(root)
+    assert not caplog.records
+    graph, root = chain(4)
+    auto_checkpoint_every_n(root, 2, CheckpointOptions(verbose=True))
+    said = [record.getMessage() for record in caplog.records]
+    assert said == ["checkpoint at node 2 (sin)", "checkpoint at node 4 (sin)"]
+    graph.release(*graph.nodes)
+    recompute_subgraph(root)
+    assert caplog.records[-1].getMessage() == "recompute node 4 (sin)"
+
+
 def test_threads_may_recompute_at_once() -> None:
     graph, root = chain(200)
     expected = root.value.clone()
