@@ -49,6 +49,7 @@ def layer_of(module: str) -> str:
         "_adjoint_arguments",
         "_adjoint_health",
         "_adjoint_processes",
+        "_adjoint_watch",
         "_online_interop",
         "_peer_actions",
         "interop",

@@ -147,10 +147,10 @@ def adjoint(
         measure: Measure Python's heap over the run, which takes longer then:
             `retape.viz.timeline(result.report)` draws it over what the plan predicts.
         health: Watch how large cotangents are on the way back, and name the step, the
-            line and the variable that spoils them. The cotangents of 32 steps are
-            looked at, evenly spread; only if one is not as it should be, the functions
-            are run again to find the step. Of a run that was taken up again those of
-            this process are looked at.
+            line and the variable that spoils them. Only if one is not as it should be,
+            the functions are run again to find the step. Every step is looked at; where
+            cotangents are arrays of JAX or on a device, 32 of them, evenly spread. Of a
+            run that was taken up again those of this process are looked at.
         growth: With `health`: how many times larger than `seed` returned it the
             cotangent may become before that counts as a fault.
 

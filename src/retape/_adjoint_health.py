@@ -1,69 +1,28 @@
 """The health of `retape.adjoint`: cotangents watched, and a fault traced to its line.
 
-During the run only the size of each cotangent is looked at. If one is not as it should
-be, the run is made again up to that step, whose function is then called on copies, line
-by line.
+During the run only the size of each cotangent is looked at (`_adjoint_watch`). If one
+is not as it should be, the run is made again up to that step, whose function is then
+called on copies, line by line.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import reduce
 from math import inf, isfinite, nan
 from typing import Any
 
+from retape._adjoint_watch import CotangentWatch
 from retape._errors import DeterminismError
 from retape.driver import Fault, Health, run
 from retape.driver._blame import blame
-from retape.driver._health import LOOKS, FaultKind
+from retape.driver._health import FaultKind
 from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.schedule import Multistage
 from retape.storage import add_trees, copy_tree
 from retape.storage._trees._magnitude import described, largest
-
-
-@dataclass(slots=True)
-class CotangentWatch:
-    """The largest cotangent before every `per`-th step of a run.
-
-    Attributes:
-        growth: How many times larger than the first they may become.
-        steps: Of the run.
-        per: Steps from one look to the next.
-        norms: What was seen, from the last step to the first.
-        first: The largest cotangent of the last state, or the first that is not 0.
-        good: The step at which all was well, the last time, if there is one.
-        ill: The step at which it was not, for the first time.
-    """
-
-    growth: float
-    steps: int = -1
-    per: int = 1
-    norms: list[float] = field(default_factory=list[float])
-    first: float = 0.0
-    good: int | None = None
-    ill: int | None = None
-
-    def __call__(self, step: int, cotangent: Any) -> None:
-        """Look at the cotangent of the state before a step."""
-        if self.steps < 0:
-            self.steps, self.per = step, max(1, -(-step // LOOKS))
-        elif step % self.per:
-            return
-        norm = largest(cotangent)
-        if step < self.steps or not self.steps:
-            self.norms.append(norm)
-        if self.is_ill(norm) and self.ill is None:
-            self.ill = step
-        if self.ill is None:
-            self.good = step
-
-    def is_ill(self, norm: float) -> bool:
-        """Tell whether a cotangent is not finite, or larger than it may be."""
-        self.first = self.first or norm
-        return not isfinite(norm) or norm > self.growth * self.first
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +67,11 @@ def diagnose(
     Raises:
         DeterminismError: If the functions do other things when run again.
     """
+    watch.check()
     watch.steps = steps
     fault = None if watch.ill is None else _fault(machine, plan, watch)
-    return Health(tuple(reversed(watch.norms)), watch.per, fault)
+    looks = 1 if watch.each else watch.per
+    return Health(tuple(reversed(watch.norms)), watch.per, fault, looks)
 
 
 def _fault(
@@ -165,8 +126,8 @@ def _find(
     """The first step in reverse that spoils the cotangent, with its calls."""
     of, steps, ill = machine.functions, watch.steps, watch.ill
     assert ill is not None
-    good = steps + 1 if watch.good is None else watch.good
-    window, calls, made, before = range(ill, good), list[_Call](), list[Any](), 0.0
+    # From the end: between two looks it may have been ill, and well again.
+    window, calls, made, before = range(ill, steps + 1), list[_Call](), list[Any](), 0.0
 
     def noted(name: str, function: Any, last: bool) -> Any:
         def note(*args: Any) -> Any:

@@ -239,3 +239,76 @@ def test_what_does_not_go_with_it() -> None:
         run(growth=0.5)
     with pytest.raises(retape.PlanError, match="`health=True` does not go with `snaps"):
         run(snapshots="process")
+
+
+# Growth that comes and goes: every step is looked at. ---------------------------------
+
+
+def comes_and_goes(x: Any, k: int, g: Any) -> Any:
+    factor = {AT: 1e9, AT - 1: 1e-9}.get(k, 1.0)
+    return np.roll(factor * g, -1)
+
+
+STARTS: dict[str, Any] = {
+    "small": X,
+    "large": np.ones(5000),
+    "single": X.astype(np.float32),
+    "complex": X + 1j,
+    "planes": np.ones((3, 4)).T,
+}
+
+
+@pytest.mark.parametrize("x0", STARTS.values(), ids=STARTS)
+def test_growth_that_comes_and_goes_between_two_norms(x0: Any) -> None:
+    done = run(comes_and_goes, x0=x0)
+    health = done.health
+    assert max(health.norms) < 10 and health.steps_per_look == 1
+    assert (health.fault.kind, health.fault.step) == ("growth", AT)
+    assert run(comes_and_goes, x0=x0, growth=1e10).health.fault is None
+
+
+def test_a_fault_in_one_variable_that_is_dropped_again() -> None:
+    """NaN in one part of the cotangent for one step: the result is finite."""
+
+    def reverse(x: Any, k: int, g: Any) -> Any:
+        t = g["x"][0] / (0.0 if k == AT else 1.0)
+        return {"t": np.float64(t), "x": g["x"] * 1.0, "k": 0}
+
+    x0 = {"x": X, "t": np.float64(1.0), "k": 0}
+    done = run(reverse, step=lambda x, k: x, x0=x0, seed=lambda x: x)
+    assert np.all(np.isfinite(done.cotangent["x"])) and done.cotangent["t"] == 0.5
+    fault = done.health.fault
+    assert (fault.kind, fault.step, fault.variable) == ("reverse", AT, "t")
+
+
+def test_cotangents_that_change_their_kind_on_the_way() -> None:
+    def reverse(x: Any, k: int, g: Any) -> Any:
+        return comes_and_goes(x, k, np.tile(g, 2) if k == 250 else g)
+
+    assert run(reverse).health.fault.step == AT
+
+
+def test_what_is_on_a_device_is_looked_at_now_and_then_and_that_is_said() -> None:
+    jnp = pytest.importorskip("jax.numpy")
+    still = {"step": lambda x, k: x, "x0": jnp.ones(3), "seed": jnp.ones_like}
+    done = run(lambda x, k, g: g, **still, steps=64)
+    assert done.health.steps_per_look == done.health.steps_per_norm == 2
+    assert "looked at every 2 steps" in str(done.health)
+    assert "looked at" not in str(run(steps=64).health)
+
+
+@pytest.mark.parametrize("size", [3, 5000])
+def test_numbers_whose_squares_are_none(size: int) -> None:
+    """Squares overflow and underflow: it is asked in another way, and no one warns."""
+    for scale in (1e200, 1e-200):
+        with np.errstate(all="raise"):
+            done = retape.adjoint(
+                lambda x, k: x,
+                lambda x, k, g: g * (1e9 if k == AT else 1e-9 if k == AT - 1 else 1.0),
+                np.ones(size),
+                seed=lambda x, s=scale: s * np.ones(size),
+                steps=STEPS,
+                health=True,
+            )
+        assert done.health is not None and done.health.fault is not None
+        assert done.health.fault.step == AT

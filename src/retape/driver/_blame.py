@@ -88,8 +88,9 @@ class _Search:
 
     def spoilt(self, value: Any) -> dict[str, Any]:
         """What of a value is spoilt: all of it (""), or an object's attributes."""
-        # A sentinel such as `best = inf` is none of the values.
-        if isinstance(value, float) and value in (float("inf"), float("-inf")):
+        # A sentinel such as `best = inf` is none of the values; a number of NumPy's,
+        # which is a `float`, too, was computed.
+        if type(value) is float and value in (float("inf"), float("-inf")):
             return {}
         try:
             return {"": value} if self.spoils(value) else {}

@@ -92,11 +92,15 @@ class Health:
             steps; elsewhere at most 32, each that of the first of its steps.
         steps_per_norm: Steps for which each of them stands.
         fault: What is wrong, or `None`.
+        steps_per_look: Steps from one look to the next. What grows and shrinks again
+            between two looks is not seen; 1 if the cotangents of all steps were looked
+            at.
     """
 
     norms: tuple[float, ...]
     steps_per_norm: int
     fault: Fault | None
+    steps_per_look: int = 1
 
     def __str__(self) -> str:
         finite = [n for n in self.norms if isfinite(n) and n > 0]
@@ -105,6 +109,8 @@ class Health:
             f"norms     {low:.3g} to {high:.3g}, first step to last",
             f"          {_curve(self.norms)}",
         ]
+        if self.steps_per_look > 1:
+            lines.append(f"looked at every {self.steps_per_look} steps")
         return "\n".join([*lines, str(self.fault) if self.fault else "fault     none"])
 
 
