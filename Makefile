@@ -22,7 +22,7 @@ JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
   'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
 
 .PHONY: help demo test test-oldest test-middle test-newest test-matrix bench lint format docs \
-  clean pictures release-check bench-quick bench-accelerator
+  clean pictures screenshots release-check bench-quick bench-accelerator
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
@@ -36,6 +36,7 @@ help:
 	@echo "make format  put the sources in ruff's format"
 	@echo "make release-check  the source archive and the wheel, built and tried"
 	@echo "make docs    the documentation, in site/"
+	@echo "make screenshots  each kind of page, wide and narrow, light and dark (needs Chromium)"
 	@echo "make clean   remove everything that the other targets made"
 
 demo: $(VENV)/.ready-demo
@@ -83,6 +84,9 @@ release-check: $(VENV)/.ready-dev
 
 docs: $(VENV)/.ready-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+screenshots: docs
+	$(BIN)/python .ci/screenshots
 
 clean:
 	rm -rf $(VENV) $(OUT) site .pytest_cache .ruff_cache .hypothesis

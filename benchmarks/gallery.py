@@ -30,7 +30,14 @@ PAGES = (
     *("gallery/jax", "gallery/waves", "gallery/solvers", "gallery/training"),
     *("solvers/training-loops", "start/functions", "gallery/mjx"),
 )
-GROUNDS = {"light": ("default", "#222222"), "dark": ("dark_background", "#e6e6e6")}
+GROUNDS = {
+    "light": ("default", "#222222", ["#3274a1", "#d9a441", "#3a923a", "#c03d3e"]),
+    "dark": (
+        "dark_background",
+        "#e6e6e6",
+        ["#5b9bd5", "#d9a441", "#5cb85c", "#e0605e"],
+    ),
+}
 
 
 def run(language: str, text: str, names: dict[str, Any]) -> str:
@@ -60,19 +67,18 @@ def draw(page: Path) -> None:
         picture = PICTURE.search(text, found.end(), found.end() + 300)
         if "figure" not in names or picture is None:
             continue
-        for ground, (style, ink) in GROUNDS.items():
+        for ground, (style, ink, colours) in GROUNDS.items():
             plt.close("all")
             with plt.style.context(style):
                 matplotlib.rcParams.update(
                     {
+                        "font.size": 12,  # legible where a phone makes it smaller
                         "svg.fonttype": "none",
                         "svg.hashsalt": "retape",
                         "axes.spines.top": False,
                         "axes.spines.right": False,
                         "text.color": ink,
-                        "axes.prop_cycle": plt.cycler(
-                            color=["#3274a1", "#d9a441", "#3a923a", "#c03d3e"]
-                        ),
+                        "axes.prop_cycle": plt.cycler(color=colours),
                     }
                 )
                 run(found[1], found[2], names)

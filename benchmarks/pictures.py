@@ -87,6 +87,7 @@ def main() -> None:
     import matplotlib
 
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "retape"})
+    matplotlib.rcParams["font.size"] = 12  # legible where a phone makes it smaller
     for name, figure in figures():
         # No date, so that a picture changes only if what it shows does.
         figure.savefig(ASSETS / f"{name}.svg", metadata={"Date": None})

@@ -199,6 +199,22 @@ def test_every_row_of_the_page_of_coverage_names_tests_that_are_collected() -> N
                 assert name in collected(ROOT / "tests" / file), f"{file}::{name}"
 
 
+def test_the_first_questions_of_five_users_are_answered_on_a_page_and_a_line() -> None:
+    found = runpy.run_path(str(ROOT / ".ci" / "questions.py"))
+    text = (ROOT / "docs" / "devdocs" / "first-questions.md").read_text()
+    answers = list(found["answers"](text))
+    assert len(answers) == 5 * 10 == text.count("” |")
+    for answer in answers:
+        lines = (ROOT / "docs" / answer.page).read_text().splitlines()
+        assert lines[answer.line - 1].strip(), answer
+    with pytest.raises(ValueError, match="does not say “something else” any more"):
+        list(
+            found["answers"](
+                text.replace("makes the dot-product test", "something else")
+            )
+        )
+
+
 def google_sections(doc: str) -> set[str]:
     return set(re.findall(r"^\s*([A-Z][a-z]+):$", doc, re.MULTILINE))
 

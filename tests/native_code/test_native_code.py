@@ -286,3 +286,23 @@ def test_headers_and_versions_are_part_of_what_an_object_is_kept_by(
         native_code.Program("text", ".c", FLAGS, headers=(one,), made_for=("2.13",)),
     ]
     assert len({_build._key(("cc",), each) for each in programs}) == 3
+
+
+def test_an_object_is_kept_by_what_it_is_linked_to_and_not_by_where_that_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def key(folder: str, version: str = "2.13", compiler: tuple[str, ...] = ("cc",)):
+        found = native_code.Program(
+            "text", ".c", FLAGS, made_for=(version,), folders=(f"-I{folder}",)
+        )
+        return _build._key(compiler, found)
+
+    zig = ("-m", "ziglang", "cc")
+    monkeypatch.setattr(_build.metadata, "version", lambda name: "0.13")
+    assert key("/a") == key("/b") != key("/a", "2.14")
+    here = key("/a", compiler=(sys.executable, *zig))
+    monkeypatch.setattr(_build.sys, "executable", "/elsewhere/python")
+    assert here == key("/a", compiler=("/elsewhere/python", *zig))
+    assert key("/a", compiler=("/usr/bin/cc",)) != key("/a", compiler=("/opt/cc",))
+    monkeypatch.setattr(_build, "_machine", lambda: ("another", "glibc", "2.99"))
+    assert key("/a", compiler=("/elsewhere/python", *zig)) != here

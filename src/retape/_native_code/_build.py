@@ -2,12 +2,15 @@
 
 import hashlib
 import os
+import platform
 import shlex
 import subprocess
+import sys
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 
 from retape._errors import UnsupportedError
@@ -26,6 +29,9 @@ class Program:
         libraries: What it is told after it.
         headers: Folders that are searched for headers; the `*.h` in them count.
         made_for: Versions of what the object is linked to.
+        folders: Options that say where that is found. They are no part of what an
+            object is kept by, since `made_for` says what is in them: another
+            environment with the same packages uses the same object.
     """
 
     text: str
@@ -34,6 +40,7 @@ class Program:
     libraries: tuple[str, ...] = ()
     headers: tuple[Path, ...] = ()
     made_for: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 class _CompilerFailed(Exception):
@@ -89,9 +96,25 @@ def _tell(tools: Toolchain, failures: list[str], compiler: Command) -> None:
 
 def _key(compiler: Command, program: Program) -> str:
     digest = hashlib.sha256(_digest_of(program.headers))
-    parts = (*compiler, *program.flags, *program.libraries, *program.made_for)
-    digest.update("\0".join([*parts, program.text]).encode())
+    parts = (*_named(compiler), *program.flags, *program.libraries, *program.made_for)
+    digest.update("\0".join([*parts, *_machine(), program.text]).encode())
     return digest.hexdigest()[:32]
+
+
+def _named(compiler: Command) -> Command:
+    """A compiler by its command, and one that is a Python package by its release.
+
+    A command stays as it is, folders and all: another one may be another compiler.
+    """
+    if compiler[:3] != (sys.executable, "-m", "ziglang"):
+        return compiler
+    return (*compiler[1:], metadata.version("ziglang"))
+
+
+@cache
+def _machine() -> tuple[str, ...]:
+    """What an object is for: a folder of objects may be shared by several machines."""
+    return (platform.machine(), *platform.libc_ver())
 
 
 @cache
@@ -111,6 +134,7 @@ def _compile(objects: ObjectCache, compiler: Command, program: Program) -> bytes
         command: Sequence[str] = [
             *compiler,
             *program.flags,
+            *program.folders,
             *(f"-I{each}" for each in program.headers),
             *("-o", str(made), str(source)),
             *program.libraries,

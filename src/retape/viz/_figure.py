@@ -43,7 +43,7 @@ def draw_figure(
     require("plot", "matplotlib")
     theme = themed(dark)
     drawn = layout(actions)
-    figure, axes = theme.canvas((8, 5))
+    figure, axes = theme.canvas((6, 4))
     for y, row in enumerate(drawn.rows):
         axes.hlines(
             [y] * len(row.advances),

@@ -41,9 +41,9 @@ class Theme:
         axes.legend(
             loc="upper center",
             bbox_to_anchor=(0.5, -0.16),
-            ncols=3,
+            ncols=2,
             frameon=False,
-            fontsize=8,
+            fontsize="small",
             labelcolor=self.ink,
         )
 

@@ -99,7 +99,7 @@ def timeline(
             xycoords=("axes fraction", "data"),
             xytext=(4, 3),
             textcoords="offset points",
-            fontsize=8,
+            fontsize="small",
             color=theme.ink,
         )
     axes.set(xlabel=trace.unit, ylabel=f"memory, {name}", title=title)

@@ -61,13 +61,17 @@ def draw_tradeoff(
         # On the right a name stands before its point, not across the frame.
         side, gap = ("right", -6) if x > right else ("left", 6)
         axes.annotate(
-            name, (x, peak), textcoords="offset points", xytext=(gap, 4), fontsize=8,
-            color=theme.ink, ha=side,
+            name, (x, peak), textcoords="offset points", xytext=(gap, 4),
+            fontsize="small", color=theme.ink, ha=side,
         )  # fmt: skip
     if memory is not None:
         axes.axhline(memory, color=theme.red, linewidth=1)
         axes.annotate(
-            format_bytes(memory), (0, memory), fontsize=8, va="bottom", color=theme.ink
+            format_bytes(memory),
+            (0, memory),
+            fontsize="small",
+            va="bottom",
+            color=theme.ink,
         )
     axes.set_yscale("log", base=2)
     axes.yaxis.set_major_formatter(lambda peak, _: format_bytes(int(peak)))

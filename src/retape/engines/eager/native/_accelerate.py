@@ -88,19 +88,22 @@ def build() -> bytes:
         include / "torch" / "csrc" / "api" / "include",
         sysconfig.get_paths()["include"],
     )
-    flags = (
-        *_FLAGS,
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}",
-        *(f"-I{folder}" for folder in folders),
-        f"-L{root / 'lib'}",
-    )
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch._C._GLIBCXX_USE_CXX11_ABI)}"
     program = native_code.Program(
         (SOURCES / "module.cpp").read_text(encoding="utf-8"),
         ".cpp",
-        flags,
+        (*_FLAGS, abi),
         libraries=("-ltorch_cpu", "-ltorch_python", "-lc10"),
         headers=(SOURCES,),
-        made_for=(sys.version, torch.__version__),
+        # A build of one's own may have the number of a release.
+        made_for=(
+            sys.version,
+            str(sysconfig.get_config_var("SOABI")),
+            torch.__version__,
+            str(torch.version.git_version),
+            torch.__config__.show(),
+        ),
+        folders=(*(f"-I{folder}" for folder in folders), f"-L{root / 'lib'}"),
     )
     return native_code.build(TOOLS, program)
 
