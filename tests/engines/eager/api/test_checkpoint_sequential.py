@@ -306,6 +306,8 @@ def test_snapshots_of_a_plan_are_kept_in_a_store(
 def test_what_cannot_be_is_refused() -> None:
     x = torch.ones(2)
     sequential = retape.torch.checkpoint_sequential
+    with pytest.raises(PlanError, match="Pass the input of the first function by"):
+        retape.torch.checkpoint_sequential([], torch.ones(2))  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="exactly one of them"):
         sequential([torch.sin], 1, x, memory=100)
     with pytest.raises(PlanError, match="exactly one of them"):

@@ -92,6 +92,11 @@ def checkpoint_sequential(
     """
     del use_reentrant, preserve_rng_state
     chain = list(functions)
+    if isinstance(segments, torch.Tensor):
+        raise PlanError(
+            "`segments` is a tensor. Pass the input of the first function by name: "
+            "`checkpoint_sequential(functions, segments, input=x)`."
+        )
     if sum(each is not None for each in (segments, memory, plan)) != 1:
         raise PlanError(
             f"`segments={segments}`, `memory={memory}` and `plan={plan}`: give exactly "

@@ -1,9 +1,12 @@
 """Bytes alive in a PyTorch program over time, counted where operators are dispatched.
 
 The count knows nothing of plans: it adds the storage of each result and subtracts it
-when that dies. So it shows what a budget does, and would show one without effect.
+when that dies. So it shows what a budget does, and would show one without effect. On
+CUDA the caching allocator tells: it knows of what kernels hold for themselves as well,
+and rounds as it does.
 """
 
+from collections.abc import Callable
 from math import inf
 from time import perf_counter
 from types import TracebackType
@@ -47,6 +50,7 @@ class MemoryMeter(TorchDispatchMode):
     """Counts the bytes of tensors that a program makes, over its operators.
 
     Open it around the forward and the backward, with a `recompute` or without one.
+    Tensors on CUDA are counted by its allocator, less what was there before.
     `retape.viz.timeline(meter)` draws it: as areas what the recomputation holds for the
     backward and what the program works on, by its own account; as a line what is alive.
 
@@ -69,6 +73,8 @@ class MemoryMeter(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self._total = _Total()
+        self._allocated = _allocator()
+        self._before = 0
         self._meter = Meter()
         self._moments: list[Moment] = []
         self._run: Run | None = None
@@ -79,6 +85,8 @@ class MemoryMeter(TorchDispatchMode):
 
     def __enter__(self) -> Self:
         self._began = perf_counter()
+        if self._allocated is not None:
+            self._before = self._allocated()
         super().__enter__()
         return self
 
@@ -93,7 +101,9 @@ class MemoryMeter(TorchDispatchMode):
         self.memory = MemoryTrace(
             tuple(self._moments),
             tuple(self._meter.samples),
-            "alive, counted at dispatch",
+            "alive, counted at dispatch"
+            if self._allocated is None
+            else "alive, by CUDA's allocator",
             unit="operators run, forward and backward",
             budget=self._budget,
         )
@@ -105,13 +115,19 @@ class MemoryMeter(TorchDispatchMode):
         for leaf in tree_leaves(result):
             if isinstance(leaf, torch.Tensor) and leaf.layout is torch.strided:
                 storage = leaf.untyped_storage()
-                if getattr(storage, _MARK, None) is None:
+                told = self._allocated is not None and leaf.device.type == "cuda"
+                if not told and getattr(storage, _MARK, None) is None:
                     setattr(storage, _MARK, _Counted(self._total, storage.nbytes()))
         self._operators += 1
         spent = perf_counter() - self._began
-        self._meter.add(Sample(self._operators, self._total.nbytes, spent, 0))
+        self._meter.add(Sample(self._operators, self._alive(), spent, 0))
         self._account()
         return result
+
+    def _alive(self) -> int:
+        if self._allocated is None:
+            return self._total.nbytes
+        return self._total.nbytes + self._allocated() - self._before
 
     def _account(self) -> None:
         """The bytes that the recomputation counts, now and then."""
@@ -132,3 +148,11 @@ class MemoryMeter(TorchDispatchMode):
             pairs = zip(self._moments[::2], self._moments[1::2], strict=True)
             self._moments = [max(pair, key=lambda m: m.total) for pair in pairs]
             self._stride *= 2
+
+
+def _allocator() -> Callable[[], int] | None:
+    """The bytes in tensors on CUDA, all of its devices; `None` without CUDA."""
+    if not torch.cuda.is_available():
+        return None
+    devices = range(torch.cuda.device_count())
+    return lambda: sum(torch.cuda.memory_allocated(each) for each in devices)

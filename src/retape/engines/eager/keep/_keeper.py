@@ -69,6 +69,8 @@ class Keeper:
             return
         trace, tally = self._run.trace, self._run.tally
         tally.peak = max(tally.peak, trace.counter.live)
+        if trace.counter.live > trace.limit:
+            trace.held.settle()
         while trace.counter.live > trace.limit and self._one_step():
             self.relieved = True
         excess = trace.counter.live - trace.limit
@@ -78,12 +80,15 @@ class Keeper:
     def make_room(self, nbytes: int) -> None:
         """Let values go for an operator that is about to take so many bytes."""
         trace = self._run.trace
+        if trace.counter.live + nbytes > trace.memory:
+            trace.held.settle()
         while trace.counter.live + nbytes > trace.memory and self._one_step():
             self.relieved = True
 
     def finish(self) -> None:
         """The run is over: others may now write where the trace does not see it."""
         trace = self._run.trace
+        trace.held.settle()
         if self._limits.memory is not None:
             self._leave_room_for_sums()
             self.relieve()

@@ -4,8 +4,13 @@ A snapshot is complete when the next one is placed. What only it holds is then w
 to the store, and a small stand-in takes the place of the storage; whoever asks for the
 slot is given a storage read back from the store, which dies after use. Snapshots that
 are put away count as no bytes, so none is given up, and each step is recomputed once.
+
+Nobody waits for it where that can be helped: a device copies beside its computing
+(`keep/_copies`), and a store that works in the background (`AsyncStore`) writes beside
+the program and reads the snapshot that the sweep comes to next while it computes.
 """
 
+from collections import deque
 from collections.abc import Iterable
 from itertools import count
 from typing import Any
@@ -15,6 +20,7 @@ from torch import UntypedStorage as Storage
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits
+from retape.engines.eager.keep._copies import Event, HostCopies
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.trace._geometry import below_autograd, storage_refcount
 from retape.engines.eager.trace._holdings import TAG, Buffer
@@ -44,9 +50,11 @@ class Vault:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._keys = count()
-        self._held = 0
         self._open = False
+        self._copies = HostCopies()
+        self._leaving: deque[tuple[Away, torch.Tensor, Event]] = deque()
         self.as_arrays = not isinstance(store, MemoryStore)
+        self._reads_ahead = hasattr(store, "prefetch")
 
     def put(self, storage: Storage, tier: str) -> Away:
         """Write the bytes of a storage. Raises `StoreError` if that cannot be."""
@@ -54,34 +62,71 @@ class Vault:
             if is_durable(self._store):
                 self._store.open(_LABEL)
             self._open = True
-        key, nbytes = next(self._keys), storage.nbytes()
+        away = Away(next(self._keys), storage.nbytes(), storage.device, tier)
         with below_autograd():
-            content = torch.empty(0, dtype=torch.uint8, device=storage.device)
-            content.set_(storage, 0, (nbytes,), (1,))  # pyright: ignore[reportArgumentType]
-            content = content.to("cpu", copy=True)
-        value = content.numpy() if self.as_arrays else content
-        self._store.put(key, key, tier, value, nbytes)
-        self._held += 1
-        return Away(key, nbytes, storage.device, tier)
+            content, event = self._copies.to_host(storage)
+        if event is None or not self.as_arrays:
+            # In memory, what reads it comes later in the same stream.
+            self._write(away, content)
+        else:
+            self._leaving.append((away, content, event))
+            self._write_what_is_there()
+        return away
 
     def get(self, away: Away) -> Storage:
         """A new storage with the bytes that were put away."""
+        while any(each is away for each, _, _ in self._leaving):
+            self._write_oldest()
         value = self._store.get(away.key, away.key, away.tier)
         with below_autograd():
             content = torch.from_numpy(value) if self.as_arrays else value
-            return content.to(away.device, copy=True).untyped_storage()
+            return self._copies.to_device(content, away.device)
+
+    def read_ahead(self, away: Away) -> None:
+        """Begin to read what `get` will be asked for, if the store can."""
+        if self._reads_ahead and not self._leaving:
+            store: Any = self._store
+            store.prefetch(away.key, away.key, away.tier)
 
     def drop(self, away: Away) -> None:
         """Free what was put away; with the last of it the store is left."""
+        for entry in self._leaving:
+            if entry[0] is away:
+                self._leaving.remove(entry)
+                return
         self._store.drop(away.key, away.key, away.tier)
-        self._held -= 1
+
+    def next_snapshot(self) -> None:
+        """Wait for the copies of all snapshots but the last."""
+        self._copies.next_snapshot()
+
+    def settle(self) -> None:
+        """Wait until what was put away takes no memory of the device."""
+        while self._leaving:
+            self._write_oldest()
+        self._copies.settle()
 
     def leave(self) -> None:
         """The run is over."""
+        self._leaving.clear()
+        self._copies.settle()
         if self._open and is_durable(self._store):
             self._store.clear()
             self._store.close()
         self._open = False
+
+    def _write_what_is_there(self) -> None:
+        while self._leaving and self._leaving[0][2].query():
+            self._write_oldest()
+
+    def _write_oldest(self) -> None:
+        away, content, event = self._leaving.popleft()
+        event.synchronize()
+        self._write(away, content)
+
+    def _write(self, away: Away, content: torch.Tensor) -> None:
+        value = content.numpy() if self.as_arrays else content
+        self._store.put(away.key, away.key, away.tier, value, away.nbytes)
 
 
 class LazyStorages(dict[int, Any]):
@@ -117,15 +162,30 @@ class LazyStorages(dict[int, Any]):
         super().clear()
         self._vault.leave()
 
+    def settle(self) -> None:
+        """Wait until what was put away takes no memory of the device."""
+        self._vault.settle()
+
+    def read_ahead(self, slots: Iterable[int]) -> None:
+        """Begin to read slots that are asked for soon."""
+        for slot in slots:
+            storage = super().get(slot)
+            if isinstance(storage, Away):
+                self._vault.read_ahead(storage)
+
     def is_away(self, slot: int) -> bool:
         """Tell whether a slot takes no memory."""
         return isinstance(super().get(slot), Away)
 
     def put_away(self, slots: Iterable[int], tier: str = "memory") -> None:
         """Move storages that nobody else holds into the vault."""
+        is_first = True
         for slot in slots:
             storage = super().get(slot)
             if isinstance(storage, Storage) and storage_refcount(storage) == 1:
+                if is_first:
+                    self._vault.next_snapshot()
+                    is_first = False
                 super().__setitem__(slot, self._vault.put(storage, tier))
             del storage
 

@@ -29,6 +29,7 @@ class PlannedSweep(Sweep):
     def fetch(self, handle: Handle) -> None:
         """Run the descent that tapes the unit of a handle."""
         plan, run = self.plan, self._run
+        run.trace.held.settle()
         if run.recording:  # a backward inside of the program: what is to come is open
             plan.leave()
             run.trace.next_cut = float("inf")
@@ -55,6 +56,7 @@ class PlannedSweep(Sweep):
             super().fetch(handle)
         else:
             self._part_with_states(unit)
+            self._read_ahead(plan.cuts[min(plan.descents[path[0]].taped)])
 
     def _is_second_backward(self, unit: int) -> bool:
         """The graph was kept: what the program's own run held is asked for again.

@@ -254,6 +254,8 @@ class PlannedKeeper(Keeper):
     def _leave_room(self, need: int) -> None:
         """The program may hold values beyond their last use, which no plan knows of."""
         trace = self._run.trace
+        if trace.counter.live + need > trace.memory:
+            trace.held.settle()
         excess = trace.counter.live + need - trace.memory
         if excess > 0:
             more = math.ceil(excess)

@@ -40,6 +40,7 @@ class Sweep:
     def fetch(self, handle: Handle) -> None:
         """Recompute the stage that ends with a handle."""
         run = self._run
+        run.trace.held.settle()
         run.reversed_inside |= run.recording
         position = run.handle_steps[handle.number]
         self._let_go_after(position)
@@ -51,7 +52,14 @@ class Sweep:
             self._gap = self._gap_between(start, position)
         start = self._make_room(position)
         first = self._plant_up_to(start, position)
-        self._tape(first, position)
+        self._read_ahead(self._tape(first, position))
+
+    def _read_ahead(self, position: int) -> None:
+        """Begin to read the snapshot that what lies before a position is run from."""
+        trace = self._run.trace
+        before = (s for s in reversed(trace.snapshots) if s.position < position)
+        if (snapshot := next(before, None)) is not None:
+            trace.held.read_ahead(snapshot.slots)
 
     @property
     def _start(self) -> int:
@@ -157,11 +165,12 @@ class Sweep:
         self._run.tally.planted += 1
         return True
 
-    def _tape(self, first: int, last: int) -> None:
+    def _tape(self, first: int, last: int) -> int:
         """Recompute all that was saved between two steps, or as much as fits.
 
         What was planted may be wider than cuts are on average. The values of one step,
-        from the start of the program, fit if the budget is not refused.
+        from the start of the program, fit if the budget is not refused. Returns where
+        what was recomputed begins.
         """
         gap, trace = self._gap, self._run.trace
         assert gap is not None
@@ -178,6 +187,7 @@ class Sweep:
         self._hold_computed(self._replay(set(slots)))
         self._run.stages.append(RecomputedValues(self._run, low, high, slots))
         self._run.tally.stages += 1
+        return first
 
     def _missing(self, first: int, last: int) -> tuple[int, int, list[int]]:
         """Of what was saved between two steps, the numbers, and what is not there."""

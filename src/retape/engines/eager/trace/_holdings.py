@@ -80,6 +80,18 @@ class Holdings:
         """The number of holders of `slot`."""
         return self.counts.get(slot, 0)
 
+    def settle(self) -> None:
+        """Wait for storages on their way out of the device: they still take memory."""
+        elsewhere: Any = self.storages
+        if type(elsewhere) is not dict:
+            elsewhere.settle()
+
+    def read_ahead(self, slots: Iterable[int]) -> None:
+        """Begin to read what is elsewhere and will be asked for next."""
+        elsewhere: Any = self.storages
+        if type(elsewhere) is not dict:
+            elsewhere.read_ahead(slots)
+
     def clear(self) -> None:
         """Let go of everything."""
         self.counts.clear()

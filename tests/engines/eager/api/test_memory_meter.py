@@ -1,0 +1,23 @@
+"""The meter of a PyTorch program where an allocator tells."""
+
+import pytest
+import torch
+
+import retape.torch
+
+
+def test_what_is_on_cuda_is_counted_by_its_allocator(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given = iter([1000, 1300, 1700, 1100])
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: next(given))
+    with retape.torch.MemoryMeter() as meter:
+        a = torch.ones(100)
+        b = a + 1  # tensors on the CPU are counted as ever
+        del a
+        b.sum()
+    assert meter.memory is not None
+    assert meter.memory.source == "alive, by CUDA's allocator"
+    assert [s.nbytes for s in meter.memory.measured] == [700, 1500, 504]
