@@ -132,8 +132,13 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[LateCopies]]:
     LateCopies.all.clear()
 
 
-@pytest.mark.parametrize("options", [{"memory": ROOM}, {"snapshots": 9}])
-@pytest.mark.parametrize("kind", ["memory", "disk", "background"])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        ("memory", {"memory": ROOM}),
+        *((kind, {"snapshots": 9}) for kind in ("memory", "disk", "background")),
+    ],
+)
 def test_the_bits_are_the_plain_ones(
     late: type[LateCopies], kind: str, options: dict[str, int], tmp_path: Path
 ) -> None:
