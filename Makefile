@@ -50,9 +50,12 @@ test-matrix: test-oldest test-middle test-newest
 test-oldest test-middle test-newest: test-%: $(VENV)/%/.ready
 	$(VENV)/$*/bin/python -m pytest -n auto --dist loadfile $(JAX_TESTS) $(ARGS)
 
+# Whose full size takes a CPU a quarter of an hour: `make bench-accelerator`.
+FOR_A_GPU := accelerators/run.py
+
 bench: $(VENV)/.ready-dev
 	@$(BIN)/python benchmarks/quick.py
-	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py); do \
+	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py | grep -v $(FOR_A_GPU)); do \
 	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
 	done
 

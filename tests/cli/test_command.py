@@ -42,6 +42,8 @@ def test_each_plan_can_be_named(arguments, text, capsys):
     [
         (["--snapshots", "0"], "retape: `snapshots=0` cannot be"),
         (["--within", "1 kB"], "retape: `within(1000)` counts bytes"),
+        (["--within", "1 kB"], "neither `--capsule` nor `--tape` was given. Pass"),
+        (["--memory", "1 kB"], "`--capsule` and `--tape` were not given. Pass them"),
         (["--within", "1 kB", "--stage", "3"], "`stage=3` is not an option of `with"),
         (["--logarithmic", "--tape", "much"], "`tape='much'` is not an amount"),
     ],

@@ -305,6 +305,11 @@ def test_capacities_that_cannot_be_are_refused_when_a_store_is_made():
             make(capacity_bytes="2 GHz")
 
 
+def test_a_directory_that_is_no_path_is_refused_when_a_store_is_made():
+    with pytest.raises(StoreError, match="`path=3` is no path. Pass the name of a di"):
+        DiskStore(3)  # type: ignore[arg-type]
+
+
 def test_the_parts_of_a_tiered_store_have_an_order(tmp_path):
     with pytest.raises(StoreError, match="Pass a `MemoryStore` first, or another"):
         TieredStore(DiskStore(tmp_path), MemoryStore())

@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except RetapeError as error:
-        print(f"retape: {error}", file=sys.stderr)
+        print(f"retape: {_in_our_words(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("retape: interrupted.", file=sys.stderr)
@@ -46,6 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reason = f"The output cannot be written: {error.strerror}."
         print(f"retape: {reason} Write it elsewhere.", file=sys.stderr)
         return 1
+
+
+def _in_our_words(text: str) -> str:
+    """An error of the library, whose arguments are options here."""
+    for argument, option in (("capsule_bytes", "--capsule"), ("tape_bytes", "--tape")):
+        text = text.replace(f"`{argument}`", f"`{option}`")
+    return text
 
 
 def _forget_output() -> None:

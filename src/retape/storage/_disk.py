@@ -50,7 +50,8 @@ class DiskStore(Generic[C]):
         unpack_tape: The inverse.
 
     Raises:
-        StoreError: If a capacity cannot be, or one of a pair of functions is lacking.
+        StoreError: If `path` is no path, a capacity cannot be, or one of a pair of
+            functions is lacking.
 
     Examples:
         >>> import tempfile
@@ -106,6 +107,13 @@ class DiskStore(Generic[C]):
 
     def __post_init__(self) -> None:
         need_numpy("a `DiskStore`")
+        try:
+            os.fspath(self.path)
+        except TypeError:
+            raise StoreError(
+                f"`path={self.path!r}` is no path. Pass the name of a directory of the "
+                "run's own."
+            ) from None
         self.capacity = check_capacities(self.capacity, self.capacity_bytes)
         self._directory = self._folder()
         for name in ("pack", "pack_cotangent", "pack_tape"):

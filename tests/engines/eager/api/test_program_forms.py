@@ -154,6 +154,13 @@ def test_what_cannot_be_is_refused() -> None:
         retape.torch.checkpoint(torch.sin, x, context_fn=lambda: (both[1](), both[0]()))
     with pytest.raises(PlanError, match="both say what to keep"):
         retape.torch.checkpoint(torch.sin, x, context_fn=lambda: None, policy=[])
+    for none in ("dots", 5, [torch.mm], {torch.ops.aten.mm.default, "mm"}):
+        with pytest.raises(PlanError, match="no operator of the dispatcher, so it w"):
+            retape.torch.checkpoint(torch.sin, x, policy=none)
+    with pytest.raises(PlanError, match="`function` is of type `Tensor`, which cannot"):
+        retape.torch.checkpoint(x, torch.sin)
+    with pytest.raises(PlanError, match="`module` is of type `builtin.*use `retape.t"):
+        retape.torch.Checkpointed(torch.sin)
     with pytest.raises(PlanError, match="determinism_check='always'"):
         retape.torch.checkpoint(torch.sin, x, determinism_check="always")
     with pytest.raises(PlanError, match="exactly one"):

@@ -51,7 +51,8 @@ def checkpoint(
 
     Raises:
         PlanError: If `determinism_check` is neither of the two, `policy` and
-            `context_fn` are both given, or one of them is no policy.
+            `context_fn` are both given, one of them is no policy, or `function` cannot
+            be called.
         UnsupportedError: Inside of a function that `torch.compile` compiles.
         DeterminismError: In the backward, with `debug`, if a recomputed value differs.
 
@@ -63,6 +64,11 @@ def checkpoint(
         True
     """
     del use_reentrant, preserve_rng_state
+    if not callable(function):
+        raise PlanError(
+            f"`function` is of type `{type(function).__name__}`, which cannot be "
+            "called. Pass the function first, and then its arguments."
+        )
     if determinism_check not in ("default", "none"):
         raise PlanError(
             f'`determinism_check={determinism_check!r}` is neither "default" nor '
@@ -86,6 +92,9 @@ class Checkpointed(nn.Module):
     the keys of a state dict are unchanged, whatever it is nested in. Attributes that
     the wrapper does not have are looked up in the module.
 
+    Raises:
+        PlanError: If it is given something else than a module.
+
     Examples:
         >>> list(Checkpointed(nn.Linear(2, 2)).state_dict())
         ['weight', 'bias']
@@ -93,6 +102,11 @@ class Checkpointed(nn.Module):
 
     def __init__(self, module: nn.Module, policy: Policy | None = None) -> None:
         super().__init__()
+        if not isinstance(module, nn.Module):
+            raise PlanError(
+                f"`module` is of type `{type(module).__name__}` and no "
+                "`torch.nn.Module`. For a function use `retape.torch.checkpoint`."
+            )
         # The tables are shared, not nested: that keeps every name as it is.
         for table in ("_parameters", "_buffers", "_modules"):
             self.__dict__[table] = getattr(module, table)

@@ -3,10 +3,11 @@
 from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
+from torch._ops import OpOverload, OpOverloadPacket
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
-from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._errors import PlanError, UnsupportedError
 
 Policy: TypeAlias = Callable[[Any], bool] | Collection[Any]
 
@@ -43,11 +44,29 @@ def matrix_products(func: Any) -> bool:
 
 
 def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
-    """A policy as a function."""
+    """A policy as a function.
+
+    Raises:
+        PlanError: If it names something that is never asked about.
+    """
     if policy is None or callable(policy):
         return policy
+    if isinstance(policy, str) or not isinstance(policy, Collection):
+        raise PlanError(_no_policy(policy))
     kept = frozenset(policy)
+    for each in kept:
+        if not isinstance(each, OpOverload | OpOverloadPacket):
+            raise PlanError(_no_policy(each))
     return lambda func: func in kept or func.overloadpacket in kept
+
+
+def _no_policy(value: object) -> str:
+    return (
+        f"`policy` has `{value!r}`, which is no operator of the dispatcher, so it "
+        "would keep nothing. Pass operators such as `torch.ops.aten.mm.default`, a "
+        "function that is asked about each of them, or "
+        "`retape.torch.matrix_products`."
+    )
 
 
 class SelectivePolicy(TorchDispatchMode):
