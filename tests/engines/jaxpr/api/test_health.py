@@ -196,3 +196,75 @@ def test_an_equal_program_is_named_by_its_own_line() -> None:
 
 def one_line(name: str) -> str:
     return f"return jax.lax.fori_loop(0, 9, lambda i, {name}: jnp.sqrt({name}), x)"
+
+
+@pytest.mark.parametrize("stage", [1, 50])
+def test_growth_that_comes_and_goes_within_a_stage(stage: int) -> None:
+    """A step multiplies by 1e9, and the one before it by 1e-9."""
+
+    def fun(x: Any) -> Any:
+        def body(i: Any, y: Any) -> Any:
+            factor = jnp.where(i == 107, 1e9, jnp.where(i == 106, 1e-9, 1.0))
+            return y * jnp.where(i == 90, 1e3, factor)
+
+        return jnp.sum(jax.lax.fori_loop(0, 200, body, x))
+
+    plan = retape.fixed_space(snapshots=5, stage=stage)
+    health = retape.jax.measure(fun, X, plan=plan, health=True).health
+    assert max(health.norms) >= 0.9e9
+    assert (health.fault.kind, health.fault.step) == ("growth", 108)
+    high = retape.jax.measure(fun, X, plan=plan, health=True, growth=1e10).health
+    assert high.fault is None and max(high.norms) == max(health.norms)
+
+
+def test_a_cotangent_that_is_not_finite_and_is_dropped() -> None:
+    """The gradient is finite: only in one step, and in one variable, it is not."""
+
+    def fun(x: Any) -> Any:
+        def body(i: Any, carry: Any) -> Any:
+            y, z = carry["y"], carry["z"]
+            z = jnp.where(i == 55, jax.lax.stop_gradient(z), z)
+            root = jnp.sqrt(jnp.where(i == 56, z * 0.0, 1.0))
+            return {"y": y + 0.0 * root, "z": z}
+
+        return jnp.sum(jax.lax.fori_loop(0, 80, body, {"y": x, "z": x})["y"])
+
+    plan = retape.fixed_space(snapshots=5, stage=20)
+    done = retape.jax.measure(fun, X, plan=plan, health=True)
+    assert np.all(np.isfinite(done.gradient))
+    fault = done.health.fault
+    assert (fault.kind, fault.step, fault.operation) == ("reverse", 57, "sqrt")
+
+
+def test_infinity_that_marks_rows_not_yet_written() -> None:
+    """As solvers save: the value is finite, and the fault is on the way back."""
+
+    def fun(x: Any) -> Any:
+        def body(i: Any, carry: Any) -> Any:
+            y, rows, best = carry
+            y = 0.9 * y + jnp.sqrt(jnp.where(i == 20, 0.0 * y, 1.0))
+            best = jnp.minimum(best, jnp.where(i > 30, jnp.sum(y), jnp.inf))
+            return y, rows.at[i].set(y), best
+
+        _, rows, best = jax.lax.fori_loop(
+            0, 40, body, (x, jnp.full((40, 3), jnp.inf), jnp.inf)
+        )
+        return jnp.sum(rows[25:]) + best
+
+    done = retape.jax.measure(fun, X, plan=PLAN, health=True)
+    assert np.isfinite(done.value)
+    fault = done.health.fault
+    assert (fault.kind, fault.step, fault.operation) == ("reverse", 21, "sqrt")
+
+
+@pytest.mark.parametrize("kind", ["complex64"])
+def test_other_types(kind: str) -> None:
+    def fun(x: Any) -> Any:
+        def body(i: Any, y: Any) -> Any:
+            return y * jnp.where(i == 30, 1e9, 1.0).astype(kind)
+
+        last = jax.lax.fori_loop(0, 60, body, x.astype(kind))
+        return jnp.sum(jnp.abs(last) ** 2).astype(np.float32)
+
+    done = retape.jax.measure(fun, X.astype(np.float32), plan=PLAN, health=True)
+    assert (done.health.fault.kind, done.health.fault.step) == ("growth", 31)

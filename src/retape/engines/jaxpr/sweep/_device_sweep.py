@@ -113,7 +113,7 @@ class DeviceSweep(Sweep):
             "taped": where(begun, state["taped"], 0),
         }
         state = self.go(Tape(self.compiled, self.operands), state, stage)
-        state = self.go(_ReverseTaped(self.compiled, self.operands), state, stage)
+        state = self.back(_ReverseTaped(self.compiled, self.operands), state, stage)
         done = (state["left"] == 0) & (state["taped"] == 0)
         state = self.capture(state | {"begun": ~done}, last & done)
         return self.finish_stage(state, done), done

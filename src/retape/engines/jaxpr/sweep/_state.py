@@ -57,6 +57,8 @@ class SweepCounts(NamedTuple):
     peak_snapshots: Any
     norms: Any = None
     """See `_watch`; `None` if nobody asked."""
+    first_norm: Any = None
+    """The norm after the first step, on the way back, that has one."""
 
 
 def initial(compiled: Compiled, settings: Settings, cotangents: Sequence[Any]) -> State:

@@ -56,7 +56,7 @@ from retape.engines.jaxpr.sweep._snapshots import (
 from retape.engines.jaxpr.sweep._state import SweepCounts, register_outs
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 from retape.engines.jaxpr.sweep._values import output_of
-from retape.engines.jaxpr.sweep._watch import KEY, watch_stage
+from retape.engines.jaxpr.sweep._watch import FIRST, NORMS, WatchedPass, watch_stage
 from retape.engines.jaxpr.xla._single_kernel import kernel
 from retape.schedule import Split
 
@@ -180,7 +180,7 @@ class Sweep:
         """The state after a stage was swept back, if one was."""
         if self.watch:
             stages = over(state["n"] + self.stage - 1, self.stage)
-            state = watch_stage(self.layout, state, wanted, stages)
+            state = watch_stage(state, wanted, stages)
         newest = state["newest"]
         slot = row(state["slot"], at_least(newest, 0))
         oldest = row(state["at"], slot) == state["here"]
@@ -203,18 +203,23 @@ class Sweep:
         stage = self.settings.stage
         if self.settings.direct:
             direct = Tapeless(compiled, operands, thrift=self.settings.thrift)
-            state = self.go(direct, state | {"left": left}, at_most=1)
+            state = self.back(direct, state | {"left": left}, at_most=1)
             return self.capture(state, last)
         if not self.one_copy:
             state = state | {"left": left, "taped": jnp.int32(0)}
             state = self.go(Tape(compiled, operands), state, at_most=stage)
-        state = self.go(ReverseLast(compiled, operands), state, at_most=stage)
+        state = self.back(ReverseLast(compiled, operands), state, at_most=stage)
         return self.capture(state, last)
 
     def go(self, going: Pass, state: State, at_most: int | None = None) -> State:
         """Go through the program, for so many steps at most as are known to be."""
         del at_most
         return emit(self.compiled, going, state)
+
+    def back(self, going: Pass, state: State, at_most: int | None = None) -> State:
+        """Go through the program backwards, and look at cotangents if that is asked."""
+        going = WatchedPass(going, self.layout) if self.watch else going
+        return self.go(going, state, at_most)
 
     # Snapshots -------------------------------------------------------------------
 
@@ -275,7 +280,8 @@ class Sweep:
             state["stores"],
             state["restores"],
             state["peak"],
-            state[KEY] if self.watch else None,
+            state[NORMS] if self.watch else None,
+            state[FIRST] if self.watch else None,
         )
         given = [each for each in counts if each is not None]
         return [*outs, *(state["d", p] for p in places), *given]

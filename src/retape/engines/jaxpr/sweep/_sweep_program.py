@@ -72,7 +72,7 @@ def sweep(
     # work. All code from here on gives its types explicitly.
     with own_types():
         made = in_one_kernel(whole, list(operands), list(cotangents))
-    fields = len(SweepCounts._fields) - (not watch)
+    fields = len(SweepCounts._fields) - (0 if watch else 2)
     return made[:n], made[n:-fields], SweepCounts(*made[-fields:])
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
 
+from retape._errors import DeterminismError
 from retape.driver import Fault, Health
-from retape.driver._health import ROWS, FaultKind, grows
-from retape.engines.jaxpr.api.health._find_step import Step, find_step
+from retape.driver._health import ROWS, FaultKind
+from retape.engines.jaxpr.api.health._find_step import Bound, Step, find_step
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.sweep._state import SweepCounts
@@ -24,6 +26,8 @@ def diagnose(
     counts: SweepCounts,
     found: Sequence[Any],
     growth: float,
+    *,
+    is_finite: bool,
 ) -> Health:
     """The health of a gradient that was just taken.
 
@@ -35,23 +39,43 @@ def diagnose(
         counts: What the sweep counted, with norms.
         found: The gradient's arrays.
         growth: How much larger than at the end of the run cotangents may become.
+        is_finite: Whether the program's value is.
+
+    Raises:
+        DeterminismError: If the fault is not there when the program is run again.
     """
     steps = int(counts.steps)
     stages = -(-steps // settings.stage)
     per = -(-stages // ROWS)
     norms = tuple(float(n) for n in np.asarray(counts.norms)[: -(-stages // per)])
+    bound = Bound(growth, float(counts.first_norm))
+    ill = [row for row, norm in enumerate(norms) if bound.is_passed_by(norm)]
     fault = None
-    if _is_ill(norms, found, growth):
+    if ill or not _are_finite(found):
+        # The first on the way back. The step in it may be followed by one that mends
+        # it, so that no stage ends with what it has made.
+        rows = range(ill[-1], ill[-1] + 1) if ill else range(0)
+        width = per * settings.stage
+        within = range(rows.start * width, rows.stop * width)
+        given = settings, operands, seeds, steps
         with jax.disable_jit(False):
-            step = find_step(compiled(), settings, operands, seeds, steps, growth)
-        fault = None if step is None else _fault(step, steps)
+            program = compiled()
+            step = find_step(program, *given, bound, within, is_finite)
+            # Operations that are compiled apart may round in another way.
+            bound = replace(bound, growth=0.999 * growth)
+            step = step or find_step(program, *given, bound, within, is_finite)
+        if step is None:
+            raise DeterminismError(
+                "A gradient was not as it should be, and when the program was run "
+                "again to find where, it was. Let it do the same each time: what a "
+                "callback returns depends on its arguments only."
+            )
+        fault = _fault(step, steps)
     return Health(norms, per * settings.stage, fault)
 
 
-def _is_ill(norms: Sequence[float], found: Sequence[Any], growth: float) -> bool:
-    if not all(np.all(np.isfinite(np.asarray(g, np.complex128))) for g in found):
-        return True
-    return grows(norms, growth)
+def _are_finite(found: Sequence[Any]) -> bool:
+    return all(np.all(np.isfinite(np.asarray(g, np.complex128))) for g in found)
 
 
 def _fault(step: Step, steps: int) -> Fault:

@@ -7,11 +7,12 @@ operation by operation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
@@ -52,33 +53,61 @@ class Step:
     operation: Operation | None
 
 
-class Spoilt(Exception):
-    """A stage after which the cotangents are not as they should be."""
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """What a register's cotangent may not pass.
 
-    def __init__(
-        self, capsule: Capsule, steps: int, cotangent: Cotangent | None, first: int
-    ) -> None:
-        super().__init__("a stage at fault")
-        self.steps = steps
-        self.capsule = capsule
-        self.cotangent = cotangent
-        self.first = first
+    Attributes:
+        growth: How many times larger than at first it may become.
+        first: The first, on the way back, that is not 0; 0 if there is none.
+    """
+
+    growth: float
+    first: float
+
+    def is_passed_by(self, norm: float) -> bool:
+        """Tell whether it is not finite, or too large."""
+        return not np.isfinite(norm) or norm > self.growth * self.first
+
+
+_Spoilt = Callable[[JaxprMachine, Capsule], bool]
+
+
+class _Found(Exception):
+    """The step that was looked for."""
+
+    def __init__(self, step: Step) -> None:
+        super().__init__("a step at fault")
+        self.step = step
 
 
 class Watched:
-    """A machine that stops at the first stage, in reverse, that spoils cotangents.
+    """A machine that stops at the first step, in reverse, that spoils cotangents.
 
     Args:
         machine: What runs the stages.
+        one: What runs single steps of the same program.
         steps: Of a run.
-        growth: How much larger than at first a register's cotangent may become.
+        bound: For the cotangents.
+        within: Steps that are looked at one by one; of other stages the last is.
+        is_finite: Whether the program's value is: then infinity marks something.
     """
 
-    def __init__(self, machine: JaxprMachine, steps: int, growth: float) -> None:
+    def __init__(
+        self,
+        machine: JaxprMachine,
+        one: JaxprMachine,
+        steps: int,
+        bound: Bound,
+        within: range,
+        is_finite: bool,
+    ) -> None:
         self.machine = machine
+        self.one = one
         self.left = steps
-        self.growth = growth
-        self.first: float | None = None
+        self.bound = bound
+        self.within = within
+        self.is_finite = is_finite
 
     def start(self) -> Capsule:
         """The capsule before step 0."""
@@ -106,23 +135,52 @@ class Watched:
         """Sweep a stage back, and look at what came out."""
         after = self.machine.reverse(capsule, steps, cotangent)
         self.left -= int(steps)
-        if self.spoils(after):
-            raise Spoilt(capsule, int(steps), cotangent, self.left)
+        if self.spoils(after) or self.left in self.within:
+            found = self.within_stage(capsule, int(steps), cotangent)
+            if found is not None:
+                raise _Found(found)
         return after
 
-    def spoils(self, cotangent: Cotangent) -> bool:
-        """Whether one is not finite, or a register's has grown beyond the factor."""
-        norm = self.norm(cotangent)
-        if not np.isfinite(norm) or not np.isfinite(_largest(cotangent[0])):
-            return True
-        if self.first is None:
-            self.first = norm or None
-            return False
-        return norm > self.growth * self.first
+    def within_stage(
+        self, capsule: Capsule, steps: int, cotangent: Cotangent | None
+    ) -> Step | None:
+        """The step of a stage that is at fault, from its end."""
+        machine = self.one
+        for k in reversed(range(steps)):
+            before = machine.advance(capsule, k)[0] if k else capsule
+            after = machine.reverse(before, 1, cotangent)
+            if self.spoils(after):
+                given = machine._seeded() if cotangent is None else cotangent[0]
+                return self.step(before, given, after, self.left + k, steps)
+            cotangent = after
+        return None
 
-    def norm(self, cotangent: Cotangent) -> float:
+    def step(
+        self,
+        capsule: Capsule,
+        given: Sequence[Any],
+        after: Cotangent,
+        number: int,
+        stride: int,
+    ) -> Step | None:
+        """A step that is at fault, before which a capsule is."""
+        spoilt = _has_nan if self.is_finite else _is_not_finite
+        if spoilt(self.one, capsule):
+            # The values were spoilt before: where, tells a run forwards.
+            return _first_bad_value(self.one, number + 1, stride, spoilt)
+        forward, operation = _operation(self.one, capsule, given)
+        norm = self.norm(after[0]) if _is_finite(after) else float("inf")
+        return Step(number, self.norm(given), norm, forward, operation)
+
+    def spoils(self, cotangent: Cotangent) -> bool:
+        """Tell whether one is not finite, or a register's is too large."""
+        return not _is_finite(cotangent) or self.bound.is_passed_by(
+            self.norm(cotangent[0])
+        )
+
+    def norm(self, cotangents: Sequence[Any]) -> float:
         """The largest cotangent of a register."""
-        pairs = zip(self.machine.active, cotangent[0], strict=True)
+        pairs = zip(self.machine.active, cotangents, strict=True)
         return _largest([c for p, c in pairs if p.kind == "register"])
 
 
@@ -132,7 +190,9 @@ def find_step(
     operands: Sequence[Any],
     seeds: Sequence[Any],
     steps: int,
-    growth: float,
+    bound: Bound,
+    within: range,
+    is_finite: bool,
 ) -> Step | None:
     """The first step, in reverse, that makes cotangents infinite, NaN or too large.
 
@@ -142,48 +202,20 @@ def find_step(
         operands: Inputs, then constants.
         seeds: Cotangents of the active outputs.
         steps: Of a run.
-        growth: How much larger than at first a cotangent may become.
+        bound: For the cotangents.
+        within: The steps among which it is, if that is known; empty if not.
+        is_finite: Whether the program's value is.
 
     Returns:
         The step; `None` if there is none.
     """
     machine = JaxprMachine(compiled, operands, seeds, stage=settings.stage)
-    watched = Watched(machine, steps, growth)
+    one = JaxprMachine(compiled, operands, seeds, stage=1)
     try:
+        watched = Watched(machine, one, steps, bound, within, is_finite)
         run(watched, plan_of_settings(settings))
-    except Spoilt as found:
-        limit = watched.first, growth
-        stage = found.steps
-        one = JaxprMachine(compiled, operands, seeds, stage=1)
-        return _within_stage(one, found, stage, limit)
-    return None
-
-
-def _within_stage(
-    machine: JaxprMachine,
-    found: Spoilt,
-    steps: int,
-    limit: tuple[float | None, float],
-) -> Step | None:
-    """The step of a stage that is at fault, from its end."""
-    cotangent = found.cotangent
-    watched = Watched(machine, 0, limit[1])
-    watched.first = limit[0]
-    for k in reversed(range(steps)):
-        capsule = machine.advance(found.capsule, k)[0] if k else found.capsule
-        after = machine.reverse(capsule, 1, cotangent)
-        if watched.spoils(after):
-            given = machine._seeded() if cotangent is None else cotangent[0]
-            pairs = zip(machine.active, given, strict=True)
-            before = _largest([c for p, c in pairs if p.kind == "register"])
-            if not _is_sound(machine, capsule):
-                # The values were spoilt before: where, tells a run forwards.
-                return _first_bad_value(machine, found.first + k + 1, steps)
-            forward, operation = _operation(machine, capsule, given)
-            norm = watched.norm(after)
-            norm = norm if np.isfinite(_largest(after[0])) else float("inf")
-            return Step(found.first + k, before, norm, forward, operation)
-        cotangent = after
+    except _Found as found:
+        return found.step
     return None
 
 
@@ -196,8 +228,10 @@ def _operation(
         code, given, wanted = _code_at(machine, capsule, cotangents)
         outs = core.jaxpr_as_fun(code.ruled)(*given)
         made = [v for v, w in zip(outs, wanted, strict=True) if w is not None]
-        if not all_finite(made):
-            return True, forward_fault(code.ruled, given)
+        # Infinity may stand in the step's inputs, as in rows that are not written yet.
+        forward = None if all_finite(made) else forward_fault(code.ruled, given)
+        if forward is not None:
+            return True, forward
         return False, reverse_fault(code.ruled, given, wanted)
 
 
@@ -224,24 +258,26 @@ def _code_at(
 # Values ---------------------------------------------------------------------------
 
 
-def _first_bad_value(machine: JaxprMachine, steps: int, stride: int) -> Step | None:
+def _first_bad_value(
+    machine: JaxprMachine, steps: int, stride: int, spoilt: _Spoilt
+) -> Step | None:
     """The first step, forwards, that makes a value which is not finite."""
     capsule, done = machine.start(), 0
     while done < steps:
         count = min(stride, steps - done)
         after = machine.advance(capsule, count)[0]
-        if not _is_sound(machine, after):
-            return _within_stride(machine, capsule, done, count)
+        if spoilt(machine, after):
+            return _within_stride(machine, capsule, done, count, spoilt)
         capsule, done = after, done + count
     return None
 
 
 def _within_stride(
-    machine: JaxprMachine, capsule: Capsule, done: int, count: int
+    machine: JaxprMachine, capsule: Capsule, done: int, count: int, spoilt: _Spoilt
 ) -> Step | None:
     for k in range(done, done + count):
         after = machine.advance(capsule, 1)[0]
-        if not _is_sound(machine, after):
+        if spoilt(machine, after):
             with jax.enable_x64(True):
                 seeds = machine._seeded()
                 code, given, _ = _code_at(machine, capsule, seeds)
@@ -251,12 +287,23 @@ def _within_stride(
     return None
 
 
-def _is_sound(machine: JaxprMachine, capsule: Capsule) -> bool:
-    """Whether all registers that carry a derivative are finite."""
+def _is_not_finite(machine: JaxprMachine, capsule: Capsule) -> bool:
+    return not all_finite(_registers(machine, capsule))
+
+
+def _has_nan(machine: JaxprMachine, capsule: Capsule) -> bool:
+    return any(bool(jnp.any(jnp.isnan(v))) for v in _registers(machine, capsule))
+
+
+def _registers(machine: JaxprMachine, capsule: Capsule) -> list[Any]:
+    """All registers that carry a derivative."""
     pairs = zip(machine.places, capsule[1:], strict=True)
     active = set(machine.active)
-    values = [v for p, v in pairs if p in active and p.kind == "register"]
-    return all_finite(values)
+    return [v for p, v in pairs if p in active and p.kind == "register"]
+
+
+def _is_finite(cotangent: Cotangent) -> bool:
+    return bool(np.isfinite(_largest(cotangent[0])))
 
 
 def _largest(arrays: Sequence[Any]) -> float:

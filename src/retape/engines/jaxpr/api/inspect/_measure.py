@@ -107,8 +107,8 @@ def measure(
         argnums: By which positional arguments the gradient is taken.
         health: Whether to watch how large cotangents are on the way back, and to name
             the step, the line and the operation that spoils the gradient, if it is not
-            finite. Watching takes a pass over the program's state for each stage; only
-            if something is wrong, the sweep is made again to find it.
+            finite. Every step is looked at, with a pass over the cotangents that it
+            wrote; only if something is wrong, the sweep is made again to find it.
         growth: With `health`: how many times larger than at the end of the run
             cotangents may become before that counts as a fault.
         **kwargs: Keyword arguments for `fun`.
@@ -124,6 +124,8 @@ def measure(
         PlanError: If `plan` is no plan, or one that cannot be obeyed, or `growth` is
             not above 1.
         BudgetError: If a budget is below the least possible, which is named.
+        DeterminismError: If what `health` found is not there when the program is run
+            again.
 
     Examples:
         >>> import jax, retape, retape.jax
@@ -185,7 +187,16 @@ def _measured(
 
     operands = [*values, *program.constants]
     seeds = [problem.one()]
-    state = diagnose(own, settings, operands, seeds, counts, found, growth)
+    state = diagnose(
+        own,
+        settings,
+        operands,
+        seeds,
+        counts,
+        found,
+        growth,
+        is_finite=bool(jnp.isfinite(value)),
+    )
     return Diagnosed(value, gradient, report, state)
 
 
