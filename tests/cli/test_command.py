@@ -13,7 +13,7 @@ import retape
 from retape.cli import _waiting, main
 from retape.plan._registry import KINDS
 from retape.schedule import Mixed, Schedule, TierCosts, TwoTier
-from retape.viz import draw_text, layout
+from retape.viz import draw_figure, draw_text, layout
 
 
 def test_plan_predicts(capsys):
@@ -100,6 +100,14 @@ def test_the_module_is_the_command():
     command = [sys.executable, "-m", "retape", "plan", "--steps", "4", "--segments"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("4 steps in 2 stages of at most 2")
+
+
+@pytest.mark.parametrize("draw", [draw_text, draw_figure, layout])
+def test_a_plan_is_no_schedule_to_draw(draw):
+    plan = retape.fixed_space(snapshots=3)
+    with pytest.raises(retape.ScheduleError, match=r"number of steps, `plan.schedule"):
+        draw(plan)
+    draw(plan.schedule(20))
 
 
 def test_every_step_is_swept_back_once_in_a_layout():

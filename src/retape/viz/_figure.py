@@ -33,6 +33,7 @@ def draw_figure(
 
     Raises:
         MissingPackageError: If matplotlib is not installed.
+        ScheduleError: If `actions` are none.
 
     Examples:
         >>> from retape.schedule import Schedule

@@ -9,6 +9,7 @@ that in which it is dropped.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from retape._errors import ScheduleError
 from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 
 
@@ -52,12 +53,21 @@ class Layout:
 def layout(actions: Iterable[Action]) -> Layout:
     """Arrange a schedule in rows.
 
+    Raises:
+        ScheduleError: If it is no stream of actions.
+
     Examples:
         >>> from retape.schedule import Schedule
         >>> layout(Schedule(2, snapshots=1)).rows  # doctest: +NORMALIZE_WHITESPACE
         (Row(advances=((0, 1),), stage=(1, 2), kept=(), from_slot=False),
          Row(advances=(), stage=(0, 1), kept=(), from_slot=False))
     """
+    if not isinstance(actions, Iterable):
+        raise ScheduleError(
+            f"`{actions!r}` is no schedule. Pass a stream of actions, such as "
+            "`retape.schedule.Schedule(20, snapshots=3)` or a plan's for a number of "
+            "steps, `plan.schedule(20)`."
+        )
     drawing = _Drawing()
     for action in actions:
         drawing.follow(action)

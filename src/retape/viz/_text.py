@@ -20,6 +20,9 @@ def draw_text(
         width: Characters in a row; several steps share one if there are more steps.
         rows: Draw no more than this many rows.
 
+    Raises:
+        ScheduleError: If `actions` are none.
+
     Examples:
         >>> from retape.schedule import Schedule
         >>> print(draw_text(Schedule(6, snapshots=2)))
