@@ -44,6 +44,11 @@ def run(options: argparse.Namespace) -> int:
     """Print the program after each pass, or after one."""
     function = _function(options.function)
     arguments = [_argument(text) for text in options.arguments]
+    if arguments and type(arguments[0]) is int:
+        raise ShowError(
+            f"`{arguments[0]}` is a whole number, and the gradient is taken by the "
+            f"first argument. Write `{float(arguments[0])}`."
+        )
 
     with waiting("compiling the function"):
         from retape.jax import show
