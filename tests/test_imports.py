@@ -3,9 +3,11 @@
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
+import retape
 from retape import _extras
 
 HEAVY = ("numpy", "jax", "torch", "matplotlib", "flax", "scipy")
@@ -38,6 +40,22 @@ def loaded_by(statement: str) -> list[str]:
 )
 def test_the_framework_free_part_is_framework_free(statement):
     assert loaded_by(statement) == []
+
+
+@pytest.mark.parametrize("part", ["jax", "torch", "native", "viz"])
+def test_a_part_that_was_not_imported_is_told_how(part):
+    done = subprocess.run(
+        [sys.executable, "-c", f"import retape\nretape.{part}"],
+        capture_output=True,
+        text=True,
+    )
+    assert f"Write `import retape.{part}` beside it." in done.stderr
+    assert loaded_by("import retape\nhasattr(retape, 'fixed')") == []
+
+
+def test_every_part_that_is_not_imported_is_a_module():
+    for part in retape._PARTS:
+        assert find_spec(f"retape.{part}") is not None
 
 
 def test_the_check_sees_a_framework():

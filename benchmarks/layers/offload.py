@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from importlib.util import find_spec
 from typing import Any
 
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
@@ -42,6 +43,9 @@ def main() -> None:
     options.add_argument("--snapshots", type=int, default=8)
     options.add_argument("--topology", default="v5e:2x2x1")
     given = options.parse_args()
+    if find_spec("libtpu") is None:
+        print("nothing was run: it needs the package `libtpu`")
+        return
     found = topologies.get_topology_desc(platform="tpu", topology_name=given.topology)
     place = SingleDeviceSharding(found.devices[0])
     shape = (given.width, given.width)

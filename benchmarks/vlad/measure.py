@@ -1,8 +1,9 @@
 """One measurement of the example, in a process of its own so that memory is its own.
 
-    python benchmarks/vlad/measure.py VARIANT N L [STAGE] [--exact]
+    python benchmarks/vlad/measure.py [VARIANT N L [STAGE]] [--exact]
 
-VARIANT is `primal`, `reverse` or `checkpoint`. Prints one line of JSON.
+VARIANT is `primal`, `reverse` or `checkpoint`. Prints one line of JSON; with nothing
+named that of a small one.
 """
 
 import json
@@ -75,6 +76,7 @@ def measure(
 
 if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "--exact"]
+    words = words or ["checkpoint", "100", "20"]
     variant_, n_, l_ = words[0], int(words[1]), int(words[2])
     stage_ = int(words[3]) if len(words) > 3 else 100_000
     print(json.dumps(measure(variant_, n_, l_, stage_, "--exact" in sys.argv)))

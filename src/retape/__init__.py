@@ -5,6 +5,8 @@ functions in plain Python. The gradients of whole programs are in `retape.jax`,
 `retape.torch` and `retape.vlad`, each of which loads its framework.
 """
 
+import typing as _typing
+
 from retape._adjoint import Adjoint as Adjoint
 from retape._adjoint import adjoint as adjoint
 from retape._errors import BudgetError as BudgetError
@@ -45,3 +47,18 @@ from retape.storage import TieredStore as TieredStore
 from retape.storage import register_state as register_state
 
 __version__ = "0.1.0"
+
+_PARTS = (
+    *("jax", "torch", "nnx", "vlad", "native", "viz", "testing", "interop"),
+    *("diffrax", "equinox", "optimistix", "transformers", "lightning"),
+)
+
+if not _typing.TYPE_CHECKING:  # else any name would be one for a type checker
+
+    def __getattr__(name: str) -> object:
+        if name in _PARTS:
+            raise AttributeError(
+                f"`retape.{name}` is not loaded by `import retape`, which loads no "
+                f"framework. Write `import retape.{name}` beside it."
+            )
+        raise AttributeError(f"module 'retape' has no attribute {name!r}")

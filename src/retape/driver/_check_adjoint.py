@@ -294,5 +294,7 @@ def _direction(like: Any, rng: Random) -> Any:
 
 
 def _default_random() -> Random:
-    need_numpy("`check_adjoint` without `random=`")
+    need_numpy(
+        "`check_adjoint` without `random=`", "draws with NumPy", "pass `random=`"
+    )
     return import_module("numpy").random.default_rng(0)

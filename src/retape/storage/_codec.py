@@ -105,7 +105,11 @@ def label_in(source: Any, size: int) -> dict[str, Any]:
         return {}
 
 
-def need_numpy(what: str) -> None:
+def need_numpy(
+    what: str,
+    why: str = "writes files in NumPy's format",
+    instead: str = "use a `retape.MemoryStore`",
+) -> None:
     """Refuse to go on without NumPy.
 
     Raises:
@@ -116,9 +120,8 @@ def need_numpy(what: str) -> None:
     """
     if find_spec("numpy") is None:
         raise MissingPackageError(
-            f"{what} writes files in NumPy's format, and `numpy` cannot be imported: "
-            "`pip install retape` installs no package besides. Run `pip install "
-            "numpy`, or use a `retape.MemoryStore`.",
+            f"{what} {why}, and `numpy` cannot be imported: `pip install retape` "
+            f"installs no package besides. Run `pip install numpy`, or {instead}.",
             name="numpy",
         )
 
