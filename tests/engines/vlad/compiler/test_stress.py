@@ -1,4 +1,4 @@
-"""The collector under stress: a nursery of a few hundred words, full collections."""
+"""Under stress: a nursery of a few hundred words, full collections, slices of few steps."""
 
 import pytest
 
@@ -27,3 +27,18 @@ def test_collecting_all_the_time_changes_nothing(file: str) -> None:
             assert steps == case.steps
         native.call("census")
     assert native.collections() > 100
+
+
+@pytest.mark.parametrize("file", ["arithmetic", "derivatives", "forms", "vectors"])
+def test_slices_of_few_steps_change_nothing(
+    file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = ("-DSLICE=3", "-DRUN_SLICE=3", "-DPAUSE_SECONDS=0")
+    monkeypatch.setattr(_build, "FLAGS", (*_build.FLAGS, *short))
+    file += ".cases"
+    bench = Bench(file, "compiled")
+    for case in read_cases(file)[1]:
+        output, steps = bench.run(case)
+        if not case.expected.startswith("!"):
+            assert same_output(output, case.expected), case.text
+            assert steps == case.steps

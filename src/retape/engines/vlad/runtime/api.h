@@ -41,6 +41,17 @@ static int guarded(void (*body)(Request *), Request *q) {
   return 1;
 }
 
+/* What lets signals in, in the order of `python`. */
+EXPORT void vlad_signals(void **function) { memcpy(&python, function, sizeof python); }
+
+/* Raise what a signal's handler raised; called with Python's lock. */
+EXPORT int vlad_reraise(void) {
+  if (!paused.type) return 0;
+  python.restore(paused.type, paused.value, paused.traceback);
+  paused.type = paused.value = paused.traceback = NULL;
+  return 1;
+}
+
 static void begin(Request *q) {
   size_t words = (size_t)q->a;
   if (words < 4 * RESERVE + 4 * (size_t)MAX_BLOCK_WORDS)

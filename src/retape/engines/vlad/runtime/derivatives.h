@@ -6,6 +6,7 @@
 #ifndef VLAD_DERIVATIVES_H
 #define VLAD_DERIVATIVES_H
 
+#include "signals.h"
 #include "trees.h"
 
 /* Codes of frames that belong to the runtime; compiled code begins after them. */
@@ -17,7 +18,28 @@ enum Operator { FORWARD, REVERSE, CHECKPOINT };
 
 /* Run from a frame with so many steps left: 1 if the run stopped at the limit (the
    state is in G.k), 0 if it ended (the value is in G.result). In compiled code. */
-static int run(Val frame, int64_t fuel);
+static int run_slice(Val frame, int64_t fuel);
+
+#ifndef RUN_SLICE
+#define RUN_SLICE ((int64_t)1000000)
+#endif
+
+/* The same; signals are let in on the way. */
+static int run(Val frame, int64_t fuel) {
+  for (int64_t slice = RUN_SLICE;;) {
+    if (slice > fuel) slice = fuel;
+    int stopped = run_slice(frame, slice);
+    int64_t used = slice - G.fuel, left = G.fuel;
+    fuel -= used;
+    if (!stopped || fuel <= left) {
+      G.fuel = fuel;
+      return stopped;
+    }
+    if (!used) slice *= 2; /* a block takes more */
+    let_signals_in();
+    frame = G.k;
+  }
+}
 
 /* As `stage`, by generated reverse code; 0 if the general way has to do it, or if the
    last stage does not end within its steps. */

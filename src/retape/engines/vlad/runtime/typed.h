@@ -37,9 +37,11 @@ typedef union Word {
 /* Pieces that are kept for the next stage: pages of new ones cost more than the code. */
 #define KEPT_PIECES 32
 
-/* Steps after which a run that is not recorded looks for dead rows, and bytes that they
+/* Steps after which a run lets signals in and looks for dead rows, and bytes that they
    may have. */
+#ifndef SLICE
 #define SLICE ((int64_t)100000)
+#endif
 #define ROW_SLACK ((size_t)256 * 1024)
 
 /* A part of the tape; its first word leads back to the one before. */

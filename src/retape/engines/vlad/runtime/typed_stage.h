@@ -3,7 +3,7 @@
 #ifndef VLAD_TYPED_STAGE_H
 #define VLAD_TYPED_STAGE_H
 
-#include "typed_states.h"
+#include "typed_run.h"
 
 /* The cotangents of the first state; 0 if one is no number: the general way does not
    multiply an infinite partial by an adjoint of zero, and knows whether it is one. */
@@ -82,7 +82,7 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, Val *v
   int done = 0, at = shadow(cotangents);
   typed_begin();
   if (load_state(frame)) {
-    int how = typed_record(fuel);
+    int how = typed_run(fuel);
     if (how != GAVE_UP) {
       note_typed();
       size_t room = (size_t)(T.top - T.stack);

@@ -1,6 +1,6 @@
 """The C around a program: one function, its ways in, and what all blocks share.
 
-A large program is several functions, each called by `run` for what it has.
+A large program is several functions, each called by `run_slice` for what it has.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ def assemble(out: Output, static: Iterable[str], typed: Iterable[str]) -> str:
             "",
             *static,
             "",
-            "static int run(Val frame, int64_t fuel) {",
+            "static int run_slice(Val frame, int64_t fuel) {",
             "  Val *hp = G.hp, *limit = G.limit;",
             "  Val k = frame, ret = NOTHING, s0, s1, s2, unused;",
             "  int64_t need;",
@@ -122,7 +122,7 @@ def _part_numbers(name: str, numbers: dict[int, int]) -> Iterator[str]:
 
 
 _AROUND = [
-    "static int run(Val frame, int64_t fuel) {",
+    "static int run_slice(Val frame, int64_t fuel) {",
     "  Val *hp = G.hp;",
     "  Val k = frame, ret = NOTHING, s0 = NOTHING, s1 = NOTHING, s2 = NOTHING;",
     "  int64_t need;",

@@ -1,6 +1,7 @@
 """The C interface of a loaded program, `runtime/api.h`, as Python calls it."""
 
 import ctypes
+from collections.abc import Callable
 from ctypes import c_double, c_int, c_int32, c_int64
 from typing import Any
 
@@ -16,6 +17,11 @@ EXTERNAL = ctypes.CFUNCTYPE(
     c_int, c_int32, ctypes.POINTER(c_double), ctypes.POINTER(c_double)
 )
 HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64, c_int64)
+
+
+_SIGNALS = (
+    "PyGILState_Ensure PyGILState_Release PyErr_CheckSignals PyErr_Fetch PyErr_Restore"
+).split()
 
 
 class Request(ctypes.Structure):
@@ -42,3 +48,16 @@ def declared(library: Any) -> Any:
     for name in _CALLS:
         getattr(library, f"vlad_{name}").restype = c_int
     return library
+
+
+def let_signals_in(library: Any) -> Callable[[], int] | None:
+    """Give an object what `runtime/signals.h` calls, where Python is CPython.
+
+    Returns what raises what a handler raised, if one did.
+    """
+    python = getattr(ctypes, "pythonapi", None)
+    if python is None:
+        return None
+    found = [ctypes.cast(getattr(python, name), ctypes.c_void_p) for name in _SIGNALS]
+    library.vlad_signals((ctypes.c_void_p * len(found))(*(f.value for f in found)))
+    return ctypes.PYFUNCTYPE(ctypes.c_int)(("vlad_reraise", library))

@@ -4,7 +4,7 @@ import ctypes
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from ctypes import c_double, c_int32
+from ctypes import c_double, c_int, c_int32
 from typing import Any, NamedTuple, NoReturn
 
 from retape._errors import UnsupportedError
@@ -18,6 +18,7 @@ from retape.engines.vlad.compiler.load._interface import (
     WRITE,
     Request,
     declared,
+    let_signals_in,
 )
 from retape.engines.vlad.compiler.load._shared_object import SharedObject
 from retape.engines.vlad.compiler.load._tokens import from_tokens, to_tokens
@@ -77,6 +78,8 @@ class Native:
         self._callbacks = self._made_callbacks()
         request = Request(a=NURSERY_WORDS, b=0)
         self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
+        self._reraise = let_signals_in(self.dll)
+        self._paused = c_int.in_dll(self.dll, "vlad_paused")
 
     def _made_callbacks(self) -> tuple[Any, ...]:
         """The host's side, which must not keep this object alive: it is theirs."""
@@ -102,6 +105,11 @@ class Native:
                 f"the external function `{self._outside}` called the program that it "
                 "was called from, which is in the middle of a run; compile the program "
                 "a second time for it"
+            )
+        if self._paused.value:
+            raise UnsupportedError(
+                "the handler of a signal called the program that it came in the middle "
+                "of; compile the program a second time for it"
             )
         while self._freed:
             self.dll.vlad_free(self._freed.popleft())
@@ -167,6 +175,8 @@ class Native:
         self.dll.vlad_forget_peaks()
 
     def _raise(self) -> NoReturn:
+        if self._reraise is not None:
+            self._reraise()
         request = Request()
         operator = self.dll.vlad_fault(ctypes.byref(request)).decode()
         values = self.take(request.d), self.take(request.e)
