@@ -1,4 +1,4 @@
-"""Under stress: a nursery of a few hundred words, full collections, slices of few steps."""
+"""Under stress: a nursery of a few hundred words, collections, slices of few steps."""
 
 import pytest
 
