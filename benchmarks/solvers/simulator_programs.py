@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from program import Program, quiet
+from program import Program, Rollout, quiet
 
 BALL = """
 <mujoco>
@@ -67,6 +67,12 @@ def mjx_masked() -> Program:
 
 def jax_cfd() -> Program:
     """Vorticity on 64 x 64, 1000 steps of Crank-Nicolson and Runge-Kutta."""
+    flow = vorticity()
+    return Program("jax-cfd, 1000 steps", flow.over(1000), flow.point)
+
+
+def vorticity() -> Rollout:
+    """Steps of jax-cfd's spectral solver."""
     import jax_cfd.base as cfd
     import jax_cfd.spectral as spectral
 
@@ -74,13 +80,11 @@ def jax_cfd() -> Program:
     equation = spectral.equations.NavierStokes2D(1e-3, grid, smooth=True)
     step = spectral.time_stepping.crank_nicolson_rk4(equation, 1e-3)
 
-    def run(w: Any) -> Any:
-        body = lambda h, _: (step(h), None)  # noqa: E731
-        last, _ = jax.lax.scan(body, jnp.fft.rfftn(w), None, length=1000)
-        return jnp.sum(jnp.fft.irfftn(last) ** 2)
+    def loss(h: Any) -> Any:
+        return jnp.sum(jnp.fft.irfftn(h) ** 2)
 
     x = jnp.linspace(0, 2 * np.pi, 64, endpoint=False)
-    return Program("jax-cfd, 1000 steps", run, jnp.sin(x)[:, None] * jnp.cos(2 * x))
+    return Rollout(jnp.sin(x)[:, None] * jnp.cos(2 * x), jnp.fft.rfftn, step, loss)
 
 
 def brax() -> Program:
@@ -121,6 +125,12 @@ def jaxley() -> Program:
 
 def xlb() -> Program:
     """A vortex in a box of 64 x 64, 1000 steps of lattice Boltzmann, by its speed."""
+    flow = lattice_boltzmann()
+    return Program("XLB, 1000 steps", flow.over(1000), flow.point)
+
+
+def lattice_boltzmann() -> Rollout:
+    """Steps of XLB with walls."""
     import xlb as lattice
     from xlb.compute_backend import ComputeBackend
     from xlb.grid import grid_factory
@@ -139,11 +149,14 @@ def xlb() -> Program:
     _, _, mask, missing = step.prepare_fields()
     x = jnp.linspace(0.0, 2 * np.pi, 64, endpoint=False)
 
-    def run(speed: Any) -> Any:
+    def start(speed: Any) -> Any:
         vortex = [jnp.outer(jnp.sin(x), jnp.cos(x)), -jnp.outer(jnp.cos(x), jnp.sin(x))]
-        start = step.equilibrium(jnp.ones((1, 64, 64)), speed * jnp.stack(vortex))
-        body = lambda f, _: (step(f, f, mask, missing, 1.6, 0)[1], None)  # noqa: E731
-        last, _ = jax.lax.scan(body, start, None, length=1000)
-        return jnp.sum(step.macroscopic(last)[1] ** 2)
+        return step.equilibrium(jnp.ones((1, 64, 64)), speed * jnp.stack(vortex))
 
-    return Program("XLB, 1000 steps", run, jnp.asarray(0.05))
+    def collide(f: Any) -> Any:
+        return step(f, f, mask, missing, 1.6, 0)[1]
+
+    def loss(f: Any) -> Any:
+        return jnp.sum(step.macroscopic(f)[1] ** 2)
+
+    return Rollout(jnp.asarray(0.05), start, collide, loss)

@@ -42,7 +42,8 @@ class Fault:
             are not finite.
         after: The same before it, infinity if one is not finite.
         operation: Its name: JAX's, such as `sqrt`; PyTorch's, such as `SqrtBackward0`;
-            or of the function of `retape.adjoint`, such as `reverse_step`.
+            or of the function of `retape.adjoint`, such as `reverse_step`; "argument"
+            if it was given what is not finite.
         line: `file:line (function)` where the program calls it.
         text: That line of source.
         operands: Types and ranges of what it was given.

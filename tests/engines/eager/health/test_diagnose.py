@@ -234,6 +234,40 @@ def test_a_second_run_is_alike() -> None:
     assert norm.num_batches_tracked == 1
 
 
+class Keeper(torch.autograd.Function):
+    """A function that keeps something by the name that leaves have."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.variable = x.detach()
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> Tensor:
+        return g
+
+
+def test_what_a_function_keeps_is_no_leaf() -> None:
+    x = torch.zeros(3, requires_grad=True)
+    fault = retape.torch.diagnose(lambda: Keeper.apply(x.sqrt()).sum()).fault  # pyright: ignore
+    assert fault is not None and fault.operation == "SqrtBackward0"
+    assert fault.steps == 3
+
+
+def test_how_many_operators_there_are_between_two_looks() -> None:
+    x = torch.ones(3, requires_grad=True)
+
+    def loss(factor: float = 1.0) -> Tensor:
+        y = x
+        for k in range(99):
+            y = y * {50: factor, 49: 1 / factor}.get(k, 1.0)
+        return y.sum()
+
+    health = retape.torch.diagnose(loss, 1e9)
+    assert health.fault is None and health.steps_per_look == 4
+    assert "looked at every 4 steps" in str(health)
+
+
 def test_tensors_of_other_kinds() -> None:
     table = torch.nn.Embedding(9, 4, sparse=True)
     z = torch.ones(3, dtype=torch.complex128, requires_grad=True)

@@ -268,3 +268,19 @@ def test_other_types(kind: str) -> None:
 
     done = retape.jax.measure(fun, X.astype(np.float32), plan=PLAN, health=True)
     assert (done.health.fault.kind, done.health.fault.step) == ("growth", 31)
+
+
+def test_a_value_that_is_not_finite_though_its_gradient_is() -> None:
+    def fun(x: Any, ends: Any) -> Any:
+        y = jax.lax.fori_loop(0, 20, lambda i, y: 0.9 * y, x)
+        return jnp.sum(y) + jnp.log(jax.lax.stop_gradient(y[0]) * ends)
+
+    for x, ends, step, operation in (
+        (X, 0.0, 21, "log"),
+        (X * np.nan, 1.0, 0, "argument"),
+    ):
+        done = retape.jax.measure(fun, x, ends, plan=PLAN, health=True)
+        assert np.all(np.isfinite(done.gradient)) and not np.isfinite(done.value)
+        fault = done.health.fault
+        assert (fault.kind, fault.step) == ("forward", step)
+        assert fault.operation == operation

@@ -26,8 +26,9 @@ def diagnose(
     Nothing is added to `.grad`. A budget goes inside: `function` may have a
     `with retape.torch.recompute(...)` around what it does.
 
-    Cotangents are looked at behind at most 32 operators, evenly spread. Only if one of
-    them or a gradient is not as it should be, `function` is called again, with the
+    Cotangents are looked at behind at most 32 operators, evenly spread: what grows and
+    shrinks again between two of them is not seen. Only if one of them or a gradient is
+    not as it should be, `function` is called again and each is looked at, with the
     random states of PyTorch and the buffers of modules as they were, while autograd
     notes the line of each operator.
 
@@ -76,7 +77,7 @@ def diagnose(
         and isfinite(largest(sizes(grads)))
         and not grows(norms, growth)
     ):
-        return Health(norms, per, None)
+        return Health(norms, per, None, steps_per_look=per)
     del grads, value
     before.restore()
     fault = None if isfinite(number) else find_value(call)
@@ -89,7 +90,7 @@ def diagnose(
             "again to find where, it was. Let it do the same each time: set what NumPy "
             "and Python draw at random inside of it."
         )
-    return Health(norms, per, fault)
+    return Health(norms, per, fault, steps_per_look=per)
 
 
 def _checked_loss(value: Any) -> Tensor:

@@ -19,6 +19,7 @@ from retape.driver import Fault
 from retape.engines.eager.health._first_bad_value import BadValue, FirstBadValue
 from retape.engines.eager.health._graph import (
     Grads,
+    is_of_leaf,
     largest,
     number,
     operators,
@@ -91,7 +92,7 @@ class _Search:
     def hook(self, step: int, node: Any) -> Callable[[Any, Any], None]:
         """What is done after the derivative of an operator was taken."""
         # A gradient of a leaf is a sum over all places where it is read.
-        inner = [not hasattr(before, "variable") for before, _ in node.next_functions]
+        inner = [not is_of_leaf(before) for before, _ in node.next_functions]
 
         def look(made: Grads, given: Grads) -> None:
             before, after = largest(sizes(given)), largest(sizes(made))

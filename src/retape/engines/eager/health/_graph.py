@@ -11,6 +11,8 @@ from torch import Tensor
 
 Grads = Sequence[Tensor | None]
 
+_FUNCTIONS: Any = vars(torch._C)["_functions"]
+
 
 def operators(value: Tensor) -> tuple[list[Any], list[Tensor]]:
     """The nodes that lead to a value, first one first, and the leaves that it is of.
@@ -21,7 +23,7 @@ def operators(value: Tensor) -> tuple[list[Any], list[Tensor]]:
     waiting = [value.grad_fn]
     while waiting:
         node: Any = waiting.pop()
-        if hasattr(node, "variable"):  # it adds to the gradient of a leaf
+        if is_of_leaf(node):
             leaves.append(node.variable)
             continue
         found.append(node)
@@ -31,6 +33,12 @@ def operators(value: Tensor) -> tuple[list[Any], list[Tensor]]:
                 waiting.append(before)
     found.sort(key=number)
     return found, leaves
+
+
+def is_of_leaf(node: Any) -> bool:
+    """Tell whether a node adds to the gradient of a leaf."""
+    # Not by `variable`: a function of the user's may keep something of that name.
+    return type(node) is _FUNCTIONS.AccumulateGrad
 
 
 def number(node: Any) -> int:

@@ -12,7 +12,7 @@ from torch.nn.modules.module import (
 )
 from torch.utils._pytree import tree_leaves
 
-from retape.engines.eager.health._graph import number
+from retape.engines.eager.health._graph import is_of_leaf, number
 
 _KEY = "retape_module"
 
@@ -58,7 +58,7 @@ class Modules:
         waiting = [getattr(leaf, "grad_fn", None) for leaf in tree_leaves(output)]
         while waiting:
             node: Any = waiting.pop()
-            if node is None or hasattr(node, "variable") or number(node) <= first:
+            if node is None or is_of_leaf(node) or number(node) <= first:
                 continue
             if _KEY not in node.metadata:
                 node.metadata[_KEY] = path

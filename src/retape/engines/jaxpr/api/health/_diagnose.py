@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,12 @@ import numpy as np
 from retape._errors import DeterminismError
 from retape.driver import Fault, Health
 from retape.driver._health import ROWS, FaultKind
-from retape.engines.jaxpr.api.health._find_step import Bound, Step, find_step
+from retape.engines.jaxpr.api.health._find_step import (
+    Bound,
+    Step,
+    find_step,
+    find_value,
+)
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.sweep._state import SweepCounts
@@ -71,10 +76,20 @@ def diagnose(
                 "callback returns depends on its arguments only."
             )
         fault = _fault(step, steps)
+    elif not is_finite:
+        with jax.disable_jit(False):
+            step = find_value(compiled(), settings, operands, seeds, steps)
+        fault = _fault(step or Step(0, np.nan, np.inf, True, None), steps)
+        if step is None and not _are_finite(filter(_has_fraction, operands)):
+            fault = replace(fault, operation="argument")
     return Health(norms, per * settings.stage, fault)
 
 
-def _are_finite(found: Sequence[Any]) -> bool:
+def _has_fraction(value: Any) -> bool:
+    return jax.dtypes.issubdtype(jax.typeof(value).dtype, np.inexact)
+
+
+def _are_finite(found: Iterable[Any]) -> bool:
     return all(np.all(np.isfinite(np.asarray(g, np.complex128))) for g in found)
 
 

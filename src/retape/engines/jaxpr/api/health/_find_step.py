@@ -219,6 +219,32 @@ def find_step(
     return None
 
 
+def find_value(
+    compiled: Compiled,
+    settings: Settings,
+    operands: Sequence[Any],
+    seeds: Sequence[Any],
+    steps: int,
+) -> Step | None:
+    """The first step that makes a value which is not finite, whatever its derivative.
+
+    Returns:
+        The step; `None` if no operation of a step is at fault.
+    """
+    one = JaxprMachine(compiled, operands, seeds, stage=1)
+    found = _first_bad_value(one, steps, settings.stage, _has_bad_value)
+    if found is not None and found.operation is not None:
+        return found
+    # The last step is not advanced: what it makes is the program's value.
+    before = one.advance(one.start(), steps - 1)[0] if steps > 1 else one.start()
+    with jax.enable_x64(True):
+        code, given, _ = _code_at(one, before, one._seeded())
+        operation = forward_fault(code.ruled, given)
+    if operation is None:
+        return None
+    return Step(steps - 1, float("nan"), float("inf"), True, operation)
+
+
 def _operation(
     machine: JaxprMachine, capsule: Capsule, cotangents: Sequence[Any]
 ) -> tuple[bool, Operation | None]:
@@ -289,6 +315,12 @@ def _within_stride(
 
 def _is_not_finite(machine: JaxprMachine, capsule: Capsule) -> bool:
     return not all_finite(_registers(machine, capsule))
+
+
+def _has_bad_value(machine: JaxprMachine, capsule: Capsule) -> bool:
+    """Of those without a derivative, too."""
+    pairs = zip(machine.places, capsule[1:], strict=True)
+    return not all_finite([v for p, v in pairs if p.kind == "register"])
 
 
 def _has_nan(machine: JaxprMachine, capsule: Capsule) -> bool:
