@@ -119,7 +119,7 @@ def test_numpy_is_imported_by_the_stores_and_tables_below_the_engines():
     assert users == {"storage", "schedule"}
     tables = (SOURCES / "schedule").glob("*.py")
     using = [path.stem for path in tables if "import numpy" in path.read_text()]
-    assert sorted(using) == ["_chain", "_tier_table"]
+    assert sorted(using) == ["_chain", "_nested_table", "_room_table"]
 
 
 def test_every_package_and_module_has_a_layer_and_a_docstring():

@@ -39,6 +39,7 @@ TOP_LEVEL = {
     "ScheduleError",
     "SnapshotError",
     "StoreError",
+    "Tier",
     "TierCosts",
     "TieredStore",
     "UnsupportedError",

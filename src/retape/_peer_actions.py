@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any
 
+from retape._errors import PlanError
 from retape.schedule import (
     Action,
     Advance,
@@ -22,6 +23,8 @@ from retape.schedule import (
 
 TIERS = {"RAM": "memory", "DISK": "disk"}
 """Storages of that package, and tiers of this one."""
+
+_STORAGES = {tier: storage for storage, tier in TIERS.items()}
 
 
 def translate(actions: Iterable[Action], length: int, peer: Any) -> Iterator[Any]:
@@ -74,8 +77,17 @@ def tier_of(storage: Any) -> str:
 
 
 def storage_name(tier: str) -> str:
-    """That package's name of a tier."""
-    return "DISK" if tier == "disk" else "RAM"
+    """That package's name of a tier.
+
+    Raises:
+        PlanError: If it has none for it.
+    """
+    if tier not in _STORAGES:
+        raise PlanError(
+            f"the schedule has a tier {tier!r}, and `checkpoint_schedules` knows RAM "
+            "and DISK. Pass a schedule over 'memory' and 'disk'."
+        )
+    return _STORAGES[tier]
 
 
 def peer_tier(tier: str, peer: Any) -> Any:

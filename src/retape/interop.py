@@ -44,7 +44,8 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
         length: Its number of steps, at least 1.
 
     Raises:
-        PlanError: If `length` is no number of steps.
+        PlanError: If `length` is no number of steps, or the schedule has a tier that
+            is neither memory nor disk.
 
     Examples:
         >>> from retape.interop import to_checkpoint_schedules
@@ -64,6 +65,8 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
 
     if length < 1:
         raise _no_steps(length)
+    for tier in getattr(actions, "tier_names", ()):
+        storage_name(tier)  # It says which one that package does not know.
 
     class Given(adapted_schedule(peer)):
         """Actions that are known before the run."""

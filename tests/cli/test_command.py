@@ -61,6 +61,13 @@ def test_tapes_and_tiers_can_be_asked_for(capsys):
     tiers = ["--memory", "1 kB", "--disk", "2 kB", "--capsule", "100", "--tape", "100"]
     assert main(["plan", "--steps", "60", *tiers]) == 0
     assert "cost" in capsys.readouterr().out
+    levels = ["--levels", "device/2+host/3/1/1+remote/9/6/6"]
+    assert main(["plan", "--steps", "60", *levels]) == 0
+    assert "remote: 1 stores, 1 restores, at most 1; cost" in capsys.readouterr().out
+    assert main(["plan", "--steps", "60", *levels, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)["tiers"]
+    assert list(told) == ["device", "host", "remote"]
+    assert told["host"]["snapshots"] == 3 and told["host"]["bytes"] is None
     assert main(["plan", "--steps", "60", "--disk", "2", "--segments"]) == 1
     assert "`--disk` goes with `--memory`" in capsys.readouterr().err
     assert main(["plan", "--steps", "60", "--tapes", "--segments"]) == 1

@@ -92,6 +92,9 @@ def gradients():
         retape.fixed_space(snapshots=2, stage=4),
         retape.segments(),
         retape.tiers(memory=1, disk=2, stage=2),
+        retape.tiers(
+            levels=(retape.Tier("device", 1), retape.Tier("host", 2, 1, 1)), stage=2
+        ),
         None,
     ):
         result = call(plan=plan)

@@ -16,6 +16,14 @@ PLANS = [
     retape.segments(),
     retape.fixed_space(snapshots=4, store={"state", "tape"}),
     retape.tiers(memory=1, disk=2, stage=2),
+    retape.tiers(
+        levels=(
+            retape.Tier("device", 1),
+            retape.Tier("host", 1, 1, 1),
+            retape.Tier("disk", 2, 3, 3),
+        ),
+        stage=2,
+    ),
 ]
 
 

@@ -25,6 +25,9 @@ PLANS = {
     "stages": retape.fixed_space(snapshots=2, stage=4),
     "tapes": retape.fixed_space(snapshots=4, store={"state", "tape"}),
     "tiers": retape.tiers(memory=1, disk=2, stage=2),
+    "levels": retape.tiers(
+        levels=(retape.Tier("device", 1), retape.Tier("host", 2, 1, 1)), stage=2
+    ),
 }
 
 

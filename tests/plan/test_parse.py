@@ -36,6 +36,17 @@ PLANS = [
         ),
     ),
     (
+        "tiers:levels=device/3+host/2e3/1/0.5+disk/50 MB/4/4,stage=2",
+        retape.tiers(
+            levels=(
+                retape.Tier("device", 3),
+                retape.Tier("host", 2000, write=1, read=0.5),
+                retape.Tier("disk", "50 MB", write=4, read=4),
+            ),
+            stage=2,
+        ),
+    ),
+    (
         "chain:forward=1+5+1,states=2+9+2,tapes=3+3+3,budget=5",
         retape.chain(forward=[1, 5, 1], states=[2, 9, 2], tapes=[3, 3, 3], budget=5),
     ),
@@ -56,6 +67,9 @@ def test_plans_are_written_as_text(text, plan):
         ),
         ("fixed-space", "the plan `fixed-space` needs `snapshots`. Write `fixed-space"),
         ("tiers:memory=3", "the plan `tiers` needs `disk`"),
+        ("tiers:levels=device", "`levels=device` is not a tier. Write name/snapshots"),
+        ("tiers:levels=a/3/much/1", "`levels=much` is not a number"),
+        ("tiers:levels=a/1,memory=2", "`memory=2` and `levels` cannot both be"),
         ("logarithmic:stage=x", "`stage=x` is not a whole number"),
         ("logarithmic:stage=1.5", "`stage=1.5` is not a whole number"),
         ("logarithmic:size=3", "`size=3` is not an option of the plan `logarithmic`"),

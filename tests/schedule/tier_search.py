@@ -12,7 +12,11 @@ def cheapest(n, memory, disk, f, write, read):
         f: Cost of an advance.
         write, read: Costs of (memory, disk).
     """
-    room = memory, disk
+    return cheapest_over(n, (memory, disk), f, write, read)
+
+
+def cheapest_over(n, room, f, write, read):
+    """The same over any number of tiers, with `room`, `write` and `read` of each."""
     start = (0, frozenset(), n)
     heap, done, tie = [(0.0, 0, start)], set(), 0
     while heap:
@@ -28,7 +32,7 @@ def cheapest(n, memory, disk, f, write, read):
             follow.append((cost, (None, held, left - 1)))
         elif at is not None and at < left - 1:
             follow.append((cost + f, (at + 1, held, left)))
-        for tier in (0, 1):
+        for tier in range(len(room)):
             used = sum(1 for _, where in held if where == tier)
             if at is not None and used < room[tier] and (at, tier) not in held:
                 follow.append((cost + write[tier], (at, held | {(at, tier)}, left)))

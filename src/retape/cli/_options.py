@@ -17,6 +17,7 @@ _SHORT = {
     "sweeps": ("fixed-time", "sweeps"),
     "within": ("within", "budget"),
     "memory": ("tiers", "memory"),
+    "levels": ("tiers", "levels"),
 }
 """Short options that name a kind of plan, and the option of it that they give."""
 _FLAGS = ("logarithmic", "segments")
@@ -46,6 +47,12 @@ def add_plan_options(
         "--memory",
         metavar="M",
         help="two tiers: snapshots in memory, or bytes that they share with the tape",
+    )
+    kind.add_argument(
+        "--levels",
+        metavar="TIERS",
+        help="any number of tiers, as name/snapshots/write/read with the costs of "
+        "transfers in steps: device/3+host/20/1/1+disk/50 GB/8/8",
     )
     parser.add_argument("--disk", metavar="M", help="with --memory: the same on disk")
     parser.add_argument("--tapes", action="store_true", help="slots may hold tapes")

@@ -51,4 +51,13 @@ def as_object(plan: Plan, steps: int, prediction: Prediction) -> dict[str, Any]:
         "disk_bytes": prediction.disk_bytes,
         "host_bytes": prediction.host_bytes,
         "cost": prediction.cost,
+        "tiers": {
+            name: {
+                "stores": use.stores,
+                "restores": use.restores,
+                "snapshots": use.peak,
+                "bytes": use.nbytes,
+            }
+            for name, use in prediction.tiers.items()
+        },
     }

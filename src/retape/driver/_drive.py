@@ -41,6 +41,7 @@ from retape.storage import (
     Record,
     SnapshotStore,
 )
+from retape.storage._tiered import name_tiers
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -146,6 +147,7 @@ def _obeyed(
     reuse: bool,
 ) -> Outcome[R]:
     """Run to the end, on a store that no other run uses."""
+    name_tiers(loop.store, getattr(plan, "tier_names", ()))
     durable = loop.durable
     record = _begun(durable, loop.label, reuse) if durable else None
     try:

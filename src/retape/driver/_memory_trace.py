@@ -5,7 +5,7 @@ obeys it have that clock, so the two can be laid over one another.
 """
 
 import tracemalloc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
@@ -94,6 +94,7 @@ def predict_memory(
     working_bytes: int = 0,
     cotangent_bytes: int = 0,
     on_disk: bool = False,
+    far: Container[str] = ("disk",),
 ) -> tuple[Moment, ...]:
     """Predict the bytes that a schedule holds over time.
 
@@ -104,6 +105,7 @@ def predict_memory(
         working_bytes: Of what is there all the time.
         cotangent_bytes: Of what is there from the first stage that is reversed on.
         on_disk: Whether snapshots of all tiers are on disk.
+        far: The tiers that are no part of memory.
 
     Returns:
         A moment for each action that changes what is held, at most some thousands: of
@@ -149,15 +151,15 @@ def predict_memory(
                 moment()
             case Store(_, slot, tier):
                 slots[tier, slot] = capsule_bytes
-                held[on_disk or tier == "disk"] += capsule_bytes
+                held[on_disk or tier in far] += capsule_bytes
                 moment()
             case Tape(start, stop, slot, tier):
                 work += stop - start
                 slots[tier, slot] = (stop - start) * tape_bytes
-                held[on_disk or tier == "disk"] += slots[tier, slot]
+                held[on_disk or tier in far] += slots[tier, slot]
                 moment()
             case Drop(_, slot, tier):
-                held[on_disk or tier == "disk"] -= slots.pop((tier, slot))
+                held[on_disk or tier in far] -= slots.pop((tier, slot))
             case Reverse(start, stop):
                 work, working = work + stop - start, working_bytes + cotangent_bytes
                 moment((stop - start) * tape_bytes)

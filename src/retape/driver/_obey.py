@@ -18,6 +18,7 @@ from retape.driver._machine import (
 from retape.driver._progress import Progress
 from retape.driver._repair import fetch
 from retape.driver._report import Report
+from retape.driver._tier_meter import TierMeter
 from retape.driver._verify import Verifier, reverse_checked
 from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.storage import DurableStore, Record, SnapshotStore
@@ -66,6 +67,7 @@ class Loop(Generic[C, A, R]):
         total: The work of the whole run, if it can be predicted.
         skipped: Work that an earlier process has done.
         limit: The `retape.interruptible` that the run heeds, if there is one.
+        meter: The counts of the tiers.
     """
 
     machine: Machine[C, A, R]
@@ -92,6 +94,7 @@ class Loop(Generic[C, A, R]):
     skipped: int = 0
     resumed: bool = False
     limit: Any = None
+    meter: TierMeter = field(default_factory=TierMeter)
     seconds: dict[str, float] = field(default_factory=_no_seconds)
     durable: DurableStore[C] | None = field(init=False)
     _copy: Callable[[C], C] | None = field(init=False)
@@ -154,6 +157,7 @@ class Loop(Generic[C, A, R]):
             self.working = fetch(self, step, slot)
             self.borrowed = None if self._gives_copies else slot
         self.restores += 1
+        self.meter.read(slot[0])
 
     def _restart(self, step: int, slot: Slot) -> None:
         """Go on from the end of the stage whose tape is in a slot."""
@@ -237,6 +241,7 @@ class Loop(Generic[C, A, R]):
         self.store.put(step, slot, tier, capsule, nbytes)
         self.slots[tier, slot] = step
         self.stores += 1
+        self.meter.wrote(tier)
         self.spend("storage", began)
 
     def tape(self, capsule: C, start: int, stop: int) -> tuple[Any, C]:
@@ -260,6 +265,7 @@ class Loop(Generic[C, A, R]):
         self.store.put(start, slot, tier, made, nbytes, tape=True)
         self.slots[tier, slot], self.tapes[tier, slot] = start, stop
         self.kept_tapes += 1
+        self.meter.wrote(tier)
         self.spend("storage", began)
 
     def drop(self, step: int, slot: int, tier: str) -> None:
@@ -268,6 +274,7 @@ class Loop(Generic[C, A, R]):
         tape = self.tapes.pop((tier, slot), None) is not None
         self.store.drop(step, slot, tier, tape=tape)
         del self.slots[tier, slot]
+        self.meter.freed(tier)
         self.spend("storage", began)
 
     def move(self, step: int, near: Slot, far: Slot) -> None:
@@ -281,6 +288,9 @@ class Loop(Generic[C, A, R]):
         nbytes = self.machine.nbytes(capsule)
         self.store.put(step, far[1], far[0], capsule, nbytes)
         self.slots[far] = step
+        self.meter.freed(near[0])
+        self.meter.read(near[0])
+        self.meter.wrote(far[0])
         self.spend("storage", began)
 
     def spend(self, phase: str, began: float) -> None:
@@ -365,4 +375,5 @@ class Loop(Generic[C, A, R]):
             resumed=self.resumed,
             seconds=dict(self.seconds),
             kept_tapes=self.kept_tapes,
+            tiers=self.meter.counts(),
         )

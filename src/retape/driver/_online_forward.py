@@ -92,6 +92,7 @@ def find_place(
             reached = asked
         held = zip(reached.positions, reached.slots, reached.tiers, strict=False)
         loop.slots = {(tier, slot): at * alpha for at, slot, tier in held}
+        loop.meter.took_up(reached.tiers)
         store.keep_only(set(loop.slots.values()))
         loop.working, loop.at = capsule, step
         loop.skipped = step

@@ -41,6 +41,7 @@ def fetch(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
             capsule, at = loop.advance(capsule, at, between), between
         tier, number = place
         loop.store.drop(between, number, tier, tape=place in loop.tapes)
+        loop.meter.freed(tier)
         if place in loop.tapes:
             stop = loop.tapes[place]
             made, capsule = loop.tape(capsule, between, stop)

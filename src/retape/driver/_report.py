@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from retape._bytes import format_bytes
 from retape._html import record_html
 from retape.driver._memory_trace import MemoryTrace
+from retape.schedule import TierCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Report:
             "recompute" (advances after it), "reverse" (taping and sweeping back) and
             "storage" (writing, reading and dropping snapshots).
         kept_tapes: Tapes written to slots, under a mixed plan.
+        tiers: The counts of each tier that the schedule names, by its name.
         memory: What was predicted and measured over time, where that was asked for;
             `retape.viz.timeline` draws it.
     """
@@ -45,6 +47,9 @@ class Report:
     resumed: bool
     seconds: dict[str, float] = field(compare=False)
     kept_tapes: int = 0
+    tiers: dict[str, TierCounts] = field(
+        default_factory=dict[str, TierCounts], compare=False, repr=False
+    )
     memory: MemoryTrace | None = field(default=None, compare=False, repr=False)
 
     def _repr_html_(self) -> str:
@@ -60,10 +65,17 @@ class Report:
                 f"result was read\n{total:.3g} s: {spent}"
             )
         tapes = f", {self.kept_tapes} tapes kept" if self.kept_tapes else ""
+        tiers = ""
+        if any(name not in ("memory", "disk") for name in self.tiers):
+            tiers = "".join(
+                f"\n{name}: {tier.stores} stores, {tier.restores} restores, at most "
+                f"{tier.peak}"
+                for name, tier in self.tiers.items()
+            )
         return (
             f"{self.length} steps: {self.advances} advances, {self.taped} taped in "
             f"{self.reverses} stages of at most {self.longest_stage}\n"
             f"{self.stores} stores, {self.restores} restores{tapes}, at most "
-            f"{self.peak_snapshots} snapshots, {format_bytes(self.peak_bytes)}\n"
+            f"{self.peak_snapshots} snapshots, {format_bytes(self.peak_bytes)}{tiers}\n"
             f"{total:.3g} s: {spent}"
         )

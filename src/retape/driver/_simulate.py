@@ -57,8 +57,7 @@ def simulate(
     """Find how much of its transfers a run in an `AsyncStore` waits for.
 
     Args:
-        actions: A schedule, for one tier or for memory and disk. What is not in memory
-            is on disk.
+        actions: A schedule, for one tier or for memory and disk.
         costs: What a step costs (`forward`, `tape`, `backward`) and a transfer. Measure
             the latter with `retape.storage.measure`.
         buffer: Snapshots that may wait to be written; 0 for no thread at all.
@@ -67,7 +66,7 @@ def simulate(
         The time in the unit of `costs`.
 
     Raises:
-        PlanError: If the buffer cannot be.
+        PlanError: If the buffer cannot be, or the schedule has other tiers.
 
     Examples:
         >>> import retape
@@ -145,6 +144,11 @@ class _Clock:
         self.compute += time
 
     def _put(self, step: int, tier: str) -> None:
+        if tier not in ("memory", "disk"):
+            raise PlanError(
+                f"the schedule has a tier {tier!r}, and `costs` are those of 'memory' "
+                "and 'disk'. Pass a schedule of `retape.tiers(memory=..., disk=...)`."
+            )
         if tier == "memory":
             self._spend(self.costs.memory_write)
             return

@@ -7,7 +7,8 @@ number of steps and the bytes of a capsule and of a taped step. No engine asks w
 kind of plan it is: `_obeyers` says who can do what, `_registry` lists the kinds.
 """
 
-from dataclasses import MISSING, Field, dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from math import inf
 from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
 
@@ -18,6 +19,7 @@ from retape.plan._options import Loops, Memory
 from retape.schedule import (
     Chain,
     Counts,
+    Hierarchy,
     Mixed,
     Online,
     OnlineBinomial,
@@ -49,8 +51,46 @@ class Resolved(NamedTuple):
     t: int | None
 
 
-AnySchedule: TypeAlias = Schedule | Mixed | TwoTier | Chain
+class TierUse(NamedTuple):
+    """The predicted use of one tier.
+
+    Attributes:
+        stores: Snapshots written to it.
+        restores: Snapshots read from it.
+        peak: The most snapshots on it at once.
+        nbytes: The bytes of these; `None` without the bytes of a capsule.
+    """
+
+    stores: int
+    restores: int
+    peak: int
+    nbytes: int | None = None
+
+
+def tier_uses(counts: Counts, capsule_bytes: int | None) -> dict[str, TierUse]:
+    """What a schedule's counts of its tiers come to, in the tiers' order."""
+    uses: dict[str, TierUse] = {}
+    for name, tier in counts.tiers.items():
+        nbytes = None if capsule_bytes is None else tier.peak * capsule_bytes
+        uses[name] = TierUse(*tier, nbytes)
+    return uses
+
+
+def _no_uses() -> dict[str, TierUse]:
+    return {}
+
+
+AnySchedule: TypeAlias = Schedule | Mixed | TwoTier | Hierarchy | Chain
 """What a plan may mean: an iterable of actions, with `counts()`."""
+
+
+def shown_tiers(tiers: Mapping[str, TierUse]) -> str:
+    """The uses of tiers in words."""
+    return ", ".join(
+        f"{name}: {use.stores} stores, {use.restores} restores, at most {use.peak}"
+        + ("" if use.nbytes is None else f" ({format_bytes(use.nbytes)})")
+        for name, use in tiers.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +110,7 @@ class Prediction:
         bound: The plan is the best of its kind (1.0), or its cost, if it has one, or
             else the steps it runs, are at most so many times the least; infinite where
             that may be nothing.
+        tiers: For a plan over tiers, the use of each, by its name.
     """
 
     alpha: int
@@ -81,6 +122,9 @@ class Prediction:
     host_bytes: int | None = None
     cost: float | None = None
     bound: float = 1.0
+    tiers: Mapping[str, TierUse] = field(
+        default_factory=_no_uses, compare=False, repr=False
+    )
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
@@ -110,7 +154,10 @@ class Prediction:
         peak = "unknown" if self.peak_bytes is None else format_bytes(self.peak_bytes)
         tapes, disk = self.counts.kept_tapes, self.counts.peak_disk
         more = f"; {tapes} tapes kept" if tapes else ""
-        more += f"; at most {disk} snapshots on disk" if disk else ""
+        if any(name not in ("memory", "disk") for name in self.tiers):
+            more += f"; {shown_tiers(self.tiers)}"
+        else:
+            more += f"; at most {disk} snapshots on disk" if disk else ""
         if self.host_bytes is not None:
             more += f" and {format_bytes(self.host_bytes)} on the host"
         if self.cost is not None:

@@ -4,9 +4,10 @@
     option  = name "=" value | value
     value   = one that the option takes, or several joined by "+"
 
-A value without a name is that of the only option that the kind needs, so that
-`within:6 MB` is `within:budget=6 MB`. Which kinds and which options there are the
-registry says; here is only how a value is written.
+A tier of `tiers:levels=` is name/snapshots, or name/snapshots/write/read with what a
+transfer costs. A value without a name is that of the only option that the kind needs,
+so that `within:6 MB` is `within:budget=6 MB`. Which kinds and which options there are
+the registry says; here is only how a value is written.
 """
 
 from collections.abc import Callable, Mapping, Sequence, Set
@@ -17,6 +18,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 from retape._errors import PlanError
 from retape.plan._base import Plan
 from retape.plan._registry import KINDS, Kind, by_name
+from retape.schedule import Tier
 
 Reader: TypeAlias = Callable[[str, str], Any]
 """From the name of an option and its text to its value."""
@@ -38,6 +40,8 @@ def parse_plan(text: str) -> Plan:
         retape.within(6000000)
         >>> parse_plan("tiers:memory=4,disk=50 MB,disk_write=3").costs.disk_write
         3.0
+        >>> parse_plan("tiers:levels=device/3+host/20/1/1").levels[1]
+        retape.Tier('host', 20, write=1.0, read=1.0)
     """
     return make_plan(*read_options(text))
 
@@ -200,6 +204,23 @@ def _decimal(name: str, value: str) -> float:
         raise PlanError(f"`{name}={value}` is not a number. Write one.") from None
 
 
+def _tier(name: str, value: str) -> Tier:
+    """A tier: its name, how many snapshots or bytes it holds, its costs.
+
+    Examples:
+        >>> _tier("levels", "disk/50 GB/4/3")
+        retape.Tier('disk', '50 GB', write=4.0, read=3.0)
+    """
+    called, *rest = (part.strip() for part in value.split("/"))
+    if len(rest) not in (1, 3):
+        raise PlanError(
+            f"`{name}={value}` is not a tier. Write name/snapshots, as in device/3, or "
+            "name/snapshots/write/read, as in disk/100/5/5, with '+' between tiers."
+        )
+    costs = [_decimal(name, cost) for cost in rest[1:]]
+    return Tier(called, _amount(name, rest[0]), *costs)
+
+
 def _word(_: str, value: str) -> str:
     return value
 
@@ -225,6 +246,8 @@ def _reader(wanted: Any) -> Reader:
     """The parser of values of this annotation."""
     if wanted in (int, float):
         return _whole if wanted is int else _decimal
+    if wanted is Tier:
+        return _tier
     if get_origin(wanted) is Sequence:
         one = _reader(get_args(wanted)[0])
         return lambda name, value: [one(name, each) for each in value.split("+")]

@@ -105,6 +105,13 @@ KINDS = (
         "tiers:memory=2,disk=4",
     ),
     Kind(
+        tiers,
+        "retape.tiers(levels=(retape.Tier(...), ...))",
+        "slots or bytes of any number of tiers, costs",
+        "the cheapest schedule over them",
+        "tiers:levels=device/2+host/4/1/1+disk/9/5/5",
+    ),
+    Kind(
         chain,
         "retape.chain(forward=, states=, tapes=, budget=)",
         "steps that differ, bytes",

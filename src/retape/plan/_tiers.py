@@ -1,19 +1,18 @@
-"""The plan over memory and disk."""
+"""The plan over memory and disk, and the function for any number of tiers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
-from retape.plan._base import MANY_STEPS, Bytes, Prediction, both_bytes
+from retape.plan._base import MANY_STEPS, Prediction, both_bytes, tier_uses
+from retape.plan._level_tiers import MOST_STEPS, LevelTiers, level_tiers
 from retape.plan._options import check_stage, refuse_others
-from retape.plan._scheduled import ScheduledPlan, stage_within
-from retape.plan._stage_length import stage_for_snapshots
-from retape.schedule import OnlineTiers, TierCosts, TwoTier
+from retape.plan._scheduled import ScheduledPlan
+from retape.plan._tier_slots import far_slots, near_slots
+from retape.schedule import OnlineTiers, Tier, TierCosts, TwoTier
 from retape.schedule._whole import whole
-
-_MOST_STEPS = 10**300
-"""Costs are numbers of floating point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -34,7 +33,7 @@ class Tiers(ScheduledPlan):
         tape_bytes: int | None = None,
     ) -> TwoTier:
         """The cheapest schedule over both tiers."""
-        if whole("n", n) > _MOST_STEPS:
+        if whole("n", n) > MOST_STEPS:
             raise PlanError(
                 "`n` has more than 300 digits, and costs are numbers of floating "
                 "point, which end at 10^308. Pass fewer steps."
@@ -52,8 +51,8 @@ class Tiers(ScheduledPlan):
     ) -> tuple[int, int, TierCosts, int]:
         """The slots on both tiers, the costs of a stage and its length."""
         both = both_bytes(capsule_bytes, tape_bytes)
-        alpha, memory = self._in_memory(n, both)
-        disk = self._on_disk(both)
+        alpha, memory = near_slots("memory", self.memory, n, self.stage, both)
+        disk = far_slots("disk", self.disk, both)
         if memory + disk == 0 and n > alpha:
             raise BudgetError(
                 f"`memory={self.memory!r}` and `disk={self.disk!r}` hold no snapshot, "
@@ -89,71 +88,41 @@ class Tiers(ScheduledPlan):
             disk_bytes=counts.peak_disk * both[0] if both else None,
             cost=schedule.cost(),
             bound=schedule.bound(),
+            tiers=tier_uses(counts, both[0] if both else None),
         )
-
-    def _in_memory(self, n: int, both: Bytes | None) -> tuple[int, int]:
-        """The stage length, and the slots in memory.
-
-        Bytes are the peak: snapshots and the tape of a stage share them. The tape gets
-        two thirds, as where slots are counted it gets twice the bytes of the snapshots.
-        """
-        if isinstance(self.memory, int):
-            held = max(1, self.memory)
-            roomy = stage_for_snapshots(held, *both) if both else 1
-            return stage_within(n, self.stage, roomy), self.memory
-        w, r = both or _no_bytes("memory", self.memory)
-        most = parse_bytes(self.memory, "memory")
-        alpha = stage_within(n, self.stage, 2 * most // (3 * r) if r else n)
-        if alpha * r > most:
-            raise BudgetError(
-                f"`memory={self.memory!r}` does not hold the tape of a stage, which "
-                f"takes {alpha * r} bytes ({format_bytes(alpha * r)}) for "
-                f"{alpha} steps. Pass at least that much.",
-                alpha * r,
-            )
-        return alpha, (most - alpha * r) // max(1, w)
-
-    def _on_disk(self, both: Bytes | None) -> int:
-        """The slots on disk, where nothing but snapshots is kept."""
-        if isinstance(self.disk, int):
-            return self.disk
-        w, _ = both or _no_bytes("disk", self.disk)
-        return parse_bytes(self.disk, "disk") // max(1, w)
-
-
-def _no_bytes(name: str, value: str) -> NoReturn:
-    raise PlanError(
-        f"`{name}={value!r}` counts bytes, and `capsule_bytes` and `tape_bytes` were "
-        f"not given. Pass them, or a number of snapshots, such as `{name}=20`."
-    )
 
 
 def tiers(
     *,
-    memory: int | str,
-    disk: int | str,
+    memory: int | str | None = None,
+    disk: int | str | None = None,
+    levels: Sequence[Tier] | None = None,
     costs: TierCosts | None = None,
     stage: int | None = None,
     **others: object,
-) -> Tiers:
-    """A plan over memory and disk that weighs advances against writes and reads.
+) -> Tiers | LevelTiers:
+    """A plan over tiers that weighs advances against writes and reads.
 
-    Use it with a `TieredStore`, whose memory part has room for `memory`: a store of
-    one kind keeps the snapshots of both tiers.
+    Over memory and disk, or over any number of tiers: a device, the host, a disk, a
+    remote store. Use it with a `TieredStore` of as many parts, whose near parts have
+    room for what the plan puts there: a store of one kind keeps the snapshots of all
+    tiers.
 
     Args:
         memory: Snapshots in memory, or bytes as a text such as "50 MB", which the
             snapshots there share with the tape of a stage.
         disk: Snapshots on disk, or bytes as a text.
+        levels: In the place of both: the tiers, the nearest first, each with what a
+            write and a read cost there. Bytes of the first one hold the tape, too.
         costs: Of a step (`forward`, `tape`, `backward`) and of a snapshot's writes and
             reads, in any one unit of time. By default a disk's write and read cost as
-            much as five steps.
+            much as five steps. With `levels`, of a step only.
         stage: alpha. By default as in `fixed_space`, for the snapshots in memory.
         **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If an option cannot be, or is another plan's.
-        BudgetError: When the plan is used, if neither part holds a snapshot, or the
+        BudgetError: When the plan is used, if no tier holds a snapshot, or the
             memory not the tape of a stage.
 
     Examples:
@@ -161,9 +130,27 @@ def tiers(
         >>> prediction = retape.tiers(memory=4, disk=10).predict(100)
         >>> prediction.advances, prediction.counts.peak_disk, prediction.cost
         (249, 5, 499.0)
+        >>> host = retape.Tier("host", 5, write=0.5, read=0.5)
+        >>> remote = retape.Tier("remote", 1000, write=20, read=20)
+        >>> plan = retape.tiers(levels=(retape.Tier("device", 3), host, remote))
+        >>> prediction = plan.predict(1000)
+        >>> prediction.advances, prediction.cost
+        (3514, 5837.5)
+        >>> prediction.tiers["remote"].peak
+        5
     """
     refuse_others("tiers", others)
+    if costs is not None and not isinstance(costs, TierCosts):
+        raise PlanError(f"`costs={costs!r}` cannot be: pass `retape.TierCosts(...)`.")
+    if levels is not None:
+        _check_alone(memory, disk)
+        return level_tiers(levels, costs or TierCosts(), check_stage(stage))
     for name, value in (("memory", memory), ("disk", disk)):
+        if value is None:
+            raise PlanError(
+                f"the plan `tiers` needs `{name}`. Pass `memory` and `disk`, or the "
+                "tiers as `levels=(retape.Tier(...), ...)`."
+            )
         if isinstance(value, str):
             parse_bytes(value, name)
         elif not hasattr(value, "__index__") or isinstance(value, bool) or value < 0:
@@ -171,16 +158,26 @@ def tiers(
                 f"`{name}={value!r}` cannot be: pass a number of snapshots, none or "
                 'more, or bytes as a text such as "50 MB".'
             )
+    assert memory is not None
+    assert disk is not None
     if memory == disk == 0:
         raise PlanError(
             "`memory=0` and `disk=0` cannot be: the start state needs a slot on one of "
             "them."
         )
-    if costs is not None and not isinstance(costs, TierCosts):
-        raise PlanError(f"`costs={costs!r}` cannot be: pass `retape.TierCosts(...)`.")
     return Tiers(
         memory=memory if isinstance(memory, str) else whole("memory", memory),
         disk=disk if isinstance(disk, str) else whole("disk", disk),
         costs=costs or TierCosts(),
         stage=check_stage(stage),
     )
+
+
+def _check_alone(memory: object, disk: object) -> None:
+    """Refuse the two tiers beside `levels`."""
+    for name, value in (("memory", memory), ("disk", disk)):
+        if value is not None:
+            raise PlanError(
+                f"`{name}={value!r}` and `levels` cannot both be: `levels` are all of "
+                f"the tiers. Leave one out, or pass a `retape.Tier({name!r}, ...)`."
+            )

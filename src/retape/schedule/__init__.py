@@ -18,7 +18,9 @@ from retape.schedule._chain import Chain as Chain
 from retape.schedule._chain import least_budget as least_budget
 from retape.schedule._check import replay as replay
 from retape.schedule._cost import Counts as Counts
+from retape.schedule._cost import TierCounts as TierCounts
 from retape.schedule._cost import binomial_counts as binomial_counts
+from retape.schedule._hierarchy import Hierarchy as Hierarchy
 from retape.schedule._mixed import Mixed as Mixed
 from retape.schedule._multistage import Multistage as Multistage
 from retape.schedule._offline import PaperTree as PaperTree
@@ -43,6 +45,7 @@ from retape.schedule._split import Split as Split
 from retape.schedule._split import binomial_split as binomial_split
 from retape.schedule._split import bisection_split as bisection_split
 from retape.schedule._split import treeverse_split as treeverse_split
+from retape.schedule._tier import Tier as Tier
 from retape.schedule._tier_table import TierCosts as TierCosts
 from retape.schedule._tiers import TwoTier as TwoTier
 from retape.schedule._tree import TreeName as TreeName

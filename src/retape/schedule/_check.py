@@ -20,7 +20,7 @@ from retape.schedule._action import (
     Sweep,
     Tape,
 )
-from retape.schedule._cost import Counts
+from retape.schedule._cost import Counts, TierCounts
 
 
 def replay(
@@ -97,6 +97,9 @@ class _Replay:
     peak_memory: int = 0
     peak_disk: int = 0
     longest: int = 0
+    written: dict[str, int] = field(default_factory=dict[str, int])
+    read: dict[str, int] = field(default_factory=dict[str, int])
+    peaks: dict[str, int] = field(default_factory=dict[str, int])
     # The end of the tape in a slot; `slots` has its start.
     tapes: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
 
@@ -118,6 +121,7 @@ class _Replay:
                     return reason
                 if (tier, slot) in self.tapes:
                     return "the slot holds a tape, from which no step can be run"
+                self.read[tier] = self.read.get(tier, 0) + 1
                 self.at = step
                 self.restores += 1
                 return ""
@@ -161,7 +165,9 @@ class _Replay:
         if slot < 0:
             return "slots are numbered from 0"
         self.slots[tier, slot] = step
-        self.live[tier] = self.live.get(tier, 0) + 1
+        self.live[tier] = live = self.live.get(tier, 0) + 1
+        self.written[tier] = self.written.get(tier, 0) + 1
+        self.peaks[tier] = max(self.peaks.get(tier, 0), live)
         self.peak = max(self.peak, len(self.slots))
         on_disk = self.live.get("disk", 0)
         self.peak_disk = max(self.peak_disk, on_disk)
@@ -257,6 +263,10 @@ class _Replay:
             kept_tapes=self.kept_tapes,
             peak_disk=self.peak_disk,
             peak_memory=self.peak_memory,
+            tiers={
+                tier: TierCounts(written, self.read.get(tier, 0), self.peaks[tier])
+                for tier, written in self.written.items()
+            },
         )
 
 

@@ -1,10 +1,30 @@
 """Counts of a schedule, without replaying it."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from retape._errors import PlanError
 from retape.schedule._binomial import least_stores, optimal_advances
 from retape.schedule._split import Rule
+
+
+class TierCounts(NamedTuple):
+    """Counts of one tier.
+
+    Attributes:
+        stores: Snapshots written to it; tapes, too.
+        restores: Snapshots read from it; tapes are not counted.
+        peak: The most slots in use at once.
+    """
+
+    stores: int = 0
+    restores: int = 0
+    peak: int = 0
+
+
+def _no_tiers() -> dict[str, TierCounts]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +42,8 @@ class Counts:
         kept_tapes: Tapes written to slots, in mixed schedules.
         peak_disk: The most slots in use at once on the tier "disk".
         peak_memory: The same of all other tiers; by default `peak_snapshots`.
+        tiers: The counts of each tier by its name, from a replay and from schedules
+            over tiers; empty for others. Two counts are equal whatever this is.
     """
 
     advances: int
@@ -34,6 +56,9 @@ class Counts:
     kept_tapes: int = 0
     peak_disk: int = 0
     peak_memory: int = -1
+    tiers: Mapping[str, TierCounts] = field(
+        default_factory=_no_tiers, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         if self.peak_memory < 0:

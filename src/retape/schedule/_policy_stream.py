@@ -21,7 +21,7 @@ from retape.schedule._action import (
     Sweep,
     Tape,
 )
-from retape.schedule._cost import Counts, too_many_intervals
+from retape.schedule._cost import Counts, TierCounts, too_many_intervals
 
 R = TypeVar("R", bound=Hashable)
 
@@ -179,6 +179,7 @@ class _Sum(NamedTuple):
     weight: int = 0
     disk_stores: int = 0
     disk_restores: int = 0
+    tiers: tuple[TierCounts, ...] = ()
 
 
 class Totals(NamedTuple):
@@ -216,6 +217,7 @@ def policy_counts(
     state: int = 1,
     tape: int = 1,
     most: int | None = None,
+    tiers: Sequence[str] = (),
 ) -> Totals:
     """The counts of a replay, by recurrence over the distinct intervals.
 
@@ -229,12 +231,15 @@ def policy_counts(
         state: What a state weighs.
         tape: What a tape in a slot weighs.
         most: The most different intervals that are counted; by default two million.
+        tiers: The tiers that are counted one by one, of those that the policy names.
 
     Raises:
         PlanError: If there are more.
     """
     most = MOST_INTERVALS if most is None else most
     root = _Key(-(-length // stage), room)
+    empty = _Sum(reverses=1, tiers=(TierCounts(),) * len(tiers))
+    places = {name: place for place, name in enumerate(tiers)}
     known: dict[_Key[R], _Sum] = {}
     stack = [root]
     while stack:
@@ -248,7 +253,10 @@ def policy_counts(
             continue
         stack.pop()
         if key not in known:
-            known[key] = _add_up(key, needed, known, (state, tape))
+            found = _add_up(key, needed, known, (state, tape)) if needed else empty
+            if tiers and needed:
+                found = found._replace(tiers=_each_tier(key, needed, known, places))
+            known[key] = found
     total = known[root]
     counts = Counts(
         advances=total.advances * stage,
@@ -261,6 +269,7 @@ def policy_counts(
         kept_tapes=total.kept_tapes,
         peak_disk=total.disk,
         peak_memory=total.memory,
+        tiers=dict(zip(tiers, total.tiers, strict=True)),
     )
     return Totals(
         counts, total.sweeps, total.weight, total.disk_stores, total.disk_restores
@@ -287,8 +296,6 @@ def _add_up(
     known: dict[_Key[R], _Sum],
     weights: tuple[int, int],
 ) -> _Sum:
-    if not needed:
-        return _Sum(reverses=1)
     first = known[needed[0]]
     if key.held is None:
         held = needed[0].held
@@ -312,6 +319,35 @@ def _add_up(
         + right.disk_restores
         + left.disk_restores,
     )
+
+
+def _each_tier(
+    key: _Key[R],
+    needed: list[_Key[R]],
+    known: dict[_Key[R], _Sum],
+    places: dict[str, int],
+) -> tuple[TierCounts, ...]:
+    """The counts of the tiers, as `_add_up` has them for all together."""
+    first = known[needed[0]].tiers
+    if key.held is None:
+        held = needed[0].held
+        return first if held is None else _changed(first, places[held.tier], 1, 0, 1)
+    left, place = known[needed[1]].tiers, places[key.held.tier]
+    if needed[1].held is None and needed[1].stages > 1:
+        left = _changed(left, place, 0, 0, -1)
+    both = tuple(
+        TierCounts(a + b, c + d, max(e, f))
+        for (a, c, e), (b, d, f) in zip(first, left, strict=True)
+    )
+    return _changed(both, place, 0, 1, 0)
+
+
+def _changed(
+    tiers: tuple[TierCounts, ...], place: int, stores: int, restores: int, peak: int
+) -> tuple[TierCounts, ...]:
+    one = tiers[place]
+    one = TierCounts(one.stores + stores, one.restores + restores, one.peak + peak)
+    return (*tiers[:place], one, *tiers[place + 1 :])
 
 
 def _beside(part: _Sum, held: Held[R], weights: tuple[int, int]) -> _Sum:

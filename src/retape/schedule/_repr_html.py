@@ -1,6 +1,7 @@
 """Schedules in a notebook: their counts, and the slots in use over time."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from itertools import islice
 from typing import Any, Protocol
 
@@ -33,7 +34,7 @@ def schedule_html(schedule: _Counted) -> str:
 
 
 def _names(counts: Any) -> tuple[str, ...]:
-    return tuple(getattr(counts, "_fields", None) or counts.__dataclass_fields__)
+    return tuple(each.name for each in fields(counts) if each.repr)
 
 
 def slots_in_use(actions: Iterable[Action]) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from math import inf
 from retape._errors import PlanError
 from retape.schedule._action import Action, Advance, Drop, Restore, Store
 from retape.schedule._binomial import least_sweeps, optimal_advances
-from retape.schedule._cost import Counts, binomial_counts
+from retape.schedule._cost import Counts, TierCounts, binomial_counts
 from retape.schedule._policy_stream import Stream, Totals, policy_counts
 from retape.schedule._repr_html import schedule_html
 from retape.schedule._split import stage_rule
@@ -144,7 +144,7 @@ class TwoTier:
             return self._counted(room)
         if (far := self._far()) is not None:
             counts = replace(
-                far[1].counts,
+                _counts_of(far[1]),
                 advances=far[1].counts.advances * self.stage,
                 taped=self.length,
                 longest_stage=min(self.stage, self.length),
@@ -175,7 +175,8 @@ class TwoTier:
         return None
 
     def _counted(self, room: Room) -> tuple[Counts, int]:
-        return policy_counts(self._table(room), self.length, self.stage, room)[:2]
+        total = policy_counts(self._table(room), self.length, self.stage, room)
+        return _counts_of(total), total.sweeps
 
     def _policy(self) -> TierPolicy:
         return TierPolicy(self.memory, self.disk, self.costs)
@@ -208,6 +209,15 @@ class TwoTier:
         return counts.advances * self.costs.forward + io
 
 
+def _counts_of(total: Totals) -> Counts:
+    """The counts of a policy, each tier's with them."""
+    counts, stores, restores = total.counts, total.disk_stores, total.disk_restores
+    disk = TierCounts(stores, restores, counts.peak_disk)
+    stores, restores = counts.stores - stores, counts.restores - restores
+    memory = TierCounts(stores, restores, counts.peak_memory)
+    return replace(counts, tiers={"memory": memory, "disk": disk})
+
+
 def _segmented(schedule: TwoTier, count: int) -> Iterator[Action]:
     """Segments on disk, each reversed in memory; or a single tier throughout."""
     size = -(-schedule.stages // max(1, count)) * schedule.stage
@@ -232,12 +242,21 @@ def _segmented_counts(schedule: TwoTier, count: int) -> tuple[Counts, int]:
     parts = [(1, last + 1), (others, size)] if others else [(1, last + 1)]
     each = [(times, binomial_counts(stages, 1, slots)) for times, stages in parts]
     peak = max(counts.peak_snapshots for _, counts in each)
+    inside = TierCounts(
+        sum(times * one.stores for times, one in each),
+        sum(times * one.restores for times, one in each),
+        peak,
+    )
+    starts = TierCounts(others, others, others)
+    tiers = {"memory": inside, "disk": starts}
+    if not schedule.memory:
+        tiers = {"memory": TierCounts(), "disk": inside}
     counts = Counts(
         advances=schedule.stage
         * (others * size + sum(times * one.advances for times, one in each)),
         taped=schedule.length,
-        stores=others + sum(times * one.stores for times, one in each),
-        restores=others + sum(times * one.restores for times, one in each),
+        stores=others + inside.stores,
+        restores=others + inside.restores,
         reverses=schedule.stages,
         peak_snapshots=max(
             others + each[0][1].peak_snapshots,
@@ -246,6 +265,7 @@ def _segmented_counts(schedule: TwoTier, count: int) -> tuple[Counts, int]:
         longest_stage=schedule.stage,
         peak_disk=others if schedule.memory else peak,
         peak_memory=peak if schedule.memory else 0,
+        tiers=tiers,
     )
     most = max(least_sweeps(stages, slots) for _, stages in parts)
     return counts, most + (others > 0)

@@ -1,8 +1,8 @@
 """A store of several: what is near while there is room, what is far after."""
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from retape._errors import SnapshotError, StoreError
 from retape.storage._base import SnapshotStore
@@ -22,6 +22,8 @@ class TieredStore(Generic[C]):
 
     Any number of tiers is a tiered store in a tiered store: memory before a disk with a
     capacity before a remote store. What outlives the process is found in all of them.
+    A plan of as many tiers, `retape.tiers(levels=...)`, says what goes where; where a
+    part is full all the same, the next one takes it.
 
     Args:
         memory: The part that is near, with its capacity: a `MemoryStore`, or a store on
@@ -51,6 +53,12 @@ class TieredStore(Generic[C]):
         default_factory=dict[tuple[str, int], bool], init=False, repr=False
     )
     _durable: list[Any] = field(init=False, repr=False, compare=False)
+    _far_tiers: frozenset[str] = field(
+        default=frozenset(), init=False, repr=False, compare=False
+    )
+    _near_tiers: frozenset[str] = field(
+        default=frozenset(), init=False, repr=False, compare=False
+    )
 
     def __post_init__(self) -> None:
         if not _in_order(self.memory, self.disk):
@@ -107,7 +115,7 @@ class TieredStore(Generic[C]):
         tape: bool = False,
     ) -> None:
         near: Any = self.memory
-        is_far = (tier == "disk" and self._in_memory) or not near.has_room(nbytes)
+        is_far = self._wants_far(tier) or not near.has_room(nbytes)
         self._part(is_far).put(step, slot, tier, capsule, nbytes, tape=tape)
         self._place[tier, slot] = is_far
         self.peak_snapshots = max(self.peak_snapshots, len(self._place))
@@ -130,17 +138,29 @@ class TieredStore(Generic[C]):
         Raises:
             StoreError: If the far part has no room for it, or cannot write.
         """
-        if self._place.get((tier, slot), True) or not self._in_memory:
-            return False
+        is_far = self._place.get((tier, slot), True)
+        if is_far or not self._in_memory:
+            return _saved(self._part(is_far), step, slot, tier, nbytes, tape)
         capsule = self.memory.get(step, slot, tier, tape=tape)
         self.disk.put(step, slot, tier, capsule, nbytes, tape=tape)
         self.memory.drop(step, slot, tier, tape=tape)
         self._place[tier, slot] = True
+        _saved(self.disk, step, slot, tier, nbytes, tape)
         return True
 
     def is_near(self, tier: str) -> bool:
         """Whether what a schedule puts on a tier goes to memory, if there is room."""
-        return tier != "disk" and self._in_memory
+        return self._in_memory and not self._wants_far(tier)
+
+    def name_tiers(self, near: Sequence[str], far: Sequence[str]) -> None:
+        """Take the tiers of a plan that each part is for; none where none are told."""
+        self._near_tiers, self._far_tiers = frozenset(near), frozenset(far)
+
+    def _wants_far(self, tier: str) -> bool:
+        """Tell whether a schedule's tier is the far part's."""
+        if tier in self._near_tiers or tier in self._far_tiers:
+            return tier in self._far_tiers
+        return tier == "disk" and self._in_memory
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         is_far = self._place.pop((tier, slot), None)
@@ -223,6 +243,70 @@ class TieredStore(Generic[C]):
     def _in_memory(self) -> bool:
         """Whether the near part is lost with the process."""
         return len(self._durable) == 1
+
+
+def _saved(part: Any, step: int, slot: int, tier: str, nbytes: int, tape: bool) -> bool:
+    """Have a part that consists of parts itself move a snapshot; whether it did."""
+    save = getattr(part, "save", None)
+    return save is not None and save(step, slot, tier, nbytes, tape=tape)
+
+
+def parts_of(store: object) -> int:
+    """The number of stores that a store of several puts snapshots in.
+
+    Examples:
+        >>> from retape.storage import DiskStore, MemoryStore, TieredStore
+        >>> disks = TieredStore(DiskStore("near", capacity=9), DiskStore("far"))
+        >>> parts_of(TieredStore(MemoryStore(capacity=3), disks))
+        3
+    """
+    parts = _parts(store)
+    if parts is not None:
+        return parts_of(parts.memory) + parts_of(parts.disk)
+    inner = _inside(store)
+    return 1 if inner is None else parts_of(inner)
+
+
+def name_tiers(store: object, tiers: Sequence[str]) -> None:
+    """Tell a store of several parts the tiers of a plan, the nearest first.
+
+    A store of one kind keeps all of them. Without tiers the parts decide as they did.
+
+    Raises:
+        StoreError: If there are more tiers than parts, or fewer.
+    """
+    parts = parts_of(store)
+    if tiers and parts not in (1, len(tiers)):
+        raise StoreError(
+            f"the plan has {len(tiers)} tiers ({', '.join(tiers)}), and `store="
+            f"{store!r}` has {parts} parts. Pass one of as many parts, the nearest "
+            "first, as in `TieredStore(near, TieredStore(next, far))`, or a store of "
+            "one kind, which keeps all tiers."
+        )
+    _name(store, tiers)
+
+
+def _name(store: object, tiers: Sequence[str]) -> None:
+    parts = _parts(store)
+    if parts is None:
+        inner = _inside(store)
+        if inner is not None:
+            _name(inner, tiers)
+        return
+    near = parts_of(parts.memory)
+    parts.name_tiers(tiers[:near], tiers[near:])
+    _name(parts.memory, tiers[:near])
+    _name(parts.disk, tiers[near:])
+
+
+def _parts(store: object) -> TieredStore[Any] | None:
+    return cast("TieredStore[Any]", store) if isinstance(store, TieredStore) else None
+
+
+def _inside(store: object) -> object:
+    """The store that another one wraps, which keeps what it is given."""
+    inner = getattr(store, "inner", None)
+    return getattr(store, "store", None) if inner is None else inner
 
 
 def _left(record: Record) -> float:

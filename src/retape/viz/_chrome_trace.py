@@ -65,7 +65,7 @@ def _of_actions(actions: Iterable[Action]) -> list[Event]:
         clock += length
 
     def hold(tier: str, by: int) -> None:
-        held[tier] += by
+        held[tier] = held.get(tier, 0) + by
         counter = {"ph": "C", "name": "slots in use", "ts": clock, "args": dict(held)}
         events.append(counter | _PROCESS)
 

@@ -1,7 +1,7 @@
 """A schedule as a figure in the paper's colours. The only module that needs matplotlib.
 
 Green: advanced; red: taped; blue: swept back; gold: a snapshot in memory; pink: on
-disk.
+another tier.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def draw_figure(
             axes.hlines(y, *taped, colors=theme.red, linewidth=1.5)
         axes.hlines(y + 0.4, *row.stage, colors=theme.blue, linewidth=1.5)
     for line in drawn.lines:
-        colour = theme.pink if line.tier == "disk" else theme.gold
+        colour = theme.gold if line.tier == "memory" else theme.pink
         axes.vlines(line.step, line.first, line.last, colors=colour, linewidth=1)
     axes.invert_yaxis()
     axes.set(xlabel="step", ylabel="sweep", title=title)

@@ -279,6 +279,16 @@ class TierSpy(retape.MemoryStore[Any]):
         # As many as the schedule stores, but the input, which the caller has.
         (retape.tiers(memory=0, disk=4), {"disk": 4}),
         (retape.tiers(memory=2, disk=4), {"memory": 6}),
+        (
+            retape.tiers(
+                levels=(
+                    retape.Tier("device", 0),
+                    retape.Tier("host", 2, 1, 1),
+                    retape.Tier("remote", 9, 2, 2),
+                )
+            ),
+            {"host": 7, "remote": 1},
+        ),
         (retape.fixed_space(snapshots=3), {"memory": 9}),
     ],
 )

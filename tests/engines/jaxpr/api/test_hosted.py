@@ -47,6 +47,24 @@ def test_tiers_from_measured_bandwidths(tmp_path):
     assert store.memory.peak_snapshots == 2 and far.peak_snapshots > 2
 
 
+def test_any_number_of_tiers(tmp_path):
+    levels = (
+        retape.Tier("host", 2),
+        retape.Tier("disk", 2, 0.5, 0.5),
+        retape.Tier("remote", 9, 1, 1),
+    )
+    near = retape.DiskStore(tmp_path / "near", capacity=2)
+    far = TieredStore(near, retape.DiskStore(tmp_path / "far"))
+    store = TieredStore(MemoryStore(capacity=2), far)
+    plan = retape.tiers(levels=levels, stage=2)
+    found = retape.jax.grad(counted, plan=plan, store=store)(X)
+    assert np.allclose(found, plain(X), rtol=1e-5)
+    assert store.memory.peak_snapshots == near.peak_snapshots == 2
+    assert far.disk.peak_snapshots > 0
+    with pytest.raises(PlanError, match="needs the number of steps beforehand"):
+        retape.jax.grad(ending, plan=plan, store=store)(X)
+
+
 @pytest.mark.parametrize("memory", [3, "400 kB"])
 def test_their_stages_and_bytes_are_those_of_the_program(memory):
     told = []

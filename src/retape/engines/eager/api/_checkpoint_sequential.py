@@ -27,6 +27,7 @@ from retape.engines.eager.plan._program import Program
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._run import Run
 from retape.schedule import Action
+from retape.storage._tiered import name_tiers
 
 Functions = nn.Sequential | Sequence[Callable[[Any], Any]]
 _REMEMBERED = 64
@@ -205,6 +206,7 @@ def _by_plan(
     limits = Limits(memory=None, snapshots=len(chain) + 1, stage=2**62)
     schedule = UnitSchedule(descents, len(chain))
     kept = None if store is None else as_store(store)
+    name_tiers(kept, getattr(plan, "tier_names", ()))
     return ChainRecomputation(limits, schedule, False, kept).run(chain, input)
 
 

@@ -60,7 +60,7 @@ def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:
                 for step in stores:
                     made_by[step] = len(found)
                 taped += range(first, stop)
-                places = tuple(tiers) if "disk" in tiers else ()
+                places = tuple(tiers) if set(tiers) - {"memory"} else ()
                 found.append(
                     Descent(start, stop, tuple(stores), tuple(taped), parent, places)
                 )

@@ -1,0 +1,49 @@
+"""How many snapshots a tier holds, counted or in bytes."""
+
+from typing import NoReturn
+
+from retape._bytes import format_bytes, parse_bytes
+from retape._errors import BudgetError, PlanError
+from retape.plan._base import Bytes
+from retape.plan._scheduled import stage_within
+from retape.plan._stage_length import stage_for_snapshots
+
+
+def near_slots(
+    name: str, amount: int | str, n: int, stage: int | None, both: Bytes | None
+) -> tuple[int, int]:
+    """The stage length, and the slots of the tier that is nearest.
+
+    Bytes are the peak: snapshots and the tape of a stage share them. The tape gets
+    two thirds, as where slots are counted it gets twice the bytes of the snapshots.
+    """
+    if isinstance(amount, int):
+        held = max(1, amount)
+        roomy = stage_for_snapshots(held, *both) if both else 1
+        return stage_within(n, stage, roomy), amount
+    w, r = both or _no_bytes(name, amount)
+    most = parse_bytes(amount, name)
+    alpha = stage_within(n, stage, 2 * most // (3 * r) if r else n)
+    if alpha * r > most:
+        raise BudgetError(
+            f"`{name}={amount!r}` does not hold the tape of a stage, which "
+            f"takes {alpha * r} bytes ({format_bytes(alpha * r)}) for "
+            f"{alpha} steps. Pass at least that much.",
+            alpha * r,
+        )
+    return alpha, (most - alpha * r) // max(1, w)
+
+
+def far_slots(name: str, amount: int | str, both: Bytes | None) -> int:
+    """The slots of another tier, where nothing but snapshots is kept."""
+    if isinstance(amount, int):
+        return amount
+    w, _ = both or _no_bytes(name, amount)
+    return parse_bytes(amount, name) // max(1, w)
+
+
+def _no_bytes(name: str, value: str) -> NoReturn:
+    raise PlanError(
+        f"`{name}={value!r}` counts bytes, and `capsule_bytes` and `tape_bytes` were "
+        f"not given. Pass them, or a number of snapshots, such as `{name}=20`."
+    )

@@ -1,0 +1,82 @@
+"""A tier of a hierarchy: a place for snapshots, with what it holds and costs."""
+
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+from retape._bytes import parse_bytes
+from retape._errors import PlanError
+from retape.schedule._whole import whole
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Tier:
+    """A place where snapshots may lie: a device, the host, a disk, a remote store.
+
+    Args:
+        name: Its name, which the actions of a schedule say: any word.
+        snapshots: How many it holds, or bytes as a text such as "50 GB".
+        write: What writing a snapshot costs, in the unit of the steps' costs.
+        read: What reading one costs.
+
+    Raises:
+        PlanError: If one of them cannot be.
+
+    Examples:
+        >>> import retape
+        >>> retape.Tier("disk", "50 GB", write=3, read=2.5)
+        retape.Tier('disk', '50 GB', write=3.0, read=2.5)
+    """
+
+    name: str
+    snapshots: int | str
+    write: float = 0.0
+    read: float = 0.0
+
+    def __post_init__(self) -> None:
+        # The characters that a plan's text has between a tier and the next.
+        given: Any = self.name
+        if not isinstance(given, str) or not given.strip() or set(given) & set("/+,="):
+            raise PlanError(
+                f"`name={self.name!r}` cannot be the name of a tier. Pass a word such "
+                "as 'host', without '/', '+', ',' and '='."
+            )
+        held = self.snapshots
+        if isinstance(held, str):
+            parse_bytes(held, "snapshots")
+        elif not hasattr(held, "__index__") or isinstance(held, bool) or held < 0:
+            raise PlanError(
+                f"`snapshots={held!r}` of the tier {self.name!r} cannot be: pass a "
+                "number of snapshots, none or more, or bytes as a text such as "
+                '"50 MB".'
+            )
+        else:
+            object.__setattr__(self, "snapshots", whole("snapshots", held))
+        object.__setattr__(self, "write", cost_of("write", self.write))
+        object.__setattr__(self, "read", cost_of("read", self.read))
+
+    def __repr__(self) -> str:
+        """The call that makes this tier."""
+        more = "".join(
+            f", {name}={cost!r}"
+            for name, cost in (("write", self.write), ("read", self.read))
+            if cost
+        )
+        return f"retape.Tier({self.name!r}, {self.snapshots!r}{more})"
+
+
+def cost_of(name: str, value: object) -> float:
+    """A cost as a number.
+
+    Raises:
+        PlanError: If it is negative, infinite or no number.
+    """
+    try:
+        cost = -1.0 if isinstance(value, str) else float(value)  # pyright: ignore
+    except (TypeError, ValueError, OverflowError):
+        cost = -1.0
+    if not cost >= 0 or cost == inf:
+        raise PlanError(
+            f"`{name}={value!r}` cannot be a cost. Pass a number that is not negative."
+        )
+    return cost

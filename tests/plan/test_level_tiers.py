@@ -1,0 +1,219 @@
+"""Plans over any number of tiers: predicted, run on nested stores, refused."""
+
+import numpy as np
+import pytest
+
+import retape
+import retape.jax
+from retape import BudgetError, DiskStore, MemoryStore, PlanError, StoreError, Tier
+from retape.driver import ToyMachine, predict_memory, run, simulate
+from retape.interop import to_checkpoint_schedules
+from retape.schedule import Hierarchy, replay
+from retape.storage import AsyncStore, RemoteStore, TieredStore, measure
+from retape.storage._tiered import parts_of
+from retape.viz import chrome_trace
+
+LEVELS = (
+    Tier("device", 2),
+    Tier("host", 3, 1, 1),
+    Tier("disk", 4, 4, 4),
+    Tier("remote", 6, 9, 9),
+)
+PLANS = [
+    retape.tiers(levels=LEVELS, stage=1),
+    retape.tiers(levels=LEVELS[:3], stage=2),
+    retape.tiers(levels=(LEVELS[0], Tier("host", 0), LEVELS[2])),
+    retape.tiers(levels=(Tier("device", "40 B"), Tier("disk", "1 kB", 3, 3))),
+    retape.tiers(levels=LEVELS[:1]),
+]
+N = 60
+
+
+def call(plan, store, stop=None):
+    def step(x, k):
+        return 3.9 * x * (1.0 - x)
+
+    def reverse_step(x, k, g):
+        if k == stop:
+            raise KeyboardInterrupt
+        return 3.9 * (1.0 - 2.0 * x) * g
+
+    return retape.adjoint(
+        step,
+        reverse_step,
+        np.linspace(0.11, 0.12, 5),
+        seed=np.ones_like,
+        steps=N,
+        plan=plan,
+        store=store,
+        key="a run",
+    )
+
+
+def nested(path, near=None):
+    """Memory, memory, a disk, and a remote store that is not in this process."""
+    disk = DiskStore(path / "disk", capacity=4, every=0)
+    far = AsyncStore(RemoteStore(f"memory://{path.name}", every=0))
+    near = MemoryStore(capacity=2) if near is None else near
+    rest = TieredStore(MemoryStore(capacity=3), TieredStore(disk, far))
+    return TieredStore(near, rest)
+
+
+@pytest.mark.parametrize("plan", PLANS, ids=range(len(PLANS)))
+def test_a_prediction_is_what_a_replay_and_a_run_count(plan):
+    expected = ToyMachine(29).reverse(ToyMachine(29).start(), 29, None)
+    assert eval(repr(plan)) == plan
+    for n in (0, 1, 3, 29, 101):
+        prediction = plan.predict(n, 10, 10)
+        schedule = plan.schedule(n, 10, 10)
+        counts = replay(schedule, n)
+        assert counts == prediction.counts and prediction.bound == 1
+        for name, use in prediction.tiers.items():
+            found = counts.tiers.get(name, (0, 0, 0))
+            assert use == (*found, found[2] * 10)
+        near = prediction.tiers["device"].peak * 10
+        assert prediction.peak_bytes == near + 10 * prediction.counts.longest_stage
+    outcome = run(ToyMachine(29), plan, tape_bytes=8)
+    assert outcome.result == expected
+    told = {name: each for name, each in outcome.report.tiers.items() if each.stores}
+    assert told and set(told) <= {tier.name for tier in plan.levels}
+
+
+def test_each_part_of_a_nested_store_has_its_tier(tmp_path):
+    whole = call(retape.fixed_space(snapshots=N), MemoryStore())
+    store = nested(tmp_path)
+    # Every tier is wanted when they are cheap enough.
+    levels = (*LEVELS[:2], Tier("disk", 2, 1, 1), Tier("remote", 4, 1, 1))
+    plan = retape.tiers(levels=levels, stage=1)
+    result = call(plan, store)
+    assert result.cotangent.tobytes() == whole.cotangent.tobytes()
+    prediction = plan.predict(N)
+    assert result.report.tiers == prediction.counts.tiers
+    parts = [store.memory, store.disk.memory, store.disk.disk.memory]
+    parts.append(store.disk.disk.disk)
+    assert parts_of(store) == 4
+    peaks = [part.peak_snapshots for part in parts]
+    assert peaks == [use.peak for use in prediction.tiers.values()]
+    assert all(peaks)
+    assert "remote: 4 stores" in str(prediction)
+    assert "\nremote: 4 stores" in str(result.report)
+
+
+def test_a_run_over_four_tiers_goes_on_where_it_ended(tmp_path):
+    plan = retape.tiers(levels=LEVELS, stage=1)
+    whole = call(plan, MemoryStore())
+    for stop in (58, 40, 21, 3):
+        with pytest.raises(KeyboardInterrupt):
+            call(plan, nested(tmp_path), stop)
+    found = call(plan, nested(tmp_path))
+    assert found.report.resumed
+    assert found.cotangent.tobytes() == whole.cotangent.tobytes()
+
+
+def test_what_is_in_both_memories_is_written_before_a_run_ends(tmp_path):
+    store = nested(tmp_path)
+    store.open("a run")
+    store.name_tiers(("device",), ("host", "disk", "remote"))
+    store.put(1, 0, "device", 1.5, 8)
+    store.disk.put(2, 0, "host", 2.5, 8)
+    store._place["host", 0] = True
+    assert store.steps() == set()
+    assert store.save(1, 0, "device", 8) and store.save(2, 0, "host", 8)
+    assert store.steps() == {1, 2} and not store.save(2, 0, "host", 8)
+    assert not len(store.memory) and not len(store.disk.memory)
+    store.close()
+
+
+def test_a_full_part_hands_over_to_the_next(tmp_path):
+    plan = retape.tiers(levels=LEVELS, stage=1)
+    store = nested(tmp_path, MemoryStore(capacity=1))
+    found = call(plan, store)
+    assert found.cotangent.tobytes() == call(plan, None).cotangent.tobytes()
+    assert store.memory.peak_snapshots == 1
+
+
+def test_a_store_of_another_plan_decides_as_before(tmp_path):
+    store = TieredStore(MemoryStore(capacity=9), DiskStore(tmp_path))
+    call(retape.tiers(levels=LEVELS[:2], stage=1), store)
+    assert store.disk.peak_snapshots == 3
+    store.clear()
+    call(retape.fixed_space(snapshots=5, stage=1), store)
+    assert store.memory.peak_snapshots == 5
+
+
+def test_measured_speeds_are_the_costs_of_a_tier(tmp_path):
+    speed, step = measure(tmp_path, nbytes=800), 0.01
+    far = Tier("disk", 20, write=speed.write / step, read=speed.read / step)
+    prediction = retape.tiers(levels=(Tier("host", 2), far)).predict(100)
+    assert prediction.tiers["disk"].peak > 0
+
+
+def test_other_tiers_are_no_part_of_memory_where_that_is_said():
+    schedule = Hierarchy(30, LEVELS)
+    names = schedule.tier_names
+    one = predict_memory(schedule, 10, 1, far=names[1:])
+    assert max(moment.snapshots for moment in one) == 20
+    assert max(moment.disk for moment in one) > 0
+    trace = chrome_trace(schedule)["traceEvents"]
+    assert any(event.get("args", {}).get("host") == 3 for event in trace)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: retape.tiers(levels=()), "pass at least one"),
+        (lambda: retape.tiers(levels=3), "`levels=3` cannot be: pass the tiers"),
+        (lambda: retape.tiers(levels="disk"), "`levels='disk'` cannot be"),
+        (lambda: retape.tiers(levels=(3,)), "`3` is no tier. Pass `retape.Tier"),
+        (lambda: retape.tiers(levels=(Tier("a", 0),)), "the start state needs a slot"),
+        (lambda: retape.tiers(levels=LEVELS[:1] * 2), "each with a name of its own"),
+        (lambda: retape.tiers(levels=LEVELS, disk=1), "`disk=1` and `levels` cannot"),
+        (lambda: retape.tiers(), "needs `memory`. Pass `memory` and `disk`, or the t"),
+        (
+            lambda: retape.tiers(levels=LEVELS, costs=retape.TierCosts(disk_read=1)),
+            "`costs` says `disk_read=1`, and with `levels` each tier has its own",
+        ),
+        (lambda: PLANS[0].resolve(None), "needs the number of steps beforehand"),
+        (lambda: PLANS[0].online(), "Use `retape.tiers.memory=..., disk=...."),
+        (lambda: PLANS[3].predict(9), "`levels: device='40 B'` counts bytes"),
+        (lambda: PLANS[0].predict(10**400), "`n` has more than 300 digits"),
+        (
+            lambda: to_checkpoint_schedules(Hierarchy(9, LEVELS), 9),
+            "a tier 'device', and `checkpoint_schedules` knows RAM and DISK",
+        ),
+        (
+            lambda: simulate(Hierarchy(9, LEVELS), retape.TierCosts()),
+            "the schedule has a tier 'host', and `costs` are those",
+        ),
+        (
+            lambda: retape.jax.grad(lambda x: x, plan=PLANS[0])(1.0),
+            "obeyed action by action.*store=retape.DiskStore",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused(make, text):
+    with pytest.raises(PlanError, match=text):
+        make()
+
+
+def test_bytes_that_hold_nothing_and_parts_that_do_not_fit_are_refused(tmp_path):
+    plan = retape.tiers(levels=(Tier("device", "30 B"), Tier("disk", "9 B")))
+    with pytest.raises(BudgetError, match="hold no snapshot, which takes 20 bytes"):
+        plan.predict(9, 20, 20)
+    store = TieredStore(MemoryStore(capacity=2), DiskStore(tmp_path))
+    text = "4 tiers .device, host, disk, remote., and .* has 2 parts. Pass one of as"
+    with pytest.raises(StoreError, match=text):
+        call(PLANS[0], store)
+    done = lambda x, k: k >= 5  # noqa: E731
+    step, reverse_step = lambda x, k: x, lambda x, k, g: g
+    with pytest.raises(PlanError, match="needs the number of steps beforehand"):
+        retape.adjoint(
+            step, reverse_step, 1.0, seed=lambda x: x, done=done, plan=PLANS[0]
+        )
+
+
+def test_integers_of_numpy_and_large_numbers():
+    near = Tier("device", np.int8(100), read=np.float32(0.5))
+    plan = retape.tiers(levels=(near, Tier("far", np.int64(10**12), 3, 3)))
+    assert plan.levels[0].snapshots == 100 and type(plan.levels[0].snapshots) is int
+    assert plan.predict(np.int32(40)).advances == 39
