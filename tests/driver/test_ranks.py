@@ -218,6 +218,27 @@ def test_a_rank_may_write_in_the_background(tmp_path, monkeypatch):
     store.close()
 
 
+@pytest.mark.parametrize("error", [ValueError("no"), KeyboardInterrupt()])
+def test_no_rank_waits_for_one_that_fails_in_another_way(tmp_path, monkeypatch, error):
+    heard = []
+
+    class Listening(Played):
+        def allgather(self, sendobj):
+            heard.append(sendobj)
+            return super().allgather(sendobj)
+
+    store, _ = opened(tmp_path, Listening())
+
+    def fails(*_, **__):
+        raise error
+
+    monkeypatch.setattr(DiskStore, "put", fails)
+    with pytest.raises(type(error)):
+        store.put(3, 0, "disk", 1.5, 8)
+    assert heard[-1] == (False, f"{type(error).__name__}: {error}")
+    store.close()
+
+
 def test_a_record_that_one_rank_cannot_write_stops_all(tmp_path):
     comm = Played()
     store, _ = opened(tmp_path, comm)

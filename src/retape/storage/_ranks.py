@@ -240,6 +240,10 @@ class RankStore(Generic[C]):
             value = None if error else call(*given, **options)
         except StoreError as failure:
             error = failure
+        except BaseException as failure:
+            # The others wait for an answer, whatever it is that went wrong.
+            self.comm.allgather((False, f"{type(failure).__name__}: {failure}"))
+            raise
         lost = isinstance(error, SnapshotError)
         found = self.comm.allgather(None if error is None else (lost, str(error)))
         failed = [(rank, *each) for rank, each in enumerate(found) if each is not None]

@@ -179,6 +179,9 @@ class ZarrStore(DiskStore[C]):
                 "the space or the permission that is missing, and call again: the run "
                 "goes on where it was."
             )
+        except BaseException as failure:
+            self._arrays.tell(failure)
+            raise
         self._arrays.settle(error, writing.alike.digest())
         return found
 
@@ -193,6 +196,10 @@ class ZarrStore(DiskStore[C]):
             ]
         except StoreError as failure:
             error = failure
+        except BaseException as failure:
+            if saved:
+                self._arrays.tell(failure)
+            raise
         if saved:
             self._arrays.settle(error)
         rest = iter(found)

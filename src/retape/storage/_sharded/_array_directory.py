@@ -46,6 +46,9 @@ class ArrayDirectory(RunDirectory):
         if error is not None:
             raise error
 
+    def tell(self, failure: BaseException) -> None:
+        """Nobody waits for this process."""
+
     def remove(self, key: Key) -> None:
         """Remove a snapshot with its arrays."""
         RunDirectory.remove(self, key)

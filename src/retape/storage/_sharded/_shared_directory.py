@@ -5,6 +5,7 @@ looked up, removed or locked, are the first process's: it does what it is asked,
 tells the others what it has found, or what went wrong. So all of them see the same.
 """
 
+import os
 import pickle
 from collections.abc import Callable
 from hashlib import blake2b
@@ -45,7 +46,7 @@ class SharedDirectory:
         self._claimed = True
         place = self.path / "arrays" / self.new_folder("shared")
         self._first(lambda: place.mkdir(parents=True))
-        there = self._processes.all_gather(b"there" if place.exists() else b"")
+        there = self._processes.all_gather(b"there" if os.path.isdir(place) else b"")
         self._first(place.rmdir)
         if not all(there):
             self.release()
@@ -175,9 +176,16 @@ class SharedDirectory:
         """What the first process says."""
         return self._first(says)
 
+    def tell(self, failure: BaseException) -> None:
+        """Tell the processes that wait in `settle` that this one goes no further."""
+        self._processes.all_gather(b"\2" + _described(failure).encode())
+
     def _first(self, call: Callable[[], Any]) -> Any:
-        """Let the first process do something; what it found, or its error, for all."""
-        said = b""
+        """Let the first process do something; what it found, or its error, for all.
+
+        Whatever it is that goes wrong: the others wait for an answer.
+        """
+        said, failure = b"", None
         if self.is_first:
             try:
                 said = pickle.dumps((None, call()))
@@ -185,8 +193,18 @@ class SharedDirectory:
                 lost = isinstance(error, SnapshotError)
                 kind = SnapshotError if lost else StoreError
                 said = pickle.dumps((kind, str(error)))
+            except BaseException as error:
+                failure = error
+                text = f"process 0: {_described(error)}"
+                said = pickle.dumps((StoreError, text))
         # Between processes that run, and in no file: so `pickle` opens no door.
         kind, found = pickle.loads(self._processes.all_gather(said)[0])
+        if failure is not None:
+            raise failure
         if kind is not None:
             raise kind(found)
         return found
+
+
+def _described(failure: BaseException) -> str:
+    return f"{type(failure).__name__}: {failure}"
