@@ -222,6 +222,16 @@ def test_free_tiers_are_as_good_as_one():
         assert replay(schedule, n).advances == optimal_advances(n, 4)
 
 
+def test_costs_at_the_end_of_numbers():
+    free = TierCosts(0, 0, 0)
+    assert Hierarchy(40, of((1, 0, 0), (2, 0, 0)), free).cost() == 0
+    assert Hierarchy(40, of((1, 1, 1), (2, 3, 3)), TierCosts(0)).cost() == 120 + 0
+    for n in (50, 40_000):
+        dear = Hierarchy(n, of((2, 1e308, 1e308), (2, 1e308, 1e308)))
+        with pytest.raises(PlanError, match="cost more than numbers of floating poin"):
+            dear.cost()
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [

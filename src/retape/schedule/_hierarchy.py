@@ -52,7 +52,8 @@ class Hierarchy:
         stage: Steps taped at a time.
 
     Raises:
-        PlanError: If there is no room for the start state, or two tiers have one name.
+        PlanError: If there is no room for the start state, or two tiers have one name;
+            when used, if a run costs more than numbers of floating point hold.
 
     Examples:
         >>> from retape.schedule import Hierarchy, Tier, replay
@@ -196,17 +197,37 @@ def _decided(schedule: Hierarchy) -> _Decided:
     """The cheapest of what can be told in some seconds."""
     slots, rates = schedule.useful()
     forward = schedule.costs.forward
+    dearest = max(forward, *(rate.write + rate.read for rate in rates))
+    if not dearest * float(min(schedule.stages, _CLOSED)) ** 2 < inf:
+        return _told(schedule, [])  # No table could tell schedules apart.
     for room in _rooms(schedule.stages, slots):
         table = room_table(schedule.stages, room, rates, forward)
         total = _counted(table, schedule.stages, room, rates)
         if _fits(total, slots, rates):
-            return _Decided(total, _cost(total, rates, forward), True, table, room)
+            cost = _cost(total, rates, forward)
+            return _told(schedule, [_Decided(total, cost, True, table, room)])
     found: list[_Decided] = []
     for order in _orders(slots, rates):
         found += _nested(schedule.stages, *order, forward)
     if not found or schedule.stages > _CLOSED:
         found += _pairs(schedule, slots, rates)
-    return min(found, key=lambda each: each.cost)
+    return _told(schedule, found)
+
+
+def _told(schedule: Hierarchy, found: Sequence[_Decided]) -> _Decided:
+    """The cheapest, if its cost is a number.
+
+    Raises:
+        PlanError: If all are too large for one.
+    """
+    best = min(found, key=lambda each: each.cost, default=None)
+    if best is None or not best.cost < inf:
+        raise PlanError(
+            f"`tiers={schedule.tiers!r}` cost more than numbers of floating point "
+            f"hold, 10^308, over {schedule.stages} stages. Pass costs in a larger "
+            "unit, such as the time of a step."
+        )
+    return best
 
 
 def _nested(
@@ -288,11 +309,15 @@ def _counted(
 
 
 def _cost(total: Totals, rates: Sequence[Rate], forward: float) -> float:
+    """What a run costs beside taping; infinite if no number holds it."""
     counts = total.counts
-    cost = counts.advances * forward
-    for rate in rates:
-        tier = counts.tiers[rate.name]
-        cost += tier.stores * rate.write + tier.restores * rate.read
+    try:
+        cost = counts.advances * forward
+        for rate in rates:
+            tier = counts.tiers[rate.name]
+            cost += tier.stores * rate.write + tier.restores * rate.read
+    except OverflowError:
+        return inf
     return cost
 
 
@@ -308,7 +333,11 @@ def _pairs(
         )
         disk = slots[far] if far != near else 0
         pair = TwoTier(schedule.stages, slots[near], disk, costs)
-        counts, sweeps = pair.counts_and_sweeps()
+        try:
+            counts, sweeps = pair.counts_and_sweeps()
+            cost = pair.cost()
+        except OverflowError:
+            continue
         names = one.name, other.name
         tiers = {one.name: counts.tiers["memory"]}
         if far != near:
@@ -323,7 +352,7 @@ def _pairs(
         )
         total = Totals(counts, sweeps, 0, 0, 0)
         whole = replace(pair, length=schedule.length, stage=schedule.stage)
-        yield _Decided(total, pair.cost(), False, pair=whole, names=names)
+        yield _Decided(total, cost, False, pair=whole, names=names)
 
 
 def _renamed(pair: TwoTier, names: tuple[str, str]) -> Iterator[Action]:
@@ -339,7 +368,10 @@ def _least(schedule: Hierarchy) -> float:
     """What no schedule is cheaper than, besides taping and sweeping back."""
     slots, rates = schedule.useful()
     stages, forward = schedule.stages, schedule.costs.forward
-    least = forward * optimal_advances(stages, sum(slots))
+    try:
+        least = forward * optimal_advances(stages, sum(slots))
+    except OverflowError:
+        least = 0.0  # No bound that is a number.
     least += (stages - 1) * min(rate.read for rate in rates)
     least += min(rate.write for rate in rates)
     for known in range(len(slots) - 1, -1, -1):

@@ -55,9 +55,10 @@ class NestedTable:
         if stages > 1:
             for rate, left in zip(rates, lefts, strict=True):
                 left[:, 1] = forward + rate.read
-        for length in range(2, stages + 1):
-            for k in range(len(slots)):
-                self._extend(np, length, k, lefts[k], forward)
+        with np.errstate(over="ignore"):  # Costs of 10^308 are told by their sum.
+            for length in range(2, stages + 1):
+                for k in range(len(slots)):
+                    self._extend(np, length, k, lefts[k], forward)
 
     def best(self, stages: int) -> float:
         """V with all slots free."""

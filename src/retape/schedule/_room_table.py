@@ -157,8 +157,15 @@ class RoomArrays(RoomTable):
         value = np.zeros(shape)
         # Of each tier: W, its split, and i * f + r + X(i), all beside a slot of it.
         parts = [self._part(np, value, axis) for axis in range(len(self.rates))]
+        with np.errstate(over="ignore"):  # Costs of 10^308 are told by their sum.
+            self._fill(np, stages, value, parts)
+        self._name(value, parts)
+
+    def _fill(
+        self, np: Any, stages: int, value: Any, parts: Sequence[Sequence[Any]]
+    ) -> None:
         for length in range(2, stages + 1):
-            least = np.full(shape[:-1], inf)
+            least = np.full(value.shape[:-1], inf)
             for write, right, kept, splits, left, holder, _ in parts:
                 sums = left[..., 1:length] + right[..., length - 1 : 0 : -1]
                 if not sums.size:
@@ -172,7 +179,6 @@ class RoomArrays(RoomTable):
             for _, _, kept, _, left, holder, read in parts:
                 again = np.minimum(kept[..., length], value[holder][..., length])
                 left[..., length] = length * self.forward + read + again
-        self._name(value, parts)
 
     def _part(self, np: Any, value: Any, axis: int) -> Sequence[Any]:
         """What is kept for a tier: views on the rooms beside one of its slots."""
