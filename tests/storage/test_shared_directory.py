@@ -21,15 +21,19 @@ class Gathering:
 
     def all_gather(self, said):
         self.said[self.rank] = said
-        self.barrier.wait(1)
+        self.barrier.wait()
         heard = list(self.said)
-        self.barrier.wait(1)
+        self.barrier.wait()
         return heard
 
 
-def on_both(path, does):
+def on_both(path, does, patience=60):
     """What each rank returns or raises."""
-    barrier, said, found = threading.Barrier(2), [b"", b""], [None, None]
+    barrier, said, found = (
+        threading.Barrier(2, timeout=patience),
+        [b"", b""],
+        [None, None],
+    )
 
     def rank(number):
         mine = Gathering(number, barrier, said)
@@ -106,6 +110,7 @@ def test_a_model_of_a_process_that_does_not_come_is_seen(tmp_path):
     found = on_both(
         tmp_path,
         lambda directory: directory.is_first or directory.settle(None, b"a digest"),
+        patience=0.2,
     )
     assert isinstance(found[1], threading.BrokenBarrierError)
 
