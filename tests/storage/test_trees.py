@@ -1,5 +1,6 @@
 """Trees of arrays: what a copy, a digest and a file keep of them."""
 
+import io
 import subprocess
 import sys
 from collections import namedtuple
@@ -12,7 +13,7 @@ import pytest
 import retape
 from retape import SnapshotError, StoreError
 from retape.storage import add_trees, copy_tree, fingerprint, tree_nbytes
-from retape.storage._codec import decode, encode
+from retape.storage._codec import _archive, decode, encode
 
 Point = namedtuple("Point", "x y")
 
@@ -259,3 +260,24 @@ def test_numbers_need_no_numpy():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout == "numpy\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.arange(12.0).reshape(6, 2)[::2],
+        np.zeros((0, 3)),
+        np.float32(3),
+        np.arange(3, dtype=">i8"),
+        np.zeros(2, [("a", "f8"), ("b", "i4")]),
+        np.array(["2020-01-01"], "M8[D]"),
+        np.ones(3, "g"),
+    ],
+    ids=lambda array: f"{array.dtype}{array.shape}",
+)
+def test_an_archive_is_that_of_numpy_to_the_byte(array):
+    out = io.BytesIO()
+    np.savez(out, allow_pickle=False, array=array)
+    assert _archive({"array": np.asarray(array)}) == out.getvalue()
