@@ -228,7 +228,7 @@ def test_costs_at_the_end_of_numbers():
     assert Hierarchy(40, of((1, 1, 1), (2, 3, 3)), TierCosts(0)).cost() == 120 + 0
     for n in (50, 40_000):
         dear = Hierarchy(n, of((2, 1e308, 1e308), (2, 1e308, 1e308)))
-        with pytest.raises(PlanError, match="cost more than numbers of floating poin"):
+        with pytest.raises(PlanError, match="cost more than numbers of floating"):
             dear.cost()
 
 
