@@ -28,16 +28,19 @@ class Limits:
     keep_tail: bool = True
 
 
-def read_bytes(memory: int | float | str) -> int:
-    """A number of bytes, also from text such as `"2GB"` or `"512MiB"`.
+def read_bytes(memory: int | float | str | Plan) -> int:
+    """A number of bytes, also from text such as `"2GB"` or from `retape.within`.
 
     Raises:
         PlanError: If it is not a positive amount.
 
     Examples:
-        >>> read_bytes("1.5kB"), read_bytes("1KiB")
-        (1500, 1024)
+        >>> import retape
+        >>> read_bytes("1.5kB"), read_bytes("1KiB"), read_bytes(retape.within(7))
+        (1500, 1024, 7)
     """
+    if isinstance(memory, Plan) and memory.is_tree and memory.budget is not None:
+        return memory.budget
     if isinstance(memory, float) and memory.is_integer():
         memory = int(memory)
     return parse_bytes(memory, "memory")  # pyright: ignore[reportArgumentType]

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+import retape
 from retape import torch as retape_torch
 from retape._errors import BudgetError, PlanError
 from retape.engines.eager.plan._learned import forget_lessons
@@ -156,3 +157,18 @@ def test_a_state_is_let_go_before_autograd_asks_for_the_unit_before_it(
     found = peaks(program, share, runs=4)
     assert max(found) <= 1
     assert found[2] != found[0]  # by a plan from the third run on
+
+
+def test_a_budget_is_also_what_within_makes() -> None:
+    model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(20)])
+    reports = []
+    for memory in ("150kB", retape.within("150kB")):
+        under = retape_torch.recompute(memory=memory)
+        with under:
+            loss = model(torch.ones(64, 32)).sum()
+        loss.backward()
+        reports.append(under.report)
+    assert reports[0] == reports[1]
+    assert reports[0].recomputed > 0
+    with pytest.raises(PlanError, match="is not an amount of memory"):
+        retape_torch.recompute(memory=retape.logarithmic())

@@ -178,7 +178,7 @@ def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
 
 def recompute(
     *,
-    memory: int | float | str | None = None,
+    memory: int | float | str | Plan | None = None,
     snapshots: int | None = None,
     stage: int = 64,
     plan: Plan | None = None,
@@ -193,9 +193,10 @@ def recompute(
     the program changes, and the gradients are the same to the last bit.
 
     Args:
-        memory: A budget: bytes, text such as `"2GB"`, or `"auto"` for three quarters of
-            what the device has left now. It covers what the program
-            inside makes and what its backward needs, gradients of leaves excepted.
+        memory: A budget: bytes, text such as `"2GB"`, `retape.within(bytes)`, or
+            `"auto"` for three quarters of what the device has left now. It covers what
+            the program inside makes and what its backward needs, gradients of leaves
+            excepted.
             A program that is run for the third time follows the schedule of least cost
             for what it did before.
         snapshots: Instead: the most snapshots, the start included.
