@@ -210,7 +210,9 @@ def find_step(
         The step; `None` if there is none.
     """
     machine = JaxprMachine(compiled, operands, seeds, stage=settings.stage)
-    one = JaxprMachine(compiled, operands, seeds, stage=1)
+    one = machine  # which takes as long to compile as a gradient
+    if settings.stage > 1:
+        one = JaxprMachine(compiled, operands, seeds, stage=1)
     try:
         watched = Watched(machine, one, steps, bound, within, is_finite)
         run(watched, plan_of_settings(settings))
