@@ -13,7 +13,7 @@ import random
 from time import process_time
 
 from retape.schedule import Hierarchy, Tier
-from retape.schedule import _hierarchy as hierarchy
+from retape.schedule import _hierarchy_rules as rules
 from retape.schedule._nested_table import NestedTable
 
 AMOUNTS = (0, 0.5, 1, 3, 8)
@@ -59,16 +59,16 @@ def ratio(rng: random.Random, rising: bool) -> float:
         )
         if any(tier.snapshots for tier in tiers):
             break
-    schedule, largest = Hierarchy(rng.randint(5, 120), tiers), hierarchy.EXACT
+    schedule, largest = Hierarchy(rng.randint(5, 120), tiers), rules.EXACT
     least = schedule.cost()
     assert schedule.exact
     try:
-        hierarchy.EXACT = 0
-        hierarchy._decided.cache_clear()
+        rules.EXACT = 0
+        rules.decided.cache_clear()
         return schedule.cost() / least
     finally:
-        hierarchy.EXACT = largest
-        hierarchy._decided.cache_clear()
+        rules.EXACT = largest
+        rules.decided.cache_clear()
 
 
 def long_run(n: int, slots: tuple[int, ...]) -> str:

@@ -92,7 +92,7 @@ def test_a_huge_run_is_predicted_in_bounded_time(plan):
 def test_a_run_whose_intervals_are_too_many_to_count_is_refused(monkeypatch):
     with bounded(), pytest.raises(PlanError, match="more than 200000 different interv"):
         retape.fixed_space(snapshots=3, split="treeverse").predict(HUGE)
-    monkeypatch.setattr("retape.schedule._policy_stream.MOST_INTERVALS", 10)
+    monkeypatch.setattr("retape.schedule._policy_counts.MOST_INTERVALS", 10)
     for schedule in (Mixed(1000, 3), TwoTier(50, 2, 2)):
         with pytest.raises(PlanError, match="different intervals, which would be coun"):
             schedule.counts()

@@ -16,7 +16,7 @@ from retape.schedule import (
     optimal_advances,
     replay,
 )
-from retape.schedule import _hierarchy as hierarchy
+from retape.schedule import _hierarchy_rules as rules
 from retape.schedule._nested_table import NestedTable
 from retape.schedule._room_table import ENDLESS, Rate, RoomArrays, RoomTable
 from tests.schedule.tier_search import cheapest_over
@@ -63,11 +63,11 @@ def no_table(monkeypatch):
     """Everything is beyond the exact table."""
 
     def far(largest=0):
-        monkeypatch.setattr(hierarchy, "EXACT", largest)
-        hierarchy._decided.cache_clear()
+        monkeypatch.setattr(rules, "EXACT", largest)
+        rules.decided.cache_clear()
 
     yield far
-    hierarchy._decided.cache_clear()
+    rules.decided.cache_clear()
 
 
 SMALL = [
@@ -178,8 +178,8 @@ def test_more_slots_never_make_it_dearer_by_much(no_table):
 def test_long_runs_are_told_in_bounded_time(n, slots, monkeypatch):
     # Smaller tables than those of a user, for the sake of the test's time.
     monkeypatch.setattr("retape.schedule._nested_policy._SIZE", 3_000_000)
-    monkeypatch.setattr(hierarchy, "EXACT", 1_000_000)
-    hierarchy._decided.cache_clear()
+    monkeypatch.setattr(rules, "EXACT", 1_000_000)
+    rules.decided.cache_clear()
     each = zip(slots, (0, 1, 8), strict=True)
     tiers = of(*((count, cost, cost) for count, cost in each))
     schedule = Hierarchy(n, tiers)
@@ -188,7 +188,7 @@ def test_long_runs_are_told_in_bounded_time(n, slots, monkeypatch):
     if n <= 4_000:
         checked(schedule)
         assert schedule.bound() < 2
-    hierarchy._decided.cache_clear()
+    rules.decided.cache_clear()
 
 
 def test_tables_of_arrays_are_the_tables(seeded):

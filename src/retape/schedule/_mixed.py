@@ -15,7 +15,8 @@ from retape.schedule._action import Action
 from retape.schedule._binomial import optimal_advances
 from retape.schedule._cost import Counts
 from retape.schedule._mixed_table import MixedTable, mixed_table
-from retape.schedule._policy_stream import Stream, policy_counts
+from retape.schedule._policy_counts import policy_counts
+from retape.schedule._policy_stream import Stream
 from retape.schedule._repr_html import schedule_html
 from retape.schedule._whole import settle
 

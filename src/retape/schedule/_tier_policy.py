@@ -12,7 +12,8 @@ from functools import lru_cache
 
 from retape._errors import PlanError
 from retape.schedule._binomial import least_sweeps, optimal_advances
-from retape.schedule._policy_stream import Held, Totals, policy_counts
+from retape.schedule._policy_counts import Totals, policy_counts
+from retape.schedule._policy_stream import Held
 from retape.schedule._split import binomial_split
 from retape.schedule._tier_table import (
     HAS_NUMPY,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
-from retape.schedule._policy_stream import Totals
+from retape.schedule._policy_counts import Totals
 from retape.schedule._room_table import (
     ENDLESS,
     HAS_NUMPY,

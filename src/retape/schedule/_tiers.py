@@ -8,7 +8,8 @@ from retape._errors import PlanError
 from retape.schedule._action import Action, Advance, Drop, Restore, Store
 from retape.schedule._binomial import least_sweeps, optimal_advances
 from retape.schedule._cost import Counts, TierCounts, binomial_counts
-from retape.schedule._policy_stream import Stream, Totals, policy_counts
+from retape.schedule._policy_counts import Totals, policy_counts
+from retape.schedule._policy_stream import Stream
 from retape.schedule._repr_html import schedule_html
 from retape.schedule._split import stage_rule
 from retape.schedule._tier_policy import TierPolicy, policy_totals
