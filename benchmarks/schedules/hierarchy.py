@@ -80,7 +80,7 @@ def long_run(n: int, slots: tuple[int, ...]) -> str:
     schedule, began = Hierarchy(n, tiers), process_time()
     cost = schedule.cost()
     spent = process_time() - began
-    useful, rates = schedule.useful()
+    useful, rates = schedule._task.slots, schedule._task.rates
     over = ""
     if n**2 * sum(min(count, n) for count in useful) <= _MOST:
         least = 2 * n + NestedTable(n, useful, rates, 1.0).best(n)
