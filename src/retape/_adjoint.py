@@ -9,6 +9,7 @@ from retape._adjoint_arguments import check_arguments, run_label, single_step
 from retape._adjoint_health import CotangentWatch, diagnose
 from retape._adjoint_processes import run_in_processes
 from retape._errors import PlanError
+from retape._warn import warn
 from retape.driver import (
     Bar,
     Health,
@@ -233,6 +234,8 @@ def adjoint(
             f"`measure=True` compares memory with what a plan predicts, and `plan="
             f"{plan!r}` is a schedule. Leave `measure` out."
         )
+    if store is None and isinstance(chosen, Plan):
+        _warn_of_tiers(chosen, steps)
     cotangents = CotangentWatch(growth)
     machine.watch = cotangents if health else None
     tape_bytes = machine.step_tape_nbytes()
@@ -261,6 +264,17 @@ def adjoint(
     again = fixed_space(snapshots=4) if is_durable(store) else chosen
     found = diagnose(machine, cotangents, again, report.length)
     return Adjoint(state, cotangent, report, total, found)
+
+
+def _warn_of_tiers(plan: Plan, steps: int | None) -> None:
+    """Say that tiers without stores are one."""
+    if plan.far_tiers and (steps is not None or not plan.needs_length):
+        far = ", ".join(plan.far_tiers)
+        warn(
+            f"`plan={plan!r}` without `store`: snapshots of {far} stay in "
+            "memory, too. Pass a `retape.TieredStore` with a part for each tier, or "
+            "`store=retape.MemoryStore()` if that is meant."
+        )
 
 
 def _memory(

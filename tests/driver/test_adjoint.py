@@ -93,6 +93,7 @@ def test_tapes_of_the_users_own_in_slots(n, stage, on_disk, tmp_path):
 
 def test_tapes_are_used_under_any_plan():
     for plan in (None, retape.segments(), retape.tiers(memory=2, disk=2)):
+        store = retape.MemoryStore()
         result = retape.adjoint(
             step,
             reverse_from_tape,
@@ -101,8 +102,34 @@ def test_tapes_are_used_under_any_plan():
             steps=30,
             tape=taped_step,
             plan=plan,
+            store=store,
         )
         assert result.cotangent.tobytes() == plainly(30)[1].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("plan", "named"),
+    [
+        (retape.tiers(memory=2, disk=2), "disk"),
+        (
+            retape.tiers(
+                levels=(
+                    retape.Tier("device", 1),
+                    retape.Tier("host", 1, 1, 1),
+                    retape.Tier("remote", 2, 3, 3),
+                )
+            ),
+            "host, remote",
+        ),
+    ],
+)
+def test_tiers_without_stores_are_told_to_be_one(plan, named):
+    x0, by_hand = np.ones(4), plainly(30)[1]
+    how = {"seed": np.ones_like, "steps": 30, "plan": plan}
+    with pytest.warns(retape.RetapeWarning, match=f"{named} stay in memory"):
+        found = retape.adjoint(step, reverse_step, x0, **how)
+    assert found.cotangent.tobytes() == by_hand.tobytes()
+    retape.adjoint(step, reverse_step, x0, store=retape.MemoryStore(), **how)
 
 
 def test_a_mixed_plan_needs_no_tape_of_the_users_own():

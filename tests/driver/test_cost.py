@@ -70,6 +70,7 @@ def _no_fsync(monkeypatch):
 
 
 def call(**options):
+    options = {"store": retape.MemoryStore(), **options}
     options = {"steps": STEPS, "cost": cost, "cost_gradient": cost_gradient, **options}
     return retape.adjoint(step, reverse_step, start(), **options)
 
@@ -77,7 +78,7 @@ def call(**options):
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
 @pytest.mark.parametrize("on_disk", [False, True])
 def test_the_sum_of_costs_and_its_gradient(plan, on_disk, tmp_path):
-    store = retape.DiskStore(tmp_path) if on_disk else None
+    store = retape.DiskStore(tmp_path) if on_disk else retape.MemoryStore()
     result = call(plan=plan, store=store)
     assert np.isclose(result.cost, objective(start()), rtol=1e-14)
     assert np.allclose(result.cotangent, differences(start()), rtol=1e-7)
@@ -210,7 +211,13 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
         return many(x, k0, k1)
 
     one = retape.adjoint(
-        step, reverse_step, start(), seed=np.copy, steps=STEPS, plan=plan
+        step,
+        reverse_step,
+        start(),
+        seed=np.copy,
+        steps=STEPS,
+        plan=plan,
+        store=retape.MemoryStore(),
     )
     for single in (None, step):
         other = retape.adjoint(
@@ -221,6 +228,7 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
             seed=np.copy,
             steps=STEPS,
             plan=plan,
+            store=retape.MemoryStore(),
         )
         assert other.cotangent.tobytes() == one.cotangent.tobytes()
         assert other.report == one.report
@@ -238,6 +246,7 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
         cost=cost,
         cost_gradient=cost_gradient,
         plan=plan,
+        store=retape.MemoryStore(),
     )
     assert again.cost == watched.cost
     assert again.cotangent.tobytes() == watched.cotangent.tobytes()

@@ -533,7 +533,7 @@ WAYS = [
 
 def store_of(kind, path):
     if kind == "memory":
-        return None
+        return retape.MemoryStore()
     disk = retape.DiskStore(path)
     return (
         disk

@@ -47,7 +47,7 @@ def run(plan, steps=STEPS, store=None, left=None):
         seed=lambda x: [2 * x[0], np.zeros(1)],
         done=lambda x: x[1][0] >= steps,
         plan=plan,
-        store=store,
+        store=MemoryStore() if store is None else store,
         key="a test",
     )
 
@@ -96,6 +96,7 @@ def test_measured_memory_is_beside_a_prediction():
         seed=lambda x: 1.0,
         done=lambda x: x >= 20,
         plan=retape.tiers(memory=1, disk=2),
+        store=MemoryStore(),
         measure=True,
     )
     assert found.report.memory is not None

@@ -128,7 +128,7 @@ def test_a_full_part_hands_over_to_the_next(tmp_path):
     plan = retape.tiers(levels=LEVELS, stage=1)
     store = nested(tmp_path, MemoryStore(capacity=1))
     found = call(plan, store)
-    assert found.cotangent.tobytes() == call(plan, None).cotangent.tobytes()
+    assert found.cotangent.tobytes() == call(plan, MemoryStore()).cotangent.tobytes()
     assert store.memory.peak_snapshots == 1
 
 

@@ -26,6 +26,7 @@ def by_adjoint(plan):
         seed=np.ones_like,
         steps=4,
         plan=plan,
+        store=retape.MemoryStore(),
     )
     return result.cotangent[0]
 

@@ -209,6 +209,11 @@ class Plan:
     budget: int | None = None
     loops: Loops | None = None
 
+    @property
+    def far_tiers(self) -> tuple[str, ...]:
+        """The tiers that it names beside the nearest one."""
+        return ()
+
     def resolve(
         self,
         n: int | None,

@@ -31,6 +31,10 @@ class LevelTiers(ScheduledPlan):
         """The tiers, the nearest first: what a store of several parts is told."""
         return tuple(tier.name for tier in self.levels)
 
+    @property
+    def far_tiers(self) -> tuple[str, ...]:
+        return self.tier_names[1:]
+
     def schedule(
         self,
         n: int,

@@ -26,6 +26,10 @@ class Tiers(ScheduledPlan):
     disk: int | str
     costs: TierCosts = field(default_factory=TierCosts)
 
+    @property
+    def far_tiers(self) -> tuple[str, ...]:
+        return ("disk",) if self.disk else ()
+
     def schedule(
         self,
         n: int,
