@@ -90,7 +90,7 @@ def main() -> None:
     for _ in range(given.runs):
         for name in ("memory", "disk", "background"):
             with tempfile.TemporaryDirectory(dir=given.directory) as path:
-                store: Any = None
+                store: Any = retape.MemoryStore()
                 if name == "disk":
                     store = tiered(lambda inner: inner, path)
                 elif name == "background":

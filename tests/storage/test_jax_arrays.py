@@ -115,7 +115,7 @@ def test_runs(step, where, reference, tmp_path, monkeypatch):
     if where == "zarr":
         pytest.importorskip("tensorstore")
     store = {
-        "memory": lambda: None,
+        "memory": MemoryStore,
         "disk": lambda: DiskStore(tmp_path),
         "tiers": lambda: TieredStore(MemoryStore(capacity=1), DiskStore(tmp_path)),
         "packed": lambda: CodecStore(MemoryStore()),

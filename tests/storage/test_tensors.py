@@ -184,7 +184,7 @@ PLANS = {
 def test_ways_to_write_a_step(step, plan, where, reference, tmp_path, monkeypatch):
     monkeypatch.setattr("os.fsync", lambda handle: None)
     store = {
-        "memory": lambda: None,
+        "memory": MemoryStore,
         "disk": lambda: DiskStore(tmp_path),
         "tiers": lambda: TieredStore(MemoryStore(capacity=1), DiskStore(tmp_path)),
         "packed": lambda: CodecStore(MemoryStore()),
