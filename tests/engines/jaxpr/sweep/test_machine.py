@@ -15,6 +15,8 @@ import pytest
 
 import retape
 import retape.jax
+from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
+from retape.engines.jaxpr.sweep._compiled_steps import CompiledSteps
 from retape.storage import AsyncStore, CodecStore
 
 
@@ -50,6 +52,56 @@ def test_the_host_machine_gives_the_same_gradient(
         np.testing.assert_array_equal(got, want)
         if kind == "disk":
             store.clear()
+
+
+def nested(x: Any, n: Any) -> Any:
+    """A `while` in a loop, of as many turns as its place."""
+
+    def turn(i: Any, v: Any) -> Any:
+        body = lambda c: (c[0] + 1, jnp.sin(c[1]) + 0.1 * x)  # noqa: E731
+        return jax.lax.while_loop(lambda c: c[0] < i % 4, body, (0, v))[1] * 1.01
+
+    return jnp.sum(jax.lax.fori_loop(0, n, turn, x))
+
+
+@pytest.mark.parametrize("program", [iterated, nested])
+def test_with_known_trip_counts_it_gives_the_same_gradient(
+    program: Any, tmp_path: Path
+) -> None:
+    for plan in (PLANS["fixed space"], PLANS["long stages"]):
+        for n in (0, 1, 41):
+            store = retape.DiskStore(tmp_path / "run")
+            how: Any = {"plan": plan, "loops": "device"}
+            got = retape.jax.grad(program, store=store, **how)(X, n)
+            want = retape.jax.grad(program, plan=plan)(X, n)
+            np.testing.assert_allclose(got, want, rtol=1e-6)
+            store.clear()
+
+
+def test_with_known_trip_counts_it_waits_once_for_many_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[Any] = []
+    advance = CompiledSteps.advance
+
+    def noted(steps: CompiledSteps, *given: Any) -> Any:
+        calls.append((steps, given))
+        return advance(steps, *given)
+
+    monkeypatch.setattr(CompiledSteps, "advance", noted)
+    waits = {}
+    for loops in ("host", "device"):
+        calls.clear()
+        store, plan = retape.MemoryStore(), retape.fixed_space(snapshots=3, stage=50)
+        retape.jax.grad(iterated, plan=plan, store=store, loops=loops)(X, 400)  # type: ignore[arg-type]
+        with own_types():
+            waits[loops] = [
+                (int(given[2]), retape.jax.count_waits(steps._advance, *given).waits)
+                for steps, given in calls
+            ]
+    asked = sum(steps for steps, _ in waits["host"])
+    assert sum(found for _, found in waits["host"]) > 0.9 * asked > 500
+    assert all(found <= 2 for _, found in waits["device"])
 
 
 def test_stores_that_pack_or_work_in_the_background_and_a_run_ended_early(

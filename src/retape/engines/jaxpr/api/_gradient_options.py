@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from retape._errors import GradientTypeError, PlanError
+from retape._errors import GradientTypeError
 from retape.engines.jaxpr.api._trace import is_array
 from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._base import Plan
@@ -171,19 +171,6 @@ def check_plan(plan: Any, loops: Any = None, *, hosted: bool = False) -> Plan | 
     if check_loops(loops) is None:
         return plan
     return replace(plan or default_plan(), loops=check_loops(loops))
-
-
-def check_compiled(loops: Any, *, hosted: bool) -> None:
-    """Refuse a form of loops where the host steers the run.
-
-    Raises:
-        PlanError: If there is one.
-    """
-    if hosted and loops is not None:
-        raise PlanError(
-            f"`loops={loops!r}` is for a gradient that is one compiled program, and "
-            "with `store` or `progress` the host steers the run. Leave `loops` out."
-        )
 
 
 def check_callable(fun: Any) -> None:

@@ -13,6 +13,7 @@ from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
 from retape.engines.jaxpr.api._run_label import is_spread, label_of
+from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._caches import cached
@@ -78,6 +79,7 @@ def run_hosted(
             # The tape is made for this stage length.
             stage=settings.stage,
             on_host=settings.on_host or on_host,
+            loops=(None if plan is None else plan.loops) or platform_loops(),
         )
         outcome = run(
             machine,

@@ -13,7 +13,6 @@ from retape.engines.jaxpr.api._call_cache import NEEDS_NUMBERS, Cached, is_trace
 from retape.engines.jaxpr.api._gradient_options import (
     GradientOptions,
     check_callable,
-    check_compiled,
     check_plan,
 )
 from retape.engines.jaxpr.api._gradient_problem import trace_gradient
@@ -177,7 +176,6 @@ def value_and_grad(
     plan = check_plan(plan, loops, hosted=hosted)
     wanted = GradientOptions(argnums, has_aux, holomorphic, allow_int)
     run = Cached(functools.partial(_both, fun, wanted, plan))
-    check_compiled(loops, hosted=hosted)
 
     @functools.wraps(fun)
     def both(*args: P.args, **kwargs: P.kwargs) -> Any:

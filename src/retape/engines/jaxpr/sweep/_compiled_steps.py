@@ -1,4 +1,8 @@
-"""`advance` and `reverse` of a program, compiled once each for the host to call."""
+"""`advance` and `reverse` of a program, compiled once each for the host to call.
+
+For a GPU their loops have known trip counts (`nest/_known_trips`), a test before each
+chunk: so `advance` is enqueued in parts of up to 64 steps, and not step by step.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +18,16 @@ from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._share_cotangents import without_sharing
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.nest._resumable_nest import State, emit
+from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
+from retape.engines.jaxpr.nest._known_trips import emit_in_chunks
+from retape.engines.jaxpr.nest._resumable_nest import Pass, State, emit
 from retape.engines.jaxpr.sweep._forward import Advance, Tape
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._state import empty_tape
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 from retape.engines.jaxpr.sweep._values import output_of
 from retape.engines.jaxpr.xla._ahead_of_time import call_compiled
+from retape.plan._options import Loops
 
 
 class CompiledSteps:
@@ -29,17 +36,22 @@ class CompiledSteps:
     Args:
         compiled: The program.
         stage: The longest stage: it fixes the size of the tape.
+        loops: "device" for loops of known trip count.
 
     Attributes:
         places: Of the values after the program counter, in order.
         active: Places that have a cotangent, in order.
     """
 
-    def __init__(self, compiled: Compiled, stage: int) -> None:
+    def __init__(
+        self, compiled: Compiled, stage: int, loops: Loops | None = None
+    ) -> None:
         # What a capsule holds is taken up again, so that it is never something else.
         layout = without_sharing(compiled.layout)
         self.compiled = replace(compiled, layout=layout)
         self.stage = stage
+        by_chunks = loops == "device"
+        self._sizes = chunk_sizes(self.compiled, stage) if by_chunks else None
         self.places = [*layout.places("register"), *layout.places("resident")]
         self.active = sorted(layout.active)
         self._advancing = jax.jit(self._advance)
@@ -57,7 +69,7 @@ class CompiledSteps:
         self, values: Sequence[Any], operands: Sequence[Any], steps: Any
     ) -> tuple[list[Any], Any]:
         state = self._state(values) | {"left": steps}
-        state = emit(self.compiled, Advance(self.compiled, operands), state)
+        state = self._emit(Advance(self.compiled, operands), state)
         return [state["pc"], *(state[p] for p in self.places)], steps - state["left"]
 
     def _reverse(
@@ -71,12 +83,18 @@ class CompiledSteps:
         state |= {("d", p): c for p, c in zip(self.active, cotangents, strict=True)}
         state["trace"] = jnp.zeros(self.stage, np.int32)
         if self.stage == 1:
-            state = emit(self.compiled, Tapeless(self.compiled, operands), state)
+            state = self._emit(Tapeless(self.compiled, operands), state, 1)
             return [state["d", p] for p in self.active], self._outs(operands, state)
         state |= empty_tape(self.compiled, self.stage)
-        state = emit(self.compiled, Tape(self.compiled, operands), state)
-        state = emit(self.compiled, ReverseLast(self.compiled, operands), state)
+        state = self._emit(Tape(self.compiled, operands), state, self.stage)
+        state = self._emit(ReverseLast(self.compiled, operands), state, self.stage)
         return [state["d", p] for p in self.active], self._outs(operands, state)
+
+    def _emit(self, going: Pass, state: State, at_most: int | None = None) -> State:
+        """The nest for one pass; no more steps than `at_most` are ever asked for."""
+        if self._sizes is None:
+            return emit(self.compiled, going, state)
+        return emit_in_chunks(self.compiled, going, state, self._sizes, at_most=at_most)
 
     def _state(self, values: Sequence[Any]) -> State:
         pc, *rest = values
@@ -89,6 +107,8 @@ class CompiledSteps:
 
 
 @cached(32)
-def compiled_steps(compiled: Compiled, stage: int) -> CompiledSteps:
-    """The same for the same program and stage."""
-    return CompiledSteps(compiled, stage)
+def compiled_steps(
+    compiled: Compiled, stage: int, loops: Loops | None = None
+) -> CompiledSteps:
+    """The same for the same program, stage and form of loops."""
+    return CompiledSteps(compiled, stage, loops)

@@ -25,6 +25,7 @@ from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._compiled_steps import compiled_steps
 from retape.engines.jaxpr.sweep._state import seed
 from retape.engines.jaxpr.xla._standalone import is_explicit
+from retape.plan._options import Loops
 
 Capsule = tuple[Any, ...]
 Cotangent = tuple[tuple[Any, ...], tuple[Any, ...]]
@@ -40,6 +41,7 @@ class JaxprMachine:
         seeds: Cotangents of the active outputs.
         stage: The longest stage: it fixes the size of the tape.
         on_host: Whether capsules are NumPy arrays, as durable stores need them.
+        loops: "device" for loops of known trip count, as a GPU needs them.
     """
 
     def __init__(
@@ -50,8 +52,9 @@ class JaxprMachine:
         *,
         stage: int,
         on_host: bool = False,
+        loops: Loops | None = None,
     ) -> None:
-        self.motions = compiled_steps(compiled, stage)
+        self.motions = compiled_steps(compiled, stage, loops)
         self.compiled = self.motions.compiled
         # Python's numbers take the types that they were traced with.
         pairs = zip(operands, compiled.program.operands, strict=True)
