@@ -262,7 +262,8 @@ def adjoint(
     if not health:
         return Adjoint(state, cotangent, report, total)
     again = fixed_space(snapshots=4) if is_durable(store) else chosen
-    found = diagnose(machine, cotangents, again, report.length)
+    ends = state, 0.0 if total is None else total
+    found = diagnose(machine, cotangents, again, report.length, ends)
     return Adjoint(state, cotangent, report, total, found)
 
 

@@ -55,6 +55,7 @@ def diagnose(
     watch: CotangentWatch,
     plan: Plan | Multistage,
     steps: int,
+    ends: object,
 ) -> Health:
     """The health of a run that is over.
 
@@ -63,13 +64,18 @@ def diagnose(
         watch: That was shown the cotangents.
         plan: To run it again under, with snapshots in memory.
         steps: Of the run, of which an earlier process may have reversed some.
+        ends: The last state, and the cost. Where they are not finite something is wrong
+            that no cotangent shows, since the adjoint of the step does not read it.
 
     Raises:
         DeterminismError: If the functions do other things when run again.
     """
     watch.check()
     watch.steps = steps
-    fault = None if watch.ill is None else _fault(machine, plan, watch)
+    if watch.ill is not None:
+        fault = _fault(machine, plan, watch)
+    else:
+        fault = _forward_fault(machine, steps) if _is_not_finite(ends) else None
     looks = 1 if watch.each else watch.per
     return Health(tuple(reversed(watch.norms)), watch.per, fault, looks)
 
@@ -80,10 +86,9 @@ def _fault(
     found = _find(machine, plan, watch)
     steps, after = watch.steps, found.after
     if any(_is_not_finite(call.args[0]) for call in found.calls):
-        bad = _first_bad_state(machine, steps)
+        bad = _forward_fault(machine, steps)
         if bad is not None:
-            at, call = bad
-            return _told("forward", at, steps, [nan, inf], call, _is_not_finite)
+            return bad
     kind: FaultKind = "growth" if isfinite(after) else "reverse"
 
     def spoils(value: Any) -> bool:
@@ -94,6 +99,14 @@ def _fault(
     # If it is but their sum that is too large, the adjoint of the step is named.
     call = next((call for call, g in pairs if spoils(g)), found.calls[-1])
     return _told(kind, found.step, steps, [found.before, after], call, spoils)
+
+
+def _forward_fault(machine: StepMachine[Any, Any], steps: int) -> Fault | None:
+    bad = _first_bad_state(machine, steps)
+    if bad is None:
+        return None
+    at, call = bad
+    return _told("forward", at, steps, [nan, inf], call, _is_not_finite)
 
 
 def _told(
@@ -173,14 +186,19 @@ def _find(
 def _first_bad_state(
     machine: StepMachine[Any, Any], steps: int
 ) -> tuple[int, _Call] | None:
-    """The first step, forwards, that makes a state which is not finite."""
+    """The first step, forwards, that makes a state or a cost which is not finite."""
+    cost: Any = machine.functions.cost or (lambda state, k: 0.0)
     again = StepMachine(replace(machine.functions, observe=None), machine.x0, None)
     again.functions, again.turned = replace(again.functions, done=None), True
     capsule = again.start()
     if _is_not_finite(capsule.state):
         return None  # then that is how the program marks something
-    for k in range(steps):
+    for k in range(steps + 1):
         before = copy_tree(capsule.state)
+        if _is_not_finite(cost(copy_tree(before), k)):
+            return k, _Call("cost", cost, (before, k))
+        if k == steps:
+            break
         capsule, _ = again.advance(capsule, 1)
         if _is_not_finite(capsule.state):
             return k, _Call("step", machine.functions.step, (before, k))

@@ -163,6 +163,40 @@ def test_a_state_that_is_not_finite() -> None:
     assert fault.text == "return np.log(y - 100.0) if k == AT else y"
 
 
+def test_a_state_that_no_cotangent_depends_on() -> None:
+    def step(x: Any, k: int) -> Any:
+        y = 1.01 * x
+        if k == 7:
+            y = y + np.array([0.0, np.nan, 0.0])
+        return y
+
+    how: Any = {"seed": np.ones_like, "steps": 20, "health": True}
+    found = retape.adjoint(step, lambda x, k, g: 1.01 * g, np.ones(3), **how)
+    assert np.isfinite(found.cotangent).all()
+    fault = found.health.fault
+    assert (fault.kind, fault.step) == ("forward", 7)
+    assert "np.nan" in fault.text
+
+
+def test_a_cost_that_no_cotangent_depends_on() -> None:
+    def cost(x: Any, k: int) -> float:
+        return float("inf") if k == 5 else 0.0
+
+    found = retape.adjoint(
+        lambda x, k: 1.01 * x,
+        lambda x, k, g: 1.01 * g,
+        np.ones(3),
+        seed=np.ones_like,
+        steps=9,
+        cost=cost,
+        cost_gradient=lambda x, k: 0.0 * x,
+        health=True,
+    )
+    fault = found.health.fault
+    assert (fault.kind, fault.step, fault.operation[:4]) == ("forward", 5, "cost")
+    assert "def cost" in fault.text
+
+
 def test_a_seed_and_a_cost_that_are_not_finite() -> None:
     done = run(seed=lambda x: x / (x - x))
     assert (done.health.fault.step, done.health.fault.operation) == (STEPS, "seed")
