@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -93,6 +95,20 @@ def test_a_long_one_writes_a_line(
     assert written.startswith("\rretape: search, 0 compiled, ")
     assert written.count("\n") == 1 and " compiled, " in written.rsplit("\r", 1)[1]
     assert "search, 0 compiled" not in written.rsplit("\r", 1)[1]
+
+
+def test_a_line_ends_with_its_search_and_without_its_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_search_progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(_search_progress, "_EVERY", 0.01)
+    closed = io.StringIO()
+    closed.close()
+    monkeypatch.setattr("sys.stderr", closed)
+    before = threading.active_count()
+    with retape.jax.search_progress():
+        by_policy()
+    assert threading.active_count() == before
 
 
 def test_a_short_one_writes_nothing(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
 from typing import NamedTuple, TextIO
@@ -122,13 +122,14 @@ class _Line:
         self.began: float | None = None
         self.compiled = 0
         self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.run, daemon=True)
         self.wrote = False
 
     def show(self, progress: SearchProgress) -> None:
         self.compiled = progress.compiled
         if self.began is None:
             self.began = monotonic()
-            threading.Thread(target=self.run, daemon=True).start()
+            self.thread.start()
 
     def run(self) -> None:
         pause = _PATIENCE
@@ -139,13 +140,20 @@ class _Line:
     def write(self) -> None:
         assert self.began is not None
         spent = monotonic() - self.began
-        self.out.write(f"\rretape: search, {self.compiled} compiled, {spent:.0f} s")
-        self.out.flush()
+        self._put(f"\rretape: search, {self.compiled} compiled, {spent:.0f} s")
         self.wrote = True
 
     def end(self) -> None:
         self.ended.set()
+        if self.began is not None:
+            # What it is about to write comes before the last line, and not after us.
+            self.thread.join()
         if self.wrote:
             self.write()
-            self.out.write("\n")
+            self._put("\n")
+
+    def _put(self, text: str) -> None:
+        # A stream that was closed has no reader, and the search goes on.
+        with suppress(OSError, ValueError):
+            self.out.write(text)
             self.out.flush()
