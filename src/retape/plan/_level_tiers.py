@@ -4,17 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
-from retape._bytes import format_bytes
-from retape._errors import BudgetError, PlanError
+from retape._errors import PlanError
 from retape.plan._base import Prediction, Resolved, both_bytes, tier_uses
 from retape.plan._scheduled import ScheduledPlan
-from retape.plan._tier_slots import far_slots, near_slots
+from retape.plan._tier_slots import (
+    check_room,
+    check_steps,
+    far_slots,
+    near_slots,
+    stage_costs,
+)
 from retape.schedule import Hierarchy, Tier, TierCosts
 from retape.schedule._hierarchy import check_tiers
-from retape.schedule._whole import whole
-
-MOST_STEPS = 10**300
-"""Costs are numbers of floating point."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -42,11 +43,7 @@ class LevelTiers(ScheduledPlan):
         tape_bytes: int | None = None,
     ) -> Hierarchy:
         """The cheapest schedule over all tiers."""
-        if whole("n", n) > MOST_STEPS:
-            raise PlanError(
-                "`n` has more than 300 digits, and costs are numbers of floating "
-                "point, which end at 10^308. Pass fewer steps."
-            )
+        check_steps(n)
         both = both_bytes(capsule_bytes, tape_bytes)
         near, *others = self.levels
         name = f"levels: {near.name}"
@@ -54,24 +51,14 @@ class LevelTiers(ScheduledPlan):
         counts = [first]
         for tier in others:
             counts.append(far_slots(f"levels: {tier.name}", tier.snapshots, both))
-        if not any(counts) and n > alpha:
-            raise BudgetError(
-                f"`levels={self.levels!r}` hold no snapshot, which takes "
-                f"{capsule_bytes} bytes ({format_bytes(capsule_bytes or 0)}). The "
-                "least possible is that much on one of them."
-            )
+        if n > alpha:
+            said = f"`levels={self.levels!r}`"
+            check_room(said, sum(counts), capsule_bytes)
         levels = tuple(
             replace(tier, snapshots=count)
             for tier, count in zip(self.levels, counts, strict=True)
         )
-        per_step = self.costs
-        per_stage = replace(
-            per_step,
-            forward=per_step.forward * alpha,
-            tape=per_step.tape * alpha,
-            backward=per_step.backward * alpha,
-        )
-        return Hierarchy(n, levels, per_stage, alpha)
+        return Hierarchy(n, levels, stage_costs(self.costs, alpha), alpha)
 
     def predict(
         self,

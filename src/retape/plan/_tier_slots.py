@@ -1,5 +1,6 @@
-"""How many snapshots a tier holds, counted or in bytes."""
+"""How many snapshots a tier holds, counted or in bytes, and what stages cost."""
 
+from dataclasses import replace
 from typing import NoReturn
 
 from retape._bytes import format_bytes, parse_bytes
@@ -7,6 +8,46 @@ from retape._errors import BudgetError, PlanError
 from retape.plan._base import Bytes
 from retape.plan._scheduled import stage_within
 from retape.plan._stage_length import stage_for_snapshots
+from retape.schedule import TierCosts
+from retape.schedule._whole import whole
+
+MOST_STEPS = 10**300
+"""Costs are numbers of floating point."""
+
+
+def check_steps(n: int) -> None:
+    """Refuse more steps than costs can be summed over."""
+    if whole("n", n) > MOST_STEPS:
+        raise PlanError(
+            "`n` has more than 300 digits, and costs are numbers of floating "
+            "point, which end at 10^308. Pass fewer steps."
+        )
+
+
+def check_room(said: str, slots: int, capsule_bytes: int | None) -> None:
+    """Refuse tiers that hold no snapshot.
+
+    Args:
+        said: The tiers, as the user wrote them.
+        slots: Of all tiers.
+        capsule_bytes: Of a snapshot.
+    """
+    if slots == 0:
+        raise BudgetError(
+            f"{said} hold no snapshot, which takes {capsule_bytes} bytes "
+            f"({format_bytes(capsule_bytes or 0)}). The least possible is that "
+            "much on one of them."
+        )
+
+
+def stage_costs(per_step: TierCosts, stage: int) -> TierCosts:
+    """The costs of a stage, from those of a step."""
+    return replace(
+        per_step,
+        forward=per_step.forward * stage,
+        tape=per_step.tape * stage,
+        backward=per_step.backward * stage,
+    )
 
 
 def near_slots(

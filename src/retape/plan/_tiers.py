@@ -1,16 +1,22 @@
 """The plan over memory and disk, and the function for any number of tiers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
-from retape._bytes import format_bytes, parse_bytes
-from retape._errors import BudgetError, PlanError
+from retape._bytes import parse_bytes
+from retape._errors import PlanError
 from retape.plan._base import MANY_STEPS, Prediction, both_bytes, tier_uses
-from retape.plan._level_tiers import MOST_STEPS, LevelTiers, level_tiers
+from retape.plan._level_tiers import LevelTiers, level_tiers
 from retape.plan._options import check_stage, refuse_others
 from retape.plan._scheduled import ScheduledPlan
-from retape.plan._tier_slots import far_slots, near_slots
+from retape.plan._tier_slots import (
+    check_room,
+    check_steps,
+    far_slots,
+    near_slots,
+    stage_costs,
+)
 from retape.schedule import OnlineTiers, Tier, TierCosts, TwoTier
 from retape.schedule._whole import whole
 
@@ -37,11 +43,7 @@ class Tiers(ScheduledPlan):
         tape_bytes: int | None = None,
     ) -> TwoTier:
         """The cheapest schedule over both tiers."""
-        if whole("n", n) > MOST_STEPS:
-            raise PlanError(
-                "`n` has more than 300 digits, and costs are numbers of floating "
-                "point, which end at 10^308. Pass fewer steps."
-            )
+        check_steps(n)
         return TwoTier(n, *self._slots(n, capsule_bytes, tape_bytes))
 
     def online(
@@ -57,21 +59,10 @@ class Tiers(ScheduledPlan):
         both = both_bytes(capsule_bytes, tape_bytes)
         alpha, memory = near_slots("memory", self.memory, n, self.stage, both)
         disk = far_slots("disk", self.disk, both)
-        if memory + disk == 0 and n > alpha:
-            raise BudgetError(
-                f"`memory={self.memory!r}` and `disk={self.disk!r}` hold no snapshot, "
-                f"which takes {capsule_bytes} bytes "
-                f"({format_bytes(capsule_bytes or 0)}). The least possible is that "
-                "much on one of them."
-            )
-        per_step = self.costs
-        per_stage = replace(
-            per_step,
-            forward=per_step.forward * alpha,
-            tape=per_step.tape * alpha,
-            backward=per_step.backward * alpha,
-        )
-        return memory, disk, per_stage, alpha
+        if n > alpha:
+            said = f"`memory={self.memory!r}` and `disk={self.disk!r}`"
+            check_room(said, memory + disk, capsule_bytes)
+        return memory, disk, stage_costs(self.costs, alpha), alpha
 
     def predict(
         self,
