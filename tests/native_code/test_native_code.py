@@ -198,6 +198,74 @@ def test_a_compiler_that_fails_is_told_and_another_one_used(
     assert value(tools, image) == 42
 
 
+def test_a_compiler_that_makes_something_else_is_told(
+    cache: Path,
+    tools: native_code.Toolchain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = tmp_path / "cc.py"
+    script.write_text(
+        "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('junk')"
+    )
+    monkeypatch.setenv(tools.variable, f"{sys.executable} {script}")
+    with pytest.warns(RuntimeWarning, match="says that it made an object, but did not"):
+        image = built(tools)
+    assert value(tools, image) == 42
+
+
+def test_a_compiler_that_hangs_is_told_and_reads_no_input(
+    cache: Path,
+    tools: native_code.Toolchain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = tmp_path / "cc.py"
+    script.write_text(
+        "import sys, time; sys.stdin.read(); time.sleep(0.3); sys.exit(1)"
+    )
+    monkeypatch.setenv(tools.variable, f"{sys.executable} {script}")
+    monkeypatch.setattr(_build, "PATIENCE", 0.1)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with (
+        pytest.warns(RuntimeWarning, match=r"has been running for 0\.1 s; if it hangs"),
+        pytest.raises(UnsupportedError, match=r"failed \(status 1\)"),
+    ):
+        built(tools)
+
+
+@pytest.mark.parametrize("reason", ["others may write it", "it is full"])
+def test_a_cache_that_serves_badly_is_not_compiled_in(
+    reason: str,
+    cache: Path,
+    tools: native_code.Toolchain,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cache.mkdir()
+    monkeypatch.setattr(_object_cache.tempfile, "tempdir", str(tmp_path))
+    if reason == "it is full":
+        monkeypatch.setattr(_object_cache, "SCRATCH_BYTES", 2**70)
+    else:
+        cache.chmod(0o777)
+    with native_code.ObjectCache(tools).scratch() as folder:
+        assert folder.parent == tmp_path
+    if reason != "it is full":
+        cache.chmod(0o1777)
+        with native_code.ObjectCache(tools).scratch() as folder:
+            assert folder.parent == cache
+    assert value(tools, built(tools)) == 42
+
+
+def test_a_home_in_the_name_of_the_cache_is_found(
+    tools: native_code.Toolchain, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("RETAPE_CACHE", "~/kept")
+    assert native_code.ObjectCache(tools).folder == tmp_path / "kept"
+
+
 def test_a_compiler_that_speaks_another_encoding_is_understood(
     cache: Path,
     tools: native_code.Toolchain,

@@ -43,6 +43,13 @@ class Program:
     folders: tuple[str, ...] = ()
 
 
+PATIENCE = 60.0
+"""Seconds after which a compiler that is still at work is told of."""
+
+_OBJECTS = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
+"""How shared objects begin: on Linux, macOS (also of two kinds), Windows."""
+
+
 class _CompilerFailed(Exception):
     """A compiler that cannot be started, or ends with an error."""
 
@@ -141,13 +148,43 @@ def _compile(objects: ObjectCache, compiler: Command, program: Program) -> bytes
         ]
         # In the user's language the words could be in any encoding.
         settings = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
-        try:
-            done = subprocess.run(
-                command, capture_output=True, check=False, env=settings
+        status, said = _run(command, settings)
+        if status != 0 or not made.exists():
+            words = said.decode("utf-8", errors="replace").strip()[-2000:]
+            raise _CompilerFailed(f"failed ({words or f'status {status}'})")
+        image = made.read_bytes()
+        if not image.startswith(_OBJECTS):
+            raise _CompilerFailed(
+                "failed (it says that it made an object, but did not)"
             )
-        except OSError as error:
-            raise _CompilerFailed(f"cannot be run ({error.strerror})") from None
-        if done.returncode != 0 or not made.exists():
-            said = done.stderr.decode("utf-8", errors="replace").strip()[-2000:]
-            raise _CompilerFailed(f"failed ({said or f'status {done.returncode}'})")
-        return made.read_bytes()
+        return image
+
+
+def _run(command: Sequence[str], settings: dict[str, str]) -> tuple[int, bytes]:
+    """Run a command: its status and what it says; one that takes long is told of."""
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            env=settings,
+        )
+    except OSError as error:
+        raise _CompilerFailed(f"cannot be run ({error.strerror})") from None
+    with process:
+        try:
+            try:
+                said = process.communicate(timeout=PATIENCE)[1]
+            except subprocess.TimeoutExpired:
+                warnings.warn(
+                    f"`{shlex.join(command)}` has been running for {PATIENCE:g} s; if "
+                    "it hangs, interrupt it (Ctrl-C) and name another compiler",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+                said = process.communicate()[1]
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode, said

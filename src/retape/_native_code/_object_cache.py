@@ -8,6 +8,7 @@ such as `/tmp`, is as safe as one that they cannot, and a truncated entry does n
 
 import hashlib
 import os
+import shutil
 import stat
 import tempfile
 import warnings
@@ -20,6 +21,8 @@ from retape._errors import UnsupportedError
 from retape._native_code._toolchain import Toolchain
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
+SCRATCH_BYTES = 32 * 2**20
+"""Less free room than this may be too little for the compiler's files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +40,7 @@ class ObjectCache:
         """`$RETAPE_CACHE`, or a folder in the user's cache."""
         given = os.environ.get("RETAPE_CACHE")
         if given:
-            return Path(given)
+            return Path(given).expanduser()
         base = os.environ.get("XDG_CACHE_HOME")
         parent = Path(base) if base else _home() / ".cache"
         return parent / "retape" / self.tools.cache
@@ -86,7 +89,9 @@ class ObjectCache:
     def scratch(self) -> Iterator[Path]:
         """A private folder for the compiler's files, removed afterwards.
 
-        In the cache's folder if that can be written, else where temporary files go.
+        In the cache's folder if that can be written, has room, and is no folder in
+        which others could put files of theirs in the place of ours; else where
+        temporary files go.
 
         Raises:
             UnsupportedError: If no such folder can be made anywhere.
@@ -94,7 +99,9 @@ class ObjectCache:
         folder = None
         for base in (self.folder, None):
             try:
-                folder = tempfile.TemporaryDirectory(dir=base and _made(base))
+                if base is not None and not _may_hold_scratch(_made(base)):
+                    continue
+                folder = tempfile.TemporaryDirectory(dir=base)
                 break
             except OSError:
                 continue
@@ -121,6 +128,22 @@ def _home() -> Path:
 def _made(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return folder
+
+
+def _may_hold_scratch(folder: Path) -> bool:
+    """Tell whether a folder has room, and only this user or root may rename in it.
+
+    Who may write a folder may put another one in the place of one that is in it, but
+    for a folder like `/tmp`, where each may move only what is theirs.
+    """
+    if shutil.disk_usage(folder).free < SCRATCH_BYTES:
+        return False
+    if not hasattr(os, "geteuid"):
+        return True
+    status = folder.stat()
+    shared = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    guarded = not shared or status.st_mode & stat.S_ISVTX
+    return bool(guarded) and status.st_uid in (0, os.geteuid())
 
 
 def _is_ours(status: os.stat_result) -> bool:

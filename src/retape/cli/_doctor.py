@@ -194,7 +194,8 @@ def _native() -> Finding:
 
 def _cache() -> Finding:
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    folder = Path(os.environ.get("RETAPE_CACHE") or Path(base) / "retape")
+    given = os.environ.get("RETAPE_CACHE") or Path(base) / "retape"
+    folder = Path(given).expanduser()
     return _writable("cache", folder, "set $RETAPE_CACHE to a folder that is")
 
 

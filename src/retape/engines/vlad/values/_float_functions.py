@@ -58,7 +58,7 @@ def power(a: float, b: float) -> float:
     except ValueError:
         if a != 0.0:
             return math.nan
-        odd = math.fmod(b, 2.0) != 0.0
+        odd = b == math.floor(b) and math.fmod(b, 2.0) != 0.0
         return math.copysign(math.inf, a) if odd else math.inf
 
 

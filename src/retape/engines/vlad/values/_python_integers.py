@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from retape.engines.vlad.values._dual_and_taped import Real, Rule, binary, one, strip
+from retape.engines.vlad.values._float_functions import divide
 from retape.engines.vlad.values._values import Mismatch
 
 LARGEST_INTEGER = 2.0**53
@@ -30,8 +31,8 @@ def _python_remainder(a: float, b: float) -> float:
 
 def _quotient(a: Real, b: Real, y: Real) -> float:
     """The whole number of times that b goes into a, with a minus."""
-    primal = strip("%", b)
-    return -round((strip("%", a) - strip("%", y)) / primal) + 0.0
+    times = divide(strip("%", a) - strip("%", y), strip("%", b))
+    return -(round(times) if math.isfinite(times) else times) + 0.0
 
 
 def floor_divide(a: Any, b: Any) -> float:

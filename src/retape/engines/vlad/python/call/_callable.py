@@ -17,7 +17,6 @@ from retape.engines.vlad.python.call._values import (
 )
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Unit
-from retape.engines.vlad.python.read._source import parse_function
 from retape.engines.vlad.python.read._types import (
     UNKNOWN,
     FunctionType,
@@ -111,7 +110,7 @@ class CompiledCallable:
 
     def _compiled(self, types: tuple[Type, ...]) -> _Compiled:
         unit = Unit(translate)
-        parsed = parse_function(self._source())
+        parsed = unit.parsed(self._source())
         where = parsed.text.where(parsed.node)
         names = [unit.build.fresh("argument") for _ in types]
         owner = Expressions(unit, parsed)

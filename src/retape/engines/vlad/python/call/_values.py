@@ -39,7 +39,7 @@ def type_of(value: Any) -> Type:
         return as_floats(type_of(value.value))
     if isinstance(value, bool):
         return BOOL
-    if isinstance(value, float):
+    if isinstance(value, float) and _has_known_operators(value):
         return FLOAT
     if isinstance(value, int):
         if abs(value) > LARGEST_INT:
@@ -66,8 +66,15 @@ def type_of(value: Any) -> Type:
     )
 
 
+def _has_known_operators(value: float) -> bool:
+    """Tell whether a float is one of Python or NumPy, whose operators are known."""
+    return type(value) is float or type(value).__module__ == "numpy"
+
+
 def _numpy_type(numpy: Any, value: Any) -> Type | None:
     if isinstance(value, numpy.generic):
+        if isinstance(value, numpy.timedelta64):  # an integer to NumPy
+            return None
         if isinstance(value, numpy.bool_):
             return BOOL
         if isinstance(value, numpy.integer):
@@ -75,6 +82,12 @@ def _numpy_type(numpy: Any, value: Any) -> Type | None:
         return None  # doubles are floats of Python
     if not isinstance(value, numpy.ndarray):
         return None
+    if type(value) not in (numpy.ndarray, numpy.memmap):
+        # Masks, units, or a `*` that is a product of matrices would be lost.
+        raise GradientTypeError(
+            f"an array of type `{type(value).__name__}` may mean another thing by its "
+            "operators; pass `numpy.asarray(a)`, or the plain array that you mean"
+        )
     if value.dtype != numpy.float64:
         raise GradientTypeError(
             f"an array of `{value.dtype}` is no value of a compiled function, whose "

@@ -63,7 +63,7 @@ class LibraryCalls:
             return Prim(where, name, (core,)), FLOAT
         if name in ("tanh", "erf", "abs"):
             return Prim(where, name, (core,)), FLOAT
-        return self._owner.arithmetic.finite(where, name, (core,)), FLOAT
+        return self._owner.arithmetic.math(where, name, core), FLOAT
 
     def _numpy(
         self, node: ast.AST, key: Any, name: str, args: list[Operand]
@@ -133,6 +133,10 @@ class LibraryCalls:
         types = [t for _, t in numbers]
         arithmetic = owner.arithmetic
         match name:
+            case "minimum" | "maximum":
+                self._counted(node, args, 2)
+                core = arithmetic.smaller_or_nan(where, name[:3], *cores)
+                return core, INT if set(types) == {INT} else FLOAT
             case "min" | "max":
                 if len(cores) < 2:
                     self.refuse(node, f"`{name}` is compiled for two or more numbers")

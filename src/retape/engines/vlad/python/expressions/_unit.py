@@ -6,6 +6,7 @@ of a known instance, and a closure is the tuple of what it takes from outside.
 """
 
 import ast
+import math
 from dataclasses import dataclass, field
 from functools import partial
 from types import FunctionType as PythonFunction
@@ -86,10 +87,12 @@ class Unit:
     instances: dict[Any, Instance] = field(default_factory=dict)
     outside: dict[tuple[Any, str], Any] = field(default_factory=dict)
     _parsed: dict[Any, Parsed] = field(default_factory=dict)
+    _made_of: dict[PythonFunction, tuple[Any, ...]] = field(default_factory=dict)
     _count: int = 0
 
     def parsed(self, function: PythonFunction) -> Parsed:
         if function not in self._parsed:
+            self._made_of[function] = _made_of(function)
             self._parsed[function] = parse_function(function)
         return self._parsed[function]
 
@@ -111,6 +114,9 @@ class Unit:
         """Tell whether all that was read of the outside is still what it was."""
         return all(
             _same(lookup(name), value) for (lookup, name), value in self.outside.items()
+        ) and all(
+            all(a is b for a, b in zip(_made_of(function), parts, strict=True))
+            for function, parts in self._made_of.items()
         )
 
     def instance(
@@ -160,8 +166,15 @@ class Unit:
         return Program(dict(self.definitions), (), (root,))
 
 
+def _made_of(function: PythonFunction) -> tuple[Any, ...]:
+    """What a function is made of; `%autoreload` puts other parts into it."""
+    return function.__code__, function.__defaults__, function.__kwdefaults__
+
+
 def _same(a: Any, b: Any) -> bool:
     """Tell whether a name of the outside still means the same."""
     if a is b:
         return True
-    return type(a) is type(b) and isinstance(a, int | float) and a == b
+    if type(a) is not type(b) or not isinstance(a, int | float):
+        return False
+    return a == b and math.copysign(1.0, a) == math.copysign(1.0, b)

@@ -66,7 +66,7 @@ def known_function(value: Any) -> tuple[str, str] | None:
         if name in _ARRAYS:
             return "array", name
         if name in ("minimum", "maximum"):
-            return "builtin", {"minimum": "min", "maximum": "max"}[name]
+            return "builtin", name
         if name == "float64":
             return "builtin", "float"
         return None

@@ -11,6 +11,7 @@ from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 from retape.engines.vlad.language._diagnostics import Source, VladError, Where
+from retape.engines.vlad.python.read._changed import is_changed
 
 FunctionNode = ast.FunctionDef | ast.Lambda
 MISSING = object()
@@ -70,6 +71,8 @@ def parse_function(function: FunctionType) -> Parsed:
     found = [node for node in ast.walk(text.tree) if _is_node_of(node, code)]
     if len(found) != 1:
         raise CompileError(_not_found(function, len(found)), None)
+    if is_changed(function, text.source.text):
+        raise CompileError(_not_found(function, 0), None)
     (node,) = found
     assert isinstance(node, FunctionNode)
     name = "lambda" if isinstance(node, ast.Lambda) else function.__name__

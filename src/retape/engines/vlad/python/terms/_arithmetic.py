@@ -18,6 +18,8 @@ from retape.engines.vlad.python.terms._core_builder import CoreBuilder
 Operand = tuple[Core, Type]
 
 LARGEST_INT = 2**53
+_OF_FINITE = ("sin", "cos", "tan", "asin", "acos")
+_TO_INFINITY = ("sqrt", "log", "log1p", "log2", "log10")
 
 
 def fault(where: Where, kind: str) -> Core:
@@ -49,16 +51,27 @@ class Arithmetic:
         match op:
             case ast.Add() | ast.Sub() | ast.Mult():
                 name = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}[type(op)]
-                return self.exact(where, Prim(where, name, (a, b)), both), both
+                core: Core = Prim(where, name, (a, b))
+                if name == "*":
+                    core = self._one_zero(core, both)
+                return self.exact(where, core, both), both
             case ast.Div():
                 return self._divided(where, "/", a, b), FLOAT
             case ast.FloorDiv():
-                return self._divided(where, "floor-divide", a, b), both
+                core = self._divided(where, "floor-divide", a, b)
+                return self._one_zero(core, both), both
             case ast.Mod():
-                return self._divided(where, "remainder", a, b), both
+                core = self._divided(where, "remainder", a, b)
+                return self._one_zero(core, both), both
             case ast.Pow():
                 return self.power(where, left, right)
         return None
+
+    def _one_zero(self, core: Core, type_: Type) -> Core:
+        """An int that is never -0.0, by which `atan2`, `1 / x` or a sign would tell."""
+        if type_ is not INT:
+            return core
+        return Prim(core.where, "+", (core, Const(core.where, 0.0)))
 
     def exact(self, where: Where, core: Core, type_: Type) -> Core:
         """An int that is refused if it is above 2**53."""
@@ -104,6 +117,28 @@ class Arithmetic:
 
         return self.named(where, (a, b), checked)
 
+    def math(self, where: Where, op: str, arg: Core) -> Core:
+        """A function of `math`: what is infinite or no number is a fault, as in Python.
+
+        Python's rule: no number of a number, and an infinity of what is finite.
+        """
+        if op not in (*_OF_FINITE, *_TO_INFINITY):
+            return self.finite(where, op, (arg,))
+
+        def checked(x: Core) -> Core:
+            result = self._build.fresh("y")
+            value = Var(where, result)
+            wrong = fault(where, "math domain or range error")
+            if op in _OF_FINITE:  # of infinities they are no numbers
+                is_wrong = Prim(where, "=", (x, x))
+            else:  # infinite of infinity, of which minus infinity is no number
+                is_wrong = Prim(where, "<", (x, Const(where, math.inf)))
+            failed = If(where, is_wrong, wrong, value)
+            test = If(where, Prim(where, "finite?", (value,)), value, failed)
+            return self._build.let_var(where, result, Prim(where, op, (x,)), test)
+
+        return self.named(where, (arg,), checked)
+
     def finite(self, where: Where, op: str, args: tuple[Core, ...]) -> Core:
         """A function whose result is finite where its operands are, or a fault."""
 
@@ -121,7 +156,11 @@ class Arithmetic:
     def negative(self, where: Where, operand: Operand) -> Operand:
         core, type_ = operand
         if isinstance(core, Const) and isinstance(core.value, float):
-            return Const(where, -core.value), type_
+            return Const(
+                where, -core.value + 0.0 if type_ is INT else -core.value
+            ), type_
+        if type_ is INT:
+            return Prim(where, "-", (Const(where, 0.0), core)), type_
         return Prim(where, "(-)", (core,)), type_
 
     def truncated(self, where: Where, core: Core) -> Core:
@@ -132,17 +171,30 @@ class Arithmetic:
             above = Prim(where, "floor", (x,))
             return If(where, Prim(where, "negative?", (x,)), below, above)
 
-        return self.exact(where, self.named(where, (core,), both), INT)
+        return self._whole(where, self.named(where, (core,), both))
 
     def _minus(self, core: Core) -> Core:
         return Prim(core.where, "(-)", (core,))
 
     def ceiling(self, where: Where, core: Core) -> Core:
         floor = Prim(where, "floor", (self._minus(core),))
-        return self.exact(where, Prim(where, "(-)", (floor,)), INT)
+        return self._whole(where, Prim(where, "(-)", (floor,)))
 
     def rounded_down(self, where: Where, core: Core) -> Core:
-        return self.exact(where, Prim(where, "floor", (core,)), INT)
+        return self._whole(where, Prim(where, "floor", (core,)))
+
+    def _whole(self, where: Where, core: Core) -> Core:
+        return self.exact(where, self._one_zero(core, INT), INT)
+
+    def smaller_or_nan(self, where: Where, op: str, a: Core, b: Core) -> Core:
+        """`np.minimum` or `np.maximum`, which are no number if an operand is none."""
+        return self.named(
+            where,
+            (a, b),
+            lambda x, y: If(
+                where, Prim(where, "=", (y, y)), Prim(where, op, (x, y)), y
+            ),
+        )
 
     def compare(self, where: Where, op: ast.cmpop, a: Core, b: Core) -> Core | None:
         """A comparison of two numbers; `None` for one that is not compiled."""

@@ -1,0 +1,123 @@
+"""Numbers at their edges, and arguments that only look like numbers and arrays."""
+
+import math
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from retape import GradientTypeError, native
+
+INF, NAN = math.inf, math.nan
+
+
+def zeros_of_ints(n, x):
+    k = 0
+    for i in range(2):
+        k += -n * i
+    products = math.atan2(0.0, n * -1), math.atan2(0.0, -n), math.atan2(0.0, k)
+    quotients = math.atan2(0.0, float(n // -3)), math.atan2(0.0, n % -3)
+    rounded = math.atan2(0.0, math.ceil(x)), math.atan2(0.0, int(x))
+    return products, quotients, rounded, math.atan2(0.0, math.floor(0.0 * x)), -0
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "hybrid", "compiled"])
+def test_no_int_is_minus_zero(engine: Any) -> None:
+    expected = zeros_of_ints(0, -0.5)
+    assert native.function(zeros_of_ints, engine=engine)(0, -0.5) == expected
+
+
+def functions_of_one(which, x):
+    if which == 0:
+        return math.sqrt(x)
+    if which == 1:
+        return math.log(x)
+    if which == 2:
+        return math.sin(x)
+    if which == 3:
+        return math.tan(x)
+    if which == 4:
+        return math.asin(x)
+    if which == 5:
+        return math.exp(x)
+    if which == 6:
+        return math.log1p(x)
+    return float(np.minimum(x, 1.0)) + float(np.maximum(1.0, x))
+
+
+def _outcome(f: Callable[..., Any], *args: Any) -> Any:
+    try:
+        value = f(*args)
+    except (ValueError, OverflowError, native.RunError):
+        return "stops"
+    return "NaN" if value != value else struct.pack("<d", value)
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_infinities_stop_a_function_or_go_through_it_as_in_python(engine: Any) -> None:
+    compiled = native.function(functions_of_one, engine=engine)
+    for which in range(8):
+        for x in (INF, -INF, NAN, 0.0, -0.0, -1.0, 1e308, 5e-324):
+            expected = _outcome(functions_of_one, which, x)
+            assert _outcome(compiled, which, x) == expected, (which, x)
+
+
+def powers_and_remainders(x, y, power):
+    return x**y if power else x % y
+
+
+def test_derivatives_at_the_edges_are_those_of_all_implementations() -> None:
+    found = [
+        native.grad(powers_and_remainders, (0, 1), engine=engine)
+        for engine in ("interpreter", "compiled")
+    ]
+    for args in [(-0.0, 0.5, True), (-0.0, 3.0, True), (-2.0, 3.0, True)]:
+        a, b = (str(each(*args)) for each in found)
+        assert a == b, args
+    for args in [(1.0, 5e-324, False), (INF, 2.0, False), (1.0, -INF, False)]:
+        a, b = (str(each(*args)) for each in found)
+        assert a == b, args
+
+
+def total(a):
+    result = 0.0
+    for x in a:
+        result += x * x
+    return result
+
+
+class Meters(float):
+    def __mul__(self, other: float) -> float:
+        raise AssertionError("meters are not multiplied here")
+
+
+def twice(x):
+    return x * 2.0
+
+
+@pytest.mark.parametrize(
+    ("f", "argument", "message"),
+    [
+        (total, np.ma.array([1.0, 2.0], mask=[False, True]), "type `MaskedArray` may"),
+        (total, np.zeros(2).view(np.recarray), "type `recarray` may mean"),
+        (twice, np.timedelta64(3), "type `timedelta64` is no value"),
+        (twice, Meters(2.0), "type `Meters` is no value"),
+    ],
+)
+def test_what_only_looks_like_a_number_or_an_array_is_refused(
+    f: Any, argument: Any, message: str
+) -> None:
+    with pytest.raises(GradientTypeError, match=message):
+        native.function(f, engine="interpreter")(argument)
+
+
+def test_arrays_of_every_layout_are_what_they_hold() -> None:
+    base = np.arange(12.0)
+    gradient = native.grad(total, engine="interpreter")
+    read_only = base.copy()
+    read_only.setflags(write=False)
+    odd = np.frombuffer(b"\0" + base.tobytes(), dtype=float, offset=1)
+    for a in (base[::3], base[::-1], base[:0], read_only, odd, np.broadcast_to(2.0, 3)):
+        assert gradient(a).tolist() == (2.0 * a).tolist()
