@@ -59,7 +59,7 @@ def test_the_typed_form_of_a_loop() -> None:
         "    let t.d11* = - 1 x.d6*\n"
         "    tick 3\n"
         "    let t.d12* = * t.d10* t.d11*\n"
-        "    f2(t.d9 t.d12*)  ; tape x.d6 r.d2\n"
+        "    f2(t.d9 t.d12*)  ; tape x.d6 once r.d2\n"
         "  else\n"
         "    tick 1\n"
         "    give x.d6*  ; tape\n"

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retape import GradientTypeError, native
+from retape import GradientTypeError, RunError, native
 
 INF, NAN = math.inf, math.nan
 
@@ -121,3 +121,22 @@ def test_arrays_of_every_layout_are_what_they_hold() -> None:
     odd = np.frombuffer(b"\0" + base.tobytes(), dtype=float, offset=1)
     for a in (base[::3], base[::-1], base[:0], read_only, odd, np.broadcast_to(2.0, 3)):
         assert gradient(a).tolist() == (2.0 * a).tolist()
+
+
+def test_calls_with_numbers_again_are_as_the_first() -> None:
+    """The second call of the same types goes to the program at once."""
+
+    def f(x, n):
+        return x / n, n
+
+    compiled = native.function(f)
+    for _ in range(3):
+        assert compiled(3.0, 2) == (1.5, 2) and isinstance(compiled(3.0, 2)[1], int)
+        assert compiled(3, 2) == (1.5, 2)
+        assert math.isnan(compiled(math.nan, 2)[0])
+        with pytest.raises(RunError, match="division by zero"):
+            compiled(1.0, 0)
+        with pytest.raises(GradientTypeError, match="above 2"):
+            compiled(1.0, 2**53 + 1)
+    single = native.function(lambda x: np.ones(1) * x)
+    assert [single(2.0)[0], single(3.0)[0]] == [2.0, 3.0]

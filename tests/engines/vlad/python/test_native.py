@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retape import fixed_space, logarithmic, native
+from retape import fixed_space, logarithmic, native, segments
 from retape._errors import GradientTypeError, PlanError
 from tests.engines.vlad.support.cases import ENGINES
 
@@ -410,6 +410,46 @@ def test_stages_are_as_long_as_large_arguments() -> None:
     done = native.measure(gradient, a)
     assert np.array_equal(done.value, 2.0 * a)
     assert done.reports[0].reverses < 10
+
+
+def test_a_plan_that_leaves_its_stages_open_has_no_short_ones() -> None:
+    for plan in (None, fixed_space(snapshots=20), logarithmic()):
+        gradient = native.grad(long_loop, plan=plan)
+        short, long = (native.measure(gradient, 0.5, n) for n in (2_000, 300_000))
+        assert short.value == native.grad(long_loop)(0.5, 2_000)
+        assert [r.longest_stage for r in short.reports] == [short.reports[0].length]
+        (divided,) = long.reports
+        assert divided.reverses > 1
+        # Of a loop that puts little on the tape, more than of one over arrays.
+        assert 2_000_000 <= divided.longest_stage <= 4_000_000
+    (by_length,) = native.measure(
+        native.grad(long_loop, plan=segments()), 0.5, 2_000
+    ).reports
+    assert by_length.reverses > 50
+
+
+def test_stages_of_much_tape_are_as_long_as_the_least() -> None:
+    def much(x, n):
+        a = x * np.ones(4)
+        for i in range(n):
+            a[i % 4] = a[i % 4] * a[(i + 1) % 4] * a[(i + 2) % 4]
+        return a.sum()
+
+    (report,) = native.measure(native.grad(much), 0.99, 40_000).reports
+    assert report.reverses > 1 and report.longest_stage == 1_000_000
+
+
+def descent(x, n):
+    return x if n == 0 else math.sin(x) + descent(0.999 * x, n - 1)
+
+
+def test_a_deep_recursion_has_stages_as_long_as_its_states() -> None:
+    in_one = native.grad(descent)(0.5, 20_000)
+    divided = native.measure(
+        native.grad(descent, plan=fixed_space(snapshots=3, stage=50)), 0.5, 20_000
+    )
+    assert divided.value == pytest.approx(in_one, rel=1e-12)
+    assert divided.reports[0].reverses < 20
 
 
 def test_a_store_keeps_a_run_that_another_call_goes_on_with(tmp_path: Path) -> None:

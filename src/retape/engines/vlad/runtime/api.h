@@ -289,6 +289,27 @@ static void import_value(Request *q) {
 }
 EXPORT int vlad_import(Request *q) { return guarded(import_value, q); }
 
+/* Apply function c to a tokens and b reals: what the value is exported as, tokens in r
+   and reals in s. If it is a real, it is in *reals, and t is 1. */
+static void call_program(Request *q) {
+  import_value(q);
+  int64_t argument = q->r;
+  Val value, first = application(closure[q->c], G.handle[argument]);
+  free_handle(argument);
+  int at = shadow(first);
+  if (!typed_value(first, &value)) {
+    run(G.shadow[at], NO_LIMIT);
+    value = G.result;
+  }
+  G.shadows = at;
+  q->a = new_handle(value);
+  export_value(q);
+  free_handle(q->a);
+  q->t = q->reals && q->r == 1 && export_tokens.at[0] == A_REAL;
+  if (q->t) *q->reals = unbox(export_reals.at[0]);
+}
+EXPORT int vlad_call(Request *q) { return guarded(call_program, q); }
+
 /* The fault: its kind in a, its site in b, the site of the last application in c, and
    handles of the two values in d and e; returns the operator's name. */
 EXPORT const char *vlad_fault(Request *q) {
@@ -338,6 +359,12 @@ EXPORT void vlad_allocated(Request *q) {
 /* Whether state a is one of typed code, in r. */
 static void loads(Request *q) { q->r = typed_loads(G.handle[q->a]); }
 EXPORT int vlad_loads(Request *q) { return guarded(loads, q); }
+
+/* The bytes of tape that b steps of typed code take from state a, in r, or 0. */
+static void density(Request *q) {
+  q->r = (int64_t)typed_density(G.handle[q->a], q->b);
+}
+EXPORT int vlad_density(Request *q) { return guarded(density, q); }
 
 /* Stages by typed code in r; those that it gave up, for the general way, in s. */
 EXPORT void vlad_typed(Request *q) { typed_counts(&q->r, &q->s); }

@@ -52,8 +52,14 @@ static void typed_counts(int64_t *done, int64_t *given_up);
 /* Whether a state is one that generated reverse code can begin with. */
 static int typed_loads(Val frame);
 
+/* The bytes of tape that so many steps take from a state; 0 if they are not made. */
+static size_t typed_density(Val frame, int64_t steps);
+
 /* As `run`, by typed code; 0 if `run` has to do it. */
 static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped);
+
+/* A bound of the words by which the state of a run of typed code grew. */
+static size_t typed_grown(void);
 
 /* The value of a function that is applied; 0 if `run` has to find it. */
 static int typed_value(Val frame, Val *value);
@@ -240,7 +246,7 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
     run(G.shadow[at_start], NO_LIMIT);
     done = G.result;
   }
-  G.grown = G.peak_old - base;
+  G.grown = G.peak_old - base + typed_grown();
   if (peak > G.peak_old) G.peak_old = peak;
   int64_t steps = NO_LIMIT - G.fuel;
   Marks after = marks();

@@ -44,6 +44,11 @@ typedef union Word {
 #endif
 #define ROW_SLACK ((size_t)256 * 1024)
 
+/* Short rows are kept for the next ones of their length, up to so many bytes: malloc and
+   free took half the time of a loop over vectors of six. */
+#define SPARE_LENGTHS 64
+#define SPARE_BYTES ((size_t)1024 * 1024)
+
 /* A part of the tape; its first word leads back to the one before. */
 typedef struct Piece {
   struct Piece *before, *after;
@@ -80,6 +85,9 @@ static struct {
   double *adjoint_at;
   size_t bytes, peak_bytes;
   size_t row_bytes; /* of all rows */
+  size_t peak_live; /* of those that a sweep left, at most */
+  Row *spare[SPARE_LENGTHS];
+  size_t spare_bytes;
   uint64_t stages, given_up;
 } T;
 
@@ -104,7 +112,7 @@ static struct {
     goto GIVE_UP;
 
 #define ROW_LENGTH(n)                                             \
-  if (UNLIKELY(!((n) >= 0.0 && (n) <= MAX_LENGTH && floor(n) == (n)))) goto GIVE_UP;
+  if (UNLIKELY(!((n) >= 0.0 && (n) <= MAX_LENGTH && (double)(uint32_t)(n) == (n)))) goto GIVE_UP;
 
 /* Codes on the typed stack: those of frames; of a value on its way to a frame; of a
    function about to be entered by a closure. */
@@ -115,11 +123,23 @@ static size_t row_bytes(size_t length) {
   return sizeof(Row) + 2 * length * sizeof(double);
 }
 
+/* A row is not needed any more. */
+static void drop_row(Row *r) {
+  size_t bytes = row_bytes(r->length);
+  if (r->length < SPARE_LENGTHS && T.spare_bytes + bytes <= SPARE_BYTES) {
+    r->next = T.spare[r->length];
+    T.spare[r->length] = r;
+    T.spare_bytes += bytes;
+  } else {
+    give(r, bytes);
+  }
+}
+
 static void typed_clear(void) {
   T.row_bytes = 0;
   for (Row *r = T.rows, *next; r; r = next) {
     next = r->next;
-    give(r, row_bytes(r->length));
+    drop_row(r);
   }
   T.rows = NULL;
   Piece *last = T.first;
@@ -133,14 +153,20 @@ static void typed_clear(void) {
 }
 
 static Row *new_row(size_t length) {
-  Row *r = take(row_bytes(length));
+  Row *r = length < SPARE_LENGTHS ? T.spare[length] : NULL;
+  if (r) {
+    T.spare[length] = r->next;
+    T.spare_bytes -= row_bytes(length);
+  } else {
+    r = take(row_bytes(length));
+  }
   T.row_bytes += row_bytes(length);
   r->next = T.rows;
   r->length = (uint32_t)length;
   r->version = 0;
   r->seen = 0;
   r->adjoint = r->value + length;
-  memset(r->adjoint, 0, length * sizeof(double));
+  if (!T.forgetful) memset(r->adjoint, 0, length * sizeof(double));
   T.rows = r;
   return r;
 }

@@ -86,17 +86,23 @@ static int unload_state(Val *state) {
   return 1;
 }
 
+/* Words of the stack above which a state without vectors is left to the general way:
+   its states share the frames that they have in common. */
+#define SHALLOW 4096
+
+static int is_shallow(void) { return T.rows || T.at - T.stack <= SHALLOW; }
+
 /* Run so many steps, as `run`: vectors are then assigned in place, without logs. The new
    state, or the value at the end; the steps that are left in G.fuel. */
-static int typed_forward(Val frame, int64_t fuel, Val *state, int *stopped, int always) {
+static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
   int done = 0;
   typed_begin();
-  if (load_state(frame) && (always || T.rows)) {
+  if (load_state(frame) && is_shallow()) {
     T.forgetful = 1;
     int how = typed_run(fuel);
     T.forgetful = 0;
     *stopped = how == STOPPED;
-    if (how == STOPPED) done = unload_state(state);
+    if (how == STOPPED && is_shallow()) done = unload_state(state);
     if (how == ENDED) *state = box(T.result), done = 1;
     G.fuel = T.fuel;
   }
@@ -104,9 +110,9 @@ static int typed_forward(Val frame, int64_t fuel, Val *state, int *stopped, int 
   return done;
 }
 
-/* The same only if the state has vectors. */
-static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
-  return typed_forward(frame, fuel, state, stopped, 0);
+/* Adjoints are in the bytes of rows, too. */
+static size_t typed_grown(void) {
+  return 2 * (size_t)(T.top - T.stack) + T.peak_live / (2 * sizeof(Word));
 }
 
 /* The value of a function that is applied, if typed code has it and it is a real. */
@@ -114,7 +120,7 @@ static int typed_value(Val frame, Val *value) {
   int stopped;
   uint32_t code = code_of(object(object(frame)->field[2]));
   return code < TYPED_REAL_SIZE && typed_real[code] &&
-         typed_forward(frame, NO_LIMIT, value, &stopped, 1);
+         typed_advance(frame, NO_LIMIT, value, &stopped);
 }
 
 #endif

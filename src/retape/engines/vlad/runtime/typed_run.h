@@ -25,9 +25,10 @@ static void sweep_rows(void) {
       place = &row->next;
     } else {
       *place = row->next;
-      give(row, row_bytes(row->length));
+      drop_row(row);
     }
   }
+  if (T.row_bytes > T.peak_live) T.peak_live = T.row_bytes;
 }
 
 /* As `typed_record`, a slice after another. Signals are let in between them; and where

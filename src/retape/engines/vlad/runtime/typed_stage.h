@@ -27,13 +27,19 @@ static int typed_cotangents(Val *result) {
   return 1;
 }
 
-/* Note how much memory the tape and the rows took. */
-static void note_typed(void) {
-  size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word);
+/* The bytes of the tape. */
+static size_t tape_bytes(void) {
+  size_t bytes = 0;
   for (const Piece *p = T.first; p; p = p->after) {
     bytes += (size_t)((p == T.piece ? T.tape : p->filled) - p->word) * sizeof(Word);
     if (p == T.piece) break;
   }
+  return bytes;
+}
+
+/* Note how much memory the tape and the rows took. */
+static void note_typed(void) {
+  size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word) + tape_bytes();
   for (const Row *r = T.rows; r; r = r->next) bytes += 2 * r->length * sizeof(double);
   G.tape_nodes = (bytes + sizeof(Node) - 1) / sizeof(Node);
   if (G.tape_nodes > G.peak_tape_nodes) G.peak_tape_nodes = G.tape_nodes;
@@ -54,7 +60,7 @@ static int typed_ends(int how, Val cotangents, int last, double *seed) {
 static void typed_begin(void) {
   typed_clear();
   T.origins = T.row_ordinals.count = T.ordinals = 0;
-  T.marks = 0;
+  T.marks = T.peak_live = 0;
   if (!T.first) {
     T.first = take(sizeof(Piece));
     T.first->before = T.first->after = NULL;
@@ -72,6 +78,15 @@ static int typed_loads(Val frame) {
   int loads = load_state(frame);
   typed_clear();
   return loads;
+}
+
+/* The bytes of tape that so many steps take from a state; 0 if they are not made. */
+static size_t typed_density(Val frame, int64_t steps) {
+  typed_begin();
+  size_t bytes = 0;
+  if (load_state(frame) && typed_run(steps) == STOPPED) bytes = tape_bytes();
+  typed_clear();
+  return bytes;
 }
 
 /* As `stage`; 0 if the general way has to do it. */
@@ -118,6 +133,11 @@ static void typed_end(void) {
     next = p->after;
     free(p);
   }
+  for (size_t i = 0; i < SPARE_LENGTHS; i++)
+    for (Row *r = T.spare[i], *next; r; r = next) {
+      next = r->next;
+      free(r);
+    }
   free(T.stack);
   free(T.adjoint);
   free(T.origin);

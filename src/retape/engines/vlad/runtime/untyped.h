@@ -14,10 +14,17 @@ static int typed_loads(Val frame) {
   return 0;
 }
 
+static size_t typed_density(Val frame, int64_t steps) {
+  (void)frame, (void)steps;
+  return 0;
+}
+
 static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
   (void)frame, (void)fuel, (void)state, (void)stopped;
   return 0;
 }
+
+static size_t typed_grown(void) { return 0; }
 
 static int typed_value(Val frame, Val *value) {
   (void)frame, (void)value;

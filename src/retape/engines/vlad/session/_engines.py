@@ -8,9 +8,9 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from retape.driver import Report
 from retape.driver import run as drive
@@ -27,11 +27,14 @@ from retape.engines.vlad.language._diagnostics import RunError
 from retape.engines.vlad.language._program import Program, deep_recursion
 from retape.engines.vlad.language._reader import show_constant
 from retape.engines.vlad.session._disk import Disk, digest, is_outermost
-from retape.engines.vlad.session._options import typed_plan
+from retape.engines.vlad.session._options import DEFAULT_PLAN, least_stage
 from retape.engines.vlad.values._externals import external_table
 from retape.engines.vlad.values._primitives import PURE, World
 from retape.engines.vlad.values._values import Mismatch, Value
 from retape.plan._base import Plan
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.compiler.load._quick_call import QuickCall
 
 EngineName = Literal["interpreter", "hybrid", "compiled"]
 
@@ -152,6 +155,8 @@ class EvaluatorEngine:
 class CompiledEngine:
     """The compiler's object, loaded."""
 
+    tape_bytes = TAPE_BYTES["compiled"]
+
     def __init__(self, program: Program, setting: Setting) -> None:
         from retape.engines.vlad.compiler._pipeline import compile_program
         from retape.engines.vlad.compiler.load._c_compiler import IF_LARGE, build
@@ -176,25 +181,32 @@ class CompiledEngine:
 
     def keep(self, disk: Disk | None) -> None:
         self.setting.disk = disk
-        stage = getattr(self.setting.plan, "stage", None)
-        typed = getattr(typed_plan(self.setting.plan), "stage", None)
-        if stage is None or self.setting.report is not None or disk is not None:
-            stage = typed = 0  # the host is to know of every run
-        self.native.single_stage(stage, typed or 0)
+        stage = typed = 0
+        if self.setting.report is None and disk is None:
+            stage = least_stage(self.setting.plan, typed=False)
+            typed = least_stage(self.setting.plan, typed=True)
+        # else the host is to know of every run
+        self.native.single_stage(stage, typed)
 
     def _checkpoint(self, *job: int) -> int:
         from retape.engines.vlad.compiler.load._machine import (
             KeptNativeMachine,
             NativeMachine,
+            by_density,
+            with_least_stage,
             with_long_stages,
         )
 
         machine = NativeMachine(self.native, *job)
         disk, plan = self.setting.disk, self.setting.plan
-        if self.native.call("loads", a=job[0]).r:
-            plan = typed_plan(plan)
-        plan = with_long_stages(plan, machine, self.native.grown())
-        tape_bytes = TAPE_BYTES["compiled"]
+        typed, tape_bytes = bool(self.native.call("loads", a=job[0]).r), self.tape_bytes
+        least = least_stage(plan, typed=typed)
+        if typed and plan is DEFAULT_PLAN:
+            plan = replace(plan, stage=None)
+        if typed and least and plan.stage is None:
+            least = by_density(machine, least)
+        plan = with_least_stage(plan, machine, least, tape_bytes)
+        plan = with_long_stages(plan, machine, self.native.grown(), typed=typed)
         if disk and is_outermost(*self.native.derivatives()):
             kept = KeptNativeMachine(self.native, *job)
             store = disk.next(kept.pack, kept.unpack)
@@ -213,20 +225,24 @@ class CompiledEngine:
         return result
 
     def evaluate(self, index: int) -> tuple[Value, int]:
-        return self._apply(self.compiled.module.entries[index], ())
-
-    def apply(self, name: str, argument: Value) -> Value:
-        return self._apply(self.compiled.module.definitions[name], argument)[0]
-
-    def _apply(self, index: int, argument: Value) -> tuple[Value, int]:
-        function = self.native.call("closure", a=index).r
-        handle = self.native.give(argument)
+        entry = self.compiled.module.entries[index]
+        function = self.native.call("closure", a=entry).r
+        nothing = self.native.give(())
         try:
-            done = self.native.call("apply", a=function, b=handle)
+            done = self.native.call("apply", a=function, b=nothing)
         finally:
             self.native.free(function)
-            self.native.free(handle)
+            self.native.free(nothing)
         return self.native.take(done.r), done.s
+
+    def apply(self, name: str, argument: Value) -> Value:
+        return self.native.apply(self.compiled.module.definitions[name], argument)
+
+    def quick(self, name: str, count: int) -> "QuickCall":
+        """A definition that is called with so many reals, again and again."""
+        from retape.engines.vlad.compiler.load._quick_call import QuickCall
+
+        return QuickCall(self.native, self.compiled.module.definitions[name], count)
 
     def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
         number = ("j*", "*j", "checkpoint-*j").index(operator)

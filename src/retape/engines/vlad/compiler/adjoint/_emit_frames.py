@@ -30,12 +30,19 @@ class FrameEmission:
         program: The typed functions.
         names: Names in C, shared with the reverse.
         part: The functions that are in this text, and the joins that have frames.
+        taped: Whether anything is put on the tape.
     """
 
     def __init__(
-        self, program: TypedProgram, names: TapeNames, part: TypedProgram
+        self,
+        program: TypedProgram,
+        names: TapeNames,
+        part: TypedProgram,
+        *,
+        taped: bool,
     ) -> None:
         self.program, self.names, self.part = program, names, part
+        self.taped = taped
         self.lines: list[str] = []
         self.slots: dict[Register, None] = {}
         self.returned: dict[str, None] = {}
@@ -66,7 +73,8 @@ class FrameEmission:
 
     def record(self, number: int) -> None:
         """Put a number on the tape."""
-        self.line(f"tp++->u = {number};")
+        if self.taped:
+            self.line(f"tp++->u = {number};")
 
     # frames
 

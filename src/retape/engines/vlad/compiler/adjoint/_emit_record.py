@@ -29,7 +29,7 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
-from retape.engines.vlad.compiler.typed._ways import Ways
+from retape.engines.vlad.compiler.typed._ways import Way, Ways
 
 
 class RecordEmission(FrameEmission):
@@ -41,6 +41,7 @@ class RecordEmission(FrameEmission):
         tape: What each way records, by its end.
         names: Shared with the reverse.
         part: The functions whose text this is, or all.
+        taped: Whether there is a reverse that will take what is recorded.
     """
 
     def __init__(
@@ -50,9 +51,16 @@ class RecordEmission(FrameEmission):
         tape: dict[int, Recorded],
         names: TapeNames,
         part: TypedProgram | None = None,
+        *,
+        taped: bool = True,
     ) -> None:
-        super().__init__(program, names, part or program)
+        super().__init__(program, names, part or program, taped=taped)
         self.ways, self.tape = ways, tape
+        self.loops = {
+            way.loop.index: way
+            for way in ways.ways.values()
+            if taped and way.loop is not None and way.loop.index in self.part.functions
+        }
 
     def text(self) -> Iterator[str]:
         """The lines of the function."""
@@ -67,7 +75,7 @@ class RecordEmission(FrameEmission):
             yield from self.declared(slot)
         yield from self.returned_declared()
         yield "POP:"
-        yield "  ROOM"
+        yield from ["  ROOM"] if self.taped else []
         yield "  switch (sp[-1].u) {"
         yield from self.lines
         yield "  default: goto GIVE_UP;"
@@ -91,9 +99,14 @@ class RecordEmission(FrameEmission):
 
     def room(self) -> Iterator[str]:
         """Variables that tell where the tape's piece ends."""
-        most = 8 + max((len(r.kept) for r in self.tape.values()), default=0)
+        most = 16 + 2 * max(
+            (len(r.kept) + len(r.fixed) for r in self.tape.values()), default=0
+        )
         yield f"  const size_t most = {most};"
+        for way in self.loops.values():
+            yield f"  uint64_t {_run(way)} = 0;"
         yield "  const Word *end = T.piece->word + PIECE_WORDS - most;"
+        yield "  (void)most, (void)end;"
 
     def returned_declared(self) -> Iterator[str]:
         """The declarations of what a value is in on its way from a call."""
@@ -106,12 +119,24 @@ class RecordEmission(FrameEmission):
     def _function(self, function: TypedFunction) -> None:
         code = function.resume.code
         self.lines.append(f"F{function.index}:")
-        self.line("ROOM")
+        loop = self.loops.get(function.index)
+        if loop is not None:
+            self.line("if (UNLIKELY(tp >= end)) {")
+            self._run_ends(loop)
+            self.line("ROOM }")
+        else:
+            self._room()
         self.line(f"if (UNLIKELY(fuel < {function.cost})) {{")
+        if loop is not None:
+            self._run_ends(loop)
         self.push(function.resume.words, code)
         self.record(self.names.number(("stop", code)))
         self.line("goto STOP; }")
         self._term(function.body)
+
+    def _room(self) -> None:
+        if self.taped:
+            self.line("ROOM")
 
     def _term(self, term: TypedTerm) -> None:
         later: list[Join] = []
@@ -132,7 +157,7 @@ class RecordEmission(FrameEmission):
                 f"J{self.join_number(join.name)}: __attribute__((unused));"
             )
             if join.name in self.ways.blocks:
-                self.line("ROOM")
+                self._room()
             self._term(join.cont)
 
     def _end(self, term: TypedTerm) -> None:
@@ -193,12 +218,30 @@ class RecordEmission(FrameEmission):
         self.line("}")
 
     def _tape(self, end: Go | Give | Invoke) -> None:
+        if not self.taped:
+            return
         way = self.ways.ways[id(end)]
-        kept = self.tape[id(end)].kept
+        if way.leaves is not None:
+            self._run_ends(self.loops[way.leaves.index])
+        kept = self._keep(way, self.tape[id(end)].kept)
+        if way.loop is not None:
+            self.line(f"tp += {kept}; ++{_run(way)};")
+            return
+        self.line(f"tp[{kept}].u = {self.names.number(('way', way.number))};")
+        self.line(f"tp += {kept + 1};")
+
+    def _run_ends(self, loop: Way) -> None:
+        """Record how many times a loop's way was taken in a row, if it was."""
+        self.line(f"if ({_run(loop)}) {{")
+        fixed = self._keep(loop, self.tape[id(loop.end)].fixed)
+        self.line(f"tp[{fixed}].u = {_run(loop)}; {_run(loop)} = 0;")
+        self.line(f"tp[{fixed + 1}].u = {self.names.number(('way', loop.number))};")
+        self.line(f"tp += {fixed + 2}; }}")
+
+    def _keep(self, way: Way, kept: tuple[Register, ...]) -> int:
         for i, slot in enumerate(kept):
             self.line(f"tp[{i}].{FIELDS[slot.kind]} = {self.slot(slot)};")
-        self.line(f"tp[{len(kept)}].u = {self.names.number(('way', way.number))};")
-        self.line(f"tp += {len(kept) + 1};")
+        return len(kept)
 
     # operators
 
@@ -243,6 +286,11 @@ class RecordEmission(FrameEmission):
 
     def _mark(self, term: Do) -> None:
         self.line(f"{self.slot(term.var)} = ++T.marks;")
+
+
+def _run(loop: Way) -> str:
+    """How many times a loop's way was taken in a row."""
+    return f"run{loop.number}"
 
 
 _VECTORS: dict[str, Callable[[RecordEmission, Do], None]] = {

@@ -93,9 +93,17 @@ class ReverseEmission:
     def way(self, way: Way) -> None:
         """The case of a way."""
         number = self.names.number(("way", way.number))
-        self._line(f"case {number}: W{number}: {{")
+        label = "" if way.loop else f" W{number}:"
+        self._line(f"case {number}:{label} {{")
         tape = self.tape[id(way.end)]
-        self.lines += WayReverse(self.program, self.ways, self.places, way, tape).text()
+        reverse = WayReverse(self.program, self.ways, self.places, way, tape)
+        if way.loop is not None:
+            self._line("uint64_t run = (--tp)->u;")
+            self.lines += [*reverse.before(), "    do {", *reverse.text()]
+            self._line("} while (--run); }")
+            self._line("goto NEXT;")
+            return
+        self.lines += reverse.text()
         self._line("}")
         self._line("next = (--tp)->u;")
         self._line(f"if (LIKELY(next == {number})) goto W{number};")

@@ -31,7 +31,7 @@ def _fits(program: TypedProgram, tape: dict[int, Recorded]) -> bool:
     frames += [f.enter for f in program.functions.values() if f.enter is not None]
     frames += [j.frame for j in program.returns.values() if j.frame is not None]
     return all(words_in(frame.words) < _MOST_WORDS for frame in frames) and all(
-        len(each.kept) < _MOST_WORDS for each in tape.values()
+        len(each.kept) + len(each.fixed) < _MOST_WORDS for each in tape.values()
     )
 
 
@@ -77,7 +77,8 @@ def typed_text(
     if len(ways.ways) > ONE_PART:
         code = list(parts_text(program, ways, tape, names, useful))
     else:
-        code = list(RecordEmission(program, ways, tape, names).text())
+        record = RecordEmission(program, ways, tape, names, taped=reverse)
+        code = list(record.text())
         code += (
             ReverseEmission(program, ways, tape, names, useful).text()
             if reverse

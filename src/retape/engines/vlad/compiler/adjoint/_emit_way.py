@@ -72,21 +72,30 @@ class WayReverse:
     def _line(self, text: str) -> None:
         self.lines.append("    " + text)
 
+    def before(self) -> list[str]:
+        """What is on the tape once for a run of a loop's way."""
+        lines, self.lines = self.lines, []
+        self._from_tape(self.tape.fixed)
+        lines, self.lines = self.lines, lines
+        return lines
+
     def _take(self) -> None:
         """The values on the tape, and those that are computed of them."""
-        tape = self.tape
-        if tape.kept:
-            self._line(f"tp -= {len(tape.kept)};")
-        for i, slot in enumerate(tape.kept):
+        self._from_tape(self.tape.kept)
+        for step in self.tape.again:
+            text = _filled(CHEAP[step.op], self._values(step, ""))
+            name = self.names.slot(step.var)
+            self._line(f"const double {name} = {text}; (void){name};")
+
+    def _from_tape(self, kept: tuple[Register, ...]) -> None:
+        if kept:
+            self._line(f"tp -= {len(kept)};")
+        for i, slot in enumerate(kept):
             name = self.names.slot(slot)
             if slot.kind == "v":
                 self._line(f"Row *const {name} = tp[{i}].row; (void){name};")
             else:
                 self._line(f"const double {name} = tp[{i}].d; (void){name};")
-        for step in tape.again:
-            text = _filled(CHEAP[step.op], self._values(step, ""))
-            name = self.names.slot(step.var)
-            self._line(f"const double {name} = {text}; (void){name};")
 
     def _end(self) -> None:
         """The adjoints with which the way's end was left."""
@@ -184,7 +193,7 @@ class WayReverse:
                     self._add(arg, _filled(rules[step.op].text, values))
 
     def _atom(self, atom: TypedAtom) -> str:
-        return self.names.atom(atom)
+        return self.names.atom(self.tape.same.get(atom, atom))
 
     def _values(self, step: Do, g: str) -> dict[str, str]:
         return {

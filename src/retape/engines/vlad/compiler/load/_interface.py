@@ -7,7 +7,7 @@ from typing import Any
 
 _CALLS = (
     "apply closure operate advance stage finish bytes same export import census pack "
-    "unpack paired loads"
+    "unpack paired loads call density"
 ).split()
 
 

@@ -21,7 +21,7 @@ from retape.engines.vlad.compiler.load._interface import (
     let_signals_in,
 )
 from retape.engines.vlad.compiler.load._shared_object import SharedObject
-from retape.engines.vlad.compiler.load._tokens import from_tokens, to_tokens
+from retape.engines.vlad.compiler.load._tokens import from_tokens, request_of
 from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.language._diagnostics import RunError, Where
 from retape.engines.vlad.language._externals import NumberedExternal
@@ -100,6 +100,15 @@ class Native:
 
     def call(self, name: str, **arguments: Any) -> Request:
         """Call the runtime; a fault of the program is raised."""
+        self.enter()
+        request = Request(**arguments)
+        status = getattr(self.dll, f"vlad_{name}")(ctypes.byref(request))
+        if status:
+            self.fail()
+        return request
+
+    def enter(self) -> None:
+        """Refuse a call in the middle of another one; free what waits to be freed."""
         if self._outside is not None:
             raise UnsupportedError(
                 f"the external function `{self._outside}` called the program that it "
@@ -113,11 +122,6 @@ class Native:
             )
         while self._freed:
             self.dll.vlad_free(self._freed.popleft())
-        request = Request(**arguments)
-        status = getattr(self.dll, f"vlad_{name}")(ctypes.byref(request))
-        if status:
-            self._raise()
-        return request
 
     def free(self, handle: int) -> None:
         """Free a handle before the next call.
@@ -174,7 +178,8 @@ class Native:
     def forget_peaks(self) -> None:
         self.dll.vlad_forget_peaks()
 
-    def _raise(self) -> NoReturn:
+    def fail(self) -> NoReturn:
+        """Raise what a call that failed left behind."""
         if self._reraise is not None:
             self._reraise()
         request = Request()
@@ -209,21 +214,31 @@ class Native:
         """
         request = Request(a=handle)
         self.dll.vlad_export(ctypes.byref(request))
+        self.free(handle)
+        return self.exported(request)
+
+    def exported(self, request: Request) -> Value:
+        """The value that the runtime has exported last."""
         tokens = (c_int32 * request.r)()
         reals = (c_double * max(1, request.s))()
         self.dll.vlad_exported(tokens, reals)
-        self.free(handle)
         return from_tokens(tokens, reals, request.s, self.names, as_arrays=self.arrays)
 
     def give(self, value: Value) -> int:
         """A handle for a value without functions; an array is a vector."""
-        tokens, reals = to_tokens(value)
-        request = Request(a=len(tokens), b=len(reals))
-        request.tokens = (c_int32 * len(tokens))(*tokens)
-        request.reals = (c_double * len(reals)).from_buffer(reals) if reals else None
+        request = request_of(value)
         if self.dll.vlad_import(ctypes.byref(request)):
-            self._raise()
+            self.fail()
         return request.r
+
+    def apply(self, definition: int, argument: Value) -> Value:
+        """The value of a definition, without handles."""
+        self.enter()
+        request = request_of(argument)
+        request.c = definition
+        if self.dll.vlad_call(ctypes.byref(request)):
+            self.fail()
+        return self.exported(request)
 
     def pack(self, handle: int) -> Any:
         """A value as words for another process of the same program."""

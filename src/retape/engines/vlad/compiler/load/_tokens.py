@@ -7,8 +7,10 @@ own, in order, so that a row of a million is one copy.
 
 from array import array
 from collections.abc import Mapping, Sequence
+from ctypes import c_double, c_int32
 from typing import Any
 
+from retape.engines.vlad.compiler.load._interface import Request
 from retape.engines.vlad.evaluators._image import load_numpy
 from retape.engines.vlad.values._values import Shown, Value
 from retape.engines.vlad.values._versioned_arrays import Version, vector
@@ -40,6 +42,15 @@ def to_tokens(value: Value) -> tuple[list[int], "array[float]"]:
         else:
             tokens.append(_AN_EMPTY if type(v) is tuple else _A_FALSE + int(bool(v)))
     return tokens, reals
+
+
+def request_of(value: Value) -> Request:
+    """A record with a value's tokens and reals."""
+    tokens, reals = to_tokens(value)
+    request = Request(a=len(tokens), b=len(reals))
+    request.tokens = (c_int32 * len(tokens))(*tokens)
+    request.reals = (c_double * len(reals)).from_buffer(reals) if reals else None
+    return request
 
 
 def from_tokens(

@@ -90,5 +90,10 @@ class _Printer:
         way = self.ways.ways.get(id(term))
         if way is None or (isinstance(term, Go) and term.join not in self.ways.blocks):
             return ""
-        kept = recorded(way, self.useful).kept
-        return f"  ; tape {' '.join(slot.name for slot in kept)}".rstrip()
+        tape = recorded(way, self.useful)
+        once = f" once {_names(tape.fixed)}" if tape.fixed else ""
+        return f"  ; tape {_names(tape.kept)}".rstrip() + once
+
+
+def _names(slots: tuple[Register, ...]) -> str:
+    return " ".join(slot.name for slot in slots)

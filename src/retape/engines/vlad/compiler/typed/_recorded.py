@@ -4,38 +4,96 @@ It is the to-be-recorded analysis of source transformation (Hascoet, Naumann and
 2005), for one way through a block at a time.
 
 What a sum, a difference or a product gives is computed again where its operands are on
-the tape too; so a polynomial's step keeps its variable, and no power of it.
+the tape too; so a polynomial's step keeps its variable, and no power of it. What a loop
+does not change is on the tape once for all times that its way was taken in a row.
 """
 
 from dataclasses import dataclass
 
 from retape.engines.vlad.compiler.typed._derivatives import CHEAP, LEFT, RIGHT
-from retape.engines.vlad.compiler.typed._form import Do, Register, TypedAtom
-from retape.engines.vlad.compiler.typed._ways import Way
+from retape.engines.vlad.compiler.typed._form import (
+    Do,
+    Invoke,
+    Register,
+    TypedAtom,
+)
+from retape.engines.vlad.compiler.typed._ways import Passed, Way
 
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """The values of a way that are on the tape, and those that are computed of them."""
+    """The values of a way that are on the tape, and those that are computed of them.
+
+    Attributes:
+        kept: What is on the tape each time that the way is taken.
+        again: What is computed of it.
+        fixed: What is on the tape once for as many times as it was taken in a row.
+        same: Variables that are other names of a value, or of the same row after an
+            assignment, and the value.
+    """
 
     kept: tuple[Register, ...]
     again: tuple[Do, ...]
+    fixed: tuple[Register, ...]
+    same: dict[TypedAtom, TypedAtom]
 
 
 def recorded(way: Way, useful: frozenset[Register]) -> Recorded:
     """What a way records."""
-    wanted: dict[Register, None] = {}
+    same = _other_names(way)
+    wanted: dict[TypedAtom, None] = {}
     for step in way.steps:
         if isinstance(step, Do):
-            wanted.update(dict.fromkeys(_taken(step, useful)))
+            taken = (same.get(atom, atom) for atom in _taken(step, useful))
+            wanted.update(dict.fromkeys(a for a in taken if isinstance(a, Register)))
+    fixed = _unchanged(way, same)
     again: list[Do] = []
     for step in reversed(way.steps):
         if isinstance(step, Do) and step.var in wanted and step.op in CHEAP:
-            operands = [a for a in step.args if isinstance(a, Register)]
-            if all(operand in wanted for operand in operands):
+            atoms = (same.get(a, a) for a in step.args)
+            operands = [a for a in atoms if isinstance(a, Register)]
+            if all(operand in wanted or operand in fixed for operand in operands):
                 del wanted[step.var]
+                wanted.update(dict.fromkeys(operands))
                 again.append(step)
-    return Recorded(tuple(wanted), tuple(reversed(again)))
+    registers = [atom for atom in wanted if isinstance(atom, Register)]
+    return Recorded(
+        tuple(atom for atom in registers if atom not in fixed),
+        tuple(reversed(again)),
+        tuple(atom for atom in registers if atom in fixed),
+        same,
+    )
+
+
+def _other_names(way: Way) -> dict[TypedAtom, TypedAtom]:
+    """The variables of a way that are other names, and what of."""
+    same: dict[TypedAtom, TypedAtom] = {}
+    for step in way.steps:
+        if isinstance(step, Passed):
+            same[step.var] = same.get(step.value, step.value)
+        elif step.op == "vector-set":
+            same[step.var] = same.get(step.args[0], step.args[0])
+    return same
+
+
+def _unchanged(way: Way, same: dict[TypedAtom, TypedAtom]) -> set[TypedAtom]:
+    """The values that are the same each time that a loop's way is taken."""
+    if way.loop is None:
+        return set()
+    assert isinstance(way.end, Invoke), "a loop's way calls its function"
+    passed = zip(way.loop.params, way.end.args, strict=True)
+    found: set[TypedAtom] = {*way.loop.live}
+    found.update(p for p, arg in passed if p == same.get(arg, arg))
+    for step in way.steps:
+        if isinstance(step, Do) and step.op not in _CHANGING:
+            atoms = (same.get(atom, atom) for atom in step.args)
+            if all(a in found or not isinstance(a, Register) for a in atoms):
+                found.add(step.var)
+    return found
+
+
+_CHANGING = ("vector-ref", "vector-set", "make-vector", "mark")
+"""Operators that do not give the same of the same operands."""
 
 
 def _taken(step: Do, useful: frozenset[Register]) -> list[Register]:

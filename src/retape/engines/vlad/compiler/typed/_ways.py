@@ -40,11 +40,22 @@ Step = Do | Passed
 
 @dataclass(slots=True, eq=False)
 class Way:
-    """One way through a block: what it does that has a reverse, and how it ends."""
+    """One way through a block: what it does that has a reverse, and how it ends.
+
+    Attributes:
+        steps: What it does.
+        end: How it ends.
+        number: Its number on the tape.
+        loop: The function that it begins with and calls at its end, if it is the only
+            way that does: the tape then has how many times it was taken in a row.
+        leaves: The function with such a way that it begins with, if it is another one.
+    """
 
     steps: tuple[Step, ...]
     end: Go | Give | Invoke
     number: int = -1
+    loop: TypedFunction | None = None
+    leaves: TypedFunction | None = None
 
 
 @dataclass(slots=True)
@@ -95,7 +106,13 @@ class _Finder:
         self.targets: set[str] = set()  # joins that ways of other blocks go to
 
     def function(self, function: TypedFunction) -> None:
-        self._keep(self._ways(function.body))
+        ways = self._ways(function.body)
+        self._keep(ways)
+        again = [way for way in ways if _is_loop(way, function)]
+        if len(again) == 1:
+            for way in ways:
+                way.leaves = function
+            again[0].loop, again[0].leaves = function, None
 
     def _keep(self, ways: list[Way]) -> None:
         for way in ways:
@@ -149,22 +166,33 @@ class _Finder:
     def _passed(self, term: Join, coming: list[Way]) -> "tuple[Step, ...] | None":
         """The steps that lead to a join whichever way it is reached; or nothing."""
         ends = [way.end for way in coming if isinstance(way.end, Go)]
+        params = tuple(parts_of(term.params))
+        same = [
+            len({_identity(end.args[i]) for end in ends}) == 1
+            for i, _ in enumerate(params)
+        ]
         names: tuple[Step, ...] = tuple(
             Passed(param, arg)
-            for param, arg in zip(parts_of(term.params), ends[0].args, strict=True)
-            if isinstance(param, Register) and param in self.useful
+            for param, arg, is_same in zip(params, ends[0].args, same, strict=True)
+            if isinstance(param, Register) and is_same
         )
         if len(coming) == 1:
             return (*coming[0].steps, *names)
-        params = tuple(parts_of(term.params))
-        same = all(
-            param not in self.useful
-            or len({_identity(end.args[i]) for end in ends}) == 1
-            for i, param in enumerate(params)
+        differ = any(
+            param in self.useful
+            for param, is_same in zip(params, same, strict=True)
+            if not is_same
         )
-        if same and not any(way.steps for way in coming):
+        if not differ and not any(way.steps for way in coming):
             return names
         return None
+
+
+def _is_loop(way: Way, function: TypedFunction) -> bool:
+    end = way.end
+    return (
+        isinstance(end, Invoke) and end.function == function.index and end.push is None
+    )
 
 
 def _identity(atom: TypedAtom) -> object:

@@ -1,6 +1,8 @@
 """Something that is compiled when it is called, once for each kind of arguments."""
 
 import ast
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
 from types import FunctionType as PythonFunction
@@ -11,6 +13,7 @@ from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
 from retape.engines.vlad.language._diagnostics import RunError
 from retape.engines.vlad.language._program import deep_recursion
 from retape.engines.vlad.python.call._values import (
+    are_exact,
     argument_to_language,
     result_to_python,
     type_of,
@@ -36,6 +39,7 @@ from retape.engines.vlad.session._engines import (
     make_engine,
 )
 from retape.engines.vlad.session._options import check_engine, check_plan
+from retape.engines.vlad.values._values import Value
 from retape.plan._base import Plan
 
 ROOT = "root"
@@ -49,6 +53,7 @@ class _Compiled:
     engine: Engine
     setting: Setting
     returns: Type
+    quick: Callable[[tuple[float, ...]], Value] | None = None
 
 
 class CompiledCallable:
@@ -62,6 +67,7 @@ class CompiledCallable:
         self._engine: EngineName = engine
         self._plan = check_plan(plan)
         self._made: dict[tuple[Type, ...], _Compiled] = {}
+        self._quick: dict[tuple[type, ...], _Compiled] = {}
         self._lock = RLock()
 
     def _source(self) -> PythonFunction:
@@ -82,6 +88,12 @@ class CompiledCallable:
         store: Store | None = None,
         reports: list[Report] | None = None,
     ) -> Any:
+        if store is None and reports is None:
+            made = self._quick.get(tuple(map(type, args)))
+            if made is not None and are_exact(args):
+                with self._lock:
+                    if made.unit.is_current():
+                        return _quickly(made, args)
         types = tuple(type_of(arg) for arg in args)
         with self._lock:
             made = self._for(types)
@@ -89,16 +101,22 @@ class CompiledCallable:
             argument = (
                 argument_to_language(args, TupleType(types), arrays) if args else ()
             )
-            made.setting.report = None if reports is None else reports.append
-            made.engine.keep(None if store is None else Disk(store))
-            try:
-                value = made.engine.apply(ROOT, argument)
-            except RunError as error:
-                raise _in_python(error) from None
-            finally:
-                made.setting.report = None
-                made.engine.keep(None)
+            with _watched(made, store, reports):
+                try:
+                    value = made.engine.apply(ROOT, argument)
+                except RunError as error:
+                    raise _in_python(error) from None
+            self._keep_quick(args, made)
             return result_to_python(value, made.returns)
+
+    def _keep_quick(self, args: tuple[Any, ...], made: _Compiled) -> None:
+        """Call the program at once when arguments of these types come again."""
+        key = tuple(map(type, args))
+        engine = made.engine
+        if args and {*key} <= {float, int} and isinstance(engine, CompiledEngine):
+            if made.quick is None:
+                made.quick = engine.quick(ROOT, len(args))
+            self._quick[key] = made
 
     def _for(self, types: tuple[Type, ...]) -> _Compiled:
         made = self._made.get(types)
@@ -127,6 +145,31 @@ class CompiledCallable:
         if isinstance(engine, CompiledEngine):
             engine.use_arrays()
         return _Compiled(unit, engine, setting, returns)
+
+
+@contextmanager
+def _watched(
+    made: _Compiled, store: Store | None, reports: list[Report] | None
+) -> Iterator[None]:
+    """Keep or report the runs of a derivative, if that is asked for."""
+    if store is None and reports is None:
+        yield
+        return
+    made.setting.report = None if reports is None else reports.append
+    made.engine.keep(None if store is None else Disk(store))
+    try:
+        yield
+    finally:
+        made.setting.report = None
+        made.engine.keep(None)
+
+
+def _quickly(made: _Compiled, args: tuple[float, ...]) -> Any:
+    assert made.quick is not None, "what is kept for quick calls has one"
+    try:
+        return result_to_python(made.quick(args), made.returns)
+    except RunError as error:
+        raise _in_python(error) from None
 
 
 def _in_python(error: RunError) -> RunError:

@@ -71,6 +71,13 @@ def _has_known_operators(value: float) -> bool:
     return type(value) is float or type(value).__module__ == "numpy"
 
 
+def are_exact(reals: tuple[float, ...]) -> bool:
+    """Tell whether ints among these are no larger than doubles tell apart."""
+    return all(
+        type(real) is float or -LARGEST_INT <= real <= LARGEST_INT for real in reals
+    )
+
+
 def _numpy_type(numpy: Any, value: Any) -> Type | None:
     if isinstance(value, numpy.generic):
         if isinstance(value, numpy.timedelta64):  # an integer to NumPy

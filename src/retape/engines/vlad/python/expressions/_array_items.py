@@ -89,17 +89,20 @@ class ArrayItems:
                 self.refuse(
                     part, "an index is an int, and this is a float; use `int(x)`"
                 )
-            found.append((core, self._is_natural(part, env)))
+            found.append((core, self.is_natural(part, env)))
         return found
 
-    def _is_natural(self, node: ast.expr, env: "Variables") -> bool:
+    def is_natural(self, node: ast.expr, env: "Variables") -> bool:
+        """Tell whether an int is known not to be negative."""
         match node:
             case ast.Constant(value=int(value)):
                 return value >= 0
             case ast.Name(id=name):
                 return name in env and env[name].natural
-            case ast.BinOp(op=ast.Add() | ast.Mult(), left=left, right=right):
-                return self._is_natural(left, env) and self._is_natural(right, env)
+            case ast.BinOp(op=ast.Add() | ast.Mult() | ast.FloorDiv()):
+                return all(self.is_natural(n, env) for n in (node.left, node.right))
+            case ast.BinOp(op=ast.Mod()):
+                return self.is_natural(node.right, env)
         return False
 
     def _at(

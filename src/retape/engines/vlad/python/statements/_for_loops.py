@@ -34,12 +34,14 @@ class _Range:
 
     Attributes:
         item: The loop's variable, from the counter; `None` if it is the counter.
+        natural: Whether the start is known not to be negative.
     """
 
     start: Core
     stop: Core
     step: Core
     item: Callable[[Core], Operand] | None = None
+    natural: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +85,9 @@ class _Counter:
 
     def variables(self) -> Variables:
         """The facts about it at the head of the loop."""
-        start = _constant(self.range.start)
-        natural = self.sign > 0 and start is not None and start >= 0.0
+        stop = _constant(self.range.stop)
+        falls_to_zero = self.sign < 0 and stop is not None and stop >= -1.0
+        natural = (self.sign > 0 and self.range.natural) or falls_to_zero
         return {
             self.key: Variable(self.first, INT, natural=natural),
             self.limit: Variable(self.last, INT),
@@ -145,10 +148,10 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
         match [core for core, _ in parts]:
             case [stop]:
                 return _Range(zero, stop, one)
-            case [start, stop]:
-                return _Range(start, stop, one)
-            case [start, stop, step]:
-                return _Range(start, stop, step)
+            case [start, stop, *step]:
+                natural = owner.items.is_natural(iterated.args[0], env)
+                step = step[0] if step else one
+                return _Range(start, stop, step, natural=natural)
             case _:
                 pass
     core, type_ = owner.expr(iterated, env)
