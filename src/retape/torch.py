@@ -4,6 +4,7 @@
 - `estimate`: what a budget costs, without running the program.
 - `diagnose`: the operator, the module and the line that spoil a gradient.
 - `checkpoint`, `Checkpointed`, `checkpoint_sequential`: the familiar forms.
+- `CompilerBudget`: a byte budget for a compiled model, as a backend of `torch.compile`.
 - `Graph` and its functions: a graph with marked checkpoints, node by node.
 """
 
@@ -14,6 +15,8 @@ from retape.engines.eager.api._checkpoint import checkpoint as checkpoint
 from retape.engines.eager.api._checkpoint_sequential import (
     checkpoint_sequential as checkpoint_sequential,
 )
+from retape.engines.eager.api._compiler_budget import CompiledPlan as CompiledPlan
+from retape.engines.eager.api._compiler_budget import CompilerBudget as CompilerBudget
 from retape.engines.eager.api._diagnose import diagnose as diagnose
 from retape.engines.eager.api._estimate import Estimate as Estimate
 from retape.engines.eager.api._estimate import Point as Point

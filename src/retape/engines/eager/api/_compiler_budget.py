@@ -1,0 +1,180 @@
+"""A byte budget for a compiled model, as a backend of `torch.compile`."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from torch import fx
+
+from retape._errors import RetapeError
+from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
+from retape.engines.eager._limits import read_bytes
+from retape.engines.eager.compiled._backends import BACKENDS, compile_graph
+from retape.engines.eager.compiled._closure import closure
+from retape.engines.eager.compiled._front import front
+from retape.engines.eager.compiled._joint import Joint
+from retape.engines.eager.compiled._liveness import Account, account
+from retape.engines.eager.compiled._partition import partition
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledPlan:
+    """The plan of one compiled graph.
+
+    Attributes:
+        peak: Most bytes that its forward and backward hold, beyond what was there.
+        saved: Bytes that its forward saves for the backward.
+        recomputed: Operators that its backward runs again.
+        recomputed_flops: Their floating-point operations.
+        usual_peak: What the compiler would hold by itself.
+        least: The least budget of the graph; `None` where it had not to be found, since
+            the usual peak fits.
+    """
+
+    peak: int
+    saved: int
+    recomputed: int
+    recomputed_flops: int
+    usual_peak: int
+    least: int | None
+
+
+class CompilerBudget:
+    """A backend of `torch.compile` that keeps within a number of bytes.
+
+    It compiles as the backend that it is given does, and chooses for it what the
+    forward saves and what the backward runs again. The budget is for all that the
+    compiled forward and backward hold at once beyond inputs and parameters: what is
+    saved, what they work on, results and gradients. Values are those of the compiled
+    model without a budget. More memory never holds less or runs more again.
+
+    Args:
+        memory: Bytes, or text such as `"2GB"`.
+        backend: `"inductor"`, or `"aot_eager"`, which runs operators one by one.
+        per_graph: Where the compiler breaks a function into several graphs, hold the
+            budget in each of them, instead of refusing.
+
+    Attributes:
+        plans: The plans of the graphs compiled so far. One that is compiled for
+            inference alone has none.
+
+    Raises:
+        PlanError: If `memory` is no amount or `backend` none of the two.
+
+    A compiled function raises, when it is called: `BudgetError` if the budget cannot be
+    held, which says what would do; `UnsupportedError` if the function breaks into
+    several graphs, or has sizes that change (`dynamic=False` gives each its plan).
+
+    Examples:
+        >>> import torch, retape.torch
+        >>> layers = [torch.nn.Linear(32, 32), torch.nn.Tanh()] * 8
+        >>> budget = retape.torch.CompilerBudget("300kB", backend="aot_eager")
+        >>> model = torch.compile(torch.nn.Sequential(*layers), backend=budget)
+        >>> model(torch.ones(256, 32)).sum().backward()
+        >>> budget.plans[0].peak <= 300_000 < budget.plans[0].usual_peak
+        True
+    """
+
+    def __init__(
+        self,
+        memory: int | float | str,
+        *,
+        backend: str = "inductor",
+        per_graph: bool = False,
+    ) -> None:
+        self.memory = read_bytes(memory)
+        if backend not in BACKENDS:
+            raise PlanError(
+                f"`backend={backend!r}` has no partitioner that could be given a "
+                'budget. Pass "inductor" or "aot_eager".'
+            )
+        self.backend, self.per_graph = backend, per_graph
+        self.plans: list[CompiledPlan] = []
+
+    def __call__(
+        self, graph: fx.GraphModule, inputs: Any, **options: Any
+    ) -> Callable[..., Any]:
+        """Compile one graph, as `torch.compile` calls it."""
+        refused: list[RetapeError] = []
+
+        def split(
+            joint: fx.GraphModule, joint_inputs: Any, **more: Any
+        ) -> tuple[fx.GraphModule, fx.GraphModule]:
+            try:
+                return partition(joint, joint_inputs, self._choose, **more)
+            except RetapeError as error:
+                refused.append(error)
+                raise
+
+        try:
+            self._refuse_breaks(graph)
+            return compile_graph(self.backend, graph, inputs, split, options)
+        except RetapeError as error:
+            return _refusing(error)
+        except Exception:
+            if not refused:
+                raise
+            return _refusing(refused[0])
+
+    def __repr__(self) -> str:
+        return f"CompilerBudget({self.memory}, backend={self.backend!r})"
+
+    def _choose(self, joint: Joint, usual: list[fx.Node]) -> list[fx.Node]:
+        place = {node: k for k, node in enumerate(joint.nodes)}
+        usually = frozenset(place[node] for node in usual)
+        free = frozenset(closure(joint, joint.needed, usually).again)
+        by_itself = account(joint, usually, free)
+        if by_itself.peak <= self.memory:
+            # Not `usual` itself: where the forward overwrites what it has read, that
+            # would be computed again from what was written (PyTorch 2.13).
+            self._note(by_itself, by_itself.peak, None)
+            return [joint.nodes[k] for k in sorted(by_itself.keep)]
+        plans = front(joint, usually, free)
+        least = plans[0].peak
+        if least > self.memory:
+            raise BudgetError(
+                f"`memory={self.memory}` bytes are too few for a compiled graph of "
+                f"`{len(joint.nodes)}` nodes, whose gradients and results count, too; "
+                f"it needs at least `{least}`. Give that much.",
+                least=least,
+            )
+        plan = [each for each in plans if each.peak <= self.memory][-1]
+        self._note(plan, by_itself.peak, least)
+        return [joint.nodes[k] for k in sorted(plan.keep)]
+
+    def _note(self, plan: Account, usual_peak: int, least: int | None) -> None:
+        self.plans.append(
+            CompiledPlan(
+                peak=plan.peak,
+                saved=plan.saved,
+                recomputed=plan.operators,
+                recomputed_flops=plan.flops,
+                usual_peak=usual_peak,
+                least=least,
+            )
+        )
+
+    def _refuse_breaks(self, graph: fx.GraphModule) -> None:
+        reason = getattr(graph, "compile_subgraph_reason", None)
+        if self.per_graph or reason is None or not reason.graph_break:
+            return
+        raise UnsupportedError(
+            "The compiler breaks the function into several graphs "
+            f"(`{reason.reason}`), and a budget for one says nothing of all of them. "
+            "Mend the break (`fullgraph=True` shows where it is), or pass "
+            "`per_graph=True`: each graph holds the budget then."
+        )
+
+
+def _refusing(error: RetapeError) -> Callable[..., Any]:
+    """A compiled function that refuses: what a backend raises is wrapped by Dynamo."""
+
+    def refuse(*args: Any) -> Any:
+        del args
+        raise type(error)(*error.args, **_more(error)) from None
+
+    return refuse
+
+
+def _more(error: RetapeError) -> dict[str, Any]:
+    return {"least": error.least} if isinstance(error, BudgetError) else {}

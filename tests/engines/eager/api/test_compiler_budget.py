@@ -1,0 +1,255 @@
+import pytest
+import torch
+from torch import nn
+from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
+
+import retape.torch
+from retape.torch import CompilerBudget
+from tests.engines.eager.compiled.joints import mlp
+
+
+def peak_bytes(job):
+    """The most bytes that the allocator held at once, beyond the start."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+        job()
+    live = peak = 0
+    events = [
+        (event.start_ns(), event.nbytes())
+        for event in trace.profiler.kineto_results.events()
+        if event.name() == "[memory]"
+    ]
+    for _, nbytes in sorted(events, key=lambda event: event[0]):
+        live += nbytes
+        peak = max(peak, live)
+    return peak
+
+
+def gradients(function, model, x):
+    torch.manual_seed(1)
+    function(x).backward()
+    found = [p.grad for p in model.parameters()]
+    model.zero_grad()
+    return found
+
+
+def budgeted(model, memory, **options):
+    torch._dynamo.reset()
+    budget = CompilerBudget(memory, backend="aot_eager", **options)
+    return torch.compile(model, backend=budget, fullgraph=True), budget
+
+
+def least_of(model, x):
+    with pytest.raises(retape.BudgetError) as caught:
+        budgeted(model, 1)[0](x)
+    return caught.value.least
+
+
+class Sum(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x):
+        return self.inner(x).square().sum()
+
+
+def test_budgets_are_held_by_the_allocators_count_and_peaks_grow_with_them():
+    model, x = Sum(mlp(6, 16)), torch.ones(128, 16)
+    plain = gradients(model, model, x)
+    compiled, budget = budgeted(model, 10**9)
+    compiled(x)
+    least, usual = least_of(model, x), budget.plans[0].usual_peak
+    assert least < 0.6 * usual
+    peaks, costs = [], []
+    for k in range(4):
+        memory = least + (usual - least) * k // 3
+        compiled, budget = budgeted(model, memory)
+        for mine, theirs in zip(gradients(compiled, model, x), plain, strict=True):
+            assert torch.equal(mine, theirs)
+        measured = peak_bytes(lambda c=compiled: c(x).backward())
+        model.zero_grad(set_to_none=True)
+        assert measured <= budget.plans[0].peak <= memory
+        assert measured >= 0.8 * budget.plans[0].peak
+        peaks.append(measured)
+        costs.append(budget.plans[0].recomputed_flops)
+    assert peaks == sorted(peaks)
+    assert costs == sorted(costs, reverse=True)
+    assert costs[0] > costs[-1] == 0
+
+
+class Rates(nn.Module):
+    """Reads a buffer in every layer and overwrites it at the end.
+
+    The compiler of PyTorch 2.13 by itself computes other gradients: it runs operators
+    again that read the buffer, after it was overwritten.
+    """
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rate", torch.linspace(1, 2, 32))
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = (layer(x) + self.rate).sin().exp().sin()
+        self.rate.mul_(2)
+        return x.sum()
+
+
+class Dropped(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = torch.dropout(layer(x).sin().exp().sin(), 0.3, train=True)
+        return x.sum()
+
+
+class Normalized(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(4))
+        self.norms = nn.ModuleList(nn.BatchNorm1d(32) for _ in range(4))
+
+    def forward(self, x):
+        for layer, norm in zip(self.layers, self.norms, strict=True):
+            x = norm(layer(x).sin())
+        return x.square().sum()
+
+
+class WithACheckpoint(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(mlp(2, 32) for _ in range(4))
+
+    def forward(self, x):
+        for k, layer in enumerate(self.layers):
+            x = checkpoint(layer, x, use_reentrant=False) if k % 2 else layer(x)
+        return x.sum()
+
+
+@pytest.mark.parametrize("kind", [Rates, Dropped, Normalized, WithACheckpoint])
+def test_gradients_and_buffers_are_those_of_the_plain_program(kind):
+    x = torch.linspace(-1, 1, 64 * 32).view(64, 32)
+
+    def run(memory):
+        torch.manual_seed(0)
+        model = kind()
+        torch._dynamo.reset()
+        budget = CompilerBudget(memory or 1, backend="aot_eager")
+        compiled = torch.compile(model, backend=budget, fullgraph=True)
+        found = gradients(compiled if memory else model, model, x)
+        return [*found, *model.buffers()], budget
+
+    theirs, _ = run(0)
+    torch.manual_seed(0)
+    least = least_of(kind(), x)
+    for memory in (least, 10**9) if kind is Rates else (least,):
+        ours, budget = run(memory)
+        assert budget.plans[0].peak <= memory
+        for mine, each in zip(ours, theirs, strict=True):
+            assert torch.equal(mine, each)
+
+
+def test_an_ample_budget_changes_nothing():
+    model, x = Sum(mlp(3)), torch.ones(5, 8)
+    compiled, budget = budgeted(model, "1GB")
+    compiled(x)
+    (plan,) = budget.plans
+    assert plan.peak == plan.usual_peak
+    assert (plan.least, plan.recomputed_flops) == (None, 0)
+
+
+def test_a_budget_that_cannot_be_held_says_what_would_do():
+    model, x = Sum(mlp(3)), torch.ones(50, 8)
+    compiled, _ = budgeted(model, 100)
+    with pytest.raises(retape.BudgetError, match="`memory=100` bytes are too few") as e:
+        compiled(x)
+    with pytest.raises(retape.BudgetError, match="needs at least"):
+        compiled(x)
+    compiled, budget = budgeted(model, e.value.least)
+    compiled(x).backward()
+    assert budget.plans[0].peak == budget.plans[0].least == e.value.least
+
+
+def test_inference_has_no_plan():
+    model, x = Sum(mlp(2)), torch.ones(5, 8)
+    compiled, budget = budgeted(model, 1)
+    with torch.no_grad():
+        assert torch.equal(compiled(x), model(x))
+    assert budget.plans == []
+
+
+def broken(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.sin().sum()
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_a_function_in_several_graphs_is_refused_unless_asked_for():
+    x = torch.ones(50, requires_grad=True)
+    torch._dynamo.reset()
+    compiled = torch.compile(broken, backend=CompilerBudget("1MB", backend="aot_eager"))
+    with pytest.raises(retape.UnsupportedError, match="breaks the function into sever"):
+        compiled(x)
+    torch._dynamo.reset()
+    budget = CompilerBudget("1MB", backend="aot_eager", per_graph=True)
+    torch.compile(broken, backend=budget)(x).backward()
+    assert len(budget.plans) == 2
+    assert torch.allclose(x.grad, x.sin().cos() * x.cos())
+
+
+def test_sizes_that_change_are_refused():
+    budget = CompilerBudget("1MB", backend="aot_eager")
+    torch._dynamo.reset()
+    compiled = torch.compile(
+        lambda x: x.sin().cos().sum(), backend=budget, dynamic=True
+    )
+    with pytest.raises(retape.UnsupportedError, match="`dynamic=False`"):
+        compiled(torch.ones(5, requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"backend": "eager"}, "`backend='eager'` has no partitioner"),
+        ({"memory": "much"}, "not an amount of memory"),
+    ],
+)
+def test_options_that_cannot_be(options, text):
+    with pytest.raises(retape.PlanError, match=text):
+        CompilerBudget(**{"memory": 1000, **options})
+
+
+def test_options_of_inductor_are_not_for_the_other_backend():
+    budget = CompilerBudget(1000, backend="aot_eager")
+    compiled = torch.compile(torch.sin, backend=budget, options={"max_autotune": True})
+    with pytest.raises(retape.PlanError, match="`aot_eager` takes no `options`"):
+        compiled(torch.ones(3))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_inductor_is_given_the_partitioner_and_no_cache(monkeypatch):
+    from torch._inductor import compile_fx
+
+    given = {}
+
+    def compile_nothing(graph, inputs, config_patches):
+        given.update(config_patches)
+        return graph.forward
+
+    monkeypatch.setattr(compile_fx, "compile_fx", compile_nothing)
+    budget = CompilerBudget(1000)
+    assert repr(budget) == "CompilerBudget(1000, backend='inductor')"
+    options = {"max_autotune": True}
+    torch._dynamo.reset()
+    torch.compile(torch.sin, backend=budget, options=options)(torch.ones(3))
+    assert given["max_autotune"] and not given["fx_graph_cache"]
+    assert given["custom_partitioner_fn"].uuid() is None
+    taken = torch.compile(torch.cos, backend=budget, options=given)
+    with pytest.raises(retape.PlanError, match="a `custom_partitioner_fn` of its own"):
+        taken(torch.ones(3))
