@@ -7,13 +7,20 @@ it again: a derivative is one step of the run around it, and nothing interrupts 
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from retape.engines.vlad.evaluators._machine import (
     Evaluator,
     EvaluatorMachine,
     seed_value,
 )
-from retape.engines.vlad.values._dual_and_taped import Dual, Tape
+from retape.engines.vlad.evaluators._second_order import (
+    EnclosingCall,
+    enclosing_call,
+    tangents_at,
+    with_tangents,
+)
+from retape.engines.vlad.values._dual_and_taped import Dual, Real, Tape
 from retape.engines.vlad.values._primitives import Table
 from retape.engines.vlad.values._traversal import conform, flatten_tree, rebuild
 from retape.engines.vlad.values._values import Mismatch, Value
@@ -26,11 +33,21 @@ Drive = Callable[[EvaluatorMachine], tuple[Value, Value]]
 
 
 class Operators:
-    """`j*`, `*j` and `checkpoint-*j` over one evaluator."""
+    """`j*`, `*j` and `checkpoint-*j` over one evaluator.
 
-    def __init__(self, evaluator: Evaluator, drive: Drive) -> None:
+    Args:
+        evaluator: The evaluator.
+        drive: What reverses a machine.
+        symmetric: Whether second derivatives are: partials that users give need not
+            be those of one function.
+    """
+
+    def __init__(
+        self, evaluator: Evaluator, drive: Drive, symmetric: bool = True
+    ) -> None:
         self.evaluator = evaluator
         self.drive = drive
+        self.symmetric = symmetric
         self.level = 0
         self.outermost = ""
 
@@ -81,8 +98,42 @@ class Operators:
         return primal, rebuild(shape, [node.adjoint for node in inputs])
 
     def checkpoint(self, function: Value, argument: Value, cotangent: Value) -> Value:
-        """Fig. 18, under whatever plan the driver follows."""
+        """Fig. 18, under whatever plan the driver follows.
+
+        Inside another reverse mode, it is one operation of that tape.
+        """
+        call = None
+        if self.level > 0 and self.symmetric:
+            call = enclosing_call(function, argument, cotangent)
+        if call is None:
+            return self._checkpoint(function, argument, cotangent)
+        mark = self.evaluator.world.mark
+        value, found = self.checkpoint(*call.job)
+        return call.record(value, found, lambda b, a: self._second(call, mark, b, a))
+
+    def _checkpoint(
+        self, function: Value, argument: Value, cotangent: Value, whole: bool = False
+    ) -> Value:
         with self._level("checkpoint-*j") as level:
             job = (function, argument, cotangent)
             machine = EvaluatorMachine(self.evaluator, level, job)
+            machine.whole = whole
             return self.drive(machine)
+
+    def _second(
+        self, call: EnclosingCall, mark: tuple[int, int], by_argument: Any, by_seed: Any
+    ) -> tuple[list[Real], list[Real]]:
+        """The operator's own derivative along tangents of its argument and seed.
+
+        What was read and printed is so again.
+        """
+        world = self.evaluator.world
+        now = world.mark
+        world.rewind(mark)
+        function, argument, seed = call.job
+        with self._level("checkpoint-*j") as level:
+            moved = with_tangents(level, argument, by_argument)
+            seeds = with_tangents(level, seed, by_seed)
+            value, found = self._checkpoint(function, moved, seeds, whole=True)
+        world.rewind(now)
+        return tangents_at(level, found), tangents_at(level, flatten_tree(value)[0])

@@ -166,7 +166,7 @@ class KeptMachine:
         made = self._machine.reverse(capsule, steps, given)
         return load_numpy().array(made, dtype=float)
 
-    def finish(self, cotangent: Any) -> tuple[Value, Value]:
+    def finish(self, cotangent: Any) -> tuple[Value, Any]:
         """The machine's."""
         return self._machine.finish(cotangent.tolist())
 

@@ -66,6 +66,7 @@ class EvaluatorMachine:
     ) -> None:
         self.evaluator = evaluator
         self.level = level
+        self.whole = False
         self.function, argument, self.seed = job
         leaves, self.shape = flatten_tree(argument)
         self.inputs = len(leaves)
@@ -120,9 +121,14 @@ class EvaluatorMachine:
     def nbytes(self, capsule: Capsule) -> int:
         return graph_size((capsule.env, capsule.k))
 
-    def finish(self, cotangent: list[Real]) -> tuple[Value, Value]:
-        """The value, and the cotangent of the argument."""
+    def finish(self, cotangent: list[Real]) -> tuple[Value, Any]:
+        """The value, and the cotangent of the argument.
+
+        With `whole`, a list for the reals of the argument and of the function.
+        """
         self.evaluator.world.rewind(self.end)
+        if self.whole:
+            return self.value, cotangent
         return self.value, rebuild(self.shape, cotangent[: self.inputs])
 
 

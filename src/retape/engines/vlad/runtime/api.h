@@ -5,6 +5,7 @@
 #define VLAD_API_H
 
 #include "code.h"
+#include "second_order.h"
 #include "image.h"
 
 typedef struct Request {
@@ -74,6 +75,7 @@ EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
   G.host_checkpoint = host;
   G.host_external = call;
   G.single_stage = q->b;
+  G.asymmetric = (int)q->c;
   return guarded(begin, q);
 }
 
@@ -154,11 +156,9 @@ static void reverse_stage(Request *q) {
 }
 EXPORT int vlad_stage(Request *q) { return guarded(reverse_stage, q); }
 
-/* The pair of value a and the cotangent, in b, of the argument of first state c. */
+/* The pair of value a and the cotangents, from b, of first state c. */
 static void finish(Request *q) {
-  Val argument = object(G.handle[q->c])->field[1];
-  Val cotangent = tree_with(argument, object(G.handle[q->b])->field);
-  q->r = new_handle(make_pair(G.handle[q->a], cotangent));
+  q->r = new_handle(swept(G.handle[q->a], G.handle[q->c], G.handle[q->b], G.whole));
 }
 EXPORT int vlad_finish(Request *q) { return guarded(finish, q); }
 
@@ -392,7 +392,7 @@ EXPORT void vlad_end(void) {
   for (size_t i = 0; i < sizeof closure / sizeof *closure; i++) free(object(closure[i]));
   for (size_t i = 0; i < sizeof static_cells / sizeof *static_cells; i++)
     free(static_cells[i]);
-  Words *lists[] = {&walk_a, &walk_b, &leaves_a, &leaves_b, &image, &queue,
+  Words *lists[] = {&walk_a, &walk_b, &leaves_a, &leaves_b, &leaves_c, &image, &queue,
                     &export_tokens, &export_reals, &G.written};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->at);
   free(met.key);

@@ -70,6 +70,7 @@ static void typed_end(void);
 static Object halt_frame = {HEADER(HALT, 0) | IS_STATIC};
 
 static int shadow(Val v) {
+  if (UNLIKELY(G.shadows == SHADOWS)) fail(TOO_DEEP, "checkpoint-*j", -1, NOTHING, NOTHING);
   G.shadow[G.shadows] = v;
   return G.shadows++;
 }
@@ -122,6 +123,9 @@ static Val forward(Val f, Val x, Val t, int32_t site) {
   return make_pair(primal, tangent);
 }
 
+/* Propagate the adjoints of the results of an operator, which follow a number. */
+static void propagate_call(uint32_t i);
+
 /* Propagate adjoints from the last number to the first; one that is zero is not. */
 static void sweep(void) {
   Tape *t = &G.tape[G.level];
@@ -129,6 +133,10 @@ static void sweep(void) {
     const Node *n = node_of(t, i);
     Val adjoint = n->adjoint;
     if (is_double(adjoint) && unbox(adjoint) == 0.0) continue;
+    if (UNLIKELY(n->left == CALL_NODE)) {
+      propagate_call(i);
+      continue;
+    }
     if (n->left != NO_NODE) {
       Node *m = node_of(t, n->left);
       m->adjoint = real_add(m->adjoint, real_mul(n->by_left, adjoint));
@@ -226,16 +234,22 @@ static void rewind_to(Marks m) {
   G.writes = m.writes;
 }
 
-static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
-  tree_leaves(x, &leaves_a);
+/* The pair of the value and the cotangent of the argument of a first state; or, with
+   `whole`, a vector of those of all its reals. */
+static Val swept(Val value, Val start, Val cotangents, int whole) {
+  if (whole) return make_pair(value, cotangents);
+  return make_pair(value, tree_with(object(start)->field[1], object(cotangents)->field));
+}
+
+/* Fig. 18, from an application. */
+static Val checkpoint_from(Val start, Val cotangent, int whole, int32_t site) {
   enter_level("checkpoint-*j", site);
-  int at_start = shadow(application(f, tree_with(x, leaves_a.at)));
+  int at_start = shadow(start);
   int at_cotangent = shadow(cotangent);
   Val value, found;
   if (typed_stage(G.shadow[at_start], G.typed_stage, cotangent, 1, &value, &found)) {
-    Val argument = object(G.shadow[at_start])->field[1];
     leave_level();
-    return make_pair(value, tree_with(argument, object(found)->field));
+    return swept(value, G.shadow[at_start], found, whole);
   }
   Marks before = marks();
   size_t peak = G.peak_old, base = G.old_words;
@@ -254,18 +268,20 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
   if (steps <= G.single_stage) {
     rewind_to(before);
     int at = shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, site));
-    Val argument = object(G.shadow[at_start])->field[1];
-    result = make_pair(value, tree_with(argument, object(G.shadow[at])->field));
+    result = swept(value, G.shadow[at_start], G.shadow[at], whole);
   } else {
     G.site = site;
-    int64_t start = new_handle(G.shadow[at_start]);
+    int was_whole = G.whole;
+    G.whole = whole;
+    int64_t first = new_handle(G.shadow[at_start]);
     int64_t seed = new_handle(G.shadow[at_cotangent]);
     rewind_to(before);
     int64_t end = new_handle(done);
-    int64_t h = G.host_checkpoint(start, seed, end, steps);
+    int64_t h = G.host_checkpoint(first, seed, end, steps);
     free_handle(end);
-    free_handle(start);
+    free_handle(first);
     free_handle(seed);
+    G.whole = was_whole;
     if (h < 0) fail(FROM_HOST, "checkpoint-*j", site, NOTHING, NOTHING);
     result = G.handle[h];
     free_handle(h);
@@ -274,6 +290,9 @@ static Val checkpoint(Val f, Val x, Val cotangent, int32_t site) {
   leave_level();
   return result;
 }
+
+/* `checkpoint-*j`; inside another reverse mode, one operation of its tape. */
+static Val checkpoint(Val f, Val x, Val cotangent, int32_t site);
 
 /* An operator met by compiled code; its continuation comes back in *k, moved. */
 static Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site) {

@@ -22,6 +22,7 @@ typedef struct Node {
 } Node;
 
 #define NO_NODE 0xFFFFFFFFu
+#define CALL_NODE 0xFFFFFFFEu /* not an operand: see second_order.h */
 #define TAPE_SHIFT 12
 #define TAPE_CHUNK (1u << TAPE_SHIFT)
 
@@ -34,6 +35,7 @@ typedef struct Tape {
 } Tape;
 
 #define MAX_LEVEL 100
+#define SHADOWS (16 * (MAX_LEVEL + 2))
 
 enum Fault {
   NO_FAULT,
@@ -91,7 +93,7 @@ typedef struct {
   uint64_t arrays, array_words; /* ever made */
   Val *handle;
   size_t handles, free_handle;
-  Val shadow[8 * (MAX_LEVEL + 2)];
+  Val shadow[SHADOWS];
   int shadows;
   Tape tape[MAX_LEVEL + 2];
   int level;
@@ -124,6 +126,8 @@ typedef struct {
   Host host_checkpoint;
   int (*host_external)(int32_t, const double *, double *);
   const char *outermost; /* the derivative of level 1 */
+  int whole; /* the host's result of a sweep has cotangents of all the reals of a state */
+  int asymmetric; /* there are partials that the user gave */
   int64_t single_stage; /* runs no longer than this are one stage */
   int64_t typed_stage; /* runs of typed code that are tried as one stage */
 } State;

@@ -22,7 +22,7 @@ static uint32_t new_node(int level, Val value, uint32_t left, Val by_left,
       t->chunk = grown;
       t->table = table;
     }
-    if (i == NO_NODE) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
+    if (i >= CALL_NODE - TAPE_CHUNK) fail(NO_MEMORY, "", -1, NOTHING, NOTHING);
     t->chunk[c] = take(TAPE_CHUNK * sizeof(Node));
     t->chunks++;
   }

@@ -163,11 +163,23 @@ static void met_clear(void) {
   met.count = 0;
 }
 
+/* What is done with the reals of a graph: a copy is made with an input of a level's tape
+   for each, or with those given; or they are listed; or cotangents are added to the
+   adjoints of those that are of a level. */
+typedef struct Visit {
+  int level;
+  const uint64_t *leaf;
+  Words *found;
+  int seeded;
+  const Val *given;
+} Visit;
+
 /* Visit every real of a graph, each object once, in an order that depends on the graph
-   alone. With `level`, copy the graph with an input of that level's tape for each real;
-   without, add the given cotangents to the adjoints of the reals that are of `seeded`.
-   Static objects are constants of the program: they are neither copied nor entered. */
-static Val graph_walk(Val v, int level, int seeded, const Val *given, size_t *reals) {
+   alone. Static objects are constants of the program: they are neither copied nor
+   entered. */
+static Val visit_graph(Val v, Visit visit, size_t *reals) {
+  int level = visit.level, seeded = visit.seeded, copies = level || visit.leaf;
+  const Val *given = visit.given;
   Val root = NOTHING;
   size_t n = 0;
   met_clear();
@@ -180,6 +192,10 @@ static Val graph_walk(Val v, int level, int seeded, const Val *given, size_t *re
     if (is_real(v)) {
       if (level)
         *place = taped(level, new_node(level, v, NO_NODE, box(0.0), NO_NODE, box(0.0)));
+      else if (visit.leaf)
+        *place = visit.leaf[n];
+      else if (visit.found)
+        push(visit.found, v);
       else if (given && tag_of(v) == TAG_TAPED && taped_level(v) == seeded) {
         Node *node = node_of(&G.tape[seeded], (uint32_t)v);
         node->adjoint = real_add(node->adjoint, given[n]);
@@ -194,23 +210,42 @@ static Val graph_walk(Val v, int level, int seeded, const Val *given, size_t *re
     const Object *from = object(v);
     size_t i = met_place(from);
     if (met.key[i]) {
-      if (level) *place = met.copy[i];
+      if (copies) *place = met.copy[i];
       continue;
     }
     uint32_t size;
     const Val *field = contents(v, &size);
     Val *to = NULL;
     met.key[i] = from;
-    if (level) *place = met.copy[i] = another(v, size, &to);
+    if (copies) *place = met.copy[i] = another(v, size, &to);
     if (2 * ++met.count > met.room) met_grow();
     for (uint32_t j = size; j-- > 0;) {
-      if (level) to[j] = NOTHING;
+      if (copies) to[j] = NOTHING;
       push(&walk_a, field[j]);
-      push(&walk_b, (uint64_t)(uintptr_t)(level ? &to[j] : &root));
+      push(&walk_b, (uint64_t)(uintptr_t)(copies ? &to[j] : &root));
     }
   }
   *reals = n;
   return root;
+}
+
+/* Copy a graph with an input of a level's tape for each real; without a level, add the
+   given cotangents to the adjoints of the reals that are of `seeded`. */
+static Val graph_walk(Val v, int level, int seeded, const Val *given, size_t *reals) {
+  return visit_graph(v, (Visit){.level = level, .seeded = seeded, .given = given}, reals);
+}
+
+/* The reals of a graph. */
+static void graph_leaves(Val v, Words *leaves) {
+  size_t reals;
+  leaves->count = 0;
+  visit_graph(v, (Visit){.found = leaves}, &reals);
+}
+
+/* A copy of a graph whose reals are those given. */
+static Val graph_with(Val v, const uint64_t *leaf) {
+  size_t reals;
+  return visit_graph(v, (Visit){.leaf = leaf}, &reals);
 }
 
 /* The bytes of a graph's objects. */

@@ -90,7 +90,7 @@ class EvaluatorEngine:
         world = World(setting.read, setting.write)
         evaluator: Any = Interpreter(world) if name == "interpreter" else Hybrid(world)
         self.evaluator = evaluator
-        self.operators = Operators(evaluator, self._drive)
+        self.operators = Operators(evaluator, self._drive, not program.externals)
         external = external_table(program.externals)
         table = {**PURE, **world.table(), **self.operators.table(), **external}
         linker = Linker if name == "interpreter" else Converter

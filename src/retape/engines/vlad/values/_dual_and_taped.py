@@ -32,13 +32,21 @@ class Dual:
 
 
 class Tape:
-    """The tape of one level of reverse mode: its numbers, in order of birth."""
+    """The tape of one level of reverse mode: its numbers, in order of birth.
 
-    __slots__ = ("level", "nodes")
+    Attributes:
+        level: The level.
+        nodes: The numbers.
+        calls: Operations on many numbers: what propagates the adjoints of the results,
+            and the number of the first of them.
+    """
+
+    __slots__ = ("calls", "level", "nodes")
 
     def __init__(self, level: int) -> None:
         self.level = level
         self.nodes: list[Taped] = []
+        self.calls: list[tuple[int, Callable[[], None]]] = []
 
     def input(self, primal: Real) -> "Taped":
         """A number that the derivative is taken by."""
@@ -50,7 +58,16 @@ class Tape:
         An adjoint that is exactly zero is not propagated: zero times an infinite
         partial derivative would be no number, of a part that does not matter.
         """
-        for node in reversed(self.nodes):
+        end = len(self.nodes)
+        for first, propagate in reversed(self.calls):
+            self._sweep(first, end)
+            propagate()
+            end = first
+        self._sweep(0, end)
+
+    def _sweep(self, first: int, end: int) -> None:
+        for index in range(end - 1, first - 1, -1):
+            node = self.nodes[index]
             adjoint = node.adjoint
             if adjoint == 0.0 if type(adjoint) is float else False:
                 continue

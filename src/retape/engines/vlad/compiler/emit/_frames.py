@@ -33,11 +33,15 @@ class FrameLayout:
         self.resumes: dict[int, int] = {}
 
     def check(self, cost: Cost, label: str) -> None:
+        self.out.line(f"if (UNLIKELY({self._ends(cost)})) goto {label};")
+
+    def _ends(self, cost: Cost) -> str:
+        """The test for the end of the steps, or of the nursery.
+
+        A block that allocates nothing fills it, too, where its reals are dual numbers.
+        """
         self.out.max_words = max(self.out.max_words, cost.words)
-        test = f"fuel < {cost.steps}"
-        if cost.words:
-            test += f" || hp + {cost.words} > limit"
-        self.out.line(f"if (UNLIKELY({test})) goto {label};")
+        return f"fuel < {cost.steps} || hp + {cost.words} > limit"
 
     def pause(self, fun: Fun, cost: Cost, needs: list[str], code: int) -> None:
         self.out.lines.append(f"S{fun.index}: {{")
@@ -65,10 +69,7 @@ class FrameLayout:
 
     def entry(self, term: Cont) -> None:
         cost = self.costs.conts[term.name]
-        self.out.max_words = max(self.out.max_words, cost.words)
-        test = f"fuel < {cost.steps}"
-        if cost.words:
-            test += f" || hp + {cost.words} > limit"
+        test = self._ends(cost)
         pause = f"{{ need = {cost.steps}; goto PAUSE_RETURN; }}"
         needs = sorted(self.live.conts[term.name])
         self.out.cases.append(f"  case {self.codes[term.name]}: {{")

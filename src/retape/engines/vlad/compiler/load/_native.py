@@ -76,7 +76,7 @@ class Native:
         self._object = SharedObject(image)
         self.dll: Any = declared(self._object.dll)
         self._callbacks = self._made_callbacks()
-        request = Request(a=NURSERY_WORDS, b=0)
+        request = Request(a=NURSERY_WORDS, b=0, c=int(bool(externals)))
         self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
         self._reraise = let_signals_in(self.dll)
         self._paused = c_int.in_dll(self.dll, "vlad_paused")
