@@ -5,10 +5,16 @@ For each: seconds of the processor for the primal as CPython runs it, as plain C
 and JAX's where it has one; and the bytes that a gradient takes as the run gets 1,000
 times as long: what our runtime took from the system, and what JAX's compiler says. Each
 value is checked against CPython's. `--quick` divides the lengths by ten.
+
+PyTorch's gradient is taken of a shorter run, in a process of its own, and its seconds
+and bytes multiplied: its graph grows with the run, and would not fit.
 """
 
 import argparse
+import json
 import math
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -41,6 +47,29 @@ ROWS: list[tuple[Callable[..., Any], Callable[[int], tuple], int, tuple[int, ...
     (ten.adaptive_grid, lambda n: (np.arange(float(n), 0, -1), 53, 3.0), 1_000, (0,)),
     (ten.rnn_cell, lambda n: (*_CELL, n), 20_000, (0, 1)),
 ]
+
+
+# By how much n is less in PyTorch's runs, and the work with it.
+SHORTER = {
+    ten.n_body: (10, 10),
+    ten.pendulum: (100, 100),
+    ten.logistic_map: (100, 100),
+    ten.adaptive_runge_kutta: (10, 10),
+    ten.ray_through_lenses: (10, 10),
+    ten.soft_alignment: (5, 25),
+}
+
+
+def torch_gradient(f: Callable[..., Any], n: int) -> tuple[float, float]:
+    """Seconds and bytes of PyTorch's gradient, from a shorter run."""
+    less, times = SHORTER.get(f, (1, 1))
+    name = "benchmarks.native.in_torch"
+    command = [sys.executable, "-m", name, f.__name__, str(max(1, n // less))]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = json.loads(done.stdout)
+    (args,) = (row[1](max(1, n // less)) for row in ROWS if row[0] is f)
+    assert math.isclose(found["value"], f(*args), rel_tol=1e-9)
+    return times * found["seconds"], times * found["bytes"]
 
 
 def seconds(f: Callable[..., Any], args: tuple, runs: int = 3) -> float:
@@ -97,12 +126,14 @@ def row(f: Any, arguments: Any, n: int, by: tuple[int, ...], c: InC) -> list[str
     cells += [_text(reverse), f"{reverse / max(primal, 1e-9):.1f}"]
     found = [mapped(native.grad(f, by), each) for each in (short, args)]
     cells.append(" → ".join(f"{each / 1e6:.2f}" for each in found))
+    in_torch = torch_gradient(f, n)
+    theirs_in_torch = [_text(in_torch[0]), f"{in_torch[1] / 1e6:.0f}"]
     rival, small = jax_gradient(f, args), jax_gradient(f, short)
     if rival is None or small is None:
-        return [*cells, "", ""]
+        return [*cells, "", "", *theirs_in_torch]
     rival[0]()
     cells.append(_text(seconds(rival[0], ())))
-    return [*cells, f"{small[1] / 1e6:.2f} → {rival[1] / 1e6:.2f}"]
+    return [*cells, f"{small[1] / 1e6:.2f} → {rival[1] / 1e6:.2f}", *theirs_in_torch]
 
 
 COLUMNS = (
@@ -118,6 +149,8 @@ COLUMNS = (
     "MB, n/1000 → n",
     "JAX gradient s",
     "JAX MB",
+    "PyTorch gradient s",
+    "PyTorch MB",
 )
 
 

@@ -1,10 +1,11 @@
 """The example of Figs. 8 and 28, beside the published points: Figs. 29 and 30.
 
-    python -m benchmarks.vlad [--quick] [--figure grid.png]
+    python -m benchmarks.vlad [--quick] [--figure docs/assets/paper-29-30]
 
-Times are seconds of the processor, the least of some runs.
-Live bytes are exact, from a run of their own in which
-everything is collected at the end of every stage.
+The example is VLAD's, with lists as in the paper, and the same as a Python function
+with arrays (`retape.native`). The figure is drawn twice, for light and for dark pages.
+Times are seconds of the processor, the least of some runs. Live bytes are exact, from a
+run of their own in which everything is collected at the end of every stage.
 """
 
 import argparse
@@ -15,10 +16,12 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from benchmarks.vlad.published import ORIGINAL_HERE, PUBLISHED
 
 HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
 LENGTHS = (53, 101, 211, 401, 809, 1601, 3203)
 REVERSE_UP_TO = 401
 """The tape of plain reverse mode takes 0.9 GB here, and twice that for the next."""
@@ -36,6 +39,21 @@ def measured(variant: str, l: int, *options: str, runs: int = 1) -> dict[str, fl
         if not best or found["seconds"] < best["seconds"]:
             best = found
     return best
+
+
+def in_python(l: int, runs: int = 1) -> dict[str, float]:  # noqa: E741
+    """The fastest of some runs of `in_python.py`."""
+    command = [sys.executable, "-m", "benchmarks.vlad.in_python", "1000", str(l)]
+    found = [
+        json.loads(
+            subprocess.run(
+                command, capture_output=True, text=True, check=True, cwd=ROOT
+            ).stdout
+        )
+        for _ in range(runs)
+    ]
+    assert all(each["gradient_error"] < 1e-6 for each in found)
+    return min(found, key=lambda each: each["seconds"])
 
 
 def native_primal(l: int) -> dict[str, float]:  # noqa: E741
@@ -89,7 +107,7 @@ def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
     """Measure and print, one line for each l."""
     print(
         "    l      steps | primal s | reverse s     MB | checkpointed s  live kB  "
-        "mapped MB | published s (none, d&c) | FORTRAN s, C s | gradient/FORTRAN"
+        "mapped MB | Python s     MB | published s (none, d&c) | FORTRAN s, C s"
     )
     rows: list[dict[str, float]] = []
     for l in lengths:  # noqa: E741
@@ -103,6 +121,8 @@ def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
         row["steps"] = divided["steps"]
         assert divided["gradient_error"] < 1e-6, "the gradient is x itself"
         row["live"] = measured("checkpoint", l, "100000", "--exact")["live"]
+        python = in_python(l, runs)
+        row["python"], row["python_mapped"] = python["seconds"], python["mapped"]
         row.update(native_primal(l))
         rows.append(row)
         print(_line(row))
@@ -117,13 +137,13 @@ def _line(row: dict[str, float]) -> str:
         else f"{'-':>9} {'-':>6}"
     )
     fortran = f"{row['gfortran']:9.5f}" if "gfortran" in row else f"{'-':>9}"
-    limit = row.get("gfortran", row.get("gcc", math.nan))
     ours = f"{row['checkpoint']:14.2f} {row['live'] / 1e3:8.0f}"
     others = f"{point.vlad[0]:9,.1f} {point.vlad_checkpoint[0]:9,.1f}"
     return (
         f"{row['l']:5.0f} {row['steps']:10.0f} | {row['primal']:8.3f} | {reverse} | "
-        f"{ours} {row['mapped'] / 1e6:10.2f} | {others}     | "
-        f"{fortran}, {row.get('gcc', math.nan):.5f} | {row['checkpoint'] / limit:8.0f}"
+        f"{ours} {row['mapped'] / 1e6:10.2f} | {row['python']:8.2f} "
+        f"{row['python_mapped'] / 1e6:6.2f} | {others}     | "
+        f"{fortran}, {row.get('gcc', math.nan):.5f}"
     )
 
 
@@ -132,45 +152,63 @@ def interpreters() -> None:
     subprocess.run([sys.executable, "-m", "benchmarks.vlad.interpreters"], check=True)
 
 
+PUBLISHED_LINES = {
+    "Tapenade, all stored": ("tapenade", "C0", "s"),
+    "Tapenade, binomial": ("tapenade_binomial", "C0", "o"),
+    "original VLAD, all stored": ("vlad", "C1", "s"),
+    "original VLAD, divide and conquer": ("vlad_checkpoint", "C1", "o"),
+}
+OUR_LINES = {
+    "ours, VLAD, all stored": ("reverse_bytes", "reverse", "C2", ":"),
+    "ours, VLAD, divide and conquer": ("mapped", "checkpoint", "C2", "-"),
+    "ours, Python function": ("python_mapped", "python", "C3", "-"),
+}
+"""Of each line: what is drawn as space and as time, its colour and its style."""
+
+
 def figure(rows: list[dict[str, float]], path: str) -> None:
-    """Figs. 29 and 30: our curves beside the published points."""
+    """Draw Figs. 29 and 30: our curves beside the published points."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot as plt
 
-    _, (space, time) = plt.subplots(1, 2, figsize=(11, 4.5))
-    published = {
-        "Tapenade, none": [p.tapenade for p in PUBLISHED],
-        "Tapenade, binomial": [p.tapenade_binomial for p in PUBLISHED],
-        "original VLAD, none": [p.vlad for p in PUBLISHED],
-        "original VLAD, divide and conquer": [p.vlad_checkpoint for p in PUBLISHED],
-    }
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "retape"})
+    for ground, style in (("light", "default"), ("dark", "dark_background")):
+        with plt.style.context(style):
+            drawn, (space, time) = plt.subplots(1, 2, figsize=(9, 5.2), sharex=True)
+            _draw(rows, space, time)
+            handles, labels = space.get_legend_handles_labels()
+            drawn.legend(handles, labels, loc="lower center", ncols=2, frameon=False)
+            drawn.tight_layout(rect=(0, 0.2, 1, 1))
+            made = f"{path}-{ground}.svg"
+            drawn.savefig(made, metadata={"Date": None}, transparent=True)
+            plt.close(drawn)
+            print(f"wrote {made}")
+
+
+def _draw(rows: list[dict[str, float]], space: Any, time: Any) -> None:
     lengths = [p.l for p in PUBLISHED]
-    for name, points in published.items():
-        space.plot(lengths, [kb * 1e3 for _, kb in points], "o", label=name, mfc="none")
-        time.plot(lengths, [s for s, _ in points], "o", label=name, mfc="none")
-    ours = [row["l"] for row in rows]
-    plain = [row for row in rows if "reverse" in row]
-    short = [row["l"] for row in plain]
-    space.plot(ours, [row["live"] for row in rows], "k-", label="ours, d&c, live")
-    space.plot(ours, [row["mapped"] for row in rows], "k--", label="ours, d&c, mapped")
-    space.plot(short, [row["reverse_bytes"] for row in plain], "r-", label="ours, none")
-    time.plot(ours, [row["checkpoint"] for row in rows], "k-", label="ours, d&c")
-    time.plot(short, [row["reverse"] for row in plain], "r-", label="ours, none")
-    for axes, what in ((space, "bytes"), (time, "seconds")):
-        axes.set(xscale="log", yscale="log", xlabel="l", ylabel=what)
-        axes.legend(fontsize=7)
-    plt.tight_layout()
-    plt.savefig(path, dpi=150)
-    print(f"wrote {path}")
+    for name, (field, colour, mark) in PUBLISHED_LINES.items():
+        points = [getattr(p, field) for p in PUBLISHED]
+        look = {"label": name, "color": colour, "marker": mark, "linestyle": ""}
+        space.plot(lengths, [kb / 1e3 for _, kb in points], mfc="none", **look)
+        time.plot(lengths, [seconds for seconds, _ in points], mfc="none", **look)
+    for name, (bytes_, seconds, colour, line) in OUR_LINES.items():
+        there = [row for row in rows if seconds in row]
+        ours = [row["l"] for row in there]
+        look = {"label": name, "color": colour, "linestyle": line, "marker": "."}
+        space.plot(ours, [row[bytes_] / 1e6 for row in there], **look)
+        time.plot(ours, [row[seconds] for row in there], **look)
+    for axes, what in ((space, "Fig. 29: MB"), (time, "Fig. 30: seconds")):
+        axes.set(xscale="log", yscale="log", xlabel="l", title=what)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="up to l = 211, one run")
     parser.add_argument(
-        "--figure", metavar="FILE", help="where to draw Figs. 29 and 30"
+        "--figure", metavar="STEM", help="where to draw Figs. 29 and 30"
     )
     args = parser.parse_args()
     rows = table(LENGTHS[:3] if args.quick else LENGTHS, 1 if args.quick else 2)
