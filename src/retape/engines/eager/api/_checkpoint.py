@@ -12,7 +12,9 @@ from torch import nn
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits
+from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.api._recompute import Recomputation
+from retape.engines.eager.compiled._inner_checkpoint import inner_checkpoint
 from retape.engines.eager.record._policy import Policy, SelectivePolicy
 
 R = TypeVar("R")
@@ -53,7 +55,8 @@ def checkpoint(
         PlanError: If `determinism_check` is neither of the two, `policy` and
             `context_fn` are both given, one of them is no policy, or `function` cannot
             be called.
-        UnsupportedError: Inside of a function that `torch.compile` compiles.
+        UnsupportedError: If an option has no counterpart inside of a function that
+            `torch.compile` compiles, where this is PyTorch's own checkpoint.
         DeterminismError: In the backward, with `debug`, if a recomputed value differs.
 
     Examples:
@@ -74,11 +77,19 @@ def checkpoint(
             f'`determinism_check={determinism_check!r}` is neither "default" nor '
             '"none". For a check of values pass `debug=True`.'
         )
+    if policy is not None and context_fn is not None:
+        raise PlanError("`policy` and `context_fn` both say what to keep; give one.")
+    if being_compiled():
+        options = {
+            "determinism_check": determinism_check,
+            "debug": debug,
+            "context_fn": context_fn,
+            "policy": policy,
+        }
+        return inner_checkpoint(function, args, kwargs, options)
     if context_fn is None:
         with Recomputation(_WHOLE, verify=debug, policy=policy):
             return function(*args, **kwargs)
-    if policy is not None:
-        raise PlanError("`policy` and `context_fn` both say what to keep; give one.")
     selective = SelectivePolicy(context_fn)
     # The mode is outside of the recorder, so it sees what the recorder runs.
     with selective, Recomputation(_WHOLE, verify=debug, policy=selective.keeps):
@@ -119,6 +130,8 @@ class Checkpointed(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward, recomputed in the backward."""
+        if being_compiled():
+            return checkpoint(self.module, *args, policy=self._policy, **kwargs)
         with Recomputation(_WHOLE, policy=self._policy):
             return self.module(*args, **kwargs)
 

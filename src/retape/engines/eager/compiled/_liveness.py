@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from retape.engines.eager.compiled._closure import Closure, closure
 from retape.engines.eager.compiled._joint import Joint
 
+NUMBERS = 64
+"""Bytes of single numbers that kernels wrap as tensors: 12 were seen at once."""
+
 
 @dataclass(frozen=True)
 class Account:
@@ -43,7 +46,7 @@ def account(joint: Joint, saved: Collection[int], free: Collection[int]) -> Acco
     kept = _storages_of(joint, plan.saved)
     run_again = [k for k in plan.again if joint.made[k]]
     return Account(
-        peak=max(forward_peak(joint, plan), backward_peak(joint, plan)),
+        peak=max(forward_peak(joint, plan), backward_peak(joint, plan)) + NUMBERS,
         saved=sum(joint.nbytes[s] for s in kept),
         cost=sum(joint.cost[k] for k in run_again if k not in free),
         flops=sum(joint.flops[k] for k in run_again),

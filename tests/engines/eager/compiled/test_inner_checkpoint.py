@@ -1,0 +1,125 @@
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint as pytorch_checkpoint
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+import retape.torch
+from tests.engines.eager.compiled.joints import mlp
+
+
+class Blocks(nn.Module):
+    """Blocks, each called in one way or another."""
+
+    def __init__(self, call, form):
+        super().__init__()
+        torch.manual_seed(0)
+        blocks = [self.block() for _ in range(2)]
+        self.blocks = nn.ModuleList(form(each) for each in blocks)
+        self.call = call
+
+    def block(self):
+        return nn.Sequential(mlp(2), nn.Dropout(0.25), nn.BatchNorm1d(8))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = self.call(block, x)
+        return x.square().sum()
+
+
+def plainly(block, x):
+    return block(x)
+
+
+def as_it_is(block):
+    return block
+
+
+def kept(block):
+    return retape.torch.Checkpointed(block, policy=[torch.ops.aten.addmm.default])
+
+
+def run(call, form, compiled, **options):
+    """Loss, gradients and buffers, and the bytes that the forward saves."""
+    torch._dynamo.reset()
+    model = Blocks(call, form)
+    saved = {}
+
+    def pack(tensor):
+        if not any(tensor is each for each in model.parameters()):
+            storage = tensor.untyped_storage()
+            saved[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    step = torch.compile(model, backend="aot_eager", **options) if compiled else model
+    x = torch.linspace(-1, 1, 4096).view(512, 8)
+    step(x.clone())  # compiles; hooks are not for it
+    torch.manual_seed(1)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = step(x)
+    loss.backward()
+    found = [loss.detach(), *(p.grad for p in model.parameters()), *model.buffers()]
+    return found, sum(saved.values())
+
+
+SOME = partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+PYTORCH = partial(pytorch_checkpoint, use_reentrant=False)
+WAYS = {
+    "function": (retape.torch.checkpoint, as_it_is, PYTORCH),
+    "module": (plainly, retape.torch.Checkpointed, PYTORCH),
+    "policy": (plainly, kept, partial(PYTORCH, context_fn=SOME)),
+    "contexts": (
+        partial(retape.torch.checkpoint, context_fn=SOME),
+        as_it_is,
+        partial(PYTORCH, context_fn=SOME),
+    ),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_inside_of_a_compiled_model_it_is_pytorchs_own(way):
+    call, form, like = WAYS[way]
+    ours, nbytes = run(call, form, compiled=True, fullgraph=True)
+    theirs, its = run(like, as_it_is, compiled=True, fullgraph=True)
+    for mine, each in zip(ours, theirs, strict=True):
+        assert torch.equal(mine, each)
+    assert nbytes == its
+
+
+def test_it_is_exact_and_saves_memory():
+    plain, whole = run(plainly, as_it_is, compiled=True, fullgraph=True)
+    ours, nbytes = run(retape.torch.checkpoint, as_it_is, compiled=True, fullgraph=True)
+    for mine, each in zip(ours, plain, strict=True):
+        assert torch.equal(mine, each)
+    assert nbytes < 0.8 * whole
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute")
+def test_it_goes_on_where_the_compiler_breaks_the_graph():
+    def call(block, x):
+        torch._dynamo.graph_break()
+        return retape.torch.checkpoint(block, x)
+
+    theirs, _ = run(plainly, as_it_is, compiled=True)
+    ours, _ = run(call, as_it_is, compiled=True)
+    for mine, each in zip(ours, theirs, strict=True):
+        assert torch.equal(mine, each)
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"debug": True}, "`debug=True` compares values"),
+        ({"policy": retape.torch.matrix_products}, "`policy` is a function"),
+    ],
+)
+def test_options_without_a_counterpart_are_refused_by_name(options, text):
+    def function(x):
+        return retape.torch.checkpoint(torch.sin, x, **options)
+
+    torch._dynamo.reset()
+    x = torch.ones(3, requires_grad=True)
+    with pytest.raises(retape.UnsupportedError, match=text):
+        torch.compile(function, backend="aot_eager")(x)
