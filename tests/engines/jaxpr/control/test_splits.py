@@ -14,6 +14,7 @@ import pytest
 import retape
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._integers import FOREVER, INT
 from retape.engines.jaxpr.control._next_action import cut
 from retape.engines.jaxpr.control._online_placement import (
     Placement,
@@ -22,7 +23,7 @@ from retape.engines.jaxpr.control._online_placement import (
     which_leaves,
 )
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.control._splits import FOREVER, INT, SPLITS, sweeps
+from retape.engines.jaxpr.control._splits import SPLITS, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.sweep._sweep_program import sweep
 from retape.schedule import (

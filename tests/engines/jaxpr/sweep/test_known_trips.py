@@ -198,8 +198,9 @@ def test_a_stage_is_longer_where_the_plan_leaves_it_open() -> None:
 
 
 def test_sweeps_without_a_loop() -> None:
+    from retape.engines.jaxpr.control._integers import INT
     from retape.engines.jaxpr.control._reach_table import sweeps_at_once
-    from retape.engines.jaxpr.control._splits import INT, sweeps
+    from retape.engines.jaxpr.control._splits import sweeps
 
     lengths = [*range(1, 40), 500, 10**3, 10**4, 10**5, 10**6, 10**10]
     pairs = [(n, s) for n in lengths for s in (3, 4, 7, 20, 63, 64, 65, 300, 5000)]

@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 from jax import lax
 
+from retape.engines.jaxpr.control._integers import FOREVER, INT
 from retape.engines.jaxpr.control._settings import BACK, COUNT, Settings
-from retape.engines.jaxpr.control._splits import (
-    FOREVER,
-    INT,
-    SPLITS,
-    Sweeps,
-    binomial_split,
-)
+from retape.engines.jaxpr.control._splits import SPLITS, Sweeps, binomial_split
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
 from retape.schedule import Split
@@ -47,7 +42,8 @@ def cut(
     # In a batch it is also computed where it is not asked for. There the end may be
     # unknown, and the search for the sweeps of so long an interval would not end.
     length = where(asked, state["end"] - state["here"], 1)
-    free = INT(snapshots) - state["newest"]
+    kind = length.dtype.type
+    free = kind(snapshots) - state["newest"]
     given = at_least(length, 2), at_least(free, 2), _sweeps_left(state)
     if split == "binomial":
         ahead = binomial_split(*given, count_sweeps)
@@ -56,7 +52,7 @@ def cut(
     # A(L, 1) = L (L - 1) / 2: with one slot left every stage is reached from the start,
     # and a cut behind the last stage but one stores what is taped at once.
     stage = (length <= 1) | (free <= 1) | (ahead >= length - 1)
-    return where(stage, INT(0), ahead)
+    return where(stage, kind(0), ahead)
 
 
 def decision(

@@ -19,7 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.control._splits import INT, over
+from retape.engines.jaxpr.control._integers import INT
+from retape.engines.jaxpr.control._splits import over
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, where
 
 _ROWS, _COLUMNS = 64, 256
@@ -53,9 +54,11 @@ def sweeps_at_once(length: Any, snapshots: Any) -> tuple[Any, Any]:
 
 
 def _looked_up(length: Any, snapshots: Any) -> tuple[Any, Any]:
-    rows = jnp.take(jnp.asarray(reach_table()), snapshots, axis=0, mode="clip")
+    kind = length.dtype
+    table = np.minimum(reach_table(), np.iinfo(kind).max).astype(kind)
+    rows = jnp.take(jnp.asarray(table), snapshots, axis=0, mode="clip")
     short = rows < lax.expand_dims(length, (jnp.ndim(length),))
-    t = at_most(jnp.sum(short, axis=-1, dtype=INT), _COLUMNS - 1)
+    t = at_most(jnp.sum(short, axis=-1, dtype=kind), _COLUMNS - 1)
     index = lax.expand_dims(t, (t.ndim,))
     reach = jnp.take_along_axis(rows, index, axis=-1, mode="clip")
     return t, lax.squeeze(reach, (t.ndim,))
@@ -66,6 +69,6 @@ def _written_out(length: Any, snapshots: Any) -> tuple[Any, Any]:
     t, reach = jnp.zeros_like(length), jnp.ones_like(length)
     for k in range(1, _TURNS + 1):
         short = reach < length
-        more = at_most(over(reach * (s + k), INT(k)), _MOST)
+        more = at_most(over(reach * (s + k), k), min(_MOST, np.iinfo(s.dtype).max))
         t, reach = where(short, t + 1, t), where(short, more, reach)
     return t, reach

@@ -1,7 +1,8 @@
 """The integers that steer a sweep, as traced arithmetic.
 
-The same rules as in `retape.schedule`, on int64 scalars inside an XLA program; a test
-holds both to the same stream of actions. Lengths and positions are in stages.
+The same rules as in `retape.schedule`, on scalars inside an XLA program, of either of
+the types that `control/_integers` chooses from; a test holds both to the same stream of
+actions. Lengths and positions are in stages.
 """
 
 from __future__ import annotations
@@ -9,16 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax.numpy as jnp
-import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, where
-
-INT = np.int64
-FOREVER = np.int64(2**62)
-"""More steps than can be run."""
-
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, same_types, where
 
 Sweeps = Callable[[Any, Any], tuple[Any, Any]]
 """From a length and a number of snapshots to what `sweeps` returns."""
@@ -30,18 +24,20 @@ def over(a: Any, b: Any) -> Any:
     JAX's own `//` rounds towards minus infinity, a dozen operations each time; all of
     them would be compiled into every sweep.
     """
-    return lax.div(jnp.asarray(a, INT), jnp.asarray(b, INT))
+    return lax.div(*same_types(a, b))
 
 
 def sweeps(length: Any, snapshots: Any) -> tuple[Any, Any]:
     """The least t with beta(s, t) >= length, and that beta; beta(s, t) = C(s+t, s)."""
 
+    none = length.dtype.type(0)
+
     def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
-        t, reach = c[0] + INT(1), c[1]
+        t, reach = c[0] + 1, c[1]
         # Exact: t! divides the product of t consecutive numbers.
         return t, over(reach * (snapshots + t), t)
 
-    return lax.while_loop(lambda c: c[1] < length, more, (INT(0), INT(1)))
+    return lax.while_loop(lambda c: c[1] < length, more, (none, none + 1))
 
 
 def binomial_split(
@@ -65,7 +61,7 @@ def binomial_split(
     spare = where(s > 2, over(right * (s - 1), at_least(s + t - 2, 1)), 1)
     least = at_least(over(right * at_least(t - 1, 0), s), 1)  # beta(s, t-2)
     slack = where(
-        s > 3, over(spare * (s - 2), at_least(t, 1)), where(s == 3, INT(1), 0)
+        s > 3, over(spare * (s - 2), at_least(t, 1)), where(s == 3, t.dtype.type(1), 0)
     )
     between = where(length >= reach - slack, full, length - right - spare)
     return where(length <= full + spare, least, between)

@@ -34,7 +34,7 @@ def where(truth: Any, yes: Any, no: Any) -> Any:
         >>> where(jnp.array([True, False]), jnp.int32(3), -1).tolist()
         [3, -1]
     """
-    yes, no = _same_types(yes, no)
+    yes, no = same_types(yes, no)
     shape = np.broadcast_shapes(np.shape(truth), yes.shape, no.shape)
     return lax.select_n(
         truth, _broadcast_number(no, shape), _broadcast_number(yes, shape)
@@ -67,12 +67,13 @@ def at_most(number: Any, most: Any) -> Any:
 
 
 def _broadcast(a: Any, b: Any) -> tuple[Any, Any]:
-    a, b = _same_types(a, b)
+    a, b = same_types(a, b)
     shape = np.broadcast_shapes(a.shape, b.shape)
     return _broadcast_number(a, shape), _broadcast_number(b, shape)
 
 
-def _same_types(a: Any, b: Any) -> tuple[Any, Any]:
+def same_types(a: Any, b: Any) -> tuple[Any, Any]:
+    """Both numbers, a Python number of the type of the other one."""
     (kind, *_) = (v.dtype for v in (a, b) if hasattr(v, "dtype"))
     a, b = (v if hasattr(v, "dtype") else kind.type(v) for v in (a, b))
     assert a.dtype == b.dtype, f"{a.dtype} and {b.dtype}"

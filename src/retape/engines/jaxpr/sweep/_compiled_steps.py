@@ -13,10 +13,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._share_cotangents import without_sharing
+from retape.engines.jaxpr.control._integers import step_type
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
 from retape.engines.jaxpr.nest._known_trips import emit_in_chunks
@@ -68,9 +70,10 @@ class CompiledSteps:
     def _advance(
         self, values: Sequence[Any], operands: Sequence[Any], steps: Any
     ) -> tuple[list[Any], Any]:
-        state = self._state(values) | {"left": steps}
+        state = self._state(values) | {"left": self._as_steps(steps)}
         state = self._emit(Advance(self.compiled, operands), state)
-        return [state["pc"], *(state[p] for p in self.places)], steps - state["left"]
+        made = steps - lax.convert_element_type(state["left"], steps.dtype)
+        return [state["pc"], *(state[p] for p in self.places)], made
 
     def _reverse(
         self,
@@ -79,7 +82,8 @@ class CompiledSteps:
         steps: Any,
         cotangents: Sequence[Any],
     ) -> tuple[list[Any], list[Any]]:
-        state = self._state(values) | {"left": steps, "taped": jnp.int32(0)}
+        left = self._as_steps(steps)
+        state = self._state(values) | {"left": left, "taped": jnp.int32(0)}
         state |= {("d", p): c for p, c in zip(self.active, cotangents, strict=True)}
         state["trace"] = jnp.zeros(self.stage, np.int32)
         if self.stage == 1:
@@ -95,6 +99,12 @@ class CompiledSteps:
         if self._sizes is None:
             return emit(self.compiled, going, state)
         return emit_in_chunks(self.compiled, going, state, self._sizes, at_most=at_most)
+
+    def _as_steps(self, number: Any) -> Any:
+        """Steps to make, counted in 32 bits where no more of them are known to be."""
+        length = self.compiled.program.length
+        narrow = length is not None and step_type(length)
+        return lax.convert_element_type(number, narrow) if narrow else number
 
     def _state(self, values: Sequence[Any]) -> State:
         pc, *rest = values

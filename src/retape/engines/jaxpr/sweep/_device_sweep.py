@@ -36,9 +36,9 @@ from jax import lax
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._integers import LONGEST_GO
 from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.control._splits import FOREVER, INT
 from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, chunk_sizes
@@ -78,8 +78,8 @@ class DeviceSweep(Sweep):
         return False
 
     def begin(self, state: State) -> State:
-        none = jnp.zeros((), INT)
-        state = state | {"goal": none, "asked": none, "to_go": none}
+        none = jnp.zeros((), self.step_kind)
+        state = state | {"goal": jnp.zeros((), self.kind), "asked": none, "to_go": none}
         state |= {k: jnp.asarray(False) for k in ("store", "stage", "begun")}
         return self.aim(state, jnp.asarray(True))
 
@@ -109,7 +109,7 @@ class DeviceSweep(Sweep):
         steps = self.steps_of(state["here"], state)
         last = state["here"] * self.stage + steps == state["n"]
         state = state | {
-            "left": where(begun, state["left"], steps),
+            "left": where(begun, state["left"], self.as_steps(steps)),
             "taped": where(begun, state["taped"], 0),
         }
         state = self.go(Tape(self.compiled, self.operands), state, stage)
@@ -122,7 +122,7 @@ class DeviceSweep(Sweep):
         """Go to where the sweep goes on, and decide where to advance from there."""
         state = self.restore(state, asked)
         goal, store, stage, after = self.decide(state)
-        steps = (goal - state["here"]) * self.stage
+        steps = self.as_steps((goal - state["here"]) * self.stage)
         new = {"goal": goal, "store": store, "stage": stage}
         new |= {"asked": steps, "to_go": steps, "sweeps": after["sweeps"]}
         return state | {k: where(asked, v, state[k]) for k, v in new.items()}
@@ -138,7 +138,7 @@ class DeviceSweep(Sweep):
         state |= {
             "here": where(arrived, state["goal"], begin),
             "left": asked - to_go,
-            "to_go": where(arrived, INT(0), to_go),
+            "to_go": where(arrived, self.step_kind(0), to_go),
             "fresh": state["fresh"] & (before == to_go),
             "advances": state["advances"] + (before - to_go),
         }
@@ -192,6 +192,7 @@ def chunked_run(compiled: Compiled, operands: Sequence[Any]) -> list[Any]:
 
         def chunk(carry: Sequence[Any]) -> list[Any]:
             before = dict(zip(keys, carry, strict=True))
+            before["left"] = jnp.int32(LONGEST_GO)
             after = emit_chunk(compiled, forward, before, sizes)
             return [after[k] for k in keys]
 
@@ -207,7 +208,7 @@ def _before_steps(compiled: Compiled) -> State:
     state |= {p: layout.blank(p) for p in layout.places("resident")}
     return state | {
         "pc": jnp.int32(0),
-        "left": jnp.asarray(FOREVER),
+        "left": jnp.int32(LONGEST_GO),
         WRITTEN: jnp.asarray(False),
     }
 

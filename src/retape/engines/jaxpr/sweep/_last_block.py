@@ -33,8 +33,8 @@ import numpy as np
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._step_vjp import whole_vjp
+from retape.engines.jaxpr.control._integers import INT
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.control._splits import INT
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.nest._resumable_nest import OK, State
 from retape.engines.jaxpr.sweep._pin import pinned_state

@@ -35,8 +35,14 @@ import numpy as np
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN, Location
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._integers import (
+    FOREVER,
+    INT,
+    Integer,
+    stage_type,
+    step_type,
+)
 from retape.engines.jaxpr.control._settings import BACK, COUNT, ONLINE, Settings
-from retape.engines.jaxpr.control._splits import FOREVER, INT
 from retape.engines.jaxpr.ir._ir import Var
 from retape.engines.jaxpr.jaxprs._avals import blank, zeros
 from retape.engines.jaxpr.nest._resumable_nest import State
@@ -117,28 +123,35 @@ def _integers(known: int | None, settings: Settings, d: int) -> State:
     mode = BACK if known is not None else unknown
     # A run of a single stage never goes back to its start.
     begun = int(known is not None and stages > 1)
+    kind = stage_kind(known, settings)
     return {
         "pc": jnp.int32(0),
-        "left": jnp.zeros((), INT),
+        "left": jnp.zeros((), step_type(known)),
         "trace": jnp.zeros(settings.stage, np.int32),
         "taped": jnp.int32(0),
         ("snapshot", "pc"): jnp.zeros(d, np.int32),
-        "at": jnp.zeros(d, INT),
+        "at": jnp.zeros(d, kind),
         "slot": jnp.arange(d, dtype=np.int32),
         "newest": jnp.int32(-1 if mode == ONLINE else 0),
-        "sweeps": jnp.full(d, settings.sweeps or 0, INT),
-        "here": jnp.zeros((), INT),
+        "sweeps": jnp.full(d, settings.sweeps or 0, kind),
+        "here": jnp.zeros((), kind),
         "fresh": jnp.asarray(True),
-        "end": jnp.asarray(INT(stages)),
-        "n": jnp.asarray(INT(known or 0)),
+        "end": jnp.asarray(kind(stages)),
+        "n": jnp.asarray(kind(known or 0)),
         "mode": jnp.asarray(mode),
-        "phase": jnp.zeros((), INT),
-        "base": jnp.zeros((), INT),
+        "phase": jnp.zeros((), kind),
+        "base": jnp.zeros((), kind),
         "advances": jnp.zeros((), INT),
         "stores": jnp.asarray(INT(begun)),
         "restores": jnp.zeros((), INT),
         "peak": jnp.int32(begun),
     }
+
+
+def stage_kind(known: int | None, settings: Settings) -> Integer:
+    """The type of positions; see `control/_integers`."""
+    given = settings.stage, settings.snapshots, settings.sweeps or 0
+    return stage_type(known, *given)
 
 
 def seed(compiled: Compiled, cotangents: Sequence[Any], state: State) -> None:

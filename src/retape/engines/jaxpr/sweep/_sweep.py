@@ -32,11 +32,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+from jax import lax
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._integers import LONGEST_GO, step_type
 from retape.engines.jaxpr.control._next_action import READ, cut, decision
 from retape.engines.jaxpr.control._settings import BACK, ONLINE, Settings
-from retape.engines.jaxpr.control._splits import INT, Sweeps, over, sweeps
+from retape.engines.jaxpr.control._splits import Sweeps, over, sweeps
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import (
@@ -53,10 +55,9 @@ from retape.engines.jaxpr.sweep._snapshots import (
     once,
     place_waiting,
 )
-from retape.engines.jaxpr.sweep._state import SweepCounts, register_outs
+from retape.engines.jaxpr.sweep._state import register_outs, stage_kind
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
-from retape.engines.jaxpr.sweep._values import output_of
-from retape.engines.jaxpr.sweep._watch import FIRST, NORMS, WatchedPass, watch_stage
+from retape.engines.jaxpr.sweep._watch import WatchedPass, watch_stage
 from retape.engines.jaxpr.xla._single_kernel import kernel
 from retape.schedule import Split
 
@@ -83,7 +84,9 @@ class Sweep:
         self.snapshots = Snapshots(compiled, settings)
         self.unknown = compiled.program.length is None
         self.online = self.unknown and settings.forward == "online"
-        self.stage = INT(settings.stage)
+        self.kind = stage_kind(compiled.program.length, settings)
+        self.stage = self.kind(settings.stage)
+        self.step_kind = step_type(compiled.program.length)
         self.sweeps: Sweeps = sweeps
         self.one_copy = self.may_share_code()
 
@@ -114,11 +117,17 @@ class Sweep:
         snapshots, split = self.settings.snapshots, self.settings.split
         number = cutting(snapshots, split, self.sweeps)
         given = {k: state[k] for k in READ}
-        ahead = number_if(back, INT(0), lambda b: number(given, b), self.at_once)
+        ahead = number_if(back, self.kind(0), lambda b: number(given, b), self.at_once)
         goal, store, stage, *swept = decision(
             state, ahead, self.settings, unknown=self.unknown
         )
-        return goal, store, stage, state | dict(zip(["sweeps"], swept, strict=False))
+        state = state | dict(zip(["sweeps"], swept, strict=False))
+        if not self.unknown:
+            return goal, store, stage, state
+        # In the turn that follows the rest is decided on anew.
+        farthest = state["here"] + max(1, LONGEST_GO // self.settings.stage)
+        near = goal <= farthest
+        return at_most(goal, farthest), store & near, stage & near, state
 
     # Moving ----------------------------------------------------------------------
 
@@ -128,9 +137,11 @@ class Sweep:
         With one copy of the forward code the stage is taped in the same go, if it is
         to be reversed.
         """
-        steps, state = (goal - state["here"]) * self.stage, dict(state)
+        steps = self.as_steps((goal - state["here"]) * self.stage)
+        state = dict(state)
         if self.one_copy:
-            last = where(stage, self.steps_of(goal, state), INT(0))
+            whole = self.as_steps(self.steps_of(goal, state))
+            last = where(stage, whole, self.step_kind(0))
             forward = Tape(self.compiled, self.operands, last)
             state |= {"left": steps + last, "taped": jnp.int32(0)}
             state = emit(self.compiled, forward, state)
@@ -161,10 +172,12 @@ class Sweep:
             state["stores"] = state["stores"] + begun
             state["peak"] = at_least(state["peak"], begun.astype(jnp.int32))
         if self.settings.split == "treeverse":
-            most, _ = self.sweeps(stages, INT(self.settings.snapshots))
+            most, _ = self.sweeps(stages, self.kind(self.settings.snapshots))
             state["sweeps"] = where(ended, most, state["sweeps"])
         return state | {
             "n": n,
+            # A run that has not ended goes on from where it is.
+            "fresh": state["fresh"] | ~ended,
             "end": where(ended, stages, state["end"]),
             "mode": where(ended, BACK, state["mode"]),
         }
@@ -172,7 +185,7 @@ class Sweep:
     def reverse_stage(self, state: State, wanted: Any) -> State:
         """Tape the stage before which the registers stand, and sweep it back."""
         steps = self.steps_of(state["here"], state)
-        left = where(wanted, steps, INT(0))
+        left = where(wanted, self.as_steps(steps), self.step_kind(0))
         last = wanted & (state["here"] * self.stage + steps == state["n"])
         return self.finish_stage(self.undo(state, left, last), wanted)
 
@@ -193,6 +206,10 @@ class Sweep:
     def steps_of(self, stage: Any, state: State) -> Any:
         """How many steps a stage has: the last one may be shorter."""
         return at_most(self.stage, state["n"] - stage * self.stage)
+
+    def as_steps(self, number: Any) -> Any:
+        """A number of steps of the type in which they are counted down."""
+        return lax.convert_element_type(number, self.step_kind)
 
     def undo(self, state: State, left: Any, last: Any) -> State:
         """Sweep back the stage of `left` steps, keeping the outputs if it is the last.
@@ -269,29 +286,6 @@ class Sweep:
             return dict(state)
         keys = [("out", i) for i in places]
         return once(wanted, state, keys, lambda *_: [state[p] for p in places.values()])
-
-    def results(self, state: State) -> list[Any]:
-        """Outputs, cotangents and counts, one after the other, at the end."""
-        outs = [self.out(i, state) for i in range(len(self.compiled.program.outs))]
-        places = [p for p in self.layout.places("operand") if p in self.layout.active]
-        counts = SweepCounts(
-            state["n"],
-            state["advances"],
-            state["stores"],
-            state["restores"],
-            state["peak"],
-            state[NORMS] if self.watch else None,
-            state[FIRST] if self.watch else None,
-        )
-        given = [each for each in counts if each is not None]
-        return [*outs, *(state["d", p] for p in places), *given]
-
-    def out(self, i: int, state: State) -> Any:
-        """An output's value after the run."""
-        if i in register_outs(self.compiled):
-            return state["out", i]
-        atom = self.compiled.program.outs[i]
-        return output_of(self.compiled, atom, self.operands, state)
 
 
 @cached(64)

@@ -17,6 +17,7 @@ from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.sweep._device_sweep import DeviceSweep
 from retape.engines.jaxpr.sweep._last_block import is_single_block, sweep_single_block
+from retape.engines.jaxpr.sweep._results import results
 from retape.engines.jaxpr.sweep._state import SweepCounts, initial
 from retape.engines.jaxpr.sweep._sweep import Sweep
 from retape.engines.jaxpr.sweep._watch import begin_watch
@@ -61,7 +62,7 @@ def sweep(
             return [after[k] for k in keys]
 
         carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
-        return going.results(dict(zip(keys, carry, strict=True)))
+        return results(compiled, operands, dict(zip(keys, carry, strict=True)))
 
     def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         if not watch and is_single_block(compiled, settings):

@@ -24,7 +24,7 @@ from jax import lax
 
 from retape.driver._health import ROWS
 from retape.engines.jaxpr.codegen._allocate import Layout
-from retape.engines.jaxpr.control._splits import INT, over
+from retape.engines.jaxpr.control._splits import over
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
@@ -85,7 +85,7 @@ def watch_stage(state: State, wanted: Any, stages: Any) -> State:
         wanted: Whether it was.
         stages: How many there are in all.
     """
-    index = state["here"] // over(stages + INT(ROWS - 1), INT(ROWS))
+    index = state["here"] // over(stages + (ROWS - 1), ROWS)
     norms, peak = state[NORMS], state[PEAK]
     # Where no stage was swept back, the maximum is that of nothing, or of a part of it.
     noted = lax.max(row(norms, index), _finite_or_infinity(peak))
