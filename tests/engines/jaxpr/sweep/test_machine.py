@@ -104,6 +104,44 @@ def test_with_known_trip_counts_it_waits_once_for_many_steps(
     assert all(found <= 2 for _, found in waits["device"])
 
 
+def layers(ws: Any, x: Any) -> Any:
+    """Few values that change, and many parameters that every step reads."""
+    step = lambda x, _: (jnp.tanh(ws @ x), None)  # noqa: E731
+    return jnp.sum(jax.lax.scan(step, x, None, length=3000)[0])
+
+
+def test_cotangents_and_what_came_from_the_host_give_their_place(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    calls: dict[str, Any] = {}
+    names = "_advancing", "_reversing"
+    run = CompiledSteps.__dict__["advance"], CompiledSteps.__dict__["reverse"]
+
+    def noted(name: str, call: Any) -> Any:
+        def noting(steps: CompiledSteps, *given: Any) -> Any:
+            lowered = getattr(steps, name).lower(*given)
+            calls[name] = lowered.compile().memory_analysis().alias_size_in_bytes
+            after = call(steps, *given)
+            calls[name + " gone"] = [v.is_deleted() for v in given[0]]
+            return after
+
+        return noting
+
+    for name, attribute, call in zip(names, ("advance", "reverse"), run, strict=True):
+        monkeypatch.setattr(CompiledSteps, attribute, noted(name, call))
+    ws, x = jnp.eye(50) / 2, jnp.linspace(0.1, 1, 50)
+    plan = retape.fixed_space(snapshots=3, stage=700)
+    want = jax.grad(layers)(ws, x)
+    for store in (retape.MemoryStore(), retape.DiskStore(tmp_path / "run")):
+        got = retape.jax.grad(layers, plan=plan, store=store)(ws, x)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        assert calls["_reversing"] >= ws.nbytes
+        # A snapshot in memory is the capsule itself.
+        from_host = isinstance(store, retape.DiskStore)
+        assert (calls["_advancing"] >= x.nbytes) == from_host
+        assert any(calls["_advancing gone"]) == from_host
+
+
 def test_stores_that_pack_or_work_in_the_background_and_a_run_ended_early(
     tmp_path: Path,
 ) -> None:

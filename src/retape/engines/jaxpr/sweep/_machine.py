@@ -54,7 +54,7 @@ class JaxprMachine:
         on_host: bool = False,
         loops: Loops | None = None,
     ) -> None:
-        self.motions = compiled_steps(compiled, stage, loops)
+        self.motions = compiled_steps(compiled, stage, loops, on_host)
         self.compiled = self.motions.compiled
         # Python's numbers take the types that they were traced with.
         pairs = zip(operands, compiled.program.operands, strict=True)
