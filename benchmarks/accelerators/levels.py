@@ -62,7 +62,7 @@ def waits(n: int, way: Way) -> float:
     """Waits of the device's form for each step run, as `explain` counts them."""
     stages = -(-n // way.stage)
     chunks = way.advances // made(way.stage) * -(-way.stage // CHUNK)
-    return (2 * stages + 1 + chunks) / (way.advances + n)
+    return (stages + chunks) / (way.advances + n)
 
 
 def static(n: int, memory: int) -> Way | None:

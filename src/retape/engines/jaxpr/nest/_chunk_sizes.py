@@ -105,10 +105,10 @@ def chunk_sizes(
 
 
 def most_waits(compiled: Compiled, stage: int, advances: int, n: int) -> int | None:
-    """Waits of a sweep, for one loop of one block; `None` for any other.
+    """Waits of a sweep of known length, for one loop of one block; else `None`.
 
-    A turn of the sweep is tested for before and after (`sweep/_device_sweep`), and on
-    its way so is each chunk that is advanced.
+    There is a wait for each chunk that is advanced, and one at the end of the way to
+    each stage (`sweep/_device_sweep`).
 
     Args:
         compiled: The program.
@@ -121,7 +121,7 @@ def most_waits(compiled: Compiled, stage: int, advances: int, n: int) -> int | N
         return None
     (chunk,) = sizes.turns.values()
     chunks = -(-advances // stage) * -(-stage // chunk)
-    return 2 * n + 1 + chunks if chunk <= stage else None
+    return n + chunks if chunk <= stage else None
 
 
 def _size(loop: Loop, costs: dict[Label, int], found: ChunkSizes, most: int) -> int:

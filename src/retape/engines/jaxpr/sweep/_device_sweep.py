@@ -1,4 +1,4 @@
-"""The turns of a sweep for an accelerator: a wait for each chunk, and two a stage.
+"""The turns of a sweep for an accelerator: a wait for each chunk, and one a stage.
 
 In `sweep/_sweep` a turn is a restore, an advance, a store and a stage to sweep back,
 each in a loop that ends at once where it is not called for. A host would wait for all
@@ -15,8 +15,9 @@ reverse, chunk by chunk; what is behind it is called for whenever it is reached:
             if that was the last one: restore?  decide where to go
 
 Decisions, restores and stores are choices between values: nobody waits for them. A
-stage that takes several chunks takes several turns. Where each takes one, with S stages
-that are advanced a times in all, the host waits 2 S + a + 1 times.
+stage that takes several chunks takes several turns. Where each takes one, and their
+number is known, the turns are a loop of known trip count: then, with S stages that are
+advanced a times in all, the host waits S + a times, else 2 S + a + 1.
 
 A run that nobody sweeps back, for the value of a function that is also differentiated,
 is only advanced, the last block done once in the end (`chunked_run`):
@@ -76,6 +77,13 @@ class DeviceSweep(Sweep):
     def may_share_code(self) -> bool:
         """Each pass has its own chunks, so that no two share their code."""
         return False
+
+    @property
+    def turns(self) -> int | None:
+        """How many there are: one a stage, if each is reversed in one turn."""
+        length = self.compiled.program.length
+        at_once = self.settings.direct or self.sizes.is_single
+        return -(-length // self.settings.stage) if length and at_once else None
 
     def begin(self, state: State) -> State:
         none = jnp.zeros((), self.step_kind)

@@ -94,6 +94,11 @@ class Sweep:
         """Tell whether the taping code advances, too."""
         return not self.settings.direct and one_copy(self.compiled)
 
+    @property
+    def turns(self) -> int | None:
+        """How many there are, where no loop is to be tested for it; else `None`."""
+        return None
+
     def begin(self, state: State) -> State:
         """The state before the first turn."""
         return state

@@ -61,7 +61,11 @@ def sweep(
             after = going.turn(dict(zip(keys, carry, strict=True)))
             return [after[k] for k in keys]
 
-        carry = lax.while_loop(unfinished, turn, [state[k] for k in keys])
+        carry = [state[k] for k in keys]
+        if going.turns is None:
+            carry = lax.while_loop(unfinished, turn, carry)
+        else:
+            carry, _ = lax.scan(lambda c, _: (turn(c), None), carry, length=going.turns)
         return results(compiled, operands, dict(zip(keys, carry, strict=True)))
 
     def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
