@@ -9,6 +9,7 @@ from retape.driver._health import Health as Health
 from retape.driver._interrupt import interruptible as interruptible
 from retape.driver._machine import Machine as Machine
 from retape.driver._machine import OverwritingMachine as OverwritingMachine
+from retape.driver._machine import PackingMachine as PackingMachine
 from retape.driver._machine import ResumedMachine as ResumedMachine
 from retape.driver._machine import TapingMachine as TapingMachine
 from retape.driver._memory_trace import MemoryTrace as MemoryTrace

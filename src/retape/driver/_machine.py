@@ -125,6 +125,19 @@ class OverwritingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
 
 
 @runtime_checkable
+class PackingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
+    """A machine whose capsules and cotangents have another form in a store.
+
+    On a device, say, they stay there while the run goes on, and only what is stored or
+    recorded crosses to the host. Its methods take both forms.
+    """
+
+    def pack(self, tree: Any) -> Any:
+        """A capsule or a cotangent in the form for the store."""
+        ...
+
+
+@runtime_checkable
 class ResumedMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     """A machine that wants to know that an earlier process has begun its run."""
 

@@ -10,6 +10,7 @@ from retape._errors import MachineError, StoreError
 from retape.driver._machine import (
     Machine,
     OverwritingMachine,
+    PackingMachine,
     ResumedMachine,
     TapingMachine,
     cannot_tape,
@@ -98,6 +99,7 @@ class Loop(Generic[C, A, R]):
     seconds: dict[str, float] = field(default_factory=_no_seconds)
     durable: DurableStore[C] | None = field(init=False)
     _copy: Callable[[C], C] | None = field(init=False)
+    _pack: Callable[[Any], Any] | None = field(init=False)
     _tapes: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +109,8 @@ class Loop(Generic[C, A, R]):
         overwrites = isinstance(self.machine, OverwritingMachine)
         copy: Any = getattr(self.machine, "copy_capsule", None)
         self._copy = copy if overwrites else None
+        pack: Any = getattr(self.machine, "pack", None)
+        self._pack = pack if isinstance(self.machine, PackingMachine) else None
 
     @property
     def cotangent(self) -> A | None:
@@ -200,6 +204,10 @@ class Loop(Generic[C, A, R]):
         """The same in memory of its own, where the machine overwrites capsules."""
         return capsule if self._copy is None else self._copy(capsule)
 
+    def packed(self, tree: Any) -> Any:
+        """A capsule or a cotangent in the form in which a store is given it."""
+        return tree if self._pack is None else self._pack(tree)
+
     @property
     def _gives_copies(self) -> bool:
         """Tell whether what the store gives back is nobody else's."""
@@ -238,7 +246,7 @@ class Loop(Generic[C, A, R]):
         if overwritten and not self._gives_copies:
             capsule = self.copied(capsule)
         nbytes = self.machine.nbytes(capsule)
-        self.store.put(step, slot, tier, capsule, nbytes)
+        self.store.put(step, slot, tier, self.packed(capsule), nbytes)
         self.slots[tier, slot] = step
         self.stores += 1
         self.meter.wrote(tier)
@@ -308,7 +316,9 @@ class Loop(Generic[C, A, R]):
     def record(self) -> None:
         """Write the record of a durable store, unless a stage is being reversed."""
         if self.durable is not None and self.reached is not None:
-            self.durable.record(Record(self.length, *self.reached, self.label))
+            left, cotangent = self.reached
+            given = self.length, left, self.packed(cotangent), self.label
+            self.durable.record(Record(*given))
 
     def release(self) -> None:
         """Free all slots of a run that failed, with no error beside the one it has."""

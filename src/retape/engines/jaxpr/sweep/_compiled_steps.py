@@ -4,9 +4,8 @@ For a GPU their loops have known trip counts (`nest/_known_trips`), a test befor
 chunk: so `advance` is enqueued in parts of up to 64 steps, and not step by step.
 
 The cotangents after a stage take the place of those before it, which nobody asks for
-again: with many parameters they are most of what a sweep holds. A capsule that came
-from a store by way of the host's memory gives its place, too. One that is a snapshot
-itself cannot: it would have to be copied whenever it is stored.
+again: with many parameters they are most of what a sweep holds. A capsule cannot give
+its place: it may be a snapshot, and would have to be copied whenever it is stored.
 """
 
 from __future__ import annotations
@@ -44,7 +43,6 @@ class CompiledSteps:
         compiled: The program.
         stage: The longest stage: it fixes the size of the tape.
         loops: "device" for loops of known trip count.
-        own_values: Whether nobody else holds a capsule's values.
 
     Attributes:
         places: Of the values after the program counter, in order.
@@ -52,11 +50,7 @@ class CompiledSteps:
     """
 
     def __init__(
-        self,
-        compiled: Compiled,
-        stage: int,
-        loops: Loops | None = None,
-        own_values: bool = False,
+        self, compiled: Compiled, stage: int, loops: Loops | None = None
     ) -> None:
         # What a capsule holds is taken up again, so that it is never something else.
         layout = without_sharing(compiled.layout)
@@ -66,8 +60,7 @@ class CompiledSteps:
         self._sizes = chunk_sizes(self.compiled, stage) if by_chunks else None
         self.places = [*layout.places("register"), *layout.places("resident")]
         self.active = sorted(layout.active)
-        given = (0,) if own_values else ()
-        self._advancing = jax.jit(self._advance, donate_argnums=given)
+        self._advancing = jax.jit(self._advance)
         self._reversing = jax.jit(self._reverse, donate_argnums=(3,))
 
     def advance(self, *given: Any) -> tuple[list[Any], Any]:
@@ -129,10 +122,7 @@ class CompiledSteps:
 
 @cached(32)
 def compiled_steps(
-    compiled: Compiled,
-    stage: int,
-    loops: Loops | None = None,
-    own_values: bool = False,
+    compiled: Compiled, stage: int, loops: Loops | None = None
 ) -> CompiledSteps:
-    """The same for the same program, stage, form of loops, and owner of values."""
-    return CompiledSteps(compiled, stage, loops, own_values)
+    """The same for the same program, stage and form of loops."""
+    return CompiledSteps(compiled, stage, loops)

@@ -2,9 +2,9 @@
 
 `advance` and `reverse` are compiled once each, from the same nests as the sweep in one
 program. A capsule is a tuple of arrays (program counter, registers, and for a durable
-store the kept values), either where JAX left them or as NumPy arrays, which any store
-can write to disk. Use it for runs that must survive a crash, show their progress, or
-keep snapshots where the device cannot.
+store the kept values) where JAX left them; what is stored or recorded can be NumPy
+arrays, which any store can write to disk. Use it for runs that must survive a crash,
+show their progress, or keep snapshots where the device cannot.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JaxprMachine:
         operands: Inputs, then constants.
         seeds: Cotangents of the active outputs.
         stage: The longest stage: it fixes the size of the tape.
-        on_host: Whether capsules are NumPy arrays, as durable stores need them.
+        on_host: Whether a store is given NumPy arrays, as durable ones need them.
         loops: "device" for loops of known trip count, as a GPU needs them.
     """
 
@@ -54,7 +54,7 @@ class JaxprMachine:
         on_host: bool = False,
         loops: Loops | None = None,
     ) -> None:
-        self.motions = compiled_steps(compiled, stage, loops, on_host)
+        self.motions = compiled_steps(compiled, stage, loops)
         self.compiled = self.motions.compiled
         # Python's numbers take the types that they were traced with.
         pairs = zip(operands, compiled.program.operands, strict=True)
@@ -73,7 +73,7 @@ class JaxprMachine:
     def start(self) -> Capsule:
         """The capsule before step 0."""
         blank = self.compiled.layout.blank
-        return self._packed([jnp.int32(0), *map(blank, self.places)])
+        return (jnp.int32(0), *map(blank, self.places))
 
     def advance(self, capsule: Capsule, steps: int) -> tuple[Capsule, Any]:
         """Run up to `steps` steps; also how many were made."""
@@ -81,7 +81,7 @@ class JaxprMachine:
             values, made = self.motions.advance(
                 self._loaded(capsule), self.operands, np.int64(steps)
             )
-        return self._packed(values), made
+        return tuple(values), made
 
     def reverse(
         self, capsule: Capsule, steps: int, cotangent: Cotangent | None
@@ -93,7 +93,7 @@ class JaxprMachine:
                 self._loaded(capsule), self.operands, np.int64(steps), tuple(given)
             )
         known = tuple(outs) if cotangent is None else cotangent[1]
-        return (tuple(self._host(after)), tuple(self._host(known)))
+        return tuple(after), tuple(known)
 
     def nbytes(self, capsule: Capsule) -> int:
         """Bytes of a capsule."""
@@ -129,11 +129,15 @@ class JaxprMachine:
 
     # Between host and device ---------------------------------------------------------
 
-    def _packed(self, values: Sequence[Any]) -> Capsule:
-        return tuple(self._host(values))
-
-    def _host(self, values: Sequence[Any]) -> list[Any]:
-        return [_to_host(v) for v in values] if self.on_host else list(values)
+    def pack(self, tree: Any) -> Any:
+        """A capsule or a cotangent in the form for the store."""
+        if not self.on_host:
+            return tree
+        for value in jax.tree.leaves(tree):
+            # All copies begin before one is waited for.
+            if isinstance(value, jax.Array):
+                value.copy_to_host_async()
+        return jax.tree.map(_to_host, tree)
 
     def _loaded(self, capsule: Capsule) -> list[Any]:
         avals = self.compiled.layout.avals
@@ -147,7 +151,9 @@ def _as_type(value: Any, aval: Aval) -> Any:
     return jnp.asarray(value, aval.dtype)
 
 
-def _to_host(value: Any) -> np.ndarray:
+def _to_host(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return value
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         value = jax.random.key_data(value)
     return np.asarray(value)
