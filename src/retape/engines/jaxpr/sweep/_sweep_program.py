@@ -11,16 +11,18 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.control._integers import INT
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
+from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._device_sweep import DeviceSweep
 from retape.engines.jaxpr.sweep._last_block import is_single_block, sweep_single_block
-from retape.engines.jaxpr.sweep._results import results
-from retape.engines.jaxpr.sweep._state import SweepCounts, initial
+from retape.engines.jaxpr.sweep._state import SweepCounts, initial, register_outs
 from retape.engines.jaxpr.sweep._sweep import Sweep
-from retape.engines.jaxpr.sweep._watch import begin_watch
+from retape.engines.jaxpr.sweep._values import output_of
+from retape.engines.jaxpr.sweep._watch import FIRST, NORMS, begin_watch
 from retape.engines.jaxpr.xla._single_kernel import in_one_kernel
 
 
@@ -66,7 +68,7 @@ def sweep(
             carry = lax.while_loop(unfinished, turn, carry)
         else:
             carry, _ = lax.scan(lambda c, _: (turn(c), None), carry, length=going.turns)
-        return results(compiled, operands, dict(zip(keys, carry, strict=True)))
+        return _results(compiled, operands, dict(zip(keys, carry, strict=True)))
 
     def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         if not watch and is_single_block(compiled, settings):
@@ -79,6 +81,39 @@ def sweep(
         made = in_one_kernel(whole, list(operands), list(cotangents))
     fields = len(SweepCounts._fields) - (0 if watch else 2)
     return made[:n], made[n:-fields], SweepCounts(*made[-fields:])
+
+
+def _results(compiled: Compiled, operands: Sequence[Any], state: State) -> list[Any]:
+    """Outputs, cotangents and counts, one after the other.
+
+    Args:
+        compiled: The program.
+        operands: Inputs, then constants.
+        state: That after the last turn.
+    """
+    outs = [
+        _out(compiled, i, operands, state) for i in range(len(compiled.program.outs))
+    ]
+    layout = compiled.layout
+    places = [p for p in layout.places("operand") if p in layout.active]
+    counts = SweepCounts(
+        lax.convert_element_type(state["n"], INT),
+        state["advances"],
+        state["stores"],
+        state["restores"],
+        state["peak"],
+        state.get(NORMS),
+        state.get(FIRST),
+    )
+    given = [each for each in counts if each is not None]
+    return [*outs, *(state["d", p] for p in places), *given]
+
+
+def _out(compiled: Compiled, i: int, operands: Sequence[Any], state: State) -> Any:
+    """An output's value after the run."""
+    if i in register_outs(compiled):
+        return state["out", i]
+    return output_of(compiled, compiled.program.outs[i], operands, state)
 
 
 def traced_sweep(
