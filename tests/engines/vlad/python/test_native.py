@@ -638,7 +638,17 @@ def starred(*xs):
     return 1.0
 
 
+def derives_inside(x):
+    return native.grad(forever)(x)
+
+
 REFUSALS = [
+    (
+        derives_inside,
+        (1.0,),
+        "`native.grad` is not compiled itself; make the derivative outside",
+        "native.grad(forever)",
+    ),
     (
         prints,
         (1.0,),

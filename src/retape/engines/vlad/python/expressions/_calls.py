@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 from retape.engines.vlad.language._core import Core
 from retape.engines.vlad.python.expressions._derivative_calls import derivative_call
 from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
+from retape.engines.vlad.python.expressions._refusals import instead_of_derivative
 from retape.engines.vlad.python.expressions._unit import Nested
 from retape.engines.vlad.python.expressions._variables import share
 from retape.engines.vlad.python.read._library import known_function
@@ -96,6 +97,8 @@ class CallTranslator:
         if key is prelude.new_array:
             return self._owner.arrays.new(node, args[0], args[1][0])
         known = known_function(key)
+        if getattr(key, "__module__", None) == "retape.native":
+            self.refuse(node, instead_of_derivative(key.__name__))
         if known is None and isinstance(key, Nested | PythonFunction):
             return self._compiled(node, type_, function, args, keywords or {})
         if keywords:

@@ -22,3 +22,10 @@ def instead_of_expression(node: ast.expr) -> str:
             return "`*` is not compiled here; write the items one by one"
         case _:
             return f"`{type(node).__name__}` is not compiled; see the subset's page"
+
+
+def instead_of_derivative(name: str) -> str:
+    return (
+        f"`native.{name}` is not compiled itself; make the derivative outside of the "
+        "function, as `df = native.grad(f)`, and call `df` here"
+    )
