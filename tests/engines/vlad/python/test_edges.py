@@ -1,5 +1,6 @@
 """Numbers at their edges, and arguments that only look like numbers and arrays."""
 
+import itertools
 import math
 import struct
 from collections.abc import Callable
@@ -62,6 +63,22 @@ def test_infinities_stop_a_function_or_go_through_it_as_in_python(engine: Any) -
         for x in (INF, -INF, NAN, 0.0, -0.0, -1.0, 1e308, 5e-324):
             expected = _outcome(functions_of_one, which, x)
             assert _outcome(compiled, which, x) == expected, (which, x)
+
+
+def length(x, y):
+    return math.hypot(x, y)
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_a_hypotenuse_neither_overflows_nor_vanishes(engine: Any) -> None:
+    compiled = native.function(length, engine=engine)
+    values = [0.0, -0.0, -3.0, 5e-324, 1e-200, 1e200, 1e308, INF, -INF, NAN]
+    for x, y in itertools.product(values, values):
+        assert compiled(x, y) == pytest.approx(math.hypot(x, y), rel=1e-15, nan_ok=True)
+    gradient = native.grad(length, (0, 1), engine=engine)
+    for size in (1.0, 1e-200, 1e200):
+        assert gradient(3.0 * size, -4.0 * size) == pytest.approx((0.6, -0.8))
+    assert gradient(0.0, 0.0) == (0.0, 0.0)
 
 
 def powers_and_remainders(x, y, power):

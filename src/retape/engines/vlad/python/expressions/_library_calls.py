@@ -154,9 +154,7 @@ class LibraryCalls:
                 return Prim(where, "atan", cores), FLOAT
             case "hypot":
                 self._counted(node, args, 2)
-                return arithmetic.named(
-                    where, cores, lambda *xs: _hypotenuse(xs)
-                ), FLOAT
+                return arithmetic.hypotenuse(where, *cores), FLOAT
         self._counted(node, args, 1)
         core, type_ = numbers[0]
         match name:
@@ -197,11 +195,3 @@ class LibraryCalls:
                     where, "*", (core, Const(where, 0.017453292519943295))
                 ), FLOAT
         return self.refuse(node, f"`{name}` is not compiled")
-
-
-def _hypotenuse(xs: tuple[Core, ...]) -> Core:
-    """The length of a vector of two numbers."""
-    a, b = xs
-    where = a.where
-    squares = (Prim(where, "*", (a, a)), Prim(where, "*", (b, b)))
-    return Prim(where, "sqrt", (Prim(where, "+", squares),))

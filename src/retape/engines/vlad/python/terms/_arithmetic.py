@@ -196,6 +196,43 @@ class Arithmetic:
             ),
         )
 
+    def hypotenuse(self, where: Where, a: Core, b: Core) -> Core:
+        """The length of a vector: the root of the sum of squares.
+
+        Where a square could overflow or vanish, both are divided by the larger one.
+        """
+
+        def root(x: Core, y: Core) -> Core:
+            return Prim(where, "sqrt", (self._squares(where, x, y),))
+
+        def scaled(x: Core, y: Core, m: Core) -> Core:
+            parts = Prim(where, "/", (x, m)), Prim(where, "/", (y, m))
+            length = Prim(where, "*", (m, self.named(where, parts, root)))
+            zero_or_nan = Prim(where, "+", tuple(_absolute(each) for each in (x, y)))
+            safe = If(where, Prim(where, "zero?", (m,)), zero_or_nan, length)
+            return If(where, Prim(where, "finite?", (m,)), safe, m)
+
+        def chosen(x: Core, y: Core) -> Core:
+            # No number is not larger than zero; so an infinity is found beside one.
+            first = Prim(where, "max", (Const(where, 0.0), _absolute(x)))
+            most = Prim(where, "max", (first, _absolute(y)))
+            careful = self.named(where, (most,), lambda m: scaled(x, y, m))
+            tiny, huge = Const(where, 1e-290), Const(where, 1e300)
+
+            def checked(s: Core) -> Core:
+                plain = Prim(where, "sqrt", (s,))
+                is_small = Prim(where, "<", (s, huge))
+                upper = If(where, is_small, plain, careful)
+                return If(where, Prim(where, ">", (s, tiny)), upper, careful)
+
+            return self.named(where, (self._squares(where, x, y),), checked)
+
+        return self.named(where, (a, b), chosen)
+
+    def _squares(self, where: Where, x: Core, y: Core) -> Core:
+        squares = Prim(where, "*", (x, x)), Prim(where, "*", (y, y))
+        return Prim(where, "+", squares)
+
     def compare(self, where: Where, op: ast.cmpop, a: Core, b: Core) -> Core | None:
         """A comparison of two numbers; `None` for one that is not compiled."""
         names: dict[type[ast.cmpop], str] = {
@@ -230,6 +267,10 @@ class Arithmetic:
         for name, arg in reversed(bound):
             result = self._build.let_var(where, name, arg, result)
         return result
+
+
+def _absolute(core: Core) -> Core:
+    return Prim(core.where, "abs", (core,))
 
 
 def literal(where: Where, value: float | bool | int) -> Operand:
