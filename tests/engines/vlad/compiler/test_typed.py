@@ -1,5 +1,6 @@
 """Typed code: its form, its reverse, and where it leaves a stage to the general way."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -235,6 +236,24 @@ def test_a_fault_in_typed_code_is_told_by_the_general_way() -> None:
         vlad.compile(text, engine="interpreter")["g"](2.0)
     lines = [str(each.value).splitlines()[:3] for each in (compiled, interpreted)]
     assert lines[0] == lines[1]
+
+
+def test_places_that_a_vector_lacks_are_left_to_the_general_way() -> None:
+    text = (
+        "(define (f x) (* x (vector-ref (make-vector 3 x) x)))"
+        " (define (g x) (*j f x 1))"
+    )
+    compiled, interpreted = vlad.compile(text), vlad.compile(text, engine="interpreter")
+    for at in (0.0, -0.0, 2.0):
+        assert compiled["g"](at) == interpreted["g"](at)
+    big = 2.0**64
+    for at in (-1.0, -0.5, 0.5, 3.0, 2.0**32, big, -big, 1e300, math.inf, math.nan):
+        with pytest.raises(retape.LanguageError, match="is no index") as one:
+            compiled["g"](at)
+        with pytest.raises(retape.LanguageError) as other:
+            interpreted["g"](at)
+        lines = [str(each.value).splitlines()[:1] for each in (one, other)]
+        assert lines[0] == lines[1], at
 
 
 def test_a_function_without_a_derivative_is_typed_code_too() -> None:

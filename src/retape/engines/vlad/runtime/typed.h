@@ -105,10 +105,12 @@ static struct {
     top = T.top;                                                  \
   }
 
-/* A place that the current version of a vector has. */
+/* A place that the current version of a vector has. What is no integer, or below zero,
+   is another double when it comes back, or a large place. */
 #define ROW_PLACE(row, at, i)                                     \
-  if (UNLIKELY(!((at) == (row)->version && (i) >= 0.0 &&          \
-                 (i) < (row)->length && (double)(uint32_t)(i) == (i)))) \
+  const uint64_t place = (uint64_t)(int64_t)(i);                  \
+  if (UNLIKELY(!((at) == (row)->version && place < (row)->length && \
+                 (double)(int64_t)place == (i))))                 \
     goto GIVE_UP;
 
 #define ROW_LENGTH(n)                                             \

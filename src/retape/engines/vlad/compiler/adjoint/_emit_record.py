@@ -261,15 +261,15 @@ class RecordEmission(FrameEmission):
         row, at = term.args
         assert isinstance(row, Register)
         v, i = self.slot(row), self.atom(at)
-        self.line(f"ROW_PLACE({v}, {self.version(row)}, {i})")
-        self.line(f"{self.slot(term.var)} = {v}->value[(uint32_t){i}];")
+        self.line(f"{{ ROW_PLACE({v}, {self.version(row)}, {i})")
+        self.line(f"{self.slot(term.var)} = {v}->value[place]; }}")
 
     def _set(self, term: Do) -> None:
         row, at, value = term.args
         assert isinstance(row, Register)
         v, i = self.slot(row), self.atom(at)
-        self.line(f"ROW_PLACE({v}, {self.version(row)}, {i})")
-        self.line(f"{v}->value[(uint32_t){i}] = {self.atom(value)};")
+        self.line(f"{{ ROW_PLACE({v}, {self.version(row)}, {i})")
+        self.line(f"{v}->value[place] = {self.atom(value)}; }}")
         self.line(f"{self.slot(term.var)} = {v};")
         self.line(f"{self.version(term.var)} = ++{v}->version;")
 
