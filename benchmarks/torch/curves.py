@@ -1,12 +1,13 @@
 """Memory against recomputation over 20 budgets for five models: is it monotone?
 
-    python benchmarks/torch/curves.py [--svg FILE] [--full] [gpt|vit|unet|lstm|mamba]
+    python benchmarks/torch/curves.py [--svg FILE] [--full] [--fresh] [MODEL ...]
 
 For each budget from the least to plain: the peak that the CPU allocator counted, the
 share of the forward that was run again, by cost (multiplications of products, bytes of
 the rest), in the first run and in a later one, and processor time of a later run over
 that of the plain one. Then, for each model, by how much a larger budget ever cost more
-than a smaller one. `--svg` draws it. `--full` takes larger models.
+than a smaller one. `--svg` draws it. `--full` takes larger models. With `--fresh` each
+budget is as in a process of its own: what runs in others have shown is forgotten.
 """
 
 import sys
@@ -23,6 +24,7 @@ from torch import Tensor, nn
 import retape.torch
 from retape._errors import BudgetError
 from retape.engines.eager.analysis._operator_cost import step_costs
+from retape.engines.eager.plan._learned import forget_lessons
 from retape.engines.eager.replay import _backward
 
 COUNT = 20
@@ -214,7 +216,9 @@ def least(program: Program) -> int:
             memory = error.least
 
 
-def curve(program: Program, costs: Costs, count: int = COUNT) -> Iterator[Point]:
+def curve(
+    program: Program, costs: Costs, count: int = COUNT, fresh: bool = False
+) -> Iterator[Point]:
     """Measure budgets in equal steps from the least to what the plain run takes."""
     ready_gradients(program.parameters)
 
@@ -225,6 +229,8 @@ def curve(program: Program, costs: Costs, count: int = COUNT) -> Iterator[Point]
     most, base, low = peak_bytes(plain), seconds(plain), least(program)
     for k in range(count):
         budget = low + max(0, most - low) * k // (count - 1)
+        if fresh:
+            forget_lessons()
         under = retape.torch.recompute(memory=budget)(program.loss)
 
         def step(under: Callable[[], Tensor] = under) -> None:
@@ -286,7 +292,8 @@ def main(arguments: list[str]) -> None:
         torch.manual_seed(0)
         points = curves[name] = []
         print(f"\n{name:6s}  budget MB  peak MB  first  later   time")
-        for point in curve(MODELS[name]("--full" in arguments), costs):
+        program, fresh = MODELS[name]("--full" in arguments), "--fresh" in arguments
+        for point in curve(program, costs, fresh=fresh):
             points.append(point)
             print(
                 f"{point.budget / 1e6:17.3f} {point.peak / 1e6:8.3f} {point.first:6.2f}"

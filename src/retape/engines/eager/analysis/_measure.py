@@ -6,13 +6,14 @@ same shapes makes the same slots in the same order, so a plan made of slots and
 positions holds for it; `Measured.agrees` finds the program that does not.
 """
 
+from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
 from retape.engines.eager.analysis._liveness import step_cotangents
 from retape.engines.eager.analysis._operator_cost import step_costs
-from retape.engines.eager.analysis._partition import cut_run
+from retape.engines.eager.analysis._partition import MOST_UNITS, cut_run
 from retape.engines.eager.analysis._units import Unit
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.trace._run import Run
@@ -35,9 +36,15 @@ class Measured:
         marks: For each unit, the mark of what it did.
         states: At each cut, the slots made before and used after.
         units, widths: What the dynamic programme is given.
+        late: At each cut, the slots that autograd saves behind it for the unit before.
+        alone: Those of them that it does not save in the unit after, too.
+        tapes: For each unit, the slots that autograd saves in it.
+        reads: For each step, the slots that it reads.
+        producer, nbytes: For each slot, the step that makes it, and its size.
         needs: For each step, the most bytes that running it may add.
         kept_bytes: What is kept whatever the schedule.
         outside_bytes: Of those, what the program itself held at the end.
+        costs: Of the steps.
         cost: Of the whole run.
     """
 
@@ -47,9 +54,16 @@ class Measured:
     states: tuple[Slots, ...]
     units: tuple[Unit, ...]
     widths: tuple[tuple[int, ...], ...]
+    late: tuple[Slots, ...]
+    alone: tuple[Slots, ...]
+    tapes: tuple[Slots, ...]
+    reads: tuple[tuple[int, ...], ...]
+    producer: "array[int]"
+    nbytes: "array[int]"
     needs: tuple[int, ...]
     kept_bytes: int
     outside_bytes: int
+    costs: tuple[int, ...]
     cost: int
 
     def agrees(self, cut: int, run: Run) -> bool:
@@ -63,7 +77,10 @@ class Measured:
 
 
 def measure(
-    run: Run, boundaries: Sequence[int] = (), result_bytes: int = 0
+    run: Run,
+    boundaries: Sequence[int] = (),
+    result_bytes: int = 0,
+    most: int = MOST_UNITS,
 ) -> Measured:
     """Cut a run at the boundaries of its functions, and finer where there is room.
 
@@ -71,15 +88,25 @@ def measure(
         run: A recorded run whose graph is alive.
         boundaries: Positions at which a function began, if it is a chain of functions.
         result_bytes: Bytes of what the run returned, if a loss of it follows.
+        most: About how many units.
     """
     trace, uses, costs = run.trace, Uses(run), step_costs(run.trace)
-    cuts = cut_run(trace, uses, boundaries)
+    cuts = cut_run(trace, uses, boundaries, most)
     states = uses.crossing(cuts)
     counts = [uses.counts(cut) for cut in cuts]
     measurement = _Measurement(run, uses, costs)
     parts = range(len(cuts) - 1)
     units = [
         measurement.unit(cuts[k], cuts[k + 1], states[k], states[k + 1]) for k in parts
+    ]
+    late = uses.late(cuts)
+    alone = [
+        *(late[k] - uses.tape(cuts[k], cuts[k + 1]).keys() for k in parts),
+        late[-1],
+    ]
+    units = [
+        unit._replace(lingering=measurement.lingering(cuts[k], alone[k]))
+        for k, unit in enumerate(units)
     ]
     if units:
         peak = units[-1].tape_bytes + _LOSS_TENSORS * result_bytes
@@ -92,11 +119,29 @@ def measure(
         tuple(states),
         tuple(units),
         tuple(tuple(uses.nbytes(right - left) for right in states) for left in states),
+        tuple(late),
+        tuple(alone),
+        tuple(frozenset(uses.tape(cuts[k], cuts[k + 1])) for k in parts),
+        tuple(step.reads for step in trace.steps),
+        array("q", trace.producer),
+        array("q", trace.nbytes),
         tuple(_need(run, index) for index in range(len(trace.steps))),
         trace.kept_bytes + _cotangents_kept(run) + trace.state_bytes() + outside,
         outside,
+        tuple(costs),
         sum(costs),
     )
+
+
+def measure_in_parts(run: Run, counts: Sequence[int]) -> list[Measured]:
+    """Several partitions of one run, which have the tables of its steps in common."""
+    first = measure(run, most=counts[0])
+    shared = {
+        name: getattr(first, name)
+        for name in ("needs", "reads", "producer", "nbytes", "costs")
+    }
+    others = (replace(measure(run, most=each), **shared) for each in counts[1:])
+    return [first, *others]
 
 
 def whole_mark(run: Run) -> int:
@@ -193,6 +238,14 @@ class _Measurement:
             reverse_peak=self._reverse_peak(first, last, before, tape),
             cotangent=self._waiting[last],
         )
+
+    def lingering(self, cut: int, alone: Slots) -> int:
+        """Bytes saved behind a cut for the unit before, while a step of this is run.
+
+        Before a kernel that makes a workspace all is let go that can be.
+        """
+        kind = self.trace.steps[cut].signature.kind
+        return 0 if kind.scratch else self.uses.nbytes(alone)
 
     def _run_again(self, wanted: Slots, before: Slots, first: int) -> tuple[int, int]:
         """Cost and most bytes of computing slots from a state, that state excluded."""

@@ -13,11 +13,13 @@ from itertools import accumulate
 from retape.engines.eager.analysis._uses import Uses
 from retape.engines.eager.trace._trace import Trace
 
-_MOST_UNITS = 100
+MOST_UNITS = 100
 
 
-def cut_run(trace: Trace, uses: Uses, boundaries: Sequence[int]) -> list[int]:
-    """Positions of the units: boundaries, joined or divided by bytes saved."""
+def cut_run(
+    trace: Trace, uses: Uses, boundaries: Sequence[int], most: int = MOST_UNITS
+) -> list[int]:
+    """Positions of about `most` units: boundaries, joined or divided by bytes."""
     length = uses.length
     saved_at = [0] * (length + 2)
     seen: set[int] = set()
@@ -26,14 +28,14 @@ def cut_run(trace: Trace, uses: Uses, boundaries: Sequence[int]) -> list[int]:
             seen.add(slot)
             saved_at[step] += trace.nbytes[slot]
     sums = list(accumulate(saved_at, initial=0))
-    size = max(1.0, sums[-1] / _MOST_UNITS)
+    size = max(1.0, sums[-1] / most)
     widths = uses.widths()
     ends = sorted({0, *(cut for cut in boundaries if 0 < cut < length), length})
     cuts = [0]
     for begin, end in zip(ends, ends[1:], strict=False):
         cuts += _divided(begin, end, sums, size, widths)
         last = end == length
-        if last or sums[end] - sums[cuts[-1]] >= size or len(ends) <= _MOST_UNITS:
+        if last or sums[end] - sums[cuts[-1]] >= size or len(ends) <= most:
             cuts.append(end)
     return cuts
 

@@ -18,6 +18,8 @@ class Unit(NamedTuple):
         tape_peak: Most bytes while it is run with its tape.
         reverse_peak: Most bytes while it is reversed, its tape included.
         cotangent: Bytes of the cotangent of the state after it.
+        lingering: Bytes that the unit before saved at its end: the program's own run
+            holds them while this one begins.
     """
 
     advance: float
@@ -30,6 +32,7 @@ class Unit(NamedTuple):
     tape_peak: int
     reverse_peak: int
     cotangent: int
+    lingering: int = 0
 
 
 @dataclass(frozen=True, slots=True)

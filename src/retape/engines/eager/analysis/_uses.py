@@ -22,12 +22,13 @@ class Uses:
     """
 
     def __init__(self, run: Run) -> None:
+        run.settle_places()
         self._run, self._trace = run, run.trace
         self.length = len(run.trace.steps)
         producer = run.trace.producer
         self.saved: list[tuple[int, int]] = []
         self.last_use: dict[int, int] = {}
-        for number, step in enumerate(run.handle_steps):
+        for number, step in enumerate(run.places):
             slot = run.slot_of(number)
             if run.alive[number] and producer[slot] >= 0:
                 self.saved.append((step, slot))
@@ -81,6 +82,15 @@ class Uses:
             present.update(come)
             found.append(frozenset(present))
         return found
+
+    def late(self, cuts: Sequence[int]) -> list[Slots]:
+        """For each position, the slots saved behind it that belong to a step before."""
+        run, found = self._run, dict[int, set[int]]()
+        pairs = zip(run.handle_steps, run.places, strict=True)
+        for number, (step, place) in enumerate(pairs):
+            if place < step:
+                found.setdefault(step, set()).add(run.slot_of(number))
+        return [frozenset(found.get(cut, ())) for cut in cuts]
 
     def widths(self) -> list[int]:
         """For each position, the bytes made before and used at or after it."""

@@ -28,6 +28,7 @@ from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedErro
 from retape.engines.eager._limits import Limits, read_bytes
 from retape.engines.eager.analysis._least_memory import least_memory
 from retape.engines.eager.analysis._measure import Measured, measure
+from retape.engines.eager.api._argument_checks import check_callable
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._fit import Fit
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
@@ -185,7 +186,7 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     Raises:
         UnsupportedError: If the program reads values to decide what to do
             (`tensor.item()`), or has an operator that says nothing of its shapes.
-        PlanError: If it is called inside of a recomputation.
+        PlanError: If it is called inside of a recomputation, or without a function.
 
     Examples:
         >>> import torch, retape.torch
@@ -196,6 +197,7 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
         >>> found.recomputed(found.enough)
         0.0
     """
+    check_callable(function, "Pass the module or function first, then its arguments.")
     tight, keeper = _record(function, args, kwargs, 1)
     least = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight
     nothing_saved = not tight.living

@@ -14,6 +14,11 @@ from retape.engines.eager._torch_compile import (
     being_compiled,
     compiled_code_runs_eagerly,
 )
+from retape.engines.eager.api._argument_checks import (
+    budget_by_name,
+    check_callable,
+    check_count,
+)
 from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import OffloadKeeper, Store, as_store
@@ -69,7 +74,11 @@ class Recomputation:
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         """The function, each call of which is a run of its own."""
-
+        check_callable(
+            function,
+            "A recomputation takes the function itself, before it is called: "
+            '`recompute(memory="1GB")(function)(x)`.',
+        )
         if inspect.iscoroutinefunction(function) or _yields(function):
             raise UnsupportedError(
                 f"`{getattr(function, '__name__', function)}` is an asynchronous "
@@ -176,6 +185,7 @@ def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
         ) from error
 
 
+@budget_by_name
 def recompute(
     *,
     memory: int | float | str | Plan | None = None,
@@ -218,8 +228,9 @@ def recompute(
         A context manager and decorator, with a `report`.
 
     Raises:
-        PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, or
-            the plan is not one for a run of unknown length.
+        PlanError: If not exactly one of `memory`, `snapshots` and `plan` is given, by
+            name, the plan is not one for a run of unknown length, or an argument is
+            not of its kind.
         StoreError: Inside, if a snapshot cannot be written; in the backward, if it
             cannot be read.
         BudgetError: On leaving, if the program cannot be reversed in `memory`.
@@ -248,6 +259,9 @@ def recompute(
         )
     if plan is not None:
         memory, snapshots, stage = read_plan(plan, stage)
+    check_count("stage", stage)
+    if snapshots is not None:
+        check_count("snapshots", snapshots)
     if snapshots is not None and (snapshots < 1 or stage < 1):
         raise PlanError(
             f"`snapshots={snapshots}`, `stage={stage}`: both must be at least 1; the "
@@ -255,6 +269,7 @@ def recompute(
         )
     if memory == "auto":
         memory = automatic_budget()
+    as_function(policy)  # what is no policy is refused here and not inside
     limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
     found = None if store is None else as_store(store)
     return Recomputation(limits, verify, policy, mode == "loop", found)

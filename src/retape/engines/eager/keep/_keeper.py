@@ -231,24 +231,45 @@ class Keeper:
     def _seal(self) -> bool:
         """End a gap at its narrowest position and let go of what lies before."""
         trace = self._run.trace
+        if self._drop_before_opened():
+            return True
         begin = trace.snapshots[-1].position
         end = self._end_of_gap(begin, self._gap)
         if end is None:
             return False
-        self._place(begin, end)
         before = trace.tail.nbytes
-        self._drop_tail(trace.opened.position)
+        self._drop_tail(self._place(begin, end))
         dropped = before - trace.tail.nbytes
         if 1.2 * sum(trace.nbytes[slot] for slot in trace.opened.slots) > dropped:
             self._gap *= 2  # the snapshot holds all of what was to be let go
         trace.opened.saved = trace.saved - trace.tail.nbytes
         return True
 
-    def _place(self, begin: int, end: int) -> None:
+    def _drop_before_opened(self) -> bool:
+        """Let go of a gap's bytes of the tail, if it begins before the last snapshot.
+
+        There is a snapshot behind them already.
+        """
+        trace = self._run.trace
+        goal = trace.tail.nbytes - self._gap
+        steps, position = trace.tail.steps, trace.opened.position
+        dropped = False
+        while steps and steps[slot := next(iter(steps))] < position:
+            if dropped and trace.tail.nbytes <= goal:
+                break
+            trace.drop_from_tail(slot)
+            dropped = True
+        return dropped
+
+    def _place(self, begin: int, end: int) -> int:
         """Put a snapshot at the narrowest position, where it can be complete.
 
         Loops whose state is overwritten may have no such position in a gap, nor in one
         twice as long. A snapshot of the present collects all that is read from now on.
+
+        Returns:
+            The step before which the tail is let go: a gap's bytes, also where the
+            snapshot lies further on.
         """
         trace = self._run.trace
         present = len(trace.steps)
@@ -260,6 +281,7 @@ class Keeper:
             position = present
         place_snapshot(trace, position)
         self._run.tally.snapshots += 1
+        return min(position, end)
 
     def _end_of_gap(self, begin: int, gap: int) -> int | None:
         """The step by which `gap` bytes have been saved since `begin`, if they have."""

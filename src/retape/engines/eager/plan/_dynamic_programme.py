@@ -150,7 +150,8 @@ class Optimum:
             peak = self._advance_peak(peak, s, k)
             way = np.full_like(row, np.inf)
             _relax(way, self._first[k], int(self._wide[s, k]), self._least[s, k])
-            way[: self._up(peak + self.overhang)] = np.inf
+            lingering = max(each.lingering for each in self.units[s:k])
+            way[: self._up(peak + self.overhang + lingering)] = np.inf
             np.minimum(row, way, out=row)
         after = self._first_after[s]
         _relax(after, self._first_after[s + 1], self._up(unit.more_bytes), _FREE)
@@ -199,7 +200,9 @@ class Optimum:
     def _need(self, s: int, t: int, first: bool) -> int:
         """Room that taping and reversing a unit takes, the state before it held."""
         unit = self.units[s]
-        beside = self.overhang if first else self.units[t - 1].cotangent
+        beside = (
+            unit.lingering + self.overhang if first else self.units[t - 1].cotangent
+        )
         return int(self._up(max(unit.reverse_peak, unit.tape_peak + beside)))
 
     def _split(self, s: int, t: int, room: int, first: bool) -> int:

@@ -12,9 +12,11 @@ run does something else or holds more. One that is run once is not analysed.
 import threading
 from collections import OrderedDict
 
-from retape.engines.eager.analysis._measure import Measured, measure, whole_mark
+from retape.engines.eager.analysis._least_memory import ample_memory
+from retape.engines.eager.analysis._measure import measure_in_parts, whole_mark
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
+from retape.engines.eager.plan._known import Known, programs
 from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
 from retape.engines.eager.plan._program import Program
@@ -31,6 +33,10 @@ _RUNS_PER_SEARCH = 64
 # Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
 # take about three runs, with coarser levels if need be, but not less than the fewest.
 _ENTRY = 80
+# Few units leave the table fine levels, many cut finely: the cheaper plan is taken.
+# With a hundred, and so 70 levels, a Mamba of two blocks ran 0.57 again in a budget in
+# which 39 units run 0.15.
+_UNITS = (50, 25)
 _FEWEST_ENTRIES = 6_000_000
 
 
@@ -39,33 +45,46 @@ class LearnedProgram(Program):
 
     Attributes:
         mark: Of what it does.
-        tally: Of its first run, by rules of thumb.
+        tally: Of its first run, by rules of thumb; `None` if it was known before.
         failures: How often the plan was left.
     """
 
-    def __init__(self, memory: int, mark: int, tally: Tally) -> None:
+    def __init__(self, memory: int, mark: int, tally: Tally | None) -> None:
         super().__init__(memory)
         self.mark, self.tally = mark, tally
         self.failures = 0
+        self._known: Known | None = None
 
-    def learn(self, measured: Measured) -> None:
-        """Look for a plan for what a run has shown."""
-        self.measured = measured
-        self._find_better_plan(measured)
+    def learn(self, known: Known) -> None:
+        """Look for a plan for what runs have shown."""
+        self._known, self.measured = known, known.measures[0]
+        self._find_better_plan(known)
+
+    def plan(self) -> UnitSchedule | None:
+        """The plan, for one run: a cheaper one, if a smaller budget has found it."""
+        choice = self._known and self._known.choices.get(self.memory)
+        if choice and self.descents:
+            self.measured, self.descents = choice.measured, choice.descents
+        return super().plan()
 
     def fail(self, plan: UnitSchedule) -> None:
         """Plan with less room. If it did not hold more, no plan would fare better."""
         self.failures += 1 if plan.excess else _MOST_FAILURES
         self.fit.learn(plan)
         self.descents = ()
-        if self.failures < _MOST_FAILURES and self.measured is not None:
-            self._find_better_plan(self.measured)
+        if self._known is not None:
+            self._known.drop(plan.descents)
+            if self.failures < _MOST_FAILURES:
+                self._find_better_plan(self._known)
 
-    def _find_better_plan(self, measured: Measured) -> None:
+    def _find_better_plan(self, known: Known) -> None:
         """In next to no room units are coarse: the rules of thumb may do better."""
-        entries = min(LARGEST, max(_FEWEST_ENTRIES, measured.cost // _ENTRY))
-        again = self.tally.recomputed / max(1, self.tally.steps) * measured.cost
-        self.find_plan(entries, below=again or float("inf"))
+        cost = known.measures[0].cost
+        entries = min(LARGEST, max(_FEWEST_ENTRIES, cost // _ENTRY))
+        choice = known.choose(self.memory, self.fit, entries)
+        again = 0 if self.tally is None else self.tally.cost(known.measures[0].costs)
+        if choice is not None and choice.cost < (again or float("inf")):
+            self.measured, self.descents = choice.measured, choice.descents
 
 
 class Lessons:
@@ -89,16 +108,28 @@ class Lessons:
         """The plan that a new run may turn out to follow, the others beside it."""
         with self._lock:
             self._settle()
-            programs = [each for each in self.programs.values() if each.descents]
-            programs.sort(key=_end_of_first_unit)
+            if not self.programs:
+                self._take_over()
+            planned = [each for each in self.programs.values() if each.descents]
+            planned.sort(key=_end_of_first_unit)
             latest = next(reversed(self.programs), None)
             expected = self._followers.get(self._latest or 0, latest)
-            programs.sort(key=lambda each: each.mark != expected)
-            plans = [plan for each in programs if (plan := each.plan()) is not None]
+            planned.sort(key=lambda each: each.mark != expected)
+            plans = [plan for each in planned if (plan := each.plan()) is not None]
         if not plans:
             return None
         plans[0].others = plans[1:]
         return plans[0]
+
+    def _take_over(self) -> None:
+        """The first run in a budget may be of the program that ran last in another."""
+        mark = programs.latest
+        known = None if mark is None else programs.get(mark)
+        if mark is None or known is None:
+            return
+        if self._memory < known.ample:  # else nothing has to be let go
+            program = self.programs[mark] = LearnedProgram(self._memory, mark, None)
+            program.learn(known)
 
     def learn(self, run: Run, keeper: Keeper) -> None:
         """Take the lesson of a run whose graph is there and whose backward is not."""
@@ -114,8 +145,14 @@ class Lessons:
             program = self.programs.pop(mark, None)
             if program is None:
                 program = LearnedProgram(self._memory, mark, run.tally)
-            elif program.measured is None and self._may_search():
-                program.learn(measure(run))
+            elif program.measured is None:
+                known = programs.get(mark)
+                if known is None and self._may_search():
+                    known = programs.add(
+                        mark, measure_in_parts(run, _UNITS), ample_memory(run)
+                    )
+                if known is not None:
+                    program.learn(known)
             self._note(program)
             ours = plan is not None and plan.measured is program.measured
             self.followed = plan if ours else None
@@ -123,13 +160,13 @@ class Lessons:
                 program.watch(self.followed)
 
     def give_up_plan(self, run: Run) -> bool:
-        """Have no plan any more for a program, if it is known; whether it is."""
+        """Have no plan any more for a program; whether it has done without in here."""
         with self._lock:
             program = self.programs.get(whole_mark(run))
             if program is None:
                 return False
             program.descents, program.failures = (), _MOST_FAILURES
-            return True
+            return program.tally is not None
 
     def _may_search(self) -> bool:
         """Tell whether the runs so far are worth one more search for a plan."""
@@ -173,3 +210,4 @@ def forget_lessons() -> None:
     """Forget all plans."""
     with _lessons_lock:
         _lessons.clear()
+    programs.clear()

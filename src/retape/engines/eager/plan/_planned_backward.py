@@ -20,9 +20,11 @@ class PlannedSweep(Sweep):
         super().__init__(run, limits)
         self.plan = plan
         self._again = False
+        self._reversed = -1  # the unit that the backward is in
 
     def begin(self) -> None:
         """Before the backward: states that are tapes go with what autograd saved."""
+        self._run.settle_places()
         if self._run.living and not self.plan.broken:
             self._part_with_states(self.plan.count)
 
@@ -33,10 +35,11 @@ class PlannedSweep(Sweep):
         if run.recording:  # a backward inside of the program: what is to come is open
             plan.leave()
             run.trace.next_cut = float("inf")
-        unit = plan.unit_at(run.handle_steps[handle.number])
+        unit = plan.unit_at(run.places[handle.number])
         if plan.broken or self._is_second_backward(unit):
             super().fetch(handle)
             return
+        self._reversed = unit
         kept = self._take(unit)
         self._pass(unit)
         path = [plan.owner(unit)]
@@ -76,8 +79,12 @@ class PlannedSweep(Sweep):
 
     def _slots(self, unit: int) -> list[int]:
         run = self._run
-        low, high = self.plan.numbers(unit, run)
+        low, high = self._numbers(unit)
         return [run.slot_of(k) for k in range(low, high) if run.alive[k]]
+
+    def _numbers(self, unit: int) -> tuple[int, int]:
+        low, high = self.plan.numbers(unit, self._run)
+        return low, self._run.beyond(high) if unit == self._reversed else high
 
     def _stored(self, unit: int) -> bool:
         position = self.plan.cuts[unit]
@@ -134,20 +141,35 @@ class PlannedSweep(Sweep):
         tapes = {u: self._slots(u) for u in descent.taped if u <= last}
         stores = [u for u in descent.stores if u <= last and not self._stored(u)]
         wanted = {slot for slots in tapes.values() for slot in slots}
-        for unit in stores:
-            wanted |= plan.states[unit]
+        states = {unit: self._state(unit, last) for unit in stores}
+        for state in states.values():
+            wanted |= state
         missing = {slot for slot in wanted if slot not in held.storages}
         if self._is_too_much(missing):
             return
         computed = self._replay(missing)
-        for unit in stores:
-            self._hold_all(plan.states[unit], computed)
-            place = Snapshot(plan.cuts[unit], set(plan.states[unit]), 0)
+        for unit, state in states.items():
+            self._hold_all(state, computed)
+            place = Snapshot(plan.cuts[unit], state, 0)
             run.trace.snapshots.append(place)
             run.tally.planted += 1
         run.trace.snapshots.sort(key=lambda each: each.position)
         run.trace.opened = run.trace.snapshots[-1]
         self._hold_tapes(tapes, computed)
+
+    def _state(self, unit: int, last: int) -> set[int]:
+        """The part of the state before a unit that units up to another still use.
+
+        What only later ones read has been reversed with them, and no snapshot of this
+        segment holds it: a loop's results, read at its end, were computed anew from
+        the program's start, 20 times in a Mamba of two blocks.
+        """
+        plan, trace = self.plan, self._run.trace
+        end = plan.cuts[last + 1] if last + 1 < plan.count else len(trace.steps)
+        used = {slot for each in range(unit, last + 1) for slot in self._slots(each)}
+        for step in trace.steps[plan.cuts[unit] : end]:
+            used.update(step.reads)
+        return used & plan.states[unit]
 
     def _hold_tapes(
         self, tapes: Mapping[int, list[int]], computed: dict[int, torch.Tensor]
@@ -155,9 +177,7 @@ class PlannedSweep(Sweep):
         run = self._run
         for unit, slots in tapes.items():
             self._hold_all(set(slots), computed)
-            run.stages.append(
-                RecomputedValues(run, *self.plan.numbers(unit, run), slots)
-            )
+            run.stages.append(RecomputedValues(run, *self._numbers(unit), slots))
             run.tally.stages += 1
 
     def _is_too_much(self, slots: Set[int]) -> bool:

@@ -115,10 +115,10 @@ class UnitSchedule:
 
     def numbers(self, unit: int, run: Run) -> tuple[int, int]:
         """The range of the tensors that autograd saved in a unit."""
-        low = bisect_left(run.handle_steps, self.cuts[unit])
+        low = bisect_left(run.places, self.cuts[unit])
         if unit + 1 == self.count:
-            return low, len(run.handle_steps)
-        return low, bisect_left(run.handle_steps, self.cuts[unit + 1])
+            return low, len(run.places)
+        return low, bisect_left(run.places, self.cuts[unit + 1])
 
 
 class PlannedKeeper(Keeper):
@@ -129,6 +129,9 @@ class PlannedKeeper(Keeper):
         self.plan = plan
         self._taped = True
         self._mark: int | None = None
+        # What autograd saves behind a cut for the unit before: to hold, to let go.
+        self._hold_late: Slots = frozenset()
+        self._late: Slots = frozenset()
         if plan.measured is not None:
             self._take_up(plan.measured)
 
@@ -148,12 +151,14 @@ class PlannedKeeper(Keeper):
             return
         if not self._taped:
             self._drop_unit()
+        self._drop_late()
         self._wake_up_in_time()
-        self._leave_room(self._need())
+        self._leave_room(self._need() - self._late_bytes())
 
     def make_room(self, nbytes: int) -> None:
         """Let values go for an operator, unless a plan has counted what it takes."""
-        if self.plan.broken:
+        self._drop_late(0)
+        if self.plan.broken or len(self.plan.cuts) == 1:  # it may be another program
             super().make_room(nbytes)
 
     def begin(self, unit: int) -> None:
@@ -163,12 +168,14 @@ class PlannedKeeper(Keeper):
             return
         if not self._taped:
             self._drop_unit()
+        self._drop_late()
         if plan.states and plan.cuts:
             self._prune(plan.states[plan.unit_at(trace.opened.position)])
         plan.cuts.append(len(trace.steps))
         first = plan.descents[0]
         self._taped = unit in first.taped
         self._mark = next(reversed(trace.tail.steps), None)
+        self._sort_late(unit)
         if unit in first.stores:
             place_snapshot(trace, len(trace.steps))
             self._run.tally.snapshots += 1
@@ -279,7 +286,7 @@ class PlannedKeeper(Keeper):
             if measured.needs[step] > trace.largest
         )
         end = cut if unit < plan.count else float("inf")
-        trace.next_cut = next(large, end)
+        trace.next_cut = position + 1 if self._late else next(large, end)
 
     def _drop_unit(self) -> None:
         """Let go of what autograd saved since the unit began."""
@@ -288,10 +295,41 @@ class PlannedKeeper(Keeper):
         for slot in reversed(trace.tail.steps):
             if slot == self._mark or trace.tail.steps[slot] < begin:
                 break
-            late.append(slot)
+            if slot not in self._hold_late:
+                late.append(slot)
         for slot in late:
             trace.drop_from_tail(slot)
             self.relieved = True
+
+    def _sort_late(self, unit: int) -> None:
+        """Note what autograd is about to save for the unit before the one that begins.
+
+        It saves results when an operator has returned, behind the cut.
+        """
+        measured = self.plan.measured
+        if measured is None or not unit:
+            return
+        taped = unit - 1 in self.plan.descents[0].taped
+        self._hold_late = measured.late[unit] if taped else frozenset()
+        self._late = frozenset() if taped else measured.alone[unit]
+
+    def _late_bytes(self) -> int:
+        """Bytes that will be let go before the operator about to run."""
+        measured, trace = self.plan.measured, self._run.trace
+        if measured is None or not self._late:
+            return 0
+        unit = measured.units[len(self.plan.cuts) - 1]
+        return 0 if unit.lingering else sum(trace.nbytes[each] for each in self._late)
+
+    def _drop_late(self, wait: int = 1) -> None:
+        """Let go of what was saved behind the cut for a unit that is not taped."""
+        trace = self._run.trace
+        if self._late and len(trace.steps) >= self.plan.cuts[-1] + wait:
+            for slot in self._late:
+                if slot in trace.tail.steps:
+                    trace.drop_from_tail(slot)
+                    self.relieved = True
+            self._late = frozenset()
 
     def _prune(self, state: Slots) -> None:
         """Let the open snapshot's slots go that nothing recomputed will read."""

@@ -42,7 +42,9 @@ class Sweep:
         run = self._run
         run.trace.held.settle()
         run.reversed_inside |= run.recording
-        position = run.handle_steps[handle.number]
+        if not run.recording:
+            run.settle_places()
+        position = run.places[handle.number]
         self._let_go_after(position)
         self._section = run.enter_section(handle.number)
         start = self._start
@@ -215,6 +217,7 @@ class Sweep:
         trace, tally = self._run.trace, self._run.tally
         needed = needed_steps(trace, wanted)
         tally.recomputed += len(needed)
+        tally.again.update(needed)
         return Replay(trace, needed, wanted).run()
 
     def _hold_computed(self, computed: dict[int, Tensor]) -> None:

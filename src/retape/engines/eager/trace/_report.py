@@ -1,13 +1,15 @@
 """Counts of a recorded run."""
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from retape._html import record_html
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one run, while it goes on."""
+    """Counts of one run, while it goes on. `again` counts how often each step was."""
 
     steps: int = 0
     saved: int = 0
@@ -17,6 +19,11 @@ class Tally:
     snapshots: int = 0
     thinned: int = 0
     peak: int = 0
+    again: Counter[int] = field(default_factory=Counter[int])
+
+    def cost(self, costs: Sequence[int]) -> int:
+        """The cost of all that was run again, from those of the steps."""
+        return sum(count * costs[index] for index, count in self.again.items())
 
     def report(self) -> "EagerReport":
         """The counts so far, frozen."""

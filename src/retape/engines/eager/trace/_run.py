@@ -24,7 +24,7 @@ from retape.engines.eager.trace._geometry import (
 from retape.engines.eager.trace._holdings import TAG
 from retape.engines.eager.trace._inputs import Input, checked
 from retape.engines.eager.trace._report import Tally
-from retape.engines.eager.trace._step import Snapshot
+from retape.engines.eager.trace._step import Snapshot, places_of
 from retape.engines.eager.trace._tail import Tail
 from retape.engines.eager.trace._trace import Trace
 
@@ -82,6 +82,7 @@ class Run:
         self.recording = True
         self.handle_steps: list[int] = []
         self.handle_slots: list[int] = []
+        self.places = self.handle_steps  # the steps that they belong to, once settled
         self.alive = bytearray()
         self.sections: list[int] = []
         self.section_numbers: list[int] = []
@@ -102,6 +103,15 @@ class Run:
         self.tally.saved = len(self.handle_steps)
         if not self.living:
             self.let_go()
+
+    def settle_places(self) -> None:
+        """From now on what was saved as a result belongs to the step that made it."""
+        if self.places is self.handle_steps:
+            trace, slots = self.trace, self.handle_slots
+            if trace.moved:
+                slots = [trace.moved.get(slot, slot) for slot in slots]
+            found = places_of(trace.steps, trace.producer, self.handle_steps, slots)
+            self.places = found
 
     def note_peak(self) -> None:
         """Take the bytes alive now into the report."""
@@ -197,9 +207,26 @@ class Run:
         return self.sections[index - 1] if index else 0
 
     def _numbers(self, first: int, last: int) -> tuple[int, int]:
-        """The range of the handles packed at steps `first` to `last`, in a section."""
-        low = max(self.first_number, bisect_left(self.handle_steps, first))
-        return low, bisect_left(self.handle_steps, last + 1)
+        """The range of the handles of steps `first` to `last`, in a section."""
+        low = max(self.first_number, bisect_left(self.places, first))
+        return low, bisect_left(self.places, last + 1)
+
+    def beyond(self, high: int) -> int:
+        """The end of numbers that end at `high`, with results of the step before it.
+
+        A result that was placed at the next step since that reads it, too, may have
+        been saved as a result after all. When the backward has passed that step, what
+        is still alive was.
+        """
+        places, producer = self.places, self.trace.producer
+        if not 0 < high < len(places) or places[high - 1] != places[high] - 1:
+            return high
+        step = places[high]
+        while high < len(places) and self.alive[high] and places[high] == step:
+            if producer[self.slot_of(high)] != step - 1:
+                break
+            high += 1
+        return high
 
     def living_between(self, first: int, last: int) -> tuple[int, int, list[int]]:
         """Living handles packed at steps `first` to `last`, the last one included.
@@ -208,6 +235,7 @@ class Run:
             The range of their numbers, and their slots, with repetitions.
         """
         low, high = self._numbers(first, last)
+        high = self.beyond(high)
         moved = self.trace.moved
         living = list(compress(self.handle_slots[low:high], self.alive[low:high]))
         return (
@@ -219,7 +247,7 @@ class Run:
     def living_with_steps(self, first: int, last: int) -> list[tuple[int, int]]:
         """As `living_between`: the slots, with the steps at which they were packed."""
         low, high = self._numbers(first, last)
-        steps = self.handle_steps[low:high]
+        steps = self.places[low:high]
         living = compress(
             zip(self.handle_slots[low:high], steps, strict=True), self.alive[low:high]
         )

@@ -1,5 +1,18 @@
-"""Items of a trace: steps, and the snapshots between them."""
+"""Items of a trace: steps, the snapshots between them, and which step saved what.
 
+Autograd saves operands before an operator runs, at its own step, and results after
+it, at the next one. A formula that reads both (a recurrent layer, a normalisation)
+would ask for values of two steps, and where these are in different stages each would be
+computed again for the other: an LSTM of six layers ran 3.4 forwards again where its
+plan said half of one. So what is saved beside operands is placed at the step that made
+it.
+
+A result that the next operator reads may have been saved as its operand instead: only
+if it was saved more often than it is read, the first times were as a result. A kernel
+with a workspace saves all of its results.
+"""
+
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from retape.engines.eager.trace._signature import Signature
@@ -32,3 +45,51 @@ def made_by(step: Step) -> range:
     """The slots that a step makes: its new storages first, then its overwrites."""
     made = len(step.signature.outputs) + len(step.writes)
     return range(step.first, step.first + made)
+
+
+def places_of(
+    steps: Sequence[Step],
+    producer: Sequence[int],
+    handle_steps: Sequence[int],
+    slots: Sequence[int],
+) -> list[int]:
+    """For each saved tensor, the step whose formula reads it; never decreasing.
+
+    Args:
+        steps, producer: Of the trace.
+        handle_steps: For each saved tensor, how many steps there were then.
+        slots: The slots that they stand for.
+    """
+    places = list(handle_steps)
+    number, count = 0, len(places)
+    while number < count:
+        step, end = handle_steps[number], _end_of_group(handle_steps, number)
+        beside_operands = number and handle_steps[number - 1] == step - 1
+        if beside_operands and producer[slots[number]] == step - 1:
+            results = _results(steps, producer, step, slots[number:end])
+            places[number : number + results] = [step - 1] * results
+        number = end
+    return places
+
+
+def _end_of_group(handle_steps: Sequence[int], number: int) -> int:
+    """The first saved tensor of a later step."""
+    step = handle_steps[number]
+    while number < len(handle_steps) and handle_steps[number] == step:
+        number += 1
+    return number
+
+
+def _results(
+    steps: Sequence[Step], producer: Sequence[int], step: int, slots: Sequence[int]
+) -> int:
+    """How many of the tensors saved at a position were results of the step before."""
+    scratch = steps[step - 1].signature.kind.scratch
+    reads = steps[step].reads if step < len(steps) else ()
+    for found, slot in enumerate(slots):
+        if producer[slot] != step - 1:
+            return found
+        again = slot in slots[:found] if scratch else False
+        if again or not scratch and slots[found:].count(slot) <= reads.count(slot):
+            return found
+    return len(slots)

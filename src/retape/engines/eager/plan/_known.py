@@ -1,0 +1,107 @@
+"""Programs known in this process, in whatever budget they were measured.
+
+A plan for a budget is one for every larger budget, too. So of the plans that are known
+for a program those for less memory are among the choices, and the cheapest is taken by
+what it will run, rehearsed: more memory never costs more. A program that was measured
+in one budget has a plan in another from its first run there.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from retape.engines.eager.analysis._measure import Measured
+from retape.engines.eager.analysis._units import Descent
+from retape.engines.eager.plan._fit import Fit
+from retape.engines.eager.plan._lru import Recent
+from retape.engines.eager.plan._rehearse import rehearse
+
+_MOST_KNOWN = 16
+_MOST_CHOICES = 64
+
+
+class Choice(NamedTuple):
+    """A plan for one of the partitions of a program, and what it costs."""
+
+    cost: int
+    measured: Measured
+    descents: tuple[Descent, ...]
+
+
+@dataclass(slots=True)
+class Known:
+    """A program, cut into coarser and finer units.
+
+    Attributes:
+        measures: For each partition, its units.
+        ample: Bytes in which nothing has to be let go.
+        choices: By budget, the cheapest plan.
+    """
+
+    measures: Sequence[Measured]
+    ample: int
+    choices: dict[int, Choice] = field(default_factory=dict[int, Choice])
+
+    def choose(self, memory: int, fit: Fit, entries: int) -> Choice | None:
+        """The cheapest plan in a budget, of those for it and for less."""
+        if memory in self.choices and fit == Fit():
+            return self.choices[memory]
+        found = [each for size, each in self.choices.items() if size <= memory]
+        for measured in self.measures:
+            best = fit.best(measured, memory, entries)
+            if best.cost < float("inf"):
+                descents = tuple(best.descents())
+                found.append(Choice(rehearse(measured, descents), measured, descents))
+        choice = min(found, key=lambda each: each.cost, default=None)
+        if choice is not None:
+            self.choices[memory] = choice
+            for size, each in self.choices.items():
+                if size > memory and each.cost > choice.cost:
+                    self.choices[size] = choice
+            if len(self.choices) > _MOST_CHOICES:
+                del self.choices[next(iter(self.choices))]
+        return choice
+
+    def drop(self, descents: Sequence[Descent]) -> None:
+        """A plan did not hold: no budget takes it any more."""
+        left = [k for k, each in self.choices.items() if each.descents is descents]
+        for memory in left:
+            del self.choices[memory]
+
+
+class Programs:
+    """What is known of the programs of a process, by their marks.
+
+    Attributes:
+        latest: The mark of the program that was measured or followed last.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: Recent[int, Known] = Recent(_MOST_KNOWN)
+        self.latest: int | None = None
+
+    def get(self, mark: int) -> Known | None:
+        """A program, if it is known."""
+        with self._lock:
+            found = self._known.get(mark)
+            if found is not None:
+                self._known.move_to_end(mark)
+                self.latest = mark
+            return found
+
+    def add(self, mark: int, measures: Sequence[Measured], ample: int) -> Known:
+        """A program that has been measured."""
+        with self._lock:
+            self.latest = mark
+            return self._known.use(mark, lambda: Known(tuple(measures), ample))
+
+    def clear(self) -> None:
+        """Forget all programs."""
+        with self._lock:
+            self._known.clear()
+            self.latest = None
+
+
+programs = Programs()

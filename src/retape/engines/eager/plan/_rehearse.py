@@ -1,0 +1,118 @@
+"""A plan rehearsed on a record: the cost of what its backward will run again.
+
+The dynamic programme adds up costs of units, each run by itself. A backward runs
+several at once, finds values there that another part of the plan holds, and reads less
+of a state than crosses its position. So plans are compared by what they will do: the
+same descents as in `PlannedSweep`, on slots instead of tensors.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+
+from retape.engines.eager.analysis._measure import Measured
+from retape.engines.eager.analysis._units import Descent
+from retape.engines.eager.analysis._uses import Slots
+
+
+def rehearse(measured: Measured, descents: Sequence[Descent]) -> int:
+    """The cost of all that a plan runs again, if it is followed to its end."""
+    return _Rehearsal(measured, descents).cost
+
+
+class _Rehearsal:
+    """What is held where, while the backward goes from unit to unit.
+
+    Attributes:
+        cost: Of what has been run again so far.
+    """
+
+    def __init__(self, measured: Measured, descents: Sequence[Descent]) -> None:
+        self._measured, self._descents = measured, descents
+        self._owner = {
+            unit: number for number, each in enumerate(descents) for unit in each.taped
+        }
+        self.cost, count = 0, len(measured.units)
+        # By unit, what the program's own run holds, and what has been run again.
+        self._own = {unit: measured.tapes[unit] for unit in descents[0].taped}
+        self._tapes: dict[int, Slots] = {}
+        self._states: dict[int, Slots] = {0: frozenset()}
+        ends = [*descents[0].stores, count]
+        for unit, end in zip(ends, ends[1:], strict=False):
+            self._states[unit] = self._read(unit, end)
+        self._part_with_states(count)
+        for unit in reversed(range(count)):
+            # The saved tensors of later units are gone, and their values with them.
+            self._tapes = {u: slots for u, slots in self._tapes.items() if u <= unit}
+            if not measured.tapes[unit] <= self._held():
+                self._fetch(unit)
+
+    def _read(self, unit: int, end: int) -> Slots:
+        """The slots of the state before a unit that steps up to another unit read."""
+        measured = self._measured
+        cuts, state = measured.cuts, measured.states[unit]
+        reads = measured.reads[cuts[unit] : cuts[end]]
+        return state & frozenset(slot for each in reads for slot in each)
+
+    def _held(self) -> set[int]:
+        found: set[int] = set()
+        there = *self._own.values(), *self._tapes.values(), *self._states.values()
+        return found.union(*there)
+
+    def _fetch(self, unit: int) -> None:
+        tape = self._measured.tapes[unit]
+        kept = tape & self._held()
+        self._own = {u: slots for u, slots in self._own.items() if u <= unit}
+        self._states = {u: slots for u, slots in self._states.items() if u <= unit}
+        self._tapes[-1] = kept
+        path = [self._owner[unit]]
+        while self._descents[path[-1]].start not in self._states:
+            path.append(self._descents[path[-1]].parent)
+        for number in reversed(path):
+            self._descend(self._descents[number], unit)
+        del self._tapes[-1]
+        self._part_with_states(unit)
+
+    def _descend(self, descent: Descent, last: int) -> None:
+        measured = self._measured
+        tapes = {u: measured.tapes[u] for u in descent.taped if u <= last}
+        states = {
+            u: self._state(u, last)
+            for u in descent.stores
+            if u <= last and u not in self._states
+        }
+        self._run(Slots().union(*tapes.values(), *states.values()))
+        self._tapes.update(tapes)
+        self._states.update(states)
+
+    def _state(self, unit: int, last: int) -> Slots:
+        measured = self._measured
+        saved = Slots().union(*measured.tapes[unit : last + 1])
+        return self._read(unit, last + 1) | (saved & measured.states[unit])
+
+    def _run(self, wanted: Iterable[int]) -> None:
+        """Run the steps that make what is not held."""
+        measured, held = self._measured, self._held()
+        found: set[int] = set()
+        stack = [slot for slot in wanted if slot not in held]
+        while stack:
+            step = measured.producer[stack.pop()]
+            if step >= 0 and step not in found:
+                found.add(step)
+                stack += [slot for slot in measured.reads[step] if slot not in held]
+        self.cost += sum(measured.costs[step] for step in found)
+
+    def _part_with_states(self, unit: int) -> None:
+        """Give up the states that no descent of an earlier unit has to run from."""
+        for start in [each for each in self._states if each]:
+            later = [d for d in self._beginning_at(start) if d.stop <= unit]
+            state = self._states[start]
+            if not any(self._has_to_run(each, state) for each in later):
+                for each in later:
+                    self._tapes.update({u: self._measured.tapes[u] for u in each.taped})
+                del self._states[start]
+
+    def _has_to_run(self, descent: Descent, state: Collection[int]) -> bool:
+        taped = (self._measured.tapes[unit] for unit in descent.taped)
+        return bool(descent.stores) or not Slots().union(*taped) <= frozenset(state)
+
+    def _beginning_at(self, unit: int) -> list[Descent]:
+        return [each for each in self._descents[1:] if each.start == unit]
