@@ -21,7 +21,7 @@ _MOST_KNOWN = 16
 _MOST_CHOICES = 64
 
 
-class Choice(NamedTuple):
+class KnownPlan(NamedTuple):
     """A plan for one of the partitions of a program, and what it costs."""
 
     cost: int
@@ -41,9 +41,9 @@ class Known:
 
     measures: Sequence[Measured]
     ample: int
-    choices: dict[int, Choice] = field(default_factory=dict[int, Choice])
+    choices: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
 
-    def choose(self, memory: int, fit: Fit, entries: int) -> Choice | None:
+    def choose(self, memory: int, fit: Fit, entries: int) -> KnownPlan | None:
         """The cheapest plan in a budget, of those for it and for less."""
         if memory in self.choices and fit == Fit():
             return self.choices[memory]
@@ -52,7 +52,9 @@ class Known:
             best = fit.best(measured, memory, entries)
             if best.cost < float("inf"):
                 descents = tuple(best.descents())
-                found.append(Choice(rehearse(measured, descents), measured, descents))
+                found.append(
+                    KnownPlan(rehearse(measured, descents), measured, descents)
+                )
         choice = min(found, key=lambda each: each.cost, default=None)
         if choice is not None:
             self.choices[memory] = choice
