@@ -119,7 +119,7 @@ def twice(x):
     [
         (total, np.ma.array([1.0, 2.0], mask=[False, True]), "type `MaskedArray` may"),
         (total, np.zeros(2).view(np.recarray), "type `recarray` may mean"),
-        (twice, np.timedelta64(3), "type `timedelta64` is no value"),
+        (twice, np.timedelta64(3, "s"), "type `timedelta64` is no value"),
         (twice, Meters(2.0), "type `Meters` is no value"),
     ],
 )
