@@ -67,14 +67,8 @@ def run(call, form, compiled, **options):
 SOME = partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
 PYTORCH = partial(pytorch_checkpoint, use_reentrant=False)
 WAYS = {
-    "function": (retape.torch.checkpoint, as_it_is, PYTORCH),
     "module": (plainly, retape.torch.Checkpointed, PYTORCH),
     "policy": (plainly, kept, partial(PYTORCH, context_fn=SOME)),
-    "contexts": (
-        partial(retape.torch.checkpoint, context_fn=SOME),
-        as_it_is,
-        partial(PYTORCH, context_fn=SOME),
-    ),
 }
 
 
