@@ -49,9 +49,8 @@ class Known:
             return self.choices[memory]
         found = [each for size, each in self.choices.items() if size <= memory]
         for measured in self.measures:
-            best = fit.best(measured, memory, entries)
-            if best.cost < float("inf"):
-                descents = tuple(best.descents())
+            descents = _descents(fit, measured, memory, entries)
+            if descents is not None:
                 found.append(
                     KnownPlan(rehearse(measured, descents), measured, descents)
                 )
@@ -70,6 +69,14 @@ class Known:
         left = [k for k, each in self.choices.items() if each.descents is descents]
         for memory in left:
             del self.choices[memory]
+
+
+def _descents(
+    fit: Fit, measured: Measured, memory: int, entries: int
+) -> tuple[Descent, ...] | None:
+    """The best plan, if one fits; its table, of megabytes, is gone before the next."""
+    best = fit.best(measured, memory, entries)
+    return tuple(best.descents()) if best.cost < float("inf") else None
 
 
 class Programs:
