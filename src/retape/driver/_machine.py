@@ -132,7 +132,7 @@ class PackingMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
     recorded crosses to the host. Its methods take both forms.
     """
 
-    def pack(self, tree: Any) -> Any:
+    def to_store(self, tree: Any) -> Any:
         """A capsule or a cotangent in the form for the store."""
         ...
 

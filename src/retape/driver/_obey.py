@@ -109,7 +109,7 @@ class Loop(Generic[C, A, R]):
         overwrites = isinstance(self.machine, OverwritingMachine)
         copy: Any = getattr(self.machine, "copy_capsule", None)
         self._copy = copy if overwrites else None
-        pack: Any = getattr(self.machine, "pack", None)
+        pack: Any = getattr(self.machine, "to_store", None)
         self._pack = pack if isinstance(self.machine, PackingMachine) else None
 
     @property

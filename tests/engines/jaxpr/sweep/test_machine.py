@@ -137,12 +137,12 @@ def test_only_what_is_stored_or_recorded_crosses_to_the_host(
 ) -> None:
     """A capsule that is advanced, or swept back from, stays where it is."""
     crossed: list[int] = []
-    pack = JaxprMachine.pack
+    to_store = JaxprMachine.to_store
     taken: list[Any] = []
     advance = JaxprMachine.advance
 
     def counted(machine: JaxprMachine, tree: Any) -> Any:
-        found = pack(machine, tree)
+        found = to_store(machine, tree)
         assert all(isinstance(v, np.ndarray) for v in jax.tree.leaves(found))
         crossed.append(len(jax.tree.leaves(found)))
         return found
@@ -151,7 +151,7 @@ def test_only_what_is_stored_or_recorded_crosses_to_the_host(
         taken.append(type(capsule[1]))
         return advance(machine, capsule, steps)
 
-    monkeypatch.setattr(JaxprMachine, "pack", counted)
+    monkeypatch.setattr(JaxprMachine, "to_store", counted)
     monkeypatch.setattr(JaxprMachine, "advance", noted)
     plan = retape.fixed_space(snapshots=3, stage=3)
     store = retape.DiskStore(tmp_path / "run")

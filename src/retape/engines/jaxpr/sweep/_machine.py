@@ -129,7 +129,7 @@ class JaxprMachine:
 
     # Between host and device ---------------------------------------------------------
 
-    def pack(self, tree: Any) -> Any:
+    def to_store(self, tree: Any) -> Any:
         """A capsule or a cotangent in the form for the store."""
         if not self.on_host:
             return tree
