@@ -44,7 +44,8 @@ def test_six_programs_are_exact_where_the_rival_is_not() -> None:
 def test_public_names() -> None:
     public = {name for name in vars(retape.torch) if not name.startswith("_")}
     assert public == {
-        "Checkpointed", "CheckpointOptions", "EagerReport", "Estimate", "Graph",
+        "Checkpointed", "CheckpointOptions", "CompiledPlan", "CompilerBudget",
+        "EagerReport", "Estimate", "Graph",
         "MemoryMeter", "MutationError", "Node", "Point", "Recomputation",
         "RecomputeDepthError",
         "accelerate",

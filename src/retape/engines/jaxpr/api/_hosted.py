@@ -80,6 +80,7 @@ def run_hosted(
             stage=settings.stage,
             on_host=settings.on_host or on_host,
             loops=(None if plan is None else plan.loops) or platform_loops(),
+            gives_place=True,
         )
         outcome = run(
             machine,

@@ -3,8 +3,8 @@
 For a GPU their loops have known trip counts (`nest/_known_trips`), a test before each
 chunk: so `advance` is enqueued in parts of up to 64 steps, and not step by step.
 
-The cotangents after a stage take the place of those before it, which nobody asks for
-again: with many parameters they are most of what a sweep holds. A capsule cannot give
+In a run the cotangents after a stage take the place of those before it, which nobody
+asks for again: with many parameters they are most of what a sweep holds. A capsule cannot give
 its place: it may be a snapshot, and would have to be copied whenever it is stored.
 """
 
@@ -43,6 +43,7 @@ class CompiledSteps:
         compiled: The program.
         stage: The longest stage: it fixes the size of the tape.
         loops: "device" for loops of known trip count.
+        gives_place: Whether cotangents give their place to those before them.
 
     Attributes:
         places: Of the values after the program counter, in order.
@@ -50,7 +51,12 @@ class CompiledSteps:
     """
 
     def __init__(
-        self, compiled: Compiled, stage: int, loops: Loops | None = None
+        self,
+        compiled: Compiled,
+        stage: int,
+        loops: Loops | None = None,
+        *,
+        gives_place: bool = False,
     ) -> None:
         # What a capsule holds is taken up again, so that it is never something else.
         layout = without_sharing(compiled.layout)
@@ -61,7 +67,8 @@ class CompiledSteps:
         self.places = [*layout.places("register"), *layout.places("resident")]
         self.active = sorted(layout.active)
         self._advancing = jax.jit(self._advance)
-        self._reversing = jax.jit(self._reverse, donate_argnums=(3,))
+        given = (3,) if gives_place else ()
+        self._reversing = jax.jit(self._reverse, donate_argnums=given)
 
     def advance(self, *given: Any) -> tuple[list[Any], Any]:
         """Values after some steps, and how many those were; see `_advance`."""
@@ -122,7 +129,11 @@ class CompiledSteps:
 
 @cached(32)
 def compiled_steps(
-    compiled: Compiled, stage: int, loops: Loops | None = None
+    compiled: Compiled,
+    stage: int,
+    loops: Loops | None = None,
+    *,
+    gives_place: bool = False,
 ) -> CompiledSteps:
-    """The same for the same program, stage and form of loops."""
-    return CompiledSteps(compiled, stage, loops)
+    """The same for the same program, stage, form of loops, and what gives its place."""
+    return CompiledSteps(compiled, stage, loops, gives_place=gives_place)

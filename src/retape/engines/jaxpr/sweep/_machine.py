@@ -42,6 +42,8 @@ class JaxprMachine:
         stage: The longest stage: it fixes the size of the tape.
         on_host: Whether a store is given NumPy arrays, as durable ones need them.
         loops: "device" for loops of known trip count, as a GPU needs them.
+        gives_place: Whether `reverse` may write over the cotangent that it is given, as
+            in a run, where nobody asks for it again.
     """
 
     def __init__(
@@ -53,8 +55,9 @@ class JaxprMachine:
         stage: int,
         on_host: bool = False,
         loops: Loops | None = None,
+        gives_place: bool = False,
     ) -> None:
-        self.motions = compiled_steps(compiled, stage, loops)
+        self.motions = compiled_steps(compiled, stage, loops, gives_place=gives_place)
         self.compiled = self.motions.compiled
         # Python's numbers take the types that they were traced with.
         pairs = zip(operands, compiled.program.operands, strict=True)
