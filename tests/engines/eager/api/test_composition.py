@@ -221,7 +221,7 @@ def test_two_processes_of_distributed_data_parallel(tmp_path: object) -> None:
     workers = [context.Process(target=_ddp_worker, args=each) for each in args]
     for worker in workers:
         worker.start()
-    found = sorted(queue.get(timeout=60) for _ in workers)
+    found = sorted(queue.get(timeout=300) for _ in workers)
     for worker in workers:
         worker.join()
     assert [(rank, same) for rank, same, _ in found] == [(0, True), (1, True)]

@@ -10,14 +10,12 @@ from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.analysis._liveness import (
     Span,
     most_crossing,
-    waiting_beside,
     waiting_bytes,
 )
 from retape.engines.eager.analysis._measure import outside_bytes
 from retape.engines.eager.analysis._replay_peak import stage_bytes
 from retape.engines.eager.trace._step import Step, made_by
 from retape.engines.eager.trace._trace import Trace
-from retape.schedule._running_sums import running_sums
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
@@ -79,31 +77,6 @@ def least_memory(run: "Run") -> int:
     )
     kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
     return least + spare + kept + BACKWARD_NUMBERS
-
-
-def ample_memory(run: "Run") -> int:
-    """About the fewest bytes in which nothing of a run has to be let go.
-
-    As `Keeper` counts them for a run that has kept all.
-    """
-    trace, last = run.trace, len(run.trace.steps)
-    saved = {run.slot_of(number): step for number, step in enumerate(run.handle_steps)}
-    saved = {slot: step for slot, step in saved.items() if trace.producer[slot] >= 0}
-    there = (
-        (made, last + 1 if slot in saved else max(made, trace.last_read[slot]) + 1)
-        for slot, made in enumerate(trace.producer)
-    )
-    sizes = zip(there, trace.nbytes, strict=True)
-    alive = running_sums([(a, b, n) for (a, b), n in sizes if a >= 0], last + 2)
-    waiting, later, back = waiting_beside(trace), 0, 0
-    everything = sum(trace.nbytes[slot] for slot in saved)
-    for slot, step in sorted(saved.items(), key=lambda each: -each[1]):
-        back = max(back, everything - later + max(waiting[step:], default=0))
-        later += trace.nbytes[slot]
-        waiting = waiting[:step]
-    back = max(back, max(waiting, default=0))
-    kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
-    return max(max(alive), back) + trace.largest + kept + BACKWARD_NUMBERS
 
 
 def _tensor_bytes(step: Step, trace: Trace) -> int:

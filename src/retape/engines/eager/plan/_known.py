@@ -2,8 +2,7 @@
 
 A plan for a budget is one for every larger budget, too. So of the plans that are known
 for a program those for less memory are among the choices, and the cheapest is taken by
-what it will run, rehearsed: more memory never costs more. A program that was measured
-in one budget has a plan in another from its first run there.
+what it will run, rehearsed: more memory never costs more.
 """
 
 import threading
@@ -35,12 +34,10 @@ class Known:
 
     Attributes:
         measures: For each partition, its units.
-        ample: Bytes in which nothing has to be let go.
         choices: By budget, the cheapest plan.
     """
 
     measures: Sequence[Measured]
-    ample: int
     choices: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
 
     def choose(self, memory: int, fit: Fit, entries: int) -> KnownPlan | None:
@@ -80,16 +77,11 @@ def _descents(
 
 
 class Programs:
-    """What is known of the programs of a process, by their marks.
-
-    Attributes:
-        latest: The mark of the program that was measured or followed last.
-    """
+    """What is known of the programs of a process, by their marks."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: Recent[int, Known] = Recent(_MOST_KNOWN)
-        self.latest: int | None = None
 
     def get(self, mark: int) -> Known | None:
         """A program, if it is known."""
@@ -97,20 +89,17 @@ class Programs:
             found = self._known.get(mark)
             if found is not None:
                 self._known.move_to_end(mark)
-                self.latest = mark
             return found
 
-    def add(self, mark: int, measures: Sequence[Measured], ample: int) -> Known:
+    def add(self, mark: int, measures: Sequence[Measured]) -> Known:
         """A program that has been measured."""
         with self._lock:
-            self.latest = mark
-            return self._known.use(mark, lambda: Known(tuple(measures), ample))
+            return self._known.use(mark, lambda: Known(tuple(measures)))
 
     def clear(self) -> None:
         """Forget all programs."""
         with self._lock:
             self._known.clear()
-            self.latest = None
 
 
 programs = Programs()

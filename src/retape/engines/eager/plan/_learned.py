@@ -12,7 +12,6 @@ run does something else or holds more. One that is run once is not analysed.
 import threading
 from collections import OrderedDict
 
-from retape.engines.eager.analysis._least_memory import ample_memory
 from retape.engines.eager.analysis._measure import measure_in_parts, whole_mark
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
@@ -45,11 +44,11 @@ class LearnedProgram(Program):
 
     Attributes:
         mark: Of what it does.
-        tally: Of its first run, by rules of thumb; `None` if it was known before.
+        tally: Of its first run, by rules of thumb.
         failures: How often the plan was left.
     """
 
-    def __init__(self, memory: int, mark: int, tally: Tally | None) -> None:
+    def __init__(self, memory: int, mark: int, tally: Tally) -> None:
         super().__init__(memory)
         self.mark, self.tally = mark, tally
         self.failures = 0
@@ -82,7 +81,7 @@ class LearnedProgram(Program):
         cost = known.measures[0].cost
         entries = min(LARGEST, max(_FEWEST_ENTRIES, cost // _ENTRY))
         choice = known.choose(self.memory, self.fit, entries)
-        again = 0 if self.tally is None else self.tally.cost(known.measures[0].costs)
+        again = self.tally.cost(known.measures[0].costs)
         if choice is not None and choice.cost < (again or float("inf")):
             self.measured, self.descents = choice.measured, choice.descents
 
@@ -108,8 +107,6 @@ class Lessons:
         """The plan that a new run may turn out to follow, the others beside it."""
         with self._lock:
             self._settle()
-            if not self.programs:
-                self._take_over()
             planned = [each for each in self.programs.values() if each.descents]
             planned.sort(key=_end_of_first_unit)
             latest = next(reversed(self.programs), None)
@@ -120,16 +117,6 @@ class Lessons:
             return None
         plans[0].others = plans[1:]
         return plans[0]
-
-    def _take_over(self) -> None:
-        """The first run in a budget may be of the program that ran last in another."""
-        mark = programs.latest
-        known = None if mark is None else programs.get(mark)
-        if mark is None or known is None:
-            return
-        if self._memory < known.ample:  # else nothing has to be let go
-            program = self.programs[mark] = LearnedProgram(self._memory, mark, None)
-            program.learn(known)
 
     def learn(self, run: Run, keeper: Keeper) -> None:
         """Take the lesson of a run whose graph is there and whose backward is not."""
@@ -148,9 +135,7 @@ class Lessons:
             elif program.measured is None:
                 known = programs.get(mark)
                 if known is None and self._may_search():
-                    known = programs.add(
-                        mark, measure_in_parts(run, _UNITS), ample_memory(run)
-                    )
+                    known = programs.add(mark, measure_in_parts(run, _UNITS))
                 if known is not None:
                     program.learn(known)
             self._note(program)
@@ -166,7 +151,7 @@ class Lessons:
             if program is None:
                 return False
             program.descents, program.failures = (), _MOST_FAILURES
-            return program.tally is not None
+            return True
 
     def _may_search(self) -> bool:
         """Tell whether the runs so far are worth one more search for a plan."""

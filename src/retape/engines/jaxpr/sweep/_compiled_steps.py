@@ -4,8 +4,9 @@ For a GPU their loops have known trip counts (`nest/_known_trips`), a test befor
 chunk: so `advance` is enqueued in parts of up to 64 steps, and not step by step.
 
 In a run the cotangents after a stage take the place of those before it, which nobody
-asks for again: with many parameters they are most of what a sweep holds. A capsule cannot give
-its place: it may be a snapshot, and would have to be copied whenever it is stored.
+asks for again: with many parameters they are most of what a sweep holds. A capsule
+cannot give its place: it may be a snapshot, and would have to be copied whenever it is
+stored.
 """
 
 from __future__ import annotations
