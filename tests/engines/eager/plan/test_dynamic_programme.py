@@ -2,6 +2,7 @@
 
 import heapq
 import random
+import tracemalloc
 
 import pytest
 
@@ -147,3 +148,16 @@ def test_the_least_memory_suffices_and_much_less_does_not() -> None:
 def test_no_units_are_no_work() -> None:
     chain = Optimum([], [[0]], 10)
     assert chain.cost == 0.0 and chain.descents() == []
+
+
+@pytest.mark.parametrize(("count", "budget", "most"), [(50, 4e6, 1.5), (50, 5e7, 9)])
+def test_the_table_takes_a_few_megabytes(
+    count: int, budget: float, most: float
+) -> None:
+    size = int(budget) // count
+    units = [Unit(1, 1, 1, size // 2, size // 2, 9, size, size, size, 9)] * count
+    tracemalloc.start()
+    Optimum(units, [[size // 5] * (count + 1)] * (count + 1), int(budget)).descents()
+    taken = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert taken < most * 1e6

@@ -75,6 +75,8 @@ def assert_each_run_gives_the_same(run: Callable[[Any], list[Tensor]]) -> None:
 
 
 def planned(memory: int = MEMORY) -> list[LearnedProgram]:
+    """The programs that a run which begins now may follow."""
+    lessons_for(memory).plan()
     return [each for each in lessons_for(memory).programs.values() if each.descents]
 
 
@@ -194,15 +196,36 @@ def test_programs_in_one_budget_are_told_apart() -> None:
         assert again(chain) < before and in_use()
 
 
+@pytest.mark.parametrize("reversed_before", [True, False])
+def test_a_plan_is_looked_for_when_the_run_is_reversed(
+    monkeypatch: pytest.MonkeyPatch, reversed_before: bool
+) -> None:
+    chain, living, find = net(), list[int](), _learned.measure_in_parts
+
+    def look(run: Any, counts: Any, end: Any = None) -> Any:
+        living.append(run.living)
+        return find(run, counts, end)
+
+    monkeypatch.setattr(_learned, "measure_in_parts", look)
+    losses: list[Tensor] = []
+    for _ in range(4):
+        with recompute(memory=MEMORY):
+            losses.append(chain(torch.ones(256, 48)).square().mean())
+        if reversed_before:
+            losses.pop().backward()
+    # Else the third graph is read while it is there, before any backward.
+    assert len(living) == 1 and bool(living[0]) != reversed_before and in_use()
+
+
 def test_programs_that_are_forgotten_are_not_planned_all_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     chains, measure = [net(), net(30), net(20)], _learned.measure_in_parts
     found: list[int] = []
 
-    def count(run: Any, counts: Any) -> Any:
+    def count(run: Any, counts: Any, end: Any = None) -> Any:
         found.append(len(run.trace.steps))
-        return measure(run, counts)
+        return measure(run, counts, end)
 
     monkeypatch.setattr(_learned, "measure_in_parts", count)
     monkeypatch.setattr(_learned, "_MOST_PROGRAMS", 2)
@@ -211,6 +234,7 @@ def test_programs_that_are_forgotten_are_not_planned_all_the_time(
         for chain in chains:
             assert again(chain) > 0 and again(chain) > 0
     # Two at once, and one more for ten runs: the twelfth run's is the third.
+    lessons_for(MEMORY).plan()
     assert len(found) == 3 and len(set(found)) == 3
 
 

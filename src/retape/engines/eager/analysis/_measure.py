@@ -9,6 +9,8 @@ positions holds for it; `Measured.agrees` finds the program that does not.
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple, Self
 
 from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
 from retape.engines.eager.analysis._liveness import step_cotangents
@@ -76,21 +78,45 @@ class Measured:
         )
 
 
+class ForwardEnd(NamedTuple):
+    """What a measurement needs of a forward's end, to be made after the backward.
+
+    Attributes:
+        alive: Which saved tensors there were.
+        outside: Bytes that the program itself held.
+        kept: Bytes that the record kept for good.
+    """
+
+    alive: bytes
+    outside: int
+    kept: int
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """The state of a run that has just been recorded."""
+        trace = run.trace
+        kept = trace.kept_bytes + trace.state_bytes()
+        return cls(bytes(run.alive), outside_bytes(run), kept)
+
+
 def measure(
     run: Run,
     boundaries: Sequence[int] = (),
     result_bytes: int = 0,
     most: int = MOST_UNITS,
+    end: ForwardEnd | None = None,
 ) -> Measured:
     """Cut a run at the boundaries of its functions, and finer where there is room.
 
     Args:
-        run: A recorded run whose graph is alive.
+        run: A recorded run whose graph is alive, unless there is an `end`.
         boundaries: Positions at which a function began, if it is a chain of functions.
         result_bytes: Bytes of what the run returned, if a loss of it follows.
         most: About how many units.
+        end: The end of its forward, if the graph need not be alive any more.
     """
-    trace, uses, costs = run.trace, Uses(run), step_costs(run.trace)
+    end = ForwardEnd.of(run) if end is None else end
+    trace, uses, costs = run.trace, Uses(run, end.alive), step_costs(run.trace)
     cuts = cut_run(trace, uses, boundaries, most)
     states = uses.crossing(cuts)
     counts = [uses.counts(cut) for cut in cuts]
@@ -111,7 +137,6 @@ def measure(
     if units:
         peak = units[-1].tape_bytes + _LOSS_TENSORS * result_bytes
         units[-1] = units[-1]._replace(reverse_peak=max(units[-1].reverse_peak, peak))
-    outside = outside_bytes(run)
     return Measured(
         tuple(cuts),
         tuple(counts),
@@ -126,21 +151,25 @@ def measure(
         array("q", trace.producer),
         array("q", trace.nbytes),
         tuple(_need(run, index) for index in range(len(trace.steps))),
-        trace.kept_bytes + _cotangents_kept(run) + trace.state_bytes() + outside,
-        outside,
+        end.kept + _cotangents_kept(run) + end.outside,
+        end.outside,
         tuple(costs),
         sum(costs),
     )
 
 
-def measure_in_parts(run: Run, counts: Sequence[int]) -> list[Measured]:
+def measure_in_parts(
+    run: Run, counts: Sequence[int], end: ForwardEnd | None = None
+) -> list[Measured]:
     """Several partitions of one run, which have the tables of its steps in common."""
-    first = measure(run, most=counts[0])
+    first = measure(run, most=counts[0], end=end)
     shared = {
         name: getattr(first, name)
         for name in ("needs", "reads", "producer", "nbytes", "costs")
     }
-    others = (replace(measure(run, most=each), **shared) for each in counts[1:])
+    others = (
+        replace(measure(run, most=each, end=end), **shared) for each in counts[1:]
+    )
     return [first, *others]
 
 
@@ -167,14 +196,14 @@ def _mark(run: Run, places: Sequence[int], counts: Sequence[tuple[int, int]]) ->
     With the same operators parameters may be frozen or not.
     """
     trace, ((low, first), (high, last)) = run.trace, counts
-    steps = trace.steps[places[0] : places[1]]
+    work = 0
+    for step in islice(trace.steps, *places):
+        kind = step.signature
+        done = work, kind.func, kind.differentiable, step.reads, step.writes
+        work = hash(done)
     return hash(
         (
-            tuple(
-                (each.signature.func, each.signature.differentiable, each.reads)
-                for each in steps
-            ),
-            tuple(each.writes for each in steps),
+            work,
             tuple(trace.nbytes[low:high]),
             tuple(run.handle_slots[first:last]),
             tuple(run.handle_steps[first:last]),

@@ -13,6 +13,10 @@ Slots = frozenset[int]
 class Uses:
     """A trace, with the last use of each slot that an operator made.
 
+    Args:
+        run: A recorded run.
+        alive: Which of its saved tensors were, if its backward may have been since.
+
     Attributes:
         length: Steps.
         useful: Steps that have to run for what autograd saved.
@@ -21,8 +25,9 @@ class Uses:
         saved: Pairs of a step and a slot that autograd saved there, in order.
     """
 
-    def __init__(self, run: Run) -> None:
+    def __init__(self, run: Run, alive: bytes | None = None) -> None:
         run.settle_places()
+        living = run.alive if alive is None else alive
         self._run, self._trace = run, run.trace
         self.length = len(run.trace.steps)
         producer = run.trace.producer
@@ -30,7 +35,7 @@ class Uses:
         self.last_use: dict[int, int] = {}
         for number, step in enumerate(run.places):
             slot = run.slot_of(number)
-            if run.alive[number] and producer[slot] >= 0:
+            if living[number] and producer[slot] >= 0:
                 self.saved.append((step, slot))
                 self.last_use[slot] = step
         self.useful = self.closure(self.last_use, frozenset(), 0)

@@ -13,6 +13,11 @@ Shilova 2019), with bytes counted by union: what a state, a tape and the state b
 have in common is held once. It is optimal among schedules that keep a state until its
 last use. Sizes are rounded up to the levels of the table, so the budget is kept.
 
+The table is bounded: where the state before s is held its costs are stored for later
+ends alone, and those of the other case, which only the unit before asks for, are
+computed once more for the one end that a descent has. With both for all pairs, 50 units
+took 42 MB where they take 8, and 25 units 11 MB where they take 2.5.
+
 Beside it stand `schedule/_chain`, which tapes whole stages and not single units and
 counts every array by itself (its sizes are known, so its optimum is exact), and
 `engines/jaxpr/layers/remat/_choose_segments`, where a stretch is run again only once.
@@ -29,6 +34,10 @@ from retape.engines.eager.analysis._units import Descent, Unit
 LARGEST = 60_000_000
 """Entries looked at by the programme: about a second."""
 _MOST_LEVELS = 2000
+# The table takes no more than a quarter of the budget, and always may take so much.
+_LEAST_BYTES, _MOST_BYTES = 1_000_000, 8_000_000
+_TABLE_SHARE = 4
+_COST = np.dtype(np.float32)
 
 
 class Optimum:
@@ -64,21 +73,21 @@ class Optimum:
         self.overhang = overhang
         self.units, self.widths, self.budget = units, widths, budget
         n = len(units)
-        most = max(64, min(_MOST_LEVELS, 6 * largest // max(1, n) ** 3))
+        most = max(
+            64, min(_MOST_LEVELS, 6 * largest // max(1, n) ** 3, _levels(n, budget))
+        )
         self._level = _choose_level(units, widths, budget, most)
         self._rooms = np.arange(budget // self._level + 1)
         self._sums = np.cumsum([0.0, *(unit.advance for unit in units)])
         self._wide = -(-np.asarray(widths, dtype=np.int64) // self._level)
-        shape = (n + 1, n + 1, len(self._rooms))
-        # By unit s, end t and room: the state before s is held, or may be held.
-        self._least = np.full(shape, np.inf, dtype=np.float32)
-        self._after_tape = np.full(shape, np.inf, dtype=np.float32)
-        self._after_tape[range(n + 1), range(n + 1)] = 0.0
+        # By unit s, and by end t > s and room, where the state before s is held.
+        self._least: list[Any] = [None] * n
+        after = np.zeros((1, len(self._rooms)), dtype=_COST)
         for s in reversed(range(n)):
-            self._fill(s)
+            after = self._fill(s, after)
         shape = (n + 1, len(self._rooms))
-        self._first = np.full(shape, np.inf, dtype=np.float32)
-        self._first_after = np.full(shape, np.inf, dtype=np.float32)
+        self._first = np.full(shape, np.inf, dtype=_COST)
+        self._first_after = np.full(shape, np.inf, dtype=_COST)
         self._first_after[n] = 0.0
         for s in reversed(range(n)):
             self._fill_first(s)
@@ -113,31 +122,58 @@ class Optimum:
         rooms = np.flatnonzero(np.isfinite(self._first[0]))
         return int(rooms[0]) * self._level if len(rooms) else 0
 
-    def _fill(self, s: int) -> None:
-        """The costs of all chains that begin at unit s; later ones are there."""
-        unit, n, table = self.units[s], len(self.units), self._least[s]
+    def _fill(self, s: int, rest: Any) -> Any:
+        """The costs of all chains that begin at unit s; later ones are there.
+
+        Args:
+            rest: By end from s + 1 on and room, the cost from s + 1 after a tape.
+
+        Returns:
+            The same for s, where the state before s may be held.
+        """
+        unit, n, rooms = self.units[s], len(self.units), self._rooms
         waiting = np.array([each.cotangent for each in self.units[s:]])
         need = np.array([self._need(s, t, False) for t in range(s + 1, n + 1)])
-        cost = np.full((n - s, 1), unit.both, dtype=np.float32)
+        cost = np.full((n - s, 1), unit.both, dtype=_COST)
         cost[0] = unit.tape
-        rest = self._after_tape[s + 1, s + 1 :]
-        _relax(table[s + 1 :], rest, self._up(unit.tape_bytes), cost)
-        table[s + 1 :][self._rooms < need[:, None]] = np.inf
+        table = self._least[s] = np.full((n - s, len(rooms)), np.inf, dtype=_COST)
+        _relax(table, rest, self._up(unit.tape_bytes), cost)
+        table[rooms < need[:, None]] = np.inf
         peak = 0
         for k in range(s + 1, n):
             peak = self._advance_peak(peak, s, k)
             advance = np.float32(self._sums[k] - self._sums[s])
-            way = np.full((n - k, len(self._rooms)), np.inf, dtype=np.float32)
-            rest = self._least[k, k + 1 :]
-            _relax(way, rest, int(self._wide[s, k]), table[k] + advance)
+            way = np.full((n - k, len(rooms)), np.inf, dtype=_COST)
+            before = table[k - s - 1] + advance
+            _relax(way, self._least[k], int(self._wide[s, k]), before)
             need_k = self._up(peak + waiting[k - s :])
-            way[self._rooms < need_k[:, None]] = np.inf
-            np.minimum(table[k + 1 :], way, out=table[k + 1 :])
-        after = self._after_tape[s, s + 1 :]
-        rest = self._after_tape[s + 1, s + 1 :]
-        _relax(after, rest, self._up(unit.more_bytes), cost)
-        after[self._rooms < need[:, None] + self._up(unit.hold_bytes)] = np.inf
-        self._hold(after, table[s + 1 :], s)
+            way[rooms < need_k[:, None]] = np.inf
+            later = table[k - s :]
+            np.minimum(later, way, out=later)
+        return self._after(s, rest, cost, need[:, None], table)
+
+    def _after(self, s: int, rest: Any, cost: Any, need: Any, held: Any) -> Any:
+        """The costs from s on after a tape; by end from s on and room."""
+        unit = self.units[s]
+        after = np.full((len(held) + 1, len(self._rooms)), np.inf, dtype=_COST)
+        after[0] = 0.0
+        later = after[1:]
+        _relax(later, rest, self._up(unit.more_bytes), cost)
+        later[self._rooms < need + self._up(unit.hold_bytes)] = np.inf
+        self._hold(later, held, s)
+        return after
+
+    def _after_until(self, s: int, t: int) -> dict[int, Any]:
+        """By unit from s to t and room, the cost up to t after a tape."""
+        rest = np.zeros(len(self._rooms), dtype=_COST)
+        found = {t: rest}
+        for k in reversed(range(s, t)):
+            unit = self.units[k]
+            cost = np.full(1, unit.tape if k + 1 == t else unit.both, dtype=_COST)
+            held = self._least[k][t - k - 1 : t - k]
+            need = np.array([[self._need(k, t, False)]])
+            rest = found[k] = self._after(k, rest[None], cost[:, None], need, held)[1]
+        return found
 
     def _fill_first(self, s: int) -> None:
         """The same for chains up to the end, run by the program at no cost."""
@@ -149,7 +185,8 @@ class Optimum:
         for k in range(s + 1, n):
             peak = self._advance_peak(peak, s, k)
             way = np.full_like(row, np.inf)
-            _relax(way, self._first[k], int(self._wide[s, k]), self._least[s, k])
+            held = self._least[s][k - s - 1]
+            _relax(way, self._first[k], int(self._wide[s, k]), held)
             lingering = max(each.lingering for each in self.units[s:k])
             way[: self._up(peak + self.overhang + lingering)] = np.inf
             np.minimum(row, way, out=row)
@@ -171,20 +208,20 @@ class Optimum:
         first = parent < 0
         at, held, stores, taped = s, True, list[int](), list[int]()
         inner: list[tuple[int, int, int]] = []
+        after = self._first_after if first else self._after_until(s, t)
         while at < t:
             unit = self.units[at]
-            least = self._first if first else self._least[:, t]
-            after = self._first_after if first else self._after_tape[:, t]
+            least = self._first[at] if first else self._least[at][t - at - 1]
             more = self._up(unit.tape_bytes if held else unit.more_bytes)
             cost = (
                 _FREE if first else np.float32(unit.tape if at + 1 == t else unit.both)
             )
-            value = least[at, room] if held else after[at, room]
+            value = least[room] if held else after[at][room]
             left = room - more
             # The sums are the table's own, so they are compared for equality.
             need = self._need(at, t, first)
             need += 0 if held else self._up(unit.hold_bytes)
-            if min(left, room - need) >= 0 and value == after[at + 1, left] + cost:
+            if min(left, room - need) >= 0 and value == after[at + 1][left] + cost:
                 taped.append(at)
                 at, room, held = at + 1, left, False
                 continue
@@ -207,13 +244,13 @@ class Optimum:
 
     def _split(self, s: int, t: int, room: int, first: bool) -> int:
         """The best unit before which to split."""
-        rest = self._first if first else self._least[:, t]
         best, chosen = float("inf"), s + 1
         for k in range(s + 1, t):
             left = room - int(self._wide[s, k])
             if left < 0:
                 continue
-            cost = float(rest[k, left]) + float(self._least[s, k, room])
+            rest = self._first[k] if first else self._least[k][t - k - 1]
+            cost = float(rest[left]) + float(self._least[s][k - s - 1][room])
             cost += 0.0 if first else float(self._sums[k] - self._sums[s])
             if cost < best:
                 best, chosen = cost, k
@@ -253,6 +290,14 @@ def least_schedule_memory(
         if not 0 < smaller < 0.9 * budget:
             return budget
         budget = smaller
+
+
+def _levels(count: int, budget: int) -> int:
+    """Levels of the table that there is room for."""
+    nbytes = max(_LEAST_BYTES, min(_MOST_BYTES, budget // _TABLE_SHARE))
+    # Half of the pairs, and what one unit's row is worked out in.
+    rows = count * (count + 1) // 2 + 4 * count
+    return nbytes // (_COST.itemsize * max(1, rows))
 
 
 def _choose_level(

@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from retape.engines.eager.analysis._measure import Measured
+from retape.engines.eager.analysis._measure import ForwardEnd, Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._fit import Fit
 from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._rehearse import rehearse
+from retape.engines.eager.trace._run import Run
 
 _MOST_KNOWN = 16
+# Each is a whole record, without values.
+_MOST_WAITING = 2
 _MOST_CHOICES = 64
 
 
@@ -77,11 +80,32 @@ def _descents(
 
 
 class Programs:
-    """What is known of the programs of a process, by their marks."""
+    """What is known of the programs of a process, by their marks.
+
+    A record that is to be measured waits for the end of its backward: nothing that
+    the measurement and the plan take is beside what the backward needs then.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._known: Recent[int, Known] = Recent(_MOST_KNOWN)
+        self._waiting: Recent[int, tuple[Run, ForwardEnd]] = Recent(_MOST_WAITING)
+
+    def wait(self, mark: int, run: Run) -> bool:
+        """Let a recorded run wait; `False` if one does that is not yet reversed."""
+        with self._lock:
+            if mark in self._waiting:
+                return not self._waiting[mark][0].living
+            self._waiting.use(mark, lambda: (run, ForwardEnd.of(run)))
+            return True
+
+    def take(self, mark: int) -> tuple[Run, ForwardEnd] | None:
+        """A run of a program that has waited, and is reversed."""
+        with self._lock:
+            found = self._waiting.get(mark)
+            if found is None or found[0].living:
+                return None
+            return self._waiting.pop(mark)
 
     def get(self, mark: int) -> Known | None:
         """A program, if it is known."""
@@ -94,12 +118,14 @@ class Programs:
     def add(self, mark: int, measures: Sequence[Measured]) -> Known:
         """A program that has been measured."""
         with self._lock:
+            self._waiting.pop(mark, None)
             return self._known.use(mark, lambda: Known(tuple(measures)))
 
     def clear(self) -> None:
         """Forget all programs."""
         with self._lock:
             self._known.clear()
+            self._waiting.clear()
 
 
 programs = Programs()

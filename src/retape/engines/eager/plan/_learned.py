@@ -2,11 +2,12 @@
 
 A training loop does the same again and again. The first run in a budget knows nothing
 and is kept by rules of thumb. If values had to be let go and the second run does the
-same, the schedule of least cost for what it did is found, and followed from the third
-run on. Costs are read off shapes, sizes off the record, and nothing off a clock: a
-program has the same plan in each process. Programs are told apart by what they do. A
-plan is taken up where the first unit of a run is that of the plan, and left where the
-run does something else or holds more. One that is run once is not analysed.
+same, the schedule of least cost for what it did is found before the third run begins,
+when nothing of the second is left but its record, and followed from there on. Costs are
+read off shapes, sizes off the record, and nothing off a clock: a program has the same
+plan in each process. Programs are told apart by what they do. A plan is taken up where
+the first unit of a run is that of the plan, and left where the run does something else
+or holds more. One that is run once is not analysed.
 """
 
 import threading
@@ -46,12 +47,14 @@ class LearnedProgram(Program):
         mark: Of what it does.
         tally: Of its first run, by rules of thumb.
         failures: How often the plan was left.
+        repeated: It has been run twice, and may be planned.
     """
 
     def __init__(self, memory: int, mark: int, tally: Tally) -> None:
         super().__init__(memory)
         self.mark, self.tally = mark, tally
         self.failures = 0
+        self.repeated = False
         self._known: Known | None = None
 
     def learn(self, known: Known) -> None:
@@ -107,6 +110,7 @@ class Lessons:
         """The plan that a new run may turn out to follow, the others beside it."""
         with self._lock:
             self._settle()
+            self._study()
             planned = [each for each in self.programs.values() if each.descents]
             planned.sort(key=_end_of_first_unit)
             latest = next(reversed(self.programs), None)
@@ -127,17 +131,12 @@ class Lessons:
             return
         mark = whole_mark(run)
         with self._lock:
-            self._settle()
             self._runs += 1
             program = self.programs.pop(mark, None)
             if program is None:
                 program = LearnedProgram(self._memory, mark, run.tally)
             elif program.measured is None:
-                known = programs.get(mark)
-                if known is None and self._may_search():
-                    known = programs.add(mark, measure_in_parts(run, _UNITS))
-                if known is not None:
-                    program.learn(known)
+                program.repeated = self._may_plan(mark, run)
             self._note(program)
             ours = plan is not None and plan.measured is program.measured
             self.followed = plan if ours else None
@@ -152,6 +151,27 @@ class Lessons:
                 return False
             program.descents, program.failures = (), _MOST_FAILURES
             return True
+
+    def _may_plan(self, mark: int, run: Run) -> bool:
+        """Let the record wait until it is reversed; what is not then is read now."""
+        if programs.get(mark) is None:
+            if not self._may_search():
+                return False
+            if not programs.wait(mark, run):
+                programs.add(mark, measure_in_parts(run, _UNITS))
+        return True
+
+    def _study(self) -> None:
+        """Find plans for the programs that were run twice, and are reversed."""
+        for program in self.programs.values():
+            if program.measured is None and program.repeated:
+                mark, known = program.mark, programs.get(program.mark)
+                waited = programs.take(mark) if known is None else None
+                if waited is not None:
+                    run, end = waited
+                    known = programs.add(mark, measure_in_parts(run, _UNITS, end))
+                if known is not None:
+                    program.learn(known)
 
     def _may_search(self) -> bool:
         """Tell whether the runs so far are worth one more search for a plan."""
