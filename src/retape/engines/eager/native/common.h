@@ -122,6 +122,14 @@ inline void append(PyObject* list, int64_t value) {
   check(PyList_Append(list, number(value).get()));
 }
 
+inline void append(PyObject* list, const Ref& value) {
+  check(PyList_Append(list, value.get()));
+}
+
+inline void put(PyObject* list, int64_t index, Ref value) {
+  check(PyList_SetItem(list, index, value.release()));
+}
+
 inline void put(PyObject* list, int64_t index, int64_t value) {
   check(PyList_SetItem(list, index, number(value).release()));
 }

@@ -48,15 +48,15 @@ inline void destroy_buffer(PyObject* self) {
 
 // A buffer for a storage without one, counted as alive.
 inline void hang_buffer(
-    PyObject* storage, const Ref& owner, const Ref& counter, Ref slot, int64_t bytes) {
+    PyObject* storage, const Ref& owner, const Ref& counter, Ref slot, Ref bytes) {
   const Ref buffer(new_instance(layout->buffer_type));
-  layout->Buffer_nbytes.set(buffer.get(), number(bytes));
+  layout->Counter_live.add(counter.get(), as_int(bytes.get()));
+  layout->Buffer_nbytes.set(buffer.get(), std::move(bytes));
   layout->Buffer_owner.set(buffer.get(), owner);
   layout->Buffer_slot.set(buffer.get(), std::move(slot));
   layout->Buffer_uninitialised.set(buffer.get(), Ref::borrowed(Py_False));
   layout->Buffer_older.set(buffer.get(), layout->empty_tuple);
   layout->Buffer_counter.set(buffer.get(), counter);
-  layout->Counter_live.add(counter.get(), bytes);
   check(PyObject_SetAttr(storage, names->_retape, buffer.get()));
 }
 
@@ -78,7 +78,7 @@ struct Holder {
       if (any_buffer_on(storage.get()) == nullptr)
         hang_buffer(
             storage.get(), owner, counter, Ref::borrowed(slot),
-            static_cast<int64_t>(tensor.storage().nbytes()));
+            number(static_cast<int64_t>(tensor.storage().nbytes())));
       add(slot, storage.get());
     }
   }

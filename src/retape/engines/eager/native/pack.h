@@ -11,7 +11,7 @@ inline void add_to_tail(
   PyObject* all_windows = layout->Tail_windows(tail);
   PyObject* windows = lookup(all_windows, slot);
   if (windows != nullptr) return check(PyList_Append(windows, window));
-  const Ref step = number(PyList_GET_SIZE(session.steps.get()));
+  const Ref step = session.index(PyList_GET_SIZE(session.steps.get()));
   const int64_t bytes = item(session.nbytes.get(), as_int(slot));
   check(PyObject_SetItem(layout->Tail_steps(tail), slot, step.get()));
   const Ref list = Ref::checked(PyList_New(1));
@@ -24,7 +24,7 @@ inline void add_to_tail(
 }
 
 inline void count_handle(Session& session, PyObject* slot) {
-  append(session.handle_steps.get(), PyList_GET_SIZE(session.steps.get()));
+  append(session.handle_steps.get(), session.index(PyList_GET_SIZE(session.steps.get())));
   check(PyList_Append(session.handle_slots.get(), slot));
   const Py_ssize_t length = PyByteArray_GET_SIZE(session.alive.get());
   check(PyByteArray_Resize(session.alive.get(), length + 1));
@@ -59,13 +59,13 @@ inline Ref pack(Session& session, PyObject* wrapped) {
   const int64_t number_of_it = PyList_GET_SIZE(session.handle_steps.get());
   count_handle(session, slot.get());
   put(session.last_read.get(), as_int(slot.get()),
-      PyList_GET_SIZE(session.steps.get()));
+      session.index(PyList_GET_SIZE(session.steps.get())));
   add_to_tail(session, slot.get(), storage.get(), window.get());
   Ref handle(new_instance(layout->handle_type));
   layout->Handle_run.set(handle.get(), session.run);
   layout->Handle_slot.set(handle.get(), slot);
   layout->Handle_geometry.set(handle.get(), window);
-  layout->Handle_number.set(handle.get(), number(number_of_it));
+  layout->Handle_number.set(handle.get(), session.index(number_of_it));
   return handle;
 }
 

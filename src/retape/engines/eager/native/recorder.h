@@ -71,7 +71,7 @@ inline void mark_reads(
   Key ignored;
   bool crossing = false;
   for (const int64_t slot : call.reads) {
-    put(session.last_read.get(), slot, step);
+    put(session.last_read.get(), slot, session.index(step));
     const int64_t made = item(session.producer.get(), slot);
     crossing |= -1 < made && made < position;
   }
@@ -115,8 +115,8 @@ inline Ref after_writes(Session& session, const Call& call, int64_t step) {
         "an in-place operator that is no resizer has resized its argument");
     const int64_t made =
         session.new_slot(step, bytes, PyList_GET_ITEM(session.roots.get(), old));
-    layout->Buffer_slot.set(buffer.get(), number(made));
-    const Ref first = number(old), second = number(made);
+    const Ref first = session.index(old), second = session.index(made);
+    layout->Buffer_slot.set(buffer.get(), second);
     PyTuple_SET_ITEM(writes.get(), k++, PyTuple_Pack(2, first.get(), second.get()));
   }
   return writes;
@@ -150,12 +150,12 @@ inline void make_results(
 inline void add_step(Session& session, const Call& call, int64_t first, Ref writes) {
   Ref reads = Ref::checked(PyTuple_New(static_cast<Py_ssize_t>(call.reads.size())));
   for (size_t k = 0; k < call.reads.size(); ++k)
-    PyTuple_SET_ITEM(reads.get(), k, number(call.reads[k]).release());
+    PyTuple_SET_ITEM(reads.get(), k, session.index(call.reads[k]).release());
   untrack(reads);
   const Ref step(new_instance(layout->step_type, 4));
   PyTuple_SET_ITEM(step.get(), 0, Ref(call.known->signature).release());
   PyTuple_SET_ITEM(step.get(), 1, reads.release());
-  PyTuple_SET_ITEM(step.get(), 2, number(first).release());
+  PyTuple_SET_ITEM(step.get(), 2, session.index(first).release());
   PyTuple_SET_ITEM(step.get(), 3, writes.release());
   untrack(step);
   check(PyList_Append(session.steps.get(), step.get()));

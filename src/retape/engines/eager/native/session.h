@@ -41,6 +41,23 @@ class Session {
   Table<Ref> geometry_table;
   Key scratch;  // for the key of the present call
 
+  // A slot or a step as one object, in however many lists it is noted: a new one of 32
+  // bytes for each was half of what the record of a small operator took.
+  Ref index(int64_t value) {
+    if (value < 0) return number(value);
+    if (static_cast<size_t>(value) >= indices_.size()) indices_.resize(value + 1);
+    Ref& found = indices_[value];
+    if (!found) found = number(value);
+    return found;
+  }
+
+  // The same for sizes, of which there are few.
+  const Ref& size(int64_t bytes) {
+    Ref& found = sizes_[bytes];
+    if (!found) found = number(bytes);
+    return found;
+  }
+
   Session(PyObject* trace, PyObject* run, PyObject* kind_of, bool watched);
 
   const OpInfo& info(const c10::OperatorHandle& op);
@@ -78,8 +95,8 @@ class Session {
 
   int64_t new_slot(int64_t step, int64_t bytes, PyObject* root) {
     const int64_t slot = PyList_GET_SIZE(producer.get());
-    append(producer.get(), step);
-    append(nbytes.get(), bytes);
+    append(producer.get(), index(step));
+    append(nbytes.get(), size(bytes));
     append(last_read.get(), -1);
     check(PyList_Append(roots.get(), root));
     return slot;
@@ -93,6 +110,8 @@ class Session {
   }
 
  private:
+  std::vector<Ref> indices_;
+  std::unordered_map<int64_t, Ref> sizes_;
   Key key_;
 };
 
@@ -154,7 +173,7 @@ inline bool Session::make(const at::Tensor& tensor, const Known& call, int64_t s
   PyObject* root = call.single && call.nbytes == bytes && call.root
       ? call.root.get() : geometry_of(tensor);
   const int64_t slot = new_slot(step, bytes, root);
-  hang_buffer(storage.get(), owner, counter, number(slot), bytes);
+  hang_buffer(storage.get(), owner, counter, index(slot), size(bytes));
   return true;
 }
 

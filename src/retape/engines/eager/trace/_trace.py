@@ -56,6 +56,7 @@ class Trace:
         self.steps: list[Step] = []
         self.producer: list[int] = []
         self.nbytes: list[int] = []
+        self._sizes: dict[int, int] = {}
         self.last_read: list[int] = []
         self.roots: list[Geometry] = []
         self.foreign: dict[int, Input] = {}
@@ -90,7 +91,7 @@ class Trace:
         """A new slot, made by step `producer`."""
         slot = len(self.producer)
         self.producer.append(producer)
-        self.nbytes.append(nbytes)
+        self.nbytes.append(self._sizes.setdefault(nbytes, nbytes))
         self.last_read.append(-1)
         self.roots.append(root)
         return slot
