@@ -7,6 +7,7 @@ import ctypes
 import os
 import stat
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -374,3 +375,45 @@ def test_an_object_is_kept_by_what_it_is_linked_to_and_not_by_where_that_is(
     assert key("/a", compiler=("/usr/bin/cc",)) != key("/a", compiler=("/opt/cc",))
     monkeypatch.setattr(_build, "_machine", lambda: ("another", "glibc", "2.99"))
     assert key("/a", compiler=("/elsewhere/python", *zig)) != here
+
+
+APART = """
+int answer(void);
+#ifdef __cplusplus
+extern "C"
+#endif
+__attribute__((visibility("default"))) int get(void) { return answer(); }
+"""
+
+
+def _linked(tools: native_code.Toolchain, text: str) -> native_code.Program:
+    suffix = ".c" if tools.language == "C" else ".cpp"
+    flags = ("-fPIC", "-fvisibility=hidden")
+    library = native_code.Program(
+        "int base(void) { return 40; }", suffix, (*flags, "-c")
+    )
+    beside = "int base(void); int answer(void) { return base() + 2; }"
+    return native_code.Program(
+        text, suffix, (*flags, "-shared"), beside=(beside,), linked=library
+    )
+
+
+def test_what_is_linked_is_compiled_once_for_several_programs(
+    cache: Path, tools: native_code.Toolchain, compilations: list[str]
+) -> None:
+    first = native_code.build(tools, _linked(tools, APART))
+    assert value(tools, first) == 42
+    assert len(compilations) == 2
+    other = _linked(tools, APART.replace("answer();", "answer() + 1;"))
+    assert value(tools, native_code.build(tools, other)) == 43
+    assert len(compilations) == 3
+    assert native_code.build(tools, _linked(tools, APART)) == first
+    assert len(compilations) == 3
+
+
+def test_a_fault_in_a_file_beside_is_told(
+    cache: Path, tools: native_code.Toolchain
+) -> None:
+    program = replace(_linked(tools, APART), beside=("int answer(void) { wrong }",))
+    with pytest.raises(UnsupportedError, match=r"failed \((.|\n)*wrong"):
+        native_code.build(tools, program)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -32,6 +33,9 @@ class Program:
         folders: Options that say where that is found. They are no part of what an
             object is kept by, since `made_for` says what is in them: another
             environment with the same packages uses the same object.
+        beside: More files of the program, which are compiled at the same time.
+        linked: A program that is compiled once for many, kept by itself, and linked
+            to each.
     """
 
     text: str
@@ -41,13 +45,21 @@ class Program:
     headers: tuple[Path, ...] = ()
     made_for: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    linked: "Program | None" = None
 
 
 PATIENCE = 60.0
 """Seconds after which a compiler that is still at work is told of."""
 
-_OBJECTS = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ")
-"""How shared objects begin: on Linux, macOS (also of two kinds), Windows."""
+_OBJECTS = (
+    b"\x7fELF",
+    b"\xcf\xfa\xed\xfe",
+    b"\xca\xfe\xba\xbe",
+    b"MZ",
+    b"\x64\x86",
+)
+"""How objects begin: on Linux, macOS (two kinds), and Windows (linked, and not)."""
 
 
 class _CompilerFailed(Exception):
@@ -72,15 +84,11 @@ def build(tools: Toolchain, program: Program) -> bytes:
     objects = ObjectCache(tools)
     failures: list[str] = []
     for compiler in tools.compilers():
-        key = _key(compiler, program)
-        image = objects.find(key)
-        if image is None:
-            try:
-                image = _compile(objects, compiler, program)
-            except _CompilerFailed as failure:
-                failures.append(f"`{shlex.join(compiler)}` {failure}")
-                continue
-            objects.keep(key, image)
+        try:
+            image = _found_or_made(objects, compiler, program)
+        except _CompilerFailed as failure:
+            failures.append(f"`{shlex.join(compiler)}` {failure}")
+            continue
         _tell(tools, failures, compiler)
         return image
     raise UnsupportedError(
@@ -88,6 +96,15 @@ def build(tools: Toolchain, program: Program) -> bytes:
         f"{'; '.join(failures)}. Set `${tools.variable}` to one that works, or "
         f"{tools.instead}."
     )
+
+
+def _found_or_made(objects: ObjectCache, compiler: Command, program: Program) -> bytes:
+    key = _key(compiler, program)
+    image = objects.find(key)
+    if image is None:
+        image = _compile(objects, compiler, program)
+        objects.keep(key, image)
+    return image
 
 
 def _tell(tools: Toolchain, failures: list[str], compiler: Command) -> None:
@@ -104,7 +121,10 @@ def _tell(tools: Toolchain, failures: list[str], compiler: Command) -> None:
 def _key(compiler: Command, program: Program) -> str:
     digest = hashlib.sha256(_digest_of(program.headers))
     parts = (*_named(compiler), *program.flags, *program.libraries, *program.made_for)
-    digest.update("\0".join([*parts, *_machine(), program.text]).encode())
+    texts = (program.text, *program.beside)
+    digest.update("\0".join([*parts, *_machine(), *texts]).encode())
+    if program.linked is not None:
+        digest.update(_key(compiler, program.linked).encode())
     return digest.hexdigest()[:32]
 
 
@@ -135,29 +155,54 @@ def _digest_of(folders: tuple[Path, ...]) -> bytes:
 
 def _compile(objects: ObjectCache, compiler: Command, program: Program) -> bytes:
     """Run a compiler in a folder of its own, which also has its temporary files."""
-    with objects.scratch() as folder:
-        source, made = folder / f"program{program.suffix}", folder / "program.so"
-        source.write_text(program.text, encoding="utf-8")
-        command: Sequence[str] = [
-            *compiler,
-            *program.flags,
-            *program.folders,
-            *(f"-I{each}" for each in program.headers),
-            *("-o", str(made), str(source)),
-            *program.libraries,
-        ]
-        # In the user's language the words could be in any encoding.
-        settings = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
-        status, said = _run(command, settings)
-        if status != 0 or not made.exists():
-            words = said.decode("utf-8", errors="replace").strip()[-2000:]
-            raise _CompilerFailed(f"failed ({words or f'status {status}'})")
-        image = made.read_bytes()
-        if not image.startswith(_OBJECTS):
-            raise _CompilerFailed(
-                "failed (it says that it made an object, but did not)"
-            )
-        return image
+    with objects.scratch() as folder, ThreadPoolExecutor() as pool:
+        # What is linked is compiled meanwhile, the first time.
+        linked = program.linked
+        also = linked and pool.submit(_found_or_made, objects, compiler, linked)
+        files = _written(folder, program)
+        if program.beside:
+            orders = [[*_ordered(compiler, program), "-c", each] for each in files]
+            made = [f"{each}.o" for each in files]
+            pairs = zip(orders, made, strict=True)
+            jobs = [pool.submit(_made, folder, *pair) for pair in pairs]
+            for job in jobs:
+                job.result()
+            files = made
+        if also is not None:
+            (folder / "linked.o").write_bytes(also.result())
+            files.append(str(folder / "linked.o"))
+        command = [*_ordered(compiler, program), *files, *program.libraries]
+        return _made(folder, command, str(folder / "program.so"))
+
+
+def _written(folder: Path, program: Program) -> list[str]:
+    """The names of the program's files, which are written."""
+    names: list[str] = []
+    for number, text in enumerate((program.text, *program.beside)):
+        source = folder / f"program{number or ''}{program.suffix}"
+        source.write_text(text, encoding="utf-8")
+        names.append(str(source))
+    return names
+
+
+def _ordered(compiler: Command, program: Program) -> list[str]:
+    headers = [f"-I{each}" for each in program.headers]
+    return [*compiler, *program.flags, *program.folders, *headers]
+
+
+def _made(folder: Path, command: Sequence[str], name: str) -> bytes:
+    """The object that a command makes."""
+    # In the user's language the words could be in any encoding.
+    settings = {**os.environ, "TMPDIR": str(folder), "LC_ALL": "C"}
+    made = Path(name)
+    status, said = _run([*command, "-o", name], settings)
+    if status != 0 or not made.exists():
+        words = said.decode("utf-8", errors="replace").strip()[-2000:]
+        raise _CompilerFailed(f"failed ({words or f'status {status}'})")
+    image = made.read_bytes()
+    if not image.startswith(_OBJECTS):
+        raise _CompilerFailed("failed (it says that it made an object, but did not)")
+    return image
 
 
 def _run(command: Sequence[str], settings: dict[str, str]) -> tuple[int, bytes]:

@@ -114,17 +114,19 @@ def test_the_checker_says_no_to_an_entry_that_is_none() -> None:
         check(module)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", [*FILES, None])
 @pytest.mark.parametrize("compiler", ["gcc", "clang"])
 def test_the_c_compiles_without_a_warning(
-    file: str, compiler: str, tmp_path: Path
+    file: str | None, compiler: str, tmp_path: Path
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    prelude, cases = read_cases(file)
-    text = "\n".join([prelude, *(case.text for case in cases)])
-    source = tmp_path / "program.c"
-    source.write_text(compile_program(Session().add(Source(file, text))).text)
+    source = _build.RUNTIME / "runtime.c"
+    if file is not None:
+        prelude, cases = read_cases(file)
+        text = "\n".join([prelude, *(case.text for case in cases)])
+        source = tmp_path / "program.c"
+        source.write_text(compile_program(Session().add(Source(file, text))).text)
     flags = "-std=c11 -Wall -Wextra -Werror -O2 -S -o /dev/null".split()
     command = [compiler, *flags, f"-I{_build.RUNTIME}", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -133,18 +135,17 @@ def test_the_c_compiles_without_a_warning(
 
 
 def test_the_runtime_is_part_of_the_package() -> None:
-    """Every header that a compiled program includes, none of them ignored by Git."""
+    """Every file that a compiled program includes, none of them ignored by Git."""
     root = _build.RUNTIME
     found: set[str] = set()
-    pending = ["code.h", "api.h", "typed_advance.h", "untyped.h"]
-    pending += ["parts.h", "typed_record.h"]
+    pending = ["runtime.c", "code.h", "untyped.h", "parts.h", "typed_record.h"]
     while pending:
         name = pending.pop()
         if name not in found:
             found.add(name)
             text = (root / name).read_text()
             pending.extend(re.findall(r'#include "(.*)"', text))
-    assert found == {path.name for path in root.glob("*.h")}
+    assert found == {path.name for path in root.glob("*.[ch]")}
     assert root.is_relative_to(Path(retape.__file__).parent)
     parts = {*found, *root.relative_to(Path(retape.__file__).parent).parts}
     patterns = [line.strip("/") for line in IGNORED.read_text().splitlines() if line]

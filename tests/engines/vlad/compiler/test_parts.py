@@ -96,6 +96,16 @@ def test_a_larger_program_has_more_functions_of_c_and_no_longer_ones() -> None:
     assert max(map(len, found[1])) < 1.2 * max(map(len, found[0]))
 
 
+def test_a_larger_program_is_compiled_by_several_processes() -> None:
+    """The general code, what records, and the reverse: each without the others."""
+    made = compile_program(Session().add(Source("test", _functions(60))))
+    names = ("int run_slice(", "int typed_record(", "void typed_reverse(")
+    found = [[name in each for name in names] for each in made.files]
+    includes = '#include "typed_record.h"'
+    found[1][1] = includes in made.files[1]
+    assert found == [[i == j for j in range(3)] for i in range(3)]
+
+
 def _parts_of(text: str) -> list[str]:
     return [each for each in text.split("\nstatic ") if each.startswith("int part_")]
 

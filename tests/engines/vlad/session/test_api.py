@@ -121,7 +121,7 @@ def test_two_compiled_programs_do_not_share_their_state() -> None:
 
 def test_emit_prints_both_forms() -> None:
     assert "let t.1 = + 1 2" in vlad.emit("(+ 1 2)", "cps")
-    assert "static int run" in vlad.emit("(+ 1 2)", "c")
+    assert "int run_slice" in vlad.emit("(+ 1 2)", "c")
 
 
 # the prompt

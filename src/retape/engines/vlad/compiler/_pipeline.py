@@ -19,6 +19,7 @@ from retape.engines.vlad.compiler.emit._emit import Emission
 from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
 from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
+from retape.engines.vlad.compiler.ir._files import files_of
 from retape.engines.vlad.compiler.ir._ir import Module
 from retape.engines.vlad.compiler.ir._packing import pack_frames
 from retape.engines.vlad.compiler.lower._lower import Lowering
@@ -43,6 +44,11 @@ class Compiled:
     text: str
     places: dict[int, Where]
     is_large: bool = False
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """What is compiled apart."""
+        return files_of(self.text)
 
 
 def compile_program(program: Program) -> Compiled:

@@ -4,8 +4,8 @@
 #ifndef VLAD_API_H
 #define VLAD_API_H
 
-#include "code.h"
 #include "second_order.h"
+#include "typed_advance.h"
 #include "image.h"
 
 typedef struct Request {
@@ -55,13 +55,13 @@ EXPORT int vlad_reraise(void) {
 
 static void begin(Request *q) {
   size_t words = (size_t)q->a;
-  if (words < 4 * RESERVE + 4 * (size_t)MAX_BLOCK_WORDS)
-    words = 4 * RESERVE + 4 * (size_t)MAX_BLOCK_WORDS;
+  if (words < 4 * RESERVE + 4 * max_block_words)
+    words = 4 * RESERVE + 4 * max_block_words;
   G.nursery_words = words;
-  G.nursery = take((words + (size_t)MAX_BLOCK_WORDS) * sizeof(Val));
+  G.nursery = take((words + max_block_words) * sizeof(Val));
   G.hp = G.nursery;
   G.hard_limit = G.nursery + words;
-  G.nursery_end = G.hard_limit + MAX_BLOCK_WORDS;
+  G.nursery_end = G.hard_limit + max_block_words;
   G.limit = G.hard_limit - RESERVE;
   G.old_first = G.old_last = G.scan_chunk = new_chunk(0);
   G.major_at = 4 * CHUNK_WORDS;
@@ -389,8 +389,8 @@ EXPORT void vlad_end(void) {
     while (t->chunks) free(t->chunk[--t->chunks]);
     free(t->chunk);
   }
-  for (size_t i = 0; i < sizeof closure / sizeof *closure; i++) free(object(closure[i]));
-  for (size_t i = 0; i < sizeof static_cells / sizeof *static_cells; i++)
+  for (size_t i = 0; i < closures; i++) free(object(closure[i]));
+  for (size_t i = 0; i < cells; i++)
     free(static_cells[i]);
   Words *lists[] = {&walk_a, &walk_b, &leaves_a, &leaves_b, &leaves_c, &image, &queue,
                     &export_tokens, &export_reals, &G.written};

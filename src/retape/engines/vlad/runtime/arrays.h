@@ -20,23 +20,10 @@
 
 static int moving_all; /* a major collection moves old objects too */
 
-/* Fields of an array; the first is lost when it is moved, and told by its size too. */
-enum { ARRAY_LENGTH, ARRAY_VERSION, ARRAY_LOG, ARRAY_HEAD };
-enum { VECTOR_ARRAY, VECTOR_VERSION, VECTOR_WORDS };
-
-#define MAX_LENGTH 100000000
 #define IS_WRITTEN (1ull << 62)
 
 /* An array is copied after so many updates more than it has elements: to bound its log. */
 #define LOG_SLACK 1024
-
-static inline Object *array_of(const Object *h) { return object(h->field[VECTOR_ARRAY]); }
-static inline uint32_t length_of(const Object *array) {
-  return size_of(array) - ARRAY_HEAD;
-}
-static inline int is_current(const Object *h) {
-  return h->field[VECTOR_VERSION] == array_of(h)->field[ARRAY_VERSION];
-}
 
 /* The next safe point collects: arrays may fill the memory while the nursery is empty. */
 static void hurry(void) {

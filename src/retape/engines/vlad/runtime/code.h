@@ -4,7 +4,7 @@
 #ifndef VLAD_CODE_H
 #define VLAD_CODE_H
 
-#include "derivatives.h"
+#include "program.h"
 
 #define BINARY(to, symbol, name, a, b, site)                      \
   if (LIKELY(is_double(a) & is_double(b))) {                      \
@@ -64,7 +64,8 @@
   }
 
 #define MATCH(a, constant, site, whole)                           \
-  if (UNLIKELY(!is_constant(constant, a))) {                      \
+  if (UNLIKELY((is_double(constant) || (a) != (constant)) &&       \
+               !is_constant(constant, a))) {                      \
     G.k = k;                                                      \
     fail(NO_MATCH, "", site, a, boolean(whole));                  \
   }

@@ -115,7 +115,7 @@ static void collect_all(void) {
 }
 
 /* A safe point: everything that lives hangs on G.k, handles and shadows. */
-static void collect(void) {
+void collect(void) {
   collect_young();
   if (G.old_words + G.log_words > G.major_at) collect_all();
 }

@@ -9,16 +9,7 @@
 #include "signals.h"
 #include "trees.h"
 
-/* Codes of frames that belong to the runtime; compiled code begins after them. */
-enum { HALT, RETURN, APPLY, FIRST_CODE };
-
-enum Operator { FORWARD, REVERSE, CHECKPOINT };
-
 #define NO_LIMIT (INT64_MAX / 2)
-
-/* Run from a frame with so many steps left: 1 if the run stopped at the limit (the
-   state is in G.k), 0 if it ended (the value is in G.result). In compiled code. */
-static int run_slice(Val frame, int64_t fuel);
 
 #ifndef RUN_SLICE
 #define RUN_SLICE ((int64_t)1000000)
@@ -295,7 +286,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, int32_t site) {
 static Val checkpoint(Val f, Val x, Val cotangent, int32_t site);
 
 /* An operator met by compiled code; its continuation comes back in *k, moved. */
-static Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site) {
+Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site) {
   int shadows = G.shadows;
   int at_k = shadow(*k);
   Val result;

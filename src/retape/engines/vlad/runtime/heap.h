@@ -8,7 +8,7 @@
 #ifndef VLAD_HEAP_H
 #define VLAD_HEAP_H
 
-#include "state.h"
+#include "memory.h"
 
 #define CHUNK_WORDS ((size_t)16 * 1024)
 
@@ -37,7 +37,7 @@ static Object *old_object(uint32_t code, uint32_t size) {
 }
 
 /* A small object of the runtime: in the nursery while its reserve lasts. */
-static Object *small_object(uint32_t code, uint32_t size) {
+Object *small_object(uint32_t code, uint32_t size) {
   Val *p = G.hp;
   if (UNLIKELY(p + size + 1 > G.hard_limit)) return old_object(code, size);
   G.hp = p + size + 1;
@@ -47,8 +47,7 @@ static Object *small_object(uint32_t code, uint32_t size) {
 }
 
 /* The same for a run that stops, where calls are not counted. */
-static __attribute__((noinline, cold, unused)) Object *paused_object(uint32_t code,
-                                                                     uint32_t size) {
+__attribute__((noinline, cold)) Object *paused_object(uint32_t code, uint32_t size) {
   return small_object(code, size);
 }
 

@@ -4,7 +4,6 @@
 #ifndef VLAD_NUMBERS_H
 #define VLAD_NUMBERS_H
 
-#include <math.h>
 #include "collect.h"
 
 static Val primal_of(Val v) {
@@ -19,7 +18,7 @@ static int level_of(Val v, const char *op, int32_t site) {
   return (int)code_of(object(v));
 }
 
-static double strip(Val v, const char *op, int32_t site) {
+double strip(Val v, const char *op, int32_t site) {
   while (!is_double(v)) {
     if (tag_of(v) != TAG_TAPED && tag_of(v) != TAG_DUAL)
       fail(NOT_REAL, op, site, v, NOTHING);
@@ -35,62 +34,12 @@ static Val make_dual(int level, Val primal, Val tangent) {
   return tagged(TAG_DUAL, o);
 }
 
-static inline double vlad_modulo(double a, double b) {
-  if (b == 0.0 || isinf(a)) return NAN;
-  double r = fmod(a, b);
-  return r != 0.0 && (r < 0.0) != (b < 0.0) ? r + b : r;
-}
-
 enum Binary { ADD, SUB, MUL, DIV, ATAN, REMAINDER, EXPT };
-
-/* Functions of one real: the name in C, the name in the language. */
-#define ELEMENTARY(X)                                                              \
-  X(sqrt, "sqrt") X(exp, "exp") X(log, "log") X(sin, "sin") X(cos, "cos")          \
-  X(tan, "tan") X(asin, "asin") X(acos, "acos") X(sinh, "sinh") X(cosh, "cosh")    \
-  X(tanh, "tanh") X(expm1, "expm1") X(log1p, "log1p") X(log2, "log2")              \
-  X(log10, "log10") X(erf, "erf") X(abs, "abs") X(negative, "-")
 
 #define X(name, text) OP_##name,
 enum Unary { ELEMENTARY(X) };
 #undef X
 
-#define PLAIN(name) \
-  static inline double double_##name(double a) { return name(a); }
-PLAIN(sqrt) PLAIN(exp) PLAIN(log) PLAIN(sin) PLAIN(cos) PLAIN(tan) PLAIN(asin)
-PLAIN(acos) PLAIN(sinh) PLAIN(cosh) PLAIN(tanh) PLAIN(expm1) PLAIN(log1p) PLAIN(log2)
-PLAIN(log10) PLAIN(erf)
-#undef PLAIN
-static inline double double_abs(double a) { return fabs(a); }
-static inline double double_negative(double a) { return -a; }
-static inline double double_add(double a, double b) { return a + b; }
-static inline double double_sub(double a, double b) { return a - b; }
-static inline double double_mul(double a, double b) { return a * b; }
-static inline double double_div(double a, double b) { return a / b; }
-static inline double double_atan(double a, double b) { return atan2(a, b); }
-/* The operators % and // of Python's floats; b is not zero. */
-static inline double double_remainder(double a, double b) {
-  if (b == 0.0 || !isfinite(a)) return NAN;
-  double r = fmod(a, b);
-  if (r == 0.0) return copysign(0.0, b);
-  return (r < 0.0) != (b < 0.0) ? r + b : r;
-}
-static inline double python_floor_divide(double a, double b) {
-  if (b == 0.0) return NAN;
-  double r = fmod(a, b), quotient = (a - r) / b;
-  if (r != 0.0 && (b < 0.0) != (r < 0.0)) quotient -= 1.0;
-  if (quotient == 0.0) return copysign(0.0, a / b);
-  double whole = floor(quotient);
-  return quotient - whole > 0.5 ? whole + 1.0 : whole;
-}
-static inline double double_expt(double a, double b) { return pow(a, b); }
-
-static Val slow_add(Val, Val, int32_t);
-static Val slow_sub(Val, Val, int32_t);
-static Val slow_mul(Val, Val, int32_t);
-static Val slow_div(Val, Val, int32_t);
-static Val slow_atan(Val, Val, int32_t);
-static Val slow_expt(Val, Val, int32_t);
-static Val slow_remainder(Val, Val, int32_t);
 static Val unary(enum Unary op, Val a);
 
 #define BINARY(name, symbol)                                   \
@@ -198,7 +147,7 @@ static inline __attribute__((always_inline)) Val lifted(enum Binary op, const ch
 }
 
 #define SLOW(name, op, text)                                                       \
-  static __attribute__((noinline, unused)) Val slow_##name(Val a, Val b, int32_t site) { \
+  __attribute__((noinline)) Val slow_##name(Val a, Val b, int32_t site) { \
     return lifted(op, text, a, b, site);                                           \
   }
 SLOW(add, ADD, "+")
@@ -261,7 +210,7 @@ static inline __attribute__((always_inline)) Val lifted_unary(enum Unary op,
 }
 
 #define X(name, text)                                                              \
-  static __attribute__((noinline, unused)) Val slow_##name(Val a, int32_t site) {  \
+  __attribute__((noinline)) Val slow_##name(Val a, int32_t site) {  \
     return lifted_unary(OP_##name, text, a, site);                                 \
   }
 ELEMENTARY(X)
@@ -280,7 +229,7 @@ static Val unary(enum Unary op, Val a) {
 /* Operators that are called where some operand of a row of operators is no double. */
 
 #define X(name)                                                                     \
-  static __attribute__((noinline, unused)) Val any_##name(Val a, Val b, int32_t site) { \
+  __attribute__((noinline)) Val any_##name(Val a, Val b, int32_t site) { \
     if (is_double(a) & is_double(b)) return box(double_##name(unbox(a), unbox(b))); \
     return slow_##name(a, b, site);                                                 \
   }
@@ -288,28 +237,17 @@ X(add) X(sub) X(mul) X(div) X(atan) X(expt) X(remainder)
 #undef X
 
 #define X(name, text)                                                               \
-  static __attribute__((noinline, unused)) Val any_##name(Val a, int32_t site) {    \
+  __attribute__((noinline)) Val any_##name(Val a, int32_t site) {    \
     return is_double(a) ? box(double_##name(unbox(a))) : slow_##name(a, site);      \
   }
 ELEMENTARY(X)
 #undef X
 
 /* The negative of a real, or the difference of the parts of a pair. */
-static __attribute__((noinline, unused)) Val any_negation(Val a, int32_t site) {
+__attribute__((noinline)) Val any_negation(Val a, int32_t site) {
   if (tag_of(a) == TAG_PAIR) return any_sub(object(a)->field[0], object(a)->field[1], site);
   return any_negative(a, site);
 }
-
-/* A function of the host's, of one or two reals, with the numbers of its partials. */
-typedef struct External {
-  const char *name;
-  int operands, partial[2];
-} External;
-
-/* The program's table. */
-static const External *external_of(int32_t number);
-
-static Val external(int32_t number, Val a, Val b, int32_t site);
 
 static Val external_partial(const External *e, int operand, Val p, Val q, int32_t site) {
   if (e->partial[operand] < 0)
@@ -318,7 +256,7 @@ static Val external_partial(const External *e, int operand, Val p, Val q, int32_
 }
 
 /* An external function of any reals; b is 0 for one of one operand. */
-static __attribute__((unused)) Val external(int32_t number, Val a, Val b, int32_t site) {
+Val external(int32_t number, Val a, Val b, int32_t site) {
   const External *e = external_of(number);
   int left = level_of(a, e->name, site), right = level_of(b, e->name, site);
   int level = left > right ? left : right;
@@ -337,13 +275,13 @@ static __attribute__((unused)) Val external(int32_t number, Val a, Val b, int32_
 }
 
 /* Whether an argument is the constant that a parameter demands. */
-static inline int is_constant(Val constant, Val v) {
+int is_constant(Val constant, Val v) {
   while (tag_of(v) == TAG_TAPED || tag_of(v) == TAG_DUAL) v = primal_of(v);
   if (is_double(constant)) return is_double(v) && unbox(constant) == unbox(v);
   return constant == v;
 }
 
-static inline Val read_real(int32_t site) {
+Val read_real(int32_t site) {
   if (G.input_at == G.input_count) {
     if (G.input_count == G.input_room) {
       size_t room = G.input_room ? 2 * G.input_room : 64;
@@ -362,7 +300,7 @@ static inline Val read_real(int32_t site) {
   return box(G.inputs[G.input_at++]);
 }
 
-static inline Val write_real(Val v, int32_t site) {
+Val write_real(Val v, int32_t site) {
   double d = strip(v, "write-real", site);
   if (G.writes == G.printed) {
     if (G.host_write(d) < 0) fail(FROM_HOST, "write-real", site, NOTHING, NOTHING);

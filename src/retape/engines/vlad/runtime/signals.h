@@ -8,7 +8,7 @@
 #ifndef VLAD_SIGNALS_H
 #define VLAD_SIGNALS_H
 
-#include "state.h"
+#include "memory.h"
 
 #ifndef PAUSE_SECONDS
 #define PAUSE_SECONDS 0.1

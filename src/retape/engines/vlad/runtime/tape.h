@@ -3,7 +3,7 @@
 #ifndef VLAD_TAPE_H
 #define VLAD_TAPE_H
 
-#include "state.h"
+#include "memory.h"
 
 static inline Node *node_of(const Tape *t, uint32_t index) {
   return &t->chunk[index >> TAPE_SHIFT][index & (TAPE_CHUNK - 1)];

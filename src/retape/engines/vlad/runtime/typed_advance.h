@@ -96,6 +96,7 @@ static int is_shallow(void) { return T.rows || T.at - T.stack <= SHALLOW; }
    state, or the value at the end; the steps that are left in G.fuel. */
 static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
   int done = 0;
+  if (!is_typed) return 0;
   typed_begin();
   if (load_state(frame) && is_shallow()) {
     T.forgetful = 1;
@@ -119,7 +120,7 @@ static size_t typed_grown(void) {
 static int typed_value(Val frame, Val *value) {
   int stopped;
   uint32_t code = code_of(object(object(frame)->field[2]));
-  return code < TYPED_REAL_SIZE && typed_real[code] &&
+  return code < typed_real_size && typed_real[code] &&
          typed_advance(frame, NO_LIMIT, value, &stopped);
 }
 

@@ -7,8 +7,6 @@
 
 enum { DO_POP, DO_STOP, DO_GIVE_UP, DO_CALL };
 
-static int gave_real;
-
 #define RECORD_PART_END                                           \
   STOP: __attribute__((unused)); next = DO_STOP; goto LEAVE;      \
   GIVE_UP: __attribute__((unused)); next = DO_GIVE_UP;            \

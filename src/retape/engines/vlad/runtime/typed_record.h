@@ -15,7 +15,7 @@ static int record_part_of(uint64_t code) {
   return code < RECORD_PART_OF_CODE_SIZE ? record_part_of_code[code] : 0;
 }
 
-static int typed_record(int64_t fuel) {
+int typed_record(int64_t fuel) {
   int next = DO_POP, part;
   T.fuel = fuel;
   gave_real = 0;

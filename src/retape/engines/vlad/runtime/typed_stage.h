@@ -74,6 +74,7 @@ static void typed_begin(void) {
 
 /* Whether a state is one of typed code. */
 static int typed_loads(Val frame) {
+  if (!is_typed) return 0;
   typed_begin();
   int loads = load_state(frame);
   typed_clear();
@@ -82,6 +83,7 @@ static int typed_loads(Val frame) {
 
 /* The bytes of tape that so many steps take from a state; 0 if they are not made. */
 static size_t typed_density(Val frame, int64_t steps) {
+  if (!is_typed) return 0;
   typed_begin();
   size_t bytes = 0;
   if (load_state(frame) && typed_run(steps) == STOPPED) bytes = tape_bytes();
@@ -92,7 +94,7 @@ static size_t typed_density(Val frame, int64_t steps) {
 /* As `stage`; 0 if the general way has to do it. */
 static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
                        Val *result) {
-  if (fuel <= 0) return 0;
+  if (!is_typed || fuel <= 0) return 0;
   double seed = 0.0;
   int done = 0, at = shadow(cotangents);
   typed_begin();

@@ -25,7 +25,7 @@ static uint32_t index_of(const Object *array, Val i, const char *op, int32_t sit
   return (uint32_t)d;
 }
 
-static __attribute__((unused)) Val make_vector(Val n, Val x, int32_t site) {
+Val make_vector(Val n, Val x, int32_t site) {
   double d = whole_below(n, MAX_LENGTH + 1.0, "make-vector", site);
   if (d < 0.0) fail(BAD_LENGTH, "make-vector", site, n, NOTHING);
   uint32_t length = (uint32_t)d;
@@ -34,16 +34,16 @@ static __attribute__((unused)) Val make_vector(Val n, Val x, int32_t site) {
   return version(small_object(0, VECTOR_WORDS), a);
 }
 
-static __attribute__((unused)) Val vector_length(Val v, int32_t site) {
+Val vector_length(Val v, int32_t site) {
   return box(length_of(array_of(vector_of(v, "vector-length", site))));
 }
 
-static __attribute__((unused, noinline)) Val vector_ref(Val v, Val i, int32_t site) {
+__attribute__((noinline)) Val vector_ref(Val v, Val i, int32_t site) {
   const Object *a = array_of(vector_of(v, "vector-ref", site));
   return a->field[ARRAY_HEAD + index_of(a, i, "vector-ref", site)];
 }
 
-static __attribute__((unused)) Val vector_set(Val v, Val i, Val x, int32_t site) {
+Val vector_set(Val v, Val i, Val x, int32_t site) {
   Object *a = array_of(vector_of(v, "vector-set", site));
   uint32_t index = index_of(a, i, "vector-set", site);
   Log *log = log_of(a);

@@ -167,7 +167,7 @@ class CompiledEngine:
         checkpoint = weakref.WeakMethod(self._checkpoint)  # the native part is ours
         self.native = Native(
             self.compiled,
-            build(self.compiled.text, IF_LARGE if self.compiled.is_large else ()),
+            build(self.compiled.files, IF_LARGE if self.compiled.is_large else ()),
             setting.read,
             partial(_write, setting.write),
             program.externals,

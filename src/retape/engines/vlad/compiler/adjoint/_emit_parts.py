@@ -17,6 +17,7 @@ from retape.engines.vlad.compiler.adjoint._emit_reverse import (
     ReverseEmission,
 )
 from retape.engines.vlad.compiler.adjoint._names import TapeNames
+from retape.engines.vlad.compiler.ir._files import NEXT_FILE
 from retape.engines.vlad.compiler.typed._form import (
     Join,
     Register,
@@ -57,6 +58,7 @@ def parts_text(
     """The lines of `typed_record` and `typed_reverse`, and of their parts."""
     parts = [*_parts(program, ways)]
     yield from _record(program, ways, tape, names, parts)
+    yield from (NEXT_FILE, '#include "typed_parts.h"')
     yield from _reverse(ReverseEmission(program, ways, tape, names, useful), parts)
 
 
@@ -108,7 +110,7 @@ def _record(
     fixed = [line for slot in first.slots for line in first.declared(slot)]
     fixed += first.returned_declared()
     everywhere = {name for name in first.returned} | shared
-    yield '#include "typed_parts.h"'
+    yield from ('#include "typed_parts.h"', "static int gave_real;")
     yield from _declared(fixed, everywhere, static=True)
     for number, (emission, text) in enumerate(made):
         yield f"static int record_part_{number}(int next) {{"
@@ -182,7 +184,7 @@ def _reverse(emission: ReverseEmission, parts: Sequence[TypedProgram]) -> Iterat
             numbers[int(found)] = number
     yield from _functions("uint64_t", "reverse", "uint64_t", len(texts))
     yield from _part_table("reverse_part_of", numbers)
-    yield "static void typed_reverse(double seed) {"
+    yield "void typed_reverse(double seed) {"
     yield from (f"  {name} = 0.0;" for name in static)
     yield from ("  q0 = seed;", "  REVERSE_BY_PARTS", "}")
 

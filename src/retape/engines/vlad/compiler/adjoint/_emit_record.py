@@ -67,7 +67,7 @@ class RecordEmission(FrameEmission):
         body = self.blocks()
         self.halt()
         self.entries()
-        yield "static int typed_record(int64_t fuel) {"
+        yield "int typed_record(int64_t fuel) {"
         yield "  Word *sp = T.at, *tp = T.tape, *top = T.top;"
         yield from self.room()
         yield "  int gave_real = 0;"

@@ -60,7 +60,7 @@ class ReverseEmission:
             self.entries_of(function)
         for code, join in self.program.returns.items():
             self.return_to(code, join)
-        yield "static void typed_reverse(double seed) {"
+        yield "void typed_reverse(double seed) {"
         yield "  const Word *tp = T.tape;"
         yield "  double *ap = T.adjoint + (T.at - T.stack);"
         yield "  uint64_t next;"

@@ -82,10 +82,9 @@ def typed_text(
         code += (
             ReverseEmission(program, ways, tape, names, useful).text()
             if reverse
-            else ["static void typed_reverse(double seed) { (void)seed; }"]
+            else ["void typed_reverse(double seed) { (void)seed; }"]
         )
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
     yield '#include "typed.h"'
     yield from tables(program, useful, frames, functions)
     yield from code
-    yield '#include "typed_advance.h"'

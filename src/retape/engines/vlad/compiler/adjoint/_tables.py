@@ -26,6 +26,7 @@ def tables(
         assert join.frame is not None
         types[code] = _types(join.frame.shapes, useful)
         results[code] = _types((join.params,), useful)
+    yield "const int is_typed = 1;"
     yield from _table("typed_frames", types, frames)
     yield from _table("typed_results", results, frames)
     yield from _table("typed_entries", entries, functions)
@@ -42,14 +43,14 @@ def _gives_real(program: TypedProgram) -> Iterator[str]:
         and function.result.kind == "d"
     ]
     size = max(numbers, default=0) + 1
-    yield f"enum {{ TYPED_REAL_SIZE = {size} }};"
-    yield f"static const char typed_real[{size}] = {{"
+    yield f"const uint32_t typed_real_size = {size};"
+    yield f"const char typed_real[{size}] = {{"
     yield from (f"  [{number}] = 1," for number in numbers)
     yield "};" if numbers else "  0};"
 
 
 def _table(name: str, texts: dict[int, str], size: int) -> Iterator[str]:
-    yield f"static const char *const {name}[{max(1, size)}] = {{"
+    yield f"const char *const {name}[{max(1, size)}] = {{"
     for number in sorted(texts):
         yield f'  [{number}] = "{texts[number]}",'
     yield "};" if texts else "  0};"

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from retape.engines.vlad.compiler.emit._output import Output
 from retape.engines.vlad.compiler.emit._parts import Part
+from retape.engines.vlad.compiler.ir._files import NEXT_FILE
 
 
 def assemble(out: Output, static: Iterable[str], typed: Iterable[str]) -> str:
@@ -17,7 +18,7 @@ def assemble(out: Output, static: Iterable[str], typed: Iterable[str]) -> str:
             "",
             *static,
             "",
-            "static int run_slice(Val frame, int64_t fuel) {",
+            "int run_slice(Val frame, int64_t fuel) {",
             "  Val *hp = G.hp, *limit = G.limit;",
             "  Val k = frame, ret = NOTHING, s0, s1, s2, unused;",
             "  int64_t need;",
@@ -37,10 +38,9 @@ def assemble(out: Output, static: Iterable[str], typed: Iterable[str]) -> str:
             *_TAIL,
             "}",
             "",
-            *typed,
+            f"const size_t max_block_words = {out.max_words};",
             "",
-            f"#define MAX_BLOCK_WORDS {out.max_words}",
-            '#include "api.h"',
+            *typed,
             "",
         ]
     )
@@ -82,10 +82,10 @@ def assemble_parts(
     words = max(part.out.max_words for part in parts)
     lines += [
         "",
-        *typed,
+        f"const size_t max_block_words = {words};",
         "",
-        f"#define MAX_BLOCK_WORDS {words}",
-        '#include "api.h"',
+        NEXT_FILE,
+        *typed,
         "",
     ]
     return "\n".join(lines)
@@ -122,7 +122,7 @@ def _part_numbers(name: str, numbers: dict[int, int]) -> Iterator[str]:
 
 
 _AROUND = [
-    "static int run_slice(Val frame, int64_t fuel) {",
+    "int run_slice(Val frame, int64_t fuel) {",
     "  Val *hp = G.hp;",
     "  Val k = frame, ret = NOTHING, s0 = NOTHING, s1 = NOTHING, s2 = NOTHING;",
     "  int64_t need;",

@@ -24,13 +24,14 @@ def static_data(module: Module) -> Iterator[str]:
     """Static objects, and the function that makes values of them at the start."""
     pairs = [cell for value in module.quoted for cell in _cells(value)]
     functions = max(module.functions, default=0) + 1
-    yield f"static Object *static_cells[{max(1, len(pairs))}];"
+    yield f"Object *static_cells[{max(1, len(pairs))}];"
+    yield f"const size_t cells = {len(pairs)}, closures = {functions};"
     if pairs:
         yield f"static Val quoted[{len(module.quoted)}];"
-    yield f"static Val closure[{functions}];"
+    yield f"Val closure[{functions}];"
     yield from _externals(module)
     yield ""
-    yield "static void make_static(void) {"
+    yield "void make_static(void) {"
     yield f"  for (int i = 0; i < {functions}; i++) {{"
     yield "    Object *o = take(sizeof(Object));"
     yield "    o->header = HEADER(i, 0) | IS_STATIC;"
@@ -55,7 +56,7 @@ def _externals(module: Module) -> Iterator[str]:
         yield f'  {{"{name}", {each.operands}, {{{partials}}}}},'
     yield '  {"", 0, {0}}'
     yield "};"
-    yield "static const External *external_of(int32_t i) { return &externals[i]; }"
+    yield "const External *external_of(int32_t i) { return &externals[i]; }"
 
 
 def _cells(value: Constant) -> list[tuple[Constant, Constant]]:

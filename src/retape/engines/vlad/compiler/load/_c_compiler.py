@@ -27,16 +27,29 @@ TOOLS = native_code.Toolchain(
 )
 
 
-def build(text: str, extra: Sequence[str] = ()) -> bytes:
+def build(files: Sequence[str], extra: Sequence[str] = ()) -> bytes:
     """Compile a program's C to a shared object, or find it in the cache.
 
+    Of a first program 1 s was the runtime's, which is compiled once and linked to all.
+
     Args:
-        text: The C file.
-        extra: More flags, such as warnings, or `IF_LARGE`.
+        files: The C files, which are compiled at the same time.
+        extra: More flags for these, such as `IF_LARGE`.
 
     Raises:
         UnsupportedError: If there is no compiler, or all of them fail.
     """
-    flags = (*FLAGS, *extra)
-    program = native_code.Program(text, ".c", flags, ("-lm",), (RUNTIME,))
+    compiled = tuple(flag for flag in FLAGS if flag != "-shared")
+    text = (RUNTIME / "runtime.c").read_text(encoding="utf-8")
+    runtime = native_code.Program(text, ".c", (*compiled, "-c"), headers=(RUNTIME,))
+    first, *beside = files
+    program = native_code.Program(
+        first,
+        ".c",
+        (*FLAGS, *extra),
+        ("-lm",),
+        (RUNTIME,),
+        beside=tuple(beside),
+        linked=runtime,
+    )
     return native_code.build(TOOLS, program)
