@@ -7,7 +7,6 @@ Plain Python in, native code out: loops of unknown length, recursion, closures, 
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -18,6 +17,7 @@ from retape.engines.vlad.python.call._bridges import in_jax, in_torch
 from retape.engines.vlad.python.call._directional import Pullback, Pushforward
 from retape.engines.vlad.python.call._function import Derivative as Derivative
 from retape.engines.vlad.python.call._function import NativeFunction as NativeFunction
+from retape.engines.vlad.python.call._remembered import Remembered
 from retape.engines.vlad.python.read._source import CompileError as CompileError
 from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
@@ -37,6 +37,10 @@ __all__ = [
     "value_and_grad",
     "vjp",
 ]
+
+
+_PUSHFORWARDS: Remembered[Pushforward] = Remembered()
+_PULLBACKS: Remembered[Pullback] = Remembered()
 
 
 def function(fun: Callable[..., Any], *, engine: EngineName = "compiled") -> Any:
@@ -130,12 +134,8 @@ def jvp(
     Raises:
         GradientTypeError: If primals and tangents are not alike.
     """
-    return _pushforward(fun, engine)(primals, tangents)
-
-
-@cache
-def _pushforward(fun: Callable[..., Any], engine: EngineName) -> Pushforward:
-    return Pushforward(fun, engine)
+    made = _PUSHFORWARDS.of(fun, (engine,), lambda: Pushforward(fun, engine))
+    return made(primals, tangents)
 
 
 def vjp(
@@ -162,14 +162,9 @@ def vjp(
         GradientTypeError: If a primal has no cotangent.
         CompileError: If the cotangent is not like the value.
     """
-    return _pullback(fun, plan, engine)(primals, cotangent)
-
-
-@cache
-def _pullback(
-    fun: Callable[..., Any], plan: Plan | None, engine: EngineName
-) -> Pullback:
-    return Pullback(fun, plan, engine)
+    options = plan, engine
+    made = _PULLBACKS.of(fun, options, lambda: Pullback(fun, plan, engine))
+    return made(primals, cotangent)
 
 
 def to_jax(

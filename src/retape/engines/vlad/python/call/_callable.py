@@ -70,6 +70,11 @@ class CompiledCallable:
         self._quick: dict[tuple[type, ...], _Compiled] = {}
         self._lock = RLock()
 
+    @property
+    def options(self) -> tuple[EngineName, Plan | None]:
+        """How it is compiled."""
+        return self._engine, self._plan
+
     def _source(self) -> PythonFunction:
         """The Python function that is compiled."""
         raise NotImplementedError

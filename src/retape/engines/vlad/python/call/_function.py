@@ -8,7 +8,9 @@ from retape._errors import GradientTypeError
 from retape.driver import Report
 from retape.engines.vlad.python.call._arguments import (
     bound,
+    check_has_name,
     checked_argnums,
+    found_by_name,
     innermost,
     no_function,
 )
@@ -31,6 +33,18 @@ class NativeFunction(CompiledCallable):
 
     def __repr__(self) -> str:
         return f"<native function {self.__retape_function__.__qualname__}>"
+
+    def __reduce__(self) -> str | tuple[Any, ...]:
+        """The name that it is found by: the other process compiles it, or has done so.
+
+        Raises:
+            UnsupportedError: If it cannot be found by a name.
+        """
+        function = self.__retape_function__
+        if found_by_name(function) is self:
+            return function.__qualname__
+        check_has_name(function)
+        return NativeFunction, (function, self._engine)
 
     def _source(self) -> PythonFunction:
         return self.__retape_function__
@@ -65,6 +79,17 @@ class Derivative(CompiledCallable):
     def __repr__(self) -> str:
         kind, function, _ = self.__retape_derivative__
         return f"<{kind} of {function!r}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it was made of: the other process makes it again.
+
+        Raises:
+            UnsupportedError: If its function cannot be found by a name.
+        """
+        kind, function, argnums = self.__retape_derivative__
+        if isinstance(function, PythonFunction):
+            check_has_name(function)
+        return Derivative, (kind, function, argnums, self._plan, self._engine)
 
     def _source(self) -> PythonFunction:
         return innermost(self._function)

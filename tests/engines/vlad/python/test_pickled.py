@@ -1,0 +1,91 @@
+"""Compiled functions in other processes: found by name, or refused."""
+
+import copy
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retape import fixed_space, native
+from retape._errors import UnsupportedError
+
+
+@native.function
+def cube(x: Any) -> Any:
+    return x * x * x
+
+
+def square(x: Any) -> Any:
+    return x * x
+
+
+compiled_square = native.function(square, engine="interpreter")
+slope = native.grad(cube, plan=fixed_space(snapshots=3), engine="interpreter")
+
+
+def _again(value: Any) -> Any:
+    return pickle.loads(pickle.dumps(value))
+
+
+def test_a_decorated_function_is_itself() -> None:
+    assert _again(cube) is cube
+    assert copy.deepcopy({"f": cube})["f"] is cube
+
+
+def test_a_function_compiled_beside_its_original_is_made_again() -> None:
+    found = _again(compiled_square)
+    assert found(3.0) == 9.0
+    assert found.options == compiled_square.options
+    assert found.__retape_function__ is square
+
+
+def test_derivatives_are_made_again_with_their_plan_and_nest() -> None:
+    found = _again(slope)
+    assert found(2.0) == 12.0
+    assert found.options == ("interpreter", fixed_space(snapshots=3))
+    curvature = _again(native.grad(native.grad(square), engine="interpreter"))
+    assert curvature(2.0) == 2.0
+    both = _again(native.value_and_grad(square, (0,), engine="interpreter"))
+    assert both(3.0) == (9.0, (6.0,))
+
+
+@pytest.mark.parametrize("make", [native.function, native.grad, native.value_and_grad])
+def test_what_has_no_name_is_refused(make: Any) -> None:
+    def local(x: Any) -> Any:
+        return x
+
+    for f in (local, lambda x: x):
+        with pytest.raises(UnsupportedError, match="define it with `def` at the top"):
+            pickle.dumps(make(f))
+    with pytest.raises(UnsupportedError, match="<lambda>"):
+        pickle.dumps(native.grad(native.function(lambda x: x)))
+
+
+PROGRAM = """
+from multiprocessing import get_context
+from module import double, slope
+
+if __name__ == "__main__":
+    with get_context("spawn").Pool(1) as pool:
+        print(pool.map(double, [1.0, 2.0]), pool.map(slope, [1.0, 2.0]))
+"""
+MODULE = """
+from retape import native
+
+def twice(x):
+    return 2.0 * x
+
+slope = native.grad(twice, engine="interpreter")
+double = native.function(twice, engine="interpreter")
+"""
+
+
+def test_a_pool_of_processes_maps_them(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(MODULE)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "program.py")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "[2.0, 4.0] [2.0, 2.0]\n"
