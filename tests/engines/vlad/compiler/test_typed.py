@@ -288,3 +288,49 @@ def test_a_fault_in_a_function_of_arrays_is_told_by_the_general_way() -> None:
     with pytest.raises(retape.RetapeError, match="out of range of an array"):
         compiled(np.arange(3.0), 5)
     assert compiled(np.arange(3.0), 2) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [
+        (ten.logistic_map, (0.3, 3.5, 20_000)),
+        (ten.rnn_cell, (*ten.SMALL[ten.rnn_cell][0][:3], 1_000)),
+    ],
+)
+def test_a_budget_is_spent_on_what_a_typed_step_takes(f: Any, args: Any) -> None:
+    """A step counted as 40 bytes left nine tenths of a budget unused."""
+    budget = 100_000
+    gradient = native.grad(f, (0, 1), plan=retape.within(budget))
+    expected = native.grad(f, (0, 1))(*args)
+    gradient(*args)
+    (made,) = gradient._made.values()
+    runtime: Any = made.engine
+    runtime.native.exact(True)
+    runtime.native.forget_peaks()
+    found = native.measure(gradient, *args)
+    for one, other in zip(found.value, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    counted = runtime.native.call("census").t
+    assert budget / 4 < counted <= budget
+    (report,) = found.reports
+    assert report.advances < 2 * report.length
+
+
+def test_a_step_counts_the_arrays_that_a_stage_keeps() -> None:
+    """Of a vector of 100 in each iteration there are values and adjoints."""
+
+    def filled(x: Any, n: Any) -> Any:
+        total = 0.0
+        for i in range(n):
+            a = np.full(100, x)
+            total += a[i % 100]
+        return total
+
+    gradient = native.grad(filled, plan=retape.within("200 kB"))
+    assert gradient(0.5, 2_000) == 2_000.0
+    (made,) = gradient._made.values()
+    runtime: Any = made.engine
+    runtime.native.exact(True)
+    runtime.native.forget_peaks()
+    native.measure(gradient, 0.5, 2_000)
+    assert 50_000 < runtime.native.call("census").t < 200_000

@@ -362,7 +362,9 @@ EXPORT int vlad_loads(Request *q) { return guarded(loads, q); }
 
 /* The bytes of tape that b steps of typed code take from state a, in r, or 0. */
 static void density(Request *q) {
-  q->r = (int64_t)typed_density(G.handle[q->a], q->b);
+  size_t rows;
+  q->r = (int64_t)typed_density(G.handle[q->a], q->b, &rows, &q->t);
+  q->s = (int64_t)rows;
 }
 EXPORT int vlad_density(Request *q) { return guarded(density, q); }
 

@@ -44,7 +44,7 @@ static void typed_counts(int64_t *done, int64_t *given_up);
 static int typed_loads(Val frame);
 
 /* The bytes of tape that so many steps take from a state; 0 if they are not made. */
-static size_t typed_density(Val frame, int64_t steps);
+static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *made);
 
 /* As `run`, by typed code; 0 if `run` has to do it. */
 static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped);

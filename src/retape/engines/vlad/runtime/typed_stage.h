@@ -81,12 +81,22 @@ static int typed_loads(Val frame) {
   return loads;
 }
 
-/* The bytes of tape that so many steps take from a state; 0 if they are not made. */
-static size_t typed_density(Val frame, int64_t steps) {
+/* The bytes of tape that so many steps take from a state, and of the rows that they make;
+   and how many are made, if the run ends before. */
+static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *made) {
+  *rows = 0, *made = 0;
   if (!is_typed) return 0;
   typed_begin();
   size_t bytes = 0;
-  if (load_state(frame) && typed_run(steps) == STOPPED) bytes = tape_bytes();
+  if (load_state(frame)) {
+    size_t before = T.row_bytes;
+    int how = typed_run(steps);
+    if (how != GAVE_UP) {
+      bytes = tape_bytes();
+      *rows = T.row_bytes - before;
+      *made = steps - T.fuel;
+    }
+  }
   typed_clear();
   return bytes;
 }

@@ -193,6 +193,7 @@ class CompiledEngine:
             KeptNativeMachine,
             NativeMachine,
             by_density,
+            counted_tape,
             with_least_stage,
             with_long_stages,
         )
@@ -200,6 +201,8 @@ class CompiledEngine:
         machine = NativeMachine(self.native, *job)
         disk, plan = self.setting.disk, self.setting.plan
         typed, tape_bytes = bool(self.native.call("loads", a=job[0]).r), self.tape_bytes
+        if typed and getattr(plan, "budget", None) is not None:
+            tape_bytes = counted_tape(machine, tape_bytes)
         least = least_stage(plan, typed=typed)
         if typed and plan is DEFAULT_PLAN:
             plan = replace(plan, stage=None)

@@ -120,10 +120,41 @@ def by_density(machine: NativeMachine, least: int) -> int:
     A loop over two numbers puts a third of a byte on the tape for each step, one over
     arrays a byte.
     """
-    taken = machine.native.call("density", a=machine.begin, b=_SAMPLE).r
-    if not taken:
+    taken = machine.native.call("density", a=machine.begin, b=_SAMPLE)
+    if taken.t < _SAMPLE or not taken.r:
         return least
-    return least * max(1, min(_MOST_TIMES, _SAMPLE_BYTES // taken))
+    return least * max(1, min(_MOST_TIMES, _SAMPLE_BYTES // taken.r))
+
+
+_PROBES = (0.25, 0.5, 0.75)
+
+_PROBE = 4_096
+"""Steps that are taped to count their bytes, at some places of a run: few enough that
+they do not take more than a small budget themselves."""
+
+
+def counted_tape(machine: NativeMachine, most: int) -> int:
+    """What taping a step of typed code takes: its share of the tape, and of the arrays
+    that are made and kept until the stage ends.
+
+    Where a run changes on its way, the dearest of four places counts.
+
+    Args:
+        machine: The run.
+        most: What is said where none could be taped.
+    """
+    capsule, at = machine.start(), 0
+    shares: list[int] = []
+    for part in (0.0, *_PROBES):
+        to = int(part * machine.length())
+        capsule, _ = machine.advance(capsule, to - at)
+        at = to
+        if capsule.frame is None:
+            break
+        taken = machine.native.call("density", a=capsule.frame.number, b=_PROBE)
+        if taken.t > 0:
+            shares.append(-(-(taken.r + taken.s) // taken.t))
+    return max(shares, default=most)
 
 
 _STEPS_PER_WORD = {False: 4, True: 32}
@@ -133,8 +164,6 @@ comes out of it, and is moved by collections)."""
 
 _LARGE = 4_096
 """Words of a state below which its copies are not worth a longer stage."""
-
-_PROBES = (0.25, 0.5, 0.75)
 
 
 def with_least_stage(
