@@ -8,8 +8,9 @@ budgets. Before these are counted each program is run plainly, for what is made 
 For budgets from `estimate` (from the error, where that refuses the program) it prints
 the peak of each of runs 0 to 6 beyond the heap before it, in MB, with the beginning of
 the run, where plans are found; then the most of them without `graph`, and `+` where
-that is more than the budget. `graph` is what the plain run has after its forward beyond
-its tensors: PyTorch's own, which is there in each run.
+that is more than the budget; then what the report says of its bookkeeping. `graph` is
+what the plain run has after its forward beyond its tensors: PyTorch's own, which is
+there in each run.
 """
 
 import ctypes
@@ -130,6 +131,7 @@ def print_runs(heap: Heap, program: Program, budget: int, graph: int) -> None:
     ours, report = max(peaks) - graph, under.report
     print(f"  {budget / 1e6:7.2f}:", *(f"{each / 1e6:6.2f}" for each in peaks), end="")
     print(f"  {ours / 1e6:6.2f}{'+' if ours > budget else ' '}", end="")
+    print(f" {(report.bookkeeping_bytes or 0) / 1e6:6.2f}", end="")
     print(f" {report.steps:5d} operators, {report.recomputed} again", flush=True)
 
 

@@ -130,6 +130,7 @@ class Recomputation:
             return OffloadKeeper(run, self._limits, self._store), sweep
         plan = None if self._lessons is None else self._lessons.plan()
         if plan is not None:
+            run.tally.plan = plan.measured
             keeper = PlannedKeeper(run, self._limits, plan)
             return keeper, PlannedSweep(run, self._limits, plan)
         return Keeper(run, self._limits), sweep

@@ -3,13 +3,18 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from retape._html import record_html
+from retape.engines.eager._record_bytes import RecordSize, deep_bytes
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of one run, while it goes on. `again` counts how often each step was."""
+    """Counts of one run, while it goes on. `again` counts how often each step was.
+
+    `record` is the size of its record, `plan` what the plan was made from.
+    """
 
     steps: int = 0
     saved: int = 0
@@ -19,11 +24,18 @@ class Tally:
     snapshots: int = 0
     thinned: int = 0
     peak: int = 0
+    record: RecordSize | None = None
+    plan: Any = None
     again: Counter[int] = field(default_factory=Counter[int])
 
     def cost(self, costs: Sequence[int]) -> int:
         """The cost of all that was run again, from those of the steps."""
         return sum(count * costs[index] for index, count in self.again.items())
+
+    def _bookkeeping(self) -> int | None:
+        if self.record is None:
+            return None
+        return self.record.nbytes() + deep_bytes(self.plan)
 
     def report(self) -> "EagerReport":
         """The counts so far, frozen."""
@@ -36,6 +48,7 @@ class Tally:
             snapshots=self.snapshots,
             thinned=self.thinned,
             peak_bytes=self.peak,
+            bookkeeping_bytes=self._bookkeeping(),
         )
 
 
@@ -53,6 +66,9 @@ class EagerReport:
         thinned: Of those, how many were given up again.
         peak_bytes: The most bytes alive at once in storages that the run made, those
             recomputed included; gradients are not among them.
+        bookkeeping_bytes: About the bytes that the record took when the forward was
+            over, and the plan that was followed: objects of the process's own heap,
+            which no budget covers. `None` before that, and with `mode="loop"`.
     """
 
     steps: int
@@ -63,6 +79,7 @@ class EagerReport:
     snapshots: int
     thinned: int
     peak_bytes: int
+    bookkeeping_bytes: int | None = field(default=None, compare=False)
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""

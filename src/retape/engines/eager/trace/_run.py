@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from retape.engines.eager._record_bytes import RecordSize
 from retape.engines.eager._wrapper_tensors import save_wrapper
 from retape.engines.eager.trace._geometry import (
     Geometry,
@@ -101,6 +102,7 @@ class Run:
         self.recording, self.first_number = False, 0
         self.tally.steps = len(self.trace.steps)
         self.tally.saved = len(self.handle_steps)
+        self.tally.record = RecordSize(self)
         if not self.living:
             self.let_go()
 

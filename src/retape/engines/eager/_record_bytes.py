@@ -1,0 +1,103 @@
+"""The bytes of a record: what bookkeeping takes beside the tensors.
+
+Lists and tables are counted by what they have allocated, and what lies in them (steps,
+signatures, geometries, notes on storages) by some of it, spread over all: programs are
+loops and blocks, so a few hundred say what thousands take. What PyTorch's own graph
+takes is not ours, but the handles in it are.
+"""
+
+from collections.abc import Iterable, Sequence
+from sys import getsizeof
+from typing import Any
+
+_LOOKED_AT = 50
+_INT = getsizeof(1 << 20)
+# A handle with the collector's head; a storage's object, with the note hung on it and
+# the table that hangs it there; what is noted of one that the program brought along.
+_HANDLE, _NOTE, _INPUT = 64, 370, 300
+_CONTAINERS = (tuple, list, set, frozenset)
+
+
+class RecordSize:
+    """The size of a run's record as it is now, computed when it is asked for.
+
+    Args:
+        run: It may go on, or be let go: what is needed of it is noted at once.
+    """
+
+    __slots__ = ("_certain", "_signatures", "_steps")
+
+    def __init__(self, run: Any) -> None:
+        trace, tail, held = run.trace, run.trace.tail, run.trace.held
+        tables: list[Any] = [
+            trace.steps, trace.producer, trace.nbytes, trace.last_read, trace.roots,
+            run.handle_steps, run.handle_slots, run.alive, run.slot_handles,
+            held.storages, held.counts, tail.steps, tail.windows, trace.signatures,
+        ]  # fmt: skip
+        numbers = len(trace.steps) + len(trace.producer) + 2 * len(run.handle_steps)
+        if run.native is not None:  # one object for each number, and a list of them
+            numbers = max(len(trace.producer), len(run.handle_steps))
+            numbers += numbers // 4
+        self._certain = (
+            sum(map(getsizeof, tables))
+            + _INT * numbers
+            + getsizeof([0]) * len(tail.windows)
+            + _NOTE * (len(held.storages) + len(trace.foreign))
+            + _INPUT * len(trace.foreign)
+            + _HANDLE * run.living
+        )
+        self._steps = len(trace.steps), _some(trace.steps)
+        self._signatures = len(trace.signatures), _some(list(trace.signatures.items()))
+
+    def nbytes(self) -> int:
+        """About the bytes of the record, tensors not among them."""
+        (steps, some), (signatures, others) = self._steps, self._signatures
+        found = steps * _mean(map(_step_bytes, some))
+        found += signatures * _mean(map(deep_bytes, others))
+        return round(self._certain + found)
+
+
+def _some(items: Sequence[Any]) -> Sequence[Any]:
+    return items[:: max(1, len(items) // _LOOKED_AT)]
+
+
+def _mean(sizes: Iterable[int]) -> float:
+    found = list(sizes)
+    return sum(found) / max(1, len(found))
+
+
+def _step_bytes(step: Any) -> int:
+    writes = sum(getsizeof(pair) + _INT for pair in step.writes)
+    return (
+        getsizeof(step)
+        + getsizeof(step.reads)
+        + (writes + getsizeof(step.writes) if writes else 0)
+    )
+
+
+def deep_bytes(*items: Any) -> int:
+    """The bytes of tuples, lists, sets, records and numbers, each counted once.
+
+    Examples:
+        >>> deep_bytes((1, 2)) > deep_bytes(()) > 0
+        True
+    """
+    seen: set[int] = set()
+    found, stack = 0, list(items)
+    while stack:
+        item = stack.pop()
+        if id(item) in seen or isinstance(item, type):
+            continue
+        seen.add(id(item))
+        if isinstance(item, dict):
+            stack += [*item, *item.values()]
+        elif isinstance(item, _CONTAINERS):
+            stack += item
+        elif type(item).__module__.startswith("retape."):
+            names = getattr(type(item), "__slots__", ())
+            stack += [getattr(item, each) for each in names if hasattr(item, each)]
+        elif not isinstance(item, (int, float, complex, str, bytes)):
+            found += getsizeof(item) if hasattr(item, "buffer_info") else 0
+            continue
+        found += getsizeof(item)
+    return found

@@ -1,0 +1,93 @@
+"""The size that a report gives for the record, against what Python's allocator saw."""
+
+import contextlib
+import gc
+import tracemalloc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import retape.torch
+from retape.torch import recompute
+
+
+def cells(steps: int = 100) -> Callable[[], Tensor]:
+    torch.manual_seed(0)
+    cell, inputs = nn.LSTMCell(8, 16), torch.randn(steps, 4, 8)
+
+    def loss() -> Tensor:
+        h = c = torch.zeros(4, 16)
+        for x in inputs:
+            h, c = cell(x, (h, c))
+        return h.sum()
+
+    return loss
+
+
+def encoder() -> Callable[[], Tensor]:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    net, x = (
+        nn.TransformerEncoder(layer, 12, enable_nested_tensor=False),
+        torch.randn(2, 8, 16),
+    )
+    return lambda: net(x).sum()
+
+
+@pytest.fixture(params=[False, True])
+def compiled(request: pytest.FixtureRequest) -> Iterator[None]:
+    retape.torch.accelerate(request.param)
+    yield
+    retape.torch.accelerate(False)
+
+
+def python_bytes(loss: Callable[[], Tensor], under: Any) -> int:
+    """What Python's objects take after a forward, its graph still there."""
+    gc.collect()
+    tracemalloc.start()
+    with under:
+        kept = loss()
+    found = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    kept.backward()
+    return found
+
+
+@pytest.mark.parametrize("program", [cells, encoder])
+@pytest.mark.parametrize("memory", [10**9, 500_000])
+def test_the_record_takes_what_the_report_says(
+    compiled: None, program: Callable[[], Callable[[], Tensor]], memory: int
+) -> None:
+    loss = program()
+    with recompute(memory=memory):
+        first = loss()
+    first.backward()
+    plain = python_bytes(loss, contextlib.nullcontext())
+    run = recompute(memory=memory)
+    taken = python_bytes(loss, run) - plain
+    assert run.report.bookkeeping_bytes == pytest.approx(taken, rel=0.2)
+
+
+def test_the_plan_that_is_followed_is_counted() -> None:
+    layers = (each for _ in range(24) for each in (nn.Linear(48, 48), nn.ReLU()))
+    net, sizes = nn.Sequential(*layers), list[int]()
+    for _ in range(4):
+        run = recompute(memory=500_000)
+        assert run.report.bookkeeping_bytes is None
+        with run:
+            found = net(torch.ones(256, 48)).square().mean()
+        found.backward()
+        sizes.append(run.report.bookkeeping_bytes or 0)
+    assert run.report.recomputed > 0
+    assert sizes[1] == pytest.approx(sizes[0], rel=0.01) and sizes[3] > 1.2 * sizes[0]
+
+
+def test_a_loop_of_calls_is_not_counted() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with recompute(memory="1MB", mode="loop") as run:
+        found = torch.sin(x).sum()
+    found.backward()
+    assert run.report.bookkeeping_bytes is None
