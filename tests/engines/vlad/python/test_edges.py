@@ -157,3 +157,15 @@ def test_calls_with_numbers_again_are_as_the_first() -> None:
             compiled(1.0, 2**53 + 1)
     single = native.function(lambda x: np.ones(1) * x)
     assert [single(2.0)[0], single(3.0)[0]] == [2.0, 3.0]
+
+
+def test_a_fault_in_a_quick_call_leaves_the_next_one_as_it_is() -> None:
+    @native.function
+    def inverse(x: Any) -> Any:
+        return 1.0 / x
+
+    assert [inverse(2.0), inverse(4.0)] == [0.5, 0.25]
+    for _ in range(2):
+        with pytest.raises(native.RunError, match="division"):
+            inverse(0.0)
+        assert inverse(8.0) == 0.125

@@ -292,6 +292,7 @@ EXPORT int vlad_import(Request *q) { return guarded(import_value, q); }
 /* Apply function c to a tokens and b reals: what the value is exported as, tokens in r
    and reals in s. If it is a real, it is in *reals, and t is 1. */
 static void call_program(Request *q) {
+  int64_t tokens = q->a;
   import_value(q);
   int64_t argument = q->r;
   Val value, first = application(closure[q->c], G.handle[argument]);
@@ -305,6 +306,7 @@ static void call_program(Request *q) {
   q->a = new_handle(value);
   export_value(q);
   free_handle(q->a);
+  q->a = tokens; /* as it was, for the next call */
   q->t = q->reals && q->r == 1 && export_tokens.at[0] == A_REAL;
   if (q->t) *q->reals = unbox(export_reals.at[0]);
 }

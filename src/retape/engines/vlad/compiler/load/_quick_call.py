@@ -20,7 +20,7 @@ class QuickCall:
 
     def __init__(self, native: Native, definition: int, count: int) -> None:
         self.native = native
-        self._request = Request(c=definition)
+        request = self._request = Request(c=definition)
         self._place = ctypes.byref(self._request)
         shape: Value = 0.0
         for _ in range(count - 1):
@@ -29,6 +29,7 @@ class QuickCall:
         self._tokens, self._reals = len(tokens), (c_double * count)()
         self._request.tokens = (c_int32 * len(tokens))(*tokens)
         self._request.reals = self._reals
+        request.a, request.b = self._tokens, count
         self._run = native.dll.vlad_call
 
     def __call__(self, arguments: tuple[float, ...]) -> Value:
@@ -40,7 +41,7 @@ class QuickCall:
         self.native.enter()
         request, reals = self._request, self._reals
         reals[:] = arguments
-        request.a, request.b = self._tokens, len(reals)
         if self._run(self._place):
+            request.a = self._tokens  # a fault may have come in between
             self.native.fail()
         return reals[0] if request.t else self.native.exported(request)

@@ -71,10 +71,10 @@ def bound(
 ) -> tuple[Any, ...]:
     """Arguments by position: those by name, and defaults, in their places."""
     code = function.__code__
+    if not keywords and len(args) == code.co_argcount:
+        return args
     names = code.co_varnames[: code.co_argcount]
     defaults = function.__defaults__ or ()
-    if not keywords and len(args) == len(names):
-        return args
     if len(args) > len(names):
         raise TypeError(
             f"{function.__name__}() takes {len(names)} arguments, not {len(args)}"

@@ -21,6 +21,7 @@ from retape.engines.vlad.python.call._values import (
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Unit
 from retape.engines.vlad.python.read._types import (
+    FLOAT,
     UNKNOWN,
     FunctionType,
     TupleType,
@@ -172,7 +173,10 @@ def _watched(
 def _quickly(made: _Compiled, args: tuple[float, ...]) -> Any:
     assert made.quick is not None, "what is kept for quick calls has one"
     try:
-        return result_to_python(made.quick(args), made.returns)
+        value = made.quick(args)
+        if made.returns is FLOAT:
+            return value
+        return result_to_python(value, made.returns)
     except RunError as error:
         raise _in_python(error) from None
 

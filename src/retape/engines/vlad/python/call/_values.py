@@ -73,9 +73,10 @@ def _has_known_operators(value: float) -> bool:
 
 def are_exact(reals: tuple[float, ...]) -> bool:
     """Tell whether ints among these are no larger than doubles tell apart."""
-    return all(
-        type(real) is float or -LARGEST_INT <= real <= LARGEST_INT for real in reals
-    )
+    for real in reals:  # asked before every call: no generator
+        if type(real) is not float and not -LARGEST_INT <= real <= LARGEST_INT:
+            return False
+    return True
 
 
 def _numpy_type(numpy: Any, value: Any) -> Type | None:

@@ -112,12 +112,19 @@ class Unit:
 
     def is_current(self) -> bool:
         """Tell whether all that was read of the outside is still what it was."""
-        return all(
-            _same(lookup(name), value) for (lookup, name), value in self.outside.items()
-        ) and all(
-            all(a is b for a, b in zip(_made_of(function), parts, strict=True))
-            for function, parts in self._made_of.items()
-        )
+        # Loops without generators: this is asked before every call.
+        for (lookup, name), value in self.outside.items():
+            found = lookup(name)
+            if found is not value and not _same(found, value):
+                return False
+        for function, (code, defaults, by_name) in self._made_of.items():
+            if (
+                function.__code__ is not code
+                or function.__defaults__ is not defaults
+                or function.__kwdefaults__ is not by_name
+            ):
+                return False
+        return True
 
     def instance(
         self,
