@@ -55,14 +55,14 @@ class Measured:
     marks: tuple[int, ...]
     states: tuple[Slots, ...]
     units: tuple[Unit, ...]
-    widths: tuple[tuple[int, ...], ...]
+    widths: "tuple[array[int], ...]"
     late: tuple[Slots, ...]
     alone: tuple[Slots, ...]
     tapes: tuple[Slots, ...]
     reads: tuple[tuple[int, ...], ...]
     producer: "array[int]"
     nbytes: "array[int]"
-    needs: tuple[int, ...]
+    needs: "array[int]"
     kept_bytes: int
     outside_bytes: int
     costs: tuple[int, ...]
@@ -143,14 +143,17 @@ def measure(
         tuple(_mark(run, cuts[k : k + 2], counts[k : k + 2]) for k in parts),
         tuple(states),
         tuple(units),
-        tuple(tuple(uses.nbytes(right - left) for right in states) for left in states),
+        tuple(
+            array("q", [uses.nbytes(right - left) for right in states])
+            for left in states
+        ),
         tuple(late),
         tuple(alone),
         tuple(frozenset(uses.tape(cuts[k], cuts[k + 1])) for k in parts),
         tuple(step.reads for step in trace.steps),
         array("q", trace.producer),
         array("q", trace.nbytes),
-        tuple(_need(run, index) for index in range(len(trace.steps))),
+        array("q", [_need(run, index) for index in range(len(trace.steps))]),
         end.kept + _cotangents_kept(run) + end.outside,
         end.outside,
         tuple(costs),
