@@ -121,7 +121,8 @@ def by_density(machine: NativeMachine, least: int) -> int:
     arrays a byte.
     """
     taken = machine.native.call("density", a=machine.begin, b=_SAMPLE)
-    if taken.t < _SAMPLE or not taken.r:
+    # A run stops at the beginning of a block, some steps before the last one.
+    if taken.t < _SAMPLE // 2 or not taken.r:
         return least
     return least * max(1, min(_MOST_TIMES, _SAMPLE_BYTES // taken.r))
 
