@@ -19,21 +19,23 @@ from __future__ import annotations
 import argparse
 import os
 import re
+import sys
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
-from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
 from workloads import ALL, Workload, by_hand, equinox, scanned
 
 import retape
 import retape.jax
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.for_a_tpu import lowered, place_on  # noqa: E402
 
 NAMES = ("bptt", "paper", "transformer")
 MB = 1e6
@@ -56,15 +58,15 @@ class Compiled(NamedTuple):
 def compiled(gradient: Callable[[Any], Any], point: Any, place: Any) -> Compiled:
     """Lower a gradient for the device of a topology, and compile it."""
     given = jax.ShapeDtypeStruct(point.shape, point.dtype, sharding=place)
-    lowered = jax.jit(gradient).trace(given).lower(lowering_platforms=("tpu",))
-    done = lowered.compile()
+    program = lowered(jax.jit(gradient).trace(given))
+    done = program.compile()
     taken = done.memory_analysis()
     assert taken is not None
     text = done.as_text() or ""
     return Compiled(
         taken.temp_size_in_bytes,
         len(re.findall(_TALKS, text)),
-        len(re.findall(_WIDE, lowered.as_text())),
+        len(re.findall(_WIDE, program.as_text())),
     )
 
 
@@ -86,11 +88,9 @@ def main() -> None:
     options.add_argument("--small", action="store_true", help="the small forms")
     options.add_argument("--topology", default="v5e:2x2x1")
     given = options.parse_args()
-    if find_spec("libtpu") is None:
-        print("nothing was run: it needs the package `libtpu`")
+    place = place_on(given.topology)
+    if place is None:
         return
-    found = topologies.get_topology_desc(platform="tpu", topology_name=given.topology)
-    place = SingleDeviceSharding(found.devices[0])
     print("| workload | gradient | temporaries, MB | to the host | 64-bit * and / |")
     print("|---|---|---|---|---|")
     for name in given.names or NAMES:

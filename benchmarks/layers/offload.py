@@ -10,19 +10,19 @@ the compiled gradient takes in the device's memory and in the host's.
 from __future__ import annotations
 
 import argparse
-import os
-from importlib.util import find_spec
+import sys
+from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 
 import jax
 import jax.numpy as jnp
-from jax.experimental import topologies
-from jax.sharding import SingleDeviceSharding
 
 import retape
 import retape.jax
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from benchmarks.for_a_tpu import lowered, place_on  # noqa: E402
 
 MIB = 2**20
 
@@ -43,18 +43,16 @@ def main() -> None:
     options.add_argument("--snapshots", type=int, default=8)
     options.add_argument("--topology", default="v5e:2x2x1")
     given = options.parse_args()
-    if find_spec("libtpu") is None:
-        print("nothing was run: it needs the package `libtpu`")
+    place = place_on(given.topology)
+    if place is None:
         return
-    found = topologies.get_topology_desc(platform="tpu", topology_name=given.topology)
-    place = SingleDeviceSharding(found.devices[0])
     shape = (given.width, given.width)
     matrix = jax.ShapeDtypeStruct(shape, jnp.float32, sharding=place)
     print("offload  device MiB  host MiB")
     for offload in (None, "host"):
         plan = retape.fixed_space(snapshots=given.snapshots, stage=1, offload=offload)
         traced = jax.jit(jax.grad(loss(plan))).trace(matrix)
-        taken = traced.lower(lowering_platforms=("tpu",)).compile().memory_analysis()
+        taken = lowered(traced).compile().memory_analysis()
         assert taken is not None
         device, host = taken.temp_size_in_bytes, taken.host_temp_size_in_bytes
         print(f"{offload!s:7} {device / MIB:11.1f} {host / MIB:9.1f}")
