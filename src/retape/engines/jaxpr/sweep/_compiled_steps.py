@@ -115,8 +115,9 @@ class CompiledSteps:
     def _as_steps(self, number: Any) -> Any:
         """Steps to make, counted in 32 bits where no more of them are known to be."""
         length = self.compiled.program.length
-        narrow = length is not None and step_type(length)
-        return lax.convert_element_type(number, narrow) if narrow else number
+        if length is None:
+            return number
+        return lax.convert_element_type(number, step_type(length))
 
     def _state(self, values: Sequence[Any]) -> State:
         pc, *rest = values
