@@ -70,6 +70,12 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return made
 
 
+def _compiler(folder: Path, script: str) -> str:
+    """A command that stands for a compiler, and runs a script."""
+    (folder / "cc.py").write_text(script)
+    return f"{sys.executable} {folder / 'cc.py'}"
+
+
 def _entry(cache: Path) -> Path:
     (entry,) = cache.glob("*.object")
     return entry
@@ -205,11 +211,8 @@ def test_a_compiler_that_makes_something_else_is_told(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    script = tmp_path / "cc.py"
-    script.write_text(
-        "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('junk')"
-    )
-    monkeypatch.setenv(tools.variable, f"{sys.executable} {script}")
+    script = "import sys; open(sys.argv[sys.argv.index('-o') + 1], 'w').write('junk')"
+    monkeypatch.setenv(tools.variable, _compiler(tmp_path, script))
     with pytest.warns(RuntimeWarning, match="says that it made an object, but did not"):
         image = built(tools)
     assert value(tools, image) == 42
@@ -221,11 +224,8 @@ def test_a_compiler_that_hangs_is_told_and_reads_no_input(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    script = tmp_path / "cc.py"
-    script.write_text(
-        "import sys, time; sys.stdin.read(); time.sleep(0.3); sys.exit(1)"
-    )
-    monkeypatch.setenv(tools.variable, f"{sys.executable} {script}")
+    script = "import sys, time; sys.stdin.read(); time.sleep(0.3); sys.exit(1)"
+    monkeypatch.setenv(tools.variable, _compiler(tmp_path, script))
     monkeypatch.setattr(_build, "PATIENCE", 0.1)
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -273,11 +273,10 @@ def test_a_compiler_that_speaks_another_encoding_is_understood(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    script = tmp_path / "cc.py"
-    script.write_text(
+    script = (
         "import sys; sys.stderr.buffer.write(b'Erreur \\xe9\\xff fatale'); sys.exit(1)"
     )
-    monkeypatch.setenv(tools.variable, f"{sys.executable} {script}")
+    monkeypatch.setenv(tools.variable, _compiler(tmp_path, script))
     monkeypatch.setattr("shutil.which", lambda name: None)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(UnsupportedError, match=r"failed \(Erreur .* fatale\)\. Set"):

@@ -11,7 +11,7 @@ from retape.engines.eager._convolution_workspace import (
     has_direct_kernels,
     workspace_bytes,
 )
-from tests.engines.eager.api.test_budget import peak_bytes
+from tests.engines.eager.support.allocator import peak_bytes
 
 CONVOLUTIONS = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 # Image, weight, and what is not the default.

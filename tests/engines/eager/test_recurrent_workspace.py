@@ -13,7 +13,7 @@ from retape.engines.eager._recurrent_workspace import (
     recurrent_result_bytes,
     recurrent_workspace_bytes,
 )
-from tests.engines.eager.api.test_budget import peak_bytes
+from tests.engines.eager.support.allocator import peak_bytes
 
 # Steps, sequences, numbers in and out.
 SIZES = {

@@ -17,7 +17,8 @@ from retape.engines.eager.analysis._replay_peak import replay_bytes, stage_bytes
 from retape.engines.eager.plan._learned import forget_lessons
 from retape.engines.eager.replay._replay import Replay, needed_steps
 from retape.engines.eager.trace._run import Run
-from tests.engines.eager.api.test_budget import peak_bytes, peaks
+from tests.engines.eager.api.test_budget import peaks
+from tests.engines.eager.support.allocator import peak_bytes
 
 WIDE = 64 * 64 * 4
 

@@ -9,24 +9,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
 
 import retape
 from retape import torch as retape_torch
 from retape._errors import BudgetError, PlanError
 from retape.engines.eager.plan._learned import forget_lessons
-
-
-def peak_bytes(job: object) -> int:
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-        job()  # type: ignore[operator]
-    live = peak = 0
-    found = trace.profiler.kineto_results.events()  # type: ignore[union-attr]
-    events = [(e.start_ns(), e.nbytes()) for e in found if e.name() == "[memory]"]
-    for _, nbytes in sorted(events, key=lambda event: event[0]):
-        live += nbytes
-        peak = max(peak, live)
-    return peak
+from tests.engines.eager.support.allocator import peak_bytes
 
 
 def model() -> nn.Module:
@@ -35,7 +23,7 @@ def model() -> nn.Module:
     return nn.Sequential(*layers)
 
 
-def job(net: nn.Module, x: torch.Tensor, under: object) -> object:
+def job(net: nn.Module, x: torch.Tensor, under: object) -> Callable[[], None]:
     def run() -> None:
         with under:  # type: ignore[attr-defined]
             loss = net(x).square().sum()

@@ -15,8 +15,8 @@ from retape._errors import BudgetError, PlanError
 from retape.engines.eager.api import _checkpoint_sequential as _sequence
 from retape.engines.eager.plan._planned_forward import UnitSchedule
 from retape.schedule import Advance, Chain, Reverse, Schedule, Store, Sweep, Tape
-from tests.engines.eager.api.test_budget import peak_bytes
 from tests.engines.eager.api.test_program_forms import assert_same, outcome
+from tests.engines.eager.support.allocator import peak_bytes
 
 
 def uneven(depth: int = 8) -> nn.Sequential:

@@ -1,28 +1,12 @@
 import pytest
 import torch
 from torch import nn
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.checkpoint import checkpoint
 
 import retape.torch
 from retape.torch import CompilerBudget
 from tests.engines.eager.compiled.joints import mlp
-
-
-def peak_bytes(job):
-    """The most bytes that the allocator held at once, beyond the start."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
-        job()
-    live = peak = 0
-    events = [
-        (event.start_ns(), event.nbytes())
-        for event in trace.profiler.kineto_results.events()
-        if event.name() == "[memory]"
-    ]
-    for _, nbytes in sorted(events, key=lambda event: event[0]):
-        live += nbytes
-        peak = max(peak, live)
-    return peak
+from tests.engines.eager.support.allocator import peak_bytes
 
 
 def gradients(function, model, x):

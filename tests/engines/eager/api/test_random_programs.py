@@ -9,7 +9,7 @@ import torch
 from retape._errors import BudgetError
 from retape.engines.eager.plan._learned import forget_lessons
 from retape.torch import recompute
-from tests.engines.eager.api.test_budget import peak_bytes
+from tests.engines.eager.support.allocator import peak_bytes
 from tests.engines.eager.support.random_programs import KINDS, RandomProgram
 
 

@@ -9,8 +9,8 @@ from torch import nn
 from retape import torch as retape_torch
 from retape._errors import BudgetError, PlanError, RetapeError, UnsupportedError
 from retape.schedule import optimal_advances
-from tests.engines.eager.api.test_budget import peak_bytes
 from tests.engines.eager.api.test_programs import assert_same, outcome
+from tests.engines.eager.support.allocator import peak_bytes
 from tests.engines.eager.support.programs import PROGRAMS
 
 EXACT = {

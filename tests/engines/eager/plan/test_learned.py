@@ -20,8 +20,8 @@ from retape.engines.eager.plan._fit import Fit
 from retape.engines.eager.plan._learned import LearnedProgram, lessons_for
 from retape.engines.eager.plan._planned_forward import UnitSchedule
 from retape.torch import recompute
-from tests.engines.eager.api.test_budget import peak_bytes
 from tests.engines.eager.api.test_programs import assert_same, least, outcome
+from tests.engines.eager.support.allocator import peak_bytes
 from tests.engines.eager.support.programs import PROGRAMS
 
 MEMORY = 900_000

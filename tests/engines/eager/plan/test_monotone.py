@@ -14,7 +14,7 @@ from retape.engines.eager.plan._rehearse import rehearse
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.replay._replay import needed_steps
 from retape.torch import recompute
-from tests.engines.eager.api.test_budget import peak_bytes
+from tests.engines.eager.support.allocator import peak_bytes
 
 BUDGETS = 12
 

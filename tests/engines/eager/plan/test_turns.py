@@ -12,7 +12,6 @@ import retape.torch
 from retape.engines.eager.api import _checkpoint_sequential as _sequence
 from retape.engines.eager.plan._fit import Fit
 from retape.torch import recompute
-from tests.engines.eager.api.test_budget import peak_bytes
 from tests.engines.eager.api.test_checkpoint_sequential import uneven
 from tests.engines.eager.plan.test_learned import (
     MEMORY,
@@ -21,6 +20,7 @@ from tests.engines.eager.plan.test_learned import (
     net,
     planned,
 )
+from tests.engines.eager.support.allocator import peak_bytes
 
 STASH: list[Tensor] = []
 AMPLE = 1_100_000

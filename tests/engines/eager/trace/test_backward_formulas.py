@@ -13,7 +13,7 @@ from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.analysis._liveness import Span, waiting_bytes
 from retape.engines.eager.trace import _backward_formulas as _formulas
 from retape.torch import recompute
-from tests.engines.eager.api.test_budget import peak_bytes
+from tests.engines.eager.support.allocator import peak_bytes
 
 SIDE = 64
 Case = tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]
