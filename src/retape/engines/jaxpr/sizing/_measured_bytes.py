@@ -50,4 +50,4 @@ def compiled_temporary_bytes(
     with jax.enable_x64(True):
         types = list(map(struct, program.in_avals))
         report = memory_of(whole, types, axis_names(program), where)
-    return None if report is None else report.temp_size_in_bytes
+    return None if report is None else report.temp

@@ -19,11 +19,18 @@ def aot_compile(
         *args: Its arguments, or types of them.
         donated: Positions of those whose place the results may take.
     """
+    with jax.disable_jit(False):
+        return aot_lower(fun, *args, donated=donated).compile()
+
+
+def aot_lower(
+    fun: Callable[..., Any], *args: Any, donated: Sequence[int] = ()
+) -> jax.stages.Lowered:
+    """A function as the compiler is given it, also where the user turned `jit` off."""
     with jax.disable_jit(False), warnings.catch_warnings():
         # The user is told so when the program itself is compiled.
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        jitted = jax.jit(fun, donate_argnums=tuple(donated))
-        return jitted.lower(*args).compile()
+        return jax.jit(fun, donate_argnums=tuple(donated)).lower(*args)
 
 
 def call_compiled(compiled: Callable[..., Any], *args: Any) -> Any:

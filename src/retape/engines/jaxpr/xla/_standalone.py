@@ -19,7 +19,7 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from retape.engines.jaxpr.xla._ahead_of_time import aot_compile
+from retape.engines.jaxpr.xla._memory_report import MemoryReport, memory_report
 from retape.engines.jaxpr.xla._search_progress import (
     candidate_begun,
     candidate_compiled,
@@ -35,7 +35,7 @@ def memory_of(
     names: frozenset[Any] = frozenset(),
     places: Shardings | None = None,
     donated: Sequence[int] = (),
-) -> Any:
+) -> MemoryReport | None:
     """The compiler's account of what a function takes on each device.
 
     Args:
@@ -46,11 +46,11 @@ def memory_of(
         donated: Which of them give their place to results.
 
     Returns:
-        JAX's memory analysis; `None` if there is none, or there are too few devices.
+        `None` if the compiler does not say, or there are too few devices.
     """
     candidate_begun()
     report = _compiled_memory(fun, structs, names, places, donated)
-    candidate_compiled(None if report is None else report.temp_size_in_bytes)
+    candidate_compiled(None if report is None else report.temp)
     return report
 
 
@@ -60,7 +60,7 @@ def _compiled_memory(
     names: frozenset[Any],
     places: Shardings | None,
     donated: Sequence[int],
-) -> Any:
+) -> MemoryReport | None:
     mesh = _mesh_around(structs)
     for name in sorted(names - set(mesh.axis_names), key=str):
         fun, structs = _under_vmap(fun, structs, name)
@@ -68,7 +68,7 @@ def _compiled_memory(
         known = places or (None,) * len(structs)
         pairs = zip(structs, known, strict=True)
         placed = [s if p is None else s.update(sharding=p) for s, p in pairs]
-        return aot_compile(fun, *placed, donated=donated).memory_analysis()
+        return memory_report(fun, *placed, donated=donated)
     devices = _concrete(mesh)
     if devices is None:
         return None
@@ -79,7 +79,7 @@ def _compiled_memory(
         pairs = zip(structs, places, strict=True)
         structs = [s if p is None else s.update(sharding=p) for s, p in pairs]
     with jax.sharding.use_abstract_mesh(devices.abstract_mesh):
-        return aot_compile(fun, *structs, donated=donated).memory_analysis()
+        return memory_report(fun, *structs, donated=donated)
 
 
 def _mesh_around(structs: Sequence[Any]) -> Any:

@@ -58,8 +58,7 @@ def footprint(
             "this platform's compiler does not tell what a program takes. Compile for "
             "the CPU (`jax.default_device`), or choose `levels` or a plan yourself."
         )
-    results = memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return Footprint(memory.temp_size_in_bytes, memory.argument_size_in_bytes, results)
+    return Footprint(memory.temp, memory.arguments, memory.results)
 
 
 def gradients(
