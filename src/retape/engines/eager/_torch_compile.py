@@ -1,4 +1,4 @@
-"""Compiled code around and inside of a recording: refused around, eager inside."""
+"""Compiled code around and inside of a recording: refused around, inside kept."""
 
 import contextlib
 import sys
@@ -10,7 +10,9 @@ import torch
 
 _lock = threading.Lock()
 _open = 0
+_reason = ""
 _stance = contextlib.ExitStack()
+_kept = threading.local()
 
 
 def being_compiled() -> bool:
@@ -25,18 +27,38 @@ def being_compiled() -> bool:
     return callable(state.get_eval_frame_callback())
 
 
+def compiled_code_is_kept() -> bool:
+    """Tell whether compiled functions that this thread calls now are to be steps."""
+    return getattr(_kept, "now", False)
+
+
 @contextlib.contextmanager
-def compiled_code_runs_eagerly() -> Iterator[None]:
-    """A compiled region is opaque to the trace, so its Python code runs instead.
+def keeping_compiled_code() -> Iterator[None]:
+    """What is entered inside lets this thread's compiled functions be steps."""
+    before, _kept.now = compiled_code_is_kept(), True
+    try:
+        yield
+    finally:
+        _kept.now = before
+
+
+@contextlib.contextmanager
+def compiled_code_runs_eagerly(why: str) -> Iterator[None]:
+    """Where a compiled region would be opaque, its Python code runs instead.
 
     Nothing can have been compiled before the compiler was imported, which takes long.
     The compiler's stance is that of the process, and recordings of several threads end
     in any order: the first one sets it and the last one sets it back.
+
+    Args:
+        why: What to tell the user if a compiled function is called: a clause.
     """
     if "torch._dynamo" not in sys.modules:
         yield
         return
+    global _reason
     _change(+1)
+    _reason = why
     try:
         yield
     finally:
@@ -60,9 +82,8 @@ def warn_of_compiled_code() -> bool:
         if code.co_name == "compile_wrapper" and "_dynamo" in code.co_filename:
             warnings.warn(
                 "A function compiled by `torch.compile` was called under `recompute`. "
-                "It runs eagerly there, since a compiled region cannot be recorded: "
-                "results are the same, the speed is not. Compile what is outside, or "
-                "do without `torch.compile`.",
+                f"It runs eagerly there, since {_reason}: results are the same, the "
+                "speed is not.",
                 stacklevel=2,
             )
             return True

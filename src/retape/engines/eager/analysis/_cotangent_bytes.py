@@ -52,7 +52,8 @@ def _formula_bytes(
         return kernel + signature.sizes[0] + signature.reverse_workspace
     # An overwrite of a view is reversed on copies of the cotangent of the whole.
     first = made.start + len(signature.outputs)
-    return signature.spare * largest + 2 * sum(trace.nbytes[first : made.stop])
+    formula = signature.spare * largest + signature.reverse_workspace
+    return formula + 2 * sum(trace.nbytes[first : made.stop])
 
 
 def kernel_bytes(
@@ -60,6 +61,6 @@ def kernel_bytes(
 ) -> int:
     """The bytes that the kernel of a step takes for itself while it runs."""
     if not signature.kind.copying:
-        return 0
+        return signature.workspace
     copies = sum(trace.nbytes[slot] for slot in {*reads, *made})
     return copies + signature.workspace - signature.scratch_bytes

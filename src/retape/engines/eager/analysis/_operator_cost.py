@@ -11,6 +11,7 @@ they were read off one CPU core, and differ by a factor of two from machine to m
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
+from retape.engines.eager._compiled_region import CompiledRegion
 from retape.engines.eager.trace._step import Step, made_by
 from retape.engines.eager.trace._trace import Trace
 
@@ -98,17 +99,34 @@ def step_costs(trace: Trace) -> list[int]:
 def step_cost(trace: Trace, step: Step) -> int:
     """The cost of one step, in bytes."""
     signature = step.signature
+    if isinstance(signature.func, CompiledRegion):
+        return _CALL + signature.func.cost
     read = sum(prod(each.size) * each.dtype.itemsize for each in signature.geometries)
     made = made_by(step)
     touched = read + sum(trace.nbytes[slot] for slot in made)
     name = signature.func._schema.name
-    formula = _FORMULAS.get(name)
-    if formula is not None and len(signature.geometries) > 1 and made:
-        shapes = [each.size for each in signature.geometries]
-        operations = formula(shapes, trace.roots[made.start].size)
-        return _CALL + touched + operations // _OPERATIONS
+    shapes = [each.size for each in signature.geometries]
+    if name in _FORMULAS and len(shapes) > 1 and made:
+        return _CALL + call_cost(name, touched, shapes, trace.roots[made.start].size)
     if signature.kind.uninitialised:
         return _CALL
     if signature.kind.random:
         return _CALL + _DRAWN * touched
-    return _CALL + _TIMES.get(name, 1) * touched
+    return _CALL + call_cost(name, touched)
+
+
+def call_cost(
+    name: str, touched: int, shapes: Sequence[Shape] = (), made: Shape = ()
+) -> int:
+    """The cost of an operator beside its call.
+
+    Args:
+        name: Its name.
+        touched: The bytes that it reads and makes.
+        shapes: Of two tensors or more that it reads, to have its operations counted.
+        made: The shape of its first result.
+    """
+    formula = _FORMULAS.get(name)
+    if formula is not None and len(shapes) > 1:
+        return touched + formula(shapes, made) // _OPERATIONS
+    return _TIMES.get(name, 1) * touched

@@ -89,6 +89,7 @@ class Keeper:
         """The run is over: others may now write where the trace does not see it."""
         trace = self._run.trace
         trace.held.settle()
+        trace.settle_regions(over=True)
         if self._limits.memory is not None:
             self._leave_room_for_sums()
             self.relieve()
@@ -272,6 +273,7 @@ class Keeper:
             snapshot lies further on.
         """
         trace = self._run.trace
+        trace.settle_regions()
         present = len(trace.steps)
         position, missing = narrowest(trace, begin, end)
         if missing:

@@ -41,6 +41,7 @@ _any_autocast = torch._C._is_any_autocast_enabled
 _NO_CALL: dict[str, Any] = {}
 
 
+_CALLS_ONLY = "`mode='loop'` notes calls of public functions"
 _LEAVE_OUT = "Leave `mode` out, or keep it out of the block."
 
 
@@ -169,7 +170,7 @@ class LoopBlock:
         self._scope = contextlib.ExitStack()
 
     def __enter__(self) -> "LoopBlock":
-        self._scope.enter_context(compiled_code_runs_eagerly())
+        self._scope.enter_context(compiled_code_runs_eagerly(_CALLS_ONLY))
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self._scope.enter_context(CollectiveRefusal())
         self._scope.enter_context(self._recorder)

@@ -144,9 +144,9 @@ inline StepBytes bytes_of(const SpanInput& span, int64_t index) {
     sums.made += item(span.nbytes, each);
   const int64_t results = sums.made - facts.scratch_bytes;
   const Reads reads = bytes_read(span, index, facts, results);
-  if (facts.copying) sums.kernel = results + reads.all + facts.workspace;
+  sums.kernel = facts.workspace + (facts.copying ? results + reads.all : 0);
   int64_t formula = facts.copying ? sums.kernel + facts.sizes[0] + facts.reverse_workspace
-                                  : facts.spare * reads.largest;
+                                  : facts.spare * reads.largest + facts.reverse_workspace;
   PyObject* writes = PyTuple_GET_ITEM(step, 3);
   for (int64_t k = 1; !facts.copying && k <= PyTuple_GET_SIZE(writes); ++k)
     formula += 2 * item(span.nbytes, range.last - k);
@@ -172,7 +172,7 @@ inline SpanSums sums_of(const SpanInput& span) {
     Facts otherwise;
     const Facts& facts = facts_of(step, otherwise);
     const Made range = made_by(step, facts);
-    int64_t transient = facts.copying ? bytes_of(span, index).kernel : 0;
+    int64_t transient = facts.copying ? bytes_of(span, index).kernel : facts.workspace;
     for (int64_t each = range.first; each < range.last; ++each)
       if (wanted.count(each) == 0) transient += item(span.nbytes, each);
     if (index >= span.start) transient += unwanted[index - span.start];

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map_only
 
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._recurrent_workspace import recurrent_result_bytes
+from retape.engines.eager._torch_compile import compiled_code_is_kept
 from retape.engines.eager._wrapper_tensors import is_wrapper
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._function_transforms import (
@@ -94,6 +95,11 @@ class Recorder(TorchDispatchMode):
         if module is not None and not watched:
             self._session = module.open(trace, run, traits_of, watched)
             self.pack = module.packer(self._session)
+
+    @classmethod
+    def ignore_compile_internals(cls) -> bool:
+        """Let compiled functions be compiled inside, where they become steps."""
+        return compiled_code_is_kept()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:

@@ -7,7 +7,7 @@ through handles: its operators are recorded, and what autograd saves of them is 
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -45,16 +45,22 @@ def _switch(by: int, is_recording: Callable[[], bool]) -> None:
 
 def _replacement(original: Any, is_recording: Callable[[], bool]) -> Any:
     @contextmanager
-    def without_hooks(message: str) -> Iterator[None]:
-        hooks = _pop_all() if is_recording() else []
-        try:
-            with original(message):
-                yield
-        finally:
-            for pack, unpack in reversed(hooks):
-                _autograd()._push_saved_tensors_default_hooks(pack, unpack)
+    def replaced(message: str) -> Iterator[None]:
+        with without_hooks() if is_recording() else nullcontext(), original(message):
+            yield
 
-    return without_hooks
+    return replaced
+
+
+@contextmanager
+def without_hooks() -> Iterator[None]:
+    """Take this thread's hooks for saved tensors off, and put them back at the end."""
+    hooks = _pop_all()
+    try:
+        yield
+    finally:
+        for pack, unpack in reversed(hooks):
+            _autograd()._push_saved_tensors_default_hooks(pack, unpack)
 
 
 def _autograd() -> Any:

@@ -1,12 +1,13 @@
 """Recording one operator: it is run, and becomes a step on the slots of a trace."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch import UntypedStorage as Storage
 
+from retape.engines.eager._compiled_region import CompiledRegion
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._torch_compile import warn_of_compiled_code
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
@@ -72,6 +73,8 @@ def record(
         clear(result)
     first = len(trace.producer)
     _make(trace, signature, kind, result, step)
+    if func.__class__ is CompiledRegion:
+        _note_inner(trace, signature, result, first)
     writes = _after_writes(trace, written, step) if written else ()
     if signature.new or trace.verify or trace.keep is not None:
         _look_closer(trace, signature, reads, first, result, written)
@@ -83,6 +86,22 @@ def record(
         trace.counter.live -= nbytes
         trace.kept_bytes -= nbytes
     return result
+
+
+def _note_inner(trace: Trace, signature: Signature, result: Any, first: int) -> None:
+    """Note what a compiled region has made for its backward alone."""
+    results = signature.func.results
+    seen = {id(t.untyped_storage()) for t in result[:results] if _is_tensor(t)}
+    storages = [t.untyped_storage() for t in result[results:] if _is_tensor(t)]
+    saved = [(getattr(each, TAG).slot, id(each)) for each in storages]
+    inner = {slot for slot, name in saved if slot >= first and name not in seen}
+    trace.note_region((s for s, _ in saved if trace.producer[s] >= 0), inner)
+    if signature.new:
+        signature.scratch_bytes = sum(trace.nbytes[slot] for slot in inner)
+
+
+def _is_tensor(value: Any) -> TypeGuard[Tensor]:
+    return isinstance(value, Tensor)
 
 
 def clear(tensor: Tensor) -> None:
@@ -213,14 +232,18 @@ def _look_closer(
         if not trace.warned:
             trace.warned = warn_of_compiled_code()
     outputs = result if isinstance(result, tuple | list) else (result,)
+    is_region = signature.func.__class__ is CompiledRegion
     if trace.keep is not None and trace.keep(signature.func):
         _keep_results(trace, outputs, first)
     if not trace.verify or signature.kind.uninitialised:
         return
     for tensor in (*outputs, *(tensor for _, tensor in written)):
-        scratch = signature.kind.scratch and tensor.dtype is torch.uint8
-        if isinstance(tensor, Tensor) and not scratch:
+        if not isinstance(tensor, Tensor):
+            continue
+        if not (signature.kind.scratch and tensor.dtype is torch.uint8):
             storage = tensor.untyped_storage()
+            if is_region and storage.nbytes() != tensor.nbytes:
+                continue  # compiled code leaves gaps that nobody writes
             trace.prints[getattr(storage, TAG).slot] = fingerprint(storage)
 
 

@@ -36,7 +36,8 @@ def sections_at_sharded_modules(
         paused: Makes a context in which nothing is recorded.
         is_recording: Tells whether the calling thread records into it.
     """
-    if "torch.distributed.fsdp" not in sys.modules:
+    # Hooks on all modules have the compiler compile anew: none if none is sharded.
+    if not has_sharded_modules():
         yield
         return
     from torch.distributed.fsdp import FSDPModule
@@ -55,6 +56,12 @@ def sections_at_sharded_modules(
         scope.callback(register_module_forward_pre_hook(begin).remove)
         scope.callback(register_module_forward_hook(end).remove)
         yield
+
+
+def has_sharded_modules() -> bool:
+    """Tell whether `fully_shard` was ever called, which makes subclasses."""
+    module = sys.modules.get("torch.distributed.fsdp")
+    return module is not None and bool(module.FSDPModule.__subclasses__())
 
 
 def gathers(label: Any) -> bool:

@@ -112,8 +112,10 @@ class Run:
             trace, slots = self.trace, self.handle_slots
             if trace.moved:
                 slots = [trace.moved.get(slot, slot) for slot in slots]
-            found = places_of(trace.steps, trace.producer, self.handle_steps, slots)
-            self.places = found
+            self.places = places_of(
+                trace.steps, trace.producer, self.handle_steps, slots,
+                trace.region_saves,
+            )  # fmt: skip
 
     def note_peak(self) -> None:
         """Take the bytes alive now into the report."""

@@ -1,0 +1,1 @@
+"""Compiled regions inside of a recording, each as one step of it."""
