@@ -12,9 +12,14 @@ TRIED = ("2.13",)
 """Releases of PyTorch with which all tests were run."""
 
 
+def is_tried(release: str) -> bool:
+    """Whether all tests were run with a release of PyTorch."""
+    return release.startswith(tuple(f"{each}." for each in TRIED))
+
+
 def warn_if_untried(release: str) -> None:
     """Warn of a release of PyTorch whose private parts may differ from those tried."""
-    if not release.startswith(tuple(f"{each}." for each in TRIED)):
+    if not is_tried(release):
         warnings.warn(
             f"`retape.torch` was tried with PyTorch {', '.join(TRIED)} and not with "
             f"{release}. It relies on parts of PyTorch that no promise covers: compare "

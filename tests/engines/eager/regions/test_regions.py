@@ -263,6 +263,12 @@ def test_a_policy_sees_the_operators() -> None:
     assert run.report.steps > 2
 
 
+def test_another_release_runs_eagerly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "__version__", "2.14.0")
+    why = why_no_regions()
+    assert why is not None and "tried in other releases only" in why
+
+
 def test_what_was_compiled_outside_stays() -> None:
     counter = CompileCounter()
     block, x = compiled(torch.sin, counter), torch.ones(2)

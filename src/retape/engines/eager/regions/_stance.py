@@ -17,6 +17,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
+from retape.engines.eager import is_tried
 from retape.engines.eager._torch_compile import keeping_compiled_code
 from retape.engines.eager.record._dispatch_mode import active_recorder
 from retape.engines.eager.record._sharded_modules import has_sharded_modules
@@ -40,8 +41,8 @@ def why_no_regions() -> str | None:
     frames: Any = sys.modules.get("torch._dynamo.eval_frame")
     if frames is None:
         return "the compiler was not there when the recording began"
-    if not hasattr(frames, _ASKED):
-        return "this release of PyTorch has no place to ask the compiler for it"
+    if not is_tried(torch.__version__) or not hasattr(frames, _ASKED):
+        return "that is done by private parts of PyTorch, tried in other releases only"
     if has_sharded_modules():
         return "parameters are gathered for sharded modules (FSDP2) by hooks"
     return None
