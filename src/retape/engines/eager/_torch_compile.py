@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterator
 
 import torch
+from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 _lock = threading.Lock()
 _open = 0
@@ -19,7 +20,10 @@ def being_compiled() -> bool:
     """Tell whether the compiler looks at the calls that are made now."""
     if "torch._dynamo" not in sys.modules:
         return False
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_dynamo_compiling():  # true only where this line is traced
+        return True
+    # A flag of the process: another thread may be the one that compiles.
+    if torch.compiler.is_compiling() and get_proxy_mode() is not None:
         return True
     # The compiler has given that frame up; no public function tells that it goes on to
     # compile the ones below.

@@ -287,3 +287,26 @@ def test_branches_of_the_program_s_own_are_no_regions() -> None:
         y = torch.cond(w.sum() > 0, lambda w: (w.sin(),), lambda w: (w.cos(),), (w,))
     y[0].sum().backward()
     assert w.grad is not None and torch.equal(w.grad, w.detach().cos())
+
+
+def test_a_stance_that_compiles_nothing_is_refused() -> None:
+    block, x = compiled(torch.sin), torch.ones(2, requires_grad=True)
+    with retape.torch.recompute(memory="1MB"):
+        with torch.compiler.set_stance("fail_on_recompile"):
+            with pytest.raises(retape.UnsupportedError, match="leave the stance"):
+                block(x)
+
+
+def test_an_estimate_compiles_nothing() -> None:
+    counter = CompileCounter()
+    block = compiled(lambda x: (x @ x).sin().sum(), counter)
+    found = retape.torch.estimate(block, torch.ones(3, 3, requires_grad=True))
+    assert counter.frame_count == 0 and found.least > 0
+
+
+def test_a_thread_that_compiles_is_not_this_one(monkeypatch: Any) -> None:
+    x = torch.ones(2, requires_grad=True)
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    with retape.torch.recompute(memory="1MB"):
+        loss = x.sin().sum()
+    assert torch.autograd.grad(loss, x)[0].equal(x.cos())

@@ -26,6 +26,7 @@ from torch.utils._pytree import tree_map_only
 from retape._bytes import format_bytes
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits, read_bytes
+from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.analysis._least_memory import least_memory
 from retape.engines.eager.analysis._measure import Measured, measure
 from retape.engines.eager.api._argument_checks import check_callable
@@ -241,7 +242,10 @@ def _record(function: Any, args: Any, kwargs: Any, memory: int) -> tuple[Run, Ke
     generator = torch.get_rng_state()
     try:
         with ExitStack() as scope:
-            for each in (mode, hooks, recorder):
+            # The compiler would compile the recorder itself; nothing runs to warn of.
+            run.trace.warned = True
+            eagerly = compiled_code_runs_eagerly("`estimate` has shapes alone")
+            for each in (eagerly, mode, hooks, recorder):
                 scope.enter_context(each)
             result = function(*args, **kwargs)
     except (DataDependentOutputException, DynamicOutputShapeException) as error:

@@ -6,8 +6,10 @@ PyTorch has no public way to choose a backend by what the program chose, so a fu
 of a module is replaced meanwhile; in threads that record nothing it does what it did.
 """
 
+import os
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +20,7 @@ from weakref import WeakKeyDictionary
 import torch
 
 from retape.engines.eager import is_tried
+from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._torch_compile import keeping_compiled_code
 from retape.engines.eager.record._dispatch_mode import active_recorder
 from retape.engines.eager.record._sharded_modules import has_sharded_modules
@@ -26,13 +29,13 @@ from retape.engines.eager.regions._quiet import unseen
 
 _ASKED = "_callback_from_stance"
 _LEFT_ALONE = (
-    str(Path(__file__).resolve().parents[3]),
-    str(Path(torch.__file__).parent / "_higher_order_ops"),
+    f"{Path(__file__).resolve().parents[3]}{os.sep}",
+    f"{Path(torch.__file__).parent / '_higher_order_ops'}{os.sep}",
 )
 _stance_lock = threading.Lock()
 _keeping = 0
 _usual: Any = None
-_backends: list[RegionBackend] = []
+_backends: deque[RegionBackend] = deque(maxlen=64)
 _callbacks: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 
 
@@ -96,6 +99,13 @@ def _made_from(callback: Any) -> Any:
     from torch._dynamo.eval_frame import innermost_backend
 
     convert = callback._torchdynamo_orig_backend
+    if not hasattr(convert, "_clone_with_backend"):
+        raise UnsupportedError(
+            "A compiled function was called under `recompute` and a stance of the "
+            "compiler (`torch.compiler.set_stance`) in which nothing new is compiled. "
+            "What was compiled outside cannot be recorded: leave the stance inside of "
+            "`recompute`."
+        )
     backend = _backend_for(innermost_backend(callback))
     return _callback_type()(convert._clone_with_backend(backend), callback.hooks)
 
