@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from retape import fixed_space, logarithmic, native, vlad
+from retape.engines.vlad.python.call._directional import Pushforward
 from retape.vlad import External
 
 ENGINES = ["interpreter", "hybrid", "compiled"]
@@ -140,6 +141,6 @@ def pushed(x, n: int):
 
 
 def test_memory_of_forward_mode_does_not_grow_with_the_run() -> None:
-    forward = native._pushforward(pushed, "compiled")  # type: ignore[attr-defined]
+    forward = Pushforward(pushed, "compiled")
     forward((0.7, 1.0), (1.0, 0.0))
     assert _bytes(forward) < 2e6
