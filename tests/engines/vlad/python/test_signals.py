@@ -69,6 +69,20 @@ def test_an_interrupt_ends_a_run_and_the_function_lives(name: str) -> None:
     assert RUNS[name](FEW) == expected
 
 
+def test_a_gradient_after_an_interrupted_one_is_the_same() -> None:
+    def drift(x: float, n: int) -> float:
+        for _ in range(n):
+            x = x + 1e-6 * math.sin(x)
+        return x
+
+    gradient = grad(drift)
+    expected = gradient(0.3, 30_000)
+    with pytest.raises(KeyboardInterrupt), soon(0.2, _thread.interrupt_main):
+        gradient(0.3, MANY)
+    # It was wrong where the tape is longer than its first piece: that was not kept.
+    assert gradient(0.3, 30_000) == expected
+
+
 def test_what_a_handler_raises_ends_the_run() -> None:
     def raises(number: int, frame: object) -> None:
         raise TimeoutError("it takes too long")

@@ -58,6 +58,7 @@ static int typed_ends(int how, Val cotangents, int last, double *seed) {
 }
 
 static void typed_begin(void) {
+  T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
   T.origins = T.row_ordinals.count = T.ordinals = 0;
   T.marks = T.peak_live = 0;
