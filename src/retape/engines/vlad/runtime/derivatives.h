@@ -238,10 +238,13 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, int32_t site) {
   int at_start = shadow(start);
   int at_cotangent = shadow(cotangent);
   Val value, found;
-  if (typed_stage(G.shadow[at_start], G.typed_stage, cotangent, 1, &value, &found)) {
+  int64_t steps = G.typed_stage;
+  if (G.brief && steps > G.brief) steps = G.brief;
+  if (typed_stage(G.shadow[at_start], steps, cotangent, 1, &value, &found)) {
     leave_level();
     return swept(value, G.shadow[at_start], found, whole);
   }
+  if (G.brief) not_brief();
   Marks before = marks();
   size_t peak = G.peak_old, base = G.old_words;
   G.peak_old = base;
@@ -253,7 +256,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, int32_t site) {
   }
   G.grown = G.peak_old - base + typed_grown();
   if (peak > G.peak_old) G.peak_old = peak;
-  int64_t steps = NO_LIMIT - G.fuel;
+  steps = NO_LIMIT - G.fuel;
   Marks after = marks();
   Val result;
   if (steps <= G.single_stage) {
@@ -290,6 +293,7 @@ Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site) 
   int shadows = G.shadows;
   int at_k = shadow(*k);
   Val result;
+  if (G.brief && (op != CHECKPOINT || G.level)) not_brief();
   G.k = *k;
   if (op == FORWARD)
     result = forward(f, x, t, site);

@@ -40,6 +40,7 @@ static void typed_clear(void) {
 }
 
 static Row *new_row(size_t length) {
+  if (UNLIKELY(G.brief && length > BRIEF_ROW)) not_brief();
   Row *r = length < SPARE_LENGTHS ? T.spare[length] : NULL;
   if (r) {
     T.spare[length] = r->next;

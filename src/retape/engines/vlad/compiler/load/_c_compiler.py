@@ -27,6 +27,16 @@ TOOLS = native_code.Toolchain(
 )
 
 
+def build_entry() -> bytes:
+    """Compile what CPython calls, the same for all programs, or find it in the cache.
+
+    Raises:
+        UnsupportedError: As `build`.
+    """
+    text = (RUNTIME / "entry.c").read_text(encoding="utf-8")
+    return native_code.build(TOOLS, native_code.Program(text, ".c", FLAGS))
+
+
 def build(files: Sequence[str], extra: Sequence[str] = ()) -> bytes:
     """Compile a program's C to a shared object, or find it in the cache.
 

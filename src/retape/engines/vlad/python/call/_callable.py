@@ -3,6 +3,7 @@
 import ast
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from ctypes import c_int64
 from dataclasses import dataclass
 from threading import RLock
 from types import FunctionType as PythonFunction
@@ -47,29 +48,39 @@ ROOT = "root"
 
 
 @dataclass(slots=True)
-class _Compiled:
-    """A function compiled for arguments of some types."""
+class Made:
+    """A function compiled for arguments of some types.
+
+    Attributes:
+        quick: Calls it with reals only.
+        calls: How often it was called so that Python might call it at once; -1 once
+            that was tried.
+        entry: What Python then calls.
+    """
 
     unit: Unit
     engine: Engine
     setting: Setting
     returns: Type
     quick: Callable[[tuple[float, ...]], Value] | None = None
+    calls: int = 0
+    entry: Callable[..., Any] | None = None
 
 
 class CompiledCallable:
     """Something that is compiled when it is called, once for each kind of arguments.
 
-    Threads that call it take turns.
+    Threads that call it take turns; `_busy` counts the calls under way.
     """
 
     def __init__(self, engine: EngineName, plan: Plan | None) -> None:
         check_engine(engine)
         self._engine: EngineName = engine
         self._plan = check_plan(plan)
-        self._made: dict[tuple[Type, ...], _Compiled] = {}
-        self._quick: dict[tuple[type, ...], _Compiled] = {}
+        self._made: dict[tuple[Type, ...], Made] = {}
+        self._quick: dict[tuple[type, ...], Made] = {}
         self._lock = RLock()
+        self._busy = c_int64(0)
 
     @property
     def options(self) -> tuple[EngineName, Plan | None]:
@@ -98,24 +109,46 @@ class CompiledCallable:
             made = self._quick.get(tuple(map(type, args)))
             if made is not None and are_exact(args):
                 with self._lock:
-                    if made.unit.is_current():
-                        return _quickly(made, args)
+                    self._busy.value += 1
+                    try:
+                        if made.unit.is_current():
+                            value = _quickly(made, args)
+                            self._again(made, args)
+                            return value
+                    finally:
+                        self._busy.value -= 1
         types = tuple(type_of(arg) for arg in args)
         with self._lock:
-            made = self._for(types)
-            arrays = self._engine == "compiled"
-            argument = (
-                argument_to_language(args, TupleType(types), arrays) if args else ()
-            )
-            with _watched(made, store, reports):
-                try:
-                    value = made.engine.apply(ROOT, argument)
-                except RunError as error:
-                    raise _in_python(error) from None
-            self._keep_quick(args, made)
-            return result_to_python(value, made.returns)
+            self._busy.value += 1
+            try:
+                return self._ordinarily(args, types, store, reports)
+            finally:
+                self._busy.value -= 1
 
-    def _keep_quick(self, args: tuple[Any, ...], made: _Compiled) -> None:
+    def _ordinarily(
+        self,
+        args: tuple[Any, ...],
+        types: tuple[Type, ...],
+        store: Store | None,
+        reports: list[Report] | None,
+    ) -> Any:
+        made = self._for(types)
+        arrays = self._engine == "compiled"
+        argument = argument_to_language(args, TupleType(types), arrays) if args else ()
+        with _watched(made, store, reports):
+            try:
+                value = made.engine.apply(ROOT, argument)
+            except RunError as error:
+                raise _in_python(error) from None
+        self._keep_quick(args, made)
+        if store is None and reports is None:
+            self._again(made, args)
+        return result_to_python(value, made.returns)
+
+    def _again(self, made: Made, args: tuple[Any, ...]) -> None:
+        """Called after each call without anything but arguments."""
+
+    def _keep_quick(self, args: tuple[Any, ...], made: Made) -> None:
         """Call the program at once when arguments of these types come again."""
         key = tuple(map(type, args))
         engine = made.engine
@@ -124,7 +157,7 @@ class CompiledCallable:
                 made.quick = engine.quick(ROOT, len(args))
             self._quick[key] = made
 
-    def _for(self, types: tuple[Type, ...]) -> _Compiled:
+    def _for(self, types: tuple[Type, ...]) -> Made:
         made = self._made.get(types)
         if made is None or not made.unit.is_current():
             with deep_recursion():
@@ -132,7 +165,7 @@ class CompiledCallable:
             self._made[types] = made
         return made
 
-    def _compiled(self, types: tuple[Type, ...]) -> _Compiled:
+    def _compiled(self, types: tuple[Type, ...]) -> Made:
         unit = Unit(translate)
         parsed = unit.parsed(self._source())
         where = parsed.text.where(parsed.node)
@@ -150,12 +183,12 @@ class CompiledCallable:
         engine = make_engine(self._engine, unit.program(ROOT), setting)
         if isinstance(engine, CompiledEngine):
             engine.use_arrays()
-        return _Compiled(unit, engine, setting, returns)
+        return Made(unit, engine, setting, returns)
 
 
 @contextmanager
 def _watched(
-    made: _Compiled, store: Store | None, reports: list[Report] | None
+    made: Made, store: Store | None, reports: list[Report] | None
 ) -> Iterator[None]:
     """Keep or report the runs of a derivative, if that is asked for."""
     if store is None and reports is None:
@@ -170,7 +203,7 @@ def _watched(
         made.engine.keep(None)
 
 
-def _quickly(made: _Compiled, args: tuple[float, ...]) -> Any:
+def _quickly(made: Made, args: tuple[float, ...]) -> Any:
     assert made.quick is not None, "what is kept for quick calls has one"
     try:
         value = made.quick(args)

@@ -1,8 +1,9 @@
 """Compiled Python functions and their gradients, as Python calls them."""
 
 import functools
+import inspect
 from types import FunctionType as PythonFunction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from retape._errors import GradientTypeError
 from retape.driver import Report
@@ -14,7 +15,7 @@ from retape.engines.vlad.python.call._arguments import (
     innermost,
     no_function,
 )
-from retape.engines.vlad.python.call._callable import CompiledCallable
+from retape.engines.vlad.python.call._entered import EnteredCallable
 from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Store
 from retape.engines.vlad.session._engines import (
@@ -23,7 +24,7 @@ from retape.engines.vlad.session._engines import (
 from retape.plan._base import Plan
 
 
-class NativeFunction(CompiledCallable):
+class NativeFunction(EnteredCallable):
     """A Python function that is compiled to native code when it is called."""
 
     def __init__(self, function: PythonFunction, engine: EngineName) -> None:
@@ -49,17 +50,21 @@ class NativeFunction(CompiledCallable):
     def _source(self) -> PythonFunction:
         return self.__retape_function__
 
-    def __call__(self, *args: Any, **keywords: Any) -> Any:
-        """The function's value.
+    if TYPE_CHECKING:
 
-        Raises:
-            CompileError: If the function has something in it that is not compiled.
-            RunError: If it stops with a fault; the message has the line of Python.
-        """
+        def __call__(self, *args: Any, **keywords: Any) -> Any:
+            """The function's value.
+
+            Raises:
+                CompileError: If the function has something in it that is not compiled.
+                RunError: If it stops with a fault; the message has the line of Python.
+            """
+
+    def called(self, *args: Any, **keywords: Any) -> Any:
         return self._run(bound(self.__retape_function__, args, keywords))
 
 
-class Derivative(CompiledCallable):
+class Derivative(EnteredCallable):
     """`grad(f)` or `value_and_grad(f)`, to be called as `f` is, or differentiated."""
 
     def __init__(
@@ -74,6 +79,7 @@ class Derivative(CompiledCallable):
         if function_key(function) is None or innermost(function) is None:
             raise GradientTypeError(no_function(function))
         self._function = function
+        self.__signature__ = inspect.signature(self.called)
         self.__retape_derivative__ = kind, function, checked_argnums(argnums)
 
     def __repr__(self) -> str:
@@ -94,14 +100,18 @@ class Derivative(CompiledCallable):
     def _source(self) -> PythonFunction:
         return innermost(self._function)
 
-    def __call__(self, *args: Any, store: Store | None = None) -> Any:
-        """The derivative at arguments.
+    if TYPE_CHECKING:
 
-        Args:
-            args: Those of the function.
-            store: A directory, `DiskStore` or `TieredStore` in which the states of the
-                sweep are kept; the same call goes on with them after a crash.
-        """
+        def __call__(self, *args: Any, store: Store | None = None) -> Any:
+            """The derivative at arguments.
+
+            Args:
+                args: Those of the function.
+                store: A directory, `DiskStore` or `TieredStore` in which the states of
+                    the sweep are kept; the same call goes on with them after a crash.
+            """
+
+    def called(self, *args: Any, store: Store | None = None) -> Any:
         return self._run(bound(innermost(self._function), args, {}), store)
 
     def measured(self, *args: Any) -> tuple[Any, list[Report]]:
