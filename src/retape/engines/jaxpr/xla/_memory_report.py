@@ -42,6 +42,11 @@ class MemoryReport(NamedTuple):
     arguments: int
     results: int
 
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return sum(self)
+
 
 _REPORTS: dict[bytes, MemoryReport | None] = {}
 forgotten(_REPORTS.clear)

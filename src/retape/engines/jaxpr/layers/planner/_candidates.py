@@ -27,7 +27,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
 from retape.engines.jaxpr.layers.planner._whole_program import AsItIs, StepMachine
 from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
 from retape.engines.jaxpr.layers.remat._compiled_footprint import (
-    Footprint,
+    MemoryReport,
     footprint,
     placed_struct,
 )
@@ -149,7 +149,7 @@ class Question:
             extra = 0.0 if plain is None else self.extra(marked, policy)
         return LayerCandidate(name, policy, taken.total, taken.temp, extra, note)
 
-    def footprint(self, marked: Callable[..., Any]) -> Footprint:
+    def footprint(self, marked: Callable[..., Any]) -> MemoryReport:
         """What must fit, with the function reversed in some way."""
         around = self.around
         if around is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -12,25 +12,8 @@ from jax.core import Tracer
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
 from retape.engines.jaxpr.xla._standalone import memory_of
-
-
-class Footprint(NamedTuple):
-    """What a compiled program takes, in bytes.
-
-    Attributes:
-        temp: Temporaries, at their most.
-        arguments: What it is given.
-        results: What it returns, less what takes the place of an argument.
-    """
-
-    temp: int
-    arguments: int
-    results: int
-
-    @property
-    def total(self) -> int:
-        return sum(self)
 
 
 def footprint(
@@ -38,7 +21,7 @@ def footprint(
     *args: Any,
     names: frozenset[Any] = frozenset(),
     donated: Sequence[int] = (),
-) -> Footprint:
+) -> MemoryReport:
     """Compile a function for its arguments' types, and ask what each device needs.
 
     Args:
@@ -58,7 +41,7 @@ def footprint(
             "this platform's compiler does not tell what a program takes. Compile for "
             "the CPU (`jax.default_device`), or choose `levels` or a plan yourself."
         )
-    return Footprint(memory.temp, memory.arguments, memory.results)
+    return memory
 
 
 def gradients(
