@@ -218,6 +218,35 @@ def test_third_runs_follow_a_plan() -> None:
     assert all(report.peak_bytes <= 80_000 for report in reports)
 
 
+class Shared(nn.Module):
+    """A batch norm and a dropout that are called five times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear, self.norm = nn.Linear(32, 32), nn.BatchNorm1d(32)
+        self.dropout = nn.Dropout(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(5):
+            x = self.dropout(torch.relu(self.norm(self.linear(x))))
+        return x
+
+
+def test_the_least_budget_is_enough_once_the_backward_is_compiled() -> None:
+    model, x = torch.compile(Shared(), backend="aot_eager"), torch.randn(64, 32)
+
+    def run(memory: int) -> None:
+        with retape.torch.recompute(memory=memory):
+            loss = model(x).square().mean()
+        loss.backward()
+
+    with pytest.raises(retape.BudgetError) as refused:
+        run(64)
+    assert refused.value.least is not None
+    for _ in range(4):
+        run(refused.value.least)
+
+
 def test_a_backward_inside_of_the_recording() -> None:
     model = blocks()
 

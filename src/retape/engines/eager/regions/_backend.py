@@ -85,6 +85,7 @@ class _Seam:
     def __init__(self) -> None:
         self.why: str | None = None
         self.graphs = 0
+        self._coming: fx.Graph | None = None
         self._reverse: Footprint | None = None
         self._symbols: list[Any] = []
         self._closed = False
@@ -106,6 +107,8 @@ class _Seam:
         self._closed = True
 
     def _wrapped(self, options: dict[str, Any]) -> dict[str, Any]:
+        from torch._functorch.partitioners import default_partition
+
         forward = options["fw_compiler"]
         return {
             **options,
@@ -114,7 +117,20 @@ class _Seam:
                 options.get("inference_compiler") or forward
             ),
             "bw_compiler": self._backward(options.get("bw_compiler") or forward),
+            "partition_fn": self._partition(
+                options.get("partition_fn") or default_partition
+            ),
         }
+
+    def _partition(self, partition: Callable[..., Any]) -> Callable[..., Any]:
+        """The backward is compiled when it is first run: too late for a budget."""
+
+        def split(*joint: Any, **more: Any) -> Any:
+            forward, backward = partition(*joint, **more)
+            self._coming = backward.graph
+            return forward, backward
+
+        return split
 
     def _forward(self, compiler: Callable[..., Any]) -> Callable[..., Compiled]:
         def compile_forward(graph: fx.GraphModule, inputs: Any) -> Compiled:
@@ -127,6 +143,9 @@ class _Seam:
             results, cost = _results_of(graph), graph_cost(graph.graph)
             symbols = symbols_of(graph.graph)
             self._symbols = [symbol for _, symbol in symbols]
+            coming, self._coming = self._coming, None
+            if coming is not None and self._refuses_reverse(coming):
+                return _nothing()
             run = _boxed(compiler(graph, inputs))
 
             def bytes_for(args: Sequence[Any]) -> RegionBytes:
@@ -152,22 +171,29 @@ class _Seam:
 
     def _backward(self, compiler: Callable[..., Any]) -> Callable[..., Compiled]:
         def compile_backward(graph: fx.GraphModule, inputs: Any) -> Compiled:
-            made = footprint(graph.graph)
-            why = why_no_reverse(graph.graph, made, self._symbols)
-            if why is not None and self._closed:
-                raise UnsupportedError(
-                    f"A compiled function was called under `recompute`, and {why}, "
-                    "which shows only now that the compiler has come to the backward. "
-                    "Compile it with `dynamic=False`, or call it outside."
-                )
-            self.why = self.why or why
-            if self.why is not None:
+            if self._refuses_reverse(graph.graph):
                 return _nothing()
-            self._reverse = made
             with unseen():
                 return compiler(graph, inputs)
 
         return compile_backward
+
+    def _refuses_reverse(self, graph: fx.Graph) -> bool:
+        """Note the bytes of a backward; whether it keeps its graph from being a step.
+
+        Raises:
+            UnsupportedError: If the forward is compiled, and was run as a step.
+        """
+        made = footprint(graph)
+        why = why_no_reverse(graph, made, self._symbols)
+        if why is not None and self._closed:
+            raise UnsupportedError(
+                f"A compiled function was called under `recompute`, and {why}, "
+                "which shows only now that the compiler has come to the backward. "
+                "Compile it with `dynamic=False`, or call it outside."
+            )
+        self.why, self._reverse = self.why or why, made
+        return self.why is not None
 
 
 def _results_of(graph: fx.GraphModule) -> int:
