@@ -8,6 +8,12 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture
+def tensors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No budget covers the record: for programs with many operators on few bytes."""
+    monkeypatch.setattr("retape.engines.eager._limits.SMALL_BUDGET", 10**12)
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_known() -> None:
     """A test follows no plan that an earlier one has left."""

@@ -11,6 +11,49 @@ BACKWARD_NUMBERS = 1024
 """Bytes of the seed of the backward and of the single numbers that formulas make."""
 
 
+SMALL_BUDGET = 10**6
+"""A budget of no more bytes is one of tensors alone, if it and the record have room."""
+
+
+_RECORD_SHARE, _RECORD_BYTES = 1.06, 10_000
+
+
+def room_for_tensors(memory: int, bookkeeping: int) -> int:
+    """The bytes of a budget that are left for tensors, beside a record on the host.
+
+    They and the record take no more than the budget, or a megabyte if that is more: a
+    small budget is for tensors, as long as a program has some hundred operators. It is
+    the smaller, the more the record takes, and larger in a larger budget.
+
+    Examples:
+        >>> room_for_tensors(5_000_000, 300_000), room_for_tensors(20_000, 300_000)
+        (4700000, 20000)
+    """
+    return min(memory, max(memory, SMALL_BUDGET) - bookkeeping)
+
+
+def budget_for(tensors: int, bookkeeping: int) -> int:
+    """The smallest budget with room for some bytes of tensors beside a record.
+
+    Examples:
+        >>> budget_for(4_700_000, 300_000), budget_for(20_000, 300_000)
+        (5000000, 20000)
+    """
+    together = tensors + bookkeeping
+    return tensors if together <= SMALL_BUDGET else together
+
+
+def ample_budget(tensors: int, bookkeeping: int) -> int:
+    """A budget with room for tensors also where the record turns out a little larger.
+
+    Its tables grow by leaps, it is counted ahead of its growth, and what is held in
+    another run has notes.
+    """
+    if not bookkeeping:
+        return tensors
+    return budget_for(tensors, round(_RECORD_SHARE * bookkeeping) + _RECORD_BYTES)
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits on the memory of a run.

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Sequence
 from sys import getsizeof
 from typing import Any
 
-_LOOKED_AT = 50
+_LOOKED_AT = 16
 _INT = getsizeof(1 << 20)
 # A handle with the collector's head; a storage's object, with the note hung on it and
 # the table that hangs it there; what is noted of one that the program brought along.
 _HANDLE, _NOTE, _INPUT = 64, 370, 300
 _CONTAINERS = (tuple, list, set, frozenset)
+_NUMBERS = (int, float, complex)
+_signatures: dict[str, int] = {}
 
 
 class RecordSize:
@@ -23,11 +25,14 @@ class RecordSize:
 
     Args:
         run: It may go on, or be let go: what is needed of it is noted at once.
+        like: An earlier size of the same record: its steps are taken to be as large.
     """
 
-    __slots__ = ("_certain", "_signatures", "_steps")
+    __slots__ = ("_certain", "_found", "_like", "_signatures", "_steps")
 
-    def __init__(self, run: Any) -> None:
+    def __init__(self, run: Any, like: "RecordSize | None" = None) -> None:
+        self._like = like
+        self._found: tuple[float, float] | None = None
         trace, tail, held = run.trace, run.trace.tail, run.trace.held
         tables: list[Any] = [
             trace.steps, trace.producer, trace.nbytes, trace.last_read, trace.roots,
@@ -46,15 +51,25 @@ class RecordSize:
             + _INPUT * len(trace.foreign)
             + _HANDLE * run.living
         )
-        self._steps = len(trace.steps), _some(trace.steps)
-        self._signatures = len(trace.signatures), _some(list(trace.signatures.items()))
+        self._steps = len(trace.steps), () if like else _some(trace.steps)
+        every = () if like else list(trace.signatures.items())
+        self._signatures = len(trace.signatures), _some(every)
 
     def nbytes(self) -> int:
         """About the bytes of the record, tensors not among them."""
-        (steps, some), (signatures, others) = self._steps, self._signatures
-        found = steps * _mean(map(_step_bytes, some))
-        found += signatures * _mean(map(deep_bytes, others))
+        step, signature = (self._like or self)._means()
+        found = self._steps[0] * step + self._signatures[0] * signature
         return round(self._certain + found)
+
+    def _means(self) -> tuple[float, float]:
+        """The bytes of a step and of a signature."""
+        if self._found is None:
+            steps, signatures = self._steps[1], self._signatures[1]
+            self._found = (
+                _mean(map(_step_bytes, steps)),
+                _mean(map(_signature_bytes, signatures)),
+            )
+        return self._found
 
 
 def _some(items: Sequence[Any]) -> Sequence[Any]:
@@ -75,8 +90,18 @@ def _step_bytes(step: Any) -> int:
     )
 
 
+def _signature_bytes(entry: tuple[Any, Any]) -> int:
+    """Those of one operator have about one size: each is looked through once."""
+    name = entry[1].func._schema.name
+    if name not in _signatures:
+        _signatures[name] = deep_bytes(entry)
+    return _signatures[name]
+
+
 def deep_bytes(*items: Any) -> int:
-    """The bytes of tuples, lists, sets, records and numbers, each counted once.
+    """The bytes of tuples, lists, sets, records and arrays, each counted once.
+
+    Numbers in them are left out: to know which are the same would take more.
 
     Examples:
         >>> deep_bytes((1, 2)) > deep_bytes(()) > 0
@@ -86,7 +111,7 @@ def deep_bytes(*items: Any) -> int:
     found, stack = 0, list(items)
     while stack:
         item = stack.pop()
-        if id(item) in seen or isinstance(item, type):
+        if isinstance(item, _NUMBERS) or id(item) in seen or isinstance(item, type):
             continue
         seen.add(id(item))
         if isinstance(item, dict):
@@ -96,7 +121,7 @@ def deep_bytes(*items: Any) -> int:
         elif type(item).__module__.startswith("retape."):
             names = getattr(type(item), "__slots__", ())
             stack += [getattr(item, each) for each in names if hasattr(item, each)]
-        elif not isinstance(item, (int, float, complex, str, bytes)):
+        elif not isinstance(item, (str, bytes)):
             found += getsizeof(item) if hasattr(item, "buffer_info") else 0
             continue
         found += getsizeof(item)

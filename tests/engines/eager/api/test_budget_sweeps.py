@@ -20,6 +20,7 @@ BENCHMARKS = Path(__file__).parents[4] / "benchmarks" / "torch"
 FIRST_JUMP, LATER_JUMP = 0.45, 0.25
 
 
+@pytest.mark.usefixtures("tensors_alone")
 @pytest.mark.parametrize("name", ["mlp", "gpt", "lstm", "resnet", "llama"])
 def test_budgets_hold_and_more_memory_is_less_work(
     name: str, monkeypatch: pytest.MonkeyPatch
@@ -35,7 +36,7 @@ def test_budgets_hold_and_more_memory_is_less_work(
     first, later = [row.first_again for row in rows], [row.again for row in rows]
     assert rises(first) <= FIRST_JUMP and rises(later) <= LATER_JUMP
     assert first[-1] < 0.5 < first[0]
-    assert sum(later) <= sum(first)
+    assert sum(later) <= 1.05 * sum(first)
 
 
 def rises(work: list[float]) -> float:

@@ -157,6 +157,7 @@ def job(chain: nn.Sequential, x: torch.Tensor, memory: int) -> object:
     return run
 
 
+@pytest.mark.usefixtures("tensors_alone")
 def test_planned_budgets_hold_and_more_memory_is_less_work(
     runs: list[_sequence.ChainRecomputation],
 ) -> None:

@@ -129,6 +129,7 @@ def test_a_program_has_the_same_plan_in_each_process() -> None:
     assert there.stdout.strip() == here
 
 
+@pytest.mark.usefixtures("tensors_alone")
 def test_compiled_code_finds_the_same_plan(compiled: None) -> None:
     with_it = learned_descents()
     retape.torch.accelerate(False)
@@ -155,6 +156,7 @@ def test_no_clock_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
     assert work[2] < work[0]
 
 
+@pytest.mark.usefixtures("tensors_alone")
 @pytest.mark.parametrize("memory", [760_000, 900_000, 1_300_000])
 def test_the_budget_holds_when_a_plan_is_followed(memory: int) -> None:
     chain, x = net(), torch.ones(256, 48)
@@ -293,6 +295,7 @@ class Hoarder:
         return x
 
 
+@pytest.mark.usefixtures("tensors_alone")
 @pytest.mark.parametrize("lets_go", [False, True])
 def test_a_program_that_holds_more_is_planned_with_less_room(lets_go: bool) -> None:
     chain = net()

@@ -95,21 +95,22 @@ def test_more_memory_never_recomputes_more(
     low, most = least(program), peak_bytes(lambda: program().backward())
     budgets = [low + (most - low) * k // (BUDGETS - 1) for k in range(BUDGETS)]
 
-    def cost(memory: int) -> int:
-        """The counted cost of one run, by the costs that plans are made with."""
+    def run_again(memory: int) -> list[int]:
+        """The steps that are run again in one run."""
         again.clear()
         with recompute(memory=memory) as run:
             loss = program()
         loss.backward()
         assert run.report.peak_bytes <= memory
-        known = next(reversed(programs._known.values()), None)
-        costs = known.measures[0].costs if known else [1] * run.report.steps
-        return sum(costs[step] for step in again)
+        return list(again)
 
     for memory in budgets if upwards else budgets[::-1]:
         for _ in range(2):  # by rules; then it is known
-            cost(memory)
-    found = [cost(memory) for memory in budgets]
+            run_again(memory)
+    steps = [run_again(memory) for memory in budgets]
+    (known,) = programs._known.values()
+    costs = known.measures[0].costs  # those that plans are made with
+    found = [sum(costs[step] for step in each) for each in steps]
     assert found == sorted(found, reverse=True)
     assert found[0] > found[-1]
 

@@ -24,6 +24,7 @@ from tests.engines.eager.support.allocator import peak_bytes
 
 STASH: list[Tensor] = []
 AMPLE = 1_100_000
+pytestmark = pytest.mark.usefixtures("tensors_alone")
 
 
 class Stash(torch.autograd.Function):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from retape.engines.eager._errors import BudgetError
-from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager._limits import BACKWARD_NUMBERS, ample_budget
 from retape.engines.eager.analysis._liveness import Span, most_crossing, waiting_bytes
 from retape.engines.eager.analysis._measure import outside_bytes
 from retape.engines.eager.analysis._replay_peak import stage_bytes
@@ -17,36 +17,51 @@ if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
 
 
-def check_budget(run: "Run", memory: int, floor: int, relieved: bool) -> None:
+def check_budget(
+    run: "Run", memory: int, room: int, bookkeeping: int, floor: int, relieved: bool
+) -> None:
     """Refuse a budget in which the backward of a run cannot be done.
 
     Args:
         run: The run, recorded to its end.
         memory: The budget, in bytes.
-        floor: A budget below is too small for what was alive at once.
+        room: What of it is left for tensors, beside the record.
+        bookkeeping: The bytes of the record.
+        floor: A room below is too small for what was alive at once.
         relieved: Whether values were let go.
 
     Raises:
         BudgetError: It names the least.
     """
-    if memory > max(floor, _enough(run, memory, relieved)):
+    if room > max(floor, _enough(run, room, relieved)):
         return
-    least = max(floor, least_memory(run))
-    if memory < least:
-        least += run.trace.in_flight
+    tensors = max(floor, least_memory(run))
+    if room < tensors:
+        least = ample_budget(tensors + run.trace.in_flight, bookkeeping)
         raise BudgetError(
             f"`memory={memory}` bytes are too few for this run of "
-            f"`{len(run.trace.steps)}` operators; it needs at least `{least}`. Give "
+            f"`{len(run.trace.steps)}` operators; it needs at least `{least}`"
+            f"{_of_which(least, tensors)}. Give "
             "that much, or make the largest tensors of the program smaller.",
             least=least,
         )
 
 
-def _enough(run: "Run", memory: int, relieved: bool) -> int:
+def _of_which(least: int, tensors: int) -> str:
+    record = least - tensors
+    if record <= tensors // 10:
+        return ""
+    return (
+        f", of which `{record}` are for the record of its operators, which takes the "
+        "same memory on the host"
+    )
+
+
+def _enough(run: "Run", room: int, relieved: bool) -> int:
     """Bytes that are surely enough: most budgets need no analysis of the run."""
     trace = run.trace
     enough = 8 * trace.largest + trace.sum_bytes()
-    if memory <= enough or not relieved:
+    if room <= enough or not relieved:
         return enough
     kept = trace.kept_bytes + trace.state_bytes() + _held_by_program(run)
     # What is computed again, and the cotangents of what waits for the backward.

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple, Self
 
+from retape.engines.eager._record_bytes import deep_bytes
 from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
 from retape.engines.eager.analysis._liveness import step_cotangents
 from retape.engines.eager.analysis._operator_cost import step_costs
@@ -46,6 +47,7 @@ class Measured:
         needs: For each step, the most bytes that running it may add.
         kept_bytes: What is kept whatever the schedule.
         outside_bytes: Of those, what the program itself held at the end.
+        bookkeeping: What the record takes on the host, and this.
         costs: Of the steps.
         cost: Of the whole run.
     """
@@ -67,6 +69,7 @@ class Measured:
     outside_bytes: int
     costs: tuple[int, ...]
     cost: int
+    bookkeeping: int = 0
 
     def agrees(self, cut: int, run: Run) -> bool:
         """Whether a run that has come to a cut has done the same in the unit before."""
@@ -115,6 +118,19 @@ def measure(
         most: About how many units.
         end: The end of its forward, if the graph need not be alive any more.
     """
+    (found,) = _with_bookkeeping(
+        run, [_measure(run, boundaries, result_bytes, most, end)]
+    )
+    return found
+
+
+def _measure(
+    run: Run,
+    boundaries: Sequence[int] = (),
+    result_bytes: int = 0,
+    most: int = MOST_UNITS,
+    end: ForwardEnd | None = None,
+) -> Measured:
     end = ForwardEnd.of(run) if end is None else end
     trace, uses, costs = run.trace, Uses(run, end.alive), step_costs(run.trace)
     cuts = cut_run(trace, uses, boundaries, most)
@@ -165,15 +181,22 @@ def measure_in_parts(
     run: Run, counts: Sequence[int], end: ForwardEnd | None = None
 ) -> list[Measured]:
     """Several partitions of one run, which have the tables of its steps in common."""
-    first = measure(run, most=counts[0], end=end)
+    first = _measure(run, most=counts[0], end=end)
     shared = {
         name: getattr(first, name)
         for name in ("needs", "reads", "producer", "nbytes", "costs")
     }
     others = (
-        replace(measure(run, most=each, end=end), **shared) for each in counts[1:]
+        replace(_measure(run, most=each, end=end), **shared) for each in counts[1:]
     )
-    return [first, *others]
+    return _with_bookkeeping(run, [first, *others])
+
+
+def _with_bookkeeping(run: Run, found: list[Measured]) -> list[Measured]:
+    """What the record takes, and all that was measured, which stays beside it."""
+    record = run.tally.record
+    taken = deep_bytes(found) + (record.nbytes() if record is not None else 0)
+    return [replace(each, bookkeeping=taken) for each in found]
 
 
 def whole_mark(run: Run) -> int:

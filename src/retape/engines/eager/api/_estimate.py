@@ -25,7 +25,7 @@ from torch.utils._pytree import tree_map_only
 
 from retape._bytes import format_bytes
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
-from retape.engines.eager._limits import Limits, read_bytes
+from retape.engines.eager._limits import Limits, ample_budget, read_bytes
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.analysis._least_memory import least_memory
 from retape.engines.eager.analysis._measure import Measured, measure
@@ -200,13 +200,14 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     """
     check_callable(function, "Pass the module or function first, then its arguments.")
     tight, keeper = _record(function, args, kwargs, 1)
-    least = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight
+    tensors = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight
+    least = ample_budget(tensors, keeper.bookkeeping)
     nothing_saved = not tight.living
     tight.let_go()
     run, keeper = _record(function, args, kwargs, _AMPLE)
     if nothing_saved:
         return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1, lambda _: 0.0)
-    enough = keeper.enough
+    enough = ample_budget(keeper.enough, keeper.bookkeeping)
     share = _shares(measure(run))
     curve = _monotone([Point(m, share(m)) for m in _budgets(least, enough)], enough)
     good = (each.memory for each in curve if each.recomputed <= _SENSIBLE)

@@ -219,7 +219,8 @@ def recompute(
         memory: A budget: bytes, text such as `"2GB"`, `retape.within(bytes)`, or
             `"auto"` for three quarters of what the device has left now. It covers what
             the program inside makes and what its backward needs, gradients of leaves
-            excepted.
+            excepted; on the CPU the record of its operators, too (up to a megabyte,
+            tensors alone, if they and the record fit in one).
             A program that is run for the third time follows the schedule of least cost
             for what it did before.
         snapshots: Instead: the most snapshots, the start included.

@@ -12,7 +12,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from retape.engines.eager._limits import BACKWARD_NUMBERS, Limits
+from retape.engines.eager._limits import (
+    BACKWARD_NUMBERS,
+    Limits,
+    ample_budget,
+    room_for_tensors,
+)
+from retape.engines.eager._record_bytes import RecordSize
 from retape.engines.eager.analysis._least_memory import check_budget
 from retape.engines.eager.analysis._liveness import step_cotangents, waiting_beside
 from retape.engines.eager.keep._place_snapshot import (
@@ -24,6 +30,7 @@ from retape.engines.eager.trace._geometry import storage_refcount
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
+    from retape.engines.eager.trace._trace import Trace
 
 # The first gap is the budget over this: many narrow candidates at first, since a
 # snapshot that turns out wide or superfluous is given up at no cost.
@@ -37,6 +44,17 @@ _MANY = 8
 # Snapshots may take this share of the memory. Were they to take all of it, nothing
 # would be left in which to reverse the last gap; a third is what d = 2, alpha = 1 need.
 _SNAPSHOT_SHARE = 2 / 3
+# Operators before the record is counted for the first time, and how many times as many
+# each time after: so much more than is there is left for it.
+_FIRST_COUNT, _NEXT_COUNT = 64, 1.05
+# What the analysis of a gap takes for each operator, in Python.
+_ANALYSIS_BYTES = 160
+
+
+def _on_host(trace: "Trace") -> bool:
+    """Whether tensors are in the memory that the record is in."""
+    devices = (known.tensor.device.type for known in trace.foreign.values())
+    return all(device in ("cpu", "meta") for device in devices)
 
 
 class Keeper:
@@ -46,6 +64,9 @@ class Keeper:
         relieved: Values were let go.
         floor: A budget below is too small for what was alive at once.
         enough: If no value was let go, bytes in which the next run need not either.
+        room: The bytes of the budget that tensors have, beside the record on the host:
+            `floor` and `enough` are such bytes, too.
+        bookkeeping: The bytes of the record that are left to it.
     """
 
     def __init__(self, run: "Run", limits: Limits) -> None:
@@ -57,8 +78,14 @@ class Keeper:
         self.relieved = False
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
         self._again = 0
+        self.room: int | None = limits.memory
+        self.bookkeeping = 0
+        self._next_count: float = _FIRST_COUNT
+        self._sample: RecordSize | None = None
+        self._on_host = True
         if limits.memory is not None:
             run.trace.memory = run.trace.limit = limits.memory - BACKWARD_NUMBERS
+            run.trace.next_cut = self._next_count
         if limits.snapshots is not None:
             run.trace.next_cut = limits.stage
 
@@ -69,13 +96,39 @@ class Keeper:
             return
         trace, tally = self._run.trace, self._run.tally
         tally.peak = max(tally.peak, trace.counter.live)
+        if len(trace.steps) >= self._next_count:
+            self._count_record()
         if trace.counter.live > trace.limit:
             trace.held.settle()
         while trace.counter.live > trace.limit and self._one_step():
             self.relieved = True
         excess = trace.counter.live - trace.limit
-        if excess > 0 and self._limits.memory is not None:
-            self.floor = max(self.floor, self._limits.memory + int(excess))
+        if excess > 0 and self.room is not None:
+            self.floor = max(self.floor, self.room + int(excess))
+
+    def leave_to_record(self, nbytes: int) -> None:
+        """From now on tensors have what a record of so many bytes leaves them.
+
+        The budget is the accelerator's where tensors are on one, and the record is not.
+        """
+        trace, memory = self._run.trace, self._limits.memory
+        if memory is None or self.room is None or not self._on_host:
+            return
+        self.bookkeeping = nbytes
+        room = room_for_tensors(memory, nbytes)
+        trace.memory += room - self.room
+        trace.limit += room - self.room
+        self.room = room
+
+    def _count_record(self) -> None:
+        """Leave to the record what it will take when it is counted next."""
+        run = self._run
+        size = RecordSize(run, self._sample)
+        if self._sample is None:
+            self._sample, self._on_host = size, _on_host(run.trace)
+        self.leave_to_record(round(_NEXT_COUNT * size.nbytes()))
+        self._next_count = math.ceil(_NEXT_COUNT * len(run.trace.steps))
+        run.trace.next_cut = self._next_count
 
     def make_room(self, nbytes: int) -> None:
         """Let values go for an operator that is about to take so many bytes."""
@@ -90,11 +143,16 @@ class Keeper:
         trace = self._run.trace
         trace.held.settle()
         trace.settle_regions(over=True)
-        if self._limits.memory is not None:
+        if self.room is not None:
+            self._end_of_record()
             self._leave_room_for_sums()
             self.relieve()
+            if self.relieved:  # what was let go has no notes any more
+                self._run.trace.held.shrink()
+                self._run.trace.tail.shrink()
+                self._end_of_record()
             self._leave_room_for_waiting()
-            self.enough = self._bytes_of_all(self._limits.memory)
+            self.enough = self._bytes_of_all(self.room)
         if not self._limits.keep_tail:
             self._drop_tail(len(trace.steps) + 1)
         for slot, storage in list(trace.held.storages.items()):
@@ -115,12 +173,22 @@ class Keeper:
             self.enough += self._again
             if not self.relieved:
                 most = self._limits.memory or self.enough
-                self._run.tally.peak = min(self.enough, most)
+                enough = ample_budget(self.enough, self.bookkeeping)
+                self._run.tally.peak = min(enough, most)
 
-    def _bytes_of_all(self, memory: int) -> int:
+    def _end_of_record(self) -> None:
+        """The record has its last size: it is what the report says."""
+        run = self._run
+        self._next_count = run.trace.next_cut = float("inf")
+        run.tally.record = RecordSize(run)
+        self._on_host = _on_host(run.trace)
+        analysis = _ANALYSIS_BYTES * len(run.trace.steps) if run.native is None else 0
+        self.leave_to_record(run.tally.record.nbytes() + analysis)
+
+    def _bytes_of_all(self, room: int) -> int:
         """Bytes in which all values can be kept, and the backward done."""
         trace = self._run.trace
-        reserved = memory - trace.memory
+        reserved = room - trace.memory
         forward = max(trace.counter.peak, trace.counter.live) + trace.largest
         backward = trace.memory + self._reverse_excess(waiting_beside(trace))
         return math.ceil(reserved + max(forward, backward))
@@ -166,10 +234,13 @@ class Keeper:
         Raises:
             BudgetError: If there is none; it names the least.
         """
-        memory = self._limits.memory
-        if memory is None or (not self.relieved and self.enough <= memory):
+        memory, room = self._limits.memory, self.room
+        if memory is None or room is None:
             return
-        check_budget(self._run, memory, self.floor, self.relieved)
+        if self.relieved or self.enough > room:
+            check_budget(
+                self._run, memory, room, self.bookkeeping, self.floor, self.relieved
+            )
 
     def _one_step(self) -> bool:
         trace = self._run.trace

@@ -49,6 +49,7 @@ class Optimum:
         budget: Bytes.
         largest: Entries to look at; with fewer the levels are coarser.
         overhang: Bytes that the program's own run holds beyond the units' peaks.
+        table: The most bytes that the table may take, in next to no room.
 
     Attributes:
         cost: Of all that is run again; infinite if the budget is too small.
@@ -69,12 +70,14 @@ class Optimum:
         budget: int,
         largest: int = LARGEST,
         overhang: int = 0,
+        table: int = _MOST_BYTES,
     ) -> None:
         self.overhang = overhang
         self.units, self.widths, self.budget = units, widths, budget
         n = len(units)
         most = max(
-            64, min(_MOST_LEVELS, 6 * largest // max(1, n) ** 3, _levels(n, budget))
+            64,
+            min(_MOST_LEVELS, 6 * largest // max(1, n) ** 3, _levels(n, budget, table)),
         )
         self._level = _choose_level(units, widths, budget, most)
         self._rooms = np.arange(budget // self._level + 1)
@@ -292,9 +295,10 @@ def least_schedule_memory(
         budget = smaller
 
 
-def _levels(count: int, budget: int) -> int:
+def _levels(count: int, budget: int, table: int) -> int:
     """Levels of the table that there is room for."""
     nbytes = max(_LEAST_BYTES, min(_MOST_BYTES, budget // _TABLE_SHARE))
+    nbytes = min(nbytes, table)
     # Half of the pairs, and what one unit's row is worked out in.
     rows = count * (count + 1) // 2 + 4 * count
     return nbytes // (_COST.itemsize * max(1, rows))

@@ -9,7 +9,11 @@ else only where the program itself runs.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from retape.engines.eager._limits import BACKWARD_NUMBERS
+from retape.engines.eager._limits import (
+    BACKWARD_NUMBERS,
+    SMALL_BUDGET,
+    room_for_tensors,
+)
 from retape.engines.eager.analysis._measure import Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
@@ -38,10 +42,12 @@ class Fit:
 
     def best(self, measured: Measured, memory: int, largest: int = LARGEST) -> Optimum:
         """The best way to reverse what was measured in a budget."""
-        room = memory - measured.kept_bytes - BACKWARD_NUMBERS - self.short
-        overhang = self.overhang
+        beside = room_for_tensors(memory, measured.bookkeeping)
+        room = beside - measured.kept_bytes - BACKWARD_NUMBERS - self.short
         units, widths = measured.units, measured.widths
-        return Optimum(units, widths, max(0, room), largest, overhang)
+        # The table is made where tensors will be, beside the record.
+        table = SMALL_BUDGET if memory <= SMALL_BUDGET else beside
+        return Optimum(units, widths, max(0, room), largest, self.overhang, table)
 
     def plan(self, descents: Sequence[Descent], measured: Measured) -> UnitSchedule:
         """A plan for one run; a `UnitSchedule` notes what its run does."""

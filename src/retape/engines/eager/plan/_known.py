@@ -121,6 +121,13 @@ class Programs:
             self._waiting.pop(mark, None)
             return self._known.use(mark, lambda: Known(tuple(measures)))
 
+    def drop_without_plans(self, mark: int) -> None:
+        """Forget a program for which no budget has had a plan."""
+        with self._lock:
+            known = self._known.get(mark)
+            if known is not None and not known.choices:
+                del self._known[mark]
+
     def clear(self) -> None:
         """Forget all programs."""
         with self._lock:

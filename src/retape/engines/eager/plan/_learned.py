@@ -48,19 +48,24 @@ class LearnedProgram(Program):
         tally: Of its first run, by rules of thumb.
         failures: How often the plan was left.
         repeated: It has been run twice, and may be planned.
+        studied: A plan has been looked for.
     """
 
     def __init__(self, memory: int, mark: int, tally: Tally) -> None:
         super().__init__(memory)
         self.mark, self.tally = mark, tally
         self.failures = 0
-        self.repeated = False
+        self.repeated = self.studied = False
         self._known: Known | None = None
 
     def learn(self, known: Known) -> None:
         """Look for a plan for what runs have shown."""
+        self.studied = True
         self._known, self.measured = known, known.measures[0]
         self._find_better_plan(known)
+        if not self.descents:  # what was measured would stay beside runs by rules
+            self._known = self.measured = None
+            known.choices.pop(self.memory, None)
 
     def plan(self) -> UnitSchedule | None:
         """The plan, for one run: a cheaper one, if a smaller budget has found it."""
@@ -135,7 +140,7 @@ class Lessons:
             program = self.programs.pop(mark, None)
             if program is None:
                 program = LearnedProgram(self._memory, mark, run.tally)
-            elif program.measured is None:
+            elif not program.studied:
                 program.repeated = self._may_plan(mark, run)
             self._note(program)
             ours = plan is not None and plan.measured is program.measured
@@ -164,7 +169,7 @@ class Lessons:
     def _study(self) -> None:
         """Find plans for the programs that were run twice, and are reversed."""
         for program in self.programs.values():
-            if program.measured is None and program.repeated:
+            if program.repeated and not program.studied:
                 mark, known = program.mark, programs.get(program.mark)
                 waited = programs.take(mark) if known is None else None
                 if waited is not None:
@@ -172,6 +177,7 @@ class Lessons:
                     known = programs.add(mark, measure_in_parts(run, _UNITS, end))
                 if known is not None:
                     program.learn(known)
+                    programs.drop_without_plans(mark)
 
     def _may_search(self) -> bool:
         """Tell whether the runs so far are worth one more search for a plan."""

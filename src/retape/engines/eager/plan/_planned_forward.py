@@ -227,11 +227,12 @@ class PlannedKeeper(Keeper):
     def leave(self, excess: int = 0, overhang: int = 0) -> None:
         """Do without the plan from here on."""
         self.plan.leave(excess, overhang)
-        self._run.trace.next_cut = float("inf")
+        self._run.trace.next_cut = self._next_count
 
     def _take_up(self, measured: Measured) -> None:
         """The program may be the one that was measured: its first unit will show."""
         plan = self.plan
+        self.leave_to_record(measured.bookkeeping)
         plan.states, plan.cuts = measured.states, [0]
         self._taped = 0 in plan.descents[0].taped
         self._wake_up_in_time()

@@ -92,6 +92,12 @@ class Holdings:
         if type(elsewhere) is not dict:
             elsewhere.read_ahead(slots)
 
+    def shrink(self) -> None:
+        """Give back the room of what was let go: tables do not do so by themselves."""
+        self.counts = dict(self.counts)
+        if type(self.storages) is dict:
+            self.storages = dict(self.storages)
+
     def clear(self) -> None:
         """Let go of everything."""
         self.counts.clear()

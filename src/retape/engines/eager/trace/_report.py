@@ -65,10 +65,12 @@ class EagerReport:
         snapshots: Snapshots placed during the forward.
         thinned: Of those, how many were given up again.
         peak_bytes: The most bytes alive at once in storages that the run made, those
-            recomputed included; gradients are not among them.
+            recomputed included; gradients are not among them. Where nothing had to be
+            let go, a budget in which nothing has to be.
         bookkeeping_bytes: About the bytes that the record took when the forward was
             over, and the plan that was followed: objects of the process's own heap,
-            which no budget covers. `None` before that, and with `mode="loop"`.
+            which a budget of more than a megabyte covers where tensors are on the host.
+            `None` before that, and with `mode="loop"`.
     """
 
     steps: int

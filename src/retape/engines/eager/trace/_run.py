@@ -102,7 +102,7 @@ class Run:
         self.recording, self.first_number = False, 0
         self.tally.steps = len(self.trace.steps)
         self.tally.saved = len(self.handle_steps)
-        self.tally.record = RecordSize(self)
+        self.tally.record = self.tally.record or RecordSize(self)
         if not self.living:
             self.let_go()
 

@@ -15,6 +15,7 @@ from torch import Tensor
 from retape.engines.eager._compiled_region import CompiledRegion
 from retape.engines.eager._convolution_workspace import workspace_bytes
 from retape.engines.eager._recurrent_workspace import recurrent_workspace_bytes
+from retape.engines.eager._transform_workspace import transform_bytes
 from retape.engines.eager.trace._backward_formulas import spare_tensors
 from retape.engines.eager.trace._geometry import Geometry, view_through
 from retape.engines.eager.trace._operator_traits import OperatorTraits
@@ -99,8 +100,12 @@ class Signature:
             of = recurrent_workspace_bytes if kind.scratch else workspace_bytes
             found = of(args)
             self.workspace, self.reverse_workspace = found
-        elif not kind.lean and any(differentiable):
-            self.spare = spare_tensors(func, args, geometries, differentiable)
+        else:
+            if not kind.lean and any(differentiable):
+                self.spare = spare_tensors(func, args, geometries, differentiable)
+            if args and isinstance(args[0], torch.Tensor):
+                name = func._schema.name
+                self.workspace = transform_bytes(name, args, self.sizes[0])
         self.scratch_bytes = 0
         self.new = True
         self.native: Any = None

@@ -26,3 +26,7 @@ class Tail:
         self.windows: dict[int, list[Geometry]] = {}
         self.partial: dict[int, Storage] = {}
         self.nbytes = 0
+
+    def shrink(self) -> None:
+        """Give back the room of what was let go."""
+        self.steps, self.windows = OrderedDict(self.steps), dict(self.windows)
