@@ -39,6 +39,7 @@ static int64_t brief_typed(uint32_t code, double *real, int64_t count) {
     }
     if (next == end || *type == 'u' || *type == 'v') return -1;
     double d = *next++;
+    if ((*type == 'w' || *type == 'W') && !is_whole(d)) return -1;
     push_word(*type == 'b' ? (Word){.u = d != 0.0} : (Word){.d = d == d ? d : NAN});
   }
   push_word((Word){.u = ENTER_BY | code});

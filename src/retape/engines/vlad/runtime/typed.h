@@ -115,6 +115,26 @@ extern Typed T;
                  (double)(int64_t)place == (i))))                 \
     goto GIVE_UP;
 
+/* The same of what is whole for sure. */
+#define ROW_WHOLE_PLACE(row, at, i)                               \
+  const uint64_t place = (uint64_t)(i);                           \
+  if (UNLIKELY(!((at) == (row)->version && place < (row)->length))) goto GIVE_UP;
+
+/* An integer as a double. Of `0.0 - (double)i` in one expression gcc 12 makes `-(double)i`,
+   which is the other zero. */
+static inline double real_of(int64_t i) { return (double)i; }
+
+/* An integer that a double would be, too. */
+#define MOST_WHOLE ((int64_t)1 << 53)
+#define SMALL(i)                                                  \
+  if (UNLIKELY((i) < -MOST_WHOLE || (i) > MOST_WHOLE)) goto GIVE_UP;
+#define WHOLE(i, x)                                               \
+  if (UNLIKELY(!(fabs(x) <= (double)MOST_WHOLE))) goto GIVE_UP;    \
+  (i) = (int64_t)(x);
+#define PRODUCT(i, a, b)                                          \
+  if (UNLIKELY(__builtin_mul_overflow(a, b, &(i)))) goto GIVE_UP;  \
+  SMALL(i)
+
 #define ROW_LENGTH(n)                                             \
   if (UNLIKELY(!((n) >= 0.0 && (n) <= MAX_LENGTH && (double)(uint32_t)(n) == (n)))) goto GIVE_UP;
 

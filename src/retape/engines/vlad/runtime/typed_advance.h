@@ -26,6 +26,8 @@ static int unload_row(const Word *word, Val *place) {
 static int unload_typed(const char **type, const Word **word, Val *place) {
   int is_new;
   switch (*(*type)++) {
+    case 'W':
+    case 'w':
     case 'd':
     case 'i': *place = box((*word)++->d); return 1;
     case 'b': *place = boolean((int)(*word)++->u); return 1;

@@ -21,7 +21,8 @@ static void push_origin(size_t ordinal) {
   T.origin[T.origins++] = (Origin){(size_t)(T.at - T.stack), ordinal};
 }
 
-/* Types as text: `d` a real, `i` one whose adjoint is always zero, `b` a boolean, `u`
+/* Types as text: `d` a real, `i` one whose adjoint is always zero, `W` and `w` such that
+   are whole, `b` a boolean, `u`
    the empty tuple, `v` a vector of reals, `p` and two types a pair. */
 
 /* The number that a thing was given when a walk met it first, or a new one. */
@@ -60,18 +61,27 @@ static int load_row(Val v) {
   return 1;
 }
 
+/* What typed code has as an integer: not the negative zero, which is none. */
+static int is_whole(double d) {
+  return fabs(d) <= (double)MOST_WHOLE && floor(d) == d && !(d == 0.0 && signbit(d));
+}
+
 /* Push what is at a place of the state, as words; 0 if it is not of the type. The walk
    is that of `graph_walk`, so that the ordinals of reals are its. */
 static int load_typed(const char **type, const Val *place) {
   int is_new;
   Val v = *place;
   switch (*(*type)++) {
+    case 'W':
+    case 'w':
+      if (!is_double(v) || !is_whole(unbox(v))) return 0;
+      /* fall through */
     case 'd':
     case 'i': {
       if (!is_double(v)) return 0;
       size_t ordinal = numbered(place, T.ordinals, &is_new);
       if (is_new) T.ordinals++;
-      if ((*type)[-1] == 'd') push_origin(ordinal);
+      if ((*type)[-1] == 'd' || (*type)[-1] == 'W') push_origin(ordinal);
       push_word((Word){.d = unbox(v)});
       return 1;
     }
@@ -98,12 +108,14 @@ static int seed_typed(const char **type, size_t *slot, const Val *given, size_t 
                       size_t *n, int seen) {
   int is_new;
   switch (*(*type)++) {
+    case 'W':
     case 'd':
       T.adjoint[(*slot)++] = 0.0;
       if (seen) return 1;
       if (*n >= count || !is_double(given[*n])) return 0;
       T.adjoint[*slot - 1] = unbox(given[(*n)++]);
       return 1;
+    case 'w':
     case 'i':
       ++*slot;
       if (seen) return 1;

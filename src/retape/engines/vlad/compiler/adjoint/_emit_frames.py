@@ -50,10 +50,14 @@ class FrameEmission:
     def declared(self, slot: Register) -> Iterator[str]:
         """The declarations of a variable."""
         name = self.names.slot(slot)
-        yield f"  {TYPES[slot.kind]} {name} = 0; (void){name};"
+        yield f"  {self.type_of(slot)} {name} = 0; (void){name};"
         if slot.kind == "v":
             version = self.names.version(slot)
             yield f"  uint64_t {version} = 0; (void){version};"
+
+    def type_of(self, slot: Register) -> str:
+        """The type of a variable in C, which converts where a double is given to it."""
+        return "int64_t" if slot in self.names.integers else TYPES[slot.kind]
 
     def line(self, text: str) -> None:
         self.lines.append("  " + text)
@@ -69,7 +73,15 @@ class FrameEmission:
         return self.names.version(slot)
 
     def atom(self, atom: TypedAtom) -> str:
-        return self.slot(atom) if isinstance(atom, Register) else self.names.atom(atom)
+        if isinstance(atom, Register):
+            self.slots[atom] = None
+        return self.names.atom(atom)
+
+    def integer(self, atom: TypedAtom) -> str | None:
+        """A value as an integer, if it is one."""
+        if isinstance(atom, Register):
+            self.slots[atom] = None
+        return self.names.integer(atom)
 
     def record(self, number: int) -> None:
         """Put a number on the tape."""

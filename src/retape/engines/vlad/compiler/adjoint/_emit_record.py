@@ -30,6 +30,7 @@ from retape.engines.vlad.compiler.typed._form import (
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
+from retape.engines.vlad.compiler.typed._whole import TESTS_OF_TWO
 
 
 class RecordEmission(FrameEmission):
@@ -208,7 +209,8 @@ class RecordEmission(FrameEmission):
         moves = [(p, a) for p, a in zip(params, args, strict=True) if p != a]
         self.line("{")
         for i, (param, arg) in enumerate(moves):
-            self.line(f"{TYPES[param.kind]} x{i} = {self.atom(arg)};")
+            value = self.integer(arg) if param in self.names.integers else None
+            self.line(f"{self.type_of(param)} x{i} = {value or self.atom(arg)};")
             if isinstance(arg, Register) and arg.kind == "v":
                 self.line(f"uint64_t w{i} = {self.version(arg)};")
         for i, (param, _) in enumerate(moves):
@@ -250,25 +252,60 @@ class RecordEmission(FrameEmission):
             _VECTORS[term.op](self, term)
             return
         var = self.slot(term.var)
-        a, *rest = [self.atom(arg) for arg in term.args] or [""]
+        a, *rest = self._operands(term)
         b = rest[0] if rest else ""
+        if term.var in self.names.integers:
+            self._integer(term, operator_text(term.op, a, b))
+            return
         self.line(f"{var} = {operator_text(term.op, a, b)};")
         if term.op == "check-integer":
             bound = "9007199254740992.0"
             self.line(f"if (UNLIKELY(!(fabs({a}) <= {bound}))) goto GIVE_UP;")
 
+    def _operands(self, term: Do) -> list[str]:
+        """The operands; as integers if all are, and the operator may have them so."""
+        if term.var in self.names.integers or term.op in TESTS_OF_TWO:
+            whole = [self.integer(arg) for arg in term.args]
+            if not any(text is None for text in whole):
+                return [str(text) for text in whole]
+        return [self.atom(arg) for arg in term.args]
+
+    def _integer(self, term: Do, text: str) -> None:
+        """Bind an integer; what is larger than 2**53 is given up."""
+        var = self.slot(term.var)
+        given = [self.integer(arg) is not None for arg in term.args]
+        if not all(given):
+            self.line(f"{{ const double x = {text}; WHOLE({var}, x) }}")
+        elif term.op == "*":
+            a, b = self._operands(term)
+            self.line(f"PRODUCT({var}, {a}, {b})")
+        else:
+            self.line(f"{var} = {text};")
+            if term.op in ("+", "-"):
+                self.line(f"SMALL({var})")
+
+    def _place(self, row: Register, at: TypedAtom) -> None:
+        """Look where an item is."""
+        v, n, i = self.slot(row), self.version(row), self.integer(at)
+        if i is None and at in self.names.whole:
+            i = f"(int64_t){self.atom(at)}"
+        if i is None:
+            self.line(f"{{ ROW_PLACE({v}, {n}, {self.atom(at)})")
+        else:
+            self.line(f"{{ ROW_WHOLE_PLACE({v}, {n}, {i})")
+
     def _ref(self, term: Do) -> None:
         row, at = term.args
         assert isinstance(row, Register)
-        v, i = self.slot(row), self.atom(at)
-        self.line(f"{{ ROW_PLACE({v}, {self.version(row)}, {i})")
+        v = self.slot(row)
+        self._place(row, at)
         self.line(f"{self.slot(term.var)} = {v}->value[place]; }}")
 
     def _set(self, term: Do) -> None:
         row, at, value = term.args
         assert isinstance(row, Register)
-        v, i = self.slot(row), self.atom(at)
-        self.line(f"{{ ROW_PLACE({v}, {self.version(row)}, {i})")
+        v = self.slot(row)
+        self._place(row, at)
         self.line(f"{v}->value[place] = {self.atom(value)}; }}")
         self.line(f"{self.slot(term.var)} = {v};")
         self.line(f"{self.version(term.var)} = ++{v}->version;")
@@ -282,7 +319,7 @@ class RecordEmission(FrameEmission):
 
     def _length(self, term: Do) -> None:
         (row,) = term.args
-        self.line(f"{self.slot(term.var)} = (double){self.atom(row)}->length;")
+        self.line(f"{self.slot(term.var)} = {self.atom(row)}->length;")
 
     def _mark(self, term: Do) -> None:
         self.line(f"{self.slot(term.var)} = ++T.marks;")

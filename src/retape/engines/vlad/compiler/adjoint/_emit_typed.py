@@ -7,7 +7,7 @@ from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
 from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
-from retape.engines.vlad.compiler.ir._ir import Module, all_functions
+from retape.engines.vlad.compiler.ir._ir import Call, Module, all_functions, subterms
 from retape.engines.vlad.compiler.ir._liveness import Costs, Liveness
 from retape.engines.vlad.compiler.typed._check_typed import check_typed
 from retape.engines.vlad.compiler.typed._form import TypedProgram
@@ -15,6 +15,7 @@ from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
 from retape.engines.vlad.compiler.typed._recorded import Recorded, recorded
 from retape.engines.vlad.compiler.typed._useful import useful_slots
 from retape.engines.vlad.compiler.typed._ways import TooManyWays, find_ways
+from retape.engines.vlad.compiler.typed._whole import whole_slots
 
 NOTHING_TYPED = ('#include "untyped.h"',)
 
@@ -33,6 +34,19 @@ def _fits(program: TypedProgram, tape: dict[int, Recorded]) -> bool:
     return all(words_in(frame.words) < _MOST_WORDS for frame in frames) and all(
         len(each.kept) + len(each.fixed) < _MOST_WORDS for each in tape.values()
     )
+
+
+def _called_from_outside(module: Module, program: TypedProgram) -> set[int]:
+    """The functions that untyped ones call."""
+    found: set[int] = set()
+    for fun in all_functions(module):
+        terms = [] if fun.index in program.functions else [fun.body]
+        while terms:
+            term = terms.pop()
+            if isinstance(term, Call):
+                found.add(term.function)
+            terms += subterms(term)
+    return found
 
 
 def typed_text(
@@ -67,7 +81,10 @@ def typed_text(
         yield from NOTHING_TYPED
         return
     tape = {end: recorded(way, useful) for end, way in ways.ways.items()}
-    names = TapeNames()
+    outside = _called_from_outside(module, program)
+    is_one = len(ways.ways) <= ONE_PART
+    whole = whole_slots(program, outside) if is_one else frozenset()
+    names = TapeNames(whole, as_integers=not reverse)
     if not _fits(program, tape):
         yield from NOTHING_TYPED
         return
@@ -86,5 +103,5 @@ def typed_text(
         )
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
     yield '#include "typed.h"'
-    yield from tables(program, useful, frames, functions)
+    yield from tables(program, useful, names.whole, frames, functions)
     yield from code

@@ -1,6 +1,7 @@
 """Names and texts in the C of typed code."""
 
 from retape.engines.vlad.compiler.typed._form import Register, TypedAtom, letter_of
+from retape.engines.vlad.compiler.typed._whole import is_whole_constant
 
 _FIRST_NUMBER = 3
 """Numbers on the tape below are the runtime's: see `runtime/typed.h`."""
@@ -10,9 +11,19 @@ RETURN_TO, ENTER_BY = 1 << 30, 1 << 29
 
 
 class TapeNames:
-    """Names of variables in C, and the numbers of what stands on the tape."""
+    """Names of variables in C, and the numbers of what stands on the tape.
 
-    def __init__(self) -> None:
+    Args:
+        whole: The variables that are always whole.
+        as_integers: Whether they are integers in C. Where there is a tape they are not:
+            it has doubles, and there are more variables than registers for integers.
+    """
+
+    def __init__(
+        self, whole: frozenset[Register] = frozenset(), *, as_integers: bool = False
+    ) -> None:
+        self.whole = whole
+        self.integers: frozenset[Register] = whole if as_integers else frozenset()
         self._variables: dict[Register, int] = {}
         self._numbers: dict[object, int] = {}
 
@@ -33,12 +44,19 @@ class TapeNames:
         return f"l{self._index(slot)}"
 
     def atom(self, atom: TypedAtom) -> str:
-        """A value."""
+        """A value; an integer as a double."""
         if isinstance(atom, Register):
-            return self.slot(atom)
+            name = self.slot(atom)
+            return f"real_of({name})" if atom in self.integers else name
         if isinstance(atom, bool):
             return str(int(atom))
         return real_text(atom)
+
+    def integer(self, atom: TypedAtom) -> str | None:
+        """A value as an integer, if it is one."""
+        if isinstance(atom, Register):
+            return self.slot(atom) if atom in self.integers else None
+        return f"INT64_C({int(atom)})" if is_whole_constant(atom) else None
 
     def number(self, what: object) -> int:
         """The number on the tape of a way, or of something else that has a reverse."""

@@ -12,20 +12,28 @@ from retape.engines.vlad.compiler.typed._form import (
 
 
 def tables(
-    program: TypedProgram, useful: frozenset[Register], frames: int, functions: int
+    program: TypedProgram,
+    useful: frozenset[Register],
+    whole: frozenset[Register],
+    frames: int,
+    functions: int,
 ) -> Iterator[str]:
     """The tables: of frames, of values that frames wait for, and two of closures."""
+
+    def _types(shapes: tuple[Shape, ...]) -> str:
+        return "".join(_type(shape, useful, whole) for shape in shapes)
+
     types: dict[int, str] = {}
     results: dict[int, str] = {}
     entries: dict[int, str] = {}
     for function in program.functions.values():
-        types[function.resume.code] = _types(function.resume.shapes, useful)
+        types[function.resume.code] = _types(function.resume.shapes)
         if function.enter is not None:
-            entries[function.enter.code] = _types(function.enter.shapes, useful)
+            entries[function.enter.code] = _types(function.enter.shapes)
     for code, join in program.returns.items():
         assert join.frame is not None
-        types[code] = _types(join.frame.shapes, useful)
-        results[code] = _types((join.params,), useful)
+        types[code] = _types(join.frame.shapes)
+        results[code] = _types((join.params,))
     yield "const int is_typed = 1;"
     yield from _table("typed_frames", types, frames)
     yield from _table("typed_results", results, frames)
@@ -56,16 +64,15 @@ def _table(name: str, texts: dict[int, str], size: int) -> Iterator[str]:
     yield "};" if texts else "  0};"
 
 
-def _types(shapes: tuple[Shape, ...], useful: frozenset[Register]) -> str:
-    return "".join(_type(shape, useful) for shape in shapes)
-
-
-def _type(shape: Shape, useful: frozenset[Register]) -> str:
+def _type(shape: Shape, useful: frozenset[Register], whole: frozenset[Register]) -> str:
     if isinstance(shape, Tuple):
-        return "p" + _type(shape.car, useful) + _type(shape.cdr, useful)
+        parts = (_type(part, useful, whole) for part in (shape.car, shape.cdr))
+        return "p" + "".join(parts)
     if isinstance(shape, tuple):
         return "u"
     kind = letter_of(shape)
-    if kind == "d":
-        return "d" if isinstance(shape, Register) and shape in useful else "i"
-    return kind
+    if kind != "d" or not isinstance(shape, Register):
+        return "i" if kind == "d" else kind
+    if shape in whole:
+        return "W" if shape in useful else "w"
+    return "d" if shape in useful else "i"
