@@ -72,13 +72,21 @@ def torch_gradient(f: Callable[..., Any], n: int) -> tuple[float, float]:
     return times * found["seconds"], times * found["bytes"]
 
 
+_LONG = 1e-3
+"""Seconds that a clock tells well enough."""
+
+
 def seconds(f: Callable[..., Any], args: tuple, runs: int = 3) -> float:
-    """The least time of the processor of some runs."""
-    times: list[float] = []
+    """The least time of the processor of some runs; a short one is of many calls."""
+    begin = time.process_time()
+    f(*args)
+    times = [time.process_time() - begin]
+    calls = max(1, int(_LONG / max(times[0], 1e-7)))
     for _ in range(runs):
         begin = time.process_time()
-        f(*args)
-        times.append(time.process_time() - begin)
+        for _ in range(calls):
+            f(*args)
+        times.append((time.process_time() - begin) / calls)
     return min(times)
 
 
@@ -104,6 +112,8 @@ def timed(f: Callable[..., Any] | None, args: tuple, value: float) -> float | No
 
 
 def _text(value: float | None, form: str = ".4f") -> str:
+    if value is not None and value < 5e-5 and form == ".4f":
+        form = ".7f"
     return "" if value is None else format(value, form)
 
 
