@@ -37,7 +37,7 @@ _SIZES: dict[str, Any] = {
     "vocab_size": 128, "max_position_embeddings": 64, "n_positions": 64, "d_kv": 16,
     "head_dim": 16, "embedding_size": 64, "pad_token_id": 0, "bos_token_id": 1,
     "eos_token_id": 2, "use_cache": False, "num_local_experts": 4, "state_size": 8,
-    "num_experts": 4, "image_size": 32, "patch_size": 8, "word_embed_proj_dim": 64,
+    "num_experts": 4, "image_size": 64, "patch_size": 8, "word_embed_proj_dim": 64,
     "max_target_positions": 64, "moe_intermediate_size": 32, "time_step_rank": 4,
     "lm_head_bias": False, "decoder_start_token_id": 0, "n_routed_experts": 4,
     "q_lora_rank": 16, "kv_lora_rank": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
@@ -57,7 +57,13 @@ def _config(transformers: Any, name: str) -> Any:
     """A small configuration of a family, by the names that it has for its sizes."""
     make = getattr(transformers, f"{name}Config")
     known = make().to_dict()
-    return make(**{key: size for key, size in _SIZES.items() if key in known})
+    return make(
+        **{
+            key: size
+            for key, size in _SIZES.items()
+            if key in known and not isinstance(known[key], list | tuple)
+        }
+    )
 
 
 def _text(name: str, suffix: str, decoder: bool = False) -> Made:
@@ -75,8 +81,11 @@ def _image(name: str) -> Made:
     import transformers
 
     config = _config(transformers, name)
+    if name == "Swin":  # four halvings, and windows of seven
+        config.image_size, config.patch_size = 224, 4
     model = getattr(transformers, name + "Model")(config).train()
-    images = torch.randn(4, 3, getattr(config, "image_size", 32), 32)
+    size = getattr(config, "image_size", 64)
+    images = torch.randn(4, 3, size, size)
     return model, lambda: model(images).last_hidden_state.square().mean()
 
 

@@ -30,8 +30,23 @@ CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = {
     "volume, strided": ((8, 16, 8, 8, 8), (32, 16, 3, 3, 3), {"stride": 2}),
     "grouped": ((8, 64, 2, 2), (64, 16, 3, 3), {"padding": 1, "groups": 4}),
 }
+# Found with every processor.
+EVERYWHERE: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, int]]] = {
+    "one each": ((4, 96, 4, 4), (96, 1, 7, 7), {"padding": 3, "groups": 96}),
+    "one each, 3 by 3": ((4, 96, 8, 8), (96, 1, 3, 3), {"padding": 1, "groups": 96}),
+    "two of one": ((4, 96, 2, 2), (192, 1, 3, 3), {"padding": 1, "groups": 96}),
+    "gathered": ((1, 96, 56, 56), (96, 96, 1, 1), {"stride": 2}),
+    "first": ((4, 3, 64, 64), (64, 3, 7, 7), {"stride": 2, "padding": 3}),
+    "patches of 16": ((4, 3, 32, 32), (64, 3, 16, 16), {"stride": 16}),
+    "beyond": ((4, 96, 4, 4), (96, 96, 3, 3), {"padding": 4, "dilation": 4}),
+    "channels": ((4, 256, 4, 4), (256, 256, 3, 3), {"padding": 1}),
+    "downsampled": ((4, 96, 8, 8), (192, 96, 2, 2), {"stride": 2}),
+    "groups of few": ((4, 64, 16, 16), (64, 4, 3, 3), {"padding": 1, "groups": 16}),
+}
+CASES |= EVERYWHERE
 # Of the others nothing is known where there are more direct kernels.
-SEEN = ["plain"] if has_direct_kernels() else list(CASES)
+SEEN = ["plain", *EVERYWHERE] if has_direct_kernels() else list(CASES)
+LAST = ["one each", "one each, 3 by 3", "channels", "downsampled", "groups of few"]
 
 
 @pytest.fixture(params=[1, 4])
@@ -42,11 +57,12 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(before)
 
 
-def arguments(name: str) -> tuple[list[Any], torch.Tensor]:
-    """Those of `aten::convolution`, and its result."""
+def arguments(name: str, last: bool = False) -> tuple[list[Any], torch.Tensor]:
+    """Those of `aten::convolution`, and its result; with channels last or not."""
     image, weight, options = CASES[name]
     torch.manual_seed(0)
     x, w, n = torch.randn(image), torch.randn(weight), len(image) - 2
+    x = x.to(memory_format=torch.channels_last) if last else x
     values = {"stride": 1, "padding": 0, "dilation": 1, **options}
     stride, padding, dilation = (
         [values[k]] * n for k in ("stride", "padding", "dilation")
@@ -56,9 +72,14 @@ def arguments(name: str) -> tuple[list[Any], torch.Tensor]:
     return args, CONVOLUTIONS[n](x, w, None, **options)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("name", SEEN)
-def test_no_convolution_takes_more_than_is_counted(name: str, threads: int) -> None:
-    args, made = arguments(name)
+WAYS = [*((name, False) for name in SEEN), *((name, True) for name in LAST)]
+
+
+@pytest.mark.parametrize(("name", "last"), WAYS)
+def test_no_convolution_takes_more_than_is_counted(
+    name: str, last: bool, threads: int
+) -> None:
+    args, made = arguments(name, last)
     x, w, *_ = args
     found = workspace_bytes(args)
     copies = x.nbytes + w.nbytes + made.nbytes
@@ -88,3 +109,12 @@ def test_what_is_counted_is_about_what_is_taken(name: str, threads: int) -> None
     reverse = peak_bytes(lambda: backward(*rest)) - x.nbytes - w.nbytes
     copies = x.nbytes + w.nbytes + made.nbytes
     assert copies + sum(found) <= 1.7 * reverse
+
+
+def test_weights_of_one_channel_each_are_blown_up_where_channels_lie_last() -> None:
+    args, _ = arguments("one each", last=True)
+    weights = args[1].nbytes
+    blocks = 16 * 16 if has_direct_kernels() else 8 * 8
+    assert sum(workspace_bytes(args)) > 0.9 * blocks * weights
+    usual, _ = arguments("one each, 3 by 3", last=True)
+    assert sum(workspace_bytes(usual)) < blocks * usual[1].nbytes
