@@ -7,6 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+import retape.torch
 from retape.engines.eager._convolution_workspace import (
     has_direct_kernels,
     workspace_bytes,
@@ -118,3 +119,22 @@ def test_weights_of_one_channel_each_are_blown_up_where_channels_lie_last() -> N
     assert sum(workspace_bytes(args)) > 0.9 * blocks * weights
     usual, _ = arguments("one each, 3 by 3", last=True)
     assert sum(workspace_bytes(usual)) < blocks * usual[1].nbytes
+
+
+def test_room_is_made_before_the_first_convolution_that_is_wider_than_all() -> None:
+    # Its weights, which are copied, take more than all that had been run until then.
+    torch.manual_seed(0)
+    wide = [torch.nn.AdaptiveAvgPool2d(2), torch.nn.Conv2d(32, 1024, 5, padding=2)]
+    model = torch.nn.Sequential(*(torch.nn.Tanh() for _ in range(80)), *wide)
+    x = torch.randn(4, 32, 16, 16, requires_grad=True)
+    x.grad = torch.zeros_like(x)
+    for each in model.parameters():
+        each.grad = torch.zeros_like(each)
+    memory = 8_500_000
+
+    def train() -> None:
+        with retape.torch.recompute(memory=memory):
+            loss = model(x).square().sum()
+        loss.backward()
+
+    assert peak_bytes(train) <= memory

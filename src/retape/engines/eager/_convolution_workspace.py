@@ -66,6 +66,22 @@ def workspace_bytes(args: Sequence[Any]) -> Workspace:
     return Workspace(forward, max(0, _reverse_bytes(made) - copies - forward))
 
 
+def convolution_bytes(args: Sequence[Any]) -> int:
+    """All that a convolution takes while it runs, its result too: told beforehand.
+
+    Args:
+        args: As of `workspace_bytes`.
+
+    Examples:
+        >>> convolution_bytes(())
+        0
+    """
+    if len(args) != 9 or not isinstance(args[1], torch.Tensor):
+        return 0
+    made = _Convolution(args)
+    return made.copies + made.result + workspace_bytes(args).forward
+
+
 def has_direct_kernels() -> bool:
     """Tell whether this processor's convolutions are direct for nearly all shapes."""
     return torch.backends.cpu.get_cpu_capability() == "AVX512"
@@ -126,8 +142,12 @@ class _Convolution:
     @property
     def copies(self) -> int:
         """All that is read and made."""
+        return prod(self.image) * self.itemsize + self.weights + self.result
+
+    @property
+    def result(self) -> int:
         made = self.image[0] * self.channels[0] * self.groups * prod(self.places)
-        return (prod(self.image) + made) * self.itemsize + self.weights
+        return made * self.itemsize
 
     @property
     def matrix(self) -> int:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from retape.engines.eager._convolution_workspace import convolution_bytes
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._recurrent_workspace import recurrent_result_bytes
 from retape.engines.eager._torch_compile import compiled_code_is_kept
@@ -160,6 +162,8 @@ class Recorder(TorchDispatchMode):
         trace = run.trace
         if kind.scratch:
             self.keeper.make_room(recurrent_result_bytes(args))
+        elif kind.copying and trace.memory < inf:
+            self.keeper.make_room(convolution_bytes(args))
         if kind.collective:
             result = record_collective(trace, func, kind, args, kwargs or _NOTHING)
         else:
