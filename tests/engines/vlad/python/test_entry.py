@@ -18,14 +18,14 @@ import pytest
 
 import retape
 from retape import native
-from retape.engines.vlad.python.call import _entered
+from retape.engines.vlad.python.call import _entered, _function
 
 FACTOR = 3.0
 
 
 def warm(call: Any, *args: Any) -> Any:
     """Call a function until it has an entry."""
-    for _ in range(_entered._ORDINARY + 1):
+    for _ in range(_function._YOUNG + _entered._ORDINARY + 2):
         call(*args)
     assert isinstance(call.__call__, BuiltinFunctionType)
     return call

@@ -108,3 +108,62 @@ def test_functions_that_call_themselves_are_known_again() -> None:
     assert identity(compiled[0]) == identity(compiled[1]) != identity(first)
     slopes = native.grad(first), native.grad(second), native.grad(second, 1)
     assert identity(slopes[0]) == identity(slopes[1]) != identity(slopes[2])
+
+
+@pytest.mark.parametrize("kind", ["grad", "value_and_grad"])
+def test_a_derivative_made_in_a_loop_is_compiled_once(
+    kind: str, compiled: list[Any]
+) -> None:
+    alive: weakref.WeakSet[Any] = weakref.WeakSet()
+    for _ in range(200):
+        f = lambda x: 4.75 * x * x  # noqa: E731
+        alive.add(f)
+        found = getattr(native, kind)(f, engine="interpreter")(2.0)
+        assert found == (19.0 if kind == "grad" else (19.0, 19.0))
+    del f
+    gc.collect()
+    assert len(compiled) == 1
+    assert len(alive) == 1
+
+
+def test_a_derivative_follows_its_own_closure_not_that_of_the_first() -> None:
+    """Neither is another's program taken for one whose closure has changed since."""
+
+    def shifting(by: float) -> tuple[Any, Callable[[float], None]]:
+        def change(to: float) -> None:
+            nonlocal by
+            by = to
+
+        return native.grad(lambda x: by * x, engine="interpreter"), change
+
+    (first, change_first), (second, change_second) = shifting(2.0), shifting(2.0)
+    assert first(1.0) == second(1.0) == 2.0
+    change_second(3.0)
+    assert (first(1.0), second(1.0)) == (2.0, 3.0)
+    change_first(5.0)
+    assert (first(1.0), second(1.0)) == (5.0, 3.0)
+    change_second(5.0)
+    change_first(2.0)
+    assert (first(1.0), second(1.0)) == (2.0, 5.0)
+
+
+@pytest.mark.parametrize("calls", [1, 29, 31, 60])
+def test_old_derivatives_follow_their_closures_too(calls: int) -> None:
+    def shifting(by: float) -> tuple[Any, Callable[[float], None]]:
+        def change(to: float) -> None:
+            nonlocal by
+            by = to
+
+        return native.grad(lambda x: by * x * x), change
+
+    (first, change_first), (second, change_second) = shifting(2.0), shifting(2.0)
+    for _ in range(calls):
+        assert first(1.0) == second(1.0) == 4.0
+    change_second(3.0)
+    assert (first(1.0), second(1.0)) == (4.0, 6.0)
+    change_first(5.0)
+    del first
+    gc.collect()
+    for _ in range(calls):
+        assert second(1.0) == 6.0
+    assert second(2) == 12.0

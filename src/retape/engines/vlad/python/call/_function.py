@@ -16,12 +16,16 @@ from retape.engines.vlad.python.call._arguments import (
     no_function,
 )
 from retape.engines.vlad.python.call._entered import EnteredCallable
+from retape.engines.vlad.python.call._remembered import Remembered
 from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Store
 from retape.engines.vlad.session._engines import (
     EngineName,
 )
 from retape.plan._base import Plan
+
+_YOUNG = 30
+"""Calls after which a derivative is worth a program of its own, and then an entry."""
 
 
 class NativeFunction(EnteredCallable):
@@ -65,7 +69,11 @@ class NativeFunction(EnteredCallable):
 
 
 class Derivative(EnteredCallable):
-    """`grad(f)` or `value_and_grad(f)`, to be called as `f` is, or differentiated."""
+    """`grad(f)` or `value_and_grad(f)`, to be called as `f` is, or differentiated.
+
+    One that is made again and again, as in a loop, of functions that are compiled to
+    the same, has its first calls done by the first one that was made.
+    """
 
     def __init__(
         self,
@@ -81,6 +89,7 @@ class Derivative(EnteredCallable):
         self._function = function
         self.__signature__ = inspect.signature(self.called)
         self.__retape_derivative__ = kind, function, checked_argnums(argnums)
+        self._calls = 0
 
     def __repr__(self) -> str:
         kind, function, _ = self.__retape_derivative__
@@ -112,10 +121,25 @@ class Derivative(EnteredCallable):
             """
 
     def called(self, *args: Any, store: Store | None = None) -> Any:
-        return self._run(bound(innermost(self._function), args, {}), store)
+        given = bound(innermost(self._function), args, {})
+        return self._first_alike()._run(given, store)
 
     def measured(self, *args: Any) -> tuple[Any, list[Report]]:
         """The derivative, and reports of what the sweeps did."""
         reports: list[Report] = []
-        value = self._run(bound(innermost(self._function), args, {}), reports=reports)
+        given = bound(innermost(self._function), args, {})
+        value = self._first_alike()._run(given, reports=reports)
         return value, reports
+
+    def _first_alike(self) -> "Derivative":
+        """The one that does a call: this one, or an older one that is the same now.
+
+        What a function closes over may change, so this is asked anew for each call.
+        """
+        if self._calls > _YOUNG:
+            return self
+        self._calls += 1
+        return _MADE_BEFORE.of(self, (), lambda: self)
+
+
+_MADE_BEFORE: Remembered[Derivative] = Remembered()
