@@ -35,9 +35,11 @@ def check_budget(
     """
     if room > max(floor, _enough(run, room, relieved)):
         return
-    tensors = max(floor, least_memory(run))
-    if room < tensors:
-        least = ample_budget(tensors + run.trace.in_flight, bookkeeping)
+    in_flight = run.trace.in_flight
+    excess = in_flight.wait_for(lambda: max(floor, least_memory(run)) - room)
+    if excess > 0:
+        tensors = room + int(excess)
+        least = ample_budget(tensors + in_flight.nbytes, bookkeeping)
         raise BudgetError(
             f"`memory={memory}` bytes are too few for this run of "
             f"`{len(run.trace.steps)}` operators; it needs at least `{least}`"

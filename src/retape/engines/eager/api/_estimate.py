@@ -200,7 +200,7 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     """
     check_callable(function, "Pass the module or function first, then its arguments.")
     tight, keeper = _record(function, args, kwargs, 1)
-    tensors = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight
+    tensors = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight.nbytes
     least = ample_budget(tensors, keeper.bookkeeping)
     nothing_saved = not tight.living
     tight.let_go()

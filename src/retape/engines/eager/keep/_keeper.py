@@ -102,8 +102,10 @@ class Keeper:
             trace.held.settle()
         while trace.counter.live > trace.limit and self._one_step():
             self.relieved = True
-        excess = trace.counter.live - trace.limit
-        if excess > 0 and self.room is not None:
+        if self.room is None or trace.counter.live <= trace.limit:
+            return
+        excess = trace.in_flight.wait_for(lambda: trace.counter.live - trace.limit)
+        if excess > 0:
             self.floor = max(self.floor, self.room + int(excess))
 
     def leave_to_record(self, nbytes: int) -> None:

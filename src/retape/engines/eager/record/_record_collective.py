@@ -59,8 +59,7 @@ def record_collective(
         if trace.last_read[buffer.slot] >= 0 or not buffer.uninitialised:
             trace.before_write(buffer, tensor)
     read = sum(each.nbytes for each in nested_tensors([args, list(kwargs.values())]))
-    # Threads that send may hold what they read for a moment longer than anybody waits.
-    trace.in_flight = max(trace.in_flight, 2 * read)
+    trace.in_flight.read(read)
     return hold_results(trace, func(*args, **kwargs), filled)
 
 

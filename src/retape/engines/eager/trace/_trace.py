@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 from torch import UntypedStorage as Storage
 
+from retape.engines.eager._bytes_in_flight import InFlight
 from retape.engines.eager.trace._fingerprint import fingerprint
 from retape.engines.eager.trace._geometry import (
     Geometries,
@@ -85,7 +86,7 @@ class Trace:
         self.same: dict[int, int] = {}
         self.exposed: dict[int, int] = {}
         self.section = 0
-        self.in_flight = 0
+        self.in_flight = InFlight()
         self.kept_bytes = 0
         self.latest: Signature | None = None
         self.memory: float = float("inf")
