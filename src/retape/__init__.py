@@ -31,12 +31,12 @@ from retape.driver import Report as Report
 from retape.driver import check_adjoint as check_adjoint
 from retape.driver import interruptible as interruptible
 from retape.plan._base import Plan as Plan
-from retape.plan._base import Prediction as Prediction
-from retape.plan._base import Resolved as Resolved
 from retape.plan._chain import chain as chain
 from retape.plan._fixed_space import fixed_space as fixed_space
 from retape.plan._fixed_time import fixed_time as fixed_time
 from retape.plan._logarithmic import logarithmic as logarithmic
+from retape.plan._prediction import Prediction as Prediction
+from retape.plan._prediction import Resolved as Resolved
 from retape.plan._segments import segments as segments
 from retape.plan._tiers import tiers as tiers
 from retape.plan._within import within as within

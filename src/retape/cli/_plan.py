@@ -6,7 +6,8 @@ from typing import Any
 
 from retape.cli._options import add_length_options, add_plan_options, plan_of, sizes_of
 from retape.cli._waiting import waiting
-from retape.plan._base import Plan, Prediction
+from retape.plan._base import Plan
+from retape.plan._prediction import Prediction
 
 
 def add(commands: Any) -> None:

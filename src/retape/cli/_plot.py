@@ -16,7 +16,7 @@ from retape.cli._options import (
     sizes_of,
 )
 from retape.cli._waiting import waiting
-from retape.plan._base import AnySchedule
+from retape.plan._prediction import AnySchedule
 
 _WIDTH = 100
 """Characters in a row where the output is not a terminal."""

@@ -7,171 +7,18 @@ number of steps and the bytes of a capsule and of a taped step. No engine asks w
 kind of plan it is: `_obeyers` says who can do what, `_registry` lists the kinds.
 """
 
-from collections.abc import Mapping
-from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from math import inf
-from typing import Any, ClassVar, NamedTuple, NoReturn, Self, TypeAlias
+from dataclasses import MISSING, Field, dataclass, fields, replace
+from typing import Any, ClassVar, NoReturn, Self
 
-from retape._bytes import format_bytes
 from retape._errors import PlanError
 from retape._html import record_html
 from retape.plan._options import Loops, Memory
-from retape.schedule import (
-    Chain,
-    Counts,
-    Hierarchy,
-    Mixed,
-    Online,
-    OnlineBinomial,
-    Schedule,
-    Split,
-    TwoTier,
-)
+from retape.plan._prediction import AnySchedule, Bytes, Prediction, Resolved
+from retape.schedule import Online, OnlineBinomial, Split
 from retape.schedule._whole import whole
 
 MANY_STEPS = 1 << 40
 """What an unknown length is taken for where a plan needs a bound: 10^12 steps."""
-
-
-Bytes: TypeAlias = tuple[int, int]
-"""A capsule's bytes w, and the bytes r of the tape of one step."""
-
-
-class Resolved(NamedTuple):
-    """A plan made definite.
-
-    Attributes:
-        alpha: The stage length, in steps.
-        d: Snapshots, the start state's included; 0 if the run is a single stage.
-        t: Most times that a step is advanced; `None` while the length is unknown.
-    """
-
-    alpha: int
-    d: int
-    t: int | None
-
-
-class TierUse(NamedTuple):
-    """The predicted use of one tier.
-
-    Attributes:
-        stores: Snapshots written to it.
-        restores: Snapshots read from it.
-        peak: The most snapshots on it at once.
-        nbytes: The bytes of these; `None` without the bytes of a capsule.
-    """
-
-    stores: int
-    restores: int
-    peak: int
-    nbytes: int | None = None
-
-
-def tier_uses(counts: Counts, capsule_bytes: int | None) -> dict[str, TierUse]:
-    """What a schedule's counts of its tiers come to, in the tiers' order."""
-    uses: dict[str, TierUse] = {}
-    for name, tier in counts.tiers.items():
-        nbytes = None if capsule_bytes is None else tier.peak * capsule_bytes
-        uses[name] = TierUse(*tier, nbytes)
-    return uses
-
-
-def _no_uses() -> dict[str, TierUse]:
-    return {}
-
-
-AnySchedule: TypeAlias = Schedule | Mixed | TwoTier | Hierarchy | Chain
-"""What a plan may mean: an iterable of actions, with `counts()`."""
-
-
-def shown_tiers(tiers: Mapping[str, TierUse]) -> str:
-    """The uses of tiers in words."""
-    return ", ".join(
-        f"{name}: {use.stores} stores, {use.restores} restores, at most {use.peak}"
-        + ("" if use.nbytes is None else f" ({format_bytes(use.nbytes)})")
-        for name, use in tiers.items()
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """The predicted counts and bytes of a run under a plan.
-
-    Attributes:
-        alpha: The stage length, in steps.
-        d: Snapshots allowed.
-        t: Most times that a step is advanced.
-        counts: Exactly what a replay of the schedule counts.
-        peak_bytes: Memory for the snapshots at their most and the longest tape, in
-            bytes; `None` without the bytes of a capsule and of a taped step.
-        disk_bytes: The same on disk, for a plan that uses one.
-        host_bytes: The same in the host's memory, for a plan with `offload="host"`.
-        cost: In the unit of a plan that knows costs.
-        bound: The plan is the best of its kind (1.0), or its cost, if it has one, or
-            else the steps it runs, are at most so many times the least; infinite where
-            that may be nothing.
-        tiers: For a plan over tiers, the use of each, by its name.
-    """
-
-    alpha: int
-    d: int
-    t: int
-    counts: Counts
-    peak_bytes: int | None
-    disk_bytes: int | None = None
-    host_bytes: int | None = None
-    cost: float | None = None
-    bound: float = 1.0
-    tiers: Mapping[str, TierUse] = field(
-        default_factory=_no_uses, compare=False, repr=False
-    )
-
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return record_html(self)
-
-    @property
-    def advances(self) -> int:
-        """Steps run without a tape, recomputed ones included."""
-        return self.counts.advances
-
-    @property
-    def taped(self) -> int:
-        """Steps run with a tape: the length of the run, and tapes made again."""
-        return self.counts.taped
-
-    @property
-    def stores(self) -> int:
-        """Snapshots written."""
-        return self.counts.stores
-
-    @property
-    def peak_snapshots(self) -> int:
-        """The most snapshots held at once."""
-        return self.counts.peak_snapshots
-
-    def __str__(self) -> str:
-        peak = "unknown" if self.peak_bytes is None else format_bytes(self.peak_bytes)
-        tapes, disk = self.counts.kept_tapes, self.counts.peak_disk
-        more = f"; {tapes} tapes kept" if tapes else ""
-        if any(name not in ("memory", "disk") for name in self.tiers):
-            more += f"; {shown_tiers(self.tiers)}"
-        else:
-            more += f"; at most {disk} snapshots on disk" if disk else ""
-        if self.host_bytes is not None:
-            more += f" and {format_bytes(self.host_bytes)} on the host"
-        if self.cost is not None:
-            more += f"; cost {self.cost:g}"
-        if 1 < self.bound < inf:
-            more += f", at most {self.bound:.3f} times the least"
-        elif self.bound == 1 and self.cost is not None:
-            more += ", the least"
-        return (
-            f"{self.taped} steps in {self.counts.reverses} stages of at most "
-            f"{self.alpha}; {self.advances} advances (each step at most {self.t} "
-            f"times), {self.stores} stores, {self.peak_snapshots} snapshots, "
-            f"peak {peak}{more}"
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -362,10 +209,6 @@ class Plan:
             if getattr(self, each.name) != _default_of(each)
         ]
         return f"retape.{self.NAME}({', '.join(given)})"
-
-
-def _goes_without_saying(each: Field[Any]) -> bool:
-    return _default_of(each) is not MISSING
 
 
 def _default_of(each: Field[Any]) -> Any:

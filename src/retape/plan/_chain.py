@@ -6,8 +6,8 @@ from typing import ClassVar
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.plan._base import Prediction
 from retape.plan._options import Kind, keeps_tapes, refuse_others
+from retape.plan._prediction import Prediction
 from retape.plan._scheduled import ScheduledPlan
 from retape.schedule import Chain
 from retape.schedule._whole import whole

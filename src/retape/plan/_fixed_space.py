@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import Bytes
 from retape.plan._mixed import MixedSpace, mixed_space
 from retape.plan._options import (
     Kind,
@@ -18,6 +17,7 @@ from retape.plan._options import (
     keeps_tapes,
     refuse_others,
 )
+from retape.plan._prediction import Bytes
 from retape.plan._stage_length import stage_for_snapshots
 from retape.plan._tree_plan import TreePlan
 from retape.schedule import Split, TreeName

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import Bytes, refuse_unknown_length
+from retape.plan._base import refuse_unknown_length
 from retape.plan._options import (
     Memory,
     check_count,
@@ -14,6 +14,7 @@ from retape.plan._options import (
     check_tree,
     refuse_others,
 )
+from retape.plan._prediction import Bytes
 from retape.plan._stage_length import stage_for_sweeps
 from retape.plan._tree_plan import TreePlan
 from retape.schedule import Split, TreeName, least_snapshots

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import Prediction, Resolved, both_bytes, tier_uses
+from retape.plan._base import both_bytes
+from retape.plan._prediction import Prediction, Resolved, tier_uses
 from retape.plan._scheduled import ScheduledPlan
 from retape.plan._tier_slots import (
     check_room,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from retape.plan._base import MANY_STEPS, Bytes
+from retape.plan._base import MANY_STEPS
 from retape.plan._options import (
     Memory,
     check_offload,
@@ -12,6 +12,7 @@ from retape.plan._options import (
     check_tree,
     refuse_others,
 )
+from retape.plan._prediction import Bytes
 from retape.plan._stage_length import stage_for_snapshots
 from retape.plan._tree_plan import TreePlan
 from retape.schedule import Split, TreeName, least_balanced

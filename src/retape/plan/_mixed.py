@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import MANY_STEPS, Prediction, both_bytes
+from retape.plan._base import MANY_STEPS, both_bytes
+from retape.plan._prediction import Prediction
 from retape.plan._scheduled import ScheduledPlan, stage_within
 from retape.schedule import Mixed, OnlineMixed
 from retape.schedule._whole import whole

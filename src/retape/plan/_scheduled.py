@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import Plan, Resolved, refuse_unknown_length
+from retape.plan._base import Plan, refuse_unknown_length
+from retape.plan._prediction import Resolved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from retape.plan._base import Bytes, refuse_unknown_length
+from retape.plan._base import refuse_unknown_length
 from retape.plan._options import Memory, check_offload, check_stage, refuse_others
+from retape.plan._prediction import Bytes
 from retape.plan._stage_length import stage_for_segments
 from retape.plan._tree_plan import TreePlan
 

@@ -5,7 +5,7 @@ from typing import NoReturn
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
-from retape.plan._base import Bytes
+from retape.plan._prediction import Bytes
 from retape.plan._scheduled import stage_within
 from retape.plan._stage_length import stage_for_snapshots
 from retape.schedule import TierCosts

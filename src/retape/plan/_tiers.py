@@ -6,9 +6,10 @@ from typing import ClassVar
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.plan._base import MANY_STEPS, Prediction, both_bytes, tier_uses
+from retape.plan._base import MANY_STEPS, both_bytes
 from retape.plan._level_tiers import LevelTiers, level_tiers
 from retape.plan._options import check_stage, refuse_others
+from retape.plan._prediction import Prediction, tier_uses
 from retape.plan._scheduled import ScheduledPlan
 from retape.plan._tier_slots import (
     check_room,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import AnySchedule, Bytes, Plan, Prediction, Resolved, both_bytes
+from retape.plan._base import Plan, both_bytes
+from retape.plan._prediction import AnySchedule, Bytes, Prediction, Resolved
 from retape.schedule import Schedule, TreeName
 from retape.schedule._whole import whole
 

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
-from retape.plan._base import Bytes
 from retape.plan._options import check_split, check_tree, refuse_others
+from retape.plan._prediction import Bytes
 from retape.plan._tree_plan import TreePlan
 from retape.schedule import Split, TreeName, optimal_advances
 

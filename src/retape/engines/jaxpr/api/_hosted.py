@@ -26,7 +26,8 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     plan_of_settings,
 )
 from retape.engines.jaxpr.sweep._machine import JaxprMachine
-from retape.plan._base import AnySchedule, Plan
+from retape.plan._base import Plan
+from retape.plan._prediction import AnySchedule
 from retape.storage import SnapshotStore
 from retape.storage._durable import is_durable
 

@@ -23,7 +23,8 @@ from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.jaxprs._avals import struct, zeros_as
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
-from retape.plan._base import Bytes, Plan
+from retape.plan._base import Plan
+from retape.plan._prediction import Bytes
 
 arrived_p = core.Primitive("retape_arrived")
 """True, as soon as its operand is known. Never batched, so that a conditional on it

@@ -32,9 +32,10 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     default_plan,
     plan_of_settings,
 )
-from retape.plan._base import Plan, Prediction
+from retape.plan._base import Plan
 from retape.plan._offload import on_host
 from retape.plan._options import Loops
+from retape.plan._prediction import Prediction
 
 
 @dataclass(frozen=True, slots=True)
