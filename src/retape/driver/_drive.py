@@ -244,7 +244,7 @@ def _actions(
                 return _run_to_the_end(loop, online, durable)
             loop.length = record.length
             advances = online.advances(record.length)
-            loop.total = None if advances is None else record.length + advances
+            loop.work.total = None if advances is None else record.length + advances
             stream = online.actions(record.length)
     return skip_done(loop, stream, record, durable) if durable else stream
 
@@ -265,7 +265,7 @@ def _foresee(loop: Loop[C, A, R], schedule: Counted) -> None:
     counts = schedule.counts()
     if counts.kept_tapes and not isinstance(loop.machine, TapingMachine):
         raise cannot_tape(loop.machine)
-    loop.total = counts.advances + counts.taped
+    loop.work.total = counts.advances + counts.taped
 
 
 def _online(plan: Planner, capsule_bytes: int | None, tape_bytes: int | None) -> Online:
@@ -289,7 +289,7 @@ def _run_to_the_end(
     loop.record()
     more = online.turn_advances(state, length)
     if more is not None:
-        loop.total = loop.advances + loop.skipped + more + length
+        loop.work.total = loop.work.advances + loop.work.skipped + more + length
     return online.reverse(state, length)
 
 

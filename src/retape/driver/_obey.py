@@ -19,8 +19,8 @@ from retape.driver._machine import (
 from retape.driver._progress import Progress
 from retape.driver._repair import fetch
 from retape.driver._report import Report
-from retape.driver._tier_meter import TierMeter
 from retape.driver._verify import Verifier, reverse_checked
+from retape.driver._work import Work
 from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
 from retape.storage import DurableStore, Record, SnapshotStore
 from retape.storage._durable import is_durable
@@ -30,10 +30,6 @@ A = TypeVar("A")
 R = TypeVar("R")
 
 Slot: TypeAlias = tuple[str, int]
-
-
-def _no_seconds() -> dict[str, float]:
-    return dict.fromkeys(("forward", "recompute", "reverse", "storage"), 0.0)
 
 
 class Reached(NamedTuple, Generic[A]):
@@ -65,10 +61,8 @@ class Loop(Generic[C, A, R]):
         reached: How far the run is reversed; `None` during a stage, when the machine
             may be changing the cotangent in place.
         label: What the run is, for durable stores.
-        total: The work of the whole run, if it can be predicted.
-        skipped: Work that an earlier process has done.
         limit: The `retape.interruptible` that the run heeds, if there is one.
-        meter: The counts of the tiers.
+        work: What this process has done.
     """
 
     machine: Machine[C, A, R]
@@ -81,22 +75,11 @@ class Loop(Generic[C, A, R]):
     at: int = 0
     length: int | None = None
     reached: Reached[A] | None = Reached()
-    total: int | None = None
     slots: dict[Slot, int] = field(default_factory=dict[Slot, int])
     tapes: dict[Slot, int] = field(default_factory=dict[Slot, int])
-    advances: int = 0
-    taped: int = 0
-    stores: int = 0
-    restores: int = 0
-    reverses: int = 0
-    longest: int = 0
-    kept_tapes: int = 0
-    repaired: int = 0
-    skipped: int = 0
     resumed: bool = False
     limit: Any = None
-    meter: TierMeter = field(default_factory=TierMeter)
-    seconds: dict[str, float] = field(default_factory=_no_seconds)
+    work: Work = field(default_factory=Work)
     durable: DurableStore[C] | None = field(init=False)
     _copy: Callable[[C], C] | None = field(init=False)
     _pack: Callable[[Any], Any] | None = field(init=False)
@@ -160,8 +143,8 @@ class Loop(Generic[C, A, R]):
             self.working, self.at = None, step
             self.working = fetch(self, step, slot)
             self.borrowed = None if self._gives_copies else slot
-        self.restores += 1
-        self.meter.read(slot[0])
+        self.work.restores += 1
+        self.work.meter.read(slot[0])
 
     def _restart(self, step: int, slot: Slot) -> None:
         """Go on from the end of the stage whose tape is in a slot."""
@@ -223,8 +206,8 @@ class Loop(Generic[C, A, R]):
             if self.verifier:
                 self.verifier.check(step, upto, capsule)
             step = upto
-        self.advances += stop - start
-        self.spend(self.phase, began)
+        self.work.advances += stop - start
+        self.work.spend(self.phase, began)
         return capsule
 
     @property
@@ -248,9 +231,9 @@ class Loop(Generic[C, A, R]):
         nbytes = self.machine.nbytes(capsule)
         self.store.put(step, slot, tier, self.packed(capsule), nbytes)
         self.slots[tier, slot] = step
-        self.stores += 1
-        self.meter.wrote(tier)
-        self.spend("storage", began)
+        self.work.stores += 1
+        self.work.meter.wrote(tier)
+        self.work.spend("storage", began)
 
     def tape(self, capsule: C, start: int, stop: int) -> tuple[Any, C]:
         """Run a stage with a tape, for a slot: the tape, and the capsule after it."""
@@ -261,8 +244,8 @@ class Loop(Generic[C, A, R]):
         made: tuple[Any, C] = machine.tape(capsule, stop - start)
         if self.verifier:
             self.verifier.check(start, stop, made[1])
-        self.taped += stop - start
-        self.spend(self.phase, began)
+        self.work.taped += stop - start
+        self.work.spend(self.phase, began)
         return made
 
     def keep_tape(self, start: int, stop: int, slot: int, tier: str, made: Any) -> None:
@@ -272,9 +255,9 @@ class Loop(Generic[C, A, R]):
         nbytes = machine.tape_nbytes(made)
         self.store.put(start, slot, tier, made, nbytes, tape=True)
         self.slots[tier, slot], self.tapes[tier, slot] = start, stop
-        self.kept_tapes += 1
-        self.meter.wrote(tier)
-        self.spend("storage", began)
+        self.work.kept_tapes += 1
+        self.work.meter.wrote(tier)
+        self.work.spend("storage", began)
 
     def drop(self, step: int, slot: int, tier: str) -> None:
         """Free a slot."""
@@ -282,8 +265,8 @@ class Loop(Generic[C, A, R]):
         tape = self.tapes.pop((tier, slot), None) is not None
         self.store.drop(step, slot, tier, tape=tape)
         del self.slots[tier, slot]
-        self.meter.freed(tier)
-        self.spend("storage", began)
+        self.work.meter.freed(tier)
+        self.work.spend("storage", began)
 
     def move(self, step: int, near: Slot, far: Slot) -> None:
         """Put what is in one slot into another, on another tier."""
@@ -296,22 +279,17 @@ class Loop(Generic[C, A, R]):
         nbytes = self.machine.nbytes(capsule)
         self.store.put(step, far[1], far[0], capsule, nbytes)
         self.slots[far] = step
-        self.meter.freed(near[0])
-        self.meter.read(near[0])
-        self.meter.wrote(far[0])
-        self.spend("storage", began)
-
-    def spend(self, phase: str, began: float) -> None:
-        """Book the time since `began` under a phase."""
-        self.seconds[phase] += perf_counter() - began
+        self.work.meter.freed(near[0])
+        self.work.meter.read(near[0])
+        self.work.meter.wrote(far[0])
+        self.work.spend("storage", began)
 
     def tell(self) -> None:
         """Call the watcher."""
         if self.watch:
-            done = self.advances + self.taped + self.skipped
             left = self.reached.left if self.reached else None
             swept = 0 if left is None else (self.length or 0) - left
-            self.watch(Progress(done, self.total, swept, self.length))
+            self.watch(Progress(self.work.done, self.work.total, swept, self.length))
 
     def record(self) -> None:
         """Write the record of a durable store, unless a stage is being reversed."""
@@ -336,7 +314,7 @@ class Loop(Generic[C, A, R]):
             )
         else:
             cotangent = self.machine.reverse(capsule, stop - start, cotangent)
-        self.taped += stop - start
+        self.work.taped += stop - start
         self._swept(start, stop, cotangent, began)
 
     def _turn(self, stop: int) -> A | None:
@@ -361,29 +339,17 @@ class Loop(Generic[C, A, R]):
 
     def _swept(self, start: int, stop: int, cotangent: A, began: float) -> None:
         self.reached, self.working = Reached(start, cotangent), None
-        self.reverses += 1
-        self.longest = max(self.longest, stop - start)
-        self.spend("reverse", began)
+        self.work.swept(start, stop, began)
         if self.durable is not None and self.durable.record_due():
             began = perf_counter()
             self.record()
-            self.spend("storage", began)
+            self.work.spend("storage", began)
 
     def report(self) -> Report:
         """The report of this process's work."""
-        return Report(
-            length=self.length or 0,
-            advances=self.advances,
-            taped=self.taped,
-            stores=self.stores,
-            restores=self.restores,
-            reverses=self.reverses,
-            longest_stage=self.longest,
-            peak_snapshots=self.store.peak_snapshots,
-            peak_bytes=self.store.peak_bytes,
-            repaired=self.repaired,
+        return self.work.report(
+            self.length or 0,
+            self.store.peak_snapshots,
+            self.store.peak_bytes,
             resumed=self.resumed,
-            seconds=dict(self.seconds),
-            kept_tapes=self.kept_tapes,
-            tiers=self.meter.counts(),
         )

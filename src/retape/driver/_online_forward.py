@@ -92,10 +92,10 @@ def find_place(
             reached = asked
         held = zip(reached.positions, reached.slots, reached.tiers, strict=False)
         loop.slots = {(tier, slot): at * alpha for at, slot, tier in held}
-        loop.meter.took_up(reached.tiers)
+        loop.work.meter.took_up(reached.tiers)
         store.keep_only(set(loop.slots.values()))
         loop.working, loop.at = capsule, step
-        loop.skipped = step
+        loop.work.skipped = step
         loop.went_on()
         return reached
     store.keep_only(set())
@@ -115,7 +115,7 @@ def _advance(loop: Loop[C, A, R], capsule: C, start: int, alpha: int) -> tuple[C
         if step < upto:
             break
     total = step - start
-    loop.advances += total
-    loop.spend("forward", began)
+    loop.work.advances += total
+    loop.work.spend("forward", began)
     loop.tell()
     return capsule, total

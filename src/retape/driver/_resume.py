@@ -113,16 +113,16 @@ def _note(loop: Loop[C, A, R], action: Action) -> None:
     match action:
         case Store(step, slot, tier):
             loop.slots[tier, slot] = step
-            loop.meter.holds(tier)
+            loop.work.meter.holds(tier)
         case Drop(_, slot, tier):
             del loop.slots[tier, slot]
-            loop.meter.freed(tier)
+            loop.work.meter.freed(tier)
             loop.tapes.pop((tier, slot), None)
         case Tape(start, stop, slot, tier):
             loop.slots[tier, slot], loop.tapes[tier, slot] = start, stop
-            loop.meter.holds(tier)
-            loop.skipped += stop - start
+            loop.work.meter.holds(tier)
+            loop.work.skipped += stop - start
         case Advance(start, stop) | Reverse(start, stop):
-            loop.skipped += stop - start
+            loop.work.skipped += stop - start
         case _:
             return
