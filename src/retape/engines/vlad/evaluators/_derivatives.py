@@ -2,7 +2,8 @@
 
 They stand above the evaluator, which only looks their names up in its table, and call
 it again: a derivative is one step of the run around it, and nothing interrupts it
-(section 7.3 of the paper). Its level is one more than that around it.
+(section 7.3 of the paper). Its level is one more than that around it. Inside of
+`checkpoint-*j` the plan holds for all three: see `_second_order`.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from retape.engines.vlad.evaluators._machine import (
 from retape.engines.vlad.evaluators._second_order import (
     EnclosingCall,
     enclosing_call,
+    primal_at,
     tangents_at,
     with_tangents,
 )
@@ -49,6 +51,7 @@ class Operators:
         self.drive = drive
         self.symmetric = symmetric
         self.level = 0
+        self.planned = 0
         self.outermost = ""
 
     def table(self) -> Table:
@@ -74,8 +77,22 @@ class Operators:
             self.level -= 1
 
     def forward(self, function: Value, argument: Value, tangent: Value) -> Value:
-        """(2i): pair the argument with its tangent, apply, take the result apart."""
-        tangents = conform("j*", "tangent", argument, tangent)
+        """(2i): pair the argument with its tangent, apply, take the result apart.
+
+        Under a plan, it is one operation of the tape of the reverse mode around it.
+        """
+        conform("j*", "tangent", argument, tangent)
+        call = None
+        if self.planned and self.symmetric:
+            call = enclosing_call(function, argument, tangent)
+        if call is None:
+            return self._forward(function, argument, tangent)
+        mark = self.evaluator.world.mark
+        value, moved = self.forward(*call.job)
+        return call.record(value, moved, lambda a, b: self._pulled(call, mark, a, b))
+
+    def _forward(self, function: Value, argument: Value, tangent: Value) -> Value:
+        tangents = flatten_tree(tangent)[0]
         leaves, shape = flatten_tree(argument)
         with self._level("j*") as level:
             duals = [Dual(level, x, dx) for x, dx in zip(leaves, tangents, strict=True)]
@@ -87,7 +104,12 @@ class Operators:
         return rebuild(shape, primals), rebuild(shape, moved)
 
     def reverse(self, function: Value, argument: Value, cotangent: Value) -> Value:
-        """(2j): tape the application, seed its value, sweep back."""
+        """(2j): tape the application, seed its value, sweep back.
+
+        Under a plan, it is `checkpoint-*j`, whose tapes do not grow with its run.
+        """
+        if self.planned:
+            return self.checkpoint(function, argument, cotangent, "*j")
         leaves, shape = flatten_tree(argument)
         with self._level("*j") as level:
             tape = Tape(level)
@@ -97,7 +119,13 @@ class Operators:
             tape.sweep()
         return primal, rebuild(shape, [node.adjoint for node in inputs])
 
-    def checkpoint(self, function: Value, argument: Value, cotangent: Value) -> Value:
+    def checkpoint(
+        self,
+        function: Value,
+        argument: Value,
+        cotangent: Value,
+        name: str = "checkpoint-*j",
+    ) -> Value:
         """Fig. 18, under whatever plan the driver follows.
 
         Inside another reverse mode, it is one operation of that tape.
@@ -106,34 +134,61 @@ class Operators:
         if self.level > 0 and self.symmetric:
             call = enclosing_call(function, argument, cotangent)
         if call is None:
-            return self._checkpoint(function, argument, cotangent)
+            return self._checkpoint(function, argument, cotangent, name)
         mark = self.evaluator.world.mark
-        value, found = self.checkpoint(*call.job)
-        return call.record(value, found, lambda b, a: self._second(call, mark, b, a))
+        value, found = self.checkpoint(*call.job, name)
+        return call.record(value, found, lambda a, b: self._second(call, mark, a, b))
 
     def _checkpoint(
-        self, function: Value, argument: Value, cotangent: Value, whole: bool = False
+        self,
+        function: Value,
+        argument: Value,
+        cotangent: Value,
+        name: str,
+        whole: bool = False,
     ) -> Value:
-        with self._level("checkpoint-*j") as level:
+        with self._level(name) as level:
             job = (function, argument, cotangent)
-            machine = EvaluatorMachine(self.evaluator, level, job)
+            machine = EvaluatorMachine(self.evaluator, level, job, name)
             machine.whole = whole
-            return self.drive(machine)
+            self.planned += 1
+            try:
+                return self.drive(machine)
+            finally:
+                self.planned -= 1
 
     def _second(
-        self, call: EnclosingCall, mark: tuple[int, int], by_argument: Any, by_seed: Any
+        self, call: EnclosingCall, mark: tuple[int, int], by_value: Any, by_found: Any
     ) -> tuple[list[Real], list[Real]]:
-        """The operator's own derivative along tangents of its argument and seed.
+        """The cotangents of `checkpoint-*j`: its own derivative along tangents."""
+        function, argument, seed = call.job
+        with self._again("checkpoint-*j", mark) as level:
+            moved = with_tangents(level, argument, by_found)
+            seeds = with_tangents(level, seed, by_value)
+            value, found = self._checkpoint(
+                function, moved, seeds, "checkpoint-*j", whole=True
+            )
+        return tangents_at(level, found), tangents_at(level, flatten_tree(value)[0])
 
-        What was read and printed is so again.
-        """
+    def _pulled(
+        self, call: EnclosingCall, mark: tuple[int, int], by_value: Any, by_moved: Any
+    ) -> tuple[list[Real], list[Real]]:
+        """The cotangents of `j*`: reverse mode of its function on dual numbers."""
+        function, argument, tangent = call.job
+        with self._again("j*", mark) as level:
+            moved = with_tangents(level, argument, flatten_tree(tangent)[0])
+            _, shape = flatten_tree(call.value)
+            seeds = with_tangents(level, rebuild(shape, by_moved), by_value)
+            _, found = self._checkpoint(function, moved, seeds, "j*", whole=True)
+        by_tangent = [primal_at(level, each) for each in found[: len(call.seeds)]]
+        return tangents_at(level, found), by_tangent
+
+    @contextmanager
+    def _again(self, name: str, mark: tuple[int, int]) -> Iterator[int]:
+        """A level above that of a sweep; what was read and printed is so again."""
         world = self.evaluator.world
         now = world.mark
         world.rewind(mark)
-        function, argument, seed = call.job
-        with self._level("checkpoint-*j") as level:
-            moved = with_tangents(level, argument, by_argument)
-            seeds = with_tangents(level, seed, by_seed)
-            value, found = self._checkpoint(function, moved, seeds, whole=True)
+        with self._level(name) as level:
+            yield level
         world.rewind(now)
-        return tangents_at(level, found), tangents_at(level, flatten_tree(value)[0])

@@ -62,9 +62,14 @@ class EvaluatorMachine:
     """The application of a function to an argument, with the cotangent of its value."""
 
     def __init__(
-        self, evaluator: Evaluator, level: int, job: tuple[Value, Value, Value]
+        self,
+        evaluator: Evaluator,
+        level: int,
+        job: tuple[Value, Value, Value],
+        name: str = "checkpoint-*j",
     ) -> None:
         self.evaluator = evaluator
+        self.name = name
         self.level = level
         self.whole = False
         self.function, argument, self.seed = job
@@ -115,7 +120,7 @@ class EvaluatorMachine:
         return [node.adjoint for node in inputs]
 
     def _seed_value(self, tape: Tape, value: Value) -> None:
-        self.value = seed_value("checkpoint-*j", tape, value, self.seed)
+        self.value = seed_value(self.name, tape, value, self.seed)
         self.end = self.evaluator.world.mark
 
     def nbytes(self, capsule: Capsule) -> int:

@@ -1,4 +1,4 @@
-"""Reverse mode over `checkpoint-*j`: one operation of the outer tape, of any length.
+"""Reverse mode over a derivative: one operation of the outer tape, of any length.
 
 `checkpoint-*j` maps x and a cotangent y' to f(x) and J(x)^T y'. If the outer tape held
 what the inner derivative computes, it would grow with the inner run, whatever the inner
@@ -11,6 +11,14 @@ since second derivatives are symmetric; and that is the tangent of the operator 
 along (b, a). So the outer tape has a number for each real of the result and nothing
 else, and its sweep runs the operator again, on dual numbers. (The paper's section 7.3
 has the derivative as one step too; there it is taped.)
+
+`j*` maps x and a tangent x' to f(x) and J(x) x'. With cotangents a and b of these two,
+
+    the cotangent of x is   J^T a + d/dx <J(x) x', b>
+    the cotangent of x' is  J^T b
+
+and with a symbol e whose square is zero, both are in J(x + e x')^T (b + e a): reverse
+mode of f on dual numbers, whose primal is the second, and whose tangent the first.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,37 +30,40 @@ from retape.engines.vlad.values._traversal import copy_graph, flatten_tree, rebu
 from retape.engines.vlad.values._values import Value
 
 Second = Callable[[list[Real], list[Real]], tuple[list[Real], list[Real]]]
-"""Cotangents of the operator's results to those of its function and argument, and of
-its seed."""
+"""Cotangents of the operator's two results to those of its function and argument, and
+of its seed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class EnclosingCall:
-    """An application of `checkpoint-*j` to numbers of an outer tape.
+    """An application of a derivative to numbers of an outer tape.
 
     Attributes:
         tape: The tape.
-        job: Function, argument and seed without that tape.
+        job: Function, argument and seed (or tangent) without that tape.
         inputs: The reals of the argument and the function, with it.
         seeds: The reals of the seed, with it.
+        value: What the function gave, once the results are recorded.
     """
 
     tape: Tape
     job: tuple[Value, Value, Value]
     inputs: list[Real]
     seeds: list[Real]
+    value: Value = None
 
     def record(self, value: Value, found: Value, second: Second) -> Value:
         """Put the results on the tape, with what propagates their adjoints."""
         first = len(self.tape.nodes)
+        self.value = value
         value, values = self._on_tape(value)
         found, cotangents = self._on_tape(found)
 
         def propagate() -> None:
-            by_seed = [node.adjoint for node in values]
-            by_argument = [node.adjoint for node in cotangents]
-            if any(not _is_zero(each) for each in (*by_seed, *by_argument)):
-                self._add(*second(by_argument, by_seed))
+            by_value = [node.adjoint for node in values]
+            by_found = [node.adjoint for node in cotangents]
+            if any(not _is_zero(each) for each in (*by_value, *by_found)):
+                self._add(*second(by_value, by_found))
 
         self.tape.calls.append((first, propagate))
         return value, found
@@ -124,6 +135,11 @@ def with_tangents(level: int, value: Value, tangents: Sequence[Real]) -> Value:
 def tangents_at(level: int, leaves: Sequence[Real]) -> list[Real]:
     """The tangents of reals; zero where one has none of this level."""
     return [y.tangent if type(y) is Dual and y.level == level else 0.0 for y in leaves]
+
+
+def primal_at(level: int, value: Real) -> Real:
+    """A real without its tangent at a level, if it has one."""
+    return value.primal if type(value) is Dual and value.level == level else value
 
 
 def _is_zero(value: Real) -> bool:

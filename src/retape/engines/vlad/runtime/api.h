@@ -27,7 +27,7 @@ typedef struct Request {
 /* Run a body; on a fault, leave the levels and shadows as they were. */
 static int guarded(void (*body)(Request *), Request *q) {
   jmp_buf here, *outer = G.handler;
-  int level = G.level, shadows = G.shadows;
+  int level = G.level, shadows = G.shadows, planned = G.planned;
   G.k = G.result = NOTHING;
   G.handler = &here;
   if (setjmp(here) == 0) {
@@ -40,6 +40,7 @@ static int guarded(void (*body)(Request *), Request *q) {
   G.handler = outer;
   while (G.level > level) leave_level();
   G.shadows = shadows;
+  G.planned = planned;
   return 1;
 }
 
@@ -149,7 +150,8 @@ EXPORT int vlad_advance(Request *q) { return guarded(advance, q); }
 static void reverse_stage(Request *q) {
   Val value = NOTHING;
   set_marks(q);
-  Val v = stage(G.handle[q->a], q->b, G.handle[q->c], (int)q->d, &value, G.site);
+  Val v = stage(G.handle[q->a], q->b, G.handle[q->c], (int)q->d, &value, G.swept_by,
+                G.site);
   q->r = new_handle(v);
   q->s = q->d ? new_handle(value) : -1;
   tidy();
@@ -411,8 +413,8 @@ EXPORT void vlad_end(void) {
   for (size_t i = 0; i < closures; i++) free(object(closure[i]));
   for (size_t i = 0; i < cells; i++)
     free(static_cells[i]);
-  Words *lists[] = {&walk_a, &walk_b, &leaves_a, &leaves_b, &leaves_c, &image, &queue,
-                    &export_tokens, &export_reals, &G.written};
+  Words *lists[] = {&walk_a, &walk_b, &leaves_a, &leaves_b, &leaves_c, &leaves_d, &image,
+                    &queue, &export_tokens, &export_reals, &G.written};
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) free(lists[i]->at);
   free(met.key);
   free(met.copy);

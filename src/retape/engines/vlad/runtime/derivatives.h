@@ -88,6 +88,7 @@ static void leave_level(void) {
   G.level--;
 }
 
+/* (2i). */
 static Val forward(Val f, Val x, Val t, int32_t site) {
   conforming_leaves("j*", site, x, t, &leaves_b);
   tree_leaves(x, &leaves_a);
@@ -128,14 +129,8 @@ static void sweep(void) {
       propagate_call(i);
       continue;
     }
-    if (n->left != NO_NODE) {
-      Node *m = node_of(t, n->left);
-      m->adjoint = real_add(m->adjoint, real_mul(n->by_left, adjoint));
-    }
-    if (n->right != NO_NODE) {
-      Node *m = node_of(t, n->right);
-      m->adjoint = real_add(m->adjoint, real_mul(n->by_right, adjoint));
-    }
+    if (n->left != NO_NODE) add_adjoint(t, n->left, real_mul(n->by_left, adjoint));
+    if (n->right != NO_NODE) add_adjoint(t, n->right, real_mul(n->by_right, adjoint));
   }
 }
 
@@ -146,13 +141,14 @@ static Val seed_value(const char *op, Val y, Val cotangent, int32_t site) {
   for (size_t i = 0; i < leaves_a.count; i++) {
     Val v = leaves_a.at[i];
     if (tag_of(v) != TAG_TAPED || taped_level(v) != G.level) continue;
-    Node *node = node_of(&G.tape[G.level], (uint32_t)v);
-    node->adjoint = real_add(node->adjoint, leaves_b.at[i]);
-    leaves_a.at[i] = node->value;
+    Tape *t = &G.tape[G.level];
+    add_adjoint(t, (uint32_t)v, leaves_b.at[i]);
+    leaves_a.at[i] = node_of(t, (uint32_t)v)->value;
   }
   return tree_with(y, leaves_a.at);
 }
 
+/* (2j). */
 static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
   int at_x = shadow(x), at_cotangent = shadow(cotangent);
   tree_leaves(x, &leaves_a);
@@ -170,12 +166,12 @@ static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
                                              NO_NODE, box(0.0)));
   run(application(f, tree_with(x, leaves_a.at)), NO_LIMIT);
   count_tapes();
-  Val primal = seed_value("*j", G.result, G.shadow[at_cotangent], site);
-  sweep();
+  int at_value = shadow(seed_value("*j", G.result, G.shadow[at_cotangent], site));
+  sweep(); /* in which code may run, and collect */
   leaves_a.count = 0;
   for (size_t i = 0; i < inputs; i++)
     push(&leaves_a, node_of(&G.tape[G.level], (uint32_t)i)->adjoint);
-  Val result = make_pair(primal, tree_with(G.shadow[at_x], leaves_a.at));
+  Val result = make_pair(G.shadow[at_value], tree_with(G.shadow[at_x], leaves_a.at));
   leave_level();
   return result;
 }
@@ -184,7 +180,7 @@ static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
    of the state at its end, or, for the last stage, the cotangent of the value; the
    value is then left in *value. Returns the vector for the reals of the state. */
 static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
-                 int32_t site) {
+                 const char *op, int32_t site) {
   size_t reals, end;
   int at = shadow(cotangents), at_frame = shadow(frame);
   Val found;
@@ -198,15 +194,17 @@ static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
   Val copy = graph_walk(frame, G.level, 0, NULL, &reals);
   int stopped = run(copy, last ? NO_LIMIT : fuel);
   count_tapes();
+  int at_value = shadow(NOTHING);
   if (last) {
-    *value = seed_value("checkpoint-*j", G.result, G.shadow[at], site);
+    G.shadow[at_value] = seed_value(op, G.result, G.shadow[at], site);
   } else {
     const Object *given = object(G.shadow[at]);
     graph_walk(G.k, 0, G.level, given->field, &end);
     if (!stopped || end != size_of(given))
-      fail(NO_FAULT, "checkpoint-*j", site, NOTHING, NOTHING);
+      fail(NO_FAULT, op, site, NOTHING, NOTHING);
   }
   sweep();
+  if (last) *value = G.shadow[at_value];
   Object *o = old_object(0, (uint32_t)reals);
   for (size_t i = 0; i < reals; i++)
     o->field[i] = node_of(&G.tape[G.level], (uint32_t)i)->adjoint;
@@ -233,14 +231,17 @@ static Val swept(Val value, Val start, Val cotangents, int whole) {
 }
 
 /* Fig. 18, from an application. */
-static Val checkpoint_from(Val start, Val cotangent, int whole, int32_t site) {
-  enter_level("checkpoint-*j", site);
+static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
+                           int32_t site) {
+  enter_level(op, site);
+  G.planned++;
   int at_start = shadow(start);
   int at_cotangent = shadow(cotangent);
   Val value, found;
   int64_t steps = G.typed_stage;
   if (G.brief && steps > G.brief) steps = G.brief;
   if (typed_stage(G.shadow[at_start], steps, cotangent, 1, &value, &found)) {
+    G.planned--;
     leave_level();
     return swept(value, G.shadow[at_start], found, whole);
   }
@@ -261,12 +262,16 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, int32_t site) {
   Val result;
   if (steps <= G.single_stage) {
     rewind_to(before);
-    int at = shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, site));
+    int at =
+        shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, op, site));
     result = swept(value, G.shadow[at_start], G.shadow[at], whole);
   } else {
-    G.site = site;
+    int32_t was_site = G.site;
     int was_whole = G.whole;
+    const char *was_swept_by = G.swept_by;
+    G.site = site;
     G.whole = whole;
+    G.swept_by = op;
     int64_t first = new_handle(G.shadow[at_start]);
     int64_t seed = new_handle(G.shadow[at_cotangent]);
     rewind_to(before);
@@ -276,31 +281,29 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, int32_t site) {
     free_handle(first);
     free_handle(seed);
     G.whole = was_whole;
-    if (h < 0) fail(FROM_HOST, "checkpoint-*j", site, NOTHING, NOTHING);
+    G.swept_by = was_swept_by;
+    if (h < 0) fail(FROM_HOST, op, site, NOTHING, NOTHING);
+    G.site = was_site;
     result = G.handle[h];
     free_handle(h);
   }
   rewind_to(after);
+  G.planned--;
   leave_level();
   return result;
 }
 
-/* `checkpoint-*j`; inside another reverse mode, one operation of its tape. */
-static Val checkpoint(Val f, Val x, Val cotangent, int32_t site);
+/* A derivative; inside of a reverse mode, one operation of its tape if that is not to
+   grow with it. */
+static Val differentiated(enum Operator op, Val f, Val x, Val t, int32_t site);
 
 /* An operator met by compiled code; its continuation comes back in *k, moved. */
 Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site) {
   int shadows = G.shadows;
   int at_k = shadow(*k);
-  Val result;
   if (G.brief && (op != CHECKPOINT || G.level)) not_brief();
   G.k = *k;
-  if (op == FORWARD)
-    result = forward(f, x, t, site);
-  else if (op == REVERSE)
-    result = reverse(f, x, t, site);
-  else
-    result = checkpoint(f, x, t, site);
+  Val result = differentiated(op, f, x, t, site);
   *k = G.shadow[at_k];
   G.shadows = shadows;
   return result;

@@ -110,6 +110,17 @@ static inline Val recorded(int level, Val y, Val a, Val da, int by_a, Val b, Val
   return make_dual(level, y, tangent);
 }
 
+/* Add to the adjoint of a number. If that is a young object now, the next minor collection
+   looks at the tape from there on: code runs in the middle of a sweep, too. */
+static inline void add_adjoint(Tape *t, uint32_t i, Val more) {
+  Node *n = node_of(t, i);
+  n->adjoint = real_add(n->adjoint, more);
+  if (UNLIKELY(is_pointer(n->adjoint))) {
+    t->has_pointers = 1;
+    if (i < t->young_from) t->young_from = i;
+  }
+}
+
 /* The number of a tape whose value is a double, or NULL. */
 static inline const Node *plain_node(Val v) {
   if (tag_of(v) != TAG_TAPED) return NULL;

@@ -126,6 +126,8 @@ typedef struct {
   Host host_checkpoint;
   int (*host_external)(int32_t, const double *, double *);
   const char *outermost; /* the derivative of level 1 */
+  const char *swept_by; /* the derivative whose run the host reverses */
+  int planned;          /* the number of `checkpoint-*j` that are under way */
   int whole; /* the host's result of a sweep has cotangents of all the reals of a state */
   int asymmetric; /* there are partials that the user gave */
   int64_t single_stage; /* runs no longer than this are one stage */

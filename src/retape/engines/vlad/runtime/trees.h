@@ -196,10 +196,8 @@ static Val visit_graph(Val v, Visit visit, size_t *reals) {
         *place = visit.leaf[n];
       else if (visit.found)
         push(visit.found, v);
-      else if (given && tag_of(v) == TAG_TAPED && taped_level(v) == seeded) {
-        Node *node = node_of(&G.tape[seeded], (uint32_t)v);
-        node->adjoint = real_add(node->adjoint, given[n]);
-      }
+      else if (given && tag_of(v) == TAG_TAPED && taped_level(v) == seeded)
+        add_adjoint(&G.tape[seeded], (uint32_t)v, given[n]);
       n++;
       continue;
     }
