@@ -83,7 +83,7 @@ def test_the_plan_that_is_followed_is_counted() -> None:
         found.backward()
         sizes.append(run.report.bookkeeping_bytes or 0)
     assert run.report.recomputed > 0
-    assert sizes[1] == pytest.approx(sizes[0], rel=0.01) and sizes[3] > 1.2 * sizes[0]
+    assert sizes[1] == pytest.approx(sizes[3], rel=0.01) and sizes[3] > 1.1 * sizes[0]
 
 
 def test_a_loop_of_calls_is_not_counted() -> None:

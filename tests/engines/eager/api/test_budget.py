@@ -149,6 +149,7 @@ def test_a_budget_is_also_what_within_makes() -> None:
     model = torch.nn.Sequential(*[torch.nn.Linear(32, 32) for _ in range(20)])
     reports = []
     for memory in ("150kB", retape.within("150kB")):
+        forget_lessons()
         under = retape_torch.recompute(memory=memory)
         with under:
             loss = model(torch.ones(64, 32)).sum()

@@ -91,10 +91,10 @@ def in_use(memory: int = MEMORY) -> bool:
     return found is not None and not found.broken
 
 
-def test_the_third_run_follows_the_optimum_for_the_second() -> None:
+def test_the_second_run_follows_the_optimum_for_the_first() -> None:
     chain = net()
     work = [again(chain) for _ in range(4)]
-    assert work[0] == work[1] > work[2] == work[3] > 0
+    assert work[0] > work[1] == work[2] == work[3] > 0
     assert len(planned()) == 1 and in_use()
 
 
@@ -181,8 +181,10 @@ def test_what_fits_is_not_planned() -> None:
 def test_what_fits_is_not_planned_beside_a_plan_either() -> None:
     chain = net()
     followed = [again(chain) for _ in range(3)][-1]
-    assert [again(chain, model=lambda x: chain(x[:4])) for _ in range(3)] == [0, 0, 0]
-    assert len(lessons_for(MEMORY).programs) == 1
+    first, *rest = [again(chain, model=lambda x: chain(x[:4])) for _ in range(3)]
+    # Until its first unit is over it might have been the other program.
+    assert first <= 3 and rest == [0, 0]
+    assert len(lessons_for(MEMORY).programs) <= 2
     assert again(chain) == followed and in_use()
 
 
@@ -215,7 +217,7 @@ def test_a_plan_is_looked_for_when_the_run_is_reversed(
             losses.append(chain(torch.ones(256, 48)).square().mean())
         if reversed_before:
             losses.pop().backward()
-    # Else the third graph is read while it is there, before any backward.
+    # Else the second graph is read while it is there, before any backward.
     assert len(living) == 1 and bool(living[0]) != reversed_before and in_use()
 
 
@@ -253,7 +255,9 @@ def test_a_program_that_does_something_else_leaves_its_plan(accelerated: bool) -
         for changed in (longer, other, turned, chain[:40]):
             again(changed)
             assert not in_use()
-        again(chain)
+        # The first unit is that of all; what came after it the last time is expected.
+        for _ in range(2):
+            again(chain)
         assert again(chain) == followed
     finally:
         retape.torch.accelerate(False)

@@ -7,15 +7,18 @@ positions holds for it; `Measured.agrees` finds the program that does not.
 """
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from retape.engines.eager._record_bytes import deep_bytes
 from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
+from retape.engines.eager.analysis._lifetimes import OwnPeaks
 from retape.engines.eager.analysis._liveness import step_cotangents
 from retape.engines.eager.analysis._operator_cost import step_costs
+from retape.engines.eager.analysis._packed import Packed
 from retape.engines.eager.analysis._partition import MOST_UNITS, cut_run
 from retape.engines.eager.analysis._units import Unit
 from retape.engines.eager.analysis._uses import Slots, Uses
@@ -38,7 +41,7 @@ class Measured:
         counts: At each cut, how many slots and saved tensors there were.
         marks: For each unit, the mark of what it did.
         states: At each cut, the slots made before and used after.
-        units, widths: What the dynamic programme is given.
+        units: What the dynamic programme is given, beside `widths`.
         late: At each cut, the slots that autograd saves behind it for the unit before.
         alone: Those of them that it does not save in the unit after, too.
         tapes: For each unit, the slots that autograd saves in it.
@@ -55,21 +58,34 @@ class Measured:
     cuts: tuple[int, ...]
     counts: tuple[tuple[int, int], ...]
     marks: tuple[int, ...]
-    states: tuple[Slots, ...]
+    states: Packed[Slots]
     units: tuple[Unit, ...]
-    widths: "tuple[array[int], ...]"
-    late: tuple[Slots, ...]
-    alone: tuple[Slots, ...]
-    tapes: tuple[Slots, ...]
-    reads: tuple[tuple[int, ...], ...]
+    late: Packed[Slots]
+    alone: Packed[Slots]
+    tapes: Packed[Slots]
+    reads: Packed[tuple[int, ...]]
     producer: "array[int]"
     nbytes: "array[int]"
     needs: "array[int]"
     kept_bytes: int
     outside_bytes: int
-    costs: tuple[int, ...]
+    costs: "array[int]"
     cost: int
     bookkeeping: int = 0
+
+    def widths(self) -> "list[array[int]]":
+        """For two cuts, the bytes of the state at the second that the first has not.
+
+        They would take more than all the rest, and are asked for between runs.
+        """
+        states, nbytes = list(self.states), self.nbytes
+        return [
+            array("q", [
+                sum(nbytes[slot] for slot in right - left) if k > s else 0
+                for k, right in enumerate(states)
+            ])
+            for s, left in enumerate(states)
+        ]  # fmt: skip
 
     def agrees(self, cut: int, run: Run) -> bool:
         """Whether a run that has come to a cut has done the same in the unit before."""
@@ -88,11 +104,14 @@ class ForwardEnd(NamedTuple):
         alive: Which saved tensors there were.
         outside: Bytes that the program itself held.
         kept: Bytes that the record kept for good.
+        there: By position, the slots that the program itself held there; empty if
+            nobody has looked.
     """
 
     alive: bytes
     outside: int
     kept: int
+    there: Mapping[int, Slots] = MappingProxyType({})
 
     @classmethod
     def of(cls, run: Run) -> Self:
@@ -146,8 +165,14 @@ def _measure(
         *(late[k] - uses.tape(cuts[k], cuts[k + 1]).keys() for k in parts),
         late[-1],
     ]
+    needs = [_need(run, index) for index in range(len(trace.steps))]
+    own = OwnPeaks(uses, needs, end.there)
     units = [
-        unit._replace(lingering=measurement.lingering(cuts[k], alone[k]))
+        unit._replace(
+            lingering=measurement.lingering(cuts[k], alone[k]),
+            own_peak=own.of(cuts[k], cuts[k + 1], states[k], taped=True),
+            own_advance_peak=own.of(cuts[k], cuts[k + 1], states[k], taped=False),
+        )
         for k, unit in enumerate(units)
     ]
     if units:
@@ -157,22 +182,18 @@ def _measure(
         tuple(cuts),
         tuple(counts),
         tuple(_mark(run, cuts[k : k + 2], counts[k : k + 2]) for k in parts),
-        tuple(states),
+        Packed(frozenset, states),
         tuple(units),
-        tuple(
-            array("q", [uses.nbytes(right - left) for right in states])
-            for left in states
-        ),
-        tuple(late),
-        tuple(alone),
-        tuple(frozenset(uses.tape(cuts[k], cuts[k + 1])) for k in parts),
-        tuple(step.reads for step in trace.steps),
-        array("q", trace.producer),
+        Packed(frozenset, late),
+        Packed(frozenset, alone),
+        Packed(frozenset, [uses.tape(cuts[k], cuts[k + 1]) for k in parts]),
+        Packed(tuple, [step.reads for step in trace.steps]),
+        array("i", trace.producer),
         array("q", trace.nbytes),
-        array("q", [_need(run, index) for index in range(len(trace.steps))]),
+        array("q", needs),
         end.kept + _cotangents_kept(run) + end.outside,
         end.outside,
-        tuple(costs),
+        array("q", costs),
         sum(costs),
     )
 

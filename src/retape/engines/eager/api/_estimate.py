@@ -7,42 +7,25 @@ much. So the least budget, and what a plan recomputes in a larger one, are those
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-    UnsupportedOperatorException,
-)
-from torch.utils._pytree import tree_map_only
-
 from retape._bytes import format_bytes
-from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
-from retape.engines.eager._limits import Limits, ample_budget, read_bytes
-from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
+from retape.engines.eager._errors import BudgetError
+from retape.engines.eager._limits import ample_budget, read_bytes
 from retape.engines.eager.analysis._least_memory import least_memory
-from retape.engines.eager.analysis._measure import Measured, measure
+from retape.engines.eager.analysis._measure import (
+    ForwardEnd,
+    measure_in_parts,
+    whole_mark,
+)
 from retape.engines.eager.api._argument_checks import check_callable
-from retape.engines.eager.keep._keeper import Keeper
+from retape.engines.eager.api._record_shapes import record_shapes
 from retape.engines.eager.plan._fit import Fit
-from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
-from retape.engines.eager.record._unpack import unpack
-from retape.engines.eager.replay._backward import Sweep
-from retape.engines.eager.trace._report import Tally
-from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._trace import Trace
+from retape.engines.eager.plan._known import Known, programs
+from retape.engines.eager.plan._learned import FEWEST_ENTRIES, UNITS
 
-# Entries of the table of the dynamic programme, for each point of a curve: as many as
-# for a plan of a small program. With a quarter of them a GPT of six layers came out at
-# 29 % where the plan that is followed runs 6 % again.
-_ENTRIES = 6_000_000
 _POINTS = 10
 # A quarter of the forward again is about a twelfth of a step of training.
 _SENSIBLE = 0.25
@@ -74,6 +57,8 @@ class Estimate:
             memory never costs more.
         sensible: The smallest budget of the curve that runs a quarter of the forward
             again, or less.
+        known: What plans are made from, for `recompute`; `None` if there is nothing to
+            reverse.
     """
 
     steps: int
@@ -82,6 +67,7 @@ class Estimate:
     curve: tuple[Point, ...]
     sensible: int
     _plans: "Callable[[int], float]"
+    known: Known | None = field(default=None, repr=False, compare=False)
 
     def recomputed(self, memory: int | float | str) -> float:
         """The share of the forward that a plan in a budget runs again.
@@ -97,6 +83,17 @@ class Estimate:
             PlanError: If it is not an amount.
             BudgetError: If the program cannot be reversed in so few bytes.
         """
+        nbytes = self.checked(memory)
+        known = [each.recomputed for each in self.curve if each.memory <= nbytes]
+        return min([self._plans(nbytes), *known])
+
+    def checked(self, memory: Any) -> int:
+        """A budget in bytes, if the program can be reversed in it.
+
+        Raises:
+            PlanError: If it is not an amount.
+            BudgetError: If it is too small; it names the least.
+        """
         nbytes = read_bytes(memory)
         if nbytes < self.least:
             raise BudgetError(
@@ -105,8 +102,7 @@ class Estimate:
                 "that much.",
                 least=self.least,
             )
-        known = [each.recomputed for each in self.curve if each.memory <= nbytes]
-        return min([self._plans(nbytes), *known])
+        return nbytes
 
     def advise(self, memory: int | float | str) -> str:
         """Does it pay, with so much memory for what a forward leaves behind?
@@ -199,91 +195,40 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
         0.0
     """
     check_callable(function, "Pass the module or function first, then its arguments.")
-    tight, keeper = _record(function, args, kwargs, 1)
+    recorder = record_shapes(function, args, kwargs, 1)
+    tight, keeper = recorder.run, recorder.keeper
+    there = recorder.lifetimes.there()
     tensors = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight.nbytes
     least = ample_budget(tensors, keeper.bookkeeping)
     nothing_saved = not tight.living
     tight.let_go()
-    run, keeper = _record(function, args, kwargs, _AMPLE)
+    recorder = record_shapes(function, args, kwargs, _AMPLE)
+    run, keeper = recorder.run, recorder.keeper
     if nothing_saved:
         return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1, lambda _: 0.0)
     enough = ample_budget(keeper.enough, keeper.bookkeeping)
-    share = _shares(measure(run))
+    end = ForwardEnd.of(run)._replace(there=there)
+    known = Known(measure_in_parts(run, UNITS, end), whole_mark(run), enough)
+    programs.expect(known)
+    share = _shares(known)
     curve = _monotone([Point(m, share(m)) for m in _budgets(least, enough)], enough)
     good = (each.memory for each in curve if each.recomputed <= _SENSIBLE)
     least = min(least, enough)
     sensible = next(good, enough)
     steps = len(run.trace.steps)
     run.let_go()
-    return Estimate(steps, least, enough, curve, sensible, share)
+    return Estimate(steps, least, enough, curve, sensible, share, known)
 
 
-def _record(function: Any, args: Any, kwargs: Any, memory: int) -> tuple[Run, Keeper]:
-    """The record of one run on tensors without values, its graph still alive."""
-    if active_recorder() is not None:
-        raise PlanError(
-            "`estimate` was called inside of a recomputation, which would record it. "
-            "Call it before."
-        )
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
+def _shares(known: Known) -> Callable[[int], float]:
+    """The share of the forward that the plan in a budget runs again."""
+    total = max(1, known.measures[0].cost)
 
-    def shapes(tensor: Tensor) -> Tensor:
-        return tensor if isinstance(tensor, FakeTensor) else mode.from_tensor(tensor)
+    def share(memory: int) -> float:
+        choice = known.choose(memory, Fit(), FEWEST_ENTRIES)
+        return inf if choice is None else choice.cost / total
 
-    args, kwargs = tree_map_only(Tensor, shapes, (args, kwargs))
-    limits = Limits(memory, None, 0)
-    run = Run(Trace(), Tally())
-    run.trace.without_values = True
-    keeper, run.sweep = Keeper(run, limits), Sweep(run, limits)
-    recorder = Recorder(run, keeper, unpack)
-    recorder.shapes = shapes
-    hooks = torch.autograd.graph.saved_tensors_hooks(
-        lambda tensor: run.pack(shapes(tensor)), unpack
-    )
-    generator = torch.get_rng_state()
-    try:
-        with ExitStack() as scope:
-            # The compiler would compile the recorder itself; nothing runs to warn of.
-            run.trace.warned = True
-            eagerly = compiled_code_runs_eagerly("`estimate` has shapes alone")
-            for each in (eagerly, mode, hooks, recorder):
-                scope.enter_context(each)
-            result = function(*args, **kwargs)
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        raise UnsupportedError(
-            f"The program reads values: `{error}`. What it does depends on them, so it "
-            "cannot be estimated from shapes. Run it once under `recompute` in a large "
-            "budget instead; its report says how much all of it takes."
-        ) from error
-    except UnsupportedOperatorException as error:
-        raise UnsupportedError(
-            f"`{error}` does not say what it makes from shapes alone. Give it a fake "
-            "kernel (`torch.library.register_fake`), or run the program once under "
-            "`recompute` in a large budget."
-        ) from error
-    finally:
-        torch.set_rng_state(generator)
-    _refuse_workspaces(run)
-    keeper.finish()
-    run.kept_result = result  # the graph has to live until it is measured
-    run.end_of_recording()
-    return run, keeper
-
-
-def _refuse_workspaces(run: Run) -> None:
-    for step in run.trace.steps:
-        if step.signature.kind.scratch:
-            raise UnsupportedError(
-                f"`{step.signature.func}` saves a workspace whose size shows only when "
-                "it runs. Run the program once under `recompute` in a large budget "
-                "instead; its report says how much all of it takes."
-            )
-
-
-def _shares(measured: Measured) -> Callable[[int], float]:
-    """The share of the forward that the best plan in a budget runs again."""
-    fit, total = Fit(), max(1, measured.cost)
-    return lambda memory: fit.best(measured, memory, _ENTRIES).cost / total
+    return share
 
 
 def _budgets(least: int, enough: int) -> list[int]:

@@ -20,9 +20,12 @@ from retape.engines.eager.api._argument_checks import (
     check_count,
 )
 from retape.engines.eager.api._available_bytes import automatic_budget
+from retape.engines.eager.api._estimate import Estimate
+from retape.engines.eager.api._estimated_plan import estimated_budget, tell_if_another
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import OffloadKeeper, Store, as_store
 from retape.engines.eager.loop._recorder import LoopBlock
+from retape.engines.eager.plan._known import Known, programs
 from retape.engines.eager.plan._learned import Lessons, lessons_for
 from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper
@@ -55,8 +58,10 @@ class Recomputation:
         policy: Policy | None = None,
         loop: bool = False,
         store: Store | None = None,
+        known: Known | None = None,
     ) -> None:
         self._limits = limits
+        self._known = known
         self._loop = loop
         self._verify = verify
         self._policy = policy
@@ -90,8 +95,10 @@ class Recomputation:
 
         @functools.wraps(function)
         def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-            again = self._limits, self._verify, self._policy, self._loop, self._store
-            with Recomputation(*again) as inner:
+            with Recomputation(
+                self._limits, self._verify, self._policy, self._loop, self._store,
+                self._known,
+            ) as inner:  # fmt: skip
                 self._tally = inner._tally
                 return function(*args, **kwargs)
 
@@ -129,9 +136,11 @@ class Recomputation:
         sweep = Sweep(run, self._limits)
         if self._store is not None:
             return OffloadKeeper(run, self._limits, self._store), sweep
+        if self._known is not None:  # it may have been forgotten since
+            programs.expect(self._known)
         plan = None if self._lessons is None else self._lessons.plan()
         if plan is not None:
-            run.tally.plan = plan.measured
+            run.tally.plan = plan
             keeper = PlannedKeeper(run, self._limits, plan)
             return keeper, PlannedSweep(run, self._limits, plan)
         return Keeper(run, self._limits), sweep
@@ -150,6 +159,8 @@ class Recomputation:
         run.end_of_recording()
         if exception[0] is None:
             self._check_budget(recorder)
+            if self._known is not None:
+                tell_if_another(self._known, run, recorder.keeper)
             if self._lessons is not None:
                 self._lessons.learn(run, recorder.keeper)
             if isinstance(run.sweep, PlannedSweep):
@@ -204,7 +215,7 @@ def recompute(
     memory: int | float | str | Plan | None = None,
     snapshots: int | None = None,
     stage: int = 64,
-    plan: Plan | None = None,
+    plan: Plan | Estimate | None = None,
     verify: bool = False,
     policy: Policy | None = None,
     mode: Literal["operators", "loop"] = "operators",
@@ -221,12 +232,15 @@ def recompute(
             the program inside makes and what its backward needs, gradients of leaves
             excepted; on the CPU the record of its operators, too (up to a megabyte,
             tensors alone, if they and the record fit in one).
-            A program that is run for the third time follows the schedule of least cost
-            for what it did before.
+            A program that is run for the second time, or was estimated before
+            (`retape.torch.estimate`), follows the schedule of least cost for it.
         snapshots: Instead: the most snapshots, the start included.
         stage: With `snapshots`: about how many operators are recomputed at once.
         plan: Instead of both: `retape.fixed_space`, `logarithmic` or `within`, whose
-            steps are operators. Other plans need the number of steps beforehand.
+            steps are operators. Other plans need the number of steps beforehand. Or
+            what `retape.torch.estimate` has found for the program inside, with or
+            without `memory`: its sensible budget is the default. The first run has a
+            plan then, and one that does something else warns.
         verify: Compare every recomputed value with its first run. Slow; for finding
             out why a program is not the same when run again.
         policy: Operators whose results are kept whatever the budget, as a collection
@@ -247,7 +261,8 @@ def recompute(
             not of its kind.
         StoreError: Inside, if a snapshot cannot be written; in the backward, if it
             cannot be read.
-        BudgetError: On leaving, if the program cannot be reversed in `memory`.
+        BudgetError: On leaving, if the program cannot be reversed in `memory`; at once,
+            if an estimate says so.
         UnsupportedError: Inside `torch.compile`.
 
     Examples:
@@ -258,6 +273,15 @@ def recompute(
         >>> run.report.steps, run.report.recomputed > 0
         (32, True)
     """
+    known = None
+    if isinstance(plan, Estimate):
+        others = {
+            "snapshots": snapshots, "verify": verify or None, "policy": policy,
+            "store": store, "mode": mode if mode == "loop" else None,
+        }  # fmt: skip
+        given = {name: each for name, each in others.items() if each is not None}
+        memory, known = estimated_budget(plan, memory, given)
+        plan = None
     if sum(each is not None for each in (memory, snapshots, plan)) != 1:
         raise PlanError(
             f"`memory={memory}`, `snapshots={snapshots}` and `plan={plan}`: give "
@@ -286,4 +310,4 @@ def recompute(
     as_function(policy)  # what is no policy is refused here and not inside
     limits = Limits(None if memory is None else read_bytes(memory), snapshots, stage)
     found = None if store is None else as_store(store)
-    return Recomputation(limits, verify, policy, mode == "loop", found)
+    return Recomputation(limits, verify, policy, mode == "loop", found, known)

@@ -184,13 +184,13 @@ class Optimum:
         need = self._need(s, n, True)
         _relax(row, self._first_after[s + 1], self._up(unit.tape_bytes), _FREE)
         row[:need] = np.inf
-        peak = 0
+        peak = lingering = 0
         for k in range(s + 1, n):
-            peak = self._advance_peak(peak, s, k)
+            peak = self._advance_peak(peak, s, k, True)
+            lingering = max(lingering, self.units[k - 1].lingering)
             way = np.full_like(row, np.inf)
             held = self._least[s][k - s - 1]
             _relax(way, self._first[k], int(self._wide[s, k]), held)
-            lingering = max(each.lingering for each in self.units[s:k])
             way[: self._up(peak + self.overhang + lingering)] = np.inf
             np.minimum(row, way, out=row)
         after = self._first_after[s]
@@ -240,10 +240,11 @@ class Optimum:
     def _need(self, s: int, t: int, first: bool) -> int:
         """Room that taping and reversing a unit takes, the state before it held."""
         unit = self.units[s]
-        beside = (
-            unit.lingering + self.overhang if first else self.units[t - 1].cotangent
-        )
-        return int(self._up(max(unit.reverse_peak, unit.tape_peak + beside)))
+        peak, beside = unit.tape_peak, self.units[t - 1].cotangent
+        if first:
+            peak = max(peak, unit.own_peak)
+            beside = unit.lingering + self.overhang
+        return int(self._up(max(unit.reverse_peak, peak + beside)))
 
     def _split(self, s: int, t: int, room: int, first: bool) -> int:
         """The best unit before which to split."""
@@ -259,10 +260,11 @@ class Optimum:
                 best, chosen = cost, k
         return chosen
 
-    def _advance_peak(self, peak: int, s: int, k: int) -> int:
+    def _advance_peak(self, peak: int, s: int, k: int, first: bool = False) -> int:
         """The most bytes while the units from s to k are run without a tape."""
-        passed = self.widths[s][k - 1] if k - 1 > s else 0
-        return max(peak, self.units[k - 1].advance_peak + passed)
+        unit, passed = self.units[k - 1], self.widths[s][k - 1] if k - 1 > s else 0
+        own = unit.own_advance_peak if first else 0
+        return max(peak, max(unit.advance_peak, own) + passed)
 
     def _up(self, nbytes: Any) -> Any:
         """Levels that hold so many bytes."""

@@ -44,7 +44,7 @@ class Fit:
         """The best way to reverse what was measured in a budget."""
         beside = room_for_tensors(memory, measured.bookkeeping)
         room = beside - measured.kept_bytes - BACKWARD_NUMBERS - self.short
-        units, widths = measured.units, measured.widths
+        units, widths = measured.units, measured.widths()
         # The table is made where tensors will be, beside the record.
         table = SMALL_BUDGET if memory <= SMALL_BUDGET else beside
         return Optimum(units, widths, max(0, room), largest, self.overhang, table)

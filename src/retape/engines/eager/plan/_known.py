@@ -8,6 +8,7 @@ what it will run, rehearsed: more memory never costs more.
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from threading import Lock
 from typing import NamedTuple
 
 from retape.engines.eager.analysis._measure import ForwardEnd, Measured
@@ -37,15 +38,27 @@ class Known:
 
     Attributes:
         measures: For each partition, its units.
+        mark: Of what it does.
+        estimated: If it was measured before it ran, the budget in which nothing has to
+            be let go: in less its first run has a plan, too. Else 0.
         choices: By budget, the cheapest plan.
+        searched: By budget, the entries of the table that it was looked for in.
     """
 
     measures: Sequence[Measured]
+    mark: int = 0
+    estimated: int = 0
     choices: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
+    searched: dict[int, int] = field(default_factory=dict[int, int])
+    _lock: Lock = field(default_factory=threading.Lock)
 
     def choose(self, memory: int, fit: Fit, entries: int) -> KnownPlan | None:
         """The cheapest plan in a budget, of those for it and for less."""
-        if memory in self.choices and fit == Fit():
+        with self._lock:
+            return self._choose(memory, fit, entries)
+
+    def _choose(self, memory: int, fit: Fit, entries: int) -> KnownPlan | None:
+        if fit == Fit() and self.searched.get(memory, 0) >= entries:
             return self.choices[memory]
         found = [each for size, each in self.choices.items() if size <= memory]
         for measured in self.measures:
@@ -56,19 +69,30 @@ class Known:
                 )
         choice = min(found, key=lambda each: each.cost, default=None)
         if choice is not None:
-            self.choices[memory] = choice
+            self.choices[memory], self.searched[memory] = choice, entries
             for size, each in self.choices.items():
                 if size > memory and each.cost > choice.cost:
                     self.choices[size] = choice
             if len(self.choices) > _MOST_CHOICES:
-                del self.choices[next(iter(self.choices))]
+                self._forget(next(iter(self.choices)))
         return choice
 
     def drop(self, descents: Sequence[Descent]) -> None:
         """A plan did not hold: no budget takes it any more."""
-        left = [k for k, each in self.choices.items() if each.descents is descents]
-        for memory in left:
-            del self.choices[memory]
+        with self._lock:
+            choices = list(self.choices.items())
+            for memory, each in choices:
+                if each.descents is descents:
+                    self._forget(memory)
+
+    def give_up(self, memory: int) -> None:
+        """No plan for a budget is worth while, for now."""
+        with self._lock:
+            self._forget(memory)
+
+    def _forget(self, memory: int) -> None:
+        self.choices.pop(memory, None)
+        self.searched.pop(memory, None)
 
 
 def _descents(
@@ -119,13 +143,24 @@ class Programs:
         """A program that has been measured."""
         with self._lock:
             self._waiting.pop(mark, None)
-            return self._known.use(mark, lambda: Known(tuple(measures)))
+            return self._known.use(mark, lambda: Known(tuple(measures), mark))
+
+    def expect(self, known: Known) -> None:
+        """A program that was estimated may come at any time."""
+        with self._lock:
+            self._known.pop(known.mark, None)
+            self._known.use(known.mark, lambda: known)
+
+    def expected(self, memory: int) -> list[Known]:
+        """The estimated programs that need a plan in a budget, the latest last."""
+        with self._lock:
+            return [each for each in self._known.values() if memory < each.estimated]
 
     def drop_without_plans(self, mark: int) -> None:
         """Forget a program for which no budget has had a plan."""
         with self._lock:
             known = self._known.get(mark)
-            if known is not None and not known.choices:
+            if known is not None and not known.choices and not known.estimated:
                 del self._known[mark]
 
     def clear(self) -> None:

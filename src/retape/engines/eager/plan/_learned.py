@@ -1,13 +1,13 @@
 """Lessons: measurements that the runs of a program leave for later ones.
 
 A training loop does the same again and again. The first run in a budget knows nothing
-and is kept by rules of thumb. If values had to be let go and the second run does the
-same, the schedule of least cost for what it did is found before the third run begins,
-when nothing of the second is left but its record, and followed from there on. Costs are
-read off shapes, sizes off the record, and nothing off a clock: a program has the same
-plan in each process. Programs are told apart by what they do. A plan is taken up where
-the first unit of a run is that of the plan, and left where the run does something else
-or holds more. One that is run once is not analysed.
+and is kept by rules of thumb. If values had to be let go, the schedule of least cost
+for what it did is found before the second run begins, when nothing of the first is left
+but its record, and followed from there on. A program that was estimated has its record
+before it runs, and a plan in its first run. Costs are read off shapes, sizes off the
+record, and nothing off a clock: a program has the same plan in each process. Programs
+are told apart by what they do. A plan is taken up where the first unit of a run is that
+of the plan, and left where the run does something else or holds more.
 """
 
 import threading
@@ -25,10 +25,13 @@ from retape.engines.eager.trace._run import Run
 
 _MOST_BUDGETS = 64
 _MOST_PROGRAMS = 16
+# Programs that were estimated and are planned before a run, each in as long as three.
+_MOST_EXPECTED = 4
 # A program that has left its plan so often has none any more.
 _MOST_FAILURES = 8
-# Where more programs take turns than are remembered, each is new again and again. After
-# the first plans one is looked for in so many runs: at three runs each, one in 20.
+# Where more programs take turns than are remembered, or none comes twice, each is new
+# again and again. After the first plans one is looked for in so many runs: at three
+# runs each, one in 20.
 _RUNS_PER_SEARCH = 64
 # Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
 # take about three runs, with coarser levels if need be, but not less than the fewest.
@@ -36,8 +39,8 @@ _ENTRY = 80
 # Few units leave the table fine levels, many cut finely: the cheaper plan is taken.
 # With a hundred, and so 70 levels, a Mamba of two blocks ran 0.57 again in a budget in
 # which 39 units run 0.15.
-_UNITS = (50, 25)
-_FEWEST_ENTRIES = 6_000_000
+UNITS = (50, 25)
+FEWEST_ENTRIES = 6_000_000
 
 
 class LearnedProgram(Program):
@@ -45,17 +48,17 @@ class LearnedProgram(Program):
 
     Attributes:
         mark: Of what it does.
-        tally: Of its first run, by rules of thumb.
+        tally: Of its first run, by rules of thumb; `None` if it had a plan.
         failures: How often the plan was left.
-        repeated: It has been run twice, and may be planned.
+        recorded: There is a record of a run, and it may be planned.
         studied: A plan has been looked for.
     """
 
-    def __init__(self, memory: int, mark: int, tally: Tally) -> None:
+    def __init__(self, memory: int, mark: int, tally: Tally | None = None) -> None:
         super().__init__(memory)
         self.mark, self.tally = mark, tally
         self.failures = 0
-        self.repeated = self.studied = False
+        self.recorded = self.studied = False
         self._known: Known | None = None
 
     def learn(self, known: Known) -> None:
@@ -65,7 +68,7 @@ class LearnedProgram(Program):
         self._find_better_plan(known)
         if not self.descents:  # what was measured would stay beside runs by rules
             self._known = self.measured = None
-            known.choices.pop(self.memory, None)
+            known.give_up(self.memory)
 
     def plan(self) -> UnitSchedule | None:
         """The plan, for one run: a cheaper one, if a smaller budget has found it."""
@@ -86,12 +89,15 @@ class LearnedProgram(Program):
 
     def _find_better_plan(self, known: Known) -> None:
         """In next to no room units are coarse: the rules of thumb may do better."""
-        cost = known.measures[0].cost
-        entries = min(LARGEST, max(_FEWEST_ENTRIES, cost // _ENTRY))
-        choice = known.choose(self.memory, self.fit, entries)
-        again = self.tally.cost(known.measures[0].costs)
+        choice = known.choose(self.memory, self.fit, entries_for(known))
+        again = self.tally.cost(known.measures[0].costs) if self.tally else 0
         if choice is not None and choice.cost < (again or float("inf")):
             self.measured, self.descents = choice.measured, choice.descents
+
+
+def entries_for(known: Known) -> int:
+    """Entries of a table that may be looked at for a plan of a program."""
+    return min(LARGEST, max(FEWEST_ENTRIES, known.measures[0].cost // _ENTRY))
 
 
 class Lessons:
@@ -110,12 +116,14 @@ class Lessons:
         self._followers: dict[int, int] = {}
         self._latest: int | None = None
         self._runs = self._searches = 0
+        self._expected: set[int] = set()
 
     def plan(self) -> UnitSchedule | None:
         """The plan that a new run may turn out to follow, the others beside it."""
         with self._lock:
             self._settle()
             self._study()
+            self._expect_programs()
             planned = [each for each in self.programs.values() if each.descents]
             planned.sort(key=_end_of_first_unit)
             latest = next(reversed(self.programs), None)
@@ -140,8 +148,8 @@ class Lessons:
             program = self.programs.pop(mark, None)
             if program is None:
                 program = LearnedProgram(self._memory, mark, run.tally)
-            elif not program.studied:
-                program.repeated = self._may_plan(mark, run)
+            if not program.studied:
+                program.recorded = self._may_plan(mark, run)
             self._note(program)
             ours = plan is not None and plan.measured is program.measured
             self.followed = plan if ours else None
@@ -149,13 +157,16 @@ class Lessons:
                 program.watch(self.followed)
 
     def give_up_plan(self, run: Run) -> bool:
-        """Have no plan any more for a program; whether it has done without in here."""
+        """Have no plan any more for a program; whether it has done without in here.
+
+        One that was estimated has not, if its first run has a plan.
+        """
         with self._lock:
             program = self.programs.get(whole_mark(run))
             if program is None:
                 return False
             program.descents, program.failures = (), _MOST_FAILURES
-            return True
+            return program.tally is not None
 
     def _may_plan(self, mark: int, run: Run) -> bool:
         """Let the record wait until it is reversed; what is not then is read now."""
@@ -163,21 +174,31 @@ class Lessons:
             if not self._may_search():
                 return False
             if not programs.wait(mark, run):
-                programs.add(mark, measure_in_parts(run, _UNITS))
+                programs.add(mark, measure_in_parts(run, UNITS))
         return True
 
     def _study(self) -> None:
-        """Find plans for the programs that were run twice, and are reversed."""
+        """Find plans for the programs that were recorded, and are reversed."""
         for program in self.programs.values():
-            if program.repeated and not program.studied:
+            if program.recorded and not program.studied:
                 mark, known = program.mark, programs.get(program.mark)
                 waited = programs.take(mark) if known is None else None
                 if waited is not None:
                     run, end = waited
-                    known = programs.add(mark, measure_in_parts(run, _UNITS, end))
+                    known = programs.add(mark, measure_in_parts(run, UNITS, end))
                 if known is not None:
                     program.learn(known)
                     programs.drop_without_plans(mark)
+
+    def _expect_programs(self) -> None:
+        """Find plans for programs that were estimated, before any of their runs."""
+        for known in programs.expected(self._memory)[-_MOST_EXPECTED:]:
+            if known.mark not in self._expected:
+                self._expected.add(known.mark)
+                if known.mark not in self.programs:
+                    program = LearnedProgram(self._memory, known.mark)
+                    program.learn(known)
+                    self._remember(program)
 
     def _may_search(self) -> bool:
         """Tell whether the runs so far are worth one more search for a plan."""
@@ -188,14 +209,17 @@ class Lessons:
 
     def _note(self, program: LearnedProgram) -> None:
         """Remember which program came, and after which."""
-        self.programs[program.mark] = program
-        if len(self.programs) > _MOST_PROGRAMS:
-            self.programs.popitem(last=False)
+        self._remember(program)
         if len(self._followers) > 8 * _MOST_PROGRAMS:
             self._followers.clear()
         if self._latest is not None:
             self._followers[self._latest] = program.mark
         self._latest = program.mark
+
+    def _remember(self, program: LearnedProgram) -> None:
+        self.programs[program.mark] = program
+        if len(self.programs) > _MOST_PROGRAMS:
+            self.programs.popitem(last=False)
 
     def _settle(self) -> None:
         """Make plans that were left, perhaps in the backward, with less room."""

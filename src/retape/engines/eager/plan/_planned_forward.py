@@ -53,7 +53,7 @@ class UnitSchedule:
     outside: int = 0
     others: "list[UnitSchedule]" = field(default_factory=list["UnitSchedule"])
     cuts: list[int] = field(default_factory=list[int])
-    states: tuple[Slots, ...] = ()
+    states: Sequence[Slots] = ()
     broken: bool = False
     excess: int = 0
     overhang: int = 0

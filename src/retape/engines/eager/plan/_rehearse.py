@@ -27,12 +27,13 @@ class _Rehearsal:
 
     def __init__(self, measured: Measured, descents: Sequence[Descent]) -> None:
         self._measured, self._descents = measured, descents
+        self._saved, self._reads = list(measured.tapes), list(measured.reads)
         self._owner = {
             unit: number for number, each in enumerate(descents) for unit in each.taped
         }
         self.cost, count = 0, len(measured.units)
         # By unit, what the program's own run holds, and what has been run again.
-        self._own = {unit: measured.tapes[unit] for unit in descents[0].taped}
+        self._own = {unit: self._saved[unit] for unit in descents[0].taped}
         self._tapes: dict[int, Slots] = {}
         self._states: dict[int, Slots] = {0: frozenset()}
         ends = [*descents[0].stores, count]
@@ -42,14 +43,14 @@ class _Rehearsal:
         for unit in reversed(range(count)):
             # The saved tensors of later units are gone, and their values with them.
             self._tapes = {u: slots for u, slots in self._tapes.items() if u <= unit}
-            if not measured.tapes[unit] <= self._held():
+            if not self._saved[unit] <= self._held():
                 self._fetch(unit)
 
     def _read(self, unit: int, end: int) -> Slots:
         """The slots of the state before a unit that steps up to another unit read."""
         measured = self._measured
         cuts, state = measured.cuts, measured.states[unit]
-        reads = measured.reads[cuts[unit] : cuts[end]]
+        reads = self._reads[cuts[unit] : cuts[end]]
         return state & frozenset(slot for each in reads for slot in each)
 
     def _held(self) -> set[int]:
@@ -58,7 +59,7 @@ class _Rehearsal:
         return found.union(*there)
 
     def _fetch(self, unit: int) -> None:
-        tape = self._measured.tapes[unit]
+        tape = self._saved[unit]
         kept = tape & self._held()
         self._own = {u: slots for u, slots in self._own.items() if u <= unit}
         self._states = {u: slots for u, slots in self._states.items() if u <= unit}
@@ -72,8 +73,7 @@ class _Rehearsal:
         self._part_with_states(unit)
 
     def _descend(self, descent: Descent, last: int) -> None:
-        measured = self._measured
-        tapes = {u: measured.tapes[u] for u in descent.taped if u <= last}
+        tapes = {u: self._saved[u] for u in descent.taped if u <= last}
         states = {
             u: self._state(u, last)
             for u in descent.stores
@@ -84,9 +84,8 @@ class _Rehearsal:
         self._states.update(states)
 
     def _state(self, unit: int, last: int) -> Slots:
-        measured = self._measured
-        saved = Slots().union(*measured.tapes[unit : last + 1])
-        return self._read(unit, last + 1) | (saved & measured.states[unit])
+        saved = Slots().union(*self._saved[unit : last + 1])
+        return self._read(unit, last + 1) | (saved & self._measured.states[unit])
 
     def _run(self, wanted: Iterable[int]) -> None:
         """Run the steps that make what is not held."""
@@ -97,7 +96,7 @@ class _Rehearsal:
             step = measured.producer[stack.pop()]
             if step >= 0 and step not in found:
                 found.add(step)
-                stack += [slot for slot in measured.reads[step] if slot not in held]
+                stack += [slot for slot in self._reads[step] if slot not in held]
         self.cost += sum(measured.costs[step] for step in found)
 
     def _part_with_states(self, unit: int) -> None:
@@ -107,11 +106,11 @@ class _Rehearsal:
             state = self._states[start]
             if not any(self._has_to_run(each, state) for each in later):
                 for each in later:
-                    self._tapes.update({u: self._measured.tapes[u] for u in each.taped})
+                    self._tapes.update({u: self._saved[u] for u in each.taped})
                 del self._states[start]
 
     def _has_to_run(self, descent: Descent, state: Collection[int]) -> bool:
-        taped = (self._measured.tapes[unit] for unit in descent.taped)
+        taped = (self._saved[unit] for unit in descent.taped)
         return bool(descent.stores) or not Slots().union(*taped) <= frozenset(state)
 
     def _beginning_at(self, unit: int) -> list[Descent]:

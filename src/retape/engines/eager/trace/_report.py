@@ -3,17 +3,19 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from retape._html import record_html
 from retape.engines.eager._record_bytes import RecordSize, deep_bytes
+
+PlanState = Literal["none", "followed", "left"]
 
 
 @dataclass(slots=True)
 class Tally:
     """Counts of one run, while it goes on. `again` counts how often each step was.
 
-    `record` is the size of its record, `plan` what the plan was made from.
+    `record` is the size of its record, `plan` the plan that it began with.
     """
 
     steps: int = 0
@@ -35,7 +37,13 @@ class Tally:
     def _bookkeeping(self) -> int | None:
         if self.record is None:
             return None
-        return self.record.nbytes() + deep_bytes(self.plan)
+        measured = None if self.plan is None else self.plan.measured
+        return self.record.nbytes() + deep_bytes(measured)
+
+    def _plan(self) -> "PlanState":
+        if self.plan is None:
+            return "none"
+        return "left" if self.plan.broken else "followed"
 
     def report(self) -> "EagerReport":
         """The counts so far, frozen."""
@@ -49,6 +57,7 @@ class Tally:
             thinned=self.thinned,
             peak_bytes=self.peak,
             bookkeeping_bytes=self._bookkeeping(),
+            plan=self._plan(),
         )
 
 
@@ -71,6 +80,9 @@ class EagerReport:
             over, and the plan that was followed: objects of the process's own heap,
             which a budget of more than a megabyte covers where tensors are on the host.
             `None` before that, and with `mode="loop"`.
+        plan: Whether the run went by a plan: `"none"` had one, it is `"followed"` so
+            far, or it was `"left"` and the rest went by rules, since the program did
+            something else or held more.
     """
 
     steps: int
@@ -82,6 +94,7 @@ class EagerReport:
     thinned: int
     peak_bytes: int
     bookkeeping_bytes: int | None = field(default=None, compare=False)
+    plan: PlanState = "none"
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
