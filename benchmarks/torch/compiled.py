@@ -10,6 +10,7 @@ With `--inductor` ours are compiled by inductor, at six budgets, which takes min
 """
 
 import argparse
+from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -129,7 +130,7 @@ def of_ours(model: nn.Module, x: Tensor, backend: str, count: int) -> None:
 
 def of_the_compiler(model: nn.Module, x: Tensor) -> None:
     """Its solvers, each beside our plan for the memory that it was measured to take."""
-    plain = 0
+    plain, places = 0, Counter[str]()
     print("  solver  share   measured  again: flops | ours at that: again")
     for solver in SOLVERS:
         for k in range(BUDGETS, -1, -2):
@@ -150,13 +151,21 @@ def of_the_compiler(model: nn.Module, x: Tensor) -> None:
             budget = retape.torch.CompilerBudget(peak, backend="aot_eager")
             try:
                 compiled(model, budget)(x)
-                ours = f"{budget.plans[0].recomputed_flops / 1e6:.1f} M"
+                again = budget.plans[0].recomputed_flops
+                ours = f"{again / 1e6:.1f} M"
+                if share <= 0.9:
+                    places[_compared(again, total - plain)] += 1
             except retape.BudgetError as error:
                 ours = f"needs {error.least}"
             print(
                 f"  {solver:>6}  {share:.2f} {peak:>10,} "
                 f"{(total - plain) / 1e6:>11.1f} M | {ours}"
             )
+    print(f"  places in which ours run again {dict(places)}")
+
+
+def _compared(ours: int, theirs: int) -> str:
+    return "less" if ours < theirs else "as much" if ours == theirs else "MORE"
 
 
 def flops_of(model: nn.Module, x: Tensor, patch: dict[str, object]) -> int:

@@ -9,7 +9,7 @@ from retape.engines.eager.compiled._cut import cheapest
 from retape.engines.eager.compiled._front import front, pareto
 from retape.engines.eager.compiled._joint import Joint
 from retape.engines.eager.compiled._liveness import Account, account
-from retape.engines.eager.compiled._paths import adding, dropping, repeated
+from retape.engines.eager.compiled._paths import dropping
 from tests.engines.eager.compiled.joints import Seen, mlp, seen
 
 
@@ -52,15 +52,14 @@ def all_plans(joint: Joint) -> list[Account]:
 
 
 @pytest.mark.parametrize("function", [chain, wide, perceptron])
-def test_hardly_a_choice_beats_the_front_on_small_graphs(function):
+def test_no_choice_beats_the_front_on_small_graphs(function):
     found = small(function)
     plans = front(found.joint, found.usual, ())
     best = pareto(all_plans(found.joint))
     assert (plans[0].peak, plans[-1].cost) == (best[0].peak, 0)
     ours = [min(p.cost for p in plans if p.peak <= each.peak) for each in best]
     as_good = [mine == each.cost for mine, each in zip(ours, best, strict=True)]
-    assert sum(as_good) >= 0.7 * len(best)
-    assert all(mine <= 1.6 * each.cost for mine, each in zip(ours, best, strict=True))
+    assert all(as_good)
 
 
 @pytest.mark.parametrize("function", [chain, wide, perceptron])
@@ -86,11 +85,8 @@ def test_larger_plans_repeat_less():
     assert plans[0].peak < 0.5 * plans[-1].peak
 
 
-def test_paths_change_one_value_at_a_time():
+def test_paths_drop_one_value_at_a_time():
     joint = small(chain).joint
     everything = direct(joint)
     down = list(dropping(joint, everything, ()))
     assert [len(each) for each in down] == list(range(len(everything) - 1, -1, -1))
-    up = list(adding(joint, (), ()))
-    assert [len(each) for each in up] == list(range(1, len(up) + 1))
-    assert repeated(joint, up[-1], ()) == 0

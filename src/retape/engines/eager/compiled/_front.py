@@ -5,23 +5,26 @@ never repeats more.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from itertools import islice
 
 import numpy as np
 
 from retape.engines.eager.compiled._closure import closure, direct
+from retape.engines.eager.compiled._count import PlanCounter
 from retape.engines.eager.compiled._cut import cheapest
+from retape.engines.eager.compiled._improve import Exchange
 from retape.engines.eager.compiled._joint import Joint
+from retape.engines.eager.compiled._ladder import Ladder, Rung
 from retape.engines.eager.compiled._liveness import Account, account
-from retape.engines.eager.compiled._paths import adding, bytes_of, dropping
+from retape.engines.eager.compiled._paths import bytes_of, dropping
 from retape.engines.eager.compiled._stretches import Stretch, Stretches
 
 CUTS = 40
 LEVELS = 256
 TARGETS = 48
-STEPS = 8
-ROUNDS = 2
+# Of plans that are counted: fewer of a larger graph, whose count takes longer, and of
+# one with few values to choose from. Both together take about three seconds at most.
 EFFORT = 1_500_000
+EXCHANGES, EXCHANGES_PER_VALUE = 5_000_000, 40
 
 
 def front(
@@ -39,16 +42,13 @@ def front(
     policies += [cheapest(joint, price, free) for price in _prices(joint)]
     known.add(policies)
     stretches = Stretches(joint, list(known.plans), free, CUTS)
-    known.add(_chains(stretches, max(each.peak for each in known.plans.values())))
+    known.add(_chains(stretches, max(known.plans.values())))
     for policy in policies:
         known.add(dropping(joint, policy, free))
-    for _ in range(ROUNDS):
-        for plan in pareto(known.plans.values()):
-            known.add(adding(joint, known.saved(plan), free))
-        # Between two plans: the dearer value is saved, and some cheap ones are not.
-        for plan in pareto(known.plans.values()):
-            known.add(islice(dropping(joint, known.saved(plan), free), STEPS))
-    return pareto(known.plans.values())
+    values = sum(joint.savable[k] for k in known.counter.reached)
+    most = min(EXCHANGES // len(joint.nodes), EXCHANGES_PER_VALUE * values)
+    Exchange(known.counter, known.ladder).run(most)
+    return pareto(account(joint, each.keep, free) for each in known.ladder)
 
 
 def _prices(joint: Joint) -> list[float]:
@@ -63,11 +63,16 @@ def _prices(joint: Joint) -> list[float]:
 
 
 class _Known:
-    """Plans that were counted, by what they save, until enough of them were."""
+    """Plans that were counted, until enough of them were.
+
+    Attributes:
+        plans: The peak of each, by what it saves.
+        ladder: The best of them.
+    """
 
     def __init__(self, joint: Joint, free: Collection[int]) -> None:
-        self.joint, self.free = joint, free
-        self.plans: dict[frozenset[int], Account] = {}
+        self.counter, self.ladder = PlanCounter(joint, free), Ladder()
+        self.plans: dict[frozenset[int], int] = {}
         self.left = max(200, EFFORT // len(joint.nodes))
 
     def add(self, plans: Iterable[frozenset[int]]) -> None:
@@ -77,11 +82,9 @@ class _Known:
                 return
             if keep not in self.plans:
                 self.left -= 1
-                self.plans[keep] = account(self.joint, keep, self.free)
-
-    def saved(self, plan: Account) -> frozenset[int]:
-        """What a plan saves, without what was there before."""
-        return frozenset(k for k in plan.keep if not self.joint.given[k])
+                plan = self.counter(keep)
+                self.plans[keep] = plan.peak
+                self.ladder.offer(Rung(plan.peak, plan.cost, keep))
 
 
 def pareto(plans: Iterable[Account]) -> tuple[Account, ...]:

@@ -6,9 +6,6 @@ from dataclasses import dataclass
 from retape.engines.eager.compiled._closure import Closure, closure
 from retape.engines.eager.compiled._joint import Joint
 
-NUMBERS = 64
-"""Bytes of single numbers that kernels wrap as tensors: 12 were seen at once."""
-
 
 @dataclass(frozen=True)
 class Account:
@@ -43,10 +40,10 @@ def account(joint: Joint, saved: Collection[int], free: Collection[int]) -> Acco
         UnsupportedError: If a value can be neither saved nor computed again.
     """
     plan = closure(joint, joint.needed, saved)
-    kept = _storages_of(joint, plan.saved)
+    kept = storages_of(joint, plan.saved)
     run_again = [k for k in plan.again if joint.made[k]]
     return Account(
-        peak=max(forward_peak(joint, plan), backward_peak(joint, plan)) + NUMBERS,
+        peak=max(forward_peak(joint, plan), backward_peak(joint, plan)),
         saved=sum(joint.nbytes[s] for s in kept),
         cost=sum(joint.cost[k] for k in run_again if k not in free),
         flops=sum(joint.flops[k] for k in run_again),
@@ -58,7 +55,7 @@ def account(joint: Joint, saved: Collection[int], free: Collection[int]) -> Acco
 def forward_peak(joint: Joint, plan: Closure) -> int:
     """Most bytes alive in the forward."""
     ends = [*joint.outputs, *plan.saved]
-    order = _ancestors(joint, ends)
+    order = ancestors(joint, ends)
     return sweep(joint, order, ends, ())
 
 
@@ -122,12 +119,12 @@ def sweep(
     for moment, node in enumerate(order):
         for storage in touched[node]:
             last[storage] = moment
-    for storage in _storages_of(joint, stays):
+    for storage in storages_of(joint, stays):
         last[storage] = len(order)
     dying: list[list[int]] = [[] for _ in range(len(order) + 1)]
     for storage, moment in last.items():
         dying[moment].append(storage)
-    alive = set(_storages_of(joint, before))
+    alive = set(storages_of(joint, before))
     nbytes = joint.nbytes
     now = most = sum(nbytes[s] for s in alive)
     for moment, node in enumerate(order):
@@ -143,11 +140,13 @@ def sweep(
     return most
 
 
-def _storages_of(joint: Joint, nodes: Iterable[int]) -> set[int]:
+def storages_of(joint: Joint, nodes: Iterable[int]) -> set[int]:
+    """The storages of all these nodes' tensors."""
     return {s for node in nodes for s in joint.storages[node]}
 
 
-def _ancestors(joint: Joint, ends: Iterable[int]) -> list[int]:
+def ancestors(joint: Joint, ends: Iterable[int]) -> list[int]:
+    """These nodes and all that they are made from, in the order of the graph."""
     found: set[int] = set()
     todo = list(ends)
     while todo:

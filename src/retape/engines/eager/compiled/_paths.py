@@ -1,8 +1,8 @@
-"""From one plan to the next, one value at a time.
+"""From one plan to the next, one value less at a time.
 
-Each step drops the value whose bytes cost least to do without, or saves the one whose
-bytes bring most. A step changes little of what the others would cost, so those are
-counted anew only when they come first (lazy greedy, Minoux 1978).
+Each step drops the value whose bytes cost least to do without. A step changes little of
+what the others would cost, so those are counted anew only when they come first (lazy
+greedy, Minoux 1978).
 """
 
 import heapq
@@ -27,26 +27,6 @@ def dropping(
         now = cost
         keep.remove(node)
         yield frozenset(keep)
-
-
-def adding(
-    joint: Joint, start: Collection[int], free: Collection[int]
-) -> Iterator[frozenset[int]]:
-    """Plans that save one value more each, until nothing more would help."""
-    keep = set(start)
-    now = repeated(joint, keep, free)
-
-    def price(node: int) -> tuple[float, int]:
-        cost = repeated(joint, keep | {node}, free)
-        return (cost - now) / bytes_of(joint, node), cost
-
-    again = closure(joint, joint.needed, keep).again
-    ways = [n for n in again if joint.savable[n] and not joint.view[n]]
-    for node, cost in _in_order(ways, price):
-        if cost < now:
-            now = cost
-            keep.add(node)
-            yield frozenset(keep)
 
 
 def repeated(joint: Joint, keep: Collection[int], free: Collection[int]) -> int:
