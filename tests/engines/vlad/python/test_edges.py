@@ -169,3 +169,44 @@ def test_a_fault_in_a_quick_call_leaves_the_next_one_as_it_is() -> None:
         with pytest.raises(native.RunError, match="division"):
             inverse(0.0)
         assert inverse(8.0) == 0.125
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_an_int_that_may_have_been_rounded_is_refused(engine: Any) -> None:
+    """2**53 + 1 is 2**53 once it is rounded: the sum was that, in silence."""
+    added = native.function(lambda a, b: a + b, engine=engine)
+    assert added(2**53 - 2, 1) == 2**53 - 1
+    for a, b in ((2**53, 1), (2**53 - 1, 1), (-(2**53), -1), (2**52, 2**52)):
+        with pytest.raises(native.RunError, match="not below 2"):
+            added(a, b)
+
+
+def test_an_index_that_is_a_bool_is_a_mask_to_numpy() -> None:
+    picked = native.function(lambda a, i: a[i], engine="interpreter")
+    with pytest.raises(native.CompileError, match="mask"):
+        picked(np.ones(3), True)
+
+
+def starred(*parts):
+    return parts[0]
+
+
+def named(x, *, y=2.0):
+    return x * y
+
+
+def generated(x):
+    yield x
+
+
+async def awaited(x):
+    return x
+
+
+def test_functions_of_other_kinds_are_refused_by_name() -> None:
+    for f in (starred, named):
+        with pytest.raises(GradientTypeError, match="among the parameters"):
+            native.function(f, engine="interpreter")(1.0)
+    for f in (generated, awaited):
+        with pytest.raises(native.CompileError, match="generator or a coroutine"):
+            native.function(f, engine="interpreter")(1.0)

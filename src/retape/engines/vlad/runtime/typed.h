@@ -127,9 +127,9 @@ static inline double real_of(int64_t i) { return (double)i; }
 /* An integer that a double would be, too. */
 #define MOST_WHOLE ((int64_t)1 << 53)
 #define SMALL(i)                                                  \
-  if (UNLIKELY((i) < -MOST_WHOLE || (i) > MOST_WHOLE)) goto GIVE_UP;
+  if (UNLIKELY((i) <= -MOST_WHOLE || (i) >= MOST_WHOLE)) goto GIVE_UP;
 #define WHOLE(i, x)                                               \
-  if (UNLIKELY(!(fabs(x) <= (double)MOST_WHOLE))) goto GIVE_UP;    \
+  if (UNLIKELY(!(fabs(x) < (double)MOST_WHOLE))) goto GIVE_UP;    \
   (i) = (int64_t)(x);
 #define PRODUCT(i, a, b)                                          \
   if (UNLIKELY(__builtin_mul_overflow(a, b, &(i)))) goto GIVE_UP;  \

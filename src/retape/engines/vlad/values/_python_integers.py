@@ -13,14 +13,18 @@ LARGEST_INTEGER = 2.0**53
 def too_large(value: float) -> str:
     """The message for an int that a double may not hold."""
     return (
-        f"the int {value:.17g} is above 2**53 and would be rounded; compute with floats"
+        f"the int {value:.17g} is not below 2**53 and may be rounded; compute with "
+        "floats"
     )
 
 
 def check_integer(value: Any) -> Real:
-    """An int of Python, which a double holds exactly up to 2**53."""
+    """An int of Python, which a double holds exactly below 2**53.
+
+    What was 2**53 + 1 before it was rounded is 2**53.
+    """
     primal = strip("int", value)
-    if not abs(primal) <= LARGEST_INTEGER:
+    if not abs(primal) < LARGEST_INTEGER:
         raise Mismatch(too_large(primal))
     return value
 

@@ -260,7 +260,7 @@ class RecordEmission(FrameEmission):
         self.line(f"{var} = {operator_text(term.op, a, b)};")
         if term.op == "check-integer":
             bound = "9007199254740992.0"
-            self.line(f"if (UNLIKELY(!(fabs({a}) <= {bound}))) goto GIVE_UP;")
+            self.line(f"if (UNLIKELY(!(fabs({a}) < {bound}))) goto GIVE_UP;")
 
     def _operands(self, term: Do) -> list[str]:
         """The operands; as integers if all are, and the operator may have them so."""
@@ -271,7 +271,7 @@ class RecordEmission(FrameEmission):
         return [self.atom(arg) for arg in term.args]
 
     def _integer(self, term: Do, text: str) -> None:
-        """Bind an integer; what is larger than 2**53 is given up."""
+        """Bind an integer; what is not below 2**53 is given up."""
         var = self.slot(term.var)
         given = [self.integer(arg) is not None for arg in term.args]
         if not all(given):

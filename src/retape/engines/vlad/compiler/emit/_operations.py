@@ -51,7 +51,7 @@ def _other(op: str, to: str, args: list[str], site: int) -> str:
         case "check-integer":
             fault = f'G.k = k; fail(TOO_LARGE, "", {site}, {args[0]}, NOTHING);'
             size = f'fabs(PRIMAL({args[0]}, "int", {site}))'
-            test = f"if (UNLIKELY(!({size} <= 9007199254740992.0))) {{ {fault} }}"
+            test = f"if (UNLIKELY(!({size} < 9007199254740992.0))) {{ {fault} }}"
             return f"{test} {to} = {args[0]};"
         case "floor-divide":
             both = f"double x = {primal(0)}; double y = {primal(1)};"

@@ -1,10 +1,11 @@
 """Arguments of a call: by position, by name, by default; and the function in it."""
 
 import sys
+from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType as PythonFunction
 from typing import Any
 
-from retape._errors import PlanError, UnsupportedError
+from retape._errors import GradientTypeError, PlanError, UnsupportedError
 
 
 def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
@@ -71,6 +72,11 @@ def bound(
 ) -> tuple[Any, ...]:
     """Arguments by position: those by name, and defaults, in their places."""
     code = function.__code__
+    if code.co_kwonlyargcount or code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
+        raise GradientTypeError(
+            f"`*` among the parameters of `{function.__name__}` is not compiled; name "
+            "each of them"
+        )
     if not keywords and len(args) == code.co_argcount:
         return args
     names = code.co_varnames[: code.co_argcount]

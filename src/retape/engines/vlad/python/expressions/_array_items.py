@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from retape.engines.vlad.language._core import Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.read._types import (
+    BOOL,
     FLOAT,
     INT,
     UNKNOWN,
@@ -84,7 +85,14 @@ class ArrayItems:
             )
         found: list[tuple[Core, bool]] = []
         for part in parts:
-            core, type_ = self._owner.number(part, env)
+            operand = self._owner.expr(part, env)
+            if operand[1] is BOOL:
+                self.refuse(
+                    part,
+                    "an index is an int, and this is a bool, which NumPy takes for a "
+                    "mask; use `int(x)`",
+                )
+            core, type_ = self._owner.as_number(part, operand)
             if type_ not in (INT, UNKNOWN):
                 self.refuse(
                     part, "an index is an int, and this is a float; use `int(x)`"

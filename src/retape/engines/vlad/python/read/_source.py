@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
+from inspect import CO_ASYNC_GENERATOR, CO_COROUTINE, CO_GENERATOR
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NoReturn
@@ -67,6 +68,12 @@ def parse_function(function: FunctionType) -> Parsed:
         CompileError: If its text cannot be had.
     """
     code = function.__code__
+    if code.co_flags & (CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR):
+        raise CompileError(
+            f"`{function.__qualname__}` is a generator or a coroutine, which is not "
+            "compiled; write a function that returns a value",
+            None,
+        )
     text = _text_of(function)
     found = [node for node in ast.walk(text.tree) if _is_node_of(node, code)]
     if len(found) != 1:

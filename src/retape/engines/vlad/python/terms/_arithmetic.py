@@ -74,7 +74,7 @@ class Arithmetic:
         return Prim(core.where, "+", (core, Const(core.where, 0.0)))
 
     def exact(self, where: Where, core: Core, type_: Type) -> Core:
-        """An int that is refused if it is above 2**53."""
+        """An int that is refused if it is not below 2**53."""
         return Prim(where, "check-integer", (core,)) if type_ is INT else core
 
     def _divided(self, where: Where, op: str, a: Core, b: Core) -> Core:
