@@ -13,6 +13,7 @@ from retape.driver import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
 from retape.engines.vlad.language._diagnostics import RunError
 from retape.engines.vlad.language._program import deep_recursion
+from retape.engines.vlad.python.call._forked import follow_forks
 from retape.engines.vlad.python.call._values import (
     are_exact,
     argument_to_language,
@@ -81,6 +82,17 @@ class CompiledCallable:
         self._quick: dict[tuple[type, ...], Made] = {}
         self._lock = RLock()
         self._busy = c_int64(0)
+        follow_forks(self)
+
+    def begin_again(self) -> Any:
+        """In a child process: forget what another thread was in at the fork."""
+        if self._lock.acquire(blocking=False):
+            self._lock.release()
+            return None
+        abandoned = self._made, self._quick, self._lock
+        self._made, self._quick, self._lock = {}, {}, RLock()
+        self._busy.value = 0
+        return abandoned
 
     @property
     def options(self) -> tuple[EngineName, Plan | None]:

@@ -33,6 +33,13 @@ class EnteredCallable(CompiledCallable):
         self._ordinary = _ordinary(weakref.ref(self))
         self.__call__ = self._ordinary
 
+    def begin_again(self) -> Any:
+        abandoned = super().begin_again()
+        if abandoned is None:
+            return None
+        entry, self.__call__ = self.__call__, self._ordinary
+        return abandoned, entry
+
     def called(self, *args: Any, **keywords: Any) -> Any:
         """What a call does."""
         raise NotImplementedError

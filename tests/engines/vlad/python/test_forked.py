@@ -1,0 +1,58 @@
+"""A process forked while another thread is in a compiled function."""
+
+import math
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from retape import native
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+
+
+def wave(x, n):
+    y = x
+    for _ in range(n):
+        y = y + 1e-5 * math.sin(y) * x
+    return y
+
+
+def _status_of_child(does: Callable[[], bool]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # that a process with threads forks
+        child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(120)
+            os._exit(0 if does() else 1)
+        except BaseException:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def test_a_child_does_not_wait_for_a_thread_that_is_not_there() -> None:
+    gradient = native.grad(wave)
+    expected = gradient(0.7, 100)
+    for _ in range(30):
+        gradient(0.7, 100)  # until Python calls the program itself
+    begun, ends = threading.Event(), threading.Event()
+
+    def runs() -> None:
+        begun.set()
+        while not ends.is_set():
+            gradient(0.7, 3_000_000)
+
+    thread = threading.Thread(target=runs)
+    thread.start()
+    begun.wait()
+    made: Any = native.grad(wave)
+    statuses = [_status_of_child(lambda: made(0.7, 100) == expected) for _ in range(2)]
+    ends.set()
+    thread.join()
+    assert statuses == [0, 0]
+    assert gradient(0.7, 100) == expected
