@@ -1,13 +1,15 @@
 """Memory against recomputation over 20 budgets for five models: is it monotone?
 
-    python benchmarks/torch/curves.py [--svg FILE] [--full] [--fresh] [MODEL ...]
+    python benchmarks/torch/curves.py [--svg FILE] [--full] [--fresh] [--estimated]
+        [MODEL ...]
 
 For each budget from the least to plain: the peak that the CPU allocator counted, the
 share of the forward that was run again, by cost (multiplications of products, bytes of
 the rest), in the first run and in a later one, and processor time of a later run over
 that of the plain one. Then, for each model, by how much a larger budget ever cost more
 than a smaller one. `--svg` draws it. `--full` takes larger models. With `--fresh` each
-budget is as in a process of its own: what runs in others have shown is forgotten.
+budget is as in a process of its own: what runs in others have shown is forgotten. With
+`--estimated`, too, but for what `retape.torch.estimate` has found before.
 """
 
 import sys
@@ -217,7 +219,11 @@ def least(program: Program) -> int:
 
 
 def curve(
-    program: Program, costs: Costs, count: int = COUNT, fresh: bool = False
+    program: Program,
+    costs: Costs,
+    count: int = COUNT,
+    fresh: bool = False,
+    estimated: bool = False,
 ) -> Iterator[Point]:
     """Measure budgets in equal steps from the least to what the plain run takes."""
     ready_gradients(program.parameters)
@@ -229,8 +235,10 @@ def curve(
     most, base, low = peak_bytes(plain), seconds(plain), least(program)
     for k in range(count):
         budget = low + max(0, most - low) * k // (count - 1)
-        if fresh:
+        if fresh or estimated:
             forget_lessons()
+        if estimated:
+            retape.torch.estimate(program.loss)
         under = retape.torch.recompute(memory=budget)(program.loss)
 
         def step(under: Callable[[], Tensor] = under) -> None:
@@ -293,7 +301,8 @@ def main(arguments: list[str]) -> None:
         points = curves[name] = []
         print(f"\n{name:6s}  budget MB  peak MB  first  later   time")
         program, fresh = MODELS[name]("--full" in arguments), "--fresh" in arguments
-        for point in curve(program, costs, fresh=fresh):
+        estimated = "--estimated" in arguments
+        for point in curve(program, costs, fresh=fresh, estimated=estimated):
             points.append(point)
             print(
                 f"{point.budget / 1e6:17.3f} {point.peak / 1e6:8.3f} {point.first:6.2f}"

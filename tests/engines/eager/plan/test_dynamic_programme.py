@@ -21,11 +21,15 @@ def widths(states: list[int]) -> list[list[int]]:
     return [states] * len(states)
 
 
-def cheapest(units: list[Unit], states: list[int], budget: int) -> float:
+def cheapest(
+    units: list[Unit], states: list[int], budget: int, copies: tuple[int, ...] = ()
+) -> float:
     """Dijkstra over what is held: states, tapes, the unit at work, units left.
 
-    Nothing is let go before its unit is the last one left.
+    Nothing is let go before its unit is the last one left. A state costs a copy when it
+    is held and one whenever it is gone back to.
     """
+    copies = copies or (0,) * (len(units) + 1)
     heap, done, tie = (
         [(0.0, 0, 0, (0, frozenset({0}), frozenset(), len(units)))],
         set(),
@@ -54,9 +58,12 @@ def cheapest(units: list[Unit], states: list[int], budget: int) -> float:
                 follow.append((cost + price, far, (at + 1, held, taped, left)))
             used += sum(units[k].tape_bytes for k in taped)
             if at not in held and used + states[at] <= budget:
-                follow.append((cost, ran, (at, held | {at}, taped, left)))
+                put = cost + copies[at]
+                follow.append((put, ran, (at, held | {at}, taped, left)))
         there = held
-        follow += [(cost, ran, (k, held - {left}, taped, left)) for k in there]
+        follow += [
+            (cost + copies[k], ran, (k, held - {left}, taped, left)) for k in there
+        ]
         for more, far, new in follow:
             tie += 1
             heapq.heappush(heap, (more, far, tie, new))
@@ -79,6 +86,24 @@ def test_the_cost_is_never_below_an_exhaustive_search_and_mostly_equal() -> None
         solved += found < float("inf")
         equal += found == least
     assert solved > 25 and equal > 40
+
+
+def test_states_in_a_store_cost_copies_and_no_room() -> None:
+    rng = random.Random(2)
+    equal = solved = dearer = 0
+    for _ in range(60):
+        n = rng.randint(1, 5)
+        states = [0] * (n + 1)
+        units = [simple(rng.randint(3, 9), rng.randint(1, 6), 0) for _ in range(n)]
+        copies = (0, *(rng.randint(0, 4) for _ in range(n)))
+        budget = rng.randint(3, 16)
+        found = Optimum(units, widths(states), budget, copies=copies[:n]).cost
+        least = cheapest(units, states, budget, copies)
+        assert found >= least
+        solved += found < float("inf")
+        equal += found == least
+        dearer += found > Optimum(units, widths(states), budget).cost
+    assert solved > 25 and equal > 30 and dearer > 10
 
 
 def test_taping_on_the_way_is_never_dearer_than_a_plain_chain() -> None:

@@ -51,6 +51,7 @@ class Descent:
         taped: Units that it tapes.
         parent: The descent that stored its start; -1 for the run itself.
         tiers: Where each of `stores` goes, for a run with a store; empty for memory.
+        away: Of the units that it tapes, those whose tapes go into the store.
     """
 
     start: int
@@ -59,3 +60,4 @@ class Descent:
     taped: tuple[int, ...]
     parent: int
     tiers: tuple[str, ...] = ()
+    away: tuple[int, ...] = ()

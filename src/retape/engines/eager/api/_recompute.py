@@ -25,6 +25,7 @@ from retape.engines.eager.api._estimated_plan import estimated_budget, tell_if_a
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import OffloadKeeper, Store, as_store
 from retape.engines.eager.loop._recorder import LoopBlock
+from retape.engines.eager.plan._in_store import is_unlimited, price_of
 from retape.engines.eager.plan._known import Known, programs
 from retape.engines.eager.plan._learned import Lessons, lessons_for
 from retape.engines.eager.plan._planned_backward import PlannedSweep
@@ -68,9 +69,10 @@ class Recomputation:
         self._store = store
         self._tally = Tally()
         self._lessons: Lessons | None = None
-        watched = verify or policy is not None or loop or store is not None
+        watched = verify or policy is not None or loop
+        watched |= store is not None and not is_unlimited(store)
         if self._learns and limits.memory is not None and not watched:
-            self._lessons = lessons_for(limits.memory)
+            self._lessons = lessons_for(limits.memory, price_of(store))
         self._open: list[tuple[Recorder, contextlib.ExitStack] | LoopBlock | None] = []
 
     @property
@@ -133,16 +135,18 @@ class Recomputation:
 
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
         """The keeper and the sweep that hold a run within its limits."""
-        sweep = Sweep(run, self._limits)
-        if self._store is not None:
-            return OffloadKeeper(run, self._limits, self._store), sweep
         if self._known is not None:  # it may have been forgotten since
             programs.expect(self._known)
         plan = None if self._lessons is None else self._lessons.plan()
         if plan is not None:
             run.tally.plan = plan
+            if self._store is not None:
+                plan.store_in(self._store, run)
             keeper = PlannedKeeper(run, self._limits, plan)
             return keeper, PlannedSweep(run, self._limits, plan)
+        sweep = Sweep(run, self._limits)
+        if self._store is not None:
+            return OffloadKeeper(run, self._limits, self._store), sweep
         return Keeper(run, self._limits), sweep
 
     def __exit__(self, *exception: Any) -> None:

@@ -148,6 +148,10 @@ class LazyStorages(dict[int, Any]):
         """Slots whose storages are in memory."""
         return [(k, s) for k, s in super().items() if not isinstance(s, Away)]
 
+    def values(self) -> Any:
+        """Storages that are in memory."""
+        return [storage for _, storage in self.items()]
+
     def __delitem__(self, slot: int) -> None:
         self._forget(super().pop(slot))
 

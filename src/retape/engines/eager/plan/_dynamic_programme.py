@@ -50,9 +50,13 @@ class Optimum:
         largest: Entries to look at; with fewer the levels are coarser.
         overhang: Bytes that the program's own run holds beyond the units' peaks.
         table: The most bytes that the table may take, in next to no room.
+        copies: For each unit, the cost of a copy of the state before it, if states are
+            in a store: one when it is put there, and one when it is run from.
+        tape_copies: For each unit, the cost of putting what the program's own run tapes
+            into the store and of reading it.
 
     Attributes:
-        cost: Of all that is run again; infinite if the budget is too small.
+        cost: Of all that is run again, and of copies; infinite if there is no room.
 
     Examples:
         >>> unit = Unit(1.0, 1.0, 1.0, 2, 2, 1, 1, 3, 4, 0)
@@ -71,8 +75,13 @@ class Optimum:
         largest: int = LARGEST,
         overhang: int = 0,
         table: int = _MOST_BYTES,
+        copies: Sequence[float] = (),
+        tape_copies: Sequence[float] = (),
     ) -> None:
         self.overhang = overhang
+        self._tape_copies = np.array(tape_copies, dtype=_COST)
+        self._copies = np.array(copies or [0.0] * len(units), dtype=_COST)
+        self._copies[:1] = 0.0  # where the program begins nothing is stored
         self.units, self.widths, self.budget = units, widths, budget
         n = len(units)
         most = max(
@@ -145,7 +154,7 @@ class Optimum:
         peak = 0
         for k in range(s + 1, n):
             peak = self._advance_peak(peak, s, k)
-            advance = np.float32(self._sums[k] - self._sums[s])
+            advance = np.float32(self._sums[k] - self._sums[s] + self._stored(s, k))
             way = np.full((n - k, len(rooms)), np.inf, dtype=_COST)
             before = table[k - s - 1] + advance
             _relax(way, self._least[k], int(self._wide[s, k]), before)
@@ -182,26 +191,33 @@ class Optimum:
         """The same for chains up to the end, run by the program at no cost."""
         unit, n, row = self.units[s], len(self.units), self._first[s]
         need = self._need(s, n, True)
-        _relax(row, self._first_after[s + 1], self._up(unit.tape_bytes), _FREE)
+        self._tape_first(row, s, unit.tape_bytes)
         row[:need] = np.inf
         peak = lingering = 0
         for k in range(s + 1, n):
             peak = self._advance_peak(peak, s, k, True)
             lingering = max(lingering, self.units[k - 1].lingering)
             way = np.full_like(row, np.inf)
-            held = self._least[s][k - s - 1]
+            held = self._least[s][k - s - 1] + np.float32(self._stored(s, k))
             _relax(way, self._first[k], int(self._wide[s, k]), held)
             way[: self._up(peak + self.overhang + lingering)] = np.inf
             np.minimum(row, way, out=row)
         after = self._first_after[s]
-        _relax(after, self._first_after[s + 1], self._up(unit.more_bytes), _FREE)
+        self._tape_first(after, s, unit.more_bytes)
         after[: need + self._up(unit.hold_bytes)] = np.inf
         self._hold(after, row, s)
+
+    def _tape_first(self, into: Any, s: int, nbytes: int) -> None:
+        """Tape a unit in the program's own run: in memory, or into the store."""
+        rest = self._first_after[s + 1]
+        _relax(into, rest, self._up(nbytes), _FREE)
+        if len(self._tape_copies):
+            np.minimum(into, rest + self._tape_copies[s], out=into)
 
     def _hold(self, after: Any, held: Any, s: int) -> None:
         """Hold the state before s where that is cheaper."""
         way = np.full_like(after, np.inf)
-        _relax(way, held, self._up(self.units[s].hold_bytes), _FREE)
+        _relax(way, held, self._up(self.units[s].hold_bytes), self._copies[s])
         np.minimum(after, way, out=after)
 
     def _descend(
@@ -210,10 +226,14 @@ class Optimum:
         """One run from s to t, and the segments with rooms that it leaves."""
         first = parent < 0
         at, held, stores, taped = s, True, list[int](), list[int]()
+        away = list[int]()
         inner: list[tuple[int, int, int]] = []
         after = self._first_after if first else self._after_until(s, t)
         while at < t:
             unit = self.units[at]
+            if held and at > s and self._copies.any():
+                # In a store, also what is not run from: it takes no room on a tape.
+                stores += [at] if at not in stores else []
             least = self._first[at] if first else self._least[at][t - at - 1]
             more = self._up(unit.tape_bytes if held else unit.more_bytes)
             cost = (
@@ -228,14 +248,26 @@ class Optimum:
                 taped.append(at)
                 at, room, held = at + 1, left, False
                 continue
+            if first and self._is_put_away(at, room - need, room, value):
+                taped.append(at)
+                away.append(at)
+                at, held = at + 1, False
+                continue
             if not held:
                 room, held = room - self._up(unit.hold_bytes), True
                 continue
             k = self._split(at, t, room, first)
-            stores += [at] if at > s else []
+            stores += [at] if at > s and at not in stores else []
             inner.append((at, k, room))
             at, room = k, room - int(self._wide[at, k])
-        return Descent(s, t, tuple(stores), tuple(taped), parent), inner
+        found = tuple(stores), tuple(taped), parent, (), tuple(away)
+        return Descent(s, t, *found), inner
+
+    def _is_put_away(self, s: int, spare: int, room: int, value: Any) -> bool:
+        """Whether the tape of a unit goes into the store in the best schedule."""
+        if not len(self._tape_copies) or spare < 0:
+            return False
+        return value == self._first_after[s + 1][room] + self._tape_copies[s]
 
     def _need(self, s: int, t: int, first: bool) -> int:
         """Room that taping and reversing a unit takes, the state before it held."""
@@ -256,9 +288,14 @@ class Optimum:
             rest = self._first[k] if first else self._least[k][t - k - 1]
             cost = float(rest[left]) + float(self._least[s][k - s - 1][room])
             cost += 0.0 if first else float(self._sums[k] - self._sums[s])
+            cost += self._stored(s, k)
             if cost < best:
                 best, chosen = cost, k
         return chosen
+
+    def _stored(self, s: int, k: int) -> float:
+        """Copies for a split at k: its state is put away, the one before s read."""
+        return float(self._copies[k]) + float(self._copies[s])
 
     def _advance_peak(self, peak: int, s: int, k: int, first: bool = False) -> int:
         """The most bytes while the units from s to k are run without a tape."""

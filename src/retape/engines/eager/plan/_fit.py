@@ -17,6 +17,7 @@ from retape.engines.eager._limits import (
 from retape.engines.eager.analysis._measure import Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
+from retape.engines.eager.plan._in_store import units_in_store
 from retape.engines.eager.plan._planned_forward import UnitSchedule
 
 
@@ -40,14 +41,31 @@ class Fit:
         else:
             self.short += max(plan.excess, self.short)
 
-    def best(self, measured: Measured, memory: int, largest: int = LARGEST) -> Optimum:
-        """The best way to reverse what was measured in a budget."""
+    def best(
+        self,
+        measured: Measured,
+        memory: int,
+        largest: int = LARGEST,
+        price: int = 0,
+    ) -> Optimum:
+        """The best way to reverse what was measured in a budget.
+
+        Args:
+            measured: A run.
+            memory: Bytes.
+            largest: Entries to look at.
+            price: Of a byte on its way into a store or back; 0 without a store.
+        """
         beside = room_for_tensors(memory, measured.bookkeeping)
         room = beside - measured.kept_bytes - BACKWARD_NUMBERS - self.short
-        units, widths = measured.units, measured.widths()
         # The table is made where tensors will be, beside the record.
         table = SMALL_BUDGET if memory <= SMALL_BUDGET else beside
-        return Optimum(units, widths, max(0, room), largest, self.overhang, table)
+        room = max(0, room)
+        if price:
+            units, widths, *copies = units_in_store(measured, price)
+        else:
+            units, widths, copies = measured.units, measured.widths(), ()
+        return Optimum(units, widths, room, largest, self.overhang, table, *copies)
 
     def plan(self, descents: Sequence[Descent], measured: Measured) -> UnitSchedule:
         """A plan for one run; a `UnitSchedule` notes what its run does."""

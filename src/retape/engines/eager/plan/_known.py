@@ -14,6 +14,7 @@ from typing import NamedTuple
 from retape.engines.eager.analysis._measure import ForwardEnd, Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._fit import Fit
+from retape.engines.eager.plan._in_store import copy_cost
 from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._rehearse import rehearse
 from retape.engines.eager.trace._run import Run
@@ -25,11 +26,19 @@ _MOST_CHOICES = 64
 
 
 class KnownPlan(NamedTuple):
-    """A plan for one of the partitions of a program, and what it costs."""
+    """A plan for one of the partitions of a program, and what it costs.
+
+    Attributes:
+        cost: Of what is run again and of copies.
+        measured: The partition.
+        descents: The plan.
+        again: Of what is run again alone.
+    """
 
     cost: int
     measured: Measured
     descents: tuple[Descent, ...]
+    again: int
 
 
 @dataclass(slots=True)
@@ -41,6 +50,7 @@ class Known:
         mark: Of what it does.
         estimated: If it was measured before it ran, the budget in which nothing has to
             be let go: in less its first run has a plan, too. Else 0.
+        price: Of a byte on its way into the store of its runs; 0 without a store.
         choices: By budget, the cheapest plan.
         searched: By budget, the entries of the table that it was looked for in.
     """
@@ -48,6 +58,7 @@ class Known:
     measures: Sequence[Measured]
     mark: int = 0
     estimated: int = 0
+    price: int = 0
     choices: dict[int, KnownPlan] = field(default_factory=dict[int, KnownPlan])
     searched: dict[int, int] = field(default_factory=dict[int, int])
     _lock: Lock = field(default_factory=threading.Lock)
@@ -62,11 +73,12 @@ class Known:
             return self.choices[memory]
         found = [each for size, each in self.choices.items() if size <= memory]
         for measured in self.measures:
-            descents = _descents(fit, measured, memory, entries)
-            if descents is not None:
-                found.append(
-                    KnownPlan(rehearse(measured, descents), measured, descents)
-                )
+            for price in {self.price, 0}:
+                best = _descents(fit, measured, memory, entries, price)
+                if best is not None:
+                    again = rehearse(measured, best)
+                    cost = again + copy_cost(measured, best, self.price)
+                    found.append(KnownPlan(cost, measured, best, again))
         choice = min(found, key=lambda each: each.cost, default=None)
         if choice is not None:
             self.choices[memory], self.searched[memory] = choice, entries
@@ -96,10 +108,10 @@ class Known:
 
 
 def _descents(
-    fit: Fit, measured: Measured, memory: int, entries: int
+    fit: Fit, measured: Measured, memory: int, entries: int, price: int
 ) -> tuple[Descent, ...] | None:
     """The best plan, if one fits; its table, of megabytes, is gone before the next."""
-    best = fit.best(measured, memory, entries)
+    best = fit.best(measured, memory, entries, price)
     return tuple(best.descents()) if best.cost < float("inf") else None
 
 
@@ -110,7 +122,8 @@ class Programs:
     the measurement and the plan take is beside what the backward needs then.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, price: int = 0) -> None:
+        self._price = price
         self._lock = threading.Lock()
         self._known: Recent[int, Known] = Recent(_MOST_KNOWN)
         self._waiting: Recent[int, tuple[Run, ForwardEnd]] = Recent(_MOST_WAITING)
@@ -143,7 +156,9 @@ class Programs:
         """A program that has been measured."""
         with self._lock:
             self._waiting.pop(mark, None)
-            return self._known.use(mark, lambda: Known(tuple(measures), mark))
+            return self._known.use(
+                mark, lambda: Known(tuple(measures), mark, price=self._price)
+            )
 
     def expect(self, known: Known) -> None:
         """A program that was estimated may come at any time."""
@@ -171,3 +186,16 @@ class Programs:
 
 
 programs = Programs()
+# By the price of a byte on its way into their store.
+_with_stores: dict[int, Programs] = {0: programs}
+
+
+def programs_for(price: int) -> Programs:
+    """What is known of programs with a store of a price, or without one."""
+    return _with_stores.setdefault(price, Programs(price))
+
+
+def forget_programs() -> None:
+    """Forget all programs."""
+    for each in _with_stores.values():
+        each.clear()

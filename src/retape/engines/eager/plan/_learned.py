@@ -16,7 +16,12 @@ from collections import OrderedDict
 from retape.engines.eager.analysis._measure import measure_in_parts, whole_mark
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
-from retape.engines.eager.plan._known import Known, programs
+from retape.engines.eager.plan._known import (
+    Known,
+    forget_programs,
+    programs,
+    programs_for,
+)
 from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
 from retape.engines.eager.plan._program import Program
@@ -91,7 +96,7 @@ class LearnedProgram(Program):
         """In next to no room units are coarse: the rules of thumb may do better."""
         choice = known.choose(self.memory, self.fit, entries_for(known))
         again = self.tally.cost(known.measures[0].costs) if self.tally else 0
-        if choice is not None and choice.cost < (again or float("inf")):
+        if choice is not None and choice.again < (again or float("inf")):
             self.measured, self.descents = choice.measured, choice.descents
 
 
@@ -108,8 +113,9 @@ class Lessons:
         followed: The plan of the latest run, if that was the program planned for.
     """
 
-    def __init__(self, memory: int) -> None:
+    def __init__(self, memory: int, price: int = 0) -> None:
         self._memory = memory
+        self._known = programs_for(price)
         self._lock = threading.Lock()
         self.programs: OrderedDict[int, LearnedProgram] = OrderedDict()
         self.followed: UnitSchedule | None = None
@@ -170,25 +176,25 @@ class Lessons:
 
     def _may_plan(self, mark: int, run: Run) -> bool:
         """Let the record wait until it is reversed; what is not then is read now."""
-        if programs.get(mark) is None:
+        if self._known.get(mark) is None:
             if not self._may_search():
                 return False
-            if not programs.wait(mark, run):
-                programs.add(mark, measure_in_parts(run, UNITS))
+            if not self._known.wait(mark, run):
+                self._known.add(mark, measure_in_parts(run, UNITS))
         return True
 
     def _study(self) -> None:
         """Find plans for the programs that were recorded, and are reversed."""
         for program in self.programs.values():
             if program.recorded and not program.studied:
-                mark, known = program.mark, programs.get(program.mark)
-                waited = programs.take(mark) if known is None else None
+                mark, known = program.mark, self._known.get(program.mark)
+                waited = self._known.take(mark) if known is None else None
                 if waited is not None:
                     run, end = waited
-                    known = programs.add(mark, measure_in_parts(run, UNITS, end))
+                    known = self._known.add(mark, measure_in_parts(run, UNITS, end))
                 if known is not None:
                     program.learn(known)
-                    programs.drop_without_plans(mark)
+                    self._known.drop_without_plans(mark)
 
     def _expect_programs(self) -> None:
         """Find plans for programs that were estimated, before any of their runs."""
@@ -197,7 +203,7 @@ class Lessons:
                 self._expected.add(known.mark)
                 if known.mark not in self.programs:
                     program = LearnedProgram(self._memory, known.mark)
-                    program.learn(known)
+                    program.learn(self._known.add(known.mark, known.measures))
                     self._remember(program)
 
     def _may_search(self) -> bool:
@@ -231,18 +237,18 @@ def _end_of_first_unit(program: LearnedProgram) -> int:
     return program.measured.cuts[1] if program.measured is not None else 0
 
 
-_lessons: Recent[int, Lessons] = Recent(_MOST_BUDGETS)
+_lessons: Recent[tuple[int, int], Lessons] = Recent(_MOST_BUDGETS)
 _lessons_lock = threading.Lock()
 
 
-def lessons_for(memory: int) -> Lessons:
-    """The lessons of runs within a budget."""
+def lessons_for(memory: int, price: int = 0) -> Lessons:
+    """The lessons of runs within a budget, and with a store of a price per byte."""
     with _lessons_lock:
-        return _lessons.use(memory, lambda: Lessons(memory))
+        return _lessons.use((memory, price), lambda: Lessons(memory, price))
 
 
 def forget_lessons() -> None:
     """Forget all plans."""
     with _lessons_lock:
         _lessons.clear()
-    programs.clear()
+    forget_programs()

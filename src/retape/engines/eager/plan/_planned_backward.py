@@ -136,10 +136,29 @@ class PlannedSweep(Sweep):
             self._run.stages.remove(stage)
 
     def _descend(self, descent: Descent, last: int) -> None:
-        """Run from a state, up to a unit; store and tape what the descent says."""
-        run, plan, held = self._run, self.plan, self._run.trace.held
-        tapes = {u: self._slots(u) for u in descent.taped if u <= last}
+        """Run from a state, up to a unit; store and tape what the descent says.
+
+        All at once, unless states are put away: then each before the next is computed.
+        """
+        plan = self.plan
+        taped = [u for u in descent.taped if u <= last]
         stores = [u for u in descent.stores if u <= last and not self._stored(u)]
+        if plan.lazy is None:
+            self._run_to(taped, stores, last)
+            return
+        for unit in sorted(stores):
+            before = [u for u in taped if u < unit]
+            self._run_to(before, [unit], last)
+            if plan.broken:
+                return
+            plan.put_away(self._run.trace, self._run.trace.snapshots)
+            taped = taped[len(before) :]
+        self._run_to(taped, [], last)
+
+    def _run_to(self, taped: Sequence[int], stores: Sequence[int], last: int) -> None:
+        """Run what makes the tapes of some units and the states before others."""
+        run, plan, held = self._run, self.plan, self._run.trace.held
+        tapes = {u: self._slots(u) for u in taped}
         wanted = {slot for slots in tapes.values() for slot in slots}
         states = {unit: self._state(unit, last) for unit in stores}
         for state in states.values():

@@ -69,9 +69,16 @@ class UnitSchedule:
         """Move what snapshots hold into the store, if there is one."""
         if self.lazy is None or self.broken:
             return
+        # What autograd has saved, too, is read from there when it asks for it: a plan
+        # that was made of a record has counted on it.
+        kept = trace.tail.steps if self.measured is None else ()
         for snapshot in snapshots:
-            slots = [slot for slot in snapshot.slots if slot not in trace.tail.steps]
+            slots = [slot for slot in snapshot.slots if slot not in kept]
             self.lazy.put_away(slots, self._tier(self.unit_at(snapshot.position)))
+        if self.measured is not None:
+            for unit in self.descents[0].away:
+                tape = [s for s in self.measured.tapes[unit] if s in trace.tail.steps]
+                self.lazy.put_away(tape if unit < len(self.cuts) else ())
 
     def _tier(self, unit: int) -> str:
         """Where the last descent that stores a unit's state puts it."""
@@ -179,7 +186,9 @@ class PlannedKeeper(Keeper):
         if unit in first.stores:
             place_snapshot(trace, len(trace.steps))
             self._run.tally.snapshots += 1
-            # The one before is complete now.
+        if plan.measured is not None:  # what the program has let go of since the last
+            plan.put_away(trace, trace.snapshots)
+        elif unit in first.stores:  # the one before is complete now
             plan.put_away(trace, trace.snapshots[:-1])
         self._wake_up_in_time()
 
