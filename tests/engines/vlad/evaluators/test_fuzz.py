@@ -61,6 +61,10 @@ TEMPLATES = [
     " (three {0} {1} {2}) 1))) (* (car q) (vector-ref (cdr q) 1)))",
     "(total (cdr (j* (lambda (w) (each (lambda (%) {3}) w))"
     " (make-vector 3 {0}) (three 1 {1} 0))))",
+    "(* 0.3 (vector-dot (three {0} {1} 0.5) (three {2} 1 {0})))",
+    "(let* ((% (three {0} {1} 0.5)) (m (matrix-product (cons 3 3) % (three {2} 1 0.2)))"
+    " (w (vector-set % 1 (vector-ref m 3)))) (* 0.2 (total (matrix-product"
+    " (cons 1 3) w (matrix-product (cons 3 3) m m)))))",
     "(0.1 {0})|d",
     "(0.1 {0})|g",
     "(0.1 {0})|c",

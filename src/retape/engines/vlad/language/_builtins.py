@@ -39,6 +39,8 @@ VECTORS = {
     "vector-length": 1,
     "vector-ref": 2,
     "vector-set": 3,
+    "vector-dot": 2,
+    "matrix-product": 3,
 }
 """The extension, which the paper's language does not have."""
 OPERATORS = ("j*", "*j", "checkpoint-*j")

@@ -27,7 +27,8 @@ typedef struct Request {
 /* Run a body; on a fault, leave the levels and shadows as they were. */
 static int guarded(void (*body)(Request *), Request *q) {
   jmp_buf here, *outer = G.handler;
-  int level = G.level, shadows = G.shadows, planned = G.planned;
+  int level = G.level, shadows = G.shadows, planned = G.planned, pauses = G.pauses;
+  int64_t saved = G.saved;
   G.k = G.result = NOTHING;
   G.handler = &here;
   if (setjmp(here) == 0) {
@@ -41,6 +42,8 @@ static int guarded(void (*body)(Request *), Request *q) {
   while (G.level > level) leave_level();
   G.shadows = shadows;
   G.planned = planned;
+  G.saved = saved;
+  G.pauses = pauses;
   return 1;
 }
 
@@ -363,6 +366,9 @@ EXPORT int vlad_census(Request *q) { return guarded(census, q); }
 /* From now on the live bytes are exact: everything is collected before they are noted,
    at the end of each tape. Otherwise they count what the next collection will free. */
 EXPORT void vlad_exact(int32_t exact) { G.exact = exact; }
+
+/* The elements of vectors that the run to be reversed made. */
+EXPORT int64_t vlad_made(void) { return (int64_t)G.run_made; }
 
 /* A bound of the words that the run to be reversed held at once. */
 EXPORT int64_t vlad_grown(void) { return (int64_t)G.grown; }

@@ -52,6 +52,8 @@ static Object *new_array(uint32_t length) {
   a->field[ARRAY_LOG] = box(-1.0);
   G.arrays++;
   G.array_words += size;
+  G.made += length;
+  G.work += (int64_t)length * WORK_OF_ELEMENT;
   return a;
 }
 

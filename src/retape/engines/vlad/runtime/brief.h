@@ -44,6 +44,7 @@ static int64_t brief_typed(uint32_t code, double *real, int64_t count) {
   }
   push_word((Word){.u = ENTER_BY | code});
   int ended = typed_record(G.brief) == ENDED;
+  G.saved = G.pauses = 0;
   T.forgetful = 0;
   if (ended) *real = T.result;
   typed_clear();

@@ -15,15 +15,35 @@
 #define RUN_SLICE ((int64_t)1000000)
 #endif
 
+int64_t end_slice(int64_t fuel) {
+  G.saved += fuel;
+  G.pauses = 1;
+  G.work = 0;
+  return 0;
+}
+
+/* The steps that a slice has left, and those that it saved; whether it had to pause. */
+static int64_t left_of_slice(int64_t fuel, int *pauses) {
+  fuel += G.saved;
+  *pauses = G.pauses;
+  G.saved = G.pauses = 0;
+  return fuel;
+}
+
 /* The same; signals are let in on the way. */
 static int run(Val frame, int64_t fuel) {
+  int64_t outer_saved = G.saved;
+  int outer_pauses = G.pauses, pauses;
+  G.saved = G.pauses = 0;
   for (int64_t slice = RUN_SLICE;;) {
     if (slice > fuel) slice = fuel;
     int stopped = run_slice(frame, slice);
-    int64_t used = slice - G.fuel, left = G.fuel;
+    int64_t left = left_of_slice(G.fuel, &pauses), used = slice - left;
     fuel -= used;
-    if (!stopped || fuel <= left) {
+    if (!stopped || (fuel <= left && !pauses)) {
       G.fuel = fuel;
+      G.saved = outer_saved;
+      G.pauses = outer_pauses;
       return stopped;
     }
     if (!used) slice *= 2; /* a block takes more */
@@ -34,8 +54,8 @@ static int run(Val frame, int64_t fuel) {
 
 /* As `stage`, by generated reverse code; 0 if the general way has to do it, or if the
    last stage does not end within its steps. */
-static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
-                       Val *result);
+static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t most,
+                       Val *value, Val *result);
 
 /* How many stages generated code has done, and has left to the general way. */
 static void typed_counts(int64_t *done, int64_t *given_up);
@@ -154,7 +174,7 @@ static Val reverse(Val f, Val x, Val cotangent, int32_t site) {
   tree_leaves(x, &leaves_a);
   int at_start = shadow(application(f, tree_with(x, leaves_a.at)));
   Val value, found;
-  if (typed_stage(G.shadow[at_start], NO_LIMIT, cotangent, 1, &value, &found))
+  if (typed_stage(G.shadow[at_start], NO_LIMIT, cotangent, 1, 0, &value, &found))
     return make_pair(value, tree_with(G.shadow[at_x], object(found)->field));
   x = G.shadow[at_x];
   f = object(G.shadow[at_start])->field[2];
@@ -184,7 +204,7 @@ static Val stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
   size_t reals, end;
   int at = shadow(cotangents), at_frame = shadow(frame);
   Val found;
-  if (typed_stage(frame, last ? NO_LIMIT : fuel, cotangents, last, value, &found)) {
+  if (typed_stage(frame, last ? NO_LIMIT : fuel, cotangents, last, 0, value, &found)) {
     G.shadows = at;
     return found;
   }
@@ -240,7 +260,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   Val value, found;
   int64_t steps = G.typed_stage;
   if (G.brief && steps > G.brief) steps = G.brief;
-  if (typed_stage(G.shadow[at_start], steps, cotangent, 1, &value, &found)) {
+  if (typed_stage(G.shadow[at_start], steps, cotangent, 1, STAGE_BYTES, &value, &found)) {
     G.planned--;
     leave_level();
     return swept(value, G.shadow[at_start], found, whole);
@@ -248,6 +268,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   if (G.brief) not_brief();
   Marks before = marks();
   size_t peak = G.peak_old, base = G.old_words;
+  uint64_t made = G.made;
   G.peak_old = base;
   int stopped;
   Val done;
@@ -257,10 +278,11 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   }
   G.grown = G.peak_old - base + typed_grown();
   if (peak > G.peak_old) G.peak_old = peak;
+  G.run_made = G.made - made;
   steps = NO_LIMIT - G.fuel;
   Marks after = marks();
   Val result;
-  if (steps <= G.single_stage) {
+  if (steps <= G.single_stage && G.run_made < STAGE_ELEMENTS) {
     rewind_to(before);
     int at =
         shadow(stage(G.shadow[at_start], 0, G.shadow[at_cotangent], 1, &value, op, site));

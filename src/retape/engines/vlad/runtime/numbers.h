@@ -121,6 +121,8 @@ static inline void add_adjoint(Tape *t, uint32_t i, Val more) {
   }
 }
 
+static int is_zero(Val v) { return is_double(v) && unbox(v) == 0.0; }
+
 /* The number of a tape whose value is a double, or NULL. */
 static inline const Node *plain_node(Val v) {
   if (tag_of(v) != TAG_TAPED) return NULL;

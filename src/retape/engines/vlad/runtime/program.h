@@ -33,6 +33,13 @@ Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site);
 
 double strip(Val v, const char *op, int32_t site);
 int is_constant(Val constant, Val v);
+/* The steps that a slice has left after much work: none, so that it ends with its block.
+   Those that it had are saved. */
+int64_t end_slice(int64_t fuel);
+/* After an operation that may have taken long. */
+#define WORKED                                                    \
+  if (UNLIKELY(G.work >= MOST_WORK)) fuel = end_slice(fuel);
+
 Val read_real(int32_t site);
 Val write_real(Val v, int32_t site);
 Val external(int32_t number, Val a, Val b, int32_t site);
@@ -40,6 +47,8 @@ Val make_vector(Val n, Val x, int32_t site);
 Val vector_length(Val v, int32_t site);
 Val vector_ref(Val v, Val i, int32_t site);
 Val vector_set(Val v, Val i, Val x, int32_t site);
+Val vector_dot(Val a, Val b, int32_t site);
+Val matrix_product(Val shape, Val a, Val b, int32_t site);
 
 /* Operators where some operand is no double, and where that is not known. */
 #define X(name)                                \

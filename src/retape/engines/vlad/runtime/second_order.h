@@ -102,8 +102,6 @@ static Val differentiated(enum Operator op, Val f, Val x, Val t, int32_t site) {
 
 static Val adjoint_at(uint32_t i) { return node_of(&G.tape[G.level], i)->adjoint; }
 
-static int is_zero(Val v) { return is_double(v) && unbox(v) == 0.0; }
-
 /* Give reals their tangents; a real whose tangent is zero is a constant. */
 static void with_tangents(Words *leaves, const Words *tangents) {
   for (size_t i = 0; i < tangents->count; i++)
@@ -160,6 +158,11 @@ static void moved_call(const Object *call, uint32_t first, size_t values, size_t
 }
 
 static void propagate_call(uint32_t i) {
+  const Object *record = object(node_of(&G.tape[G.level], i)->by_left);
+  if (code_of(record) == OF_PRODUCT) {
+    propagate_product(i, record);
+    return;
+  }
   int at = shadow(node_of(&G.tape[G.level], i)->by_left);
   const Object *call = object(G.shadow[at]);
   enum Operator op = (enum Operator)unbox(call->field[CALL_OPERATOR]);

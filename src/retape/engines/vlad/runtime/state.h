@@ -52,7 +52,9 @@ enum Fault {
   BAD_LENGTH,
   NO_DERIVATIVE,
   PYTHON_FAULT,
-  TOO_LARGE
+  TOO_LARGE,
+  NOT_ALIKE,
+  NO_PRODUCT
 };
 
 /* A stack or list of words, in memory of its own. */
@@ -108,6 +110,9 @@ typedef struct {
   Val *hp;
   Val k;
   int64_t fuel;
+  int64_t work, saved; /* of a slice: see `end_slice` */
+  int pauses;
+  uint64_t made, run_made; /* elements of vectors, ever and by a run to be reversed */
   Val result;
   int32_t site;
   /* a fault, for the host to tell */
@@ -136,5 +141,14 @@ typedef struct {
 } State;
 
 extern State G;
+
+/* Work after which a slice ends, though few steps may have been made: multiplications of
+   a product on doubles, of which a processor makes one to ten in a nanosecond. An element
+   that is made is more: its memory is looked at between slices, too. */
+#define MOST_WORK ((int64_t)1 << 24)
+/* What arrays a stage may make where the caller did not say how long it is. */
+#define STAGE_BYTES ((size_t)16 * 1024 * 1024)
+#define STAGE_ELEMENTS (STAGE_BYTES / sizeof(Node))
+enum { WORK_OF_ELEMENT = 16, WORK_OF_REAL = 64 };
 
 #endif

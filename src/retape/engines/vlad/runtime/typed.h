@@ -20,7 +20,7 @@
 /* A vector of reals: its values, and their adjoints after them. */
 typedef struct Row {
   struct Row *next;
-  uint32_t length;
+  uint32_t length, is_kept; /* for an adjoint: an assignment makes another row */
   uint64_t version, seen;
   double *adjoint;
   double value[];
@@ -59,7 +59,7 @@ typedef struct Piece {
 /* The numbers on the tape that are no way through a block; those of code come after. */
 enum { TAPE_BEGIN, TAPE_PIECE, TAPE_RETURN, FIRST_MARK };
 
-enum { GAVE_UP, STOPPED, ENDED };
+enum { GAVE_UP, STOPPED, ENDED, FILLED };
 
 /* Where the adjoint of a real of the first state will be: a place on the stack. */
 typedef struct Origin {
@@ -85,6 +85,7 @@ typedef struct {
   double *adjoint_at;
   size_t bytes, peak_bytes;
   size_t row_bytes; /* of all rows */
+  size_t most_bytes; /* of rows, after which a run is FILLED; 0 if there is no bound */
   size_t peak_live; /* of those that a sweep left, at most */
   Row *spare[SPARE_LENGTHS];
   size_t spare_bytes;
@@ -143,8 +144,23 @@ static inline double real_of(int64_t i) { return (double)i; }
 #define RETURN_TO ((uint64_t)1 << 30)
 #define ENTER_BY ((uint64_t)1 << 29)
 
+/* What an adjoint will need of a row. */
+#define KEPT(row) (row)->is_kept |= !T.forgetful;
+
+#define ROW_CURRENT(row, at)                                      \
+  if (UNLIKELY((at) != (row)->version)) goto GIVE_UP;
+#define ROWS_ALIKE(a, at_a, b, at_b)                              \
+  ROW_CURRENT(a, at_a) ROW_CURRENT(b, at_b)                       \
+  if (UNLIKELY((a)->length != (b)->length)) goto GIVE_UP;
+
 /* Of the runtime. */
 
+double row_dot(const Row *a, const Row *b);
+void row_dot_back(double g, Row *a, Row *b);
+Row *row_product(double rows, double columns, const Row *a, const Row *b);
+void row_product_back(const Row *c, double columns, Row *a, Row *b);
+Row *own_row(const Row *r);
+void row_back(const Row *own, Row *r);
 Row *full_row(size_t length, double value);
 /* The adjoint of what a vector was full of when it was made. */
 double row_adjoint(const Row *r);

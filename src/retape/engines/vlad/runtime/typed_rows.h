@@ -49,9 +49,12 @@ static Row *new_row(size_t length) {
     r = take(row_bytes(length));
   }
   T.row_bytes += row_bytes(length);
+  G.made += length;
+  G.work += (int64_t)length * WORK_OF_ELEMENT;
   r->next = T.rows;
   r->length = (uint32_t)length;
   r->version = 0;
+  r->is_kept = 0;
   r->seen = 0;
   r->adjoint = r->value + length;
   if (!T.forgetful) memset(r->adjoint, 0, length * sizeof(double));

@@ -61,7 +61,7 @@ static void typed_begin(void) {
   T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
   T.origins = T.row_ordinals.count = T.ordinals = 0;
-  T.marks = T.peak_live = 0;
+  T.marks = T.peak_live = T.most_bytes = 0;
   if (!T.first) {
     T.first = take(sizeof(Piece));
     T.first->before = T.first->after = NULL;
@@ -91,6 +91,7 @@ static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *mad
   size_t bytes = 0;
   if (load_state(frame)) {
     size_t before = T.row_bytes;
+    T.most_bytes = before + STAGE_BYTES;
     int how = typed_run(steps);
     if (how != GAVE_UP) {
       bytes = tape_bytes();
@@ -102,16 +103,17 @@ static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *mad
   return bytes;
 }
 
-/* As `stage`; 0 if the general way has to do it. */
-static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, Val *value,
-                       Val *result) {
+/* As `stage`; 0 if the general way has to do it, or if rows take more than `most`. */
+static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t most,
+                       Val *value, Val *result) {
   if (!is_typed || fuel <= 0) return 0;
   double seed = 0.0;
   int done = 0, at = shadow(cotangents);
   typed_begin();
   if (load_state(frame)) {
+    T.most_bytes = most;
     int how = typed_run(fuel);
-    if (how != GAVE_UP) {
+    if (how == STOPPED || how == ENDED) {
       note_typed();
       size_t room = (size_t)(T.top - T.stack);
       if (room > T.adjoint_room) {

@@ -3,7 +3,7 @@
 #ifndef VLAD_TYPED_STATES_H
 #define VLAD_TYPED_STATES_H
 
-#include "typed_rows.h"
+#include "typed_products.h"
 
 static void push_word(Word w) {
   if (UNLIKELY(T.at == T.top)) T.at = larger_stack(T.at);

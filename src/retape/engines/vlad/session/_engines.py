@@ -196,6 +196,7 @@ class CompiledEngine:
             counted_tape,
             with_least_stage,
             with_long_stages,
+            within_stage_bytes,
         )
 
         machine = NativeMachine(self.native, *job)
@@ -204,8 +205,9 @@ class CompiledEngine:
         if typed and getattr(plan, "budget", None) is not None:
             tape_bytes = counted_tape(machine, tape_bytes)
         least = least_stage(plan, typed=typed)
-        if typed and plan is DEFAULT_PLAN:
-            plan = replace(plan, stage=None)
+        if plan is DEFAULT_PLAN:
+            stage = None if typed else plan.stage
+            plan = within_stage_bytes(replace(plan, stage=stage), machine)
         if typed and least and plan.stage is None:
             least = by_density(machine, least)
         plan = with_least_stage(plan, machine, least, tape_bytes)

@@ -18,6 +18,7 @@ from retape.engines.vlad.values import _dual_and_taped as numbers
 from retape.engines.vlad.values import _float_functions as floats
 from retape.engines.vlad.values import _operators as operators
 from retape.engines.vlad.values import _python_integers as integers
+from retape.engines.vlad.values._products import PRODUCT_BUILTINS
 from retape.engines.vlad.values._values import Closure, Mismatch, Value, show_atom
 from retape.engines.vlad.values._vectors import TABLE as VECTORS
 
@@ -99,6 +100,7 @@ PURE: Table = {
     "real": _real,
     "cons": lambda a, b: (a, b),
     **VECTORS,
+    **PRODUCT_BUILTINS,
     "finite?": lambda a: math.isfinite(numbers.strip("float", a)),
     "check-integer": integers.check_integer,
     "remainder": integers.remainder,

@@ -13,7 +13,7 @@ MAX_LENGTH = 100_000_000
 
 def make_vector(length: Value, value: Value) -> Version:
     """`(make-vector n x)`."""
-    count = _whole_below(length, MAX_LENGTH + 1)
+    count = whole_below(length, MAX_LENGTH + 1)
     if count is None:
         raise Mismatch(bad_length(length))
     return Version(Array([value] * count))
@@ -43,13 +43,14 @@ def _items(name: str, v: Value) -> list[Value]:
 
 
 def _index(name: str, items: list[Value], index: Value) -> int:
-    at = _whole_below(index, len(items))
+    at = whole_below(index, len(items))
     if at is None:
         raise Mismatch(bad_index(name, index, len(items)))
     return at
 
 
-def _whole_below(value: Value, bound: int) -> int | None:
+def whole_below(value: Value, bound: int) -> int | None:
+    """A real as a whole number from 0 to below a bound, if it is one."""
     number = strip("", value) if is_real(value) else -1.0
     return int(number) if 0.0 <= number < bound and number.is_integer() else None
 

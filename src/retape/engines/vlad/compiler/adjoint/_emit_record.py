@@ -7,6 +7,11 @@ from retape.engines.vlad.compiler.adjoint._emit_frames import (
     TYPES,
     FrameEmission,
 )
+from retape.engines.vlad.compiler.adjoint._emit_products import (
+    own_set,
+    record_dot,
+    record_product,
+)
 from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
 )
@@ -310,12 +315,20 @@ class RecordEmission(FrameEmission):
         self.line(f"{self.slot(term.var)} = {v};")
         self.line(f"{self.version(term.var)} = ++{v}->version;")
 
+    def _own_set(self, term: Do) -> None:
+        row, at, value = term.args
+        assert isinstance(row, Register)
+        self._place(row, at)
+        made, text = self.slot(term.var), self.atom(value)
+        self.line(own_set(made, self.slot(row), "place", text) + " }")
+        self.line(f"{self.version(term.var)} = ++{made}->version;")
+
     def _make(self, term: Do) -> None:
         n, value = (self.atom(arg) for arg in term.args)
         self.line(f"ROW_LENGTH({n})")
         var = self.slot(term.var)
         self.line(f"{var} = full_row((size_t){n}, {value});")
-        self.line(f"{self.version(term.var)} = 0;")
+        self.line(f"{self.version(term.var)} = 0; WORKED")
 
     def _length(self, term: Do) -> None:
         (row,) = term.args
@@ -333,6 +346,9 @@ def _run(loop: Way) -> str:
 _VECTORS: dict[str, Callable[[RecordEmission, Do], None]] = {
     "vector-ref": RecordEmission._ref,
     "vector-set": RecordEmission._set,
+    "own-set": RecordEmission._own_set,
+    "vector-dot": record_dot,
+    "matrix-product": record_product,
     "make-vector": RecordEmission._make,
     "vector-length": RecordEmission._length,
     "mark": RecordEmission._mark,

@@ -179,10 +179,20 @@ class WayReverse:
             place = f"{self._atom(row)}->adjoint[(uint32_t){self._atom(at)}]"
             self._add(value, place)
             self._line(f"{place} = 0.0;")
+        elif step.op == "own-set":
+            self._own_set(step)
+        elif step.op == "matrix-product":
+            _, _, columns, a, b = (self._atom(arg) for arg in step.args)
+            made = self.names.slot(step.var)
+            self._line(f"row_product_back({made}, {columns}, {a}, {b});")
         elif step.op == "make-vector":
             self._add(step.args[1], f"row_adjoint({self.names.slot(step.var)})")
         elif step.var in self.local:
             g = self.names.local_adjoint(step.var)
+            if step.op == "vector-dot":
+                a, b = (self._atom(arg) for arg in step.args)
+                self._line(f"row_dot_back({g}, {a}, {b});")
+                return
             if step.op == "vector-ref":
                 row, at = (self._atom(arg) for arg in step.args)
                 self._line(f"{row}->adjoint[(uint32_t){at}] += {g};")
@@ -191,6 +201,14 @@ class WayReverse:
             for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):
                 if step.op in rules:
                     self._add(arg, _filled(rules[step.op].text, values))
+
+    def _own_set(self, step: Do) -> None:
+        row, at, value = step.args
+        made, old = self.names.slot(step.var), self._atom(row)
+        place = f"{made}->adjoint[(uint32_t){self._atom(at)}]"
+        self._add(value, place)
+        self._line(f"{place} = 0.0;")
+        self._line(f"if ({made} != {old}) row_back({made}, {old});")
 
     def _atom(self, atom: TypedAtom) -> str:
         return self.names.atom(self.tape.same.get(atom, atom))

@@ -75,9 +75,12 @@ def _other(op: str, to: str, args: list[str], site: int) -> str:
             return f"{test} {to} = {args[0]};"
         case "vector-ref":
             return f"VECTOR_REF({to}, {args[0]}, {args[1]}, {site})"
-        case "make-vector" | "vector-length" | "vector-set":
+        case "vector-length" | "vector-set":
             call = f"{op.replace('-', '_')}({', '.join(args)}, {site})"
             return f"RUNTIME({to}, {call})"
+        case "make-vector" | "vector-dot" | "matrix-product":
+            call = f"{op.replace('-', '_')}({', '.join(args)}, {site})"
+            return f"RUNTIME({to}, {call}) WORKED"
         case "read-real":
             return f"G.k = k; {to} = read_real({site});"
         case "write-real":

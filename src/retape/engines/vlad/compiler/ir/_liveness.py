@@ -83,7 +83,7 @@ class Liveness:
         return live
 
 
-_WORDS = {"cons": 3, "make-vector": 3, "vector-set": 3}
+_WORDS = {"cons": 3, "make-vector": 3, "vector-set": 3, "matrix-product": 3}
 """What operators allocate; the arrays of vectors are no young objects."""
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from retape.engines.vlad.compiler.ir._ir import Site
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.values._externals import no_derivative
+from retape.engines.vlad.values._products import no_product, unlike
 from retape.engines.vlad.values._python_integers import too_large
 from retape.engines.vlad.values._values import (
     Value,
@@ -53,6 +54,10 @@ def describe(
             return PYTHON_FAULTS[int(value)]
         case 14:
             return too_large(value)
+        case 15:
+            return unlike(operator, int(value), int(other))
+        case 16:
+            return no_product(value, int(other[0]), int(other[1]))
     return "the runtime met a state that should not exist; please report this program"
 
 

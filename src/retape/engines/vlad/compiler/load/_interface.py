@@ -41,6 +41,7 @@ def declared(library: Any) -> Any:
     library.vlad_packed.argtypes = [ctypes.c_void_p]
     library.vlad_chain.restype = c_int64
     library.vlad_collections.restype = library.vlad_grown.restype = c_int64
+    library.vlad_made.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
     library.vlad_free.argtypes = [c_int64]
     library.vlad_single_stage.argtypes = [c_int64, c_int64]

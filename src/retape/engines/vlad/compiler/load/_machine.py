@@ -121,10 +121,33 @@ def by_density(machine: NativeMachine, least: int) -> int:
     arrays a byte.
     """
     taken = machine.native.call("density", a=machine.begin, b=_SAMPLE)
+    most = _most_steps(machine, _ROW_BYTES, taken.s / max(1, taken.t))
     # A run stops at the beginning of a block, some steps before the last one.
     if taken.t < _SAMPLE // 2 or not taken.r:
-        return least
-    return least * max(1, min(_MOST_TIMES, _SAMPLE_BYTES // taken.r))
+        return min(least, most)
+    times = max(1, min(_MOST_TIMES, _SAMPLE_BYTES // taken.r))
+    return min(times * least, most)
+
+
+_STAGE_BYTES = 16 << 20
+"""Bytes that the arrays of a stage may take where nobody said how long it is: see
+`runtime/state.h`. A product of matrices is one step, whatever its size."""
+
+_ROW_BYTES, _NODE_BYTES = 16, 48
+"""Bytes of an element that a stage makes: of typed code, and of the general way."""
+
+
+def _most_steps(machine: NativeMachine, element: int, share: float = 0.0) -> int:
+    """The steps whose arrays have room in a stage, by what the run made in all."""
+    made = element * machine.native.made() / max(1, machine.length())
+    return max(1, int(_STAGE_BYTES / max(made, share, 1e-9)))
+
+
+def within_stage_bytes(plan: Plan, machine: NativeMachine) -> Plan:
+    """A plan of the general way whose stages have room for the arrays they make."""
+    stage = getattr(plan, "stage", None)
+    most = _most_steps(machine, _NODE_BYTES)
+    return plan if stage is None or stage <= most else replace(plan, stage=most)
 
 
 _PROBES = (0.25, 0.5, 0.75)
@@ -214,7 +237,8 @@ def with_long_stages(
         most, at = max(most, machine.nbytes(capsule) // 8), to
     if most < _LARGE or per_word * most <= stage:
         return plan
-    return replace(plan, stage=per_word * most)
+    room = _most_steps(machine, _ROW_BYTES if typed else _NODE_BYTES)
+    return replace(plan, stage=max(stage, min(per_word * most, room)))
 
 
 class KeptNativeMachine(NativeMachine):

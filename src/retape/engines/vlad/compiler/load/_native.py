@@ -150,6 +150,10 @@ class Native:
         """A bound of the words that the run to be reversed held at once."""
         return self.dll.vlad_grown()
 
+    def made(self) -> int:
+        """The elements of vectors that the run to be reversed made."""
+        return self.dll.vlad_made()
+
     def single_stage(self, steps: int, typed: int) -> None:
         """Runs no longer than this are reversed as one stage, without a schedule.
 

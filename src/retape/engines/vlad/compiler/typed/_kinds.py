@@ -43,13 +43,17 @@ _REAL_TO_REAL = (
 )
 _TESTS = ("=", "<", ">", "<=", ">=", "zero?", "positive?", "negative?", "finite?")
 
-SIGNATURES: dict[str, tuple[tuple[str, ...], str]] = {
+Kind: TypeAlias = "str | tuple[Kind, Kind]"
+
+SIGNATURES: dict[str, tuple[tuple[Kind, ...], str]] = {
     **{op: ((REAL, REAL), REAL) for op in _REAL_TO_REAL},
     **{op: ((REAL, REAL), TRUTH) for op in _TESTS},
     "vector-ref": ((ROW, REAL), REAL),
     "vector-set": ((ROW, REAL, REAL), ROW),
     "vector-length": ((ROW,), REAL),
     "make-vector": ((REAL, REAL), ROW),
+    "vector-dot": ((ROW, ROW), REAL),
+    "matrix-product": (((REAL, REAL), ROW, ROW), ROW),
 }
 """Operators of typed code: the kinds of their operands, and of their values."""
 
@@ -95,7 +99,10 @@ def unify(a: Node, b: Node) -> None:
             x.kind = MIXED
 
 
-Kind: TypeAlias = "str | tuple[Kind, Kind]"
+def _node_of(kind: Kind) -> Node:
+    if isinstance(kind, str):
+        return Node(kind)
+    return Node((_node_of(kind[0]), _node_of(kind[1])))
 
 
 class Kinds:
@@ -178,7 +185,7 @@ class Kinds:
             operands, result = SIGNATURES[term.op]
             unify(value, Node(result))
             for arg, kind in zip(term.args, operands, strict=False):
-                unify(self._atom(arg), Node(kind))
+                unify(self._atom(arg), _node_of(kind))
         elif not term.op.startswith("fault:"):
             unify(value, Node(MIXED))
 

@@ -51,6 +51,7 @@ from retape.engines.vlad.compiler.typed._kinds import (
     Kind,
     Kinds,
 )
+from retape.engines.vlad.compiler.typed._row_operations import keeps_rows
 from retape.engines.vlad.compiler.typed._typed_functions import typed_functions
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
 
@@ -90,6 +91,7 @@ class TypedLowering:
         }
         self.entered = entered(module) & self.module.functions.keys()
         self.program = TypedProgram()
+        self._set = "own-set" if keeps_rows(module) else "vector-set"
         self._frames: dict[str, Frame] = {}
         self._env: Bindings = {}
         self._count = 0
@@ -241,7 +243,8 @@ class TypedLowering:
         args = tuple(part for a in term.args for part in parts_of(_shape_of(a, known)))
         var = self.new(term.var)
         assert isinstance(var, Register)
-        return Do(var, term.op, args, self._term(term.body, {**known, term.var: var}))
+        op = self._set if term.op == "vector-set" else term.op
+        return Do(var, op, args, self._term(term.body, {**known, term.var: var}))
 
     def _match(self, term: Match, known: Bindings) -> TypedTerm:
         value, wanted = _shape_of(term.arg, known), term.constant.value

@@ -17,6 +17,11 @@ from retape.engines.vlad.compiler.typed._form import (
     Register,
     TypedAtom,
 )
+from retape.engines.vlad.compiler.typed._row_operations import (
+    GIVING_ROWS,
+    PRODUCTS,
+    product_takes,
+)
 from retape.engines.vlad.compiler.typed._ways import Passed, Way
 
 
@@ -92,7 +97,7 @@ def _unchanged(way: Way, same: dict[TypedAtom, TypedAtom]) -> set[TypedAtom]:
     return found
 
 
-_CHANGING = ("vector-ref", "vector-set", "make-vector", "mark")
+_CHANGING = ("vector-ref", "mark", *GIVING_ROWS, *PRODUCTS)
 """Operators that do not give the same of the same operands."""
 
 
@@ -103,6 +108,10 @@ def _taken(step: Do, useful: frozenset[Register]) -> list[Register]:
         atoms = list(step.args)
     elif step.op == "vector-set":
         atoms = list(step.args[:2])
+    elif step.op == "own-set":
+        atoms = [*step.args[:2], step.var]
+    elif step.op in PRODUCTS:
+        atoms = list(product_takes(step))
     elif step.op == "make-vector":
         atoms = [step.var]
     else:

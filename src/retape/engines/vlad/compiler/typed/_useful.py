@@ -25,6 +25,7 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
     terms_of,
 )
+from retape.engines.vlad.compiler.typed._row_operations import SETS
 
 
 def useful_slots(program: TypedProgram) -> frozenset[Register]:
@@ -75,7 +76,7 @@ Flow = Callable[[TypedAtom, TypedAtom], None]
 
 
 def _operand_flows(term: Do, found: set[Register], flows: Flow) -> None:
-    if term.op == "vector-set":
+    if term.op in SETS:
         found |= {a for a in term.args[2:] if isinstance(a, Register)}
     elif term.op == "make-vector":
         found |= {a for a in term.args[1:] if isinstance(a, Register)}

@@ -21,10 +21,11 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
     terms_of,
 )
+from retape.engines.vlad.compiler.typed._row_operations import SETS
 
 _MOST_WHOLE = 2.0**53
 
-PLACES = {"vector-ref": 1, "vector-set": 1, "make-vector": 0}
+PLACES = {"vector-ref": 1, "vector-set": 1, "own-set": 1, "make-vector": 0}
 """Operators with a place or a length, and which of their operands it is."""
 
 TESTS_OF_TWO = ("=", "<", ">", "<=", ">=")
@@ -118,7 +119,7 @@ class _Flows:
     def _note(self, term: object) -> None:
         match term:
             case Do():
-                if term.op == "vector-set":
+                if term.op in SETS:
                     self.sets.append(term)
                 else:
                     self.steps[term.var] = term

@@ -12,7 +12,6 @@ from retape.engines.vlad.python.read._types import (
     ArrayType,
     FunctionType,
     TupleType,
-    Type,
     kind_of_type,
 )
 from retape.engines.vlad.python.terms import _prelude as prelude
@@ -186,36 +185,3 @@ class Arrays:
             return opened(self._build, where, cores[at[1]], second)
 
         return opened(self._build, where, cores[at[0]], first)
-
-    def product(self, node: ast.AST, left: Operand, right: Operand) -> Operand:
-        """`a @ b`."""
-        ranks = getattr(left[1], "rank", 0), getattr(right[1], "rank", 0)
-        function = {
-            (1, 1): prelude.array_dot,
-            (2, 1): prelude.matrix_vector,
-            (2, 2): prelude.matrix_matrix,
-        }.get(ranks)
-        if function is None:
-            self.refuse(node, "`@` is compiled for vectors, and matrices on its left")
-        where = self._owner.text.where(node)
-        kinds: list[Type] = []
-
-        def multiplied(a: Core, b: Core) -> Core:
-            core, type_ = self._owner.calls.of_function(
-                node,
-                FunctionType(function),
-                Const(where, ()),
-                [(a, left[1]), (b, right[1])],
-            )
-            kinds.append(type_)
-            columns = length_of(where, a)
-            if ranks[0] == 2:
-                columns = opened(
-                    self._build, where, a, lambda s, rows, columns, d: columns
-                )
-            rows, _ = self.length(node, (b, right[1]))
-            return if_alike(where, [columns, rows], core)
-
-        core = self._owner.arithmetic.named(where, (left[0], right[0]), multiplied)
-        self._owner.fresh = True
-        return core, kinds[0]

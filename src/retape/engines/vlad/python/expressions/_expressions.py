@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 from retape.engines.vlad.language._core import Const, Core, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.expressions._array_items import ArrayItems
+from retape.engines.vlad.python.expressions._array_products import ArrayProducts
 from retape.engines.vlad.python.expressions._arrays import Arrays
 from retape.engines.vlad.python.expressions._calls import CallTranslator
 from retape.engines.vlad.python.expressions._conditions import Conditions
@@ -59,6 +60,7 @@ class Expressions:
         self.arithmetic = Arithmetic(self.build)
         self.conditions = Conditions(self)
         self.arrays = Arrays(self)
+        self.products = ArrayProducts(self)
         self.items = ArrayItems(self)
         self.calls = CallTranslator(self)
         self.fresh = False
@@ -185,7 +187,7 @@ class Expressions:
     ) -> Operand:
         where = self.text.where(node)
         if isinstance(op, ast.MatMult):
-            return self.arrays.product(node, left, right)
+            return self.products.product(node, left, right)
         if isinstance(left[1], ArrayType) or isinstance(right[1], ArrayType):
             function = _ELEMENTWISE.get(type(op))
             if function is None:

@@ -87,7 +87,7 @@ class LibraryCalls:
                 return owner.arrays.new(node, args[0], value)
             case "dot":
                 self._counted(node, args, 2)
-                return owner.arrays.product(node, args[0], args[1])
+                return owner.products.product(node, args[0], args[1])
             case "sum":
                 self._counted(node, args, 1)
                 return self.sum(node, args[0])

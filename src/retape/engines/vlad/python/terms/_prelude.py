@@ -17,37 +17,6 @@ def array_sum(a):
     return total
 
 
-def array_dot(a, b):
-    total = 0.0
-    for i in range(len(a)):
-        total += a[i] * b[i]
-    return total
-
-
-def matrix_vector(a, b):
-    rows, columns = a.shape
-    result = new_array(rows, 0.0)
-    for i in range(rows):
-        total = 0.0
-        for j in range(columns):
-            total += a[i, j] * b[j]
-        result[i] = total
-    return result
-
-
-def matrix_matrix(a, b):
-    rows, inner = a.shape
-    _, columns = b.shape
-    result = new_array((rows, columns), 0.0)
-    for i in range(rows):
-        for j in range(columns):
-            total = 0.0
-            for k in range(inner):
-                total += a[i, k] * b[k, j]
-            result[i, j] = total
-    return result
-
-
 def each_of_array(f, a):
     result = new_array(len(a), 0.0)
     for i in range(len(a)):

@@ -1,0 +1,46 @@
+"""Products of rows, and what goes with rows that a reverse takes as they were: in C."""
+
+from typing import TYPE_CHECKING
+
+from retape.engines.vlad.compiler.typed._form import Do, Register
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.compiler.adjoint._emit_frames import FrameEmission
+
+
+def record_dot(emission: "FrameEmission", term: Do) -> None:
+    """The sum of the products of two rows' elements."""
+    a, b = (arg for arg in term.args if isinstance(arg, Register))
+    x, y = emission.slot(a), emission.slot(b)
+    versions = emission.version(a), emission.version(b)
+    emission.line(f"ROWS_ALIKE({x}, {versions[0]}, {y}, {versions[1]})")
+    emission.line(f"{emission.slot(term.var)} = row_dot({x}, {y}); WORKED")
+    _keep(emission, a, b)
+
+
+def record_product(emission: "FrameEmission", term: Do) -> None:
+    """A row that is the product of two matrices."""
+    _, rows, columns, a, b = term.args
+    assert isinstance(a, Register) and isinstance(b, Register)
+    x, y, c = emission.slot(a), emission.slot(b), emission.slot(term.var)
+    emission.line(f"ROW_CURRENT({x}, {emission.version(a)})")
+    emission.line(f"ROW_CURRENT({y}, {emission.version(b)})")
+    shape = f"{emission.atom(rows)}, {emission.atom(columns)}"
+    emission.line(f"{c} = row_product({shape}, {x}, {y});")
+    emission.line(f"if (UNLIKELY(!{c})) goto GIVE_UP;")
+    emission.line(f"{emission.version(term.var)} = 0; WORKED")
+    _keep(emission, a, b)
+
+
+def _keep(emission: "FrameEmission", *rows: Register) -> None:
+    if emission.taped:
+        for row in dict.fromkeys(rows):
+            emission.line(f"KEPT({emission.slot(row)})")
+
+
+def own_set(made: str, row: str, place: str, value: str) -> str:
+    """An assignment at a place that was looked at, to a row of its own if need be."""
+    return (
+        f"{made} = {row}->is_kept ? own_row({row}) : {row}; "
+        f"{made}->value[{place}] = {value};"
+    )
