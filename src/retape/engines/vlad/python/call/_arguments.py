@@ -5,7 +5,7 @@ from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType as PythonFunction
 from typing import Any
 
-from retape._errors import GradientTypeError, PlanError, UnsupportedError
+from retape._errors import PlanError, UnsupportedError
 
 
 def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
@@ -73,10 +73,7 @@ def bound(
     """Arguments by position: those by name, and defaults, in their places."""
     code = function.__code__
     if code.co_kwonlyargcount or code.co_flags & (CO_VARARGS | CO_VARKEYWORDS):
-        raise GradientTypeError(
-            f"`*` among the parameters of `{function.__name__}` is not compiled; name "
-            "each of them"
-        )
+        return args  # refused where it is compiled, with its line
     if not keywords and len(args) == code.co_argcount:
         return args
     names = code.co_varnames[: code.co_argcount]
