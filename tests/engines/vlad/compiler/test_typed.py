@@ -11,6 +11,7 @@ import retape
 from retape import native, vlad
 from retape.engines.vlad.compiler._pipeline import intermediate
 from retape.engines.vlad.compiler.emit._emit import Emission
+from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.typed._check_typed import IllTyped, check_typed
 from retape.engines.vlad.compiler.typed._form import (
     Do,
@@ -22,6 +23,7 @@ from retape.engines.vlad.compiler.typed._form import (
 )
 from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
 from retape.engines.vlad.compiler.typed._pretty_typed import pretty_typed
+from retape.engines.vlad.compiler.typed._typed_functions import Typable
 from retape.engines.vlad.language._diagnostics import Source
 from retape.engines.vlad.language._program import Session
 
@@ -34,10 +36,11 @@ ORBIT = """
 
 def _typed(text: str) -> TypedProgram:
     module = intermediate(Session().add(Source("test", text)))
-    emission = Emission(module)
+    typable = Typable(module, Liveness(module))
+    emission = Emission(module, typable.live)
     emission.text(lambda frames: ())
     f = emission.frames
-    return TypedLowering(module, f.live, f.costs, f.codes, f.resumes).lower()
+    return TypedLowering(typable, f.costs, f.codes, f.resumes).lower()
 
 
 def test_the_typed_form_of_a_loop() -> None:

@@ -11,7 +11,7 @@ source -> data    language/_reader            characters to lists with positions
        -> object  compiler/load/_c_compiler   the system's C compiler; cached
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from retape.engines.vlad.compiler.adjoint._emit_typed import NOTHING_TYPED, typed_text
@@ -21,9 +21,13 @@ from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
 from retape.engines.vlad.compiler.ir._files import files_of
 from retape.engines.vlad.compiler.ir._ir import Module
+from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.ir._packing import pack_frames
 from retape.engines.vlad.compiler.lower._lower import Lowering
+from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
+from retape.engines.vlad.compiler.typed._seldom import seldom_run
 from retape.engines.vlad.compiler.typed._typed_functions import (
+    Typable,
     differentiates,
 )
 from retape.engines.vlad.language._diagnostics import Where
@@ -38,12 +42,14 @@ class Compiled:
         module: The program in the intermediate form, of which `text` is the C.
         places: Where the continuation of each frame's code stands.
         is_large: Whether the C compiler is to think less of each line.
+        later: The C that is compiled when a run first needs it; none as a rule.
     """
 
     module: Module
     text: str
     places: dict[int, Where]
     is_large: bool = False
+    later: str = ""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -55,26 +61,37 @@ def compile_program(program: Program) -> Compiled:
     """All passes but the C compiler's; the form is checked after each."""
     with deep_recursion():
         module = intermediate(program)
-        emission = Emission(module)
-        text = emission.text(lambda frames: _typed(program, module, frames))
-    return Compiled(module, text, emission.places, emission.is_large)
+        live = Liveness(module)
+        typable = Typable(module, live)
+        seldom = (
+            seldom_run(module, typable) if _is_closed(program) else frozenset[int]()
+        )
+
+        def typed(frames: FrameLayout) -> Sequence[str]:
+            return [*_typed(program, typable, frames)]
+
+        emission = Emission(module, live, seldom)
+        text = emission.text(typed)
+        if emission.later and NOTHING_TYPED[0] in text:
+            emission = Emission(module, live)
+            text = emission.text(typed)
+    places = emission.places
+    return Compiled(module, text, places, emission.is_large, emission.later)
 
 
-def _typed(program: Program, module: Module, frames: FrameLayout) -> Iterable[str]:
+def _is_closed(program: Program) -> bool:
+    """Whether a program's functions are only called, and call nothing outside."""
+    return bool(program.roots) and not program.differentiated and not program.externals
+
+
+def _typed(program: Program, typable: Typable, frames: FrameLayout) -> Iterable[str]:
     """Typed code, if the program has derivatives or is called from outside."""
-    reverse = differentiates(module) or program.differentiated
+    reverse = differentiates(typable.module) or program.differentiated
     if not reverse and not program.roots:
         return NOTHING_TYPED
     last = FIRST_CODE + len(frames.sizes)
-    return typed_text(
-        module,
-        frames.live,
-        frames.costs,
-        frames.codes,
-        frames.resumes,
-        last,
-        reverse=reverse,
-    )
+    lowering = TypedLowering(typable, frames.costs, frames.codes, frames.resumes)
+    return typed_text(lowering, last, reverse=reverse)
 
 
 def intermediate(program: Program) -> Module:

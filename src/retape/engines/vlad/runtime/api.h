@@ -44,6 +44,7 @@ static int guarded(void (*body)(Request *), Request *q) {
   G.planned = planned;
   G.saved = saved;
   G.pauses = pauses;
+  if (!planned) forget_waypoints();
   return 1;
 }
 
@@ -84,9 +85,12 @@ EXPORT int vlad_begin(Request *q, int (*read)(double *), int (*write)(double),
   return guarded(begin, q);
 }
 
-EXPORT void vlad_single_stage(int64_t steps, int64_t typed) {
+EXPORT void vlad_later_from(const void *(*later)(const void *)) { G.host_later = later; }
+
+EXPORT void vlad_single_stage(int64_t steps, int64_t typed, int waypoints) {
   G.single_stage = steps;
   G.typed_stage = typed;
+  G.waypoints = waypoints;
 }
 
 /* Apply function a to argument b: the value's handle in r, the steps in s. */
@@ -131,13 +135,15 @@ static void tidy(void) {
   collect();
 }
 
-/* Advance state a by b steps: the new state's handle in r (-1 at the end), the steps
+/* Advance state a, at step c, by b steps: the new state's handle in r (-1 at the end), the steps
    that are left over in s. */
 static void advance(Request *q) {
   int stopped;
   Val state;
   set_marks(q);
-  if (!typed_advance(G.handle[q->a], q->b, &state, &stopped)) {
+  int64_t steps = q->b;
+  Val from = nearest(q->a, q->c, &steps);
+  if (!typed_advance(from, steps, &state, &stopped)) {
     stopped = run(G.handle[q->a], q->b);
     state = G.k;
   }

@@ -7,7 +7,7 @@
 #define VLAD_DERIVATIVES_H
 
 #include "signals.h"
-#include "trees.h"
+#include "waypoints.h"
 
 #define NO_LIMIT (INT64_MAX / 2)
 
@@ -65,12 +65,6 @@ static int typed_loads(Val frame);
 
 /* The bytes of tape that so many steps take from a state; 0 if they are not made. */
 static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *made);
-
-/* As `run`, by typed code; 0 if `run` has to do it. */
-static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped);
-
-/* A bound of the words by which the state of a run of typed code grew. */
-static size_t typed_grown(void);
 
 /* The value of a function that is applied; 0 if `run` has to find it. */
 static int typed_value(Val frame, Val *value);
@@ -270,13 +264,13 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   size_t peak = G.peak_old, base = G.old_words;
   uint64_t made = G.made;
   G.peak_old = base;
-  int stopped;
+  size_t grown;
   Val done;
-  if (!typed_advance(G.shadow[at_start], NO_LIMIT, &done, &stopped)) {
+  if (!typed_count(G.shadow[at_start], &done, &grown)) {
     run(G.shadow[at_start], NO_LIMIT);
     done = G.result;
   }
-  G.grown = G.peak_old - base + typed_grown();
+  G.grown = G.peak_old - base + grown;
   if (peak > G.peak_old) G.peak_old = peak;
   G.run_made = G.made - made;
   steps = NO_LIMIT - G.fuel;
@@ -310,6 +304,7 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
     free_handle(h);
   }
   rewind_to(after);
+  if (G.planned == 1) forget_waypoints();
   G.planned--;
   leave_level();
   return result;

@@ -10,7 +10,9 @@
 
 enum { TO_RESUME, TO_ENTER, TO_OPERATE, TO_PAUSE_RETURN, TO_PAUSE, TO_FUNCTION };
 
-static struct {
+typedef int (*Part)(int);
+
+static struct Exchange {
   Val *hp;
   Val k, ret, s0, s1, s2;
   int64_t fuel, need;

@@ -130,6 +130,7 @@ typedef struct {
   int (*host_write)(double);
   Host host_checkpoint;
   int (*host_external)(int32_t, const double *, double *);
+  const void *(*host_later)(const void *); /* the parts that are compiled later */
   const char *outermost; /* the derivative of level 1 */
   const char *swept_by; /* the derivative whose run the host reverses */
   int planned;          /* the number of `checkpoint-*j` that are under way */
@@ -137,6 +138,7 @@ typedef struct {
   int asymmetric; /* there are partials that the user gave */
   int64_t single_stage; /* runs no longer than this are one stage */
   int64_t brief; /* the steps of a brief call; 0 in any other: see `brief.h` */
+  int waypoints; /* the run that counts the steps may leave states on its way */
   int64_t typed_stage; /* runs of typed code that are tried as one stage */
 } State;
 

@@ -159,19 +159,22 @@ class CompiledEngine:
 
     def __init__(self, program: Program, setting: Setting) -> None:
         from retape.engines.vlad.compiler._pipeline import compile_program
-        from retape.engines.vlad.compiler.load._c_compiler import IF_LARGE, build
+        from retape.engines.vlad.compiler.load._c_compiler import build, effort_for
         from retape.engines.vlad.compiler.load._native import Native
 
         self.setting = setting
         self.compiled = compile_program(program)
         checkpoint = weakref.WeakMethod(self._checkpoint)  # the native part is ours
+        compiled = self.compiled
+        extra = effort_for(large=compiled.is_large, typed=bool(compiled.later))
         self.native = Native(
-            self.compiled,
-            build(self.compiled.files, IF_LARGE if self.compiled.is_large else ()),
+            compiled,
+            build(compiled.files, extra),
             setting.read,
             partial(_write, setting.write),
             program.externals,
             lambda *job: _called(checkpoint, *job),
+            lambda: build([compiled.later], extra, "apart.c"),
         )
         self.keep(setting.disk)
 
@@ -182,11 +185,13 @@ class CompiledEngine:
     def keep(self, disk: Disk | None) -> None:
         self.setting.disk = disk
         stage = typed = 0
-        if self.setting.report is None and disk is None:
+        counted = self.setting.report is not None or disk is not None
+        if not counted:
             stage = least_stage(self.setting.plan, typed=False)
             typed = least_stage(self.setting.plan, typed=True)
         # else the host is to know of every run
-        self.native.single_stage(stage, typed)
+        by_us = self.setting.plan is DEFAULT_PLAN and not counted
+        self.native.single_stage(stage, typed, waypoints=by_us)
 
     def _checkpoint(self, *job: int) -> int:
         from retape.engines.vlad.compiler.load._machine import (

@@ -31,6 +31,8 @@ from retape.engines.vlad.compiler.typed._ways import Way, Ways
 PART_WAYS = 30
 """Ways of one part, unless one function has more."""
 
+NO_REVERSE = "void typed_reverse(double seed) { (void)seed; }"
+
 _TAPE_PIECE = 1
 """Any part knows this number: see `runtime/typed.h`."""
 
@@ -54,10 +56,15 @@ def parts_text(
     tape: dict[int, Recorded],
     names: TapeNames,
     useful: frozenset[Register],
+    *,
+    taped: bool,
 ) -> Iterator[str]:
     """The lines of `typed_record` and `typed_reverse`, and of their parts."""
     parts = [*_parts(program, ways)]
-    yield from _record(program, ways, tape, names, parts)
+    yield from _record(program, ways, tape, names, parts, taped=taped)
+    if not taped:
+        yield NO_REVERSE
+        return
     yield from (NEXT_FILE, '#include "typed_parts.h"')
     yield from _reverse(ReverseEmission(program, ways, tape, names, useful), parts)
 
@@ -94,10 +101,12 @@ def _record(
     tape: dict[int, Recorded],
     names: TapeNames,
     parts: Sequence[TypedProgram],
+    *,
+    taped: bool,
 ) -> Iterator[str]:
     made: list[tuple[RecordEmission, _PartText]] = []
     for part in parts:
-        emission = RecordEmission(program, ways, tape, names, part)
+        emission = RecordEmission(program, ways, tape, names, part, taped=taped)
         body = emission.blocks()
         emission.entries()
         made.append((emission, _PartText(emission.lines, body)))
@@ -126,7 +135,7 @@ def _record(
             "  default: break;",
             "  }",
             "POP: __attribute__((unused));",
-            "  ROOM",
+            *(["  ROOM"] if taped else []),
         )
         yield from ("  switch (sp[-1].u) {", *text.cases)
         yield from ("  default: next = DO_POP; goto LEAVE;", "  }", *text.body)

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterator
 
-from retape.engines.vlad.compiler.adjoint._emit_parts import parts_text
+from retape.engines.vlad.compiler.adjoint._emit_parts import NO_REVERSE, parts_text
 from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
 from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
 from retape.engines.vlad.compiler.ir._ir import Call, Module, all_functions, subterms
-from retape.engines.vlad.compiler.ir._liveness import Costs, Liveness
 from retape.engines.vlad.compiler.typed._check_typed import check_typed
 from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
@@ -50,11 +49,7 @@ def _called_from_outside(module: Module, program: TypedProgram) -> set[int]:
 
 
 def typed_text(
-    module: Module,
-    live: Liveness,
-    costs: Costs,
-    codes: dict[str, int],
-    resumes: dict[int, int],
+    lowering: TypedLowering,
     frames: int,
     *,
     reverse: bool = True,
@@ -62,15 +57,11 @@ def typed_text(
     """The lines of C, or one that says that there is no typed code.
 
     Args:
-        module: The program.
-        live: What its functions and continuations need.
-        costs: What its blocks cost.
-        codes: The codes of the frames of continuations.
-        resumes: The codes of the frames of functions.
+        lowering: The program, about to be converted.
         frames: How many codes there are.
         reverse: Whether a derivative may be taken; if not, there is none.
     """
-    program = check_typed(TypedLowering(module, live, costs, codes, resumes).lower())
+    module, program = lowering.module, check_typed(lowering.lower())
     if not program.functions:
         yield from NOTHING_TYPED
         return
@@ -88,18 +79,15 @@ def typed_text(
     if not _fits(program, tape):
         yield from NOTHING_TYPED
         return
-    if len(ways.ways) > ONE_PART and not reverse:
-        yield from NOTHING_TYPED
-        return
-    if len(ways.ways) > ONE_PART:
-        code = list(parts_text(program, ways, tape, names, useful))
+    if not is_one:
+        code = list(parts_text(program, ways, tape, names, useful, taped=reverse))
     else:
         record = RecordEmission(program, ways, tape, names, taped=reverse)
         code = list(record.text())
         code += (
             ReverseEmission(program, ways, tape, names, useful).text()
             if reverse
-            else ["void typed_reverse(double seed) { (void)seed; }"]
+            else [NO_REVERSE]
         )
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
     yield '#include "typed.h"'

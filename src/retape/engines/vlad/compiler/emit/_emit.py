@@ -20,7 +20,11 @@ from retape.engines.vlad.compiler.emit._parts import (
     is_closed,
 )
 from retape.engines.vlad.compiler.emit._runs import run_of, write_run
-from retape.engines.vlad.compiler.emit._skeleton import assemble, assemble_parts
+from retape.engines.vlad.compiler.emit._skeleton import (
+    assemble,
+    assemble_later,
+    assemble_parts,
+)
 from retape.engines.vlad.compiler.emit._static_data import constant_text, static_data
 from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
@@ -45,22 +49,35 @@ from retape.engines.vlad.compiler.ir._ir import (
     local_functions,
     subterms,
 )
+from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
 from retape.engines.vlad.language._diagnostics import Where
 
 
 class Emission:
-    """The text of one module, with what the host must know about its frames."""
+    """The text of one module, with what the host must know about its frames.
 
-    def __init__(self, module: Module) -> None:
-        self.module = module
+    Args:
+        module: The program.
+        live: What its functions and continuations need.
+        seldom: The functions whose code is not likely to be needed.
+
+    Attributes:
+        later: The text of those, which is compiled when a run comes to one.
+    """
+
+    def __init__(
+        self, module: Module, live: Liveness, seldom: frozenset[int] = frozenset()
+    ) -> None:
+        self.module, self.seldom = module, seldom
         terms = list(_terms(module))
         self._atoms = {a for t in terms for a in atoms_of(t) if isinstance(a, str)}
         self.entered = {*entered(module), *module.entries} & module.functions.keys()
         self.parts: list[Part] = []
         self.part = Part(Output(self._atoms))
         self.out = self.part.out
-        self.frames = FrameLayout(module, self.out)
+        self.frames = FrameLayout(live, self.out)
+        self.later = ""
         self.called: set[int] = set()  # functions that another part calls
         self.jumped: set[str] = set()
         self.funs = {fun.index: fun for fun in all_functions(module)}
@@ -75,7 +92,8 @@ class Emission:
     @property
     def is_large(self) -> bool:
         """Whether the text has the program in several parts."""
-        return len(self.parts) > 1
+        kinds = [part.is_seldom for part in self.parts]
+        return kinds.count(False) > 1 or kinds.count(True) > 1
 
     def text(self, typed: Callable[[FrameLayout], Iterable[str]]) -> str:
         """The whole C file.
@@ -83,19 +101,31 @@ class Emission:
         Args:
             typed: The text of typed code, when the layout of frames is known.
         """
-        for functions in grouped(self.module):
-            self._open([index for fun in functions for index in _with_locals(fun)])
+        often, seldom = self._apart()
+        for functions in (*grouped(often), *grouped(seldom)):
+            is_seldom = functions[0] in seldom
+            indices = [index for fun in functions for index in _with_locals(fun)]
+            self._open(indices, is_seldom=is_seldom)
             for fun in functions:
                 self._function(fun)
         doors = {index: self._needs(self.funs[index]) for index in sorted(self.called)}
         static, live = static_data(self.module), typed(self.frames)
-        if len(self.parts) == 1:
+        if len(self.parts) == 1 and not seldom:
             return assemble(self.out, static, live)
+        if seldom:
+            self.later = assemble_later(self.parts, doors)
         return assemble_parts(self.parts, doors, static, live)
 
-    def _open(self, functions: list[int]) -> None:
+    def _apart(self) -> tuple[list[Fun], list[Fun]]:
+        """The functions with code that is likely to be needed, and the others."""
+        found: tuple[list[Fun], list[Fun]] = [], []
+        for fun in self.module.functions.values():
+            found[self.seldom.issuperset(_with_locals(fun))].append(fun)
+        return found
+
+    def _open(self, functions: list[int], *, is_seldom: bool) -> None:
         """Begin a part."""
-        self._enter(Part(Output(self._atoms), functions))
+        self._enter(Part(Output(self._atoms), functions, is_seldom))
         self.parts.append(self.part)
 
     def _enter(self, part: Part) -> None:
@@ -239,7 +269,7 @@ class Emission:
         outer = self.part
         full = self.part.terms > PART_TERMS
         if full and term.name not in self.jumped and is_closed(term):
-            self._open([])
+            self._open([], is_seldom=outer.is_seldom)
         self.out.lines.append(f"{label(term.name)}:;")
         if term.name in self.frames.codes:
             self.frames.entry(term)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from retape.engines.vlad.compiler.emit._output import Output, label
-from retape.engines.vlad.compiler.ir._ir import Cont, Fun, Module
+from retape.engines.vlad.compiler.ir._ir import Cont, Fun
 from retape.engines.vlad.compiler.ir._liveness import Cost, Costs, Liveness
 from retape.engines.vlad.language._diagnostics import Where
 
@@ -23,9 +23,9 @@ class FrameLayout:
         resumes: The code of each function's own frame.
     """
 
-    def __init__(self, module: Module, out: Output) -> None:
+    def __init__(self, live: Liveness, out: Output) -> None:
         self.out = out
-        self.live = Liveness(module)
+        self.live = live
         self.costs = Costs(self.live)
         self.sizes: list[tuple[int, str]] = []
         self.places: dict[int, Where] = {}

@@ -6,7 +6,7 @@ program is cut into parts of bounded size. Parts are cut between functions, and 
 one where nothing is in registers: at a continuation that only frames lead to.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from retape.engines.vlad.compiler.emit._output import Output
@@ -14,7 +14,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Cont,
     Fun,
     Jump,
-    Module,
     Term,
     local_functions,
     subterms,
@@ -31,28 +30,31 @@ class Part:
     Attributes:
         out: Its text.
         functions: The numbers of the functions that begin in it.
+        is_seldom: Whether it is compiled when a run first comes to it.
         terms: How much of the program it has.
         codes: The codes of frames that lead into it.
     """
 
     out: Output
     functions: list[int] = field(default_factory=list)
+    is_seldom: bool = False
     terms: int = 0
     codes: list[int] = field(default_factory=list)
 
 
-def grouped(module: Module) -> Iterator[list[Fun]]:
+def grouped(functions: Iterable[Fun]) -> Iterator[list[Fun]]:
     """The functions, a part's together; those of a fix go with the one around them."""
     found: list[Fun] = []
     terms = 0
-    for fun in module.functions.values():
+    for fun in functions:
         size = size_of(fun)
         if found and terms + size > PART_TERMS:
             yield found
             found, terms = [], 0
         found.append(fun)
         terms += size
-    yield found
+    if found:
+        yield found
 
 
 def size_of(fun: Fun) -> int:

@@ -52,7 +52,7 @@ def assemble_parts(
     static: Iterable[str],
     typed: Iterable[str],
 ) -> str:
-    """The C file of a large program.
+    """The C file of a program in parts, without those that are compiled later.
 
     Args:
         parts: Its parts.
@@ -67,11 +67,10 @@ def assemble_parts(
         *static,
         "",
         f"static __attribute__((unused)) Val passed[{max(1, most)}];",
+        *_parts_text(parts, doors, is_seldom=False),
     ]
-    for number, part in enumerate(parts):
-        lines += _part(number, part, doors)
-    lines += ["static int (*const parts[])(int) = {"]
-    lines += [f"  part_{number}," for number in range(len(parts))] + ["};"]
+    has_later = any(part.is_seldom for part in parts)
+    lines += ['#include "later.h"'] if has_later else ["#define PART(at) parts[at]"]
     codes = {code: i for i, part in enumerate(parts) for code in part.codes}
     functions = {index: i for i, part in enumerate(parts) for index in part.functions}
     lines += [
@@ -89,6 +88,26 @@ def assemble_parts(
         "",
     ]
     return "\n".join(lines)
+
+
+def assemble_later(parts: Sequence[Part], doors: dict[int, list[str]]) -> str:
+    """The C file of the parts that are compiled when a run first comes to one."""
+    return "\n".join(
+        ['#include "apart.h"', *_parts_text(parts, doors, is_seldom=True), ""]
+    )
+
+
+def _parts_text(
+    parts: Sequence[Part], doors: dict[int, list[str]], *, is_seldom: bool
+) -> Iterator[str]:
+    """The functions of some parts, and a table of them with room for the others."""
+    here = [part.is_seldom == is_seldom for part in parts]
+    for number, part in enumerate(parts):
+        if here[number]:
+            yield from _part(number, part, doors)
+    yield f"{'const Part' if is_seldom else 'static const Part'} parts[] = {{"
+    yield from (f"  part_{n}," if here[n] else "  NULL," for n in range(len(parts)))
+    yield "};"
 
 
 def _part(number: int, part: Part, doors: dict[int, list[str]]) -> Iterator[str]:
@@ -139,7 +158,7 @@ _ELSEWHERE = (
         "    at = part_of_code[code_of(object(k))];",
         "  }",
         "GO:",
-        "  TO_PART(parts[at])",
+        "  TO_PART(PART(at))",
         "  switch (next) {",
         "  case TO_RESUME: goto RESUME;",
         "  case TO_ENTER: goto ENTER;",

@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable
-from ctypes import c_double, c_int, c_int32, c_int64
+from ctypes import c_double, c_int, c_int32, c_int64, c_void_p
 from typing import Any
 
 _CALLS = (
@@ -16,6 +16,7 @@ WRITE = ctypes.CFUNCTYPE(c_int, c_double)
 EXTERNAL = ctypes.CFUNCTYPE(
     c_int, c_int32, ctypes.POINTER(c_double), ctypes.POINTER(c_double)
 )
+LATER = ctypes.CFUNCTYPE(c_void_p, c_void_p)
 HOST = ctypes.CFUNCTYPE(c_int64, c_int64, c_int64, c_int64, c_int64)
 
 
@@ -44,7 +45,7 @@ def declared(library: Any) -> Any:
     library.vlad_made.restype = c_int64
     library.vlad_chain.argtypes = [ctypes.c_void_p, c_int64]
     library.vlad_free.argtypes = [c_int64]
-    library.vlad_single_stage.argtypes = [c_int64, c_int64]
+    library.vlad_single_stage.argtypes = [c_int64, c_int64, c_int]
     library.vlad_exported.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
     for name in _CALLS:
         getattr(library, f"vlad_{name}").restype = c_int

@@ -71,7 +71,12 @@ class NativeMachine:
             return capsule, 0
         read, written = capsule.marks
         done = self.native.call(
-            "advance", a=capsule.frame.number, b=made + capsule.left, e=read, f=written
+            "advance",
+            a=capsule.frame.number,
+            b=made + capsule.left,
+            c=capsule.position - capsule.left,
+            e=read,
+            f=written,
         )
         frame = Handle(self.native, done.r) if done.r >= 0 else None
         position = capsule.position + made

@@ -4,7 +4,7 @@ import ctypes
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from ctypes import c_double, c_int, c_int32
+from ctypes import c_double, c_int, c_int32, c_void_p
 from typing import Any, NamedTuple, NoReturn
 
 from retape._errors import UnsupportedError
@@ -14,6 +14,7 @@ from retape.engines.vlad.compiler.load._faults import describe
 from retape.engines.vlad.compiler.load._interface import (
     EXTERNAL,
     HOST,
+    LATER,
     READ,
     WRITE,
     Request,
@@ -54,6 +55,7 @@ class Native:
         write: Takes a real that the program prints.
         externals: The Python functions that the program may call.
         checkpoint: Reverses what `checkpoint-*j` is applied to.
+        later: Builds the object of what is compiled when a run first needs it.
     """
 
     def __init__(
@@ -64,12 +66,14 @@ class Native:
         write: Callable[[float], None],
         externals: Sequence[NumberedExternal],
         checkpoint: Checkpoint,
+        later: Callable[[], bytes],
     ) -> None:
         self.compiled = compiled
         self.names = {f.index: f.name for f in all_functions(compiled.module)}
         self.error: BaseException | None = None
         self._read, self._write, self._checkpoint = read, write, checkpoint
         self._externals = externals
+        self._later, self._later_object = later, None
         self.arrays = False
         self._outside: str | None = None
         self._freed: deque[int] = deque()
@@ -79,6 +83,7 @@ class Native:
         self._callbacks = self._made_callbacks()
         request = Request(a=NURSERY_WORDS, b=0, c=int(bool(externals)))
         self.dll.vlad_begin(ctypes.byref(request), *self._callbacks)
+        self.dll.vlad_later_from(self._callbacks_later)
         self._reraise = let_signals_in(self.dll)
         self._paused = c_int.in_dll(self.dll, "vlad_paused")
 
@@ -89,6 +94,7 @@ class Native:
         write = WRITE(lambda value: _alive(this)._host_write(value))
         host = HOST(lambda *job: _alive(this)._host_checkpoint(*job))
         call = EXTERNAL(lambda *job: _alive(this)._host_external(*job))
+        self._callbacks_later = LATER(lambda there: _alive(this)._host_later(there))
         return read, write, host, call
 
     def __del__(self) -> None:
@@ -98,6 +104,8 @@ class Native:
                 told()
             library.vlad_end()
             self._object.close()
+            if self._later_object is not None:
+                self._later_object.close()
 
     # calls
 
@@ -154,13 +162,14 @@ class Native:
         """The elements of vectors that the run to be reversed made."""
         return self.dll.vlad_made()
 
-    def single_stage(self, steps: int, typed: int) -> None:
+    def single_stage(self, steps: int, typed: int, *, waypoints: bool) -> None:
         """Runs no longer than this are reversed as one stage, without a schedule.
 
         Those of typed code are tried as one stage up to another number of steps, before
-        it is known how many they have.
+        it is known how many they have. With `waypoints` the run that counts them may
+        leave a few states on its way, at which advances of a sweep begin.
         """
-        self.dll.vlad_single_stage(steps, typed)
+        self.dll.vlad_single_stage(steps, typed, int(waypoints))
 
     def typed_stages(self) -> tuple[int, int]:
         """How many stages typed code has done, and has left to the general way."""
@@ -298,6 +307,17 @@ class Native:
         except BaseException as error:  # noqa: BLE001 - re-raised by `call`
             self.error = error
             return -1
+
+    def _host_later(self, there: int) -> int:
+        """Load what is compiled later, and give it the program that it belongs to."""
+        try:
+            self._later_object = SharedObject(self._later())
+            begin = self._later_object.dll.vlad_apart
+            begin.argtypes, begin.restype = [c_void_p], c_void_p
+            return begin(there)
+        except BaseException as error:  # noqa: BLE001 - re-raised by `call`
+            self.error = error
+            return 0
 
 
 def _alive(this: "weakref.ref[Native]") -> Native:

@@ -16,7 +16,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Let,
     Lit,
     Match,
-    Module,
     Operate,
     Return,
     Term,
@@ -24,7 +23,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Uncons,
     all_functions,
 )
-from retape.engines.vlad.compiler.ir._liveness import Costs, Liveness
+from retape.engines.vlad.compiler.ir._liveness import Costs
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Frame,
@@ -49,10 +48,9 @@ from retape.engines.vlad.compiler.typed._kinds import (
     TRUTH,
     UNIT,
     Kind,
-    Kinds,
 )
 from retape.engines.vlad.compiler.typed._row_operations import keeps_rows
-from retape.engines.vlad.compiler.typed._typed_functions import typed_functions
+from retape.engines.vlad.compiler.typed._typed_functions import Typable
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
 
 _LETTERS = {REAL: "d", TRUTH: "b", ROW: "v"}
@@ -64,8 +62,7 @@ class TypedLowering:
     """One module's conversion.
 
     Args:
-        module: The program.
-        live: What its functions and continuations need.
+        typable: The program, and which of its functions are converted.
         costs: What its blocks cost.
         codes: The codes of frames, by continuation.
         resumes: The codes of the frames of functions.
@@ -73,21 +70,20 @@ class TypedLowering:
 
     def __init__(
         self,
-        module: Module,
-        live: Liveness,
+        typable: Typable,
         costs: Costs,
         codes: dict[str, int],
         resumes: dict[int, int],
     ) -> None:
+        module, live = typable.module, typable.live
         self.module, self.live, self.costs = module, live, costs
         self.codes, self.resumes = codes, resumes
-        self.kinds = Kinds(module)
-        self.good = typed_functions(module, live, self.kinds)
+        self.kinds, self.good = typable.kinds, typable.functions
         self.funs = {fun.index: fun for fun in all_functions(module)}
         self.used = {
-            i: [p for p in f.params if p in live.of(f.body)]
+            i: [p for p in f.params if p in needed]
             for i, f in self.funs.items()
-            if i in self.good
+            if i in self.good and (needed := live.of(f.body)) is not None
         }
         self.entered = entered(module) & self.module.functions.keys()
         self.program = TypedProgram()

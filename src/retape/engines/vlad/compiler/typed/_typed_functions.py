@@ -5,6 +5,9 @@ and that call only such functions. A function without them is the general way's,
 are those that call it.
 """
 
+from dataclasses import dataclass
+from functools import cached_property
+
 from retape.engines.vlad.compiler.ir._entered import entered, own_terms
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
@@ -28,6 +31,29 @@ from retape.engines.vlad.compiler.ir._ir import (
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.typed._kinds import MIXED, SIGNATURES, Kinds
+
+
+@dataclass(frozen=True, eq=False)
+class Typable:
+    """A program, and what typed code may make of it.
+
+    Attributes:
+        module: The program.
+        live: What its functions and continuations need.
+    """
+
+    module: Module
+    live: Liveness
+
+    @cached_property
+    def kinds(self) -> Kinds:
+        """The kinds of its variables."""
+        return Kinds(self.module)
+
+    @cached_property
+    def functions(self) -> set[int]:
+        """The functions that can be typed code."""
+        return typed_functions(self.module, self.live, self.kinds)
 
 
 def typed_functions(module: Module, live: Liveness, kinds: Kinds) -> set[int]:
