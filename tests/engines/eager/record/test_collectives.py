@@ -51,7 +51,10 @@ def _least(make: Any) -> int:
 
 def _all_programs(accelerated: bool) -> list[str]:
     """The programs, budgets and runs that are not as they are without a budget."""
+    from tests.engines.eager.support import parallel_programs
     from tests.engines.eager.support.collective_programs import programs
+
+    assert parallel_programs.__name__
 
     wrong: list[str] = []
     for name, make in programs.items():
@@ -80,6 +83,8 @@ def in_two() -> Any:
         talk=(_talk_in_the_backward, ()),
         regions=(_checkpointed, ()),
         refusal=(_loop_refusal, ()),
+        trainings=(_all_trainings, ()),
+        buckets=(_buckets, ()),
     )
 
 
@@ -148,6 +153,55 @@ def _checkpointed() -> list[bool]:
 def test_regions_of_tensor_parallel_layers_are_exact(in_two: Any) -> None:
     for found in in_two["regions"]:
         assert found == [True] * 3
+
+
+def _all_trainings() -> list[str]:
+    """The trainings and budgets that are not as they are without a budget."""
+    from tests.engines.eager.support.distributed_training import Block, trainings
+
+    wrong: list[str] = []
+    for name, train in trainings.items():
+        plain = train(contextlib.nullcontext)
+        probe = Block(1)
+        train(probe)
+        for memory in (probe.least, 2 * probe.least, 10**9):
+            block = Block(memory)
+            if not _same(plain, train(block)):
+                wrong.append(f"{name} in {memory}: other gradients")
+            if block.peak > memory:
+                wrong.append(f"{name} in {memory}: {block.peak} bytes")
+            # A whole schedule is over, backwards and all, before it would have to.
+            again = block.recomputed or name == "whole_pipeline"
+            if memory == probe.least and not again:
+                wrong.append(f"{name}: nothing was run again")
+    return wrong
+
+
+def test_pipelines_and_replicas_are_exact_in_budgets(in_two: Any) -> None:
+    for wrong in in_two["trainings"]:
+        assert wrong == []
+
+
+def _buckets() -> list[tuple[int, int]]:
+    """In each step of replicas, the steps recorded and the bytes that they took."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.manual_seed(0)
+    wide = [torch.nn.Sequential(torch.nn.Linear(64, 64), torch.nn.Tanh())] * 6
+    model = DistributedDataParallel(torch.nn.Sequential(*wide))
+    found = []
+    for _ in range(3):
+        with retape.torch.recompute(memory="1GB") as run:
+            loss = model(torch.ones(1, 64)).sum()
+        loss.backward()
+        found.append((run.report.steps, run.report.peak_bytes))
+    return found
+
+
+def test_the_buckets_of_replicas_are_none_of_the_program(in_two: Any) -> None:
+    """PyTorch makes them anew in the second forward: as many bytes as gradients."""
+    for found in in_two["buckets"]:
+        assert found[0] == found[1] == found[2]
 
 
 def test_a_loop_refuses_collectives_by_name(in_two: Any) -> None:

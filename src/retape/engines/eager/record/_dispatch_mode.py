@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from math import inf
 from typing import Any
 
@@ -28,6 +28,7 @@ from retape.engines.eager.record._record_collective import (
     written_tensors,
 )
 from retape.engines.eager.record._record_operator import record
+from retape.engines.eager.record._replicated_modules import buckets_unseen
 from retape.engines.eager.record._sharded_modules import (
     gathers,
     sections_at_sharded_modules,
@@ -113,11 +114,12 @@ class Recorder(TorchDispatchMode):
         self._sections = sections_at_sharded_modules(
             self.run, paused_recording, lambda: active_recorder() is self
         )
-        self._transforms = transforms_without_handles(
-            lambda: active_recorder() is not None
+        self._scope = ExitStack()
+        self._scope.enter_context(buckets_unseen(paused_recording))
+        self._scope.enter_context(
+            transforms_without_handles(lambda: active_recorder() is not None)
         )
         self._sections.__enter__()
-        self._transforms.__enter__()
         super().__enter__()
         if self._native is not None:
             self._native.enter(self._session, self, self.keeper)
@@ -127,7 +129,7 @@ class Recorder(TorchDispatchMode):
         if self._native is not None:
             self._native.leave()
         super().__exit__(*exception)
-        self._transforms.__exit__(None, None, None)
+        self._scope.close()
         self._sections.__exit__(None, None, None)
         _active.recorder = None
 
