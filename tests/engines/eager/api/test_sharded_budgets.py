@@ -12,10 +12,14 @@ def test_a_sharded_gpt_holds_its_budgets_to_the_bit(
 ) -> None:
     monkeypatch.syspath_prepend(BENCHMARKS)
     benchmark = pytest.importorskip("sharded")
-    found = benchmark.sweep(layers=12, width=16, length=16, budgets=3, runs=1)
+    found = benchmark.sweep(layers=12, width=16, length=16, budgets=3, runs=2)
     assert len(found) == 2
     for rows in found:
-        assert [row.budget for row in rows if not row.holds] == []
+        assert [row.budget for row in rows if row.peak > row.budget] == []
+        # What FSDP holds is in the budget. A thread of Gloo may hold its copy of a
+        # buffer for a moment longer.
+        beside = [(row.budget, row.allocated, row.sharding // 4) for row in rows]
+        assert [each for each in beside if each[1] > each[0] + each[2]] == []
         assert all(row.same_bits for row in rows)
         again = [row.again for row in rows]
         assert again == sorted(again, reverse=True) and again[0] > 1 > again[-1]

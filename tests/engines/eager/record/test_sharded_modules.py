@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import retape.torch
-from retape import BudgetError, UnsupportedError
+from retape import BudgetError, RetapeWarning, UnsupportedError
+from tests.engines.eager.support.allocator import peak_bytes
 from tests.engines.eager.support.processes import run_in_turn
 
 WIDTH, LAYERS = 16, 3
@@ -43,13 +44,17 @@ class Model(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         h = self.tokens(x)
         for block in self.blocks:
-            h = block(h)
+            h = block.run(h) if hasattr(block, "run") else block(h)
         return self.head(h)
 
 
 def sharded(form: str) -> nn.Module:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.fsdp import (
+        MixedPrecisionPolicy,
+        fully_shard,
+        register_fsdp_forward_method,
+    )
 
     mesh = init_device_mesh("cpu", (dist.get_world_size(),))
     half = MixedPrecisionPolicy(param_dtype=torch.bfloat16)
@@ -64,6 +69,12 @@ def sharded(form: str) -> nn.Module:
             fully_shard([block.up, block.down], mesh=mesh, mp_policy=policy)
         gathered = form != "kept gathered"
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward=gathered)
+        if form == "methods":
+            block.run = block.forward
+            register_fsdp_forward_method(block, "run")
+    if form == "regions of units":
+        blocks = [retape.torch.Checkpointed(block) for block in model.blocks]
+        model.blocks = nn.ModuleList(blocks)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     if form == "prefetch":
         for block, after in zip(model.blocks, model.blocks[1:], strict=False):
@@ -84,7 +95,10 @@ def train(form: str, make: Callable[[], Any], steps: int = 2) -> tuple[Any, Any]
         with under:
             logits = model(x).flatten(0, 1).float()
             loss = F.cross_entropy(logits, x.flatten())
-        loss.backward()
+            if form == "backward inside":
+                loss.backward()
+        if form != "backward inside":
+            loss.backward()
         found += [loss.detach()]
         found += [p.grad.full_tensor().clone() for p in model.parameters()]  # type: ignore[union-attr]
         optimiser.step()
@@ -106,7 +120,7 @@ def _least(form: str) -> int:
     raise AssertionError("a hundred bytes were enough")
 
 
-FORMS = "resharded", "kept gathered", "mixed precision", "nested", "prefetch"
+FORMS = "resharded", "kept gathered", "mixed precision", "nested", "prefetch", "methods"
 SHARES = 1.0, 1.2, 1.5, 2.0, 100.0
 
 
@@ -133,9 +147,14 @@ def _in_budgets(accelerated: bool) -> list[str]:
             wrong.append(f"{form} by snapshots: other gradients")
         retape.torch.accelerate(False)
     plain, _ = train("resharded", contextlib.nullcontext)
-    found, _ = train("regions", contextlib.nullcontext)
-    if not all(map(torch.equal, plain, found)):
-        wrong.append("sharded regions: other gradients")
+    for form in ("regions", "regions of units"):
+        found, _ = train(form, contextlib.nullcontext)
+        if not all(map(torch.equal, plain, found)):
+            wrong.append(f"{form}: other gradients")
+    for budget in ({"memory": 2 * _least("resharded")}, {"snapshots": 1}):
+        found, _ = train("backward inside", lambda: retape.torch.recompute(**budget))  # noqa: B023
+        if not all(map(torch.equal, plain, found)):
+            wrong.append(f"backward inside of {budget}: other gradients")
     return wrong
 
 
@@ -147,12 +166,88 @@ def in_two() -> Any:
         budgets=(_in_budgets, (False,)),
         inside=(_flat, (True,)),
         around=(_flat, (False,)),
+        held=(_held_bytes, ()),
+        unknown=(_another_release, ()),
+        error=(_error, ()),
     )
 
 
 def test_fully_sharded_modules_keep_a_budget_in_each_process(in_two: Any) -> None:
     for wrong in in_two["budgets"]:
         assert wrong == []
+
+
+def _held_bytes() -> list[tuple[str, int, int]]:
+    """By form, what the allocator counts for one token, and what the report says."""
+    found = []
+    text = torch.zeros(1, 1, dtype=torch.long)
+    for form in ("resharded", "kept gathered", "mixed precision", "prefetch", "frozen"):
+        model: Any = sharded(form)
+        for block in model.blocks if form == "frozen" else ():
+            block.requires_grad_(False)
+        runs: list[Any] = []
+
+        def step(model: Any = model, runs: list[Any] = runs) -> None:
+            with retape.torch.recompute(memory="1GB") as run:
+                loss = model(text).float().sum()
+            loss.backward()
+            runs.append(run.report)
+
+        step()
+        # A thread of Gloo may hold its copy of a buffer for a moment longer.
+        least = min(peak_bytes(step) for _ in range(3))
+        activations = runs[-1].peak_bytes - runs[-1].sharding_bytes
+        found.append((form, least - activations, runs[-1].sharding_bytes))
+    return found
+
+
+def test_what_sharding_holds_is_counted(in_two: Any) -> None:
+    for found in in_two["held"]:
+        for form, allocated, counted in found:
+            assert allocated <= counted <= 1.5 * allocated, form
+
+
+def _another_release() -> list[Any]:
+    """Where sizes are elsewhere: the texts of warnings, and what was counted."""
+    import warnings
+
+    from retape.engines.eager.record import _sharded_memory
+
+    def elsewhere(group: Any) -> Any:
+        raise AttributeError("no such size")
+
+    before, _sharded_memory.ShardedUnit = _sharded_memory.ShardedUnit, elsewhere  # type: ignore[misc]
+    try:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always", RetapeWarning)
+            _, reports = train(
+                "resharded", lambda: retape.torch.recompute(memory=10**9)
+            )
+    finally:
+        _sharded_memory.ShardedUnit = before  # type: ignore[misc]
+    texts = [str(w.message) for w in seen if w.category is RetapeWarning]
+    return [texts, [report.sharding_bytes for report in reports]]
+
+
+def test_what_cannot_be_counted_is_said(in_two: Any) -> None:
+    for texts, counted in in_two["unknown"]:
+        assert len(texts) == 2  # one for each run
+        assert "Leave room for it beside the budget" in texts[0]
+        assert counted == [0, 0]
+
+
+def test_an_error_names_what_sharding_takes(in_two: Any) -> None:
+    for text in in_two["error"]:
+        assert "are for what FSDP2 holds (gathered parameters, whole gradients" in text
+
+
+def _error() -> str:
+    model = sharded("resharded")
+    with pytest.raises(BudgetError) as caught:
+        with retape.torch.recompute(memory=100):
+            loss = model(torch.zeros(2, 6, dtype=torch.long)).sum()
+    loss.backward()
+    return "error: " + str(caught.value)
 
 
 def _flat(inside: bool) -> tuple[list[str], bool]:

@@ -16,6 +16,7 @@ from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.api._recompute import Recomputation
 from retape.engines.eager.compiled._inner_checkpoint import inner_checkpoint
 from retape.engines.eager.record._policy import Policy, SelectivePolicy
+from retape.engines.eager.record._sharded_modules import has_sharded_modules
 
 R = TypeVar("R")
 _TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
@@ -127,6 +128,7 @@ class Checkpointed(nn.Module):
         self.__dict__["module"] = module
         self._policy = policy
         self.training = module.training
+        _share_sharding(self, module)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The module's forward, recomputed in the backward."""
@@ -147,3 +149,17 @@ class Checkpointed(nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             return getattr(self.__dict__["module"], name)
+
+
+def _share_sharding(wrapper: nn.Module, module: nn.Module) -> None:
+    """Let `fully_shard` (FSDP2) know the wrapper for a module that it has sharded.
+
+    Else it would shard the parameters once more with the module around the wrapper.
+    """
+    if not has_sharded_modules():
+        return
+    from torch.distributed import _composable_state as composable
+
+    state = composable._get_module_state(module)
+    if state is not None:
+        composable._insert_module_state(wrapper, state)

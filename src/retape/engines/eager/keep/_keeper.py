@@ -19,7 +19,7 @@ from retape.engines.eager._limits import (
     room_for_tensors,
 )
 from retape.engines.eager._record_bytes import RecordSize
-from retape.engines.eager.analysis._least_memory import check_budget
+from retape.engines.eager.analysis._least_memory import Beside, check_budget
 from retape.engines.eager.analysis._liveness import step_cotangents, waiting_beside
 from retape.engines.eager.keep._place_snapshot import (
     merge_snapshot,
@@ -67,6 +67,7 @@ class Keeper:
         room: The bytes of the budget that tensors have, beside the record on the host:
             `floor` and `enough` are such bytes, too.
         bookkeeping: The bytes of the record that are left to it.
+        sharding: Those that are left to FSDP2.
     """
 
     def __init__(self, run: "Run", limits: Limits) -> None:
@@ -79,7 +80,7 @@ class Keeper:
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
         self._again = 0
         self.room: int | None = limits.memory
-        self.bookkeeping = 0
+        self.bookkeeping = self.sharding = 0
         self._next_count: float = _FIRST_COUNT
         self._sample: RecordSize | None = None
         self._on_host = True
@@ -113,11 +114,28 @@ class Keeper:
 
         The budget is the accelerator's where tensors are on one, and the record is not.
         """
-        trace, memory = self._run.trace, self._limits.memory
+        memory = self._limits.memory
         if memory is None or self.room is None or not self._on_host:
             return
         self.bookkeeping = nbytes
-        room = room_for_tensors(memory, nbytes)
+        self._have_room(room_for_tensors(memory, nbytes) - self.sharding)
+
+    def leave_to_sharding(self, nbytes: int) -> None:
+        """From now on FSDP2 has so many bytes, and tensors have what that leaves."""
+        trace, tally, before = self._run.trace, self._run.tally, self.sharding
+        if nbytes == before:
+            return
+        tally.end_of_phase()
+        self.sharding = nbytes
+        if self.room is not None:
+            self._have_room(self.room + before - nbytes)
+            if trace.counter.live > trace.limit:
+                self.relieve()
+        tally.peak, tally.sharding = trace.counter.live, nbytes
+
+    def _have_room(self, room: int) -> None:
+        trace = self._run.trace
+        assert self.room is not None
         trace.memory += room - self.room
         trace.limit += room - self.room
         self.room = room
@@ -175,8 +193,8 @@ class Keeper:
             self.enough += self._again
             if not self.relieved:
                 most = self._limits.memory or self.enough
-                enough = ample_budget(self.enough, self.bookkeeping)
-                self._run.tally.peak = min(enough, most)
+                enough = ample_budget(self.enough + self.sharding, self.bookkeeping)
+                self._run.tally.peak = min(enough, most) - self.sharding
 
     def _end_of_record(self) -> None:
         """The record has its last size: it is what the report says."""
@@ -240,9 +258,8 @@ class Keeper:
         if memory is None or room is None:
             return
         if self.relieved or self.enough > room:
-            check_budget(
-                self._run, memory, room, self.bookkeeping, self.floor, self.relieved
-            )
+            beside = Beside(self.bookkeeping, self.sharding)
+            check_budget(self._run, memory, room, beside, self.floor, self.relieved)
 
     def _one_step(self) -> bool:
         trace = self._run.trace

@@ -30,8 +30,8 @@ from retape.engines.eager.record._record_collective import (
 from retape.engines.eager.record._record_operator import record
 from retape.engines.eager.record._replicated_modules import buckets_unseen
 from retape.engines.eager.record._sharded_modules import (
-    gathers,
-    sections_at_sharded_modules,
+    ShardedModules,
+    is_sharding,
 )
 from retape.engines.eager.trace._native_handle import native_for
 from retape.engines.eager.trace._operator_traits import OperatorTraits, traits_of
@@ -85,7 +85,8 @@ class Recorder(TorchDispatchMode):
         self.shapes: Callable[[torch.Tensor], torch.Tensor] | None = None
         self.keeper = keeper
         self.paused = self.opaque = self._passed_on = False
-        self._regions = 0  # of a profile, in which parameters are gathered
+        self._regions = 0  # of a profile, in which nothing is the program's
+        self._sharded: ShardedModules | None = None
         trace = run.trace
         module = None if trace.without_values else native_for(trace)
         watched = trace.verify or trace.keep is not None
@@ -111,15 +112,11 @@ class Recorder(TorchDispatchMode):
 
     def __enter__(self) -> "Recorder":
         _active.recorder = self
-        self._sections = sections_at_sharded_modules(
-            self.run, paused_recording, lambda: active_recorder() is self
-        )
         self._scope = ExitStack()
         self._scope.enter_context(buckets_unseen(paused_recording))
         self._scope.enter_context(
             transforms_without_handles(lambda: active_recorder() is not None)
         )
-        self._sections.__enter__()
         super().__enter__()
         if self._native is not None:
             self._native.enter(self._session, self, self.keeper)
@@ -130,8 +127,9 @@ class Recorder(TorchDispatchMode):
             self._native.leave()
         super().__exit__(*exception)
         self._scope.close()
-        self._sections.__exit__(None, None, None)
         _active.recorder = None
+        if self._sharded is not None:
+            self.keeper.leave_to_sharding(self._sharded.of_backward())
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -186,9 +184,20 @@ class Recorder(TorchDispatchMode):
     def _labelled(self, func: Any, args: Any) -> Any:
         """Begin or end a region of a profile; one may be none of the program's."""
         result = func(*args)
-        if gathers(args[0]):
+        if args and is_sharding(args[0]):
             self._regions, self.paused = 1, True
+            self._shard(args[0])
         return result
+
+    def _shard(self, label: str) -> None:
+        """A module of FSDP2 begins or ends, unless it is called in a backward."""
+        if _graph_task() != -1:
+            return
+        if self._sharded is None:
+            self._sharded = ShardedModules(self.run)
+        nbytes = self._sharded.enter(label)
+        if nbytes is not None:
+            self.keeper.leave_to_sharding(nbytes)
 
     def _unseen(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that is none of the program's."""

@@ -182,7 +182,9 @@ def _refuse_flat_parameters(func: Any) -> None:
                 f"`{func}` gathers the parameters of a `FullyShardedDataParallel` "
                 "(FSDP1) inside of a recomputation. It swaps their storage where no "
                 "operator shows it, so values could not be computed again. Shard with "
-                "`torch.distributed.fsdp.fully_shard` (FSDP2), which is understood."
+                "`torch.distributed.fsdp.fully_shard` (FSDP2), which is understood, or "
+                "put regions into its units: "
+                "`FullyShardedDataParallel(retape.torch.Checkpointed(unit))`."
             )
         frame = frame.f_back
 

@@ -15,7 +15,8 @@ PlanState = Literal["none", "followed", "left"]
 class Tally:
     """Counts of one run, while it goes on. `again` counts how often each step was.
 
-    `record` is the size of its record, `plan` the plan that it began with.
+    `record` is the size of its record, `plan` the plan that it began with, `sharding`
+    what is left to FSDP2 beside the peak, and `before` the peak when that was less.
     """
 
     steps: int = 0
@@ -26,6 +27,8 @@ class Tally:
     snapshots: int = 0
     thinned: int = 0
     peak: int = 0
+    sharding: int = 0
+    before: int = 0
     record: RecordSize | None = None
     plan: Any = None
     again: Counter[int] = field(default_factory=Counter[int])
@@ -33,6 +36,10 @@ class Tally:
     def cost(self, costs: Sequence[int]) -> int:
         """The cost of all that was run again, from those of the steps."""
         return sum(count * costs[index] for index, count in self.again.items())
+
+    def end_of_phase(self) -> None:
+        """From now on another number of bytes is left to FSDP2."""
+        self.before = max(self.before, self.peak + self.sharding)
 
     def _bookkeeping(self) -> int | None:
         if self.record is None:
@@ -55,9 +62,10 @@ class Tally:
             planted=self.planted,
             snapshots=self.snapshots,
             thinned=self.thinned,
-            peak_bytes=self.peak,
+            peak_bytes=max(self.before, self.peak + self.sharding),
             bookkeeping_bytes=self._bookkeeping(),
             plan=self._plan(),
+            sharding_bytes=self.sharding,
         )
 
 
@@ -74,8 +82,8 @@ class EagerReport:
         snapshots: Snapshots placed during the forward.
         thinned: Of those, how many were given up again.
         peak_bytes: The most bytes alive at once in storages that the run made, those
-            recomputed included; gradients are not among them. Where nothing had to be
-            let go, a budget in which nothing has to be.
+            recomputed included, and for FSDP2; gradients that stay are not among them.
+            Where nothing had to be let go, a budget in which nothing has to be.
         bookkeeping_bytes: About the bytes that the record took when the forward was
             over, and the plan that was followed: objects of the process's own heap,
             which a budget of more than a megabyte covers where tensors are on the host.
@@ -83,6 +91,8 @@ class EagerReport:
         plan: Whether the run went by a plan: `"none"` had one, it is `"followed"` so
             far, or it was `"left"` and the rest went by rules, since the program did
             something else or held more.
+        sharding_bytes: The most bytes that FSDP2 holds at once in the step: gathered
+            parameters, whole gradients, buffers. A budget has room for them.
     """
 
     steps: int
@@ -95,6 +105,7 @@ class EagerReport:
     peak_bytes: int
     bookkeeping_bytes: int | None = field(default=None, compare=False)
     plan: PlanState = "none"
+    sharding_bytes: int = 0
 
     def _repr_html_(self) -> str:
         """A table, for notebooks."""
