@@ -37,7 +37,7 @@ class ShardedUnit:
         self.copies = self.buffer // world if cast else 0
         self.copies = max(self.copies, self.buffer if on_host else 0)
         trained = [p for p in params if p[0].sharded_param.requires_grad]
-        self.gradients = sum(_gradient_bytes(each) for each, _ in trained)
+        self.gradients = sum(_whole_gradient_bytes(each) for each, _ in trained)
         self.reduced = sum(n * _reduced_type(each).itemsize for each, n in trained)
         self.reducing = self.reduced // world + (self.reduced if on_host else 0)
         self.reducing += sum(_cast_bytes(each, n // world) for each, n in trained)
@@ -141,7 +141,7 @@ def _gathered(param: Any, padded: int) -> int:
     return padded * _type(param).itemsize
 
 
-def _gradient_bytes(param: Any) -> int:
+def _whole_gradient_bytes(param: Any) -> int:
     return param._orig_size.numel() * _gradient_type(param).itemsize
 
 
