@@ -18,8 +18,8 @@ WRITES: Mapping[str, tuple[int, ...]] = dict.fromkeys(
         "c10d::allgather_", "c10d::allgather_coalesced_",
         "c10d::allgather_into_tensor_coalesced_", "c10d::allreduce_",
         "c10d::allreduce_coalesced_", "c10d::alltoall_", "c10d::alltoall_base_",
-        "c10d::broadcast_", "c10d::gather_", "c10d::recv_", "c10d::recv_any_source_",
-        "c10d::reduce_", "c10d::reduce_scatter_",
+        "c10d::broadcast_", "c10d::gather_", "c10d::gather_into_tensor_", "c10d::recv_",
+        "c10d::recv_any_source_", "c10d::reduce_", "c10d::reduce_scatter_",
         "c10d::reduce_scatter_tensor_coalesced_", "c10d::scatter_",
         "_c10d_functional::irecv", "c10d_functional::irecv",
     ),
@@ -33,7 +33,8 @@ WRITES: Mapping[str, tuple[int, ...]] = dict.fromkeys(
 WITHOUT_RESULT = frozenset(
     {
         "_c10d_functional::_wrap_tensor_autograd", "_c10d_functional::isend",
-        "_c10d_functional::wait_tensor", "c10d::barrier", "c10d::check_for_nan",
+        "_c10d_functional::wait_tensor", "_c10d_functional::wait_tensors",
+        "c10d::barrier", "c10d::check_for_nan",
         "c10d::monitored_barrier_", "c10d::send", "c10d_functional::isend",
         "c10d_functional::wait_tensor", "_dtensor::mesh_get_process_group",
     }

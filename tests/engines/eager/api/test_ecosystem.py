@@ -82,7 +82,7 @@ def test_hooks_run_as_often_and_with_the_same_gradients() -> None:
     assert_same(seen(torch.enable_grad()), seen(small()))
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep")
 @pytest.mark.parametrize("transform", ["vmap", "jvp"])
 def test_function_transforms_inside_give_the_same(transform: str) -> None:
     w = weight().detach()
@@ -146,7 +146,7 @@ INSIDE = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep")
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
 @pytest.mark.parametrize("accelerated", [False, True])
@@ -182,7 +182,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep")
 @pytest.mark.parametrize("reason", REFUSED)
 def test_what_cannot_be_recorded_is_refused_by_name(reason: str) -> None:
     w = weight()

@@ -237,3 +237,14 @@ def test_every_collective_that_fills_its_arguments_is_in_the_table() -> None:
         func = getattr(getattr(torch.ops.c10d, name), schema.overload_name or "default")
         assert traits_of(func).writes == (0,), name
         assert traits_of(func).collective
+
+
+def test_what_waits_makes_nothing() -> None:
+    import torch.distributed._functional_collectives
+
+    names = {each.name for each in torch._C._jit_get_all_schemas()}
+    waits = [each for each in names if each.startswith("_c10d_functional::wait")]
+    assert waits
+    for name in waits:
+        func = getattr(torch.ops._c10d_functional, name.split("::")[1]).default
+        assert traits_of(func).view, name

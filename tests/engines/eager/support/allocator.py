@@ -9,7 +9,10 @@ from torch.profiler import ProfilerActivity, profile
 
 def peak_bytes(job: Callable[[], object]) -> int:
     """The most bytes that the CPU's allocator held at once, beyond the start."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as trace:
+    # Up to 2.12 the profiler warns that a next cycle would clear this one's events.
+    with profile(
+        activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    ) as trace:
         job()
     live = peak = 0
     found = trace.profiler.kineto_results.events()  # type: ignore[union-attr]

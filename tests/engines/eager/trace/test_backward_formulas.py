@@ -56,6 +56,9 @@ WITH_DIMENSION = {
     "logcumsumexp", "cumsum", "cumprod", "softmax", "log_softmax", "logsumexp", "sort",
     "cummax",
 }  # fmt: skip
+SYMMETRIC = {
+    "linalg.inv", "linalg.eigh", "linalg.cholesky", "linalg.matrix_sqrth"
+}  # fmt: skip
 ACTIVATIONS = (
     "gelu", "silu", "softplus", "elu", "leaky_relu", "hardswish", "mish", "hardtanh",
     "hardsigmoid", "selu", "celu", "logsigmoid", "softsign", "tanhshrink", "glu",
@@ -75,7 +78,7 @@ def named(name: str) -> Callable[..., Any]:
         return of(function, dim=1)
     if name in ("acos", "asin"):
         return lambda x: function(x * 0.5)
-    if name in ("linalg.inv", "linalg.eigh", "linalg.cholesky"):
+    if name in SYMMETRIC:
         return lambda x: function(x @ x.t() + SIDE * torch.eye(SIDE))
     return function
 
@@ -159,6 +162,12 @@ CASES: dict[str, Case] = {
     "lstm": (lambda x: torch.nn.LSTMCell(SIDE, SIDE)(x)[0], (SQUARE,)),
     "unknown": (lambda x: torch.special.entr(x), (SQUARE,)),
 }  # fmt: skip
+
+if hasattr(torch.linalg, "polar"):  # PyTorch 2.14
+    CASES |= {
+        "polar": (torch.linalg.polar, (SQUARE,)),
+        "square root of a matrix": (named("linalg.matrix_sqrth"), (SQUARE,)),
+    }
 
 
 def results(value: Any) -> Iterator[Tensor]:

@@ -91,7 +91,7 @@ def watch(nodes: Sequence[Any], per: int) -> list[list[Any]]:
 def _aminmax(grad: Tensor) -> Sequence[Tensor]:
     try:
         return torch.aminmax(grad)
-    except (RuntimeError, NotImplementedError):  # it is complex, or empty
+    except (RuntimeError, TypeError):  # it is empty, or complex (from 2.15 on a type)
         return sizes([grad])
 
 

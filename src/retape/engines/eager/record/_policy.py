@@ -106,7 +106,8 @@ class SelectivePolicy(TorchDispatchMode):
         """Tell whether the result of the operator that has just been run is kept."""
         args, kwargs, result = self._called
         self._called = (), {}, None  # hold no tensor longer than needed
-        context = SelectiveCheckpointContext(is_recompute=False, op_output=result)
+        context = SelectiveCheckpointContext(is_recompute=False)
+        context.op_output = result  # PyTorch 2.11 does not take it
         said = self._policy(context, func, *args, **kwargs)
         saved = CheckpointPolicy.MUST_SAVE, CheckpointPolicy.PREFER_SAVE
         return said is True or said in saved

@@ -73,7 +73,7 @@ _SPARE = {
         (4, ("_sample_dirichlet", "asin", "cumprod", "erf", "erfc", "erfinv")),
         (5, ("_cdist_forward", "_euclidean_dist", "acos", "atan2", "angle")),
         (6, ("linalg_lu_factor_ex",)),
-        (7, ("logcumsumexp", "sinc")),
+        (7, ("linalg_matrix_sqrth", "logcumsumexp", "sinc")),
         (8, ("renorm",)),
         (12, ("linalg_pinv", "scatter_reduce")),
         (13, ("linalg_lstsq",)),

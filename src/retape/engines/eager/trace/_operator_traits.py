@@ -34,6 +34,9 @@ _UNINITIALISED = frozenset(
     }
 )
 _RESIZERS = frozenset({"aten::resize_", "aten::resize_as_"})
+# It gives a tensor another storage, as `set_` does, without the tag that says so
+# (PyTorch 2.14: what compiled code calls for `tensor.data = ...`).
+_RETARGETERS = frozenset({"aten::shallow_copy_data_"})
 # Their kernels may bring all that they read and make into a layout of their own first,
 # forward and backward.
 _COPYING = frozenset(
@@ -120,7 +123,7 @@ def _read_schema(func: Any) -> OperatorTraits:
             "or use the collectives of `torch.distributed`."
         )
     reshapes = torch.Tag.inplace_view in tags and name not in _RESIZERS
-    reshapes = reshapes or name in collectives.WITHOUT_RESULT
+    reshapes = reshapes or name in collectives.WITHOUT_RESULT | _RETARGETERS
     writes = () if reshapes else _hidden_writes(name) or _declared_writes(schema)
     aliases = bool(schema.returns) and all(
         result.alias_info is not None for result in schema.returns
