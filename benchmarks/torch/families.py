@@ -1,19 +1,24 @@
-"""Models of others, exact and within budgets that `estimate` names, by the whole heap.
+"""Models of others, exact and within budgets that the library names, by the whole heap.
 
     python benchmarks/torch/families.py [--accelerate] [gpt2|llama|vit|odeint ...]
 
 Small models of `transformers`, `torchdiffeq`, and of `timm` and `torch_geometric` where
-these are installed. For three budgets (the least, the sensible one of `estimate`, half
-of the way to all of it) it prints the most of the heap in runs 0 to 6, planning
-included, as `heap.py` counts it, with `+` where that is more than a budget above a
-megabyte, and whether gradients are those of the plain run to the last bit.
+these are installed. The budgets are those that a user is told: of `estimate` the
+least, the sensible one and half of the way to all of it; the least of the error of a
+smaller one; what an ample run says that it took. For each it prints the most of the
+heap in runs 0 to 6, planning included, as `heap.py` counts it, with `+` where that is
+more than a budget above a megabyte, REFUSED with the run in which that was, and NOT THE
+SAME where gradients are not those of the plain run to the last bit. Last come two runs
+with `verify=True`, which must raise no alarm.
 """
 
+import gc
 import importlib.util
 import os
 import sys
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +26,8 @@ from heap import _MARK, RUNS, Heap, count_heap, own_graph
 from torch import Tensor, nn
 
 import retape.torch
-from retape._errors import BudgetError, UnsupportedError
+from retape import BudgetError, DeterminismError, UnsupportedError
+from retape.torch import MutationError
 
 Loss = Callable[[], Tensor]
 Made = tuple[nn.Module, Loss]
@@ -57,10 +63,13 @@ def _config(transformers: Any, name: str) -> Any:
     """A small configuration of a family, by the names that it has for its sizes."""
     make = getattr(transformers, f"{name}Config")
     known = make().to_dict()
+    sizes = _SIZES
+    if "qk_rope_head_dim" in known:  # the part of a head that is turned
+        sizes = {**_SIZES, "head_dim": _SIZES["qk_rope_head_dim"]}
     return make(
         **{
             key: size
-            for key, size in _SIZES.items()
+            for key, size in sizes.items()
             if key in known and not isinstance(known[key], list | tuple)
         }
     )
@@ -178,16 +187,18 @@ def outcome(model: nn.Module, run: Callable[[], Tensor]) -> list[Tensor]:
     return copies
 
 
-def budgets(model: nn.Module, loss: Loss) -> Iterator[int]:
-    """The least, a sensible one, and half of the way to all of it."""
+def budgets(model: nn.Module, loss: Loss) -> Iterator[tuple[str, int]]:
+    """What the library says is enough, and who says so."""
+    run = retape.torch.recompute(memory="10GB")
+    outcome(model, lambda: train(model, run(loss)))
+    ample, least = run.report.peak_bytes, _least(loss)
     try:
         found = retape.torch.estimate(loss)
-        yield from (found.least, found.sensible, (found.least + found.enough) // 2)
+        yield from (("least", found.least), ("sensible", found.sensible))
+        yield "half", (found.least + found.enough) // 2
     except UnsupportedError:  # it reads values: an error and a report say as much
-        run = retape.torch.recompute(memory="10GB")
-        outcome(model, lambda: train(model, run(loss)))
-        least = _least(loss)
-        yield from (least, (least + run.report.peak_bytes) // 2)
+        yield "half", (least + ample) // 2
+    yield from (("error", least), ("ample", ample))
 
 
 def _least(loss: Loss) -> int:
@@ -198,6 +209,26 @@ def _least(loss: Loss) -> int:
     return 1
 
 
+@dataclass
+class Row:
+    """What runs 0 to 6 in a budget came to."""
+
+    name: str
+    budget: int
+    most: int = 0
+    same: bool = True
+    refused: str = ""
+
+    def bad(self) -> bool:
+        return bool(self.refused) or not self.same or self.most > self.budget > _SMALL
+
+    def __str__(self) -> str:
+        over = "+" if self.most > self.budget > _SMALL else " "
+        text = f" {self.name} {self.budget / 1e6:.2f}: {self.most / 1e6:.2f}{over}"
+        text = text if self.budget else f" {self.name}"
+        return text + ("" if self.same else " NOT THE SAME") + self.refused
+
+
 def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -205,44 +236,68 @@ def main(arguments: list[str]) -> None:
     if "--accelerate" in arguments:
         retape.torch.accelerate()
     heap, table = Heap(), models()
-    broken = 0
+    count = bad = 0
     for name in [each for each in arguments if each in table] or list(table):
         torch.manual_seed(0)
         print(f"{name:24}", end="", flush=True)
-        for row in rows(heap, *table[name]()):
-            broken += print_row(*row)
+        gc.freeze()  # what is there by now need not be looked through each time
+        try:
+            for row in rows(heap, *table[name]()):
+                print(row, end="", flush=True)
+                count, bad = count + 1, bad + row.bad()
+        except Exception as error:
+            bad += 1
+            print(f" {type(error).__name__}: {str(error)[:200]}", end="")
         print()
-    print(f"{broken} budgets exceeded or gradients not the same")
+    print(f"{count} rows, of which {bad} exceeded, refused, not the same or failed")
 
 
-def rows(heap: Heap, model: nn.Module, loss: Loss) -> Iterator[tuple[int, int, bool]]:
+def rows(heap: Heap, model: nn.Module, loss: Loss) -> Iterator[Row]:
     """Budgets, the most of the heap in them, and whether gradients are the same."""
     before = {name: each.clone() for name, each in model.state_dict().items()}
     for each in model.parameters():
         each.grad = torch.zeros_like(each)
     expected = outcome(model, lambda: train(model, loss))
     graph = own_graph(heap, loss)
-    for budget in budgets(model, loss):
-        under, most, same = retape.torch.recompute(memory=budget), 0, True
-        for _ in range(RUNS):
-            model.load_state_dict(before)
-            values: list[Tensor] = []
-
-            def step(kept: list[Tensor] = values, under: Any = under) -> None:
-                kept.append(train(model, under(loss)))
-
-            most = max(most, heap.peak(step) - graph)
-            found = outcome(model, values.pop)
-            same = same and all(map(torch.equal, found, expected))
-        yield budget, most, same
+    model.load_state_dict(before)
+    for name, budget in [*budgets(model, loss)]:
+        row, under = Row(name, budget), retape.torch.recompute(memory=budget)
+        for number in range(RUNS):
+            run_once(heap, model, before, under(loss), graph, expected, row, number)
+        yield row
+    yield verified(heap, model, before, loss, expected)
 
 
-def print_row(budget: int, most: int, same: bool) -> bool:
-    """Print what a budget has come to; whether it was exceeded or is not exact."""
-    over = most > budget > _SMALL
-    print(f" {budget / 1e6:7.2f}: {most / 1e6:6.2f}{'+' if over else ' '}", end="")
-    print("" if same else " NOT THE SAME", end="", flush=True)
-    return over or not same
+def verified(
+    heap: Heap, model: nn.Module, before: dict[str, Tensor], loss: Loss,
+    expected: list[Tensor],
+) -> Row:  # fmt: skip
+    """Two runs that compare what they compute again, stage by stage."""
+    row = Row("verified", 0)
+    for _ in range(2):
+        under = retape.torch.recompute(snapshots=3, stage=16, verify=True)
+        run_once(heap, model, before, under(loss), 0, expected, row, 0)
+    return row
+
+
+def run_once(
+    heap: Heap, model: nn.Module, before: dict[str, Tensor], loss: Loss, graph: int,
+    expected: list[Tensor], row: Row, number: int,
+) -> None:  # fmt: skip
+    """One run, into a row."""
+    model.load_state_dict(before)
+    values: list[Tensor] = []
+    try:
+        most = heap.peak(lambda: values.append(train(model, loss))) - graph
+        row.most = max(row.most, most)
+        found = outcome(model, values.pop)
+        row.same = row.same and all(map(torch.equal, found, expected))
+    except (BudgetError, DeterminismError, MutationError) as error:
+        least = getattr(error, "least", None)
+        row.refused += f" REFUSED in run {number} ({type(error).__name__}, {least})"
+        for each in model.parameters():
+            if each.grad is not None:
+                each.grad.zero_()
 
 
 if __name__ == "__main__":

@@ -91,13 +91,21 @@ class Heap:
         self._begin: Callable[[], None] = library.heap_begin
         library.heap_live.restype = library.heap_peak.restype = ctypes.c_long
 
+    def begin(self) -> int:
+        """Begin to look for the most bytes at once; those of now."""
+        self._begin()
+        return self.live()
+
+    def most(self) -> int:
+        """The most bytes at once since then."""
+        return self._peak()
+
     def peak(self, job: Callable[[], object]) -> int:
         """The most bytes at once, beyond those before."""
         gc.collect()
-        before = self.live()
-        self._begin()
+        before = self.begin()
         job()
-        return self._peak() - before
+        return self.most() - before
 
 
 def programs() -> dict[str, Callable[[], Program]]:

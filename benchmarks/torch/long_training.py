@@ -41,7 +41,7 @@ class SmallGPT(nn.Module):
         self.head = nn.Linear(width, VOCABULARY)
 
     def forward(self, text: Tensor, target: Tensor) -> Tensor:
-        x = self.tokens(text) + self.places(torch.arange(LENGTH))
+        x = self.tokens(text) + self.places(torch.arange(text.shape[1]))
         for block in self.blocks:
             (x,) = block(x)
         return F.cross_entropy(self.head(x).flatten(0, 1), target.flatten())

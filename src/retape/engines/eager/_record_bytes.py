@@ -28,7 +28,7 @@ class RecordSize:
         like: An earlier size of the same record: its steps are taken to be as large.
     """
 
-    __slots__ = ("_certain", "_found", "_like", "_signatures", "_steps")
+    __slots__ = ("_certain", "_found", "_held", "_like", "_signatures", "_steps")
 
     def __init__(self, run: Any, like: "RecordSize | None" = None) -> None:
         self._like = like
@@ -37,8 +37,14 @@ class RecordSize:
         tables: list[Any] = [
             trace.steps, trace.producer, trace.nbytes, trace.last_read, trace.roots,
             run.handle_steps, run.handle_slots, run.alive, run.slot_handles,
-            held.storages, held.counts, tail.steps, tail.windows, trace.signatures,
+            trace.signatures,
         ]  # fmt: skip
+        notes = held.storages, held.counts, tail.steps, tail.windows
+        self._held = (
+            sum(map(getsizeof, notes))
+            + getsizeof([0]) * len(tail.windows)
+            + _NOTE * len(held.storages)
+        )
         numbers = len(trace.steps) + len(trace.producer) + 2 * len(run.handle_steps)
         if run.native is not None:  # one object for each number, and a list of them
             numbers = max(len(trace.producer), len(run.handle_steps))
@@ -46,9 +52,7 @@ class RecordSize:
         self._certain = (
             sum(map(getsizeof, tables))
             + _INT * numbers
-            + getsizeof([0]) * len(tail.windows)
-            + _NOTE * (len(held.storages) + len(trace.foreign))
-            + _INPUT * len(trace.foreign)
+            + (_NOTE + _INPUT) * len(trace.foreign)
             + _HANDLE * run.living
         )
         self._steps = len(trace.steps), () if like else _some(trace.steps)
@@ -57,6 +61,14 @@ class RecordSize:
 
     def nbytes(self) -> int:
         """About the bytes of the record, tensors not among them."""
+        return self.without_notes() + self._held
+
+    def without_notes(self) -> int:
+        """Those of them that are left when nothing that was recorded is held.
+
+        How much is held depends on the budget, and is let go before much is computed
+        again: were its notes counted there, a least budget would not be enough.
+        """
         step, signature = (self._like or self)._means()
         found = self._steps[0] * step + self._signatures[0] * signature
         return round(self._certain + found)

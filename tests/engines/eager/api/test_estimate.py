@@ -193,3 +193,27 @@ def test_advice_where_no_budget_helps() -> None:
     assert "at a cost that is not known" in replace(
         found, curve=(), _plans=lambda _: inf
     ).advise(found.least)
+
+
+@pytest.mark.parametrize("accelerated", [False, True])
+def test_a_least_that_is_named_is_enough_where_much_is_held(accelerated: bool) -> None:
+    """Notes on what is held depend on the budget, so they are in no least."""
+    layers = [nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU())] * 24
+    model, images = nn.Sequential(nn.Conv2d(4, 4, 3), *layers), torch.ones(2, 4, 72, 72)
+
+    def loss() -> Tensor:
+        return model(images).square().mean()
+
+    retape.torch.accelerate(accelerated)
+    try:
+        with pytest.raises(BudgetError) as refused:
+            retape.torch.recompute(memory=1)(loss)()
+        named = refused.value.least, retape.torch.estimate(loss).least
+        for least in named:
+            assert least is not None and least > 10**6
+            for _ in range(3):
+                run = retape.torch.recompute(memory=least)
+                run(loss)().backward()
+                assert run.report.peak_bytes <= least
+    finally:
+        retape.torch.accelerate(False)

@@ -18,7 +18,7 @@ EXACT = {
     "python_random_and_counter", "lstm", "lstm_cells",
     "packed_gru", "scaled_dot_product", "two_live_graphs", "complex_numbers",
     "linear_algebra", "unet_skips", "additive_chain_that_saves_nothing",
-    "gradient_accumulation",
+    "gradient_accumulation", "weight_shared_and_reparametrised",
 }  # fmt: skip
 # Two blocks read one parameter in one graph: autograd adds two sums instead of one.
 LAST_BIT = {"graph_over_two_runs"}

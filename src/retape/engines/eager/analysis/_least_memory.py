@@ -38,7 +38,8 @@ def check_budget(
         run: The run, recorded to its end.
         memory: The budget, in bytes.
         room: What of it is left for tensors of the program.
-        beside: The other bytes of the budget.
+        beside: The other bytes of the budget, of the record those where nothing is
+            held.
         floor: A room below is too small for what was alive at once.
         relieved: Whether values were let go.
 

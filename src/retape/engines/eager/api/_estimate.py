@@ -199,7 +199,7 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
     tight, keeper = recorder.run, recorder.keeper
     there = recorder.lifetimes.there()
     tensors = max(keeper.floor, least_memory(tight)) + tight.trace.in_flight.nbytes
-    least = ample_budget(tensors, keeper.bookkeeping)
+    least = ample_budget(tensors, keeper.bare)
     nothing_saved = not tight.living
     tight.let_go()
     recorder = record_shapes(function, args, kwargs, _AMPLE)

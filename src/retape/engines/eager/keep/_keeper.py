@@ -66,7 +66,8 @@ class Keeper:
         enough: If no value was let go, bytes in which the next run need not either.
         room: The bytes of the budget that tensors have, beside the record on the host:
             `floor` and `enough` are such bytes, too.
-        bookkeeping: The bytes of the record that are left to it.
+        bookkeeping: The bytes of the record that are left to it; `bare`: those without
+            notes of what is held, which is let go before much is computed again.
         sharding: Those that are left to FSDP2.
     """
 
@@ -80,7 +81,7 @@ class Keeper:
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
         self._again = 0
         self.room: int | None = limits.memory
-        self.bookkeeping = self.sharding = 0
+        self.bookkeeping = self.bare = self.sharding = 0
         self._next_count: float = _FIRST_COUNT
         self._sample: RecordSize | None = None
         self._on_host = True
@@ -204,6 +205,8 @@ class Keeper:
         self._on_host = _on_host(run.trace)
         analysis = _ANALYSIS_BYTES * len(run.trace.steps) if run.native is None else 0
         self.leave_to_record(run.tally.record.nbytes() + analysis)
+        if self.bookkeeping:
+            self.bare = run.tally.record.without_notes() + analysis
 
     def _bytes_of_all(self, room: int) -> int:
         """Bytes in which all values can be kept, and the backward done."""
@@ -254,11 +257,12 @@ class Keeper:
         Raises:
             BudgetError: If there is none; it names the least.
         """
-        memory, room = self._limits.memory, self.room
-        if memory is None or room is None:
+        memory = self._limits.memory
+        if memory is None or self.room is None:
             return
-        if self.relieved or self.enough > room:
-            beside = Beside(self.bookkeeping, self.sharding)
+        if self.relieved or self.enough > self.room:
+            room = room_for_tensors(memory, self.bare) - self.sharding
+            beside = Beside(self.bare, self.sharding)
             check_budget(self._run, memory, room, beside, self.floor, self.relieved)
 
     def _one_step(self) -> bool:

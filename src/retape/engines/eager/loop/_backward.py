@@ -49,6 +49,12 @@ class LoopSweep:
                 "a block under `recompute(mode='loop')` was reversed twice "
                 "(`retain_graph`, or two losses of one block). Leave `mode` out."
             )
+        if vars(torch._C)["_functorch"].peek_interpreter_stack() is not None:
+            raise UnsupportedError(
+                "a block under `recompute(mode='loop')` was reversed inside of a "
+                "transform (`is_grads_batched=True`, or `vmap` around a backward), "
+                "which its calls would be part of. Leave `mode` out."
+            )
         self._done = True
         self._cotangents = cotangents
         calls, position = self._calls, len(self._calls.calls)

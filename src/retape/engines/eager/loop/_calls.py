@@ -123,7 +123,7 @@ class Calls:
         """Note a call that has run."""
         if single and self._is_known(results[0]):
             return
-        if call.kwargs is not None and "out" in call.kwargs:
+        if call.kwargs is not None and call.kwargs.get("out") is not None:
             raise UnsupportedError(
                 "`out=` writes in place, which `recompute(mode='loop')` cannot run "
                 "again. Leave `mode` out."
@@ -162,6 +162,12 @@ class Calls:
         return slot
 
     def _new(self, producer: int, tensor: Tensor, needs: bool) -> Slot:
+        if tensor.layout is not torch.strided:
+            raise UnsupportedError(
+                f"a tensor of layout `{tensor.layout}` was read or made under "
+                "`recompute(mode='loop')`, which counts the bytes of strided ones. "
+                "Leave `mode` out."
+            )
         slot = Slot(len(self.producer))
         self.producer.append(producer)
         self.last_read.append(-1)

@@ -12,7 +12,7 @@ class CallKind(Enum):
     """Traits of one call, for the record."""
 
     CALL = "note it"
-    RANDOM = "note it with the state of the generator"
+    RANDOM = "note it with the state of the generator, if it draws"
     GRAD_MODE = "it sets gradient mode"
     QUESTION = "it makes no tensor of the program"
     REQUIRES_GRAD = "it asks what is known from the record"
@@ -43,7 +43,11 @@ _REFUSED = frozenset(
         "__setitem__", "__set__", "__delete__", "empty", "empty_like", "new_empty",
         "empty_strided", "new_empty_strided", "empty_permuted", "batch_norm",
         "instance_norm", "_version", "untyped_storage", "numpy", "__array__",
-        "__dlpack__", "checkpoint", "__deepcopy__",
+        "__dlpack__", "checkpoint", "__deepcopy__", "_make_dual",
+        # They update statistics, and no version shows it.
+        "fused_moving_avg_obs_fake_quant", "native_batch_norm", "cudnn_batch_norm",
+        "miopen_batch_norm", "batch_norm_update_stats", "batch_norm_gather_stats",
+        "batch_norm_gather_stats_with_counts",
     }
 )  # fmt: skip
 _NO_WRITES = ("__invert__", "__index__", "__int__")
@@ -70,23 +74,32 @@ def _classify(function: Any) -> CallKind:
         return CallKind.REFUSED
     if name in _QUESTIONS:
         return CallKind.QUESTION
+    if name in _BY_GRADIENT:
+        return CallKind.RANDOM  # looked at more closely
     if name.endswith("_cell"):  # one step of a recurrent layer draws nothing
         return CallKind.CALL
     return CallKind.RANDOM if any(part in name for part in _RANDOM) else CallKind.CALL
 
 
-def chooses_kernel_by_gradient(function: Any) -> bool:
-    """True of functions whose bits depend on whether a graph is made.
+# oneDNN has one LSTM for training and one for inference, and they round in different
+# ways where there is no AVX-512 (PyTorch 2.13, 2026-11-22: off by 6e-8). Singular and
+# eigenvalues are computed with their vectors where these are needed for a gradient.
+_BY_GRADIENT = frozenset(
+    {
+        "lstm", "linalg_svdvals", "linalg_eigvalsh", "linalg_norm", "linalg_cond",
+        "linalg_matrix_norm", "nuclear_norm", "norm", "svdvals", "eigvalsh",
+    }
+)  # fmt: skip
 
-    oneDNN has one LSTM for training and one for inference, and they round in different
-    ways where there is no AVX-512 (PyTorch 2.13, 2026-11-22: off by 6e-8).
-    """
-    return getattr(function, "__name__", "") == "lstm"
+
+def chooses_kernel_by_gradient(function: Any) -> bool:
+    """True of functions whose bits depend on whether a graph is made."""
+    return getattr(function, "__name__", "") in _BY_GRADIENT
 
 
 @functools.cache
 def as_with_graph(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A recurrent layer's function with the bits that it has where a graph is made."""
+    """A function with the bits that it has where a graph is made."""
 
     @functools.wraps(function)
     def run(first: torch.Tensor, *others: Any, **named: Any) -> Any:
@@ -94,6 +107,21 @@ def as_with_graph(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(first, *others, **named)
         with torch.enable_grad():
             made = function(first.detach().requires_grad_(), *others, **named)
+        if isinstance(made, torch.Tensor):
+            return made.detach()
         return tuple(tensor.detach() for tensor in made)
 
     return run
+
+
+def attention_is_chosen() -> bool:
+    """Tell whether a program has said which kernels attention may take.
+
+    A function that runs again in the backward would find another choice there.
+    """
+    allowed = torch.backends.cuda
+    return not (
+        allowed.flash_sdp_enabled()
+        and allowed.mem_efficient_sdp_enabled()
+        and allowed.math_sdp_enabled()
+    )

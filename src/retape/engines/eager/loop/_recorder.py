@@ -28,6 +28,7 @@ from retape.engines.eager.loop._calls import Calls
 from retape.engines.eager.loop._function_traits import (
     CallKind,
     as_with_graph,
+    attention_is_chosen,
     call_kind_of,
     chooses_kernel_by_gradient,
     kinds,
@@ -118,6 +119,13 @@ class LoopRecorder(TorchFunctionMode):
                 "inside an `autograd.Function`, which `recompute(mode='loop')` cannot "
                 "run again. " + _LEAVE_OUT
             )
+        if kind is CallKind.RANDOM and "attention" in _name(func):
+            if attention_is_chosen():
+                raise UnsupportedError(
+                    f"`{_name(func)}` was called under `sdpa_kernel(...)`, another "
+                    "choice of kernels than its backward may find, where "
+                    "`recompute(mode='loop')` runs it again. " + _LEAVE_OUT
+                )
         reads: list[int] = []
         given = [calls.encode(value, reads) for value in args]
         named = (
@@ -170,6 +178,12 @@ class LoopBlock:
         self._scope = contextlib.ExitStack()
 
     def __enter__(self) -> "LoopBlock":
+        if torch.autograd.forward_ad._current_level >= 0:
+            raise UnsupportedError(
+                "`recompute(mode='loop')` cannot begin inside of a level of forward "
+                "mode (`dual_level`): in the backward that level is gone. Leave `mode` "
+                "out."
+            )
         self._scope.enter_context(compiled_code_runs_eagerly(_CALLS_ONLY))
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self._scope.enter_context(CollectiveRefusal())

@@ -46,7 +46,8 @@ class Loop {
       untrack(noted);
       untrack(call);
     }
-    if (THPVariable_Check(result.get())) {
+    if (THPVariable_Check(result.get()) &&
+        THPVariable_Unpack(result.get()).layout() == c10::kStrided) {
       if (!is_known(result.get())) add(call, result.get(), grad);
       return result;
     }

@@ -33,6 +33,7 @@ from retape.engines.eager.record._sharded_modules import (
     ShardedModules,
     is_sharding,
 )
+from retape.engines.eager.record._shared_memory import shared_memory_is_seen
 from retape.engines.eager.trace._native_handle import native_for
 from retape.engines.eager.trace._operator_traits import OperatorTraits, traits_of
 from retape.engines.eager.trace._run import Run
@@ -117,6 +118,7 @@ class Recorder(TorchDispatchMode):
         self._scope.enter_context(
             transforms_without_handles(lambda: active_recorder() is not None)
         )
+        self._scope.enter_context(shared_memory_is_seen(self._hand_out))
         super().__enter__()
         if self._native is not None:
             self._native.enter(self._session, self, self.keeper)
@@ -174,6 +176,12 @@ class Recorder(TorchDispatchMode):
         if counter.live > trace.limit or len(trace.steps) >= trace.next_cut:
             self.keeper.relieve()
         return result
+
+    def _hand_out(self, tensor: torch.Tensor) -> None:
+        """The memory of a tensor is given to another library."""
+        on_host = tensor.device.type == "cpu" and tensor.layout is torch.strided
+        if active_recorder() is self and on_host and not self.paused:
+            self.run.trace.expose(tensor.untyped_storage())
 
     def _control_flow(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that is given functions."""

@@ -16,10 +16,12 @@ from retape.engines.eager.record._record_collective import (
     hold_results,
     record_whole,
 )
-from retape.engines.eager.trace._fingerprint import fingerprint
-from retape.engines.eager.trace._geometry import below_autograd
+from retape.engines.eager.trace._fingerprint import clear, fingerprint_of
 from retape.engines.eager.trace._holdings import TAG, Buffer
-from retape.engines.eager.trace._operator_traits import OperatorTraits
+from retape.engines.eager.trace._operator_traits import (
+    PARTLY_WRITTEN,
+    OperatorTraits,
+)
 from retape.engines.eager.trace._random_state import generator_for
 from retape.engines.eager.trace._signature import Mode, Signature, constant_key
 from retape.engines.eager.trace._step import Step
@@ -70,7 +72,7 @@ def record(
         trace.random.pop(step, None)
         return hold_results(trace, result, [tensor for _, tensor in written])
     if kind.uninitialised and trace.verify:
-        clear(result)
+        clear(result, trace.nbytes[written[0][0].slot] if written else 0)
     first = len(trace.producer)
     _make(trace, signature, kind, result, step)
     if func.__class__ is CompiledRegion:
@@ -102,12 +104,6 @@ def _note_inner(trace: Trace, signature: Signature, result: Any, first: int) -> 
 
 def _is_tensor(value: Any) -> TypeGuard[Tensor]:
     return isinstance(value, Tensor)
-
-
-def clear(tensor: Tensor) -> None:
-    """Make memory that nobody has written the same at each run, to compare it."""
-    with below_autograd():
-        tensor.zero_()
 
 
 def _read(
@@ -188,6 +184,10 @@ def _after_writes(
             _resized(trace, buffer, nbytes)
         buffer.slot = trace.new_slot(step, nbytes, root)
         writes.append((old, buffer.slot))
+        if old in trace.gapped:
+            trace.gapped.add(buffer.slot)
+        if trace.shared:
+            trace.look_at(tensor.untyped_storage())
         if trace.moved.get(old) == old:
             _born(trace, old, buffer.slot, tensor)
     return tuple(writes)
@@ -237,14 +237,20 @@ def _look_closer(
         _keep_results(trace, outputs, first)
     if not trace.verify or signature.kind.uninitialised:
         return
-    for tensor in (*outputs, *(tensor for _, tensor in written)):
-        if not isinstance(tensor, Tensor):
+    partly = PARTLY_WRITTEN.get(signature.func._schema.name)
+    for index, tensor in enumerate((*outputs, *(tensor for _, tensor in written))):
+        if not isinstance(tensor, Tensor) or index == partly:
             continue
+        if tensor._is_zerotensor() or tensor.is_meta:
+            continue  # it has no memory
         if not (signature.kind.scratch and tensor.dtype is torch.uint8):
             storage = tensor.untyped_storage()
             if is_region and storage.nbytes() != tensor.nbytes:
                 continue  # compiled code leaves gaps that nobody writes
-            trace.prints[getattr(storage, TAG).slot] = fingerprint(storage)
+            slot = getattr(storage, TAG).slot
+            if slot >= first and tensor.nbytes != storage.nbytes():
+                trace.gapped.add(slot)  # a kernel that gives a part of what it made
+            trace.prints[slot] = fingerprint_of(trace, slot, storage)
 
 
 def _keep_results(trace: Trace, outputs: Sequence[Any], first: int) -> None:

@@ -92,6 +92,7 @@ def region_traits(graph: fx.Graph) -> OperatorTraits:
         random=any(map(_is_random, graph.nodes)),
         chance=None,
         uninitialised=False,
+        resizes=False,
         scratch=False,
         collective=False,
         lean=True,  # what its backward takes is counted from its graph

@@ -12,7 +12,11 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from retape.engines.eager.trace._fingerprint import check_foreign, check_replayed
+from retape.engines.eager.trace._fingerprint import (
+    check_foreign,
+    check_replayed,
+    clear,
+)
 from retape.engines.eager.trace._geometry import (
     Geometry,
     below_autograd,
@@ -147,7 +151,7 @@ class Replay:
         result, tensors = signature.run(given)
         torch._C._set_grad_enabled(False)
         if trace.verify and signature.kind.uninitialised:
-            result.zero_()
+            clear(result, trace.nbytes[step.writes[0][0]] if step.writes else 0)
         outputs = signature.outputs
         if signature.single:
             roots[step.first] = result
@@ -159,8 +163,9 @@ class Replay:
         for old, new in step.writes:
             self._own.add(new)
             root = roots.pop(old)
-            if trace.roots[new] is not trace.roots[old]:  # it was resized
-                root = tensors[step.reads.index(old)]
+            if signature.kind.resizes:  # the root itself may have been, or its storage
+                given_root = tensors[step.reads.index(old)]
+                root = tensor_on(given_root.untyped_storage(), trace.roots[new])
             roots[new] = root
         if trace.verify:
             for slot in made_by(step):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from retape.engines.eager._errors import DeterminismError, MutationError
+from retape.engines.eager.trace._geometry import below_autograd, tensor_on
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._trace import Trace
@@ -20,6 +21,31 @@ def fingerprint(storage: torch.UntypedStorage) -> int:
     return zlib.crc32(content)
 
 
+def fingerprint_of(trace: "Trace", slot: int, storage: torch.UntypedStorage) -> int:
+    """A checksum of the value of a slot, gaps that no kernel writes left out."""
+    if slot in trace.gapped:
+        with below_autograd():
+            seen = tensor_on(storage, trace.roots[slot])
+            storage = seen.clone(
+                memory_format=torch.contiguous_format
+            ).untyped_storage()
+    return fingerprint(storage)
+
+
+def clear(tensor: torch.Tensor, first: int) -> None:
+    """Make memory that nobody has written the same at each run, to compare it.
+
+    Args:
+        tensor: A tensor of its storage.
+        first: Bytes that were there before and keep their values, in a resized one.
+    """
+    storage = tensor.untyped_storage()
+    with below_autograd():
+        whole = torch.empty(0, dtype=torch.uint8, device=storage.device)
+        count = max(0, storage.nbytes() - first)
+        whole.set_(storage, first, (count,), (1,)).zero_()  # pyright: ignore[reportArgumentType]
+
+
 def check_replayed(trace: "Trace", index: int, slot: int, root: torch.Tensor) -> None:
     """Compare a recomputed value with its first run.
 
@@ -27,7 +53,9 @@ def check_replayed(trace: "Trace", index: int, slot: int, root: torch.Tensor) ->
         DeterminismError: If they differ.
     """
     expected = trace.prints.get(slot)
-    if expected is not None and fingerprint(root.untyped_storage()) != expected:
+    if expected is None:
+        return
+    if fingerprint_of(trace, slot, root.untyped_storage()) != expected:
         raise DeterminismError(
             f"Step `{index}`, `{trace.steps[index].signature.func}`, gave another "
             "result when it was run again. Something that it reads was changed behind "

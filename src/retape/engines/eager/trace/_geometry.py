@@ -19,10 +19,16 @@ for _name in ("CUDA", "XPU", "MPS", "HPU", "PrivateUse1"):
     _AUTOCAST = _AUTOCAST | torch._C.DispatchKeySet(
         getattr(torch._C.DispatchKey, f"Autocast{_name}")
     )
+# A backward may run under `vmap` (`is_grads_batched`), which refuses random numbers.
+_ABOVE = _AUTOCAST
+for _name in ("FuncTorchVmapMode", "VmapMode"):
+    _key = torch._C._parse_dispatch_key(_name)
+    assert _key is not None
+    _ABOVE = _ABOVE | torch._C.DispatchKeySet(_key)
 
 
 class below_autograd:
-    """Dispatch straight to the kernels: no graph, no hooks, no autocast.
+    """Dispatch straight to the kernels: no graph, no hooks, no autocast, no `vmap`.
 
     The trace is taken below these levels, so a replay must enter there. PyTorch has no
     public way in. Gradient mode, which some kernels read, is restored.
@@ -35,7 +41,7 @@ class below_autograd:
         torch._C._set_grad_enabled(False)
         self._guards = (
             torch._C._AutoDispatchBelowAutograd(),
-            torch._C._ExcludeDispatchKeyGuard(_AUTOCAST),
+            torch._C._ExcludeDispatchKeyGuard(_ABOVE),
         )
         for guard in self._guards:
             guard.__enter__()

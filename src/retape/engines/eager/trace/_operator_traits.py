@@ -15,7 +15,7 @@ from retape.engines.eager import _collective_traits as collectives
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager.trace._backward_formulas import is_lean
 
-__all__ = ["OperatorTraits", "traits_of"]
+__all__ = ["PARTLY_WRITTEN", "OperatorTraits", "traits_of"]
 
 _HIDDEN_WRITES: dict[str, tuple[int | str, ...]] = {
     "aten::native_batch_norm": (3, 4),
@@ -50,6 +50,8 @@ _COPYING = frozenset(
         "aten::mkldnn_rnn_layer",
     }
 )
+# By operator, the position of a result of which parts are never written.
+PARTLY_WRITTEN = {"aten::_ctc_loss": 1}
 # Their results include a workspace, parts of which nobody writes.
 _SCRATCH = frozenset({"aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn"})
 
@@ -64,6 +66,7 @@ class OperatorTraits:
         random: It draws from a generator.
         chance: Position of a `dropout_p`: where it is zero, nothing is drawn.
         uninitialised: Its result holds whatever the memory held.
+        resizes: It may give what it writes another size: `resize_`, or with `out=`.
         scratch: So do parts of one of its results.
         collective: Its result depends on other processes: it is never run again.
         lean: Its backward has no temporaries of the size of its result.
@@ -77,6 +80,7 @@ class OperatorTraits:
     random: bool
     chance: int | None
     uninitialised: bool
+    resizes: bool
     scratch: bool
     collective: bool
     lean: bool
@@ -135,6 +139,7 @@ def _read_schema(func: Any) -> OperatorTraits:
         random=torch.Tag.nondeterministic_seeded in tags,
         chance=_dropout_position(schema),
         uninitialised=name in _UNINITIALISED | _RESIZERS,
+        resizes=name in _RESIZERS or any(isinstance(where, str) for where in writes),
         scratch=name in _SCRATCH,
         collective=func.namespace in collectives.NAMESPACES,
         lean=is_lean(func),

@@ -136,6 +136,8 @@ class Run:
         buffer = getattr(storage, TAG, None)
         if buffer is None or buffer.owner is not trace.owner:
             buffer = trace.adopt(tensor, storage)
+        elif buffer.slot in trace.exposed:
+            trace.look_again(buffer, tensor)
         slot = buffer.slot
         if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
             slot = trace.carry_over(buffer, tensor)

@@ -13,8 +13,9 @@ only the backward of a compiled region reads, which get no cotangent; `region_sa
 the slots that each region saves, by its step. `kept_bytes` are
 those kept for good: these, states of generators, and copies of foreign values that the
 program has overwritten. `exposed` has fingerprints of foreign slots in memory that
-NumPy, say, may write without PyTorch's knowledge; their buffers are `uninitialised`,
-so that each read goes the long way.
+NumPy, say, may write without PyTorch's knowledge, or of values that the program has
+handed out (`shared` has their storages); their buffers are `uninitialised`, so that
+each read goes the long way. `gapped` slots have parts that no kernel has written.
 """
 
 from collections.abc import Callable, Iterable
@@ -85,6 +86,8 @@ class Trace:
         self._unsettled: list[int] = []
         self.same: dict[int, int] = {}
         self.exposed: dict[int, int] = {}
+        self.shared: set[int] = set()
+        self.gapped: set[int] = set()
         self.section = 0
         self.in_flight = InFlight()
         self.kept_bytes = 0
@@ -115,10 +118,11 @@ class Trace:
                 self.whole[slot] = self.geometries.of(whole)
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)
-        if not self.without_values and is_exposed(tensor, storage):
+        handed_out = bool(self.shared) and storage._cdata in self.shared
+        if not self.without_values and (handed_out or is_exposed(tensor, storage)):
             self.exposed[slot] = fingerprint(storage)
             buffer.uninitialised = True
-        if self.verify:
+        if self.verify and storage.device.type != "meta":
             self.prints[slot] = fingerprint(storage)
         return buffer
 
@@ -168,7 +172,22 @@ class Trace:
         elif self.exposed[slot] != fingerprint(storage):
             delattr(storage, TAG)  # another value, and the one before is lost
             buffer.slot = self.adopt(tensor, storage).slot
+            self.exposed[buffer.slot] = fingerprint(storage)
             setattr(storage, TAG, buffer)
+
+    def expose(self, storage: Storage) -> None:
+        """From now on others may write a storage without an operator."""
+        self.shared.add(storage._cdata)
+        self.look_at(storage)
+
+    def look_at(self, storage: Storage) -> None:
+        """Have each read of a value look whether others have changed it."""
+        buffer = getattr(storage, TAG, None)
+        if buffer is None or buffer.owner is not self.owner or buffer.uninitialised:
+            return  # it is not known yet, or it is looked at already
+        if storage._cdata in self.shared:
+            self.exposed[buffer.slot] = fingerprint(storage)
+            buffer.uninitialised = True
 
     def pin(self, buffer: Buffer, tensor: Tensor) -> None:
         """Keep the present value of a storage for good, as a foreign slot."""

@@ -1,0 +1,147 @@
+"""Values that are resized, handed out, partly written or without memory: exact."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import retape.torch
+
+Program = Callable[[Tensor, Any], Tensor]
+
+
+@pytest.fixture(params=[False, True], ids=["python", "accelerated"])
+def either(request: pytest.FixtureRequest) -> Iterator[None]:
+    retape.torch.accelerate(request.param)
+    yield
+    retape.torch.accelerate(False)
+
+
+def gradient(program: Program, under: Any) -> Tensor:
+    torch.manual_seed(0)
+    w = torch.randn(8, 8, requires_grad=True)
+    with under:
+        h = torch.randn(4, 8)
+        for k in range(5):
+            h = program(torch.tanh(h @ w), k)
+        loss = h.square().sum()
+    loss.backward()
+    assert w.grad is not None
+    return w.grad
+
+
+def check(program: Program, **more: Any) -> None:
+    """Compare with plain where all is kept, and where all is computed again."""
+    plain = gradient(program, contextlib.nullcontext())
+    assert torch.equal(plain, gradient(program, retape.torch.recompute(memory="1MB")))
+    tight = retape.torch.recompute(snapshots=1, stage=4, **more)
+    assert torch.equal(plain, gradient(program, tight))
+
+
+def smaller(h: Tensor, k: int) -> Tensor:
+    """The tensor gets another size, its memory stays."""
+    rows = h.detach().clone().resize_(6, 4)
+    rows.resize_(2, 16)
+    storage, other = h.detach().clone().untyped_storage(), torch.empty(0)
+    other.set_(storage, 8, (2, 8))  # type: ignore[call-overload]
+    return h + 0.1 * rows.reshape(4, 8) + 0.01 * other.add_(1).sum()
+
+
+def larger(h: Tensor, k: int) -> Tensor:
+    """It gets more memory, and keeps what it had."""
+    row = h.detach()[0].clone()
+    row.resize_(40)
+    return h + 0.1 * row[:8]
+
+
+def elsewhere(h: Tensor, k: int) -> Tensor:
+    """`out=` of another size."""
+    most, where = torch.empty(64), torch.empty(0, dtype=torch.long)
+    most.resize_(0)
+    torch.max(h.detach(), 1, out=(most, where))
+    return h + 0.1 * most[:, None] + 0.01 * where[:, None]
+
+
+@pytest.mark.parametrize("program", [smaller, larger, elsewhere])
+@pytest.mark.parametrize("verify", [False, True])
+@pytest.mark.usefixtures("either")
+def test_what_is_resized_is_resized_again(program: Program, verify: bool) -> None:
+    check(program, verify=verify)
+
+
+def through_numpy(h: Tensor, k: int) -> Tensor:
+    value = h.detach().clone()
+    array = value.numpy()
+    array *= 2
+    first = h + 0.1 * value
+    value += 1
+    array[:, 0] = k
+    return first + 0.1 * value
+
+
+def through_dlpack(h: Tensor, k: int) -> Tensor:
+    value = h.detach().clone()
+    torch.from_dlpack(value).numpy()[:, k] *= 2
+    return h + 0.1 * value + np.from_dlpack(value).sum().item()
+
+
+@pytest.mark.parametrize("program", [through_numpy, through_dlpack])
+@pytest.mark.usefixtures("either")
+def test_a_value_that_numpy_has_written_is_what_it_is_then(program: Program) -> None:
+    check(program)
+
+
+def test_a_value_that_numpy_has_only_read_is_computed_again() -> None:
+    def logged(h: Tensor, k: int) -> Tensor:
+        assert np.isfinite(h.detach().numpy()).all()
+        return h * 1.1
+
+    plain = gradient(logged, contextlib.nullcontext())
+    run = retape.torch.recompute(snapshots=1, stage=4)
+    assert torch.equal(plain, gradient(logged, run))
+    assert run.report.recomputed > 0
+    assert "numpy" not in vars(torch.Tensor)  # as it was before
+
+
+def folded(h: Tensor, k: int) -> Tensor:
+    """The kernel makes more than it gives, and does not write all of it."""
+    images = h.view(1, 1, 4, 8).expand(2, 2, 4, 8)
+    seen = F.fold(F.unfold(images, 3, padding=1), (4, 8), 3, padding=1)
+    return h + 0.01 * seen.sum((0, 1))
+
+
+def spoken(h: Tensor, k: int) -> Tensor:
+    chances = h.view(4, 1, 8).log_softmax(-1).expand(4, 3, 8)
+    text = torch.tensor([[1, 2], [3, 3], [4, 0]])
+    lengths = torch.tensor([2, 1, 1])
+    return h + 0.01 * F.ctc_loss(chances, text, torch.full((3,), 4), lengths)
+
+
+def nothing_added(h: Tensor, k: int) -> Tensor:
+    return torch.sin(h + torch._efficientzerotensor((4, 8)))  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("program", [folded, spoken, nothing_added])
+def test_no_alarm_where_memory_is_not_written(program: Program) -> None:
+    check(program, verify=True)
+
+
+@pytest.mark.usefixtures("either")
+def test_random_steps_are_run_again_in_a_backward_under_vmap() -> None:
+    def jacobian(under: Any) -> Tensor:
+        torch.manual_seed(0)
+        w = torch.randn(8, 8, requires_grad=True)
+        with under:
+            h = torch.ones(2, 8)
+            for _ in range(5):
+                h = F.dropout(torch.tanh(h @ w), 0.3)
+        rows = torch.eye(16).view(16, 2, 8)
+        return torch.autograd.grad(h, w, rows, is_grads_batched=True)[0]
+
+    plain = jacobian(contextlib.nullcontext())
+    assert torch.equal(plain, jacobian(retape.torch.recompute(snapshots=1, stage=4)))
