@@ -1,0 +1,493 @@
+"""How near to the optimum are plans of `CompilerBudget`: OR-Tools is the referee.
+
+    pip install ortools
+    python benchmarks/torch/referee.py [--seconds 60] [--graph FILE ...] [NAME ...]
+
+The same recomputation problem is planned by us and given to CP-SAT, in the form of
+retention intervals (Bartan et al. 2023, "Moccasin"): each value of the forward may be
+made twice, and each time is held for an interval; the order of the program is kept; at
+no time is more held than the budget. Ours are plans that a compiler can carry out: a
+value is saved from the forward to its last use, or made again at its first use in the
+backward. The referee may also let a saved value go and make it again. It begins with
+our plan, so what it finds is no worse, and it gives a bound below which no plan lies.
+
+Graphs: small models that PyTorch traces (`gpt`, `resnet`, `unet`, `fft`, `mixer`),
+random layered ones (`layered-100`, with the backward written out), and node-link JSON
+of others (`--graph`): nodes have `cost_ram` and `cost_cpu`, or `out_cost` and
+`duration`.
+
+Budgets are 30, 50, 70 and 90 % of what plain holds. Overhead is the cost of what runs
+again over that of one forward and backward.
+"""
+
+import argparse
+import json
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from retape.engines.eager.compiled._backends import compile_graph
+from retape.engines.eager.compiled._closure import closure, direct
+from retape.engines.eager.compiled._front import front
+from retape.engines.eager.compiled._joint import Joint
+from retape.engines.eager.compiled._liveness import account, ancestors, backward_order
+from retape.engines.eager.compiled._node_traits import flops, traffic
+from retape.engines.eager.compiled._partition import partition
+
+SHARES = (0.3, 0.5, 0.7, 0.9)
+
+
+class Problem(NamedTuple):
+    """A graph, what its compiler saves by itself, and what one step costs."""
+
+    joint: Joint
+    usual: frozenset[int]
+    total: int
+
+
+class Mixer(nn.Module):
+    """A block of an MLP-Mixer."""
+
+    def __init__(self, patches: int, width: int) -> None:
+        super().__init__()
+        self.one, self.two = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.across = self._mlp(patches)
+        self.within = self._mlp(width)
+
+    @staticmethod
+    def _mlp(width: int) -> nn.Module:
+        up, down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        return nn.Sequential(up, nn.GELU(), down)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x + self.across(self.one(x).transpose(1, 2)).transpose(1, 2)
+        return x + self.within(self.two(x))
+
+
+class Spectral(nn.Module):
+    """A layer of a Fourier operator."""
+
+    def __init__(self, width: int, modes: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(width, width, modes, 2) / width)
+        self.beside, self.modes = nn.Conv1d(width, width, 1), modes
+
+    def forward(self, x: Tensor) -> Tensor:
+        waves = torch.fft.rfft(x)[..., : self.modes]
+        mixed = torch.einsum("bim,iom->bom", waves, torch.view_as_complex(self.weight))
+        return F.gelu(torch.fft.irfft(mixed, n=x.shape[-1]) + self.beside(x))
+
+
+class Residual(nn.Module):
+    """A block of a ResNet."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.one = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.two = nn.Conv2d(width, width, 3, padding=1, bias=False)
+        self.norm1, self.norm2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.relu(x + self.norm2(self.two(F.relu(self.norm1(self.one(x))))))
+
+
+def models() -> dict[str, Callable[[], tuple[nn.Module, Tensor]]]:
+    """The models, by name; each is made when it is asked for."""
+    from compiled import Block
+    from curves import UNet
+
+    def stack(*layers: nn.Module) -> nn.Module:
+        return nn.Sequential(*layers)
+
+    return {
+        "gpt": lambda: (
+            stack(*[Block(64, 4, True) for _ in range(3)]), torch.randn(4, 64, 64)
+        ),
+        "gpt-24": lambda: (
+            stack(*[Block(64, 4, True) for _ in range(24)]), torch.randn(4, 64, 64)
+        ),
+        "resnet": lambda: (
+            stack(nn.Conv2d(3, 16, 3, padding=1), *[Residual(16) for _ in range(4)]),
+            torch.randn(8, 3, 16, 16),
+        ),
+        "unet": lambda: (UNet(8, 2), torch.randn(4, 3, 32, 32)),
+        "fft": lambda: (
+            stack(*[Spectral(16, 12) for _ in range(5)]), torch.randn(8, 16, 128)
+        ),
+        "mixer": lambda: (
+            stack(*[Mixer(32, 64) for _ in range(4)]), torch.randn(16, 32, 64)
+        ),
+    }  # fmt: skip
+
+
+def traced(model: nn.Module, x: Tensor) -> Problem:
+    """The joint graph that the compiler makes of a model and a loss."""
+    found: list[Problem] = []
+
+    def choose(joint: Joint, usual: list[Any]) -> list[Any]:
+        place = {node: k for k, node in enumerate(joint.nodes)}
+        late = [n for n, b in zip(joint.nodes, joint.backward, strict=True) if b]
+        total = sum(joint.cost) + sum(flops(n) + traffic(n) for n in late)
+        found.append(Problem(joint, frozenset(place[n] for n in usual), total))
+        return usual
+
+    def split(graph: Any, inputs: Any, **options: Any) -> Any:
+        return partition(graph, inputs, choose, **options)
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        return compile_graph("aot_eager", graph, inputs, split, {})
+
+    torch._dynamo.reset()
+    loss = torch.compile(  # type: ignore[call-overload]
+        lambda x: model(x).square().mean(), backend=backend, fullgraph=True
+    )
+    loss(x)
+    return found[0]
+
+
+def layered(count: int, seed: int = 0) -> Problem:
+    """A random graph in layers, after the description in the paper: our own generator.
+
+    Layers are about 0.3 times the root of the count wide, most edges go to the next
+    layer, some skip; bytes and costs are drawn. Its backward is written out.
+    """
+    rng = random.Random(seed)
+    width = max(2, round(0.3 * count**0.5))
+    layers: list[list[int]] = []
+    while sum(map(len, layers)) < count:
+        start = sum(map(len, layers))
+        size = min(max(1, round(width * rng.uniform(0.25, 1.75))), count - start)
+        layers.append(list(range(start, start + size)))
+    reads: list[list[int]] = [[] for _ in range(count)]
+    for number in range(1, len(layers)):
+        earlier = [k for layer in layers[: number - 1] for k in layer]
+        for k in layers[number]:
+            near = [j for j in layers[number - 1] if rng.random() < 0.5]
+            near = near or [rng.choice(layers[number - 1])]
+            skip = [rng.choice(earlier)] if earlier and rng.random() < 0.14 else []
+            reads[k] = sorted({*near, *skip})
+    sizes = [rng.randint(1, 50) for _ in range(count)]
+    costs = [rng.randint(1, 50) for _ in range(count)]
+    return with_backward(reads, sizes, costs)
+
+
+def from_file(path: Path) -> Problem:
+    """A forward graph out of node-link JSON, with its backward written out.
+
+    Nodes that are marked `backward` in it are left out: ours is in their place.
+    """
+    read = json.loads(path.read_text("utf-8"))
+    nodes = [each for each in read["nodes"] if not each.get("backward")]
+    order = {each["id"]: k for k, each in enumerate(nodes)}
+    reads: list[list[int]] = [[] for _ in nodes]
+    for edge in read.get("links", read.get("edges", [])):
+        source, target = (
+            edge.get("source", edge.get("0")),
+            edge.get("target", edge.get("1")),
+        )
+        if source in order and target in order:
+            if order[source] >= order[target]:
+                raise SystemExit(f"{path}: its nodes are not in the order of running")
+            reads[order[target]].append(order[source])
+
+    def numbers(*names: str) -> list[int]:
+        return [round(next(each[n] for n in names if n in each)) for each in nodes]
+
+    sizes = numbers("cost_ram", "out_cost")
+    return with_backward(reads, sizes, numbers("cost_cpu", "duration"))
+
+
+def with_backward(
+    reads: Sequence[Sequence[int]], sizes: Sequence[int], costs: Sequence[int]
+) -> Problem:
+    """A graph and its backward: each node's reads what the node read and made.
+
+    A node of the backward makes the cotangents of what its node read, and costs twice.
+    """
+    count = len(reads)
+    users: list[list[int]] = [[] for _ in range(count)]
+    for k, each in enumerate(reads):
+        for j in each:
+            users[j].append(k)
+    start = count + 1  # after the cotangent
+    late = {k: start + count - 1 - k for k in range(count)}
+    inputs: list[list[int]] = [*map(list, reads), []]
+    for k in reversed(range(count)):
+        above = [late[u] for u in users[k]] or [count]
+        inputs.append([*reads[k], k, *above])
+    made = [[k] for k in range(2 * count + 1)]
+    names = ["call_function"] * count + ["placeholder"] + ["call_function"] * count
+    backward = [k >= count for k in range(2 * count + 1)]
+    nbytes = [*sizes, 0, *(sizes[k] for k in reversed(range(count)))]
+    both = [*costs, 0, *([0] * count)]
+    ends = [k for k in range(count) if not users[k]]
+    joint = Joint(
+        nodes=[SimpleNamespace(op=n, name=str(k)) for k, n in enumerate(names)],  # type: ignore[misc]
+        inputs=inputs, storages=made, made=made, nbytes=nbytes,
+        workspace=[0] * len(made), backward=backward, given=[False] * len(made),
+        view=[False] * len(made), savable=[True] * len(made), pure=[True] * len(made),
+        flops=both, cost=both, needed=list(range(count)), outputs=ends,
+        gradients=[late[0]], first=start,
+    )  # fmt: skip
+    return Problem(joint, direct(joint), 3 * sum(costs))
+
+
+class Referee:
+    """The recomputation problem of a graph in a budget, as CP-SAT sees it.
+
+    Args:
+        joint: The graph.
+        budget: Bytes.
+        saved: What our plan saves, to begin with; `None` if there is none.
+
+    A time is the number of a stage, one for each node of the forward and of the
+    backward, and within it the number of a node: what runs again in a stage does so
+    before the stage's own node, in the order of the program.
+    """
+
+    def __init__(self, joint: Joint, budget: int, saved: frozenset[int] | None) -> None:
+        from ortools.sat.python import cp_model
+
+        self.joint, self.model = joint, cp_model.CpModel()
+        everything = closure(joint, joint.needed, joint.needed)
+        self.early = _forward(joint)
+        late = [k for k in backward_order(joint, everything) if joint.backward[k]]
+        self.size = len(joint.nodes) + 1
+        nodes = [*self.early, *late]
+        self.stage = {k: place for place, k in enumerate(nodes)}
+        self.end = len(nodes) * self.size + self.size
+        self.late = late
+        self.makers = {s: k for k in nodes for s in joint.made[k] if joint.nbytes[s]}
+        again = closure(joint, joint.needed, ()).again
+        self.again = [k for k in again if joint.made[k] and k in self.stage]
+        # What the backward alone asks for need not be made in the forward.
+        sure = set(ancestors(joint, joint.outputs))
+        self.maybe = {
+            k: self.model.new_bool_var("") for k in self.early if k not in sure
+        }
+        self._runs()
+        self._hold()
+        self._read()
+        self.model.add_cumulative(self.intervals, self.demands, budget)
+        cost = [joint.cost[k] * self.active[k] for k in self.again]
+        self.model.minimize(sum(cost))
+        if saved is not None:
+            self._begin_with(saved)
+
+    def solve(self, seconds: float) -> tuple[float | None, float]:
+        """The cost of the best plan found, and the bound below which none lies."""
+        from ortools.sat.python import cp_model
+
+        solver = cp_model.CpSolver()
+        solver.parameters.max_time_in_seconds = seconds
+        solver.parameters.num_workers = 2
+        status = solver.solve(self.model)
+        found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
+        if status == cp_model.INFEASIBLE:
+            return None, float("inf")
+        return solver.objective_value if found else None, solver.best_objective_bound
+
+    def at(self, node: int) -> int:
+        """The time at which a node's first run is."""
+        return self.stage[node] * self.size + self.size - 1
+
+    def _runs(self) -> None:
+        """The second run of each node of the forward, in some stage of the backward."""
+        low, high = len(self.early), len(self.stage) - 1
+        self.active = {k: self.model.new_bool_var(f"a{k}") for k in self.again}
+        self.place = {k: self.model.new_int_var(low, high, f"p{k}") for k in self.again}
+        self.start = {k: self.place[k] * self.size + k for k in self.again}
+
+    def _hold(self) -> None:
+        """How long each value is held, each time that it is made."""
+        joint, model = self.joint, self.model
+        self.intervals, self.demands = list[Any](), list[int]()
+        self.first: dict[int, Any] = {}
+        self.second: dict[int, Any] = {}
+        stay = {
+            s for k in (*joint.outputs, *joint.gradients) for s in joint.storages[k]
+        }
+        for s, maker in self.makers.items():
+            uses = [k for k in self.stage if s in joint.touched[k]]
+            late = self._is_late(maker)
+            sure = [k for k in uses if late or not self._is_late(k)]
+            low = max(
+                self.at(k) for k in [maker, *sure] if k not in self.maybe or k == maker
+            )
+            low = self.end - 1 if s in stay else low
+            until = (
+                low
+                if self._is_late(maker)
+                else model.new_int_var(low, self.end - 1, "")
+            )
+            self.first[s] = until
+            self._interval(
+                self.at(maker), until, joint.nbytes[s], self.maybe.get(maker)
+            )
+            if maker in self.active and s not in stay:
+                until = model.new_int_var(0, self.end - 1, "")
+                self.second[s] = until
+                start = self.start[maker]
+                self._interval(start, until, joint.nbytes[s], self.active[maker])
+        for k in self.stage:
+            if joint.workspace[k]:
+                size, first = joint.workspace[k], self.maybe.get(k)
+                self._interval(self.at(k), self.at(k), size, first)
+                if k in self.active:
+                    start = self.start[k]
+                    self._interval(start, start, size, self.active[k])
+
+    def _interval(self, start: Any, last: Any, size: int, active: Any) -> None:
+        model, length = self.model, self.model.new_int_var(1, self.end, "")
+        if active is None:
+            interval = model.new_interval_var(start, length, last + 1, "")
+        else:
+            interval = model.new_optional_interval_var(
+                start, length, last + 1, active, ""
+            )
+        self.intervals.append(interval)
+        self.demands.append(size)
+
+    def _read(self) -> None:
+        """Each run finds what it reads: held from the first time, or the second."""
+        for k, first in self.maybe.items():
+            for s in self._reads(k):
+                self._held_at(s, self.at(k), [first])
+        for k in self.late:
+            for s in self._reads(k):
+                self._there(s, self.at(k), None)
+        for k in self.again:
+            for s in self._reads(k):
+                self._there(s, self.start[k], self.active[k])
+
+    def _there(self, s: int, when: Any, active: Any) -> None:
+        model, on = self.model, [] if active is None else [active]
+        if s not in self.second:
+            self._held_at(s, when, on)
+            return
+        one = model.new_bool_var("")
+        self._held_at(s, when, [one, *on])
+        maker = self.makers[s]
+        other = [one.negated(), *on]
+        model.add(self.second[s] >= when).only_enforce_if(other)
+        model.add(self.start[maker] < when).only_enforce_if(other)
+        model.add_implication(one.negated(), self.active[maker]) if not on else (
+            model.add_bool_or([one, self.active[maker]]).only_enforce_if(on)
+        )
+
+    def _held_at(self, s: int, when: Any, on: list[Any]) -> None:
+        """A value's first time lasts so long, if it is made in the forward at all."""
+        self.model.add(self.first[s] >= when).only_enforce_if(on)
+        if (first := self.maybe.get(self.makers[s])) is not None:
+            self.model.add_bool_and([first]).only_enforce_if(on)
+
+    def _begin_with(self, saved: frozenset[int]) -> None:
+        """Tell the solver our plan."""
+        plan = closure(self.joint, self.joint.needed, saved)
+        stage = -1
+        places: dict[int, int] = {}
+        pending = list[int]()
+        for k in backward_order(self.joint, plan):
+            if self.joint.backward[k] and k in self.stage:
+                stage = self.stage[k]
+                places |= dict.fromkeys(pending, stage)
+                pending = []
+            else:
+                pending.append(k)
+        for k in self.again:
+            self.model.add_hint(self.active[k], k in places)
+            if k in places:
+                self.model.add_hint(self.place[k], places[k])
+
+    def _is_late(self, node: int) -> bool:
+        return self.joint.backward[node]
+
+    def _reads(self, node: int) -> list[int]:
+        """Storages that a node reads, those of the forward that may be let go."""
+        mine = self.joint.made[node]
+        return [
+            s
+            for s in self.joint.touched[node]
+            if s not in mine and not self._is_late(self.makers.get(s, node))
+            and s in self.makers
+        ]  # fmt: skip
+
+
+def _forward(joint: Joint) -> list[int]:
+    """The nodes of the forward, in order."""
+    ends = [*joint.outputs, *joint.needed]
+    found: set[int] = set()
+    while ends:
+        k = ends.pop()
+        if k not in found and not joint.backward[k]:
+            found.add(k)
+            ends += joint.inputs[k]
+    return sorted(found)
+
+
+def rows(problem: Problem, seconds: float) -> Iterator[str]:
+    """A line for each budget."""
+    joint, usual, total = problem
+    plain = account(joint, direct(joint), ()).peak
+    begin = time.process_time()
+    plans = front(joint, usual, ())
+    took = time.process_time() - begin
+    yield f"  {len(joint.nodes)} nodes, plain {plain:,}, planned in {took:.1f} s"
+    for share in SHARES:
+        budget = int(share * plain)
+        fits = [each for each in plans if each.peak <= budget]
+        ours = f"{fits[-1].cost / total:7.2%}" if fits else "   none"
+        if not seconds:
+            yield f"  {share:4.0%} ours {ours}"
+            continue
+        begin = time.monotonic()
+        referee = Referee(joint, budget, fits[-1].keep if fits else None)
+        found, bound = referee.solve(seconds)
+        took = time.monotonic() - begin
+        if fits and fits[-1].cost < bound:
+            raise SystemExit("Our plan lies below the bound: one of the two is wrong.")
+        theirs = "   none" if found is None else f"{found / total:7.2%}"
+        least = f"none below {max(0, bound) / total:7.2%}"
+        if bound == float("inf"):
+            least = "there is none"
+        yield f"  {share:4.0%} ours {ours}  referee {theirs}  {least}  in {took:.0f} s"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="all by default")
+    parser.add_argument("--seconds", type=float, default=60, help="0: no referee")
+    parser.add_argument("--graph", type=Path, action="append", default=[])
+    options = parser.parse_args()
+    try:
+        import ortools  # noqa: F401
+    except ImportError:
+        raise SystemExit("The referee is OR-Tools: pip install ortools") from None
+    torch.set_num_threads(1)
+    known = models()
+    names = options.names or [*(k for k in known if k != "gpt-24"), "layered-100"]
+    names = [] if options.graph and not options.names else names
+    for name in names:
+        torch.manual_seed(0)
+        parts = name.split("-")
+        problem = (
+            layered(int(parts[1])) if parts[0] == "layered" else traced(*known[name]())
+        )
+        print(name, flush=True)
+        for row in rows(problem, options.seconds):
+            print(row, flush=True)
+    for path in options.graph:
+        print(path.name, flush=True)
+        for row in rows(from_file(path), options.seconds):
+            print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
