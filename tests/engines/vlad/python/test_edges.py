@@ -1,9 +1,11 @@
 """Numbers at their edges, and arguments that only look like numbers and arrays."""
 
+import importlib
 import itertools
 import math
 import struct
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -210,3 +212,17 @@ def test_functions_of_other_kinds_are_refused_by_name() -> None:
     for f in (generated, awaited):
         with pytest.raises(native.CompileError, match="generator or a coroutine"):
             native.function(f, engine="interpreter")(1.0)
+
+
+def test_a_function_that_is_too_long_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each statement stands in the one before it; the passes recurse through them."""
+    lines = ["def long(x):", *["    x = x + 0.5 * x"] * 4000, "    return x", ""]
+    (tmp_path / "too_long.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(tmp_path)
+    long = importlib.import_module("too_long").long
+    with pytest.raises(native.CompileError, match="split it into several functions"):
+        native.function(long)(0.5)
+    with pytest.raises(native.CompileError, match="split it into several functions"):
+        native.grad(long)(0.5)

@@ -92,5 +92,9 @@ class SyntaxFault(VladError):
     """An expression that is no program."""
 
 
+class TooLong(VladError):
+    """A program that the passes, which recurse through it, cannot go through."""
+
+
 class RunError(VladError):
     """A program that went wrong while it ran."""

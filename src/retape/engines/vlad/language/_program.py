@@ -14,7 +14,7 @@ from threading import Lock
 
 from retape.engines.vlad.language._builtins import BUILTINS, NEGATE
 from retape.engines.vlad.language._core import Core, Global, Lambda, walk
-from retape.engines.vlad.language._diagnostics import Source, SyntaxFault
+from retape.engines.vlad.language._diagnostics import Source, SyntaxFault, TooLong
 from retape.engines.vlad.language._expander import Expander
 from retape.engines.vlad.language._externals import (
     External,
@@ -202,7 +202,12 @@ def _reason(error: Exception) -> str:
 
 @contextmanager
 def deep_recursion(limit: int = 100_000) -> Iterator[None]:
-    """Let the passes recurse as deep as a program is nested."""
+    """Let the passes recurse as deep as a program is nested.
+
+    Raises:
+        TooLong: If that is deeper than `limit`. More would be at the risk of a crash:
+            some passes recurse on the processor's stack, too.
+    """
     with _Limit.lock:
         if not _Limit.users:
             _Limit.before = sys.getrecursionlimit()
@@ -210,6 +215,13 @@ def deep_recursion(limit: int = 100_000) -> Iterator[None]:
         sys.setrecursionlimit(max(sys.getrecursionlimit(), limit))
     try:
         yield
+    except RecursionError:
+        raise TooLong(
+            "a function is too long to be compiled: each of its statements stands in "
+            "the one before it, and they are some thousands; split it into several "
+            "functions, or write a loop",
+            None,
+        ) from None
     finally:
         with _Limit.lock:
             _Limit.users -= 1

@@ -1,6 +1,6 @@
 """Definitions as functions that Python calls and differentiates."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from threading import RLock
@@ -17,6 +17,7 @@ from retape.engines.vlad.session._engines import (
     Setting,
     make_engine,
 )
+from retape.engines.vlad.session._forked import follow_forks
 from retape.engines.vlad.session._options import check_engine, check_plan
 from retape.engines.vlad.session._python_values import from_python, to_python
 from retape.engines.vlad.values._values import Value
@@ -82,10 +83,28 @@ def _argument(args: tuple[Any, ...]) -> Value:
 class Module(Mapping[str, Function]):
     """The definitions of a program, by name; threads that call them take turns."""
 
-    def __init__(self, engine: Engine, names: tuple[str, ...]) -> None:
-        self.engine = engine
+    def __init__(self, make: Callable[[], Engine], names: tuple[str, ...]) -> None:
+        self._make = make
+        self._engine: Engine | None = make()
         self.lock = RLock()
         self._names = names
+        follow_forks(self)
+
+    def begin_again(self) -> Any:
+        """In a child process: forget what another thread was in at the fork."""
+        if self.lock.acquire(blocking=False):
+            self.lock.release()
+            return None
+        abandoned = self._engine, self.lock
+        self.lock, self._engine = RLock(), None
+        return abandoned
+
+    @property
+    def engine(self) -> Engine:
+        """What runs the definitions; ask with the lock."""
+        if self._engine is None:
+            self._engine = self._make()
+        return self._engine
 
     def __getitem__(self, name: str) -> Function:
         if name not in self._names:
@@ -136,8 +155,7 @@ def compile(
     made = Session(externals=externals or {}).add(source_of(program))
     names = tuple(name for name in made.definitions if _is_own(name, externals))
     setting = Setting(check_plan(plan), lambda: None, print)
-    engine_ = make_engine(engine, _library(made, names), setting)
-    return Module(engine_, names)
+    return Module(lambda: make_engine(engine, _library(made, names), setting), names)
 
 
 def _library(program: Program, names: tuple[str, ...]) -> Program:

@@ -11,9 +11,8 @@ from typing import Any
 
 from retape.driver import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
-from retape.engines.vlad.language._diagnostics import RunError
+from retape.engines.vlad.language._diagnostics import RunError, TooLong
 from retape.engines.vlad.language._program import deep_recursion
-from retape.engines.vlad.python.call._forked import follow_forks
 from retape.engines.vlad.python.call._values import (
     are_exact,
     argument_to_language,
@@ -22,6 +21,7 @@ from retape.engines.vlad.python.call._values import (
 )
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Unit
+from retape.engines.vlad.python.read._source import CompileError
 from retape.engines.vlad.python.read._types import (
     FLOAT,
     UNKNOWN,
@@ -41,6 +41,7 @@ from retape.engines.vlad.session._engines import (
     Setting,
     make_engine,
 )
+from retape.engines.vlad.session._forked import follow_forks
 from retape.engines.vlad.session._options import check_engine, check_plan
 from retape.engines.vlad.values._values import Value
 from retape.plan._base import Plan
@@ -172,8 +173,11 @@ class CompiledCallable:
     def _for(self, types: tuple[Type, ...]) -> Made:
         made = self._made.get(types)
         if made is None or not made.unit.is_current():
-            with deep_recursion():
-                made = self._compiled(types)
+            try:
+                with deep_recursion():
+                    made = self._compiled(types)
+            except TooLong as error:
+                raise CompileError(error.message, None) from None
             self._made[types] = made
         return made
 

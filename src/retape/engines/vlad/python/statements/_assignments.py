@@ -83,6 +83,9 @@ class Assignments:
             owned = fresh and isinstance(type_, ArrayType)
             return PVar(name), {**env, target.id: Variable(name, type_, owned)}
         if isinstance(target, ast.Tuple | ast.List):
+            for each in target.elts:
+                if isinstance(each, ast.Starred):
+                    self.refuse(each, "`*` in an assignment is not compiled; name each")
             if type_ is UNKNOWN:
                 type_ = TupleType((UNKNOWN,) * len(target.elts))
             if not isinstance(type_, TupleType) or len(type_.items) != len(target.elts):

@@ -6,7 +6,7 @@ thread held, which is not there to give it back. The child compiles the function
 
 import os
 from typing import Any, Protocol
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 
 class Forkable(Protocol):
@@ -17,18 +17,20 @@ class Forkable(Protocol):
         ...
 
 
-_FORKABLE: WeakSet[Any] = WeakSet()
+_FORKABLE: WeakValueDictionary[int, Any] = WeakValueDictionary()
+"""By `id`: not all of them can be hashed."""
+
 _ABANDONED: list[Any] = []
 """Programs in the middle of a run that will not go on: never freed."""
 
 
 def follow_forks(owner: Forkable) -> None:
     """Have something begin again in a child process."""
-    _FORKABLE.add(owner)
+    _FORKABLE[id(owner)] = owner
 
 
 def _in_child() -> None:
-    for owner in list(_FORKABLE):
+    for owner in list(_FORKABLE.values()):
         _ABANDONED.append(owner.begin_again())
 
 
