@@ -1,15 +1,16 @@
 """Memory against recomputation over 20 budgets for five models: is it monotone?
 
-    python benchmarks/torch/curves.py [--svg FILE] [--full] [--fresh] [--estimated]
-        [MODEL ...]
+    python benchmarks/torch/curves.py [--svg FILE] [--dark] [--full] [--fresh]
+        [--estimated] [MODEL ...]
 
 For each budget from the least to plain: the peak that the CPU allocator counted, the
 share of the forward that was run again, by cost (multiplications of products, bytes of
 the rest), in the first run and in a later one, and processor time of a later run over
 that of the plain one. Then, for each model, by how much a larger budget ever cost more
-than a smaller one. `--svg` draws it. `--full` takes larger models. With `--fresh` each
-budget is as in a process of its own: what runs in others have shown is forgotten. With
-`--estimated`, too, but for what `retape.torch.estimate` has found before.
+than a smaller one. `--svg` draws it, `--dark` for a dark ground. `--full` takes larger
+models. With `--fresh` each budget is as in a process of its own: what runs in others
+have shown is forgotten. With `--estimated`, too, but for what `retape.torch.estimate`
+has found before.
 """
 
 import sys
@@ -24,7 +25,7 @@ from measure import peak_bytes, ready_gradients, seconds
 from torch import Tensor, nn
 
 import retape.torch
-from retape._errors import BudgetError
+from retape._errors import BudgetError, UnsupportedError
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.plan._learned import forget_lessons
 from retape.engines.eager.replay import _backward
@@ -32,6 +33,7 @@ from retape.engines.eager.replay import _backward
 COUNT = 20
 RUNS = 4
 COLOURS = ("#1b6ca8", "#c8553d", "#588157", "#7b2cbf", "#b08900")
+ON_DARK = ("#6cb2e8", "#ee8a74", "#9cc59a", "#c08cf0", "#e0bb3f")
 
 
 class Program(NamedTuple):
@@ -260,13 +262,17 @@ def rises(shares: Sequence[float]) -> float:
     return max(now - low for now, low in zip(shares, best, strict=True))
 
 
-def drawing(curves: dict[str, list[Point]]) -> str:
-    """An SVG: the share of the forward run again, over budgets relative to the most."""
+def drawing(curves: dict[str, list[Point]], dark: bool = False) -> str:
+    """An SVG: the share of the forward run again, over budgets relative to the most.
+
+    Later runs are whole lines and first runs broken ones; more than 3 is drawn as 3.
+    """
+    ink, colours = ("#ddd", ON_DARK) if dark else ("#333", COLOURS)
     wide, high, top = 640, 360, 3.0
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {high + 40}" '
-        'font-family="sans-serif" font-size="13">',
-        f'<path d="M50 10V{high}H{wide - 10}" fill="none" stroke="#333"/>',
+        f'font-family="sans-serif" font-size="13" fill="{ink}">',
+        f'<path d="M50 10V{high}H{wide - 10}" fill="none" stroke="{ink}"/>',
         f'<text x="{wide // 2 - 110}" y="{high + 32}">budget / what plain takes</text>',
         '<text x="-210" y="14" transform="rotate(-90)">forward run again</text>',
     ]
@@ -283,12 +289,20 @@ def drawing(curves: dict[str, list[Point]]) -> str:
                 f"{high - min(top, getattr(p, shares)) / top * (high - 20):.1f}"
                 for p in points
             )
-            stroke = f'fill="none" stroke="{COLOURS[k]}"{dash}'
+            stroke = f'fill="none" stroke="{colours[k]}"{dash}'
             parts.append(f'<polyline points="{at}" {stroke}/>')
         parts.append(
-            f'<text x="{wide - 90}" y="{30 + 18 * k}" fill="{COLOURS[k]}">{name}</text>'
+            f'<text x="{wide - 90}" y="{30 + 18 * k}" fill="{colours[k]}">{name}</text>'
         )
     return "\n".join([*parts, "</svg>", ""])
+
+
+def _unless_refused(points: Iterator[Point]) -> Iterator[Point]:
+    """The points, or why there are none: an LSTM cannot be estimated on a CPU."""
+    try:
+        yield from points
+    except UnsupportedError as error:
+        print(f"        {error}")
 
 
 def main(arguments: list[str]) -> None:
@@ -302,7 +316,8 @@ def main(arguments: list[str]) -> None:
         print(f"\n{name:6s}  budget MB  peak MB  first  later   time")
         program, fresh = MODELS[name]("--full" in arguments), "--fresh" in arguments
         estimated = "--estimated" in arguments
-        for point in curve(program, costs, fresh=fresh, estimated=estimated):
+        measured = curve(program, costs, fresh=fresh, estimated=estimated)
+        for point in _unless_refused(measured):
             points.append(point)
             print(
                 f"{point.budget / 1e6:17.3f} {point.peak / 1e6:8.3f} {point.first:6.2f}"
@@ -310,12 +325,15 @@ def main(arguments: list[str]) -> None:
                 f"{'  OVER' if point.peak > point.budget else ''}",
                 flush=True,
             )
+        if not points:
+            del curves[name]
+            continue
         worst = [rises([getattr(p, run) for p in points]) for run in ("first", "later")]
         print(f"        the most that more memory cost more: first {worst[0]:.3f}, "
               f"later {worst[1]:.3f}")  # fmt: skip
     if "--svg" in arguments:
         path = Path(arguments[arguments.index("--svg") + 1])
-        path.write_text(drawing(curves), "utf-8")
+        path.write_text(drawing(curves, "--dark" in arguments), "utf-8")
 
 
 if __name__ == "__main__":
