@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from retape import fixed_space, native
-from retape._errors import UnsupportedError
+from retape._errors import RetapeError, UnsupportedError
+from retape.engines.vlad.language._diagnostics import VladError
 
 
 @native.function
@@ -89,3 +90,80 @@ def test_a_pool_of_processes_maps_them(tmp_path: Path) -> None:
     command = [sys.executable, str(tmp_path / "program.py")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout == "[2.0, 4.0] [2.0, 2.0]\n"
+
+
+OWN_PROGRAM = """
+import pickle
+from retape import native
+
+@native.function
+def half(x):
+    return x / 2.0
+
+def third(x):
+    return x / 3.0
+
+if __name__ == "__main__":
+    made = half, native.grad(half), native.function(third), native.grad(third)
+    assert pickle.loads(pickle.dumps(half)) is half
+    with open("made", "wb") as file:
+        pickle.dump(made, file)
+"""
+WORKER = """
+import pickle
+print([f(6.0) for f in pickle.load(open("made", "rb"))])
+"""
+
+
+def test_a_worker_with_another_program_finds_them_in_the_first(tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(OWN_PROGRAM)
+    subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True)
+    command = [sys.executable, "-c", WORKER]
+    done = subprocess.run(
+        command, cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{[3.0, 0.5, 2.0, 1.0 / 3.0]}\n"
+
+
+_AT_A_PROMPT = """
+import pickle, sys
+from retape import native
+
+def half(x):
+    return x / 2.0
+
+sys.stdout.buffer.write(pickle.dumps(native.grad(half)))
+"""
+
+
+def test_what_a_notebook_made_is_refused_where_it_is_not_known() -> None:
+    there = subprocess.run(
+        [sys.executable, "-c", _AT_A_PROMPT], capture_output=True, check=True
+    )
+    with pytest.raises(UnsupportedError, match="write it to a module, and import it"):
+        pickle.loads(there.stdout)
+
+
+def _error_of(call: Any) -> RetapeError:
+    with pytest.raises(RetapeError) as raised:
+        call()
+    return raised.value
+
+
+def faulty(x: Any) -> Any:
+    return 1.0 / (x - x)
+
+
+def listing(x: Any) -> Any:
+    return [x]
+
+
+@pytest.mark.parametrize("function", [faulty, listing])
+def test_errors_of_a_worker_reach_who_called_it(function: Any) -> None:
+    error = _error_of(lambda: native.function(function, engine="interpreter")(1.0))
+    error.add_note("a note")
+    found = _again(error)
+    assert type(found) is type(error) and str(found) == str(error)
+    assert isinstance(error, VladError) and isinstance(found, VladError)
+    assert str(found.where) == str(error.where) and found.where is not None
+    assert (found.message, found.__notes__) == (error.message, ["a note"])

@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from retape._errors import LanguageError
 
@@ -73,6 +74,10 @@ class VladError(LanguageError):
         self.where = where
         self.chain = tuple(chain)
         super().__init__(self._text())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it was made of: a worker that cannot send its error ends the pool."""
+        return type(self), (self.message, self.where, self.chain), self.__dict__
 
     def _text(self) -> str:
         if self.where is None:

@@ -1,11 +1,10 @@
 """Arguments of a call: by position, by name, by default; and the function in it."""
 
-import sys
 from inspect import CO_VARARGS, CO_VARKEYWORDS
 from types import FunctionType as PythonFunction
 from typing import Any
 
-from retape._errors import PlanError, UnsupportedError
+from retape._errors import PlanError
 
 
 def checked_argnums(argnums: Any) -> int | tuple[int, ...]:
@@ -43,28 +42,6 @@ def innermost(function: Any) -> Any:
         else:
             return None
     return function
-
-
-def found_by_name(function: PythonFunction) -> Any:
-    """What a module has under the name of a function; `None` if nothing."""
-    found: Any = sys.modules.get(function.__module__)
-    for name in function.__qualname__.split("."):
-        found = getattr(found, name, None)
-    return found
-
-
-def check_has_name(function: PythonFunction) -> None:
-    """Refuse to pickle a function that another process could not find.
-
-    Raises:
-        UnsupportedError: If its module does not have it under its name.
-    """
-    if found_by_name(function) is not function:
-        raise UnsupportedError(
-            f"the function `{function.__qualname__}` of `{function.__module__}` cannot "
-            "be pickled, since another process finds a compiled function by its name; "
-            "define it with `def` at the top of a module, and keep it under that name"
-        )
 
 
 def bound(

@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+from collections.abc import Callable
 from types import FunctionType as PythonFunction
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,16 @@ from retape._errors import GradientTypeError
 from retape.driver import Report
 from retape.engines.vlad.python.call._arguments import (
     bound,
-    check_has_name,
     checked_argnums,
-    found_by_name,
     innermost,
     no_function,
+)
+from retape.engines.vlad.python.call._by_name import (
+    Name,
+    checked_name,
+    found_again,
+    found_by_name,
+    name_of,
 )
 from retape.engines.vlad.python.call._entered import EnteredCallable
 from retape.engines.vlad.python.call._remembered import Remembered
@@ -39,7 +45,7 @@ class NativeFunction(EnteredCallable):
     def __repr__(self) -> str:
         return f"<native function {self.__retape_function__.__qualname__}>"
 
-    def __reduce__(self) -> str | tuple[Any, ...]:
+    def __reduce__(self) -> tuple[Any, ...]:
         """The name that it is found by: the other process compiles it, or has done so.
 
         Raises:
@@ -47,9 +53,8 @@ class NativeFunction(EnteredCallable):
         """
         function = self.__retape_function__
         if found_by_name(function) is self:
-            return function.__qualname__
-        check_has_name(function)
-        return NativeFunction, (function, self._engine)
+            return found_again, (name_of(function),)
+        return _made_again, (NativeFunction, checked_name(function), self._engine)
 
     def _source(self) -> PythonFunction:
         return self.__retape_function__
@@ -103,8 +108,14 @@ class Derivative(EnteredCallable):
         """
         kind, function, argnums = self.__retape_derivative__
         if isinstance(function, PythonFunction):
-            check_has_name(function)
-        return Derivative, (kind, function, argnums, self._plan, self._engine)
+            function = checked_name(function)
+        return _made_again, (
+            functools.partial(Derivative, kind),
+            function,
+            argnums,
+            self._plan,
+            self._engine,
+        )
 
     def _source(self) -> PythonFunction:
         return innermost(self._function)
@@ -140,6 +151,13 @@ class Derivative(EnteredCallable):
             return self
         self._calls += 1
         return _MADE_BEFORE.of(self, (), lambda: self)
+
+
+def _made_again(make: Callable[..., Any], function: Any, *options: Any) -> Any:
+    """A callable of a function that is found by name, if it is given as one."""
+    return make(
+        found_again(function) if isinstance(function, Name) else function, *options
+    )
 
 
 _MADE_BEFORE: Remembered[Derivative] = Remembered()
