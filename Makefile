@@ -14,6 +14,11 @@ MIDDLE_JAX := jax>=0.11,<0.12
 NEWEST_PYTHON := 3.13 3.12
 NEWEST_JAX := jax>=0.12,<0.13
 
+# One release of PyTorch and one Python: make test-torch TORCH=2.11.0 TORCH_PYTHON=3.12.
+TORCH ?= 2.15.0
+TORCH_PYTHON ?= 3.11
+TORCH_HOME := $(VENV)/torch-$(TORCH)-python-$(TORCH_PYTHON)
+
 # The JAX part of the suite. It needs no PyTorch, no compiler of C and no matplotlib.
 # Not docs/jax.md: the bytes that it shows are those of one release.
 JAX_PAGES := README.md docs/getting-started.md docs/nnx.md \
@@ -21,13 +26,28 @@ JAX_PAGES := README.md docs/getting-started.md docs/nnx.md \
 JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
   'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
 
-.PHONY: help demo test test-oldest test-middle test-newest test-matrix bench lint format docs \
+# The PyTorch part: it needs no JAX and no matplotlib.
+TORCH_PAGES := $(wildcard docs/torch/*.md) docs/start/pytorch.md docs/driver.md \
+  docs/solvers/torchdiffeq.md docs/solvers/transformers.md
+TORCH_MODULES := $(subst /,.,$(patsubst src/%.py,%,$(patsubst %/__init__.py,%.py,$(shell \
+  find src/retape/engines/eager src/retape/torch.py src/retape/lightning \
+  src/retape/transformers -name '*.py'))))
+TORCH_TESTS := tests/engines/eager tests/trainers tests/storage/test_tensors.py \
+  tests/driver/test_adjoint_health.py tests/driver/test_adjoint_watch.py \
+  $(foreach page,$(TORCH_PAGES), \
+  'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]') \
+  $(foreach name,$(TORCH_MODULES), \
+  'tests/test_docs.py::test_docstring_examples_print_what_they_show[$(name)]') \
+  'tests/test_docs.py::test_an_example_runs[torch/budget.py]'
+
+.PHONY: help demo test test-oldest test-middle test-newest test-matrix test-torch bench lint format docs \
   clean pictures screenshots release-check bench-quick bench-accelerator
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
 	@echo "make test    the test suite"
 	@echo "make test-matrix  its JAX part on every JAX (-oldest, -middle, -newest)"
+	@echo "make test-torch  its PyTorch part on one release: TORCH=2.15.0 TORCH_PYTHON=3.11"
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
 	@echo "make pictures  every picture of the documentation, drawn anew"
 	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--small on a CPU"
@@ -49,6 +69,9 @@ test-matrix: test-oldest test-middle test-newest
 
 test-oldest test-middle test-newest: test-%: $(VENV)/%/.ready
 	$(VENV)/$*/bin/python -m pytest -n auto --dist loadfile $(JAX_TESTS) $(ARGS)
+
+test-torch: $(TORCH_HOME)/.ready
+	$(TORCH_HOME)/bin/python -m pytest -n auto --dist loadfile $(TORCH_TESTS) $(ARGS)
 
 # Whose full size takes a CPU a quarter of an hour: `make bench-accelerator`.
 FOR_A_GPU := accelerators/run.py
@@ -125,4 +148,13 @@ $(VENV)/oldest/.ready $(VENV)/middle/.ready $(VENV)/newest/.ready: pyproject.tom
 	@python=$$(.ci/find-python $(VERSIONS)) && "$$python" -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
 	  "$(PAIR)" -e ".[nnx,test,third-party-jax]"
+	@touch $@
+
+# PyTorch first and alone, as above. Other releases than that of CI may come with some GB
+# of GPU libraries, which are not used.
+$(TORCH_HOME)/.ready: pyproject.toml
+	@python=$$(.ci/find-python $(TORCH_PYTHON)) && "$$python" -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check "torch==$(TORCH)"
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  "torch==$(TORCH)" -e ".[lightning,torch,transformers,test]" "torchdiffeq>=0.2.5,<0.3"
 	@touch $@

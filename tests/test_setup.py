@@ -16,8 +16,8 @@ import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
 TARGETS = (
-    "demo", "test", "test-matrix", "bench", "bench-quick", "pictures", "lint", "format",
-    "release-check", "docs", "clean",
+    "demo", "test", "test-matrix", "test-torch", "bench", "bench-quick", "pictures",
+    "lint", "format", "release-check", "docs", "clean",
 )  # fmt: skip
 
 
@@ -60,6 +60,23 @@ def test_torch_is_installed_first_and_at_exactly_one_release(
 
 def test_the_demo_needs_no_torch(tmp_path: Path) -> None:
     assert '"torch' not in _dry_run("demo", tmp_path / "venv")
+
+
+def test_a_release_of_torch_has_its_own_place_and_python_and_no_jax(
+    tmp_path: Path,
+) -> None:
+    done = _make(
+        "-n", "test-torch", f"VENV={tmp_path}", "TORCH=2.11.0", "TORCH_PYTHON=3.12"
+    )
+    assert done.returncode == 0, done.stderr
+    home = f"{tmp_path}/torch-2.11.0-python-3.12"
+    assert f"{home}/bin/python -m pytest" in done.stdout
+    assert (
+        'install --quiet --disable-pip-version-check "torch==2.11.0"\n' in done.stdout
+    )
+    assert "find-python 3.12" in done.stdout and "jax" not in done.stdout
+    assert "[retape.engines.eager.trace._trace]" in done.stdout
+    assert "[docs/torch/index.md]" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ require("torch", "torch", "numpy")
 
 from torch import __version__ as _release  # noqa: E402
 
-TRIED = ("2.13",)
+TRIED = ("2.11", "2.12", "2.13", "2.14", "2.15")
 """Releases of PyTorch with which all tests were run."""
 
 
