@@ -1,11 +1,7 @@
-"""Choose snapshots during a forward run of unknown length, within a budget.
+"""Keep a forward run of unknown length within a budget of bytes, or of snapshots.
 
-Everything that autograd saves is kept at first: that is the tail. When the bytes run
-out, the oldest part of the tail is sealed: a snapshot is put at the narrowest position
-of the next gap and the values before it are let go. A gap is at most as long as what
-remains of the tail, because its values will be recomputed in the room that the tail
-leaves once it has been reversed. When the snapshots themselves take too much, every
-other one is given up and the gap doubles: the spacing that needs no count of the steps.
+How much there is room for is counted here, beside the record and FSDP2; which values
+are let go, by the rules of `_rules`.
 """
 
 import math
@@ -21,11 +17,7 @@ from retape.engines.eager._limits import (
 from retape.engines.eager._record_bytes import RecordSize
 from retape.engines.eager.analysis._least_memory import Beside, check_budget
 from retape.engines.eager.analysis._liveness import step_cotangents, waiting_beside
-from retape.engines.eager.keep._place_snapshot import (
-    merge_snapshot,
-    narrowest,
-    place_snapshot,
-)
+from retape.engines.eager.keep._rules import Rules
 from retape.engines.eager.trace._geometry import storage_refcount
 
 if TYPE_CHECKING:
@@ -35,15 +27,6 @@ if TYPE_CHECKING:
 # The first gap is the budget over this: many narrow candidates at first, since a
 # snapshot that turns out wide or superfluous is given up at no cost.
 _FIRST_GAPS = 48
-
-
-# Steps after a position by which most of what crosses it has been read.
-_LOOKAHEAD = 4
-# A gap of so many steps without a position for a complete snapshot has none by nature.
-_MANY = 8
-# Snapshots may take this share of the memory. Were they to take all of it, nothing
-# would be left in which to reverse the last gap; a third is what d = 2, alpha = 1 need.
-_SNAPSHOT_SHARE = 2 / 3
 # Operators before the record is counted for the first time, and how many times as many
 # each time after: so much more than is there is left for it.
 _FIRST_COUNT, _NEXT_COUNT = 64, 1.05
@@ -74,11 +57,10 @@ class Keeper:
     def __init__(self, run: "Run", limits: Limits) -> None:
         self._run = run
         self._limits = limits
-        self._gap = max(1, (limits.memory or 0) // _FIRST_GAPS)
-        self._spacing = limits.stage
+        gap = max(1, (limits.memory or 0) // _FIRST_GAPS)
+        self._rules = Rules(run, gap, limits.stage)
         self.floor = self.enough = 0
         self.relieved = False
-        self._measured: tuple[tuple[int, ...], int] = ((), 0)
         self._again = 0
         self.room: int | None = limits.memory
         self.bookkeeping = self.bare = self.sharding = 0
@@ -94,7 +76,7 @@ class Keeper:
     def relieve(self) -> None:
         """Let values go until the run is within its limits, or nothing is left."""
         if self._limits.snapshots is not None:
-            self._count_snapshots(self._limits.snapshots)
+            self._rules.count_snapshots(self._limits.snapshots)
             return
         trace, tally = self._run.trace, self._run.tally
         tally.peak = max(tally.peak, trace.counter.live)
@@ -102,7 +84,7 @@ class Keeper:
             self._count_record()
         if trace.counter.live > trace.limit:
             trace.held.settle()
-        while trace.counter.live > trace.limit and self._one_step():
+        while trace.counter.live > trace.limit and self._rules.free_some():
             self.relieved = True
         if self.room is None or trace.counter.live <= trace.limit:
             return
@@ -156,7 +138,7 @@ class Keeper:
         trace = self._run.trace
         if trace.counter.live + nbytes > trace.memory:
             trace.held.settle()
-        while trace.counter.live + nbytes > trace.memory and self._one_step():
+        while trace.counter.live + nbytes > trace.memory and self._rules.free_some():
             self.relieved = True
 
     def finish(self) -> None:
@@ -175,7 +157,7 @@ class Keeper:
             self._leave_room_for_waiting()
             self.enough = self._bytes_of_all(self.room)
         if not self._limits.keep_tail:
-            self._drop_tail(len(trace.steps) + 1)
+            self._rules.drop_tail(len(trace.steps) + 1)
         for slot, storage in list(trace.held.storages.items()):
             if slot in trace.received and trace.last_read[slot] < 0:
                 # It may still be on its way. As in plain PyTorch, what autograd saved
@@ -233,7 +215,7 @@ class Keeper:
             return
         while (excess := self._reverse_excess(waiting)) > 0:
             goal, before = trace.counter.live - excess, trace.counter.live
-            while trace.counter.live > goal and self._one_step():
+            while trace.counter.live > goal and self._rules.free_some():
                 self.relieved = True
             if trace.counter.live == before:
                 return
@@ -264,165 +246,3 @@ class Keeper:
             room = room_for_tensors(memory, self.bare) - self.sharding
             beside = Beside(self.bare, self.sharding)
             check_budget(self._run, memory, room, beside, self.floor, self.relieved)
-
-    def _one_step(self) -> bool:
-        trace = self._run.trace
-        if trace.tail.nbytes >= 2 * self._gap and self._seal():
-            return True
-        held = self._snapshot_bytes() if len(trace.snapshots) > 2 else 0
-        share = _SNAPSHOT_SHARE * trace.limit
-        if len(trace.snapshots) > 2 and (held >= 2 * self._gap or held > share):
-            return self._thin()
-        if trace.tail.steps:
-            return self._seal() or self._drop_oldest()
-        if len(trace.snapshots) > 2:
-            return self._thin()
-        return self._close_stages() or (
-            len(trace.snapshots) > 1 and self._give_up_opened()
-        )
-
-    def _close_stages(self) -> bool:
-        """Let go of what a backward inside of the program had computed again.
-
-        What it has not read yet is computed once more when it is asked for.
-        """
-        stages = self._run.stages
-        if not any(stage.left for stage in stages):
-            return False
-        for stage in stages:
-            stage.close()
-        stages.clear()
-        return True
-
-    def _give_up_opened(self) -> bool:
-        """The last state may be wider than all that there is room for."""
-        trace = self._run.trace
-        left = trace.snapshots[-2]
-        merge_snapshot(trace, left, trace.snapshots.pop())
-        trace.opened = left
-        self._run.tally.thinned += 1
-        return True
-
-    def _count_snapshots(self, most: int) -> None:
-        """End a gap of `spacing` steps; beyond `most` snapshots, double the spacing."""
-        trace = self._run.trace
-        self._place(trace.snapshots[-1].position, len(trace.steps))
-        self._drop_tail(trace.snapshots[-1].position)
-        if len(trace.snapshots) > most:
-            self._thin()
-            self._spacing *= 2
-        trace.next_cut = trace.snapshots[-1].position + self._spacing
-
-    def _snapshot_bytes(self) -> int:
-        trace = self._run.trace
-        key = (len(trace.snapshots), trace.opened.position, len(trace.opened.slots))
-        if key != self._measured[0]:
-            slots: set[int] = set()
-            for snapshot in trace.snapshots:
-                slots |= snapshot.slots
-            self._measured = key, sum(trace.nbytes[slot] for slot in slots)
-        return self._measured[1]
-
-    def _seal(self) -> bool:
-        """End a gap at its narrowest position and let go of what lies before."""
-        trace = self._run.trace
-        if self._drop_before_opened():
-            return True
-        begin = trace.snapshots[-1].position
-        end = self._end_of_gap(begin, self._gap)
-        if end is None:
-            return False
-        before = trace.tail.nbytes
-        self._drop_tail(self._place(begin, end))
-        dropped = before - trace.tail.nbytes
-        if 1.2 * sum(trace.nbytes[slot] for slot in trace.opened.slots) > dropped:
-            self._gap *= 2  # the snapshot holds all of what was to be let go
-        trace.opened.saved = trace.saved - trace.tail.nbytes
-        return True
-
-    def _drop_before_opened(self) -> bool:
-        """Let go of a gap's bytes of the tail, if it begins before the last snapshot.
-
-        There is a snapshot behind them already.
-        """
-        trace = self._run.trace
-        goal = trace.tail.nbytes - self._gap
-        steps, position = trace.tail.steps, trace.opened.position
-        dropped = False
-        while steps and steps[slot := next(iter(steps))] < position:
-            if dropped and trace.tail.nbytes <= goal:
-                break
-            trace.drop_from_tail(slot)
-            dropped = True
-        return dropped
-
-    def _place(self, begin: int, end: int) -> int:
-        """Put a snapshot at the narrowest position, where it can be complete.
-
-        Loops whose state is overwritten may have no such position in a gap, nor in one
-        twice as long. A snapshot of the present collects all that is read from now on.
-
-        Returns:
-            The step before which the tail is let go: a gap's bytes, also where the
-            snapshot lies further on.
-        """
-        trace = self._run.trace
-        trace.settle_regions()
-        present = len(trace.steps)
-        position, missing = narrowest(trace, begin, end)
-        if missing:
-            end = min(2 * end - begin, max(end, present - _LOOKAHEAD))
-            position, missing = narrowest(trace, begin, end)
-        if missing and end - begin >= _MANY:
-            position = present
-        place_snapshot(trace, position)
-        self._run.tally.snapshots += 1
-        return min(position, end)
-
-    def _end_of_gap(self, begin: int, gap: int) -> int | None:
-        """The step by which `gap` bytes have been saved since `begin`, if they have."""
-        trace = self._run.trace
-        if trace.saved - trace.opened.saved <= gap:
-            return None
-        total = trace.saved - trace.opened.saved - trace.tail.nbytes
-        for slot, step in trace.tail.steps.items():
-            total += trace.nbytes[slot]
-            if total > gap and step > begin:
-                break
-        else:
-            step = len(trace.steps)
-        # What crosses the latest positions shows only when it has been read.
-        step = min(step, len(trace.steps) - _LOOKAHEAD)
-        return step if total > gap and step > begin else None
-
-    def _drop_tail(self, before: int) -> None:
-        """Let go of the tail's values saved before a step."""
-        trace = self._run.trace
-        steps = trace.tail.steps
-        while steps and steps[slot := next(iter(steps))] < before:
-            trace.drop_from_tail(slot)
-
-    def _drop_oldest(self) -> bool:
-        """Let one value go: the open snapshot is there to recompute it from."""
-        trace = self._run.trace
-        trace.drop_from_tail(next(iter(trace.tail.steps)))
-        return True
-
-    def _thin(self) -> bool:
-        """Give up every other snapshot, of each pair the wider one."""
-        trace = self._run.trace
-        old = trace.snapshots
-        sizes = [sum(trace.nbytes[s] for s in snapshot.slots) for snapshot in old]
-        kept = [old[0]]
-        for k in range(1, len(old) - 1, 2):
-            # The open snapshot, which collects reads, is the last one and stays.
-            first_is_wide = sizes[k] > sizes[k + 1] or k + 1 == len(old) - 1
-            wide, narrow = (k, k + 1) if first_is_wide else (k + 1, k)
-            merge_snapshot(trace, kept[-1] if first_is_wide else old[k], old[wide])
-            kept.append(old[narrow])
-        if len(old) % 2 == 0:
-            kept.append(old[-1])
-        trace.snapshots, trace.opened = kept, kept[-1]
-        self._run.tally.thinned += len(old) - len(kept)
-        self._gap *= 2
-        return True

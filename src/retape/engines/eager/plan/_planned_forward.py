@@ -277,8 +277,9 @@ class PlannedKeeper(Keeper):
         if excess > 0:
             more = math.ceil(excess)
             self.leave(more, overhang=max(more, outside_bytes(self._run)))
-            while trace.counter.live + need > trace.memory and self._one_step():
-                pass
+            while trace.counter.live + need > trace.memory:
+                if not self._rules.free_some():
+                    break
             super().relieve()
 
     def _wake_up_in_time(self) -> None:
