@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 from retape.engines.vlad.language._builtins import BUILTINS, is_builtin
 from retape.engines.vlad.language._core import Core, Lambda, Letrec, pattern_names
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.values._each import each_operator
 from retape.engines.vlad.values._match import binder
 from retape.engines.vlad.values._primitives import Table
 from retape.engines.vlad.values._values import Closure
@@ -79,6 +80,10 @@ class Translator(Generic[Layout]):
     def _layout(self, names: Iterable[str]) -> Layout:
         """The environment that holds the values of names, in this order."""
         raise NotImplementedError
+
+    def _operator(self, name: str) -> Any:
+        """What an operator does; nothing for one that the evaluator does itself."""
+        return self.table.get(name) or each_operator(name)
 
     def _finish(self) -> None:
         while self._pending:

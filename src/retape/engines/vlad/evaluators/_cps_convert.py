@@ -126,7 +126,7 @@ class Converter(Translator[_Scope]):
         self, core: App | Prim, args: tuple[Core, ...], op: int, layout: _Scope
     ) -> Instr:
         """Evaluate operands from left to right, each in its own `lambda3`."""
-        fn = self.table[core.op] if isinstance(core, Prim) else None
+        fn = self._operator(core.op) if isinstance(core, Prim) else None
         first, *rest = args
         kept = layout.needs(name for each in rest for name in self._free.of(each))
         inner = _Scope((_TEMPORARY[0], "k", *kept), layout.siblings)

@@ -89,7 +89,7 @@ class Linker(Translator[_Frame]):
         op = (NULLARY, UNARY, BINARY, TERNARY)[len(parts)]
         op = {"interrupt": INTERRUPT, "resume": RESUME}.get(core.op, op)
         named = dict(zip("abc", parts, strict=False))
-        return Instr(op, core.where, fn=self.table.get(core.op), value=core.op, **named)
+        return Instr(op, core.where, fn=self._operator(core.op), value=core.op, **named)
 
     def _lambda(self, core: Lambda, layout: _Frame) -> Instr:
         function = self._made(core)

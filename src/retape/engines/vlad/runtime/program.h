@@ -21,6 +21,33 @@ typedef struct External {
   int operands, partial[2];
 } External;
 
+/* An operator on whole vectors: what it does with an item of each operand, in postfix
+   notation; a letter for each operand; the numbers that it mentions. */
+typedef struct Each {
+  const unsigned char *code;
+  const char *kinds;
+  const double *number;
+  int is_sum;
+} Each;
+
+/* Below EACH_NUMBER are operands, then numbers, then operators. */
+enum {
+  EACH_NUMBER = 32,
+  EACH_ADD = 64,
+  EACH_SUB,
+  EACH_MUL,
+  EACH_DIV,
+  EACH_EXPT,
+  EACH_CHECKED_DIV,
+  EACH_CHECKED_EXPT,
+  EACH_SQUARE,
+  EACH_UNARY = 96,
+  EACH_END = 255
+};
+#define X(name, text) EACH_##name,
+enum { EACH_BEFORE = EACH_UNARY - 1, ELEMENTARY(X) };
+#undef X
+
 /* Of the runtime. */
 
 _Noreturn void fail(enum Fault fault, const char *op, int32_t site, Val value, Val other);
@@ -49,6 +76,7 @@ Val vector_ref(Val v, Val i, int32_t site);
 Val vector_set(Val v, Val i, Val x, int32_t site);
 Val vector_dot(Val a, Val b, int32_t site);
 Val matrix_product(Val shape, Val a, Val b, int32_t site);
+Val each(const Each *e, const Val *args, int count, int32_t site);
 
 /* Operators where some operand is no double, and where that is not known. */
 #define X(name)                                \

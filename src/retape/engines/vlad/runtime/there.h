@@ -31,6 +31,8 @@
   OF_ONE(X, write_real) OF_TWO(X, make_vector) OF_ONE(X, vector_length) \
   OF_TWO(X, vector_ref) OF_TWO(X, vector_dot)                     \
   X(Val, matrix_product, (Val shape, Val a, Val b, int32_t site), (shape, a, b, site)) \
+  X(Val, each, (const Each *e, const Val *args, int count, int32_t site),          \
+    (e, args, count, site))                                       \
   OF_ONE(X, any_negation)                                         \
   ARITHMETIC_OF(X, slow) ARITHMETIC_OF(X, any)                    \
   ELEMENTARY_OF(X, slow) ELEMENTARY_OF(X, any)

@@ -4,7 +4,7 @@
 #ifndef VLAD_TREES_H
 #define VLAD_TREES_H
 
-#include "vector_products.h"
+#include "each.h"
 
 /* Scratch lists: kept between walks, so that a fault in the middle loses nothing. */
 static Words walk_a, walk_b, leaves_a, leaves_b;

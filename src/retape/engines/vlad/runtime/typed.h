@@ -17,13 +17,14 @@
 
 #include "program.h"
 
-/* A vector of reals: its values, and their adjoints after them. */
+/* A vector of reals. Its values are dropped once nobody needs them, and its adjoints are
+   there from when one of them is not zero to when what made it has been reversed: both
+   are then soon another row's, in memory that the processor has at hand. */
 typedef struct Row {
-  struct Row *next;
+  struct Row *next, *young; /* of all rows; of those whose values may be dropped */
+  double *value, *adjoint;
   uint32_t length, is_kept; /* for an adjoint: an assignment makes another row */
   uint64_t version, seen;
-  double *adjoint;
-  double value[];
 } Row;
 
 typedef union Word {
@@ -42,10 +43,16 @@ typedef union Word {
 #ifndef SLICE
 #define SLICE ((int64_t)100000)
 #endif
+#ifndef ROW_SLACK
 #define ROW_SLACK ((size_t)256 * 1024)
+#endif
 
-/* Short rows are kept for the next ones of their length, up to so many bytes: malloc and
-   free took half the time of a loop over vectors of six. */
+/* Memory that rows have given back: see `typed_items.h`. */
+typedef struct Spare {
+  struct Spare *next;
+  size_t length;
+} Spare;
+
 #define SPARE_LENGTHS 64
 #define SPARE_BYTES ((size_t)1024 * 1024)
 
@@ -72,7 +79,7 @@ typedef struct {
   size_t adjoint_room;
   Piece *first, *piece;
   Word *tape;
-  Row *rows;
+  Row *rows, *young, *spare_rows;
   Origin *origin;
   size_t origins, origin_room;
   Words row_ordinals; /* pairs: a row, the ordinal of its first element */
@@ -84,10 +91,12 @@ typedef struct {
   const Word *reversed; /* where a part of the reverse has come to */
   double *adjoint_at;
   size_t bytes, peak_bytes;
-  size_t row_bytes; /* of all rows */
+  size_t row_bytes, peak_row_bytes; /* of all rows */
+  size_t made_bytes; /* of all that were made, as if they and adjoints were kept */
+  size_t sweep_at;   /* bytes of rows after which a slice ends */
   size_t most_bytes; /* of rows, after which a run is FILLED; 0 if there is no bound */
   size_t peak_live; /* of those that a sweep left, at most */
-  Row *spare[SPARE_LENGTHS];
+  Spare *spare[2 * SPARE_LENGTHS];
   size_t spare_bytes;
   uint64_t stages, given_up;
 } Typed;
@@ -153,8 +162,27 @@ static inline double real_of(int64_t i) { return (double)i; }
   ROW_CURRENT(a, at_a) ROW_CURRENT(b, at_b)                       \
   if (UNLIKELY((a)->length != (b)->length)) goto GIVE_UP;
 
+/* Loops over rows are worth more of the C compiler's time than all else of a program,
+   which has `-O1` as a rule. gcc's alone: without it clang vectorises what it is told. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define VECTORISED __attribute__((optimize("O3"), noinline))
+#else
+#define VECTORISED
+#endif
+
 /* Of the runtime. */
 
+/* A row whose values are to be filled in. */
+Row *made_row(size_t length);
+/* The adjoints of a row, which are zero at first. */
+double *new_adjoint(Row *r);
+static inline double *adjoint_of(Row *r) {
+  return LIKELY(r->adjoint != NULL) ? r->adjoint : new_adjoint(r);
+}
+/* What made a row has been reversed, so nothing needs it any more. */
+void row_ends(Row *r);
+/* Whether any adjoint of a row is not zero. */
+int row_is_used(const Row *r);
 double row_dot(const Row *a, const Row *b);
 void row_dot_back(double g, Row *a, Row *b);
 Row *row_product(double rows, double columns, const Row *a, const Row *b);

@@ -113,9 +113,8 @@ static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
   return done;
 }
 
-/* Adjoints are in the bytes of rows, too. */
 static size_t typed_grown(void) {
-  return 2 * (size_t)(T.top - T.stack) + T.peak_live / (2 * sizeof(Word));
+  return 2 * (size_t)(T.top - T.stack) + T.peak_live / sizeof(Word);
 }
 
 /* The value of a function that is applied, if typed code has it and it is a real. */

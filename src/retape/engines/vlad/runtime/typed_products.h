@@ -14,8 +14,8 @@ double row_dot(const Row *a, const Row *b) {
 
 void row_dot_back(double g, Row *a, Row *b) {
   if (g == 0.0) return;
-  tiles()->add_multiple(a->length, g, b->value, a->adjoint);
-  tiles()->add_multiple(a->length, g, a->value, b->adjoint);
+  tiles()->add_multiple(a->length, g, b->value, adjoint_of(a));
+  tiles()->add_multiple(a->length, g, a->value, adjoint_of(b));
 }
 
 /* A product of so many rows and columns; NULL if these are no factors of one. */
@@ -32,12 +32,10 @@ Row *row_product(double rows, double columns, const Row *a, const Row *b) {
 }
 
 void row_product_back(const Row *c, double columns, Row *a, Row *b) {
-  if (!c->length) return;
-  uint32_t i = 0;
-  while (i < c->length && c->adjoint[i] == 0.0) i++;
-  if (i == c->length) return;
+  if (!row_is_used(c)) return;
   size_t n = (size_t)columns, m = c->length / n, k = a->length / m;
-  product_adjoints(m, k, n, a->value, b->value, c->adjoint, a->adjoint, b->adjoint);
+  product_adjoints(m, k, n, a->value, b->value, c->adjoint, adjoint_of(a),
+                   adjoint_of(b));
 }
 
 /* A row with the values of one that an adjoint needs as it is. */
@@ -49,7 +47,9 @@ Row *own_row(const Row *r) {
 
 /* The adjoints of a row of whose values another has been made. */
 void row_back(const Row *own, Row *r) {
-  for (uint32_t i = 0; i < r->length; i++) r->adjoint[i] += own->adjoint[i];
+  if (!own->adjoint) return;
+  double *to = adjoint_of(r);
+  for (uint32_t i = 0; i < r->length; i++) to[i] += own->adjoint[i];
 }
 
 #endif

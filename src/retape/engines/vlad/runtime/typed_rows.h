@@ -3,32 +3,38 @@
 #ifndef VLAD_TYPED_ROWS_H
 #define VLAD_TYPED_ROWS_H
 
-#include "derivatives.h"
-#include "typed.h"
+#include "typed_items.h"
 
-static size_t row_bytes(size_t length) {
-  return sizeof(Row) + 2 * length * sizeof(double);
+static void drop_values(Row *r) {
+  if (r->value) drop_items(r->value, r->length);
+  r->value = NULL;
+}
+
+static void drop_adjoint(Row *r) {
+  if (r->adjoint) drop_items(r->adjoint, r->length);
+  r->adjoint = NULL;
 }
 
 /* A row is not needed any more. */
 static void drop_row(Row *r) {
-  size_t bytes = row_bytes(r->length);
-  if (r->length < SPARE_LENGTHS && T.spare_bytes + bytes <= SPARE_BYTES) {
-    r->next = T.spare[r->length];
-    T.spare[r->length] = r;
-    T.spare_bytes += bytes;
-  } else {
-    give(r, bytes);
+  drop_values(r);
+  drop_adjoint(r);
+  T.row_bytes -= sizeof(Row);
+  if (T.spare_bytes + sizeof(Row) > SPARE_BYTES) {
+    give(r, sizeof(Row));
+    return;
   }
+  r->next = T.spare_rows;
+  T.spare_rows = r;
+  T.spare_bytes += sizeof(Row);
 }
 
 static void typed_clear(void) {
-  T.row_bytes = 0;
   for (Row *r = T.rows, *next; r; r = next) {
     next = r->next;
     drop_row(r);
   }
-  T.rows = NULL;
+  T.rows = T.young = NULL;
   Piece *last = T.first;
   for (int i = 1; last && last->after && i < KEPT_PIECES; i++) last = last->after;
   while (last && last->after) {
@@ -41,25 +47,41 @@ static void typed_clear(void) {
 
 static Row *new_row(size_t length) {
   if (UNLIKELY(G.brief && length > BRIEF_ROW)) not_brief();
-  Row *r = length < SPARE_LENGTHS ? T.spare[length] : NULL;
+  Row *r = T.spare_rows;
   if (r) {
-    T.spare[length] = r->next;
-    T.spare_bytes -= row_bytes(length);
+    T.spare_rows = r->next;
+    T.spare_bytes -= sizeof(Row);
   } else {
-    r = take(row_bytes(length));
+    r = take(sizeof(Row));
   }
-  T.row_bytes += row_bytes(length);
+  T.row_bytes += sizeof(Row);
+  T.made_bytes += sizeof(Row) + 2 * length * sizeof(double);
   G.made += length;
   G.work += (int64_t)length * WORK_OF_ELEMENT;
-  r->next = T.rows;
-  r->length = (uint32_t)length;
-  r->version = 0;
-  r->is_kept = 0;
-  r->seen = 0;
-  r->adjoint = r->value + length;
-  if (!T.forgetful) memset(r->adjoint, 0, length * sizeof(double));
-  T.rows = r;
+  *r = (Row){.next = T.rows, .young = T.young, .length = (uint32_t)length};
+  T.rows = T.young = r;
+  r->value = new_items(length);
+  if (UNLIKELY(T.row_bytes > T.sweep_at)) G.work = MOST_WORK;
   return r;
+}
+
+Row *made_row(size_t length) { return new_row(length); }
+
+double *new_adjoint(Row *r) {
+  r->adjoint = new_items(r->length);
+  return memset(r->adjoint, 0, r->length * sizeof(double));
+}
+
+void row_ends(Row *r) {
+  drop_adjoint(r);
+  drop_values(r);
+}
+
+int row_is_used(const Row *r) {
+  if (!r->adjoint) return 0;
+  uint32_t i = 0;
+  while (i < r->length && r->adjoint[i] == 0.0) i++;
+  return i < r->length;
 }
 
 Row *full_row(size_t length, double value) {
@@ -71,6 +93,7 @@ Row *full_row(size_t length, double value) {
 /* The adjoint of what a vector was full of when it was made. */
 double row_adjoint(const Row *r) {
   double sum = 0.0;
+  if (!r->adjoint) return 0.0;
   for (uint32_t i = r->length; i-- > 0;) sum += r->adjoint[i];
   return sum;
 }

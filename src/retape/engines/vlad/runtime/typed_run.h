@@ -5,8 +5,8 @@
 
 #include "typed_states.h"
 
-/* Free the rows that no frame on the stack holds. */
-static void sweep_rows(void) {
+/* Mark the rows that frames on the stack hold. */
+static void mark_rows(void) {
   T.walk++;
   for (const Word *at = T.at; at[-1].u != HALT;) {
     const char *type = type_of_code(at[-1].u);
@@ -17,11 +17,14 @@ static void sweep_rows(void) {
       word += *type == 'u' ? 0 : *type == 'v' ? 2 : 1;
     }
   }
-  T.row_bytes = 0;
+}
+
+/* Free the others. */
+static void sweep_rows(void) {
+  T.young = NULL;
   for (Row **place = &T.rows; *place;) {
     Row *row = *place;
     if (row->seen == T.walk) {
-      T.row_bytes += row_bytes(row->length);
       place = &row->next;
     } else {
       *place = row->next;
@@ -31,12 +34,36 @@ static void sweep_rows(void) {
   if (T.row_bytes > T.peak_live) T.peak_live = T.row_bytes;
 }
 
-/* As `typed_record`, a slice after another. Signals are let in between them; and where
-   nothing is to be reversed rows that are dead are freed, when there are twice as many
-   bytes of them as there were left the last time. */
+/* Drop the values that no adjoint will need of rows that are not marked. */
+static void sweep_values(void) {
+  for (Row **place = &T.young; *place;) {
+    Row *row = *place;
+    if (row->seen == T.walk && !row->is_kept) {
+      place = &row->young;
+      continue;
+    }
+    *place = row->young;
+    if (!row->is_kept) drop_values(row);
+  }
+}
+
+/* Rows, or their values, that are dead are given back when there are so many bytes more
+   of rows as there were left the last time: few, so that they are in the processor's
+   memory when they are used again. */
+static void sweep_dead(void) {
+  mark_rows();
+  if (T.forgetful)
+    sweep_rows();
+  else
+    sweep_values();
+  size_t walked = (size_t)(T.at - T.stack) * sizeof(Word);
+  T.sweep_at = (T.forgetful ? 2 * T.row_bytes : T.row_bytes) + ROW_SLACK + walked;
+}
+
+/* As `typed_record`, a slice after another. Signals are let in between them. */
 static int typed_slices(int64_t fuel) {
   int64_t slice = SLICE;
-  size_t enough = T.row_bytes + ROW_SLACK;
+  T.sweep_at = T.row_bytes + ROW_SLACK;
   int pauses;
   for (;;) {
     if (slice > fuel) slice = fuel;
@@ -47,11 +74,8 @@ static int typed_slices(int64_t fuel) {
     if (how == STOPPED && (fuel > T.fuel || pauses)) {
       if (!used) slice *= 2;
       let_signals_in();
+      if (T.row_bytes > T.sweep_at) sweep_dead();
       if (T.most_bytes && T.row_bytes > T.most_bytes) how = FILLED;
-      if (T.forgetful && T.row_bytes > enough) {
-        sweep_rows();
-        enough = 2 * T.row_bytes + ROW_SLACK;
-      }
       if (how == STOPPED) continue;
     }
     T.fuel = fuel;

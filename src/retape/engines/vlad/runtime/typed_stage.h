@@ -16,7 +16,7 @@ static int typed_cotangents(Val *result) {
   }
   for (size_t i = 0; i < T.row_ordinals.count; i += 2) {
     const Row *row = (const Row *)(uintptr_t)T.row_ordinals.at[i];
-    for (uint32_t j = 0; j < row->length; j++)
+    for (uint32_t j = 0; row->adjoint && j < row->length; j++)
       o->field[T.row_ordinals.at[i + 1] + j] = box(row->adjoint[j] + 0.0);
   }
   for (size_t i = 0; i < T.ordinals; i++) {
@@ -39,8 +39,7 @@ static size_t tape_bytes(void) {
 
 /* Note how much memory the tape and the rows took. */
 static void note_typed(void) {
-  size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word) + tape_bytes();
-  for (const Row *r = T.rows; r; r = r->next) bytes += 2 * r->length * sizeof(double);
+  size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word) + tape_bytes() + T.peak_row_bytes;
   G.tape_nodes = (bytes + sizeof(Node) - 1) / sizeof(Node);
   if (G.tape_nodes > G.peak_tape_nodes) G.peak_tape_nodes = G.tape_nodes;
   if (G.exact)
@@ -61,7 +60,8 @@ static void typed_begin(void) {
   T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
   T.origins = T.row_ordinals.count = T.ordinals = 0;
-  T.marks = T.peak_live = T.most_bytes = 0;
+  T.marks = T.peak_live = T.most_bytes = T.peak_row_bytes = 0;
+  T.sweep_at = SIZE_MAX;
   if (!T.first) {
     T.first = take(sizeof(Piece));
     T.first->before = T.first->after = NULL;
@@ -90,12 +90,12 @@ static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *mad
   typed_begin();
   size_t bytes = 0;
   if (load_state(frame)) {
-    size_t before = T.row_bytes;
-    T.most_bytes = before + STAGE_BYTES;
+    size_t before = T.made_bytes;
+    T.most_bytes = T.row_bytes + STAGE_BYTES;
     int how = typed_run(steps);
     if (how != GAVE_UP) {
       bytes = tape_bytes();
-      *rows = T.row_bytes - before;
+      *rows = T.made_bytes - before;
       *made = steps - T.fuel;
     }
   }
@@ -114,7 +114,6 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
     T.most_bytes = most;
     int how = typed_run(fuel);
     if (how == STOPPED || how == ENDED) {
-      note_typed();
       size_t room = (size_t)(T.top - T.stack);
       if (room > T.adjoint_room) {
         free(T.adjoint);
@@ -124,7 +123,11 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
         T.adjoint_room = room;
       }
       if (typed_ends(how, G.shadow[at], last, &seed)) {
+        Word *end = T.tape;
+        Piece *piece = T.piece;
         typed_reverse(seed);
+        T.tape = end, T.piece = piece;
+        note_typed();
         done = typed_cotangents(result);
         if (last) *value = box(T.result);
       }
@@ -148,11 +151,11 @@ static void typed_end(void) {
     next = p->after;
     free(p);
   }
-  for (size_t i = 0; i < SPARE_LENGTHS; i++)
-    for (Row *r = T.spare[i], *next; r; r = next) {
-      next = r->next;
-      free(r);
-    }
+  free_spares();
+  for (Row *r = T.spare_rows, *next; r; r = next) {
+    next = r->next;
+    free(r);
+  }
   free(T.stack);
   free(T.adjoint);
   free(T.origin);

@@ -129,9 +129,10 @@ static int seed_typed(const char **type, size_t *slot, const Val *given, size_t 
       if (row->seen == T.walk) return 1;
       row->seen = T.walk;
       if (*n + row->length > count) return 0;
+      double *adjoint = adjoint_of(row);
       for (uint32_t j = 0; j < row->length; j++, ++*n) {
         if (!is_double(given[*n])) return 0;
-        row->adjoint[j] = unbox(given[*n]);
+        adjoint[j] = unbox(given[*n]);
       }
       return 1;
     }

@@ -46,7 +46,7 @@ class Sizes:
 
 def vector_dot(a: Value, b: Value) -> Real:
     """`(vector-dot a b)`."""
-    x, y = _elements_of("vector-dot", a), _elements_of("vector-dot", b)
+    x, y = elements_of("vector-dot", a), elements_of("vector-dot", b)
     if len(x) != len(y):
         raise Mismatch(unlike("vector-dot", len(x), len(y)))
     return _product(Sizes(1, len(x), 1), a, b)[0]
@@ -54,14 +54,14 @@ def vector_dot(a: Value, b: Value) -> Real:
 
 def matrix_product(shape: Value, a: Value, b: Value) -> Version:
     """`(matrix-product s a b)`."""
-    x, y = _elements_of("matrix-product", a), _elements_of("matrix-product", b)
+    x, y = elements_of("matrix-product", a), elements_of("matrix-product", b)
     sizes = _sizes(shape, len(x), len(y))
     if sizes is None:
         raise Mismatch(no_product(shape, len(x), len(y)))
     return vector(_product(sizes, a, b))
 
 
-def _elements_of(name: str, v: Value) -> list[Real]:
+def elements_of(name: str, v: Value) -> list[Real]:
     if type(v) is not Version:
         raise Mismatch(f"`{name}` takes a vector, not `{show_atom(v)}`")
     items = v.items()

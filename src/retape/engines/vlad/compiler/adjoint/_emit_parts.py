@@ -61,12 +61,15 @@ def parts_text(
 ) -> Iterator[str]:
     """The lines of `typed_record` and `typed_reverse`, and of their parts."""
     parts = [*_parts(program, ways)]
-    yield from _record(program, ways, tape, names, parts, taped=taped)
+    lines = [*_record(program, ways, tape, names, parts, taped=taped)]
+    yield from ('#include "typed_parts.h"', *names.each.forward_text(), *lines)
     if not taped:
         yield NO_REVERSE
         return
+    reverse = ReverseEmission(program, ways, tape, names, useful)
+    lines = [*_reverse(reverse, parts)]
     yield from (NEXT_FILE, '#include "typed_parts.h"')
-    yield from _reverse(ReverseEmission(program, ways, tape, names, useful), parts)
+    yield from (*names.each.backward_text(), *lines)
 
 
 def _ways_of(function: TypedFunction, ways: Ways) -> list[Way]:
@@ -119,7 +122,7 @@ def _record(
     fixed = [line for slot in first.slots for line in first.declared(slot)]
     fixed += first.returned_declared()
     everywhere = {name for name in first.returned} | shared
-    yield from ('#include "typed_parts.h"', "static int gave_real;")
+    yield "static int gave_real;"
     yield from _declared(fixed, everywhere, static=True)
     for number, (emission, text) in enumerate(made):
         yield f"static int record_part_{number}(int next) {{"

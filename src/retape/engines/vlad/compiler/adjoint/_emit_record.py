@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
+from retape.engines.vlad.compiler.adjoint._emit_each import record_each
 from retape.engines.vlad.compiler.adjoint._emit_frames import (
     FIELDS,
     TYPES,
@@ -34,6 +35,7 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
+from retape.engines.vlad.compiler.typed._row_operations import is_each
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 from retape.engines.vlad.compiler.typed._whole import TESTS_OF_TWO
 
@@ -255,6 +257,9 @@ class RecordEmission(FrameEmission):
     def _do(self, term: Do) -> None:
         if term.op in _VECTORS:
             _VECTORS[term.op](self, term)
+            return
+        if is_each(term.op):
+            record_each(self, term)
             return
         var = self.slot(term.var)
         a, *rest = self._operands(term)

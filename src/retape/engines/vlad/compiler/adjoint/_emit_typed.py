@@ -89,6 +89,7 @@ def typed_text(
             if reverse
             else [NO_REVERSE]
         )
+        code = [*names.each.forward_text(), *names.each.backward_text(), *code]
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
     yield '#include "typed.h"'
     yield from tables(program, useful, names.whole, frames, functions)

@@ -1,10 +1,16 @@
 """The reverse of one way through typed code, as straight C."""
 
 from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
+from retape.engines.vlad.compiler.adjoint._emit_each import reverse_each
 from retape.engines.vlad.compiler.adjoint._names import (
     words_in,
 )
-from retape.engines.vlad.compiler.typed._derivatives import CHEAP, LEFT, RIGHT
+from retape.engines.vlad.compiler.typed._derivatives import (
+    CHEAP,
+    LEFT,
+    RIGHT,
+    filled,
+)
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
@@ -17,6 +23,7 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
+from retape.engines.vlad.compiler.typed._row_operations import is_each, row_operands
 from retape.engines.vlad.compiler.typed._ways import Passed, Way, Ways
 
 
@@ -83,7 +90,7 @@ class WayReverse:
         """The values on the tape, and those that are computed of them."""
         self._from_tape(self.tape.kept)
         for step in self.tape.again:
-            text = _filled(CHEAP[step.op], self._values(step, ""))
+            text = filled(CHEAP[step.op], self._values(step, ""))
             name = self.names.slot(step.var)
             self._line(f"const double {name} = {text}; (void){name};")
 
@@ -176,7 +183,7 @@ class WayReverse:
     def _step(self, step: Do) -> None:
         if step.op == "vector-set":
             row, at, value = step.args
-            place = f"{self._atom(row)}->adjoint[(uint32_t){self._atom(at)}]"
+            place = f"adjoint_of({self._atom(row)})[(uint32_t){self._atom(at)}]"
             self._add(value, place)
             self._line(f"{place} = 0.0;")
         elif step.op == "own-set":
@@ -185,30 +192,51 @@ class WayReverse:
             _, _, columns, a, b = (self._atom(arg) for arg in step.args)
             made = self.names.slot(step.var)
             self._line(f"row_product_back({made}, {columns}, {a}, {b});")
+            self._line(f"row_ends({made});")
         elif step.op == "make-vector":
             self._add(step.args[1], f"row_adjoint({self.names.slot(step.var)})")
+            self._line(f"row_ends({self.names.slot(step.var)});")
+        elif is_each(step.op) and step.var.kind == "v":
+            self._each(step, self.names.slot(step.var))
+            self._line(f"row_ends({self.names.slot(step.var)});")
         elif step.var in self.local:
             g = self.names.local_adjoint(step.var)
+            if is_each(step.op):
+                self._each(step, g)
+                return
             if step.op == "vector-dot":
                 a, b = (self._atom(arg) for arg in step.args)
                 self._line(f"row_dot_back({g}, {a}, {b});")
                 return
             if step.op == "vector-ref":
                 row, at = (self._atom(arg) for arg in step.args)
-                self._line(f"{row}->adjoint[(uint32_t){at}] += {g};")
+                self._line(f"adjoint_of({row})[(uint32_t){at}] += {g};")
                 return
             values = self._values(step, g)
             for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):
                 if step.op in rules:
-                    self._add(arg, _filled(rules[step.op].text, values))
+                    self._add(arg, filled(rules[step.op].text, values))
 
     def _own_set(self, step: Do) -> None:
         row, at, value = step.args
         made, old = self.names.slot(step.var), self._atom(row)
-        place = f"{made}->adjoint[(uint32_t){self._atom(at)}]"
+        place = f"adjoint_of({made})[(uint32_t){self._atom(at)}]"
         self._add(value, place)
         self._line(f"{place} = 0.0;")
-        self._line(f"if ({made} != {old}) row_back({made}, {old});")
+        back = f"row_back({made}, {old}); row_ends({made});"
+        self._line(f"if ({made} != {old}) {{ {back} }}")
+
+    def _each(self, step: Do, made: str) -> None:
+        texts = [self._atom(arg) for arg in row_operands(step)]
+        test, other = "", ""
+        if step.var.kind == "v":
+            self._line(f"const int used_{made} = row_is_used({made});")
+            test, other = f"used_{made}", " : 0.0"
+        for arg, text in reverse_each(self.names.each, step, made, texts):
+            if arg is None:
+                self._line(f"if ({test}) {text}" if test else text)
+            else:
+                self._add(arg, f"({test} ? {text}{other})" if test else text)
 
     def _atom(self, atom: TypedAtom) -> str:
         return self.names.atom(self.tape.same.get(atom, atom))
@@ -220,13 +248,3 @@ class WayReverse:
             "y": self.names.slot(step.var),
             "g": g,
         }
-
-
-def _filled(text: str, values: dict[str, str]) -> str:
-    """A rule's text, with the variables for its letters."""
-    words = text.replace("(", " ( ").replace(")", " ) ").replace(",", " ,").split(" ")
-    words = [
-        "-" + values[w[1:]] if w[:1] == "-" and w[1:] in values else values.get(w, w)
-        for w in words
-    ]
-    return " ".join(word for word in words if word)

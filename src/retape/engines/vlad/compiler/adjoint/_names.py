@@ -1,5 +1,7 @@
 """Names and texts in the C of typed code."""
 
+from retape.engines.vlad.compiler.adjoint._emit_each import EachFunctions
+from retape.engines.vlad.compiler.ir._operator_text import real_text
 from retape.engines.vlad.compiler.typed._form import Register, TypedAtom, letter_of
 from retape.engines.vlad.compiler.typed._whole import is_whole_constant
 
@@ -24,6 +26,7 @@ class TapeNames:
     ) -> None:
         self.whole = whole
         self.integers: frozenset[Register] = whole if as_integers else frozenset()
+        self.each = EachFunctions()
         self._variables: dict[Register, int] = {}
         self._numbers: dict[object, int] = {}
 
@@ -64,15 +67,6 @@ class TapeNames:
 
     def _index(self, slot: Register) -> int:
         return self._variables.setdefault(slot, len(self._variables))
-
-
-def real_text(value: float) -> str:
-    """A double in C."""
-    if value != value:
-        return "NAN"
-    if value in (float("inf"), float("-inf")):
-        return "HUGE_VAL" if value > 0 else "(-HUGE_VAL)"
-    return f"({value.hex()})" if str(value).startswith("-") else value.hex()
 
 
 def words_in(atoms: tuple[TypedAtom, ...]) -> int:

@@ -1,6 +1,8 @@
 """Each operator as a statement of C: the compiler's half of the table of primitives."""
 
+from retape.engines.vlad.compiler.emit._each_operations import each_operation
 from retape.engines.vlad.language._builtins import ELEMENTARY
+from retape.engines.vlad.language._each import each_of
 from retape.engines.vlad.language._externals import external_number
 
 ARITHMETIC = {"+": "add", "-": "sub", "*": "mul", "/": "div"}
@@ -30,6 +32,9 @@ def operation(op: str, to: str, args: list[str], site: int) -> str:
         return f'COMPARE({to}, {SIGN[op]}, "{op}", {args[0]}, box(0.0), {site})'
     if op in _TEST:
         return f"{to} = boolean({_TEST[op].format(args[0])});"
+    each = each_of(op)
+    if each is not None:
+        return each_operation(each, to, args, site)
     return _other(op, to, args, site)
 
 

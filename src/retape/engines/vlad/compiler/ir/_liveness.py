@@ -32,6 +32,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     atoms_of,
     binds,
 )
+from retape.engines.vlad.language._each import each_of
 
 LiveNames = frozenset[str]
 
@@ -87,6 +88,12 @@ _WORDS = {"cons": 3, "make-vector": 3, "vector-set": 3, "matrix-product": 3}
 """What operators allocate; the arrays of vectors are no young objects."""
 
 
+def _words_of(term: Let) -> int:
+    if term.op == "pack":
+        return 1 + len(term.args)
+    return _WORDS["make-vector"] if each_of(term.op) else _WORDS.get(term.op, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Cost:
     """The most steps and heap words of any way through a block."""
@@ -111,10 +118,7 @@ class Costs:
     def of(self, term: Term) -> Cost:
         match term:
             case Let():
-                words = (
-                    1 + len(term.args) if term.op == "pack" else _WORDS.get(term.op, 0)
-                )
-                return self.of(term.body).plus(0, words)
+                return self.of(term.body).plus(0, _words_of(term))
             case Close():
                 return self.of(term.body).plus(0, 1 + len(term.env))
             case Tick():

@@ -39,3 +39,12 @@ def operator_text(op: str, a: str, b: str) -> str:
         case "check-integer" | "real":
             return a
     raise AssertionError(f"no typed operator is called {op}")
+
+
+def real_text(value: float) -> str:
+    """A double in C."""
+    if value != value:
+        return "NAN"
+    if value in (float("inf"), float("-inf")):
+        return "HUGE_VAL" if value > 0 else "(-HUGE_VAL)"
+    return f"({value.hex()})" if str(value).startswith("-") else value.hex()

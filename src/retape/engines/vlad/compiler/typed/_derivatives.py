@@ -30,6 +30,7 @@ LEFT: dict[str, Partial] = {
     "(-)": Partial("-g"),
     "check-integer": Partial("g"),
     "real": Partial("g"),
+    "square": Partial("a * g + a * g", "a"),
     "sqrt": Partial("(0.5 / y) * g", "y"),
     "exp": Partial("y * g", "y"),
     "log": Partial("(1.0 / a) * g", "a"),
@@ -72,3 +73,13 @@ CHEAP = {
     "real": "a",
 }
 """Operators that the reverse runs again instead of keeping their values."""
+
+
+def filled(text: str, values: dict[str, str]) -> str:
+    """A rule's text, with the variables for its letters."""
+    words = text.replace("(", " ( ").replace(")", " ) ").replace(",", " ,").split(" ")
+    words = [
+        "-" + values[w[1:]] if w[:1] == "-" and w[1:] in values else values.get(w, w)
+        for w in words
+    ]
+    return " ".join(word for word in words if word)

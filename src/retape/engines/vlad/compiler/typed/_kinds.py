@@ -33,6 +33,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     subterms,
 )
 from retape.engines.vlad.language._builtins import ELEMENTARY
+from retape.engines.vlad.language._each import DIRECT_OPERANDS, each_of
 
 REAL, TRUTH, UNIT, ROW, MIXED = "real", "bool", "unit", "row", "mixed"
 
@@ -45,7 +46,9 @@ _TESTS = ("=", "<", ">", "<=", ">=", "zero?", "positive?", "negative?", "finite?
 
 Kind: TypeAlias = "str | tuple[Kind, Kind]"
 
-SIGNATURES: dict[str, tuple[tuple[Kind, ...], str]] = {
+Signature: TypeAlias = tuple[tuple[Kind, ...], str]
+
+_SIGNATURES: dict[str, Signature] = {
     **{op: ((REAL, REAL), REAL) for op in _REAL_TO_REAL},
     **{op: ((REAL, REAL), TRUTH) for op in _TESTS},
     "vector-ref": ((ROW, REAL), REAL),
@@ -55,7 +58,25 @@ SIGNATURES: dict[str, tuple[tuple[Kind, ...], str]] = {
     "vector-dot": ((ROW, ROW), REAL),
     "matrix-product": (((REAL, REAL), ROW, ROW), ROW),
 }
-"""Operators of typed code: the kinds of their operands, and of their values."""
+
+
+def signature_of(op: str) -> Signature | None:
+    """The kinds of an operator's operands, and of its value; none of another's.
+
+    Examples:
+        >>> signature_of("each:vd:0 1 *")
+        (('row', 'real'), 'row')
+    """
+    each = each_of(op)
+    if each is None:
+        return _SIGNATURES.get(op)
+    kinds: list[Kind] = [ROW if kind == "v" else REAL for kind in each.kinds]
+    if len(kinds) > DIRECT_OPERANDS:
+        *rest, listed = kinds
+        for kind in reversed(rest):
+            listed = (kind, listed)
+        kinds = [listed]
+    return tuple(kinds), REAL if each.is_sum else ROW
 
 
 class Node:
@@ -181,8 +202,8 @@ class Kinds:
         if term.op == "cons":
             left, right = (self._atom(a) for a in term.args)
             unify(value, Node((left, right)))
-        elif term.op in SIGNATURES:
-            operands, result = SIGNATURES[term.op]
+        elif (signature := signature_of(term.op)) is not None:
+            operands, result = signature
             unify(value, Node(result))
             for arg, kind in zip(term.args, operands, strict=False):
                 unify(self._atom(arg), _node_of(kind))

@@ -18,8 +18,10 @@ from retape.engines.vlad.compiler.typed._form import (
     TypedAtom,
 )
 from retape.engines.vlad.compiler.typed._row_operations import (
-    GIVING_ROWS,
     PRODUCTS,
+    each_atoms,
+    gives_another,
+    is_each,
     product_takes,
 )
 from retape.engines.vlad.compiler.typed._ways import Passed, Way
@@ -90,15 +92,16 @@ def _unchanged(way: Way, same: dict[TypedAtom, TypedAtom]) -> set[TypedAtom]:
     found: set[TypedAtom] = {*way.loop.live}
     found.update(p for p, arg in passed if p == same.get(arg, arg))
     for step in way.steps:
-        if isinstance(step, Do) and step.op not in _CHANGING:
+        if isinstance(step, Do) and not _is_changing(step.op):
             atoms = (same.get(atom, atom) for atom in step.args)
             if all(a in found or not isinstance(a, Register) for a in atoms):
                 found.add(step.var)
     return found
 
 
-_CHANGING = ("vector-ref", "mark", *GIVING_ROWS, *PRODUCTS)
-"""Operators that do not give the same of the same operands."""
+def _is_changing(op: str) -> bool:
+    """Whether an operator does not give the same of the same operands."""
+    return op in ("vector-ref", "mark") or gives_another(op)
 
 
 def _taken(step: Do, useful: frozenset[Register]) -> list[Register]:
@@ -114,6 +117,8 @@ def _taken(step: Do, useful: frozenset[Register]) -> list[Register]:
         atoms = list(product_takes(step))
     elif step.op == "make-vector":
         atoms = [step.var]
+    elif is_each(step.op):
+        atoms = list(each_atoms(step))
     else:
         for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):
             if step.op in rules and isinstance(arg, Register) and arg in useful:

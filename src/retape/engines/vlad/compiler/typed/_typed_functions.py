@@ -30,7 +30,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     atoms_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness
-from retape.engines.vlad.compiler.typed._kinds import MIXED, SIGNATURES, Kinds
+from retape.engines.vlad.compiler.typed._kinds import MIXED, Kinds, signature_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +102,7 @@ def _is_plain_term(term: Term, kinds: Kinds) -> bool:
         case Apply() | Operate() | Close():
             return False
         case Let():
-            is_known = term.op in SIGNATURES or term.op == "cons"
+            is_known = term.op == "cons" or signature_of(term.op) is not None
             if not is_known and not term.op.startswith("fault:"):
                 return False
             names = [term.var]

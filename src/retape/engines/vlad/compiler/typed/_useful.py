@@ -25,7 +25,12 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
     terms_of,
 )
-from retape.engines.vlad.compiler.typed._row_operations import SETS
+from retape.engines.vlad.compiler.typed._row_operations import (
+    SETS,
+    gives_row,
+    is_each,
+    row_operands,
+)
 
 
 def useful_slots(program: TypedProgram) -> frozenset[Register]:
@@ -80,6 +85,11 @@ def _operand_flows(term: Do, found: set[Register], flows: Flow) -> None:
         found |= {a for a in term.args[2:] if isinstance(a, Register)}
     elif term.op == "make-vector":
         found |= {a for a in term.args[1:] if isinstance(a, Register)}
+    elif is_each(term.op):
+        for arg in row_operands(term):
+            if gives_row(term) and isinstance(arg, Register):
+                found.add(arg)
+            flows(arg, term.var)
     elif term.op in LEFT:
         flows(term.args[0], term.var)
         if term.op in RIGHT:

@@ -25,7 +25,7 @@ from retape.engines.vlad.compiler.typed._form import (
     TypedTerm,
     parts_of,
 )
-from retape.engines.vlad.compiler.typed._row_operations import GIVING_ROWS
+from retape.engines.vlad.compiler.typed._row_operations import gives_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class _Finder:
 
     def _has_reverse(self, term: Do) -> bool:
         """Whether an adjoint changes, if only because the variable ends here."""
-        return term.var in self.useful or term.op in GIVING_ROWS
+        return term.var in self.useful or gives_row(term)
 
     def _join(self, term: Join) -> list[Way]:
         self.found.joins[term.name] = term

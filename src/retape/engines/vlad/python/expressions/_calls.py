@@ -20,7 +20,6 @@ from retape.engines.vlad.python.read._types import (
     holds_arrays,
     kind_of_type,
 )
-from retape.engines.vlad.python.terms import _prelude as prelude
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._statics import static_value
 
@@ -75,7 +74,7 @@ class CallTranslator:
                 self._owner.fresh = True
                 return core, type_
             if function.attr == "sum":
-                return self._library.sum(node, (core, type_))
+                return self._owner.wholes.sum(node, (core, type_))
         return self.refuse(
             node,
             f"the method `{function.attr}` of {kind_of_type(type_)} is not compiled; "
@@ -94,8 +93,6 @@ class CallTranslator:
         key = type_.key
         if hasattr(key, "__retape_derivative__"):
             return derivative_call(self._owner, node, key, args, keywords or {})
-        if key is prelude.new_array:
-            return self._owner.arrays.new(node, args[0], args[1][0])
         known = known_function(key)
         if getattr(key, "__module__", None) == "retape.native":
             self.refuse(node, instead_of_derivative(key.__name__))
@@ -103,7 +100,7 @@ class CallTranslator:
             return self._compiled(node, type_, function, args, keywords or {})
         if keywords:
             self.refuse(node, "keyword arguments of library functions are not compiled")
-        return self._library.call(node, key, known or ("", ""), args)
+        return self._library.call(node, known or ("", ""), args)
 
     def _compiled(
         self,

@@ -15,6 +15,7 @@ from retape.engines.vlad.python.expressions._conditions import Conditions
 from retape.engines.vlad.python.expressions._refusals import instead_of_expression
 from retape.engines.vlad.python.expressions._unit import Nested, Unit
 from retape.engines.vlad.python.expressions._variables import Variables, share
+from retape.engines.vlad.python.expressions._whole_arrays import ON_ARRAYS, WholeArrays
 from retape.engines.vlad.python.read._names import parameters, reads
 from retape.engines.vlad.python.read._source import MISSING, Parsed
 from retape.engines.vlad.python.read._types import (
@@ -27,7 +28,6 @@ from retape.engines.vlad.python.read._types import (
     TupleType,
     kind_of_type,
 )
-from retape.engines.vlad.python.terms import _prelude as prelude
 from retape.engines.vlad.python.terms._arithmetic import (
     Arithmetic,
     Operand,
@@ -35,14 +35,6 @@ from retape.engines.vlad.python.terms._arithmetic import (
 )
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 from retape.engines.vlad.python.terms._statics import static_value
-
-_ELEMENTWISE: dict[type[ast.operator], Any] = {
-    ast.Add: prelude.item_add,
-    ast.Sub: prelude.item_subtract,
-    ast.Mult: prelude.item_multiply,
-    ast.Div: prelude.item_divide,
-    ast.Pow: prelude.item_power,
-}
 
 
 class Expressions:
@@ -60,6 +52,7 @@ class Expressions:
         self.arithmetic = Arithmetic(self.build)
         self.conditions = Conditions(self)
         self.arrays = Arrays(self)
+        self.wholes = WholeArrays(self)
         self.products = ArrayProducts(self)
         self.items = ArrayItems(self)
         self.calls = CallTranslator(self)
@@ -189,12 +182,11 @@ class Expressions:
         if isinstance(op, ast.MatMult):
             return self.products.product(node, left, right)
         if isinstance(left[1], ArrayType) or isinstance(right[1], ArrayType):
-            function = _ELEMENTWISE.get(type(op))
-            if function is None:
+            if type(op) not in ON_ARRAYS:
                 self.refuse(
                     node, "this operator is not compiled for arrays; use a loop"
                 )
-            return self.arrays.elementwise(node, function, left, right)
+            return self.wholes.binary(node, op, left, right)
         left, right = self.as_number(node, left), self.as_number(node, right)
         result = self.arithmetic.binary(where, op, left, right)
         if result is None:
@@ -209,7 +201,7 @@ class Expressions:
             ), BOOL
         operand = self.expr(node.operand, env)
         if isinstance(operand[1], ArrayType) and isinstance(node.op, ast.USub):
-            return self.arrays.each(node, FunctionType(prelude.item_negative), operand)
+            return self.wholes.unary(node, "(-)", operand)
         operand = self.as_number(node, operand)
         if isinstance(node.op, ast.UAdd):
             return operand

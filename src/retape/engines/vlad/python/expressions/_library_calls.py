@@ -1,7 +1,7 @@
 """Calls of functions of `math`, `numpy` and Python itself."""
 
 import ast
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.python.read._types import (
@@ -10,10 +10,7 @@ from retape.engines.vlad.python.read._types import (
     INT,
     UNKNOWN,
     ArrayType,
-    FunctionType,
-    kind_of_type,
 )
-from retape.engines.vlad.python.terms import _prelude as prelude
 from retape.engines.vlad.python.terms._arithmetic import Operand
 
 if TYPE_CHECKING:
@@ -30,7 +27,7 @@ class LibraryCalls:
         self._owner.refuse(node, message)
 
     def call(
-        self, node: ast.AST, key: Any, known: tuple[str, str], args: list[Operand]
+        self, node: ast.AST, known: tuple[str, str], args: list[Operand]
     ) -> Operand:
         """A function of a library, by the kind and the name of its row."""
         kind, name = known
@@ -40,7 +37,7 @@ class LibraryCalls:
             case "math":
                 return self._math(node, name, args)
             case "numpy":
-                return self._numpy(node, key, name, args)
+                return self._numpy(node, name, args)
             case "array":
                 return self._array(node, name, args)
         return self._builtin(node, name, args)
@@ -65,12 +62,10 @@ class LibraryCalls:
             return Prim(where, name, (core,)), FLOAT
         return self._owner.arithmetic.math(where, name, core), FLOAT
 
-    def _numpy(
-        self, node: ast.AST, key: Any, name: str, args: list[Operand]
-    ) -> Operand:
+    def _numpy(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         self._counted(node, args, 1)
         if isinstance(args[0][1], ArrayType):
-            return self._owner.arrays.each(node, FunctionType(key), args[0])
+            return self._owner.wholes.unary(node, name, args[0])
         core, _ = self._owner.as_number(node, args[0])
         return Prim(self._owner.text.where(node), name, (core,)), FLOAT
 
@@ -90,7 +85,7 @@ class LibraryCalls:
                 return owner.products.product(node, args[0], args[1])
             case "sum":
                 self._counted(node, args, 1)
-                return self.sum(node, args[0])
+                return owner.wholes.sum(node, args[0])
             case "copy":
                 self._counted(node, args, 1)
                 owner.fresh = True
@@ -102,22 +97,6 @@ class LibraryCalls:
                 return self._builtin(node, "atan", args)
         return self._builtin(node, "atan2", args)
 
-    def sum(self, node: ast.AST, operand: Operand) -> Operand:
-        where = self._owner.text.where(node)
-        core, type_ = operand
-        if not isinstance(type_, ArrayType):
-            self.refuse(
-                node, f"the sum of {kind_of_type(type_)} is not compiled; use a loop"
-            )
-        if type_.rank == 2:
-            core = self._owner.arrays.flat(where, core)
-        return self._owner.calls.of_function(
-            node,
-            FunctionType(prelude.array_sum),
-            Const(where, ()),
-            [(core, ArrayType(1))],
-        )
-
     def _builtin(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         owner, where = self._owner, self._owner.text.where(node)
         if name == "len":
@@ -125,7 +104,7 @@ class LibraryCalls:
             return owner.arrays.length(node, args[0])
         if name == "sum":
             self._counted(node, args, 1)
-            return self.sum(node, args[0])
+            return owner.wholes.sum(node, args[0])
         if name == "range":
             self.refuse(node, "`range` is compiled in the head of a `for` only")
         numbers = [owner.as_number(node, arg) for arg in args]

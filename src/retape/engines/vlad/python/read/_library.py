@@ -1,7 +1,6 @@
 """Functions of `math`, NumPy and builtins that compiled functions may call."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from retape.engines.vlad.language._builtins import ELEMENTARY
@@ -80,7 +79,3 @@ def known_function(value: Any) -> tuple[str, str] | None:
 def _is_numpy(value: Any) -> bool:
     module = getattr(value, "__module__", None) or type(value).__module__
     return module == "numpy" or module.startswith("numpy.")
-
-
-Prelude = Callable[..., Any]
-"""What is compiled from Python, in `_prelude.py`."""

@@ -49,14 +49,20 @@ def opened(
     body: Callable[[Core, Core, Core, Core], Core],
 ) -> Core:
     """An array of two dimensions, taken apart."""
-    rows, columns, data, shape = (
-        build.fresh(name) for name in ("rows", "columns", "data", "shape")
-    )
+    names = [build.fresh(name) for name in ("shape", "rows", "columns", "data")]
+    inside = body(*(Var(where, name) for name in names))
+    return opened_as(build, where, array, names, inside)
+
+
+def opened_as(
+    build: CoreBuilder, where: Where, array: Core, names: list[str], inside: Core
+) -> Core:
+    """The same with names for its shape, its rows, its columns and its items."""
+    shape, rows, columns, data = names
     pair = nested_pattern([PVar(rows), PVar(columns)])
-    variables = [Var(where, name) for name in (shape, rows, columns, data)]
-    inside = build.let(where, pair, variables[0], body(*variables))
+    inner = build.let(where, pair, Var(where, shape), inside)
     outer = nested_pattern([PVar(shape), PVar(data)])
-    return build.let(where, outer, array, inside)
+    return build.let(where, outer, array, inner)
 
 
 def part_of(

@@ -1,0 +1,214 @@
+"""Operators on whole rows as functions of C, in loops that the C compiler vectorises.
+
+    each_0(r0, d1, r2)           the row of an operator, or NULL where it is a fault
+    each_0_to_2(made, ...)       adds to the adjoints of a row
+    each_0_by_1(made, ...)       what a number's adjoint gets
+
+A loop writes one array, which no other operand of it is. A number's adjoint is four
+sums, of each fourth item, so that one addition need not wait for another.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from retape.engines.vlad.compiler.typed._each_items import ItemCode, each_takes
+from retape.engines.vlad.compiler.typed._form import Do, Register, TypedAtom
+from retape.engines.vlad.compiler.typed._row_operations import row_operands
+from retape.engines.vlad.language._each import Each, ItemOf, each_of
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.compiler.adjoint._emit_frames import FrameEmission
+
+
+@dataclass(slots=True)
+class EachFunctions:
+    """The functions that a program's C calls, each written once.
+
+    Attributes:
+        forward: Those that run operators.
+        backward: Those of their adjoints.
+    """
+
+    forward: dict[str, list[str]] = field(default_factory=dict)
+    backward: dict[str, list[str]] = field(default_factory=dict)
+    _numbers: dict[str, int] = field(default_factory=dict)
+
+    def of(self, operator: str) -> str:
+        """The name of what runs an operator."""
+        name = self._name(operator)
+        if name not in self.forward:
+            self.forward[name] = [*_forward(name, _each(operator))]
+        return name
+
+    def back(self, operator: str, operand: int) -> str:
+        """The name of what propagates its adjoint to an operand's."""
+        each = _each(operator)
+        way = "to" if each.kinds[operand] == "v" else "by"
+        name = f"{self._name(operator)}_{way}_{operand}"
+        if name not in self.backward:
+            self.backward[name] = [*_backward(name, each, operand)]
+        return name
+
+    def forward_text(self) -> Iterator[str]:
+        """What runs operators, in C."""
+        for lines in self.forward.values():
+            yield from lines
+
+    def backward_text(self) -> Iterator[str]:
+        """What propagates their adjoints."""
+        for lines in self.backward.values():
+            yield from lines
+
+    def _name(self, operator: str) -> str:
+        return f"each_{self._numbers.setdefault(operator, len(self._numbers))}"
+
+
+def _each(operator: str) -> Each:
+    each = each_of(operator)
+    assert each is not None, "an operator on whole rows"
+    return each
+
+
+def _parameters(each: Each, *, back: int | None = None) -> str:
+    """The parameters of operands; rows are not changed, but one's adjoint may be."""
+    texts: list[str] = []
+    for i, kind in enumerate(each.kinds):
+        const = "" if i == back else "const "
+        texts.append(f"{const}Row *row{i}" if kind == "v" else f"double d{i}")
+    return ", ".join(texts)
+
+
+def _places(each: Each, read: set[int]) -> Iterator[str]:
+    for i in each.vectors:
+        if i in read:
+            yield f"  const double *r{i} = row{i}->value;"
+
+
+def _forward(name: str, each: Each) -> Iterator[str]:
+    code = ItemCode(each)
+    value = code.value(each.item)
+    gives = "double " if each.is_sum else "Row *"
+    yield f"VECTORISED static {gives}{name}({_parameters(each)}) {{"
+    first = f"row{each.vectors[0]}"
+    yield f"  const size_t n = {first}->length;"
+    yield from _places(each, code.read)
+    body = " ".join(code.lines)
+    if each.is_sum:
+        yield "  double sum = 0.0;"
+        yield "  G.work += (int64_t)n;"
+        yield f"  for (size_t i = 0; i < n; i++) {{ {body} sum += {value}; }}"
+        yield from ("  return sum;", "}")
+        return
+    yield "  Row *made = made_row(n);"
+    yield "  double *restrict to = made->value;"
+    fault = _fault(each, code)
+    if fault:
+        yield "  uint64_t faults = 0;"
+        body += f" faults |= {fault};"
+    yield f"  for (size_t i = 0; i < n; i++) {{ {body} to[i] = {value}; }}"
+    yield "  return faults ? NULL : made;" if fault else "  return made;"
+    yield "}"
+
+
+def _fault(each: Each, code: ItemCode) -> str:
+    """Whether an item is a fault of Python's, after its value has been computed."""
+    if not isinstance(each.item, ItemOf):
+        return ""
+    a, b = (code.value(arg) for arg in (each.item.args[0], each.item.args[-1]))
+    if each.item.op == "/!":
+        return f"{b} == 0.0"
+    if each.item.op == "expt!":
+        y = code.value(each.item)
+        return f"!isfinite({y}) && isfinite({a}) && isfinite({b})"
+    return ""
+
+
+def _backward(name: str, each: Each, operand: int) -> Iterator[str]:
+    code = ItemCode(each)
+    found = code.adjoints(operand)
+    is_row = each.kinds[operand] == "v"
+    given = "double g" if each.is_sum else "const Row *made"
+    gives = "void" if is_row else "double"
+    parameters = _parameters(each, back=operand)
+    yield f"VECTORISED static {gives} {name}({given}, {parameters}) {{"
+    yield f"  const size_t n = row{each.vectors[0]}->length;"
+    yield from _places(each, code.read)
+    lines = code.lines
+    if not each.is_sum:
+        yield "  const double *made_g = made->adjoint;"
+        lines = ["const double g = made_g[i];", *lines]
+    if code.reads_result:
+        yield "  const double *made_y = made->value;"
+        lines = ["const double y = made_y[i];", *lines]
+    body = " ".join(lines)
+    if is_row:
+        yield f"  double *restrict to = adjoint_of(row{operand});"
+        total = " + ".join(["to[i]", *found])
+        yield f"  for (size_t i = 0; i < n; i++) {{ {body} to[i] = {total}; }}"
+        yield "}"
+        return
+    total = " + ".join(found) or "0.0"
+    yield "  double s[4] = {0.0, 0.0, 0.0, 0.0};"
+    yield "  size_t i = 0;"
+    yield "  for (; i + 4 <= n;) {"
+    for lane in range(4):
+        yield f"    {{ {body} s[{lane}] += {total}; i++; }}"
+    yield "  }"
+    yield f"  for (; i < n; i++) {{ {body} s[0] += {total}; }}"
+    yield from ("  return (s[0] + s[2]) + (s[1] + s[3]);", "}")
+
+
+def record_each(emission: "FrameEmission", term: Do) -> None:
+    """An operator on whole rows, run."""
+    each = _each(term.op)
+    operands = row_operands(term)
+    rows = [arg for arg in operands if isinstance(arg, Register) and arg.kind == "v"]
+    for row in dict.fromkeys(rows):
+        version = emission.version(row)
+        emission.line(f"ROW_CURRENT({emission.slot(row)}, {version})")
+    first = emission.slot(rows[0])
+    for row in dict.fromkeys(rows[1:]):
+        other = emission.slot(row)
+        emission.line(
+            f"if (UNLIKELY({first}->length != {other}->length)) goto GIVE_UP;"
+        )
+    made = emission.slot(term.var)
+    args = ", ".join(emission.atom(arg) for arg in operands)
+    emission.line(f"{made} = {emission.names.each.of(term.op)}({args});")
+    if not each.is_sum:
+        emission.line(f"if (UNLIKELY(!{made})) goto GIVE_UP;")
+        emission.line(f"{emission.version(term.var)} = 0;")
+    emission.line("WORKED")
+    if emission.taped:
+        takes = each_takes(term.op)
+        kept = [operands[i] for i in sorted(takes.operands) if each.kinds[i] == "v"]
+        kept += [term.var] if takes.result else []
+        for row in dict.fromkeys(kept):
+            assert isinstance(row, Register)
+            emission.line(f"KEPT({emission.slot(row)})")
+
+
+def reverse_each(
+    functions: EachFunctions, step: Do, made: str, texts: list[str]
+) -> Iterator[tuple[TypedAtom | None, str]]:
+    """What propagates adjoints: a statement, or what a number's adjoint gets.
+
+    Args:
+        functions: The functions of C.
+        step: The operator, applied.
+        made: Its row, or the adjoint of its number.
+        texts: The operands.
+    """
+    each, takes = _each(step.op), each_takes(step.op)
+    given = [
+        text if each.kinds[i] == "v" or i in takes.operands else "0.0"
+        for i, text in enumerate(texts)
+    ]
+    args = ", ".join([made, *given])
+    for i, arg in enumerate(row_operands(step)):
+        call = f"{functions.back(step.op, i)}({args})"
+        if each.kinds[i] == "v":
+            yield None, f"{call};"
+        elif isinstance(arg, Register):
+            yield arg, call

@@ -1,0 +1,243 @@
+"""Operations on whole arrays: what one expression does with an item is one operator.
+
+    a + h * b      ->   if (= length of a, length of b) (each:vdv:0 1 2 * + a h b) fault
+
+So an expression makes no array but its result. Operands are evaluated, and lengths
+compared, in Python's order. What can be a fault, and what takes longer than to read an
+item again, as a sine, is the last thing that an operator does.
+"""
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.language._each import (
+    DIRECT_OPERANDS,
+    Each,
+    Item,
+    ItemNumber,
+    ItemOf,
+    ItemOperand,
+    postfix,
+)
+from retape.engines.vlad.python.read._types import FLOAT, ArrayType, kind_of_type
+from retape.engines.vlad.python.terms._arithmetic import Operand, fault
+from retape.engines.vlad.python.terms._array_terms import if_alike, length_of, opened_as
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.expressions._expressions import Expressions
+
+_LIGHT = ("+", "-", "*", "/", "(-)", "abs", "square")
+"""Operators that no fault can come of, and that are as quick as a place in memory."""
+
+_MOST_OPERANDS, _MOST_WORDS = 8, 30
+
+_PLAIN: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+
+Around = Callable[[Core], Core]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Whole:
+    """An operation on whole arrays, of which an operator is about to be made.
+
+    Attributes:
+        item: What it does with an item of each operand.
+        operands: The variables that it takes.
+        kinds: A letter for each: v for a vector, d for a number.
+        around: What its term is inside of: where operands get their names, and lengths
+            are compared, the outermost first.
+        shape: Of arrays of two dimensions: the shape, its rows and its columns.
+    """
+
+    item: Item
+    operands: tuple[Var, ...]
+    kinds: str
+    around: tuple[Around, ...]
+    shape: tuple[Core, Core, Core] | None = None
+
+    @property
+    def is_array(self) -> bool:
+        return "v" in self.kinds
+
+    @property
+    def rank(self) -> int:
+        return self.is_array + (self.shape is not None)
+
+    @property
+    def first(self) -> Var:
+        """A vector of it."""
+        return self.operands[self.kinds.index("v")]
+
+    @property
+    def is_light(self) -> bool:
+        return not isinstance(self.item, ItemOf) or self.item.op in _LIGHT
+
+
+class WholeArrays:
+    """Terms of operations on whole arrays."""
+
+    def __init__(self, owner: "Expressions") -> None:
+        self._owner = owner
+        self._build = owner.build
+        self._made: dict[Core, Whole] = {}
+
+    def unary(self, node: ast.AST, op: str, operand: Operand) -> Operand:
+        """An operator of one number, for each item."""
+        whole = self._whole(node, operand)
+        return self._array(node, replace(whole, item=ItemOf(op, (whole.item,))))
+
+    def binary(
+        self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
+    ) -> Operand:
+        """An operator of two numbers, item by item or with one number."""
+        a, b = self._whole(node, left), self._whole(node, right)
+        if a.rank and b.rank and a.rank != b.rank:
+            self._owner.refuse(
+                node, "arrays of one and of two dimensions do not combine here"
+            )
+        both = self._combined(node, op, a, b)
+        words = len([*postfix(both.item)])
+        if len(both.operands) > _MOST_OPERANDS or words > _MOST_WORDS:
+            a, b = self._alone(node, left), self._alone(node, right)
+            both = self._combined(node, op, a, b)
+        return self._array(node, both)
+
+    def sum(self, node: ast.AST, operand: Operand) -> Operand:
+        """The sum of all items, from left to right."""
+        if not isinstance(operand[1], ArrayType):
+            kind = kind_of_type(operand[1])
+            self._owner.refuse(node, f"the sum of {kind} is not compiled; use a loop")
+        whole = self._whole(node, operand)
+        core = self._operator(self._owner.text.where(node), whole, is_sum=True)
+        self._owner.fresh = False
+        return _surrounded(whole, core), FLOAT
+
+    # operands
+
+    def _whole(self, node: ast.AST, operand: Operand) -> Whole:
+        """An operand: what it was made of, or its items."""
+        found = self._made.get(operand[0])
+        return found if found and found.is_light else self._alone(node, operand)
+
+    def _alone(self, node: ast.AST, operand: Operand) -> Whole:
+        where = self._owner.text.where(node)
+        if not isinstance(operand[1], ArrayType):
+            core, _ = self._owner.as_number(node, operand)
+            if isinstance(core, Const) and isinstance(core.value, float):
+                return Whole(ItemNumber(core.value.hex()), (), "", ())
+            return self._named(where, core, "d")
+        if operand[1].rank == 1:
+            return self._named(where, operand[0], "v")
+        parts = [self._build.fresh(n) for n in ("shape", "rows", "columns", "data")]
+        shape, rows, columns, data = (Var(where, name) for name in parts)
+
+        def around(body: Core) -> Core:
+            return opened_as(self._build, where, operand[0], parts, body)
+
+        shapes = (shape, rows, columns)
+        return Whole(ItemOperand(0), (data,), "v", (around,), shapes)
+
+    def _named(self, where: Where, core: Core, kind: str) -> Whole:
+        if isinstance(core, Var):
+            return Whole(ItemOperand(0), (core,), kind, ())
+        name = self._build.fresh("x")
+
+        def around(body: Core) -> Core:
+            return self._build.let_var(where, name, core, body)
+
+        return Whole(ItemOperand(0), (Var(where, name),), kind, (around,))
+
+    # combinations
+
+    def _combined(self, node: ast.AST, op: ast.operator, a: Whole, b: Whole) -> Whole:
+        where = self._owner.text.where(node)
+        operands, kinds, places = list(a.operands), a.kinds, list[int]()
+        for operand, kind in zip(b.operands, b.kinds, strict=True):
+            names = [each.name for each in operands]
+            if operand.name not in names:
+                names.append(operand.name)
+                operands.append(operand)
+                kinds += kind
+            places.append(names.index(operand.name))
+        left, right = a.item, _moved(b.item, places)
+        around = (*a.around, *b.around, *self._alike(where, a, b))
+        item = _item_of(op, left, right)
+        shape = a.shape or b.shape
+        return Whole(item, tuple(operands), kinds, around, shape)
+
+    def _alike(self, where: Where, a: Whole, b: Whole) -> tuple[Around, ...]:
+        """The comparison of the shapes of two arrays."""
+        if not (a.is_array and b.is_array) or a.first.name == b.first.name:
+            return ()
+        if a.shape is None or b.shape is None:
+            lengths = [length_of(where, a.first), length_of(where, b.first)]
+            return (lambda body: if_alike(where, lengths, body),)
+        (_, *these), (_, *those) = a.shape, b.shape
+
+        def around(body: Core) -> Core:
+            for one, other in zip(these, those, strict=True):
+                same = Prim(where, "=", (one, other))
+                wrong = fault(where, "the shapes of two arrays differ")
+                body = If(where, same, body, wrong)
+            return body
+
+        return (around,)
+
+    # terms
+
+    def _array(self, node: ast.AST, whole: Whole) -> Operand:
+        where = self._owner.text.where(node)
+        core = self._operator(where, whole, is_sum=False)
+        if whole.shape is not None:
+            core = Prim(where, "cons", (whole.shape[0], core))
+        core = _surrounded(whole, core)
+        self._made[core] = whole
+        self._owner.fresh = True
+        return core, ArrayType(whole.rank)
+
+    def _operator(self, where: Where, whole: Whole, *, is_sum: bool) -> Core:
+        name = Each(whole.kinds, whole.item, is_sum).name
+        args: tuple[Core, ...] = whole.operands
+        if len(args) > DIRECT_OPERANDS:
+            *rest, result = args
+            for arg in reversed(rest):
+                result = Prim(where, "cons", (arg, result))
+            args = (result,)
+        return Prim(where, name, args)
+
+
+def _surrounded(whole: Whole, core: Core) -> Core:
+    for around in reversed(whole.around):
+        core = around(core)
+    return core
+
+
+def _moved(item: Item, places: list[int]) -> Item:
+    """An item whose operands have other places."""
+    match item:
+        case ItemOperand():
+            return ItemOperand(places[item.at])
+        case ItemOf():
+            return ItemOf(item.op, tuple(_moved(arg, places) for arg in item.args))
+        case ItemNumber():
+            return item
+
+
+def _item_of(op: ast.operator, left: Item, right: Item) -> Item:
+    constant = right.value if isinstance(right, ItemNumber) else None
+    match op:
+        case ast.Div():
+            return ItemOf("/" if constant else "/!", (left, right))
+        case ast.Pow() if constant == 2.0:
+            return ItemOf("square", (left,))
+        case ast.Pow():
+            return ItemOf("expt!", (left, right))
+    return ItemOf(_PLAIN[type(op)], (left, right))
+
+
+ON_ARRAYS = (*_PLAIN, ast.Div, ast.Pow)
+"""Operators that are compiled for arrays."""
