@@ -13,8 +13,13 @@ from typing import Any
 from retape._errors import GradientTypeError
 from retape.driver import Report
 from retape.engines.vlad.language._diagnostics import RunError as RunError
+from retape.engines.vlad.python.call._arguments import checked_argnums
 from retape.engines.vlad.python.call._bridges import in_jax, in_torch
-from retape.engines.vlad.python.call._directional import Pullback, Pushforward
+from retape.engines.vlad.python.call._directional import (
+    NOT_ALIKE,
+    Pullback,
+    Pushforward,
+)
 from retape.engines.vlad.python.call._function import Derivative as Derivative
 from retape.engines.vlad.python.call._function import NativeFunction as NativeFunction
 from retape.engines.vlad.python.call._remembered import Remembered
@@ -125,7 +130,8 @@ def jvp(
     Args:
         fun: A Python function, a compiled one, or a derivative of one.
         primals: Its arguments: numbers, arrays, tuples of them.
-        tangents: One for each, alike.
+        tangents: One for each, alike, or `None` for an argument by which no derivative
+            is taken. Ints are floats if they have a tangent, and else stay ints.
         engine: As in `function`.
 
     Returns:
@@ -133,9 +139,24 @@ def jvp(
 
     Raises:
         GradientTypeError: If primals and tangents are not alike.
+
+    Examples:
+        >>> from retape import native
+        >>> def power(x, n):
+        ...     y = 1.0
+        ...     for _ in range(n):
+        ...         y *= x
+        ...     return y
+        >>> native.jvp(power, (3.0, 4), (1.0, None))  # doctest: +SKIP
+        (81.0, 108.0)
     """
-    made = _PUSHFORWARDS.of(fun, (engine,), lambda: Pushforward(fun, engine))
-    return made(primals, tangents)
+    if len(primals) != len(tangents):
+        raise GradientTypeError(NOT_ALIKE)
+    wanted = tuple(k for k, each in enumerate(tangents) if each is not None)
+    made = _PUSHFORWARDS.of(
+        fun, (wanted, engine), lambda: Pushforward(fun, wanted, engine)
+    )
+    return made(primals, tuple(tangents[each] for each in wanted))
 
 
 def vjp(
@@ -143,6 +164,7 @@ def vjp(
     primals: tuple[Any, ...],
     cotangent: Any,
     *,
+    argnums: tuple[int, ...] | None = None,
     plan: Plan | None = None,
     engine: EngineName = "compiled",
 ) -> tuple[Any, tuple[Any, ...]]:
@@ -152,19 +174,39 @@ def vjp(
         fun: A Python function, a compiled one, or a derivative of one.
         primals: Its arguments: numbers, arrays, tuples of them.
         cotangent: That of the value, alike.
+        argnums: Which arguments to differentiate by; by default all. Ints are floats if
+            they are among them, and else stay ints.
         plan: As in `grad`.
         engine: As in `function`.
 
     Returns:
-        The value, and a cotangent for each argument.
+        The value, and a tuple of cotangents, one for each of these arguments.
 
     Raises:
         GradientTypeError: If a primal has no cotangent.
+        PlanError: If `argnums` names no arguments.
         CompileError: If the cotangent is not like the value.
+
+    Examples:
+        >>> from retape import native
+        >>> def power(x, n):
+        ...     y = 1.0
+        ...     for _ in range(n):
+        ...         y *= x
+        ...     return y
+        >>> native.vjp(power, (3.0, 4), 1.0, argnums=(0,))  # doctest: +SKIP
+        (81.0, (108.0,))
     """
-    options = plan, engine
-    made = _PULLBACKS.of(fun, options, lambda: Pullback(fun, plan, engine))
+    wanted = None if argnums is None else _as_tuple(argnums)
+    options = wanted, plan, engine
+    made = _PULLBACKS.of(fun, options, lambda: Pullback(fun, wanted, plan, engine))
     return made(primals, cotangent)
+
+
+def _as_tuple(argnums: tuple[int, ...]) -> tuple[int, ...]:
+    """Numbers of arguments, if they can be, as a tuple also for one."""
+    found = checked_argnums(argnums)
+    return (found,) if isinstance(found, int) else found
 
 
 def to_jax(

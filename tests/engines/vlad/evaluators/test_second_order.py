@@ -141,6 +141,6 @@ def pushed(x, n: int):
 
 
 def test_memory_of_forward_mode_does_not_grow_with_the_run() -> None:
-    forward = Pushforward(pushed, "compiled")
+    forward = Pushforward(pushed, None, "compiled")
     forward((0.7, 1.0), (1.0, 0.0))
     assert _bytes(forward) < 2e6

@@ -10,7 +10,7 @@ import torch
 
 import retape
 from retape import native
-from retape._errors import GradientTypeError
+from retape._errors import GradientTypeError, PlanError
 
 
 def root(a):
@@ -105,7 +105,54 @@ def test_cotangents_of_values_of_every_kind(engine: Any) -> None:
 
 
 def test_what_has_no_cotangent_is_refused() -> None:
-    with pytest.raises(GradientTypeError, match="close over other arguments"):
+    with pytest.raises(GradientTypeError, match="argument 0 is a bool, by which no"):
         native.vjp(root, (True,), 1.0)
     with pytest.raises(native.CompileError, match="the function returns a float, and"):
         native.vjp(root, (2.0,), np.ones(2), engine="interpreter")
+
+
+def power(x: Any, weights: Any, n: int, square: bool) -> Any:
+    y = 1.0
+    for k in range(n):
+        y *= x * weights[k]
+    return y * y if square else y
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "compiled"])
+def test_ints_and_bools_without_a_derivative_stay_what_they_are(engine: Any) -> None:
+    weights = np.array([0.5, 2.0, 3.0])
+    given = 1.5, weights, 3, True
+    exact = power(*given)
+    along = 0.5, np.array([1.0, 0.0, -1.0])
+    value, tangent = native.jvp(power, given, (*along, None, None), engine=engine)
+    assert value == pytest.approx(exact)
+    by = exact * 6 / 1.5, exact * 2 / weights
+    assert tangent == pytest.approx(by[0] * along[0] + by[1] @ along[1])
+    value, (by_x, by_weights) = native.vjp(
+        power, given, 1.0, argnums=(0, 1), engine=engine
+    )
+    assert (value, by_x) == pytest.approx((exact, by[0]))
+    np.testing.assert_allclose(by_weights, by[1])
+    _, swapped = native.vjp(power, given, 1.0, argnums=(1, 0), engine=engine)
+    assert swapped[1] == by_x and np.array_equal(swapped[0], by_weights)
+    assert native.jvp(power, given, (None,) * 4, engine=engine)[1] == 0.0
+
+
+def test_an_int_with_a_derivative_is_a_float_and_refusals_say_so() -> None:
+    found = native.jvp(root, (4,), (1.0,), engine="interpreter")
+    assert found == pytest.approx((2.0, 0.25))
+    with pytest.raises(native.CompileError, match="takes ints") as error:
+        native.jvp(power, (1.5, np.ones(3), 3, True), (1.0, np.ones(3), 0.0, None))
+    assert error.value.__notes__ == [
+        "int given as argument 2 is a float here; give `None` as its tangent to keep "
+        "it an int"
+    ]
+    with pytest.raises(native.CompileError, match="takes ints") as error:
+        native.vjp(power, (1.5, np.ones(3), 3, True), 1.0, argnums=(0, 2))
+    assert "leave it out of `argnums`" in error.value.__notes__[0]
+    with pytest.raises(GradientTypeError, match="argument 3 is a bool, by which no"):
+        native.vjp(power, (1.5, np.ones(3), 3, True), 1.0)
+    with pytest.raises(PlanError, match="there are 1 primals, counted from 0"):
+        native.vjp(root, (4.0,), 1.0, argnums=(1,))
+    with pytest.raises(GradientTypeError, match="a tangent for each primal, or `None`"):
+        native.jvp(root, (4.0,), (1.0, 1.0))

@@ -20,7 +20,7 @@ def in_jax(
     import jax
     import numpy as np
 
-    pullback = Pullback(fun, plan, "compiled")
+    pullback = Pullback(fun, None, plan, "compiled")
 
     def call(*args: Any) -> Any:
         out = jax.ShapeDtypeStruct(shape, jax.numpy.result_type(*args))
@@ -80,7 +80,7 @@ def in_torch(fun: NativeFunction, plan: Plan | None) -> Callable[..., Any]:
     """The function on tensors of PyTorch, with a rule for reverse mode."""
     import torch
 
-    pullback = Pullback(fun, plan, "compiled")
+    pullback = Pullback(fun, None, plan, "compiled")
 
     class Bridge(torch.autograd.Function):
         """The call and its derivative."""

@@ -106,28 +106,31 @@ def derivative_call(
 
 
 def pushforward_call(
-    owner: "Expressions", node: ast.AST, inner: Any, operands: list[Operand], half: int
+    owner: "Expressions",
+    node: ast.AST,
+    inner: Any,
+    operands: list[Operand],
+    wanted: tuple[int, ...],
 ) -> Operand:
-    """A function's value and its derivative along tangents: the second half."""
+    """A function's value and its derivative along tangents, the last operands.
+
+    Args:
+        owner: The translator of the call.
+        node: Where errors point to.
+        inner: The function.
+        operands: Its arguments, and a tangent for each wanted one.
+        wanted: By which arguments the derivative is taken.
+    """
     where = owner.text.where(node)
-    types = [as_floats(t) for _, t in operands[:half]]
-    names = [owner.build.fresh("active") for _ in types]
-    active: list[Operand] = [
-        (Var(where, n), t) for n, t in zip(names, types, strict=True)
-    ]
-    function = FunctionType(function_key(inner))
-    value, type_ = owner.calls.of_function(node, function, Const(where, ()), active)
+    count = len(operands) - len(wanted)
+    active = _ActiveCall(owner, node, inner, operands[:count], wanted)
+    type_ = active.type_
     if not is_differentiable(type_):
         owner.refuse(
             node, f"the function returns {kind_of_type(type_)}, which has no derivative"
         )
-    pattern = tuple_pattern(names) if names else PConst(())
-    lambda_ = owner.build.function(where, "jvp", pattern, value)
-    primals, tangents = (
-        tuple_of(where, [core for core, _ in part])
-        for part in (operands[:half], operands[half:])
-    )
-    pushed = Prim(where, "j*", (lambda_, primals, tangents))
+    tangents = tuple_of(where, [core for core, _ in operands[count:]])
+    pushed = Prim(where, "j*", (active.function("jvp"), active.inputs, tangents))
     primal, tangent = owner.build.fresh("value"), owner.build.fresh("tangent")
     result = shaped(owner, where, type_, Var(where, primal), Var(where, tangent))
     both = tuple_of(where, [Var(where, primal), result])
@@ -137,38 +140,67 @@ def pushforward_call(
 
 
 def pullback_call(
-    owner: "Expressions", node: ast.AST, inner: Any, operands: list[Operand]
+    owner: "Expressions",
+    node: ast.AST,
+    inner: Any,
+    operands: list[Operand],
+    wanted: tuple[int, ...],
 ) -> Operand:
-    """A function's value and its cotangents; the last operand is the value's."""
+    """A function's value and wanted cotangents; the last operand is the value's."""
     where = owner.text.where(node)
     *primals, (cotangent, given) = operands
-    types = [as_floats(t) for _, t in primals]
-    names = [owner.build.fresh("active") for _ in types]
-    active: list[Operand] = [
-        (Var(where, n), t) for n, t in zip(names, types, strict=True)
-    ]
-    function = FunctionType(function_key(inner))
-    value, type_ = owner.calls.of_function(node, function, Const(where, ()), active)
+    active = _ActiveCall(owner, node, inner, primals, wanted)
+    type_ = active.type_
     if as_floats(type_) != given:
         owner.refuse(
             node,
             f"the function returns {kind_of_type(type_)}, and the cotangent is "
             f"{kind_of_type(given)}; make them alike",
         )
-    pattern = tuple_pattern(names)
-    lambda_ = owner.build.function(where, "vjp", pattern, value)
-    inputs = tuple_of(where, [core for core, _ in primals])
-    swept = Prim(where, "checkpoint-*j", (lambda_, inputs, cotangent))
+    swept = Prim(
+        where, "checkpoint-*j", (active.function("vjp"), active.inputs, cotangent)
+    )
     primal = owner.build.fresh("value")
-    parts = [owner.build.fresh("cotangent") for _ in types]
+    parts = [owner.build.fresh("cotangent") for _ in wanted]
+    types = [as_floats(primals[each][1]) for each in wanted]
     found = [
-        shaped(owner, where, t, core, Var(where, part))
-        for t, (core, _), part in zip(types, primals, parts, strict=True)
+        shaped(owner, where, t, primals[each][0], Var(where, part))
+        for t, each, part in zip(types, wanted, parts, strict=True)
     ]
     both = tuple_of(where, [Var(where, primal), tuple_of(where, found)])
     pair = nested_pattern([PVar(primal), tuple_pattern(parts)])
     kinds = TupleType((type_, TupleType(tuple(types))))
     return owner.build.let(where, pair, swept, both), kinds
+
+
+class _ActiveCall:
+    """A call of a function, as a function of the arguments that are wanted.
+
+    The others are what they are outside: an int among them stays an int.
+    """
+
+    def __init__(
+        self,
+        owner: "Expressions",
+        node: ast.AST,
+        inner: Any,
+        primals: list[Operand],
+        wanted: tuple[int, ...],
+    ) -> None:
+        self._owner, self._where = owner, owner.text.where(node)
+        operands = list(primals)
+        self._names = [owner.build.fresh("active") for _ in wanted]
+        for each, name in zip(wanted, self._names, strict=True):
+            operands[each] = Var(self._where, name), as_floats(primals[each][1])
+        called, nothing = FunctionType(function_key(inner)), Const(self._where, ())
+        self._value, self.type_ = owner.calls.of_function(
+            node, called, nothing, operands
+        )
+        self.inputs = tuple_of(self._where, [primals[each][0] for each in wanted])
+
+    def function(self, name: str) -> Core:
+        pattern = tuple_pattern(self._names) if self._names else PConst(())
+        return self._owner.build.function(self._where, name, pattern, self._value)
 
 
 def shaped(
