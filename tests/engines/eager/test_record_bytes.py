@@ -11,6 +11,9 @@ import torch
 from torch import Tensor, nn
 
 import retape.torch
+from retape.engines.eager.analysis import _least_memory
+from retape.engines.eager.keep._keeper import _ANALYSIS_BYTES
+from retape.engines.eager.trace._run import Run
 from retape.torch import recompute
 
 
@@ -92,3 +95,53 @@ def test_a_loop_of_calls_is_not_counted() -> None:
         found = torch.sin(x).sum()
     found.backward()
     assert run.report.bookkeeping_bytes is None
+
+
+@pytest.mark.parametrize("memory", [10**9, 1_500])
+def test_a_record_goes_with_its_graph_and_waits_for_no_collector(
+    compiled: None, memory: int
+) -> None:
+    """A cycle kept it beside the next run's, 2.3 MB of 9 for 6,000 operators."""
+    net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)))
+
+    def train() -> None:
+        with recompute(memory=memory):
+            loss = net(torch.ones(2, 4)).sum()
+        loss.backward()
+
+    for _ in range(3):  # the record of the first waits for its plan
+        train()
+    gc.collect()
+    gc.disable()
+    try:
+        train()
+        assert not any(type(each) is Run for each in gc.get_objects())
+    finally:
+        gc.enable()
+
+
+def test_whether_a_budget_is_enough_is_told_in_the_room_that_is_left_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It took 280 bytes an operator; a budget leaves 160 to analyses of its record."""
+    steps, found = 500, list[float]()
+    inner = _least_memory.least_memory
+
+    def counted(run: Run) -> int:
+        tracemalloc.start()
+        least = inner(run)
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        found.append(most / len(run.trace.steps))
+        return least
+
+    monkeypatch.setattr(_least_memory, "least_memory", counted)
+    x = torch.ones(8, requires_grad=True)
+    with recompute(memory=1_000_000):
+        y = x
+        for _ in range(steps):
+            y = torch.sin(y) * 2
+        big = torch.ones(20_000).mul(y.sum())
+        loss = big.sum()
+    loss.backward()
+    assert found and max(found) < _ANALYSIS_BYTES

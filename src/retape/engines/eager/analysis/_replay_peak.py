@@ -6,6 +6,7 @@ many bytes are there at once depends on where a stage begins and on what it is f
 it is counted for each replay before it is run.
 """
 
+from array import array
 from collections.abc import Collection, Sequence
 
 from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
@@ -78,7 +79,7 @@ class Forerun:
         self._drop: dict[int, int] = {}
         self._before: dict[int, int] = {}
         # By step, a top that is the first one after it; followed up and made shorter.
-        self._next = list(range(len(trace.steps) + 1))
+        self._next = array("q", range(len(trace.steps) + 1))
         self._latest, self._value = -1, 0
 
     def want(self, slots: Collection[int]) -> None:
@@ -156,18 +157,20 @@ def stage_bytes(trace: Trace, saved: Sequence[tuple[int, int]]) -> dict[int, int
     Returns:
         For each such step, the most bytes that are there at once.
     """
-    wanted: dict[int, list[tuple[int, int]]] = {}
-    for slot, step in saved:
-        # A slot that was saved before it had a value gets it from a later step.
-        place = max(step, trace.producer[slot] + 1)
-        wanted.setdefault(place, []).append((slot, step))
+    # A slot that was saved before it had a value gets it from a later step.
+    producer, last = trace.producer, len(trace.steps)
+    waiting = sorted(
+        saved, key=lambda each: max(each[1], producer[each[0]] + 1), reverse=True
+    )
     forerun = Forerun(trace, {slot for slot, _ in saved})
     found: dict[int, int] = {}
-    for index in range(len(trace.steps) + 1):
-        if index in wanted:
-            forerun.want([slot for slot, _ in wanted[index]])
-            for _, step in wanted[index]:
-                found[step] = max(found.get(step, 0), forerun.most)
-        if index < len(trace.steps):
+    for index in range(last + 1):
+        steps: list[int] = []
+        while waiting and max(waiting[-1][1], producer[waiting[-1][0]] + 1) <= index:
+            slot, step = waiting.pop()
+            forerun.want([slot])
+            steps.append(step)
+        found.update((s, max(found.get(s, 0), forerun.most)) for s in steps)
+        if index < last:
             forerun.run(index)
     return found

@@ -278,6 +278,7 @@ class Run:
         trace.random.clear()
         self.stages.clear()
         self.kept_result = None
+        self.sweep = None  # it refers to the run: the record would wait for a collector
 
 
 class ForeignView:
