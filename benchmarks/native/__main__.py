@@ -127,14 +127,13 @@ def row(f: Any, arguments: Any, n: int, by: tuple[int, ...], c: InC) -> list[str
         timed(numba_version(f), args, value),
     )
     gradient = native.grad(f, by)
-    gradient(*args)
+    found = [mapped(gradient, each) for each in (short, args)]  # peaks: the less first
     reverse = seconds(gradient, args)
     assert primal is not None
     cells = [f.__name__, f"{n:,}", _text(seconds(f, args, 1)), _text(plain)]
     cells += [_text(theirs), _text(primal)]
     cells.append(_text(primal / theirs if theirs else None, ".1f"))
     cells += [_text(reverse), f"{reverse / max(primal, 1e-9):.1f}"]
-    found = [mapped(native.grad(f, by), each) for each in (short, args)]
     cells.append(" → ".join(f"{each / 1e6:.2f}" for each in found))
     in_torch = torch_gradient(f, n)
     theirs_in_torch = [_text(in_torch[0]), f"{in_torch[1] / 1e6:.0f}"]

@@ -5,9 +5,23 @@
 
 #include "typed_run.h"
 
+/* Whether the partials of a reverse have been finite, by what is on the tape: doubles, and
+   integers and pointers, which are tiny ones. */
+static int tape_is_tame(void) {
+  for (const Piece *p = T.first; typed_largest > 0.0; p = p->after) {
+    const Word *end = p == T.piece ? T.tape : p->filled;
+    for (const Word *word = p->word; word < end; word++)
+      if (!(fabs(word->d) <= typed_largest)) return 0;
+    if (p == T.piece) return 1;
+  }
+  return 0;
+}
+
 /* The cotangents of the first state; 0 if one is no number: the general way does not
-   multiply an infinite partial by an adjoint of zero, and knows whether it is one. */
+   multiply an infinite partial by an adjoint of zero, and knows whether it is one. Where
+   all were finite it would find the same. */
 static int typed_cotangents(Val *result) {
+  int are_finite = 0;
   Object *o = old_object(0, (uint32_t)T.ordinals);
   for (size_t i = 0; i < T.ordinals; i++) o->field[i] = box(0.0);
   for (size_t i = 0; i < T.origins; i++) {
@@ -21,7 +35,11 @@ static int typed_cotangents(Val *result) {
   }
   for (size_t i = 0; i < T.ordinals; i++) {
     double d = unbox(o->field[i]);
-    if (d != d) return 0;
+    if (d != d) {
+      if (!are_finite && !tape_is_tame()) return 0;
+      are_finite = 1;
+      o->field[i] = box(NAN);
+    }
   }
   *result = tagged(TAG_FRAME, o);
   return 1;
