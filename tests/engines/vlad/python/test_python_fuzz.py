@@ -1,143 +1,18 @@
 """Generated Python functions: what is compiled does what Python does, or refuses."""
 
-import importlib.util
 import math
-import random
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from retape import native
-
-
-class Writer:
-    """Writes one random function of two floats and an int."""
-
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        self.lines: list[str] = []
-        self.floats = ["x", "y", "s"]
-        self.ints = ["n", "k"]
-        self.loops = 0
-
-    def text(self, name: str) -> str:
-        self.lines = [f"def {name}(x, y, n):", "    s, k = x, 1", "    t = (y, s)"]
-        self.lines += ["    def g(a, b=2.0):", "        return a * b + x"]
-        self.block(1, 4, False)
-        self.line(1, "return s, k, t[0], t[1]")
-        number = name.removeprefix("f")
-        self.line(0, f"def first{number}(x, y):")
-        self.line(1, f"return {name}(x, y, 3)[0]")
-        return "\n".join(self.lines) + "\n"
-
-    def line(self, depth: int, text: str) -> None:
-        self.lines.append("    " * depth + text)
-
-    def real(self, depth: int = 2) -> str:
-        pick = self.random.choice
-        if depth == 0:
-            return pick([*self.floats, *self.ints, "0.5", "-1.25", "3"])
-        a, b = self.real(depth - 1), self.real(depth - 1)
-        return pick(
-            [
-                f"({a} + {b})",
-                f"({a} - {b})",
-                f"(0.25 * {a} * {b})",
-                f"({a} / (2.0 + math.cos({b})))",
-                f"math.sin({a})",
-                f"abs({a})",
-                f"min({a}, {b})",
-                f"max({a}, 0.1, {b})",
-                f"(-{a})",
-                f"({a} if {self.test()} else {b})",
-                f"g({a})",
-                f"g({a}, b={b})",
-                f"(lambda q, z={a}: q - z)({b})",
-                f"({a} % 3.0)",
-                f"math.exp(-abs({a}))",
-                f"math.sqrt(1.0 + abs({a}))",
-                "t[0]",
-                "t[-1]",
-                f"float({self.whole()})",
-            ]
-        )
-
-    def whole(self) -> str:
-        a, b = self.random.choice([*self.ints, "2", "5"]), self.random.choice("123")
-        return self.random.choice(
-            [a, f"({a} + {b})", f"({a} * {b})", f"({a} // {b})", f"({a} % {b})"]
-        )
-
-    def test(self) -> str:
-        a, b = self.real(0), self.real(0)
-        return self.random.choice(
-            [
-                f"{a} < {b}",
-                f"{a} <= {b} < 4.0",
-                f"not {a} > {b}",
-                f"{self.whole()} % 2 == 0",
-                f"({a} < 1.0 and {b} > 0.0)",
-                f"({a} > 2.0 or {b} != 1)",
-            ]
-        )
-
-    def block(self, depth: int, size: int, in_loop: bool) -> None:
-        for _ in range(self.random.randint(1, size)):
-            self.statement(depth, in_loop)
-
-    def statement(self, depth: int, in_loop: bool) -> None:
-        kind = self.random.randrange(12 if depth < 4 else 6)
-        if kind == 0:
-            self.line(depth, f"s = {self.real()}")
-        elif kind == 1:
-            self.line(depth, f"s += {self.real(1)}")
-        elif kind == 2:
-            self.line(depth, f"k = {self.whole()}")
-        elif kind == 3:
-            self.line(depth, f"t = ({self.real()}, s)")
-        elif kind == 4:
-            self.line(depth, f"s, y = {self.real(1)}, {self.real(1)}")
-        elif kind == 5:
-            what = "break" if self.random.random() < 0.5 else "continue"
-            ends = what if in_loop else "return s, k, 0.0, y"
-            self.line(depth, f"if {self.test()}:")
-            self.line(depth + 1, ends)
-        elif kind in (6, 7):
-            self.line(depth, f"if {self.test()}:")
-            self.block(depth + 1, 2, in_loop)
-            if kind == 7:
-                self.line(depth, "else:")
-                self.block(depth + 1, 2, in_loop)
-        elif kind in (8, 9):
-            self.loops += 1
-            i = f"i{self.loops}"
-            limits = self.random.choice(["4", "n % 5", "1, 6, 2", "5, 0, -2"])
-            self.line(depth, f"for {i} in range({limits}):")
-            self.ints.append(i)
-            self.block(depth + 1, 3, True)
-            self.ints.remove(i)
-        else:
-            self.loops += 1
-            w = f"w{self.loops}"
-            self.line(depth, f"{w} = 0")
-            head = "True" if kind == 10 else f"{w} < 5 and s < 100.0"
-            self.line(depth, f"while {head}:")
-            self.line(depth + 1, f"{w} += 1")
-            self.line(depth + 1, f"if {w} > 4:")
-            self.line(depth + 2, "break")
-            self.block(depth + 1, 3, True)
-
-
-def _programs(folder: Path, seeds: range) -> Any:
-    path = folder / f"generated_{seeds.start}.py"
-    texts = [Writer(seed).text(f"f{seed}") for seed in seeds]
-    path.write_text("import math\n\n" + "\n".join(texts))
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from retape import fixed_space, native
+from tests.engines.vlad.support.random_functions import (
+    ArrayWriter,
+    FloatWriter,
+    functions_of,
+)
 
 
 def _outcome(f: Any, args: tuple) -> Any:
@@ -164,7 +39,7 @@ ARGUMENTS = [(0.3, -1.7, 3), (2.5, 0.0, 8)]
 def test_generated_functions_do_what_python_does(
     engine: Any, seeds: range, tmp_path: Path
 ) -> None:
-    module = _programs(tmp_path, seeds)
+    module = functions_of(tmp_path, seeds, FloatWriter)
     for seed in seeds:
         f = getattr(module, f"f{seed}")
         compiled = native.function(f, engine=engine)
@@ -176,7 +51,7 @@ def test_generated_functions_do_what_python_does(
 def test_gradients_of_generated_functions_are_those_of_forward_mode(
     tmp_path: Path,
 ) -> None:
-    module = _programs(tmp_path, range(200, 240))
+    module = functions_of(tmp_path, range(200, 240), FloatWriter)
     x, y = 0.31, -1.7
     taken = 0
     for seed in range(200, 240):
@@ -189,3 +64,62 @@ def test_gradients_of_generated_functions_are_those_of_forward_mode(
             _, tangent = native.jvp(f, (x, y), along, engine="interpreter")
             assert part == pytest.approx(tangent, rel=1e-9, abs=1e-12), seed
     assert taken > 25
+
+
+def _of_size(n: int, seed: int) -> tuple[Any, ...]:
+    random = np.random.default_rng(seed)
+    matrix = 0.5 * random.standard_normal((n, n))
+    return 0.31 + n, random.standard_normal(n), matrix, n
+
+
+def _flat(value: Any) -> np.ndarray:
+    parts = value if isinstance(value, tuple) else (value,)
+    return np.concatenate([np.ravel(part) for part in parts])
+
+
+def _close(found: Any, expected: Any) -> bool:
+    if isinstance(found, str) or isinstance(expected, str):
+        return found is expected
+    a, b = _flat(found), _flat(expected)
+    size = max(1.0, np.abs(b).max(initial=0.0))
+    return bool(np.allclose(a, b, rtol=1e-9, atol=1e-9 * size))
+
+
+@pytest.mark.parametrize(
+    ("engine", "seeds"),
+    [
+        ("interpreter", range(20)),
+        ("hybrid", range(20, 26)),
+        ("compiled", range(26, 32)),
+    ],
+)
+def test_generated_functions_of_arrays_are_those_of_numpy_with_their_gradients(
+    engine: Any, seeds: range, tmp_path: Path
+) -> None:
+    module = functions_of(tmp_path, seeds, ArrayWriter)
+    finite = 0
+    for seed in seeds:
+        f = getattr(module, f"first{seed}")
+        gradient = native.grad(f, (0, 1, 2), engine=engine)
+        short = native.grad(
+            f, (0, 1, 2), plan=fixed_space(snapshots=3, stage=5), engine=engine
+        )
+        for n in (3, 1, 9) if engine == "compiled" else (3, 1):
+            given = _of_size(n, seed)
+            with np.errstate(all="ignore"):
+                expected = _outcome(f, given)
+            found = _outcome(native.function(f, engine=engine), given)
+            assert _close(found, expected), (seed, n)
+            if isinstance(expected, str) or not math.isfinite(expected):
+                continue
+            along = _of_size(n, seed + 1)[:3]
+            cotangents = gradient(*given)
+            _, tangent = native.jvp(f, given, (*along, None), engine="interpreter")
+            if not math.isfinite(tangent):
+                continue
+            finite += 1
+            terms = [c * t for c, t in zip(cotangents, along, strict=True)]
+            size = max(1.0, np.abs(_flat(tuple(terms))).sum())
+            assert _flat(tuple(terms)).sum() == pytest.approx(tangent, abs=1e-9 * size)
+            assert _close(short(*given), cotangents), (seed, n)
+    assert finite > len(seeds)
