@@ -120,7 +120,7 @@ def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
         row["checkpoint"], row["mapped"] = divided["seconds"], divided["mapped"]
         row["steps"] = divided["steps"]
         assert divided["gradient_error"] < 1e-6, "the gradient is x itself"
-        row["live"] = measured("checkpoint", l, "100000", "--exact")["live"]
+        row["live"] = measured("checkpoint", l, "--exact")["live"]
         python = in_python(l, runs)
         row["python"], row["python_mapped"] = python["seconds"], python["mapped"]
         row.update(native_primal(l))

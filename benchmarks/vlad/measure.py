@@ -2,7 +2,8 @@
 
     python benchmarks/vlad/measure.py [VARIANT N L [STAGE]] [--exact]
 
-VARIANT is `primal`, `reverse` or `checkpoint`. Prints one line of JSON; with nothing
+VARIANT is `primal`, `reverse` or `checkpoint`; the plan is the default one where no
+STAGE is named. Prints one line of JSON; with nothing
 named that of a small one.
 """
 
@@ -17,6 +18,7 @@ import retape.driver
 from retape.engines.vlad.language._diagnostics import Source
 from retape.engines.vlad.language._program import Session
 from retape.engines.vlad.session._engines import CompiledEngine, Setting
+from retape.engines.vlad.session._options import DEFAULT_PLAN
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "vlad" / "adaptive_grid.vlad"
 CALLS = {
@@ -43,7 +45,7 @@ def measure(
     """Run once: seconds of processor and clock, bytes, steps, what the driver did."""
     numbers = iter([float(n), float(length), 3.0])
     reports: list[retape.driver.Report] = []
-    plan = retape.logarithmic(stage=stage)
+    plan = retape.logarithmic(stage=stage) if stage else DEFAULT_PLAN
     setting = Setting(plan, lambda: next(numbers, None), print, reports.append)
     program = Session().add(Source("example", program_text(variant)))
     engine = CompiledEngine(program, setting)
@@ -78,5 +80,5 @@ if __name__ == "__main__":
     words = [word for word in sys.argv[1:] if word != "--exact"]
     words = words or ["checkpoint", "100", "20"]
     variant_, n_, l_ = words[0], int(words[1]), int(words[2])
-    stage_ = int(words[3]) if len(words) > 3 else 100_000
+    stage_ = int(words[3]) if len(words) > 3 else 0
     print(json.dumps(measure(variant_, n_, l_, stage_, "--exact" in sys.argv)))

@@ -108,13 +108,16 @@ def test_the_checker_of_the_typed_form_catches_lies() -> None:
             check_typed(lie(change))
 
 
-def test_a_function_with_closures_or_lists_is_left_to_the_general_way() -> None:
+def test_closures_and_lists_of_other_things_are_left_to_the_general_way() -> None:
     text = "(define (f x) (map (lambda (y) (* x y)) x)) (define (map g x) (g x)) "
     program = _typed(text + "(*j f 2 1)")
     assert not [f for f in program.functions.values() if f.name in ("f", "map")]
-    text = "(define (last x) (if (pair? x) (last (cdr x)) x)) (*j last 2 1)"
-    program = _typed("(define (cdr (cons a b)) b) " + text)
-    assert not [f for f in program.functions.values() if f.name == "last"]
+    text = "(define (f x l) (if (pair? l) (f (* x x) (cdr l)) x))"
+    text += "(*j (lambda (x) (f x (cons {0} '()))) 2 1)"
+    for item, is_typed in (("3", True), ("#t", False), ("'()", False)):
+        program = _typed("(define (cdr (cons a b)) b)" + text.format(item))
+        found = [f for f in program.functions.values() if f.name == "f"]
+        assert bool(found) == is_typed, item
 
 
 def _stages(engine: Any) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from retape.engines.vlad.compiler.adjoint._emit_typed import NOTHING_TYPED, typed_text
+from retape.engines.vlad.compiler.adjoint._seldom import seldom_run
 from retape.engines.vlad.compiler.emit._emit import Emission
 from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
 from retape.engines.vlad.compiler.ir._check import check
@@ -25,7 +26,6 @@ from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.ir._packing import pack_frames
 from retape.engines.vlad.compiler.lower._lower import Lowering
 from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
-from retape.engines.vlad.compiler.typed._seldom import seldom_run
 from retape.engines.vlad.compiler.typed._typed_functions import (
     Typable,
     differentiates,

@@ -37,7 +37,7 @@ static int64_t brief_typed(uint32_t code, double *real, int64_t count) {
       push_word((Word){.u = ++T.marks});
       continue;
     }
-    if (next == end || *type == 'u' || *type == 'v') return -1;
+    if (next == end || *type == 'u' || *type == 'v' || *type == 'l') return -1;
     double d = *next++;
     if ((*type == 'w' || *type == 'W') && !is_whole(d)) return -1;
     push_word(*type == 'b' ? (Word){.u = d != 0.0} : (Word){.d = d == d ? d : NAN});

@@ -27,10 +27,29 @@ typedef struct Row {
   uint64_t version, seen;
 } Row;
 
+/* An item of a list of reals. Where nothing is to be reversed, the adjoint's place has the
+   pair from which it was loaded, or where it is now (see `typed_cells.h`); otherwise it is
+   the negative zero, to which anything can be added, until a cotangent has been put there. */
+typedef struct Cell {
+  double value;
+  struct Cell *next;
+  double adjoint;
+} Cell;
+
+#ifndef BLOCK_CELLS
+#define BLOCK_CELLS ((size_t)1024)
+#endif
+
+typedef struct CellBlock {
+  struct CellBlock *next;
+  Cell cell[BLOCK_CELLS];
+} CellBlock;
+
 typedef union Word {
   double d;
   uint64_t u;
   Row *row;
+  Cell *cell;
 } Word;
 
 #define PIECE_WORDS ((size_t)16 * 1024)
@@ -46,6 +65,9 @@ typedef union Word {
 #ifndef ROW_SLACK
 #define ROW_SLACK ((size_t)256 * 1024)
 #endif
+#ifndef BLOCK_SLACK
+#define BLOCK_SLACK ((size_t)8)
+#endif
 
 /* Memory that rows have given back: see `typed_items.h`. */
 typedef struct Spare {
@@ -55,6 +77,9 @@ typedef struct Spare {
 
 #define SPARE_LENGTHS 64
 #define SPARE_BYTES ((size_t)1024 * 1024)
+
+/* Blocks of cells that are kept for the next stage. */
+#define SPARE_BLOCKS 64
 
 /* A part of the tape; its first word leads back to the one before. */
 typedef struct Piece {
@@ -96,6 +121,13 @@ typedef struct {
   size_t sweep_at;   /* bytes of rows after which a slice ends */
   size_t most_bytes; /* of rows, after which a run is FILLED; 0 if there is no bound */
   size_t peak_live; /* of those that a sweep left, at most */
+  Cell *cell, *cell_end;
+  CellBlock *blocks, *block, *spare_blocks;
+  CellBlock *loaded; /* the last one with what was loaded where nothing is reversed */
+  size_t block_count, spare_block_count;
+  int64_t most_loaded; /* cells of a state, of which there may be so many */
+  size_t peak_cells; /* bytes of those that a collection left, at most */
+  Words cell_ordinals; /* three each: a cell, its ordinal, and how many in a row */
   Spare *spare[2 * SPARE_LENGTHS];
   size_t spare_bytes;
   uint64_t stages, given_up;
@@ -153,6 +185,17 @@ static inline double real_of(int64_t i) { return (double)i; }
 #define RETURN_TO ((uint64_t)1 << 30)
 #define ENTER_BY ((uint64_t)1 << 29)
 
+/* A new item before a list. */
+#define CELL(made, x, rest)                                       \
+  {                                                               \
+    if (UNLIKELY(T.cell == T.cell_end)) next_block();             \
+    Cell *const cell = T.cell++;                                  \
+    cell->value = (x);                                            \
+    cell->next = (rest);                                          \
+    cell->adjoint = -0.0;                                         \
+    (made) = cell;                                                \
+  }
+
 /* What an adjoint will need of a row. */
 #define KEPT(row) (row)->is_kept |= !T.forgetful;
 
@@ -192,6 +235,8 @@ void row_back(const Row *own, Row *r);
 Row *full_row(size_t length, double value);
 /* The adjoint of what a vector was full of when it was made. */
 double row_adjoint(const Row *r);
+/* Room for more cells. */
+void next_block(void);
 /* The next piece of the tape, after one that is filled up to `tape`. */
 Word *next_piece(Word *tape);
 /* A larger stack; its contents move. */

@@ -29,7 +29,45 @@ static void drop_row(Row *r) {
   T.spare_bytes += sizeof(Row);
 }
 
+void next_block(void) {
+  CellBlock *b = T.spare_blocks;
+  if (b) {
+    T.spare_blocks = b->next;
+    T.spare_block_count--;
+  } else {
+    b = take(sizeof(CellBlock));
+  }
+  b->next = NULL;
+  *(T.block ? &T.block->next : &T.blocks) = b;
+  T.block = b;
+  T.block_count++;
+  T.cell = b->cell;
+  T.cell_end = b->cell + BLOCK_CELLS;
+}
+
+/* Blocks are not needed any more. */
+static void drop_blocks(CellBlock *b) {
+  for (CellBlock *next; b; b = next) {
+    next = b->next;
+    T.block_count--;
+    if (T.spare_block_count == SPARE_BLOCKS) {
+      give(b, sizeof(CellBlock));
+      continue;
+    }
+    b->next = T.spare_blocks;
+    T.spare_blocks = b;
+    T.spare_block_count++;
+  }
+}
+
+static void clear_cells(void) {
+  drop_blocks(T.blocks);
+  T.blocks = T.block = T.loaded = NULL;
+  T.cell = T.cell_end = NULL;
+}
+
 static void typed_clear(void) {
+  clear_cells();
   for (Row *r = T.rows, *next; r; r = next) {
     next = r->next;
     drop_row(r);

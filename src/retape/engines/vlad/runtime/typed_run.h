@@ -60,10 +60,33 @@ static void sweep_dead(void) {
   T.sweep_at = (T.forgetful ? 2 * T.row_bytes : T.row_bytes) + ROW_SLACK + walked;
 }
 
+/* Where nothing is to be reversed, copy the cells that frames on the stack hold, and free
+   the others. Those that were loaded stay where they are: they know their pairs. */
+static void sweep_cells(void) {
+  CellBlock **from = T.loaded ? &T.loaded->next : &T.blocks, *old = *from;
+  size_t before = T.block_count;
+  *from = NULL;
+  T.block = T.loaded;
+  T.cell = T.cell_end = NULL;
+  for (Word *at = T.at; at[-1].u != HALT;) {
+    const char *type = type_of_code(at[-1].u);
+    Word *word = at - 1 - words_of_type(type);
+    at = word;
+    for (; *type; type++) {
+      if (*type == 'l') keep_cells(&word->cell);
+      word += *type == 'u' ? 0 : *type == 'v' ? 2 : 1;
+    }
+  }
+  size_t left = (T.block_count - before) * sizeof(CellBlock);
+  if (left > T.peak_cells) T.peak_cells = left;
+  drop_blocks(old);
+}
+
 /* As `typed_record`, a slice after another. Signals are let in between them. */
 static int typed_slices(int64_t fuel) {
   int64_t slice = SLICE;
   T.sweep_at = T.row_bytes + ROW_SLACK;
+  size_t enough_blocks = T.block_count + BLOCK_SLACK;
   int pauses;
   for (;;) {
     if (slice > fuel) slice = fuel;
@@ -76,6 +99,10 @@ static int typed_slices(int64_t fuel) {
       let_signals_in();
       if (T.row_bytes > T.sweep_at) sweep_dead();
       if (T.most_bytes && T.row_bytes > T.most_bytes) how = FILLED;
+      if (T.forgetful && T.block_count > enough_blocks) {
+        sweep_cells();
+        enough_blocks = 2 * T.block_count + BLOCK_SLACK;
+      }
       if (how == STOPPED) continue;
     }
     T.fuel = fuel;

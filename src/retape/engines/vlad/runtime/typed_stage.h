@@ -5,6 +5,16 @@
 
 #include "typed_run.h"
 
+/* The same of what is in lists. */
+static int lists_are_tame(void) {
+  for (const CellBlock *b = T.blocks; b; b = b->next) {
+    const Cell *end = b == T.block ? T.cell : b->cell + BLOCK_CELLS;
+    for (const Cell *cell = b->cell; cell < end; cell++)
+      if (!(fabs(cell->value) <= typed_largest)) return 0;
+  }
+  return 1;
+}
+
 /* Whether the partials of a reverse have been finite, by what is on the tape: doubles, and
    integers and pointers, which are tiny ones. */
 static int tape_is_tame(void) {
@@ -12,7 +22,7 @@ static int tape_is_tame(void) {
     const Word *end = p == T.piece ? T.tape : p->filled;
     for (const Word *word = p->word; word < end; word++)
       if (!(fabs(word->d) <= typed_largest)) return 0;
-    if (p == T.piece) return 1;
+    if (p == T.piece) return lists_are_tame();
   }
   return 0;
 }
@@ -32,6 +42,12 @@ static int typed_cotangents(Val *result) {
     const Row *row = (const Row *)(uintptr_t)T.row_ordinals.at[i];
     for (uint32_t j = 0; row->adjoint && j < row->length; j++)
       o->field[T.row_ordinals.at[i + 1] + j] = box(row->adjoint[j] + 0.0);
+  }
+  for (size_t i = 0; i < T.cell_ordinals.count; i += 3) {
+    const uint64_t *run = T.cell_ordinals.at + i;
+    const Cell *cell = (const Cell *)(uintptr_t)run[0];
+    for (size_t j = 0; j < run[2]; j++)
+      o->field[run[1] + j] = box(cell[j].adjoint + 0.0);
   }
   for (size_t i = 0; i < T.ordinals; i++) {
     double d = unbox(o->field[i]);
@@ -55,9 +71,14 @@ static size_t tape_bytes(void) {
   return bytes;
 }
 
+static size_t cell_bytes(void) {
+  return T.block_count * sizeof(CellBlock) - (size_t)(T.cell_end - T.cell) * sizeof(Cell);
+}
+
 /* Note how much memory the tape and the rows took. */
 static void note_typed(void) {
-  size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word) + tape_bytes() + T.peak_row_bytes;
+  size_t bytes = (size_t)(T.at - T.stack) * sizeof(Word) + tape_bytes() + T.peak_row_bytes +
+                 cell_bytes();
   G.tape_nodes = (bytes + sizeof(Node) - 1) / sizeof(Node);
   if (G.tape_nodes > G.peak_tape_nodes) G.peak_tape_nodes = G.tape_nodes;
   if (G.exact)
@@ -77,8 +98,9 @@ static int typed_ends(int how, Val cotangents, int last, double *seed) {
 static void typed_begin(void) {
   T.forgetful = 0; /* a signal may have ended the run before */
   typed_clear();
-  T.origins = T.row_ordinals.count = T.ordinals = 0;
-  T.marks = T.peak_live = T.most_bytes = T.peak_row_bytes = 0;
+  T.origins = T.row_ordinals.count = T.cell_ordinals.count = T.ordinals = 0;
+  T.marks = T.peak_live = T.peak_cells = T.most_bytes = T.peak_row_bytes = 0;
+  T.most_loaded = INT64_MAX;
   T.sweep_at = SIZE_MAX;
   if (!T.first) {
     T.first = take(sizeof(Piece));
@@ -112,7 +134,7 @@ static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *mad
     T.most_bytes = T.row_bytes + STAGE_BYTES;
     int how = typed_run(steps);
     if (how != GAVE_UP) {
-      bytes = tape_bytes();
+      bytes = tape_bytes() + cell_bytes();
       *rows = T.made_bytes - before;
       *made = steps - T.fuel;
     }
@@ -178,6 +200,11 @@ static void typed_end(void) {
   free(T.adjoint);
   free(T.origin);
   free(T.row_ordinals.at);
+  free(T.cell_ordinals.at);
+  for (CellBlock *b = T.spare_blocks, *next; b; b = next) {
+    next = b->next;
+    free(b);
+  }
 }
 
 #endif

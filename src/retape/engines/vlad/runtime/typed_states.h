@@ -3,7 +3,7 @@
 #ifndef VLAD_TYPED_STATES_H
 #define VLAD_TYPED_STATES_H
 
-#include "typed_products.h"
+#include "typed_cells.h"
 
 static void push_word(Word w) {
   if (UNLIKELY(T.at == T.top)) T.at = larger_stack(T.at);
@@ -23,7 +23,7 @@ static void push_origin(size_t ordinal) {
 
 /* Types as text: `d` a real, `i` one whose adjoint is always zero, `W` and `w` such that
    are whole, `b` a boolean, `u`
-   the empty tuple, `v` a vector of reals, `p` and two types a pair. */
+   the empty tuple, `v` a vector of reals, `l` a list of reals, `p` and two types a pair. */
 
 /* The number that a thing was given when a walk met it first, or a new one. */
 static size_t numbered(const void *thing, size_t fresh, int *is_new) {
@@ -91,9 +91,17 @@ static int load_typed(const char **type, const Val *place) {
       return 1;
     case 'u': return v == EMPTY;
     case 'v': return load_row(v);
+    case 'l': {
+      Cell *list;
+      if (!load_list(v, &list)) return 0;
+      push_word((Word){.cell = list});
+      return 1;
+    }
     case 'p': {
       if (tag_of(v) != TAG_PAIR || (object(v)->header & IS_STATIC)) return 0;
-      push_word((Word){.u = numbered(object(v), T.marks + 1, &is_new)});
+      size_t mark = numbered(object(v), T.marks + 1, &is_new);
+      if (mark & IS_CELL) return 0;
+      push_word((Word){.u = mark});
       T.marks += (uint64_t)is_new;
       return load_typed(type, &object(v)->field[0]) &&
              load_typed(type, &object(v)->field[1]);
@@ -122,6 +130,7 @@ static int seed_typed(const char **type, size_t *slot, const Val *given, size_t 
       return *n < count && is_double(given[*n]) && unbox(given[(*n)++]) == 0.0;
     case 'b': ++*slot; return 1;
     case 'u': return 1;
+    case 'l': return seed_list(T.stack[(*slot)++].cell, given, count, n);
     case 'v': {
       Row *row = T.stack[*slot].row;
       if (row->version != T.stack[*slot + 1].u) return 0;

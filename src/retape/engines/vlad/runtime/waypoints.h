@@ -21,6 +21,9 @@ static struct {
 /* As `run`, by typed code; 0 if `run` has to do it. */
 static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped);
 
+/* Whether the state of an advance had too many items in its lists for its steps. */
+static int typed_was_large(void);
+
 /* A bound of the words by which the state of a run of typed code grew. */
 static size_t typed_grown(void);
 
@@ -56,7 +59,10 @@ static int typed_count(Val frame, Val *done, size_t *grown) {
     int64_t steps = keeps ? way.apart : no_limit;
     if (!typed_advance(state, steps, done, &stopped)) {
       if (G.planned == 1) forget_waypoints();
-      return 0;
+      if (!keeps || !typed_was_large()) return 0;
+      keeps = 0;
+      *done = state;
+      continue;
     }
     if (typed_grown() > *grown) *grown = typed_grown();
     position += steps - G.fuel;

@@ -18,9 +18,10 @@ from retape.engines.vlad.compiler.typed._form import (
     letter_of,
     parts_of,
 )
+from retape.engines.vlad.compiler.typed._ways import Ways
 
-TYPES = {"d": "double", "b": "int", "v": "Row *", "m": "uint64_t"}
-FIELDS = {"d": "d", "b": "u", "v": "row", "m": "u"}
+TYPES = {"d": "double", "b": "int", "v": "Row *", "l": "Cell *", "m": "uint64_t"}
+FIELDS = {"d": "d", "b": "u", "v": "row", "l": "cell", "m": "u"}
 
 
 class FrameEmission:
@@ -28,6 +29,7 @@ class FrameEmission:
 
     Args:
         program: The typed functions.
+        ways: Their ways.
         names: Names in C, shared with the reverse.
         part: The functions that are in this text, and the joins that have frames.
         taped: Whether anything is put on the tape.
@@ -36,12 +38,14 @@ class FrameEmission:
     def __init__(
         self,
         program: TypedProgram,
+        ways: Ways,
         names: TapeNames,
         part: TypedProgram,
         *,
         taped: bool,
     ) -> None:
         self.program, self.names, self.part = program, names, part
+        self.ways = ways
         self.taped = taped
         self.lines: list[str] = []
         self.slots: dict[Register, None] = {}
@@ -167,7 +171,8 @@ class FrameEmission:
             self.line(f"{self.slot(param)} = {next(at)[0]};")
             if param.kind == "v":
                 self.line(f"{self.version(param)} = {next(at)[0]};")
-        self.record(self.names.number(("pop", code)))
+        if not self.ways.returned_to(join):
+            self.record(self.names.number(("pop", code)))
         self.line(f"goto J{self.join_number(join.name)};")
         self.line(f"case {waiting}:")
         self.line(f"sp -= {count};")

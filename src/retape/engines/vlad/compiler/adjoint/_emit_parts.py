@@ -131,6 +131,7 @@ def _record(
         yield from emission.room()
         own = [line for slot in emission.slots for line in emission.declared(slot)]
         yield from _declared(own, everywhere, static=False)
+        yield from emission.remembered_declared()
         yield "  switch (next) {"
         for index in emission.part.functions:
             yield f"  case DO_CALL + {index}: goto F{index};"

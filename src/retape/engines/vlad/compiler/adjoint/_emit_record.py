@@ -8,7 +8,8 @@ from retape.engines.vlad.compiler.adjoint._emit_frames import (
     TYPES,
     FrameEmission,
 )
-from retape.engines.vlad.compiler.adjoint._emit_products import (
+from retape.engines.vlad.compiler.adjoint._emit_held import (
+    LISTS,
     own_set,
     record_dot,
     record_product,
@@ -16,6 +17,7 @@ from retape.engines.vlad.compiler.adjoint._emit_products import (
 from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
 )
+from retape.engines.vlad.compiler.adjoint._unchanged import applied_again
 from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.compiler.typed._form import (
     Do,
@@ -62,8 +64,9 @@ class RecordEmission(FrameEmission):
         *,
         taped: bool = True,
     ) -> None:
-        super().__init__(program, names, part or program, taped=taped)
-        self.ways, self.tape = ways, tape
+        super().__init__(program, ways, names, part or program, taped=taped)
+        self.tape = tape
+        self.again = applied_again(self.part)
         self.loops = {
             way.loop.index: way
             for way in ways.ways.values()
@@ -82,6 +85,7 @@ class RecordEmission(FrameEmission):
         for slot in self.slots:
             yield from self.declared(slot)
         yield from self.returned_declared()
+        yield from self.remembered_declared()
         yield "POP:"
         yield from ["  ROOM"] if self.taped else []
         yield "  switch (sp[-1].u) {"
@@ -121,6 +125,13 @@ class RecordEmission(FrameEmission):
         for name in self.returned:
             star = "Row *" if name.startswith("qv") else TYPES.get(name[1], "uint64_t")
             yield f"  {star} {name} = 0; (void){name};"
+
+    def remembered_declared(self) -> Iterator[str]:
+        """The declarations of operands and values that are likely to come again."""
+        for slot in self.slots:
+            if slot in self.again:
+                names = self.names.remembered(slot)
+                yield f"  double {names[0]} = 0.0, {names[1]} = 0.0;"
 
     # blocks
 
@@ -255,8 +266,8 @@ class RecordEmission(FrameEmission):
     # operators
 
     def _do(self, term: Do) -> None:
-        if term.op in _VECTORS:
-            _VECTORS[term.op](self, term)
+        if term.op in _ON_OBJECTS:
+            _ON_OBJECTS[term.op](self, term)
             return
         if is_each(term.op):
             record_each(self, term)
@@ -266,6 +277,12 @@ class RecordEmission(FrameEmission):
         b = rest[0] if rest else ""
         if term.var in self.names.integers:
             self._integer(term, operator_text(term.op, a, b))
+            return
+        if term.var in self.again:
+            of, made = self.names.remembered(term.var)
+            new = f"{of} = {a}; {made} = {operator_text(term.op, of, b)};"
+            self.line(f"if (UNLIKELY(!({a} == {of}) || {of} == 0.0)) {{ {new} }}")
+            self.line(f"{var} = {made};")
             return
         self.line(f"{var} = {operator_text(term.op, a, b)};")
         if term.op == "check-integer":
@@ -348,7 +365,7 @@ def _run(loop: Way) -> str:
     return f"run{loop.number}"
 
 
-_VECTORS: dict[str, Callable[[RecordEmission, Do], None]] = {
+_ON_OBJECTS: dict[str, Callable[[RecordEmission, Do], None]] = {
     "vector-ref": RecordEmission._ref,
     "vector-set": RecordEmission._set,
     "own-set": RecordEmission._own_set,
@@ -357,4 +374,5 @@ _VECTORS: dict[str, Callable[[RecordEmission, Do], None]] = {
     "make-vector": RecordEmission._make,
     "vector-length": RecordEmission._length,
     "mark": RecordEmission._mark,
+    **LISTS,
 }

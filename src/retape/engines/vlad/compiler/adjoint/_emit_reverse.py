@@ -104,6 +104,8 @@ class ReverseEmission:
             self._line("goto NEXT;")
             return
         self.lines += reverse.text()
+        if way.block is not None and self.ways.returned_to(way.block):
+            self._taken_back(way.block)
         self._line("}")
         self._line("next = (--tp)->u;")
         self._line(f"if (LIKELY(next == {number})) goto W{number};")
@@ -126,7 +128,8 @@ class ReverseEmission:
         """The same of a join that a call returns to."""
         assert join.frame is not None
         params = tuple(parts_of(join.params))
-        self._popped(code, join.frame.words, params)
+        if not self.ways.returned_to(join):
+            self._popped(code, join.frame.words, params)
         waiting = RETURN_TO | code
         self._line(f"case {self.names.number(('stop', waiting))}:")
         self._line(f"ap -= {words_in(params) + 1};")
@@ -146,6 +149,17 @@ class ReverseEmission:
         params: tuple[TypedAtom, ...] = (),
     ) -> None:
         self._line(f"case {self.names.number(('pop', code))}:")
+        self._pushed_again(words, params)
+        self._line("goto NEXT;")
+
+    def _taken_back(self, join: Join) -> None:
+        """The return to a join, after the reverse of one of its ways."""
+        assert join.frame is not None
+        self._pushed_again(join.frame.words, tuple(parts_of(join.params)))
+
+    def _pushed_again(
+        self, words: tuple[TypedAtom, ...], params: tuple[TypedAtom, ...]
+    ) -> None:
         for at, slot in self.places.on_stack(words):
             name = self.names.adjoint(slot)
             self._line(f"ap[{at}] = {name}; {name} = 0.0;")
@@ -161,4 +175,3 @@ class ReverseEmission:
                 self._line(f"{name} = {own}; {own} = 0.0;")
             else:
                 self._line(f"{name} = 0.0;")
-        self._line("goto NEXT;")

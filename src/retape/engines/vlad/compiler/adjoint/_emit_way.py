@@ -2,10 +2,12 @@
 
 from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
 from retape.engines.vlad.compiler.adjoint._emit_each import reverse_each
+from retape.engines.vlad.compiler.adjoint._emit_frames import FIELDS
 from retape.engines.vlad.compiler.adjoint._names import (
     words_in,
 )
 from retape.engines.vlad.compiler.typed._derivatives import (
+    BESIDE,
     CHEAP,
     LEFT,
     RIGHT,
@@ -23,8 +25,15 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
-from retape.engines.vlad.compiler.typed._row_operations import is_each, row_operands
+from retape.engines.vlad.compiler.typed._row_operations import (
+    CELL,
+    is_each,
+    row_operands,
+)
 from retape.engines.vlad.compiler.typed._ways import Passed, Way, Ways
+
+_HELD = {"d": "const double", "v": "Row *const", "l": "Cell *const"}
+"""The types of what the tape has."""
 
 
 class WayReverse:
@@ -92,17 +101,16 @@ class WayReverse:
         for step in self.tape.again:
             text = filled(CHEAP[step.op], self._values(step, ""))
             name = self.names.slot(step.var)
-            self._line(f"const double {name} = {text}; (void){name};")
+            kind = _HELD[step.var.kind]
+            self._line(f"{kind} {name} = {text}; (void){name};")
 
     def _from_tape(self, kept: tuple[Register, ...]) -> None:
         if kept:
             self._line(f"tp -= {len(kept)};")
         for i, slot in enumerate(kept):
             name = self.names.slot(slot)
-            if slot.kind == "v":
-                self._line(f"Row *const {name} = tp[{i}].row; (void){name};")
-            else:
-                self._line(f"const double {name} = tp[{i}].d; (void){name};")
+            kind, field = _HELD[slot.kind], FIELDS[slot.kind]
+            self._line(f"{kind} {name} = tp[{i}].{field}; (void){name};")
 
     def _end(self) -> None:
         """The adjoints with which the way's end was left."""
@@ -199,6 +207,8 @@ class WayReverse:
         elif is_each(step.op) and step.var.kind == "v":
             self._each(step, self.names.slot(step.var))
             self._line(f"row_ends({self.names.slot(step.var)});")
+        elif step.op == CELL:
+            self._add(step.args[0], f"{self.names.slot(step.var)}->adjoint")
         elif step.var in self.local:
             g = self.names.local_adjoint(step.var)
             if is_each(step.op):
@@ -211,6 +221,14 @@ class WayReverse:
             if step.op == "vector-ref":
                 row, at = (self._atom(arg) for arg in step.args)
                 self._line(f"adjoint_of({row})[(uint32_t){at}] += {g};")
+                return
+            if step.op == "car":
+                self._line(f"{self._atom(step.args[0])}->adjoint += {g};")
+                return
+            beside = self.tape.beside.get(step.var)
+            if beside is not None:
+                values = {"p": self.names.slot(beside), "g": g}
+                self._add(step.args[0], filled(BESIDE[step.op][1].text, values))
                 return
             values = self._values(step, g)
             for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):

@@ -2,7 +2,12 @@
 
 from retape.engines.vlad.compiler.adjoint._emit_each import EachFunctions
 from retape.engines.vlad.compiler.ir._operator_text import real_text
-from retape.engines.vlad.compiler.typed._form import Register, TypedAtom, letter_of
+from retape.engines.vlad.compiler.typed._form import (
+    Nil,
+    Register,
+    TypedAtom,
+    letter_of,
+)
 from retape.engines.vlad.compiler.typed._whole import is_whole_constant
 
 _FIRST_NUMBER = 3
@@ -46,11 +51,17 @@ class TapeNames:
         """A variable's adjoint within a block."""
         return f"l{self._index(slot)}"
 
+    def remembered(self, slot: Register) -> tuple[str, str]:
+        """The last operand of the function whose value a variable is; that value."""
+        return f"o{self._index(slot)}", f"y{self._index(slot)}"
+
     def atom(self, atom: TypedAtom) -> str:
         """A value; an integer as a double."""
         if isinstance(atom, Register):
             name = self.slot(atom)
             return f"real_of({name})" if atom in self.integers else name
+        if isinstance(atom, Nil):
+            return "NULL"
         if isinstance(atom, bool):
             return str(int(atom))
         return real_text(atom)
@@ -59,7 +70,9 @@ class TapeNames:
         """A value as an integer, if it is one."""
         if isinstance(atom, Register):
             return self.slot(atom) if atom in self.integers else None
-        return f"INT64_C({int(atom)})" if is_whole_constant(atom) else None
+        if isinstance(atom, Nil) or not is_whole_constant(atom):
+            return None
+        return f"INT64_C({int(atom)})"
 
     def number(self, what: object) -> int:
         """The number on the tape of a way, or of something else that has a reverse."""

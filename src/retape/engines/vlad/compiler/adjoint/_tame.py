@@ -7,7 +7,8 @@ every partial is finite there is nothing to look at: the same no number would co
 that, as of infinite adjoints it does.
 
 A partial of a sum, a product or a sine is finite if what it takes is. What is taken is
-on the tape, or computed again of that, as a polynomial: that says how large it may be.
+on the tape, or in a list, or computed again of that, as a polynomial: that says how
+large it may be.
 """
 
 import math
@@ -15,7 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from retape.engines.vlad.compiler.typed._derivatives import LEFT
-from retape.engines.vlad.compiler.typed._form import Do, Register, TypedAtom
+from retape.engines.vlad.compiler.typed._form import (
+    Do,
+    Nil,
+    Register,
+    TypedAtom,
+)
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import PRODUCTS, is_each
 from retape.engines.vlad.compiler.typed._ways import Way
@@ -69,6 +75,8 @@ def _sizes_again(tape: Recorded) -> Iterable[_Size]:
 def _size(atom: TypedAtom, known: dict[TypedAtom, _Size]) -> _Size:
     if isinstance(atom, Register):
         return known.get(atom, _Size())
+    if isinstance(atom, Nil):
+        return _Size()
     value = abs(float(atom))
     if not math.isfinite(value):
         return _Size(0, 10 * _EXPONENT)

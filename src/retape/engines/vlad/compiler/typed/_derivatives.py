@@ -64,6 +64,14 @@ RIGHT: dict[str, Partial] = {
 }
 """By the second operand."""
 
+BESIDE: dict[str, tuple[str, Partial]] = {
+    "sin": ("cos", Partial("p * g", "p")),
+    "cos": ("sin", Partial("(0.0 - p) * g", "p")),
+    "sinh": ("cosh", Partial("p * g", "p")),
+    "cosh": ("sinh", Partial("p * g", "p")),
+}
+"""Operators whose derivative is another one's value, `p`, if that was applied, too."""
+
 CHEAP = {
     "+": "a + b",
     "-": "a - b",
@@ -71,6 +79,8 @@ CHEAP = {
     "(-)": "-a",
     "check-integer": "a",
     "real": "a",
+    "car": "(a) ->value",
+    "cdr": "(a) ->next",
 }
 """Operators that the reverse runs again instead of keeping their values."""
 

@@ -1,4 +1,4 @@
-"""The typed form: variables are doubles, booleans, vectors of doubles, and marks.
+"""The typed form: variables are doubles, booleans, vectors, lists, and marks.
 
     t ::= let x = op a ... in t | tick n; t | if a t t | stop
         | join j(x ...) = t in t | go j(a ...)
@@ -6,7 +6,8 @@
         | invoke f(a ...) [push frame]                 calls; no frame: a tail call
 
 A tuple is its parts, and a mark, which tells it from others that are equal: a state's
-reals are counted once where a tuple is in it twice. `stop` is where the general way has
+reals are counted once where a tuple is in it twice. A list is a cell: a double and a
+list, or none. `stop` is where the general way has
 to go on. A frame is what waits for a call, word by word; a function that may be entered
 from a state has one, too, for its own variables.
 """
@@ -18,13 +19,21 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A variable: `kind` is d (double), b (boolean), v (vector) or m (mark)."""
+    """A variable: `kind` is d (double), b (boolean), v (vector of doubles), l (list of
+    doubles) or m (mark)."""
 
     name: str
     kind: str
 
 
-TypedAtom: TypeAlias = Register | float | bool
+@dataclass(frozen=True, slots=True)
+class Nil:
+    """The empty list, where lists go; where only it can be it is `()`, and no word."""
+
+
+NIL = Nil()
+
+TypedAtom: TypeAlias = Register | float | bool | Nil
 
 Shape: TypeAlias = "TypedAtom | tuple[()] | Tuple"
 
@@ -161,6 +170,8 @@ def letter_of(atom: TypedAtom) -> str:
     """The kind of a value."""
     if isinstance(atom, Register):
         return atom.kind
+    if isinstance(atom, Nil):
+        return "l"
     return "b" if isinstance(atom, bool) else "d"
 
 

@@ -1,11 +1,13 @@
 """Analysis: what kind of value each variable holds, by unification.
 
-    real | bool | unit | row (a vector of reals) | (kind . kind) | mixed
+    real | bool | unit | row (a vector of reals) | (kind . kind)
+         | list (of reals: () or a real and a list) | mixed
 
 What an operator takes and gives determines kinds, and what is passed on has one kind
 everywhere. A variable that is used as two kinds is `mixed`, and a function with one is
-left to the general way. Kinds are trusted within typed code only: what comes from
-outside is looked at when it comes.
+left to the general way. A kind that contains itself as what follows a real is a list.
+Kinds are trusted within typed code only: what comes from outside is looked at when it
+comes.
 """
 
 from typing import TypeAlias
@@ -36,6 +38,7 @@ from retape.engines.vlad.language._builtins import ELEMENTARY
 from retape.engines.vlad.language._each import DIRECT_OPERANDS, each_of
 
 REAL, TRUTH, UNIT, ROW, MIXED = "real", "bool", "unit", "row", "mixed"
+LIST = "list"
 
 _REAL_TO_REAL = (
     *("+", "-", "*", "/", "atan", "expt", "remainder", "min", "max"),
@@ -79,17 +82,24 @@ def signature_of(op: str) -> Signature | None:
     return tuple(kinds), REAL if each.is_sum else ROW
 
 
+LIST_TESTS = ("null?", "pair?")
+"""Operators that tell the empty list from others."""
+
+
 class Node:
     """A kind that is not known yet, or that is the same as another's.
 
     Attributes:
         kind: What is known: a name, a pair of nodes, or nothing.
+        empty: Whether some value of it is the empty list, or is asked whether it is.
     """
 
-    __slots__ = ("kind", "same")
+    __slots__ = ("empty", "kind", "same")
 
-    def __init__(self, kind: "str | tuple[Node, Node] | None" = None) -> None:
-        self.kind = kind
+    def __init__(
+        self, kind: "str | tuple[Node, Node] | None" = None, *, empty: bool = False
+    ) -> None:
+        self.kind, self.empty = kind, empty
         self.same: Node | None = None
 
     def end(self) -> "Node":
@@ -112,6 +122,7 @@ def unify(a: Node, b: Node) -> None:
             x, y = y, x
         y_kind = y.kind
         y.same = x
+        x.empty |= y.empty
         if y_kind is None or y_kind == x.kind:
             continue
         if isinstance(x.kind, tuple) and isinstance(y_kind, tuple):
@@ -160,7 +171,7 @@ class Kinds:
             case Lit(value=float()):
                 return Node(REAL)
             case Lit():
-                return Node(UNIT)
+                return Node(empty=True)
             case _:
                 return Node(MIXED)
 
@@ -202,6 +213,9 @@ class Kinds:
         if term.op == "cons":
             left, right = (self._atom(a) for a in term.args)
             unify(value, Node((left, right)))
+        elif term.op in LIST_TESTS:
+            unify(value, Node(TRUTH))
+            unify(self._atom(term.args[0]), Node(empty=True))
         elif (signature := signature_of(term.op)) is not None:
             operands, result = signature
             unify(value, Node(result))
@@ -223,13 +237,30 @@ _MOST = 64
 
 
 def _resolved(node: Node, left: list[int]) -> Kind:
-    kind = node.end().kind
+    kind, empty = node.end().kind, node.end().empty
     if kind is None:
-        return REAL
+        return UNIT if empty else REAL
     if isinstance(kind, str):
-        return kind
+        return MIXED if empty else kind
+    if _is_list(node.end()):
+        return LIST
     left[0] -= 1
-    if left[0] < 0:
+    if left[0] < 0 or empty:
         return MIXED
     parts = _resolved(kind[0], left), _resolved(kind[1], left)
     return MIXED if MIXED in parts else parts
+
+
+def _is_list(start: Node) -> bool:
+    """Whether what follows is the same again, some pairs further, and all are reals."""
+    at = start
+    for _ in range(_MOST):
+        if not isinstance(at.kind, tuple):
+            return False
+        car, cdr = (part.end() for part in at.kind)
+        if car.empty or car.kind not in (None, REAL):
+            return False
+        at = cdr
+        if at is start:
+            return True
+    return False

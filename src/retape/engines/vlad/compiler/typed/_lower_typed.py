@@ -1,11 +1,10 @@
 """Pass: the intermediate form to the typed form; tuples become their parts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from retape.engines.vlad.compiler.ir._entered import entered
 from retape.engines.vlad.compiler.ir._ir import (
     Apply,
-    Atom,
     Branch,
     Call,
     Close,
@@ -14,7 +13,6 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     Jump,
     Let,
-    Lit,
     Match,
     Operate,
     Return,
@@ -32,6 +30,7 @@ from retape.engines.vlad.compiler.typed._form import (
     IfTyped,
     Invoke,
     Join,
+    Nil,
     Register,
     Shape,
     Stop,
@@ -43,19 +42,26 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._kinds import (
+    LIST,
+    LIST_TESTS,
     REAL,
     ROW,
     TRUTH,
     UNIT,
     Kind,
 )
-from retape.engines.vlad.compiler.typed._row_operations import keeps_rows
+from retape.engines.vlad.compiler.typed._row_operations import CELL, keeps_rows
+from retape.engines.vlad.compiler.typed._shapes import (
+    Bindings,
+    is_refused,
+    shape_of,
+    slots_of,
+    words_of,
+)
 from retape.engines.vlad.compiler.typed._typed_functions import Typable
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
 
-_LETTERS = {REAL: "d", TRUTH: "b", ROW: "v"}
-
-Bindings = dict[str, Shape]
+_LETTERS = {REAL: "d", TRUTH: "b", ROW: "v", LIST: "l"}
 
 
 class TypedLowering:
@@ -90,6 +96,8 @@ class TypedLowering:
         self._set = "own-set" if keeps_rows(module) else "vector-set"
         self._frames: dict[str, Frame] = {}
         self._env: Bindings = {}
+        self._params: dict[str, str] = {}
+        self._result: Kind = REAL  # of the function that is converted
         self._count = 0
 
     def lower(self) -> TypedProgram:
@@ -153,13 +161,16 @@ class TypedLowering:
 
     def _function(self, fun: Fun, bindings: Bindings) -> None:
         used = self.used[fun.index]
-        needs = sorted({*self.live.functions[fun.index], *used})
+        live = sorted(self.live.functions[fun.index])
+        needs = sorted({*live, *used})
         code = self.resumes[fun.index]
         made = TypedFunction(
             fun.index,
             fun.name,
-            tuple(_slots(bindings[p] for p in used)),
-            tuple(_slots(bindings[n] for n in sorted(self.live.functions[fun.index]))),
+            tuple(slots_of(bindings[p] for p in used)),
+            tuple(
+                slots_of(bindings[n] for n in sorted(self.live.functions[fun.index]))
+            ),
             Frame(code, tuple(bindings[n] for n in needs)),
             self._enter(fun, bindings),
             self.costs.of(fun.body).steps,
@@ -167,7 +178,9 @@ class TypedLowering:
             Stop(),
         )
         self.program.functions[fun.index] = made
+        outer, self._result = self._result, self.kinds.result(fun.index)
         made.body = self._term(fun.body, bindings)
+        self._result = outer
 
     def _enter(self, fun: Fun, bindings: Bindings) -> Frame | None:
         if fun.index not in self.entered:
@@ -199,8 +212,11 @@ class TypedLowering:
             case Let():
                 return self._let(term, known)
             case Uncons():
-                pair = _shape_of(term.arg, known)
-                assert isinstance(pair, Tuple), "kinds agree"
+                pair = shape_of(term.arg, known)
+                if isinstance(pair, Register | Nil):
+                    return self._uncons_list(term, pair, known)
+                if not isinstance(pair, Tuple):
+                    return Stop()  # a constant that is no pair
                 parts = {term.car: pair.car, term.cdr: pair.cdr}
                 return self._term(term.body, {**known, **parts})
             case Match():
@@ -214,37 +230,74 @@ class TypedLowering:
             case Cont():
                 return self._cont(term, known)
             case Branch():
-                (test,) = parts_of(_shape_of(term.test, known))
+                shape = shape_of(term.test, known)
+                test = shape if isinstance(shape, Register) else shape is not False
                 then = self._term(term.then, known)
                 return IfTyped(test, then, self._term(term.other, known))
             case Jump():
-                return Go(term.cont, tuple(parts_of(_shape_of(term.arg, known))))
+                kind = self.kinds.of(self._params[term.cont])
+                return Go(term.cont, words_of(term.arg, known, kind))
             case Return():
-                return Give(tuple(parts_of(_shape_of(term.arg, known))))
+                return Give(words_of(term.arg, known, self._result))
             case Call():
                 return self._call(term, known)
             case _:
                 raise AssertionError("no typed function has such a term")
 
     def _let(self, term: Let, known: Bindings) -> TypedTerm:
-        if term.op.startswith("fault:"):
+        if term.op.startswith("fault:") or is_refused(term):
             return Stop()
         if term.op == "cons":
-            car, cdr = (_shape_of(a, known) for a in term.args)
+            kind = self.kinds.of(term.var)
+            if kind == LIST:
+                return self._cons_list(term, known)
+            assert isinstance(kind, tuple), "kinds agree"
+            args = zip(term.args, kind, strict=True)
+            car, cdr = (shape_of(a, known, of) for a, of in args)
             mark = self._slot(term.var, "m")
             pair = Tuple(mark, car, cdr)
             return Do(
                 mark, "mark", (), self._term(term.body, {**known, term.var: pair})
             )
-        args = tuple(part for a in term.args for part in parts_of(_shape_of(a, known)))
+        if term.op in LIST_TESTS:
+            return self._list_test(term, known)
+        args = tuple(part for a in term.args for part in parts_of(shape_of(a, known)))
         var = self.new(term.var)
         assert isinstance(var, Register)
         op = self._set if term.op == "vector-set" else term.op
         return Do(var, op, args, self._term(term.body, {**known, term.var: var}))
 
+    def _list_test(self, term: Let, known: Bindings) -> TypedTerm:
+        shape = shape_of(term.args[0], known)
+        if not isinstance(shape, Register):
+            is_so = shape == () and term.op == "null?"
+            return self._term(term.body, {**known, term.var: is_so})
+        test = self._slot(term.var, "b")
+        rest = self._term(term.body, {**known, term.var: test})
+        return Do(test, term.op, (shape,), rest)
+
+    def _cons_list(self, term: Let, known: Bindings) -> TypedTerm:
+        car = words_of(term.args[0], known, REAL)
+        cell = self._slot(term.var, "l")
+        args = (*car, *words_of(term.args[1], known, LIST))
+        return Do(cell, CELL, args, self._term(term.body, {**known, term.var: cell}))
+
+    def _uncons_list(
+        self, term: Uncons, cell: "Register | Nil", known: Bindings
+    ) -> TypedTerm:
+        car, cdr = self._slot(term.car, "d"), self._slot(term.cdr, "l")
+        parts: Bindings = {term.car: car, term.cdr: cdr}
+        rest = self._term(term.body, {**known, **parts})
+        return Do(car, "car", (cell,), Do(cdr, "cdr", (cell,), rest))
+
     def _match(self, term: Match, known: Bindings) -> TypedTerm:
-        value, wanted = _shape_of(term.arg, known), term.constant.value
+        value, wanted = shape_of(term.arg, known), term.constant.value
         body = self._term(term.body, known)
+        if isinstance(value, Register) and value.kind == "l":
+            if wanted != ():
+                return Stop()
+            test = self._slot("empty", "b")
+            return Do(test, "null?", (value,), IfTyped(test, body, Stop()))
         if isinstance(value, Tuple) or (value == ()) != (wanted == ()):
             return Stop()
         if isinstance(value, tuple) or isinstance(wanted, tuple):
@@ -258,6 +311,7 @@ class TypedLowering:
 
     def _cont(self, term: Cont, known: Bindings) -> TypedTerm:
         param = self.new(term.param)
+        self._params[term.name] = term.param
         live = sorted(self.live.conts[term.name])
         frame = None
         if term.name in self.codes:
@@ -265,7 +319,7 @@ class TypedLowering:
             frame = Frame(code, tuple(known[name] for name in live))
             self._frames[term.name] = frame
         cont = self._term(term.cont, {**known, term.param: param})
-        slots = tuple(_slots(known[name] for name in live))
+        slots = tuple(slots_of(known[name] for name in live))
         cost = self.costs.conts[term.name].steps
         body = self._term(term.body, known)
         join = Join(term.name, param, slots, frame, cost, cont, body)
@@ -280,20 +334,7 @@ class TypedLowering:
             part
             for param, arg in zip(params, term.args, strict=True)
             if param in used
-            for part in parts_of(_shape_of(arg, known))
+            for part in words_of(arg, known, self.kinds.of(param))
         )
         push = None if term.cont is None else self._frames[term.cont]
         return Invoke(term.function, args, push)
-
-
-def _shape_of(atom: Atom, known: Bindings) -> Shape:
-    if isinstance(atom, Lit):
-        return atom.value
-    assert isinstance(atom, str), "kinds agree"
-    return known[atom]
-
-
-def _slots(shapes: "Sequence[Shape] | Iterator[Shape]") -> Iterator[Register]:
-    """The variables in some values, each once."""
-    atoms = (part for shape in shapes for part in parts_of(shape))
-    yield from dict.fromkeys(a for a in atoms if isinstance(a, Register))

@@ -9,6 +9,7 @@ from retape.engines.vlad.compiler.typed._form import (
     IfTyped,
     Invoke,
     Join,
+    Nil,
     Register,
     Stop,
     Ticks,
@@ -45,6 +46,8 @@ class _Printer:
     def _atom(self, atom: TypedAtom) -> str:
         if isinstance(atom, Register):
             return atom.name + ("*" if atom in self.useful else "")
+        if isinstance(atom, Nil):
+            return "()"
         return f"#{'ft'[atom]}" if isinstance(atom, bool) else f"{atom:g}"
 
     def term(self, term: TypedTerm, indent: str) -> Iterator[str]:

@@ -10,14 +10,16 @@ does not change is on the tape once for all times that its way was taken in a ro
 
 from dataclasses import dataclass
 
-from retape.engines.vlad.compiler.typed._derivatives import CHEAP, LEFT, RIGHT
+from retape.engines.vlad.compiler.typed._derivatives import BESIDE, CHEAP, LEFT, RIGHT
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Invoke,
     Register,
+    Stop,
     TypedAtom,
 )
 from retape.engines.vlad.compiler.typed._row_operations import (
+    CELL,
     PRODUCTS,
     each_atoms,
     gives_another,
@@ -37,39 +39,61 @@ class Recorded:
         fixed: What is on the tape once for as many times as it was taken in a row.
         same: Variables that are other names of a value, or of the same row after an
             assignment, and the value.
+        beside: Variables whose derivative is another variable, such as a sine's.
     """
 
     kept: tuple[Register, ...]
     again: tuple[Do, ...]
     fixed: tuple[Register, ...]
     same: dict[TypedAtom, TypedAtom]
+    beside: dict[Register, Register]
 
 
 def recorded(way: Way, useful: frozenset[Register]) -> Recorded:
     """What a way records."""
     same = _other_names(way)
+    beside = _beside(way, same)
     wanted: dict[TypedAtom, None] = {}
     for step in way.steps:
         if isinstance(step, Do):
-            taken = (same.get(atom, atom) for atom in _taken(step, useful))
+            needs = _taken(step, useful, beside.get(step.var))
+            taken = (same.get(atom, atom) for atom in needs)
             wanted.update(dict.fromkeys(a for a in taken if isinstance(a, Register)))
     fixed = _unchanged(way, same)
+    cells = _cells_again(way, wanted, same)
     again: list[Do] = []
     for step in reversed(way.steps):
         if isinstance(step, Do) and step.var in wanted and step.op in CHEAP:
             atoms = (same.get(a, a) for a in step.args)
             operands = [a for a in atoms if isinstance(a, Register)]
-            if all(operand in wanted or operand in fixed for operand in operands):
+            known = (*wanted, *fixed, *cells)
+            if all(operand in known for operand in operands):
                 del wanted[step.var]
-                wanted.update(dict.fromkeys(operands))
+                wanted.update(dict.fromkeys(a for a in operands if a not in cells))
                 again.append(step)
     registers = [atom for atom in wanted if isinstance(atom, Register)]
     return Recorded(
         tuple(atom for atom in registers if atom not in fixed),
-        tuple(reversed(again)),
+        (*cells.values(), *reversed(again)),
         tuple(atom for atom in registers if atom in fixed),
         same,
+        beside,
     )
+
+
+def _cells_again(
+    way: Way, wanted: dict[TypedAtom, None], same: dict[TypedAtom, TypedAtom]
+) -> dict[TypedAtom, Do]:
+    """Lists that are wanted and stand behind a cell that is: they are found there."""
+    found: dict[TypedAtom, Do] = {}
+    for step in reversed(way.steps):
+        if isinstance(step, Do) and step.op == CELL:
+            rest = same.get(step.args[1], step.args[1])
+            if isinstance(rest, Register) and rest in wanted and rest not in found:
+                found[rest] = Do(rest, "cdr", (step.var,), Stop())
+    for rest in found:
+        del wanted[rest]
+    return found
 
 
 def _other_names(way: Way) -> dict[TypedAtom, TypedAtom]:
@@ -81,6 +105,18 @@ def _other_names(way: Way) -> dict[TypedAtom, TypedAtom]:
         elif step.op == "vector-set":
             same[step.var] = same.get(step.args[0], step.args[0])
     return same
+
+
+def _beside(way: Way, same: dict[TypedAtom, TypedAtom]) -> dict[Register, Register]:
+    """The variables of a way whose derivative it has computed, too."""
+    steps = [step for step in way.steps if isinstance(step, Do) and step.op in BESIDE]
+    made = {(s.op, same.get(s.args[0], s.args[0])): s.var for s in steps}
+    found: dict[Register, Register] = {}
+    for step in steps:
+        other = made.get((BESIDE[step.op][0], same.get(step.args[0], step.args[0])))
+        if other is not None:
+            found[step.var] = other
+    return found
 
 
 def _unchanged(way: Way, same: dict[TypedAtom, TypedAtom]) -> set[TypedAtom]:
@@ -101,13 +137,17 @@ def _unchanged(way: Way, same: dict[TypedAtom, TypedAtom]) -> set[TypedAtom]:
 
 def _is_changing(op: str) -> bool:
     """Whether an operator does not give the same of the same operands."""
-    return op in ("vector-ref", "mark") or gives_another(op)
+    return op in ("vector-ref", "mark", CELL) or gives_another(op)
 
 
-def _taken(step: Do, useful: frozenset[Register]) -> list[Register]:
+def _taken(
+    step: Do, useful: frozenset[Register], beside: Register | None
+) -> list[Register]:
     """The values that the reverse of a step takes."""
     atoms: list[TypedAtom] = []
-    if step.op == "vector-ref":
+    if beside is not None:
+        atoms = [beside] if step.args[0] in useful else []
+    elif step.op == "vector-ref":
         atoms = list(step.args)
     elif step.op == "vector-set":
         atoms = list(step.args[:2])
@@ -115,10 +155,12 @@ def _taken(step: Do, useful: frozenset[Register]) -> list[Register]:
         atoms = [*step.args[:2], step.var]
     elif step.op in PRODUCTS:
         atoms = list(product_takes(step))
-    elif step.op == "make-vector":
+    elif step.op in ("make-vector", CELL):
         atoms = [step.var]
     elif is_each(step.op):
         atoms = list(each_atoms(step))
+    elif step.op == "car":
+        atoms = list(step.args) if step.var in useful else []
     else:
         for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):
             if step.op in rules and isinstance(arg, Register) and arg in useful:

@@ -20,6 +20,9 @@ from retape.engines.vlad.compiler.typed._form import (
 )
 from retape.engines.vlad.language._each import each_of
 
+CELL = "cell"
+"""The operator that puts a real before a list."""
+
 PRODUCTS = ("vector-dot", "matrix-product")
 SETS = ("vector-set", "own-set")
 _GIVING_ROWS = (*SETS, "make-vector", "matrix-product")

@@ -30,7 +30,12 @@ from retape.engines.vlad.compiler.ir._ir import (
     atoms_of,
 )
 from retape.engines.vlad.compiler.ir._liveness import Liveness
-from retape.engines.vlad.compiler.typed._kinds import MIXED, Kinds, signature_of
+from retape.engines.vlad.compiler.typed._kinds import (
+    LIST_TESTS,
+    MIXED,
+    Kinds,
+    signature_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,8 @@ def _is_plain_term(term: Term, kinds: Kinds) -> bool:
         case Apply() | Operate() | Close():
             return False
         case Let():
-            is_known = term.op == "cons" or signature_of(term.op) is not None
+            is_known = term.op in ("cons", *LIST_TESTS)
+            is_known |= signature_of(term.op) is not None
             if not is_known and not term.op.startswith("fault:"):
                 return False
             names = [term.var]

@@ -1,10 +1,10 @@
 """Analysis: which doubles an adjoint can reach.
 
-A double is useful if a function's value, an element of a vector, or another useful
-double depends on it by operators with derivatives. The adjoint of any other one, such
-as a loop's counter, is zero always, and nothing is computed for it. This is half of
-activity analysis (Bischof and others 1992); the other half, which doubles vary with the
-input, would need to know what the caller differentiates by.
+A double is useful if a function's value, an element of a vector, an item of a list, or
+another useful double depends on it by operators with derivatives. The adjoint of any
+other one, such as a loop's counter, is zero always, and nothing is computed for it.
+This is half of activity analysis (Bischof and others 1992); the other half, which
+doubles vary with the input, would need to know what the caller differentiates by.
 """
 
 from collections.abc import Callable
@@ -26,6 +26,7 @@ from retape.engines.vlad.compiler.typed._form import (
     terms_of,
 )
 from retape.engines.vlad.compiler.typed._row_operations import (
+    CELL,
     SETS,
     gives_row,
     is_each,
@@ -83,6 +84,8 @@ Flow = Callable[[TypedAtom, TypedAtom], None]
 def _operand_flows(term: Do, found: set[Register], flows: Flow) -> None:
     if term.op in SETS:
         found |= {a for a in term.args[2:] if isinstance(a, Register)}
+    elif term.op == CELL:
+        found |= {a for a in term.args[:1] if isinstance(a, Register)}
     elif term.op == "make-vector":
         found |= {a for a in term.args[1:] if isinstance(a, Register)}
     elif is_each(term.op):

@@ -25,7 +25,7 @@ from retape.engines.vlad.compiler.typed._form import (
     TypedTerm,
     parts_of,
 )
-from retape.engines.vlad.compiler.typed._row_operations import gives_row
+from retape.engines.vlad.compiler.typed._row_operations import CELL, gives_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ class Way:
         loop: The function that it begins with and calls at its end, if it is the only
             way that does: the tape then has how many times it was taken in a row.
         leaves: The function with such a way that it begins with, if it is another one.
+        block: The join that it begins with, if that is a block.
     """
 
     steps: tuple[Step, ...]
@@ -57,6 +58,7 @@ class Way:
     number: int = -1
     loop: TypedFunction | None = None
     leaves: TypedFunction | None = None
+    block: Join | None = None
 
 
 @dataclass(slots=True)
@@ -67,11 +69,22 @@ class Ways:
         ways: By the term that ends them.
         blocks: The joins that are blocks, by name.
         joins: All joins.
+        targets: The names of joins that ways of other blocks go to.
     """
 
     ways: dict[int, Way] = field(default_factory=dict)
     blocks: dict[str, Join] = field(default_factory=dict)
     joins: dict[str, Join] = field(default_factory=dict)
+    targets: set[str] = field(default_factory=set)
+
+    def returned_to(self, join: Join | None) -> bool:
+        """Whether only calls that return lead to a join: its ways say that one has."""
+        return (
+            join is not None
+            and join.frame is not None
+            and join.name in self.blocks
+            and join.name not in self.targets
+        )
 
 
 class TooManyWays(Exception):
@@ -104,7 +117,6 @@ class _Finder:
         self.useful = useful
         self.found = Ways()
         self.steps = 0
-        self.targets: set[str] = set()  # joins that ways of other blocks go to
 
     def function(self, function: TypedFunction) -> None:
         ways = self._ways(function.body)
@@ -120,7 +132,7 @@ class _Finder:
             self.found.ways[id(way.end)] = way
             self.steps += len(way.steps) + 1
             if isinstance(way.end, Go):
-                self.targets.add(way.end.join)
+                self.found.targets.add(way.end.join)
             if self.steps > MOST_STEPS or len(self.found.ways) > MOST_WAYS:
                 raise TooManyWays
 
@@ -143,8 +155,11 @@ class _Finder:
                 return [Way((), term)]
 
     def _has_reverse(self, term: Do) -> bool:
-        """Whether an adjoint changes, if only because the variable ends here."""
-        return term.var in self.useful or gives_row(term)
+        """Whether an adjoint changes, if only because the variable ends here.
+
+        What follows in a list is looked at again, where the reverse takes it.
+        """
+        return term.var in self.useful or term.op in (CELL, "cdr") or gives_row(term)
 
     def _join(self, term: Join) -> list[Way]:
         self.found.joins[term.name] = term
@@ -153,13 +168,15 @@ class _Finder:
         for way in ways:
             goes = isinstance(way.end, Go) and way.end.join == term.name
             (coming if goes else others).append(way)
-        shared = term.frame is not None or term.name in self.targets
+        shared = term.frame is not None or term.name in self.found.targets
         if not coming and not shared:
             return others
         inner = self._ways(term.cont)
         passed = None if shared else self._passed(term, coming)
         if passed is None:
             self.found.blocks[term.name] = term
+            for way in inner:
+                way.block = term
             self._keep(inner)
             return ways
         return others + [Way((*passed, *way.steps), way.end) for way in inner]

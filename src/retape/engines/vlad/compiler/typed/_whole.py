@@ -15,6 +15,7 @@ from retape.engines.vlad.compiler.typed._form import (
     Go,
     Invoke,
     Join,
+    Nil,
     Register,
     TypedAtom,
     TypedProgram,
@@ -39,7 +40,7 @@ _KEEPING_CHECKED = (*_KEEPING, *_CHECKS)
 
 def is_whole_constant(atom: TypedAtom) -> bool:
     """Whether a constant is one, and not the negative zero."""
-    if isinstance(atom, Register | bool) or not abs(atom) <= _MOST_WHOLE:
+    if isinstance(atom, Register | bool | Nil) or not abs(atom) <= _MOST_WHOLE:
         return False
     return float(atom).is_integer() and str(atom) != "-0.0"
 

@@ -1,8 +1,10 @@
-"""Products of rows, and what goes with rows that a reverse takes as they were: in C."""
+"""Products of rows, rows that a reverse takes as they were, and lists: in C."""
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from retape.engines.vlad.compiler.typed._form import Do, Register
+from retape.engines.vlad.compiler.typed._row_operations import CELL
 
 if TYPE_CHECKING:
     from retape.engines.vlad.compiler.adjoint._emit_frames import FrameEmission
@@ -44,3 +46,37 @@ def own_set(made: str, row: str, place: str, value: str) -> str:
         f"{made} = {row}->is_kept ? own_row({row}) : {row}; "
         f"{made}->value[{place}] = {value};"
     )
+
+
+def _cell(emission: "FrameEmission", term: Do) -> None:
+    value, rest = (emission.atom(arg) for arg in term.args)
+    emission.line(f"CELL({emission.slot(term.var)}, {value}, {rest})")
+
+
+def _car(emission: "FrameEmission", term: Do) -> None:
+    """The first item; whoever takes what follows has taken it before."""
+    cell = emission.atom(term.args[0])
+    emission.line(f"if (UNLIKELY(!{cell})) goto GIVE_UP;")
+    emission.line(f"{emission.slot(term.var)} = {cell}->value;")
+
+
+def _cdr(emission: "FrameEmission", term: Do) -> None:
+    cell = emission.atom(term.args[0])
+    emission.line(f"{emission.slot(term.var)} = {cell}->next;")
+
+
+def _is_empty(emission: "FrameEmission", term: Do) -> None:
+    emission.line(f"{emission.slot(term.var)} = !{emission.atom(term.args[0])};")
+
+
+def _is_cell(emission: "FrameEmission", term: Do) -> None:
+    emission.line(f"{emission.slot(term.var)} = !!{emission.atom(term.args[0])};")
+
+
+LISTS: "dict[str, Callable[[FrameEmission, Do], None]]" = {
+    CELL: _cell,
+    "car": _car,
+    "cdr": _cdr,
+    "null?": _is_empty,
+    "pair?": _is_cell,
+}
