@@ -215,7 +215,11 @@ class ArrayWriter:
         elif kind == 4:
             self.line(depth, f"m = {self.matrix()}")
         elif kind == 5:
-            self.line(depth, f"{v} = {v}.copy()")
+            w = self.pick(*self.arrays)
+            self.line(depth, f"{v}, y = {v}.copy(), {self.real(0)}")
+            if v != w:
+                self.line(depth, f"{w} = {w}.copy()")
+                self.line(depth, f"{v}, {w} = {w}, {v}")
             self.line(depth, f"{v}[{self.index()}] = {self.real(1)}")
             self.line(depth, f"{v}[{self.index()}] {self.pick(*'+-*')}= {self.real(0)}")
         elif kind == 6:

@@ -1,6 +1,7 @@
 """Python's expressions in the core language, each with its type."""
 
 import ast
+from collections.abc import Container
 from dataclasses import replace
 from types import ModuleType
 from typing import Any, NoReturn
@@ -26,6 +27,7 @@ from retape.engines.vlad.python.read._types import (
     ArrayType,
     FunctionType,
     TupleType,
+    holds_arrays,
     kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import (
@@ -41,7 +43,8 @@ class Expressions:
     """The expressions of one function.
 
     Attributes:
-        fresh: Whether the array that was made last is nobody else's.
+        fresh: Whether the arrays in what was made last are nobody else's, nor the same.
+        fresh_items: If a tuple was written out, whether that holds for each item.
     """
 
     def __init__(self, unit: Unit, parsed: Parsed) -> None:
@@ -57,14 +60,15 @@ class Expressions:
         self.items = ArrayItems(self)
         self.calls = CallTranslator(self)
         self.fresh = False
+        self.fresh_items: tuple[bool, ...] = ()
         self.locals: set[str] = set(parsed.enclosing)
 
     def refuse(self, node: ast.AST, message: str) -> NoReturn:
         self.text.refuse(node, message)
 
     def expr(self, node: ast.expr, env: Variables) -> Operand:
-        """A term and its type; `fresh` tells of an array whether it is new."""
-        self.fresh = False
+        """A term and its type; `fresh` tells whether the arrays in it are new."""
+        self.fresh, self.fresh_items = False, ()
         where = self.text.where(node)
         match node:
             case ast.Constant(value=value):
@@ -92,6 +96,18 @@ class Expressions:
             case ast.Lambda():
                 return self.nested(node, "lambda", env)
         return self.refuse(node, instead_of_expression(node))
+
+    def are_fresh(self, node: ast.expr, leaving: Container[str]) -> tuple[bool, ...]:
+        """Whether the arrays made last are new; of a tuple written out, item by item.
+
+        Those of variables that are leaving their names are, too.
+        """
+        if not isinstance(node, ast.Tuple) or not self.fresh_items:
+            return (self.fresh,)
+        return tuple(
+            new or (isinstance(item, ast.Name) and item.id in leaving)
+            for item, new in zip(node.elts, self.fresh_items, strict=True)
+        )
 
     def number(self, node: ast.expr, env: Variables) -> Operand:
         """An expression that has to be a number."""
@@ -210,10 +226,14 @@ class Expressions:
         return self.arithmetic.negative(where, operand)
 
     def _tuple(self, where: Where, items: list[ast.expr], env: Variables) -> Operand:
-        parts = [self.expr(item, env) for item in items]
+        parts: list[Operand] = []
+        fresh: list[bool] = []
+        for item in items:
+            parts.append(self.expr(item, env))
+            fresh.append(self.fresh or not holds_arrays(parts[-1][1]))
         for item in items:
             share(item, env)
-        self.fresh = False
+        self.fresh, self.fresh_items = all(fresh), tuple(fresh)
         types = TupleType(tuple(type_ for _, type_ in parts))
         return tuple_of(where, [core for core, _ in parts]), types
 

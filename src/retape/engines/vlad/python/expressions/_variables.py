@@ -1,6 +1,8 @@
 """Facts about a function's variables at one place of it."""
 
 import ast
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from retape.engines.vlad.python.read._types import Type
@@ -34,3 +36,22 @@ def share(node: ast.AST, env: Variables) -> None:
             for name, other in list(env.items()):
                 if other.name == variable.name:
                     env[name] = replace(other, owned=False)
+
+
+def parting(node: ast.expr, env: Variables, names: Iterable[str]) -> set[str]:
+    """Variables whose arrays get a new name in a tuple and lose this one.
+
+    Args:
+        node: The tuple; what stands twice in it has two names afterwards.
+        env: The variables before it.
+        names: Those that are gone, or have other values, as soon as it is made.
+    """
+    if not isinstance(node, ast.Tuple):
+        return set()
+    counts = Counter(each.id for each in ast.walk(node) if isinstance(each, ast.Name))
+    alone = (each.id for each in node.elts if isinstance(each, ast.Name))
+    return {
+        name
+        for name in {*alone} & {*names}
+        if counts[name] == 1 and name in env and env[name].owned
+    }

@@ -11,7 +11,12 @@ import ast
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Core, Pattern, PVar, Var
-from retape.engines.vlad.python.expressions._variables import Variable, Variables, share
+from retape.engines.vlad.python.expressions._variables import (
+    Variable,
+    Variables,
+    parting,
+    share,
+)
 from retape.engines.vlad.python.read._types import (
     UNKNOWN,
     ArrayType,
@@ -37,72 +42,108 @@ class Assignments:
         self._owner.refuse(node, message)
 
     def assign(self, node: ast.Assign, env: Variables, go: After) -> Emit:
+        leaving = parting(node.value, env, _bound_by(node.targets))
         value, type_ = self._owner.expr(node.value, env)
-        fresh = self._owner.fresh
+        fresh = self._owner.are_fresh(node.value, leaving)
         if len(node.targets) > 1 and holds_arrays(type_):
             self.refuse(node, "one array with several names; write `b = a.copy()`")
-        if holds_arrays(type_) and not fresh:
+        if holds_arrays(type_) and not all(fresh):
             share(node.value, env)
-        return self.bind(list(node.targets), node, (value, type_), fresh, env, go)
+        if len(node.targets) == 1:
+            return self.bind(node.targets[0], node, (value, type_), fresh, env, go)
+        shown = Variable(self._owner.build.fresh("value"), type_)
+        inner = self._in_turn(
+            [(target, shown, False) for target in node.targets], node, env, go
+        )
+        where = self._owner.text.where(node)
+        return lambda: self._owner.build.let_var(where, shown.name, value, inner())
 
     def bind(
         self,
-        targets: list[ast.expr],
+        target: ast.expr,
         node: ast.AST,
         operand: tuple[Core, Type],
-        fresh: bool,
+        fresh: tuple[bool, ...],
         env: Variables,
         go: After,
     ) -> Emit:
-        """Bind targets to a value, one after the other."""
-        target, *more = targets
+        """Bind a target to a value.
+
+        `fresh` tells whether its arrays are new, of a tuple item by item.
+        """
         value, type_ = operand
         where = self._owner.text.where(node)
         if isinstance(target, ast.Subscript):
             return self._set_item(target, operand, env, go)
-        alone = not more and not fresh
-        if alone and isinstance(target, ast.Name) and isinstance(value, Var):
+        if isinstance(target, ast.Name) and isinstance(value, Var) and not all(fresh):
             env[target.id] = Variable(value.name, type_)
             return go(env)
-        pattern, env = self._pattern(target, type_, fresh, env)
-        if more:
-            assert isinstance(pattern, PVar)
-            inner = self.bind(
-                more, node, (Var(where, pattern.name), type_), False, env, go
-            )
+        if isinstance(target, ast.Tuple | ast.List) and _sets_items(target):
+            names = [self._owner.build.fresh("part") for _ in target.elts]
+            kinds = self._kinds(target, type_)
+            pattern: Pattern = nested_pattern([PVar(name) for name in names])
+            parts = [Variable(n, kind) for n, kind in zip(names, kinds, strict=True)]
+            news = _for_each(fresh, len(names))
+            each = list(zip(target.elts, parts, news, strict=True))
+            inner = self._in_turn(each, node, env, go)
         else:
+            pattern, env = self._pattern(target, type_, fresh, env)
             inner = go(env)
         return lambda: self._owner.build.let(where, pattern, value, inner())
 
+    def _in_turn(
+        self,
+        parts: list[tuple[ast.expr, Variable, bool]],
+        node: ast.AST,
+        env: Variables,
+        go: After,
+    ) -> Emit:
+        """Bind targets from left to right, as Python does: `a[i], i = i, 0`."""
+        if not parts:
+            return go(env)
+        (target, part, new), *more = parts
+        operand = Var(self._owner.text.where(node), part.name), part.type
+
+        def then(inner: Variables) -> Emit:
+            return self._in_turn(more, node, inner, go)
+
+        return self.bind(target, node, operand, (new,), env, then)
+
     def _pattern(
-        self, target: ast.expr, type_: Type, fresh: bool, env: Variables
+        self, target: ast.expr, type_: Type, fresh: tuple[bool, ...], env: Variables
     ) -> tuple[Pattern, Variables]:
         """A target as a parameter, with the variables that it binds."""
         if isinstance(target, ast.Name):
             name = self._owner.build.fresh(target.id)
-            owned = fresh and isinstance(type_, ArrayType)
+            owned = all(fresh) and isinstance(type_, ArrayType)
             return PVar(name), {**env, target.id: Variable(name, type_, owned)}
         if isinstance(target, ast.Tuple | ast.List):
-            for each in target.elts:
-                if isinstance(each, ast.Starred):
-                    self.refuse(each, "`*` in an assignment is not compiled; name each")
-            if type_ is UNKNOWN:
-                type_ = TupleType((UNKNOWN,) * len(target.elts))
-            if not isinstance(type_, TupleType) or len(type_.items) != len(target.elts):
-                self.refuse(
-                    target,
-                    f"{kind_of_type(type_)} does not unpack into "
-                    f"{len(target.elts)} names",
-                )
+            kinds = self._kinds(target, type_)
             parts: list[Pattern] = []
-            for item, kind in zip(target.elts, type_.items, strict=True):
-                part, env = self._pattern(item, kind, False, env)
+            news = _for_each(fresh, len(kinds))
+            items = zip(target.elts, kinds, news, strict=True)
+            for item, kind, new in items:
+                part, env = self._pattern(item, kind, (new,), env)
                 parts.append(part)
             return nested_pattern(parts), env
         return self.refuse(
             target,
             "a target is a variable, a tuple of them, or an item of an array; the "
             "attributes of objects are not compiled",
+        )
+
+    def _kinds(self, target: ast.Tuple | ast.List, type_: Type) -> tuple[Type, ...]:
+        """The types of what a tuple of targets is bound to."""
+        for each in target.elts:
+            if isinstance(each, ast.Starred):
+                self.refuse(each, "`*` in an assignment is not compiled; name each")
+        if type_ is UNKNOWN:
+            return (UNKNOWN,) * len(target.elts)
+        if isinstance(type_, TupleType) and len(type_.items) == len(target.elts):
+            return type_.items
+        return self.refuse(
+            target,
+            f"{kind_of_type(type_)} does not unpack into {len(target.elts)} names",
         )
 
     def _set_item(
@@ -168,4 +209,28 @@ class Assignments:
         operand = self._owner.apply_binary(
             node, node.op, left, self._owner.expr(node.value, env)
         )
-        return self.bind([target], node, operand, self._owner.fresh, env, go)
+        return self.bind(target, node, operand, (self._owner.fresh,), env, go)
+
+
+def _bound_by(targets: list[ast.expr]) -> set[str]:
+    """The variables that targets bind."""
+    found = (each for target in targets for each in ast.walk(target))
+    return {
+        each.id
+        for each in found
+        if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+    }
+
+
+def _sets_items(target: ast.expr) -> bool:
+    """Whether a tuple of targets has items of arrays among them."""
+    elements = target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
+    return any(
+        isinstance(each, ast.Subscript) or (each is not target and _sets_items(each))
+        for each in elements
+    )
+
+
+def _for_each(fresh: tuple[bool, ...], count: int) -> tuple[bool, ...]:
+    """What is known of a tuple's items; what is known of it all, of each of them."""
+    return fresh if len(fresh) > 1 else fresh * count

@@ -17,7 +17,11 @@ from collections.abc import Sequence
 from retape.engines.vlad.language._core import Const, Core, If
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Instance, Unit
-from retape.engines.vlad.python.expressions._variables import Variable, Variables
+from retape.engines.vlad.python.expressions._variables import (
+    Variable,
+    Variables,
+    parting,
+)
 from retape.engines.vlad.python.read._names import assigned, body_of, parameters
 from retape.engines.vlad.python.read._source import Parsed
 from retape.engines.vlad.python.read._types import (
@@ -119,10 +123,12 @@ class Body(Expressions):
     def _return(self, node: ast.Return, env: Variables) -> Emit:
         if node.value is None:
             return self.finish(node, (Const(self.text.where(node), ()), NONE), True)
+        leaving = parting(node.value, env, env)
         operand = self.expr(node.value, env)
         name = node.value.id if isinstance(node.value, ast.Name) else ""
         owned = name in env and env[name].owned
-        return self.finish(node, operand, self.fresh or owned)
+        fresh = all(self.are_fresh(node.value, leaving))
+        return self.finish(node, operand, fresh or owned)
 
     def _definition(self, node: ast.FunctionDef, env: Variables, go: After) -> Emit:
         if node.decorator_list:

@@ -108,7 +108,7 @@ def for_loop(owner: "Body", node: ast.For, env: Variables, go: After) -> Emit:
         if over.item is not None:
             value = over.item(Var(where, variable.name))
             bind = owner.assignments.bind
-            return bind([node.target], node, value, False, inner, body)
+            return bind(node.target, node, value, (False,), inner, body)
         if not isinstance(node.target, ast.Name):
             owner.refuse(node.target, "the variable of a `range` is a name")
         return body({**inner, node.target.id: variable})
