@@ -207,8 +207,11 @@ def test_adjoints_that_overflow_and_infinite_items() -> None:
     text = PRELUDE + (
         "(define (f x) (let loop ((i 0) (l (cons x '()))) (if (= i 5000) (car l)"
         " (loop (+ i 1) (cons (* 4 (* (car l) (- 1 (car l)))) '())))))"
-        " (define (big x) (cons (* 1e200 (* 1e200 x)) (cons x '())))"
-        " (define (k x) (let ((l (big x))) (min (* (car l) (car (cdr l))) x)))"
+        " (define (big x n) (if (= n 0) '()"
+        " (cons (* 1e200 (* 1e200 x)) (big x (- n 1)))))"
+        " (define (finite l x) (if (null? l) x (let* ((y (* (car l) x))"
+        " (z (finite (cdr l) x))) (if (> y 1e300) z (+ y z)))))"
+        " (define (k x) (finite (big x 3) x))"
         " (define (rf x) (*j f x 1)) (define (rk x) (*j k x 1))"
     )
     compiled, interpreted = vlad.compile(text), vlad.compile(text, engine="interpreter")

@@ -92,8 +92,12 @@ static int unload_state(Val *state) {
 /* Words of the stack above which a state without vectors is left to the general way:
    its states share the frames that they have in common. */
 #define SHALLOW 4096
+#define WORDS_PER_CELL 4
 
-static int is_shallow(void) { return T.rows || T.at - T.stack <= SHALLOW; }
+static int is_shallow(void) {
+  size_t cells = cell_bytes() / sizeof(Cell);
+  return T.rows || (size_t)(T.at - T.stack) <= SHALLOW + WORDS_PER_CELL * cells;
+}
 
 /* A list is loaded if there are so many steps for each of its items: that takes 10 ns, a
    step 0.2 ns. */
