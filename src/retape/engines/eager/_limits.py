@@ -32,6 +32,27 @@ def room_for_tensors(memory: int, bookkeeping: int) -> int:
     return min(memory, max(memory, SMALL_BUDGET) - bookkeeping)
 
 
+def record_in(memory: int, bare: int, notes: int, tensors: int) -> int:
+    """The bytes of a record in a budget in which not all can be held.
+
+    Args:
+        memory: The budget.
+        bare: Bytes of the record where nothing is held.
+        notes: Those of its notes where all is.
+        tensors: Bytes of all that is held then.
+
+    Examples:
+        >>> record_in(5_000_000, 300_000, 100_000, 10_000_000)
+        346535
+    """
+    if not notes:
+        return bare
+    # Of each byte that is left some go to the notes on what the others hold.
+    share = notes / max(1, tensors)
+    held = min(memory, (max(memory, SMALL_BUDGET) - bare) / (1 + share), tensors)
+    return bare + round(share * max(0, held))
+
+
 def budget_for(tensors: int, bookkeeping: int) -> int:
     """The smallest budget with room for some bytes of tensors beside a record.
 

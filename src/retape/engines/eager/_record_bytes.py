@@ -17,6 +17,8 @@ _INT = getsizeof(1 << 20)
 _HANDLE, _NOTE, _INPUT = 64, 370, 300
 _CONTAINERS = (tuple, list, set, frozenset)
 _NUMBERS = (int, float, complex)
+# What the analysis of a gap, or of a whole record, takes for each operator, in Python.
+_ANALYSIS = 160
 _signatures: dict[str, int] = {}
 
 
@@ -46,7 +48,7 @@ class RecordSize:
             + _NOTE * len(held.storages)
         )
         numbers = len(trace.steps) + len(trace.producer) + 2 * len(run.handle_steps)
-        if run.native is not None:  # one object for each number, and a list of them
+        if run.compiled:  # one object for each number, and a list of them
             numbers = max(len(trace.producer), len(run.handle_steps))
             numbers += numbers // 4
         self._certain = (
@@ -61,7 +63,7 @@ class RecordSize:
 
     def nbytes(self) -> int:
         """About the bytes of the record, tensors not among them."""
-        return self.without_notes() + self._held
+        return self.without_notes() + self.notes()
 
     def without_notes(self) -> int:
         """Those of them that are left when nothing that was recorded is held.
@@ -73,6 +75,10 @@ class RecordSize:
         found = self._steps[0] * step + self._signatures[0] * signature
         return round(self._certain + found)
 
+    def notes(self) -> int:
+        """Those of them that are notes on what is held."""
+        return self._held
+
     def _means(self) -> tuple[float, float]:
         """The bytes of a step and of a signature."""
         if self._found is None:
@@ -82,6 +88,11 @@ class RecordSize:
                 _mean(map(_signature_bytes, signatures)),
             )
         return self._found
+
+
+def analysis_bytes(run: Any) -> int:
+    """What is left to analyses of a run's record, beside it."""
+    return 0 if run.compiled else _ANALYSIS * len(run.trace.steps)
 
 
 def _some(items: Sequence[Any]) -> Sequence[Any]:

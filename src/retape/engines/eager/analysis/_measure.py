@@ -13,7 +13,8 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple, Self
 
-from retape.engines.eager._record_bytes import deep_bytes
+from retape.engines.eager._limits import record_in
+from retape.engines.eager._record_bytes import analysis_bytes, deep_bytes
 from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
 from retape.engines.eager.analysis._lifetimes import OwnPeaks
 from retape.engines.eager.analysis._liveness import step_cotangents
@@ -51,6 +52,9 @@ class Measured:
         kept_bytes: What is kept whatever the schedule.
         outside_bytes: Of those, what the program itself held at the end.
         bookkeeping: What the record takes on the host, and this.
+        notes: If the run was estimated, what notes on all of its values would take in
+            addition; a budget in which fewer are held has fewer.
+        saved_bytes: Bytes of those values.
         costs: Of the steps.
         cost: Of the whole run.
     """
@@ -72,6 +76,12 @@ class Measured:
     costs: "array[int]"
     cost: int
     bookkeeping: int = 0
+    notes: int = 0
+    saved_bytes: int = 0
+
+    def record_in(self, memory: int) -> int:
+        """What the record and this take on the host in a budget."""
+        return record_in(memory, self.bookkeeping, self.notes, self.saved_bytes)
 
     def widths(self) -> "list[array[int]]":
         """For two cuts, the bytes of the state at the second that the first has not.
@@ -214,10 +224,23 @@ def measure_in_parts(
 
 
 def _with_bookkeeping(run: Run, found: list[Measured]) -> list[Measured]:
-    """What the record takes, and all that was measured, which stays beside it."""
-    record = run.tally.record
-    taken = deep_bytes(found) + (record.nbytes() if record is not None else 0)
-    return [replace(each, bookkeeping=taken) for each in found]
+    """What the record takes, and all that was measured, which stays beside it.
+
+    Or, where that takes more, analyses of the record: they have that room at its end.
+    An estimate holds all, and says nothing of how much a budget has notes on: with
+    those on all a Mamba had room for less than half of what fits in a megabyte.
+    """
+    record, trace = run.tally.record, run.trace
+    taken = max(deep_bytes(found), analysis_bytes(run))
+    if record is None:
+        return [replace(each, bookkeeping=taken) for each in found]
+    notes = record.notes() if trace.without_values else 0
+    known = {
+        "bookkeeping": taken + record.nbytes() - notes,
+        "notes": notes,
+        "saved_bytes": trace.tail.nbytes,
+    }
+    return [replace(each, **known) for each in found]
 
 
 def whole_mark(run: Run) -> int:

@@ -14,7 +14,7 @@ from retape.engines.eager._limits import (
     ample_budget,
     room_for_tensors,
 )
-from retape.engines.eager._record_bytes import RecordSize
+from retape.engines.eager._record_bytes import RecordSize, analysis_bytes
 from retape.engines.eager.analysis._least_memory import Beside, check_budget
 from retape.engines.eager.analysis._liveness import step_cotangents, waiting_beside
 from retape.engines.eager.keep._rules import Rules
@@ -30,8 +30,6 @@ _FIRST_GAPS = 48
 # Operators before the record is counted for the first time, and how many times as many
 # each time after: so much more than is there is left for it.
 _FIRST_COUNT, _NEXT_COUNT = 64, 1.05
-# What the analysis of a gap takes for each operator, in Python.
-_ANALYSIS_BYTES = 160
 
 
 def _on_host(trace: "Trace") -> bool:
@@ -185,7 +183,7 @@ class Keeper:
         self._next_count = run.trace.next_cut = float("inf")
         run.tally.record = RecordSize(run)
         self._on_host = _on_host(run.trace)
-        analysis = _ANALYSIS_BYTES * len(run.trace.steps) if run.native is None else 0
+        analysis = analysis_bytes(run)
         self.leave_to_record(run.tally.record.nbytes() + analysis)
         if self.bookkeeping:
             self.bare = run.tally.record.without_notes() + analysis

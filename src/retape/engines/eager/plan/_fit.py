@@ -56,7 +56,7 @@ class Fit:
             largest: Entries to look at.
             price: Of a byte on its way into a store or back; 0 without a store.
         """
-        beside = room_for_tensors(memory, measured.bookkeeping)
+        beside = room_for_tensors(memory, measured.record_in(memory))
         room = beside - measured.kept_bytes - BACKWARD_NUMBERS - self.short
         # The table is made where tensors will be, beside the record.
         table = SMALL_BUDGET if memory <= SMALL_BUDGET else beside

@@ -241,7 +241,8 @@ class PlannedKeeper(Keeper):
     def _take_up(self, measured: Measured) -> None:
         """The program may be the one that was measured: its first unit will show."""
         plan = self.plan
-        self.leave_to_record(measured.bookkeeping)
+        memory = self._limits.memory
+        self.leave_to_record(0 if memory is None else measured.record_in(memory))
         plan.states, plan.cuts = measured.states, [0]
         self._taped = 0 in plan.descents[0].taped
         self._wake_up_in_time()

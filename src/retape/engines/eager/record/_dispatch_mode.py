@@ -89,6 +89,7 @@ class Recorder(TorchDispatchMode):
         self._regions = 0  # of a profile, in which nothing is the program's
         self._sharded: ShardedModules | None = None
         trace = run.trace
+        run.compiled = native_for(trace) is not None
         module = None if trace.without_values else native_for(trace)
         watched = trace.verify or trace.keep is not None
         self._native: Any = None if watched else module

@@ -95,6 +95,7 @@ class Run:
         self.reversed_inside = False
         self.kept_result: Any = None
         self.native: Any = None
+        self.compiled = False  # its record is that of the accelerator, or would be
 
     def end_of_recording(self) -> None:
         """From now on the run is let go with its last handle."""
