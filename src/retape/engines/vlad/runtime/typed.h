@@ -17,14 +17,12 @@
 
 #include "program.h"
 
-/* A vector of reals. Its values are dropped once nobody needs them, and its adjoints are
-   there from when one of them is not zero to when what made it has been reversed: both
-   are then soon another row's, in memory that the processor has at hand. */
+/* A vector of reals. It is another's memory soon after nothing holds it any more. */
 typedef struct Row {
-  struct Row *next, *young; /* of all rows; of those whose values may be dropped */
-  double *value, *adjoint;
+  struct Row *next;
   uint32_t length, is_kept; /* for an adjoint: an assignment makes another row */
-  uint64_t version, seen;
+  uint64_t version, seen, trace;
+  double value[];
 } Row;
 
 /* An item of a list of reals. Where nothing is to be reversed, the adjoint's place has the
@@ -44,6 +42,13 @@ typedef struct CellBlock {
   struct CellBlock *next;
   Cell cell[BLOCK_CELLS];
 } CellBlock;
+
+/* What a reverse has of a row: adjoints, from when one of them is not zero to when what
+   made it has been reversed; and the row, if an adjoint needs its values. */
+typedef struct Trace {
+  Row *adjoint, *row;
+  size_t length;
+} Trace;
 
 typedef union Word {
   double d;
@@ -69,12 +74,7 @@ typedef union Word {
 #define BLOCK_SLACK ((size_t)8)
 #endif
 
-/* Memory that rows have given back: see `typed_items.h`. */
-typedef struct Spare {
-  struct Spare *next;
-  size_t length;
-} Spare;
-
+/* Memory that rows have given back: see `typed_blocks.h`. */
 #define SPARE_LENGTHS 64
 #define SPARE_BYTES ((size_t)1024 * 1024)
 
@@ -104,10 +104,12 @@ typedef struct {
   size_t adjoint_room;
   Piece *first, *piece;
   Word *tape;
-  Row *rows, *young, *spare_rows;
+  Row *rows;
+  Trace *trace; /* of rows that are or may have been on the tape */
+  size_t traces, trace_room;
   Origin *origin;
   size_t origins, origin_room;
-  Words row_ordinals; /* pairs: a row, the ordinal of its first element */
+  Words row_ordinals; /* pairs: a row's trace, the ordinal of its first element */
   size_t ordinals;
   uint64_t marks, walk;
   int64_t fuel;   /* what a run has left */
@@ -128,7 +130,7 @@ typedef struct {
   int64_t most_loaded; /* cells of a state, of which there may be so many */
   size_t peak_cells; /* bytes of those that a collection left, at most */
   Words cell_ordinals; /* three each: a cell, its ordinal, and how many in a row */
-  Spare *spare[2 * SPARE_LENGTHS];
+  Row *spare[2 * SPARE_LENGTHS];
   size_t spare_bytes;
   uint64_t stages, given_up;
 } Typed;
@@ -218,23 +220,27 @@ static inline double real_of(int64_t i) { return (double)i; }
 /* A row whose values are to be filled in. */
 Row *made_row(size_t length);
 /* The adjoints of a row, which are zero at first. */
-double *new_adjoint(Row *r);
-static inline double *adjoint_of(Row *r) {
-  return LIKELY(r->adjoint != NULL) ? r->adjoint : new_adjoint(r);
+Row *new_adjoint(uint64_t trace);
+static inline double *adjoint_of(uint64_t trace) {
+  Row *r = T.trace[trace].adjoint;
+  return (LIKELY(r != NULL) ? r : new_adjoint(trace))->value;
 }
+/* Its values, if it was kept. */
+static inline const double *values_of(uint64_t trace) { return T.trace[trace].row->value; }
+static inline size_t row_length(uint64_t trace) { return T.trace[trace].length; }
 /* What made a row has been reversed, so nothing needs it any more. */
-void row_ends(Row *r);
+void row_ends(uint64_t trace);
 /* Whether any adjoint of a row is not zero. */
-int row_is_used(const Row *r);
+int row_is_used(uint64_t trace);
 double row_dot(const Row *a, const Row *b);
-void row_dot_back(double g, Row *a, Row *b);
+void row_dot_back(double g, uint64_t a, uint64_t b);
 Row *row_product(double rows, double columns, const Row *a, const Row *b);
-void row_product_back(const Row *c, double columns, Row *a, Row *b);
+void row_product_back(uint64_t c, double columns, uint64_t a, uint64_t b);
 Row *own_row(const Row *r);
-void row_back(const Row *own, Row *r);
+void row_back(uint64_t own, uint64_t row);
 Row *full_row(size_t length, double value);
 /* The adjoint of what a vector was full of when it was made. */
-double row_adjoint(const Row *r);
+double row_adjoint(uint64_t trace);
 /* Room for more cells. */
 void next_block(void);
 /* The next piece of the tape, after one that is filled up to `tape`. */

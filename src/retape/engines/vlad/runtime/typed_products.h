@@ -12,10 +12,10 @@ double row_dot(const Row *a, const Row *b) {
   return result;
 }
 
-void row_dot_back(double g, Row *a, Row *b) {
+void row_dot_back(double g, uint64_t a, uint64_t b) {
   if (g == 0.0) return;
-  tiles()->add_multiple(a->length, g, b->value, adjoint_of(a));
-  tiles()->add_multiple(a->length, g, a->value, adjoint_of(b));
+  tiles()->add_multiple(row_length(a), g, values_of(b), adjoint_of(a));
+  tiles()->add_multiple(row_length(a), g, values_of(a), adjoint_of(b));
 }
 
 /* A product of so many rows and columns; NULL if these are no factors of one. */
@@ -31,10 +31,10 @@ Row *row_product(double rows, double columns, const Row *a, const Row *b) {
   return c;
 }
 
-void row_product_back(const Row *c, double columns, Row *a, Row *b) {
+void row_product_back(uint64_t c, double columns, uint64_t a, uint64_t b) {
   if (!row_is_used(c)) return;
-  size_t n = (size_t)columns, m = c->length / n, k = a->length / m;
-  product_adjoints(m, k, n, a->value, b->value, c->adjoint, adjoint_of(a),
+  size_t n = (size_t)columns, m = row_length(c) / n, k = row_length(a) / m;
+  product_adjoints(m, k, n, values_of(a), values_of(b), adjoint_of(c), adjoint_of(a),
                    adjoint_of(b));
 }
 
@@ -46,10 +46,11 @@ Row *own_row(const Row *r) {
 }
 
 /* The adjoints of a row of whose values another has been made. */
-void row_back(const Row *own, Row *r) {
-  if (!own->adjoint) return;
-  double *to = adjoint_of(r);
-  for (uint32_t i = 0; i < r->length; i++) to[i] += own->adjoint[i];
+void row_back(uint64_t own, uint64_t row) {
+  if (!row_is_used(own)) return;
+  const double *from = adjoint_of(own);
+  double *to = adjoint_of(row);
+  for (size_t i = 0; i < row_length(row); i++) to[i] += from[i];
 }
 
 #endif

@@ -3,31 +3,7 @@
 #ifndef VLAD_TYPED_ROWS_H
 #define VLAD_TYPED_ROWS_H
 
-#include "typed_items.h"
-
-static void drop_values(Row *r) {
-  if (r->value) drop_items(r->value, r->length);
-  r->value = NULL;
-}
-
-static void drop_adjoint(Row *r) {
-  if (r->adjoint) drop_items(r->adjoint, r->length);
-  r->adjoint = NULL;
-}
-
-/* A row is not needed any more. */
-static void drop_row(Row *r) {
-  drop_values(r);
-  drop_adjoint(r);
-  T.row_bytes -= sizeof(Row);
-  if (T.spare_bytes + sizeof(Row) > SPARE_BYTES) {
-    give(r, sizeof(Row));
-    return;
-  }
-  r->next = T.spare_rows;
-  T.spare_rows = r;
-  T.spare_bytes += sizeof(Row);
-}
+#include "typed_traces.h"
 
 void next_block(void) {
   CellBlock *b = T.spare_blocks;
@@ -70,9 +46,10 @@ static void typed_clear(void) {
   clear_cells();
   for (Row *r = T.rows, *next; r; r = next) {
     next = r->next;
-    drop_row(r);
+    drop_block(r);
   }
-  T.rows = T.young = NULL;
+  T.rows = NULL;
+  clear_traces();
   Piece *last = T.first;
   for (int i = 1; last && last->after && i < KEPT_PIECES; i++) last = last->after;
   while (last && last->after) {
@@ -85,55 +62,32 @@ static void typed_clear(void) {
 
 static Row *new_row(size_t length) {
   if (UNLIKELY(G.brief && length > BRIEF_ROW)) not_brief();
-  Row *r = T.spare_rows;
-  if (r) {
-    T.spare_rows = r->next;
-    T.spare_bytes -= sizeof(Row);
-  } else {
-    r = take(sizeof(Row));
-  }
-  T.row_bytes += sizeof(Row);
+  Row *r = new_block(length);
   T.made_bytes += sizeof(Row) + 2 * length * sizeof(double);
   G.made += length;
   G.work += (int64_t)length * WORK_OF_ELEMENT;
-  *r = (Row){.next = T.rows, .young = T.young, .length = (uint32_t)length};
-  T.rows = T.young = r;
-  r->value = new_items(length);
+  r->next = T.rows;
+  r->version = r->seen = r->is_kept = 0;
+  r->trace = T.forgetful ? 0 : new_trace(length);
+  T.rows = r;
   if (UNLIKELY(T.row_bytes > T.sweep_at)) G.work = MOST_WORK;
   return r;
 }
 
+/* A row that nothing holds: its trace's, if the reverse reads it, or nobody's. */
+static void leave_row(Row *r) {
+  if (r->is_kept)
+    T.trace[r->trace].row = r;
+  else
+    drop_block(r);
+}
+
 Row *made_row(size_t length) { return new_row(length); }
-
-double *new_adjoint(Row *r) {
-  r->adjoint = new_items(r->length);
-  return memset(r->adjoint, 0, r->length * sizeof(double));
-}
-
-void row_ends(Row *r) {
-  drop_adjoint(r);
-  drop_values(r);
-}
-
-int row_is_used(const Row *r) {
-  if (!r->adjoint) return 0;
-  uint32_t i = 0;
-  while (i < r->length && r->adjoint[i] == 0.0) i++;
-  return i < r->length;
-}
 
 Row *full_row(size_t length, double value) {
   Row *r = new_row(length);
   for (size_t i = 0; i < length; i++) r->value[i] = value;
   return r;
-}
-
-/* The adjoint of what a vector was full of when it was made. */
-double row_adjoint(const Row *r) {
-  double sum = 0.0;
-  if (!r->adjoint) return 0.0;
-  for (uint32_t i = r->length; i-- > 0;) sum += r->adjoint[i];
-  return sum;
 }
 
 /* The next piece of the tape, after one that is filled up to `tape`. */

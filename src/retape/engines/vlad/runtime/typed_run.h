@@ -19,45 +19,38 @@ static void mark_rows(void) {
   }
 }
 
-/* Free the others. */
-static void sweep_rows(void) {
-  T.young = NULL;
+/* Leave the others; the bytes of those that are held. */
+static size_t sweep_rows(void) {
+  size_t held = 0;
   for (Row **place = &T.rows; *place;) {
     Row *row = *place;
     if (row->seen == T.walk) {
+      held += block_bytes(row->length);
       place = &row->next;
     } else {
       *place = row->next;
-      drop_row(row);
+      leave_row(row);
     }
   }
   if (T.row_bytes > T.peak_live) T.peak_live = T.row_bytes;
+  return held;
 }
 
-/* Drop the values that no adjoint will need of rows that are not marked. */
-static void sweep_values(void) {
-  for (Row **place = &T.young; *place;) {
-    Row *row = *place;
-    if (row->seen == T.walk && !row->is_kept) {
-      place = &row->young;
-      continue;
-    }
-    *place = row->young;
-    if (!row->is_kept) drop_values(row);
-  }
-}
-
-/* Rows, or their values, that are dead are given back when there are so many bytes more
-   of rows as there were left the last time: few, so that they are in the processor's
-   memory when they are used again. */
+/* Rows that nothing holds are left when there are so many bytes more than there were held
+   the last time: few, so that they are in the processor's memory when it is used again. */
 static void sweep_dead(void) {
   mark_rows();
-  if (T.forgetful)
-    sweep_rows();
-  else
-    sweep_values();
-  size_t walked = (size_t)(T.at - T.stack) * sizeof(Word);
-  T.sweep_at = (T.forgetful ? 2 * T.row_bytes : T.row_bytes) + ROW_SLACK + walked;
+  size_t held = sweep_rows();
+  T.sweep_at = T.row_bytes + held + (size_t)(T.at - T.stack) * sizeof(Word) + ROW_SLACK;
+}
+
+/* The same of all rows, before a reverse. */
+static void leave_rows(void) {
+  for (Row *r = T.rows, *next; r; r = next) {
+    next = r->next;
+    leave_row(r);
+  }
+  T.rows = NULL;
 }
 
 /* Where nothing is to be reversed, copy the cells that frames on the stack hold, and free

@@ -39,9 +39,9 @@ static int typed_cotangents(Val *result) {
     *place = box(unbox(*place) + T.adjoint[T.origin[i].slot]);
   }
   for (size_t i = 0; i < T.row_ordinals.count; i += 2) {
-    const Row *row = (const Row *)(uintptr_t)T.row_ordinals.at[i];
-    for (uint32_t j = 0; row->adjoint && j < row->length; j++)
-      o->field[T.row_ordinals.at[i + 1] + j] = box(row->adjoint[j] + 0.0);
+    const Trace *t = &T.trace[T.row_ordinals.at[i]];
+    for (size_t j = 0; t->adjoint && j < t->length; j++)
+      o->field[T.row_ordinals.at[i + 1] + j] = box(t->adjoint->value[j] + 0.0);
   }
   for (size_t i = 0; i < T.cell_ordinals.count; i += 3) {
     const uint64_t *run = T.cell_ordinals.at + i;
@@ -163,6 +163,7 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
         T.adjoint_room = room;
       }
       if (typed_ends(how, G.shadow[at], last, &seed)) {
+        leave_rows();
         Word *end = T.tape;
         Piece *piece = T.piece;
         typed_reverse(seed);
@@ -192,10 +193,7 @@ static void typed_end(void) {
     free(p);
   }
   free_spares();
-  for (Row *r = T.spare_rows, *next; r; r = next) {
-    next = r->next;
-    free(r);
-  }
+  free(T.trace);
   free(T.stack);
   free(T.adjoint);
   free(T.origin);

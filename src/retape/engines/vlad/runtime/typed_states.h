@@ -52,7 +52,7 @@ static int load_row(Val v) {
     row = new_row(length);
     memcpy(row->value, a->field + ARRAY_HEAD, length * sizeof(double));
     numbered(object(v), (size_t)(uintptr_t)row, &is_new);
-    push(&T.row_ordinals, (uint64_t)(uintptr_t)row);
+    push(&T.row_ordinals, row->trace);
     push(&T.row_ordinals, T.ordinals);
     T.ordinals += length;
   }
@@ -138,7 +138,7 @@ static int seed_typed(const char **type, size_t *slot, const Val *given, size_t 
       if (row->seen == T.walk) return 1;
       row->seen = T.walk;
       if (*n + row->length > count) return 0;
-      double *adjoint = adjoint_of(row);
+      double *adjoint = adjoint_of(row->trace);
       for (uint32_t j = 0; j < row->length; j++, ++*n) {
         if (!is_double(given[*n])) return 0;
         adjoint[j] = unbox(given[*n]);

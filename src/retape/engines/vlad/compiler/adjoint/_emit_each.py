@@ -70,29 +70,22 @@ def _each(operator: str) -> Each:
     return each
 
 
-def _parameters(each: Each, *, back: int | None = None) -> str:
-    """The parameters of operands; rows are not changed, but one's adjoint may be."""
-    texts: list[str] = []
-    for i, kind in enumerate(each.kinds):
-        const = "" if i == back else "const "
-        texts.append(f"{const}Row *row{i}" if kind == "v" else f"double d{i}")
-    return ", ".join(texts)
-
-
-def _places(each: Each, read: set[int]) -> Iterator[str]:
-    for i in each.vectors:
-        if i in read:
-            yield f"  const double *r{i} = row{i}->value;"
+def _parameters(each: Each, row: str) -> str:
+    """The parameters of operands: rows, or traces of them."""
+    types = {"v": f"{row}row", "d": "double d"}
+    return ", ".join(f"{types[kind]}{i}" for i, kind in enumerate(each.kinds))
 
 
 def _forward(name: str, each: Each) -> Iterator[str]:
     code = ItemCode(each)
     value = code.value(each.item)
     gives = "double " if each.is_sum else "Row *"
-    yield f"VECTORISED static {gives}{name}({_parameters(each)}) {{"
+    yield f"VECTORISED static {gives}{name}({_parameters(each, 'const Row *')}) {{"
     first = f"row{each.vectors[0]}"
     yield f"  const size_t n = {first}->length;"
-    yield from _places(each, code.read)
+    for i in each.vectors:
+        if i in code.read:
+            yield f"  const double *r{i} = row{i}->value;"
     body = " ".join(code.lines)
     if each.is_sum:
         yield "  double sum = 0.0;"
@@ -128,18 +121,20 @@ def _backward(name: str, each: Each, operand: int) -> Iterator[str]:
     code = ItemCode(each)
     found = code.adjoints(operand)
     is_row = each.kinds[operand] == "v"
-    given = "double g" if each.is_sum else "const Row *made"
+    given = "double g" if each.is_sum else "uint64_t made"
     gives = "void" if is_row else "double"
-    parameters = _parameters(each, back=operand)
+    parameters = _parameters(each, "uint64_t ")
     yield f"VECTORISED static {gives} {name}({given}, {parameters}) {{"
-    yield f"  const size_t n = row{each.vectors[0]}->length;"
-    yield from _places(each, code.read)
+    yield f"  const size_t n = row_length(row{each.vectors[0]});"
+    for i in each.vectors:
+        if i in code.read:
+            yield f"  const double *r{i} = values_of(row{i});"
     lines = code.lines
     if not each.is_sum:
-        yield "  const double *made_g = made->adjoint;"
+        yield "  const double *made_g = adjoint_of(made);"
         lines = ["const double g = made_g[i];", *lines]
     if code.reads_result:
-        yield "  const double *made_y = made->value;"
+        yield "  const double *made_y = values_of(made);"
         lines = ["const double y = made_y[i];", *lines]
     body = " ".join(lines)
     if is_row:

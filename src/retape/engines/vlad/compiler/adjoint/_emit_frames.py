@@ -22,6 +22,7 @@ from retape.engines.vlad.compiler.typed._ways import Ways
 
 TYPES = {"d": "double", "b": "int", "v": "Row *", "l": "Cell *", "m": "uint64_t"}
 FIELDS = {"d": "d", "b": "u", "v": "row", "l": "cell", "m": "u"}
+ON_TAPE = {"d": "d", "v": "u", "l": "cell"}
 
 
 class FrameEmission:

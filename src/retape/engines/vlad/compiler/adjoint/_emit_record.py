@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from retape.engines.vlad.compiler.adjoint._emit_each import record_each
 from retape.engines.vlad.compiler.adjoint._emit_frames import (
-    FIELDS,
+    ON_TAPE,
     TYPES,
     FrameEmission,
 )
@@ -260,7 +260,8 @@ class RecordEmission(FrameEmission):
 
     def _keep(self, way: Way, kept: tuple[Register, ...]) -> int:
         for i, slot in enumerate(kept):
-            self.line(f"tp[{i}].{FIELDS[slot.kind]} = {self.slot(slot)};")
+            held = self.slot(slot) + ("->trace" if slot.kind == "v" else "")
+            self.line(f"tp[{i}].{ON_TAPE[slot.kind]} = {held};")
         return len(kept)
 
     # operators

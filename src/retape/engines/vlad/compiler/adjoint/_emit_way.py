@@ -2,7 +2,7 @@
 
 from retape.engines.vlad.compiler.adjoint._adjoint_places import AdjointPlaces
 from retape.engines.vlad.compiler.adjoint._emit_each import reverse_each
-from retape.engines.vlad.compiler.adjoint._emit_frames import FIELDS
+from retape.engines.vlad.compiler.adjoint._emit_frames import ON_TAPE
 from retape.engines.vlad.compiler.adjoint._names import (
     words_in,
 )
@@ -32,8 +32,8 @@ from retape.engines.vlad.compiler.typed._row_operations import (
 )
 from retape.engines.vlad.compiler.typed._ways import Passed, Way, Ways
 
-_HELD = {"d": "const double", "v": "Row *const", "l": "Cell *const"}
-"""The types of what the tape has."""
+_HELD = {"d": "const double", "v": "const uint64_t", "l": "Cell *const"}
+"""The types of what the tape has: of a row its trace."""
 
 
 class WayReverse:
@@ -109,7 +109,7 @@ class WayReverse:
             self._line(f"tp -= {len(kept)};")
         for i, slot in enumerate(kept):
             name = self.names.slot(slot)
-            kind, field = _HELD[slot.kind], FIELDS[slot.kind]
+            kind, field = _HELD[slot.kind], ON_TAPE[slot.kind]
             self._line(f"{kind} {name} = tp[{i}].{field}; (void){name};")
 
     def _end(self) -> None:
