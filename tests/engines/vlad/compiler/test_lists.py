@@ -62,6 +62,10 @@ GOOD = {
         "(define (count@ x) (if (null? x) 0 (+ 1 (count@ (cdr x)))))"
         " (define (f@ x) (* (count@ (some x)) (sum (first (count@ x) x))))"
     ),
+    "a list that is asked where it is made": (
+        "(define (f@ x) (let loop ((i 0) (x x)) (if (= i 3) (sumsq x)"
+        " (if (null? (cons i x)) (sum x) (loop (+ i 1) (map1 (cons 2 x) 0.7))))))"
+    ),
     "a list of constants": (
         "(define (f@ x) (sum (plus x (cons 3 (cons 4 (cons 5 '()))))))"
     ),

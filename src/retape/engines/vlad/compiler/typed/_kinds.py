@@ -251,8 +251,11 @@ def _resolved(node: Node, left: list[int]) -> Kind:
     return MIXED if MIXED in parts else parts
 
 
-def _is_list(start: Node) -> bool:
-    """Whether what follows is the same again, some pairs further, and all are reals."""
+def _is_list(start: Node, left: int = _MOST) -> bool:
+    """Whether what follows is the same again, some pairs further, and all are reals.
+
+    What stands before such a list is one, too, where it is asked whether it is empty.
+    """
     at = start
     for _ in range(_MOST):
         if not isinstance(at.kind, tuple):
@@ -263,4 +266,5 @@ def _is_list(start: Node) -> bool:
         at = cdr
         if at is start:
             return True
-    return False
+    assert isinstance(start.kind, tuple), "looked at above"
+    return start.empty and left > 0 and _is_list(start.kind[1].end(), left - 1)
