@@ -109,3 +109,29 @@ def test_runs_within_a_run_leave_none() -> None:
         native.grad(orbit, plan=logarithmic(stage=500)), plan=logarithmic(stage=500)
     )
     assert twice(0.3, 3.2, 9_000) == pytest.approx(one(0.3, 3.2, 9_000), rel=1e-12)
+
+
+def test_a_run_of_up_to_four_stages_is_one_if_its_tape_is_small(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not a longer one, and not by another plan."""
+
+    def grown(x: float, n: int) -> float:
+        for _ in range(n):
+            x = x + 1e-6 * x * x
+        return x
+
+    monkeypatch.setattr(_options, "_TYPED_STAGE", 20_000)
+    default = native.grad(grown)
+    planned = native.grad(grown, plan=logarithmic(stage=20_000))
+    slope = default(0.3, 2_000)
+    assert _stages(default) == 1
+    assert slope == pytest.approx(planned(0.3, 2_000), rel=1e-13)
+    assert _stages(planned) > 1
+    default(0.3, 12_000)
+    assert _stages(default) > 3
+
+
+def _stages(gradient: Any) -> int:
+    (made,) = gradient._made.values()
+    return made.engine.native.typed_stages()[0]

@@ -143,6 +143,19 @@ static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *mad
   return bytes;
 }
 
+/* A run that is tried as one stage may take up to four times the steps of one, if its tape
+   stays as small as that of stages that are as long may be (see `by_density`). */
+#define LONGER_TAPE ((size_t)1024 * 1024)
+
+static int typed_whole_run(int64_t fuel) {
+  int how = typed_run(fuel), may_be_longer = G.waypoints && !G.brief;
+  for (size_t parts = 4; parts < 16 && may_be_longer && how == STOPPED; parts++) {
+    if ((tape_bytes() + cell_bytes()) / parts * (parts + 1) > LONGER_TAPE) break;
+    how = typed_run(fuel / 4);
+  }
+  return how;
+}
+
 /* As `stage`; 0 if the general way has to do it, or if rows take more than `most`. */
 static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t most,
                        Val *value, Val *result) {
@@ -152,7 +165,7 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
   typed_begin();
   if (load_state(frame)) {
     T.most_bytes = most;
-    int how = typed_run(fuel);
+    int how = last ? typed_whole_run(fuel) : typed_run(fuel);
     if (how == STOPPED || how == ENDED) {
       size_t room = (size_t)(T.top - T.stack);
       if (room > T.adjoint_room) {
