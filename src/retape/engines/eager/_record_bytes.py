@@ -17,8 +17,9 @@ _INT = getsizeof(1 << 20)
 _HANDLE, _NOTE, _INPUT = 64, 370, 300
 _CONTAINERS = (tuple, list, set, frozenset)
 _NUMBERS = (int, float, complex)
-# What the analysis of a gap, or of a whole record, takes for each operator, in Python.
-_ANALYSIS = 160
+# What the analysis of a gap, or of a whole record, takes for each operator, in Python
+# and compiled.
+_ANALYSIS, _ANALYSIS_COMPILED = 160, 60
 _signatures: dict[str, int] = {}
 
 
@@ -92,7 +93,8 @@ class RecordSize:
 
 def analysis_bytes(run: Any) -> int:
     """What is left to analyses of a run's record, beside it."""
-    return 0 if run.compiled else _ANALYSIS * len(run.trace.steps)
+    each = _ANALYSIS_COMPILED if run.compiled else _ANALYSIS
+    return each * len(run.trace.steps)
 
 
 def _some(items: Sequence[Any]) -> Sequence[Any]:
