@@ -8,7 +8,7 @@ import torch
 from retape.engines.eager._errors import BudgetError
 from retape.engines.eager._limits import BACKWARD_NUMBERS, ample_budget
 from retape.engines.eager.analysis._liveness import Span, most_crossing, waiting_bytes
-from retape.engines.eager.analysis._measure import outside_bytes
+from retape.engines.eager.analysis._measured import outside_bytes
 from retape.engines.eager.analysis._replay_peak import stage_bytes
 from retape.engines.eager.trace._step import Step, made_by
 from retape.engines.eager.trace._trace import Trace

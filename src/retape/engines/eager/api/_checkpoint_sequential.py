@@ -14,7 +14,8 @@ from torch import nn
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits, budget_of, read_bytes
-from retape.engines.eager.analysis._measure import Measured, measure
+from retape.engines.eager.analysis._measure import measure
+from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.api._checkpoint import checkpoint
 from retape.engines.eager.api._recompute import Recomputation
 from retape.engines.eager.keep._keeper import Keeper

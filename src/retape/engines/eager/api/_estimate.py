@@ -15,11 +15,8 @@ from retape._bytes import format_bytes
 from retape.engines.eager._errors import BudgetError
 from retape.engines.eager._limits import ample_budget, read_bytes
 from retape.engines.eager.analysis._least_memory import least_memory
-from retape.engines.eager.analysis._measure import (
-    ForwardEnd,
-    measure_in_parts,
-    whole_mark,
-)
+from retape.engines.eager.analysis._measure import measure_in_parts
+from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
 from retape.engines.eager.api._argument_checks import check_callable
 from retape.engines.eager.api._record_shapes import record_shapes
 from retape.engines.eager.plan._fit import Fit

@@ -6,7 +6,7 @@ something else is told: the estimate would be without effect in silence.
 
 from retape._warn import warn
 from retape.engines.eager._errors import PlanError
-from retape.engines.eager.analysis._measure import whole_mark
+from retape.engines.eager.analysis._measured import whole_mark
 from retape.engines.eager.api._available_bytes import automatic_budget
 from retape.engines.eager.api._estimate import Estimate
 from retape.engines.eager.keep._keeper import Keeper

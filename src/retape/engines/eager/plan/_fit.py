@@ -14,7 +14,7 @@ from retape.engines.eager._limits import (
     SMALL_BUDGET,
     room_for_tensors,
 )
-from retape.engines.eager.analysis._measure import Measured
+from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
 from retape.engines.eager.plan._in_store import units_in_store

@@ -8,7 +8,7 @@ cost, and none is timed: a plan is the same in each process.
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from retape.engines.eager.analysis._measure import Measured
+from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._units import Descent, Unit
 
 # For each byte and way: it is read and written, as by an operator that does no more.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
 
-from retape.engines.eager.analysis._measure import ForwardEnd, Measured
+from retape.engines.eager.analysis._measured import ForwardEnd, Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._fit import Fit
 from retape.engines.eager.plan._in_store import copy_cost

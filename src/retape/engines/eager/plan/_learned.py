@@ -13,7 +13,8 @@ of the plan, and left where the run does something else or holds more.
 import threading
 from collections import OrderedDict
 
-from retape.engines.eager.analysis._measure import measure_in_parts, whole_mark
+from retape.engines.eager.analysis._measure import measure_in_parts
+from retape.engines.eager.analysis._measured import whole_mark
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
 from retape.engines.eager.plan._known import (

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from retape.engines.eager._limits import Limits
-from retape.engines.eager.analysis._measure import Measured, outside_bytes
+from retape.engines.eager.analysis._measured import Measured, outside_bytes
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.keep._keeper import Keeper

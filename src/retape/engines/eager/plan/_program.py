@@ -8,7 +8,7 @@ tells is looked at before the next run.
 
 from abc import ABC, abstractmethod
 
-from retape.engines.eager.analysis._measure import Measured
+from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._dynamic_programme import LARGEST
 from retape.engines.eager.plan._fit import Fit

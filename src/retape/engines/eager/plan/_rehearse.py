@@ -8,7 +8,7 @@ same descents as in `PlannedSweep`, on slots instead of tensors.
 
 from collections.abc import Collection, Iterable, Sequence
 
-from retape.engines.eager.analysis._measure import Measured
+from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.analysis._uses import Slots
 

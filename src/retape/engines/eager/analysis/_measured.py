@@ -1,0 +1,157 @@
+"""What was found of a recorded run, to tell by whether another does the same.
+
+A program that is run again on the same shapes makes the same slots in the same order,
+so a plan made of slots and positions holds for it; `Measured.agrees` finds the program
+that does not.
+"""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from retape.engines.eager._limits import record_in
+from retape.engines.eager.analysis._packed import Packed
+from retape.engines.eager.analysis._units import Unit
+from retape.engines.eager.analysis._uses import Slots
+from retape.engines.eager.trace._run import Run
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A run cut into units.
+
+    Attributes:
+        cuts: Positions at which the units begin, and the end.
+        counts: At each cut, how many slots and saved tensors there were.
+        marks: For each unit, the mark of what it did.
+        states: At each cut, the slots made before and used after.
+        units: What the dynamic programme is given, beside `widths`.
+        late: At each cut, the slots that autograd saves behind it for the unit before.
+        alone: Those of them that it does not save in the unit after, too.
+        tapes: For each unit, the slots that autograd saves in it.
+        reads: For each step, the slots that it reads.
+        producer, nbytes: For each slot, the step that makes it, and its size.
+        needs: For each step, the most bytes that running it may add.
+        kept_bytes: What is kept whatever the schedule.
+        outside_bytes: Of those, what the program itself held at the end.
+        bookkeeping: What the record takes on the host, and this.
+        notes: If the run was estimated, what notes on all of its values would take in
+            addition; a budget in which fewer are held has fewer.
+        saved_bytes: Bytes of those values.
+        costs: Of the steps.
+        cost: Of the whole run.
+    """
+
+    cuts: tuple[int, ...]
+    counts: tuple[tuple[int, int], ...]
+    marks: tuple[int, ...]
+    states: Packed[Slots]
+    units: tuple[Unit, ...]
+    late: Packed[Slots]
+    alone: Packed[Slots]
+    tapes: Packed[Slots]
+    reads: Packed[tuple[int, ...]]
+    producer: "array[int]"
+    nbytes: "array[int]"
+    needs: "array[int]"
+    kept_bytes: int
+    outside_bytes: int
+    costs: "array[int]"
+    cost: int
+    bookkeeping: int = 0
+    notes: int = 0
+    saved_bytes: int = 0
+
+    def record_in(self, memory: int) -> int:
+        """What the record and this take on the host in a budget."""
+        return record_in(memory, self.bookkeeping, self.notes, self.saved_bytes)
+
+    def widths(self) -> "list[array[int]]":
+        """For two cuts, the bytes of the state at the second that the first has not.
+
+        They would take more than all the rest, and are asked for between runs.
+        """
+        states, nbytes = list(self.states), self.nbytes
+        return [
+            array("q", [
+                sum(nbytes[slot] for slot in right - left) if k > s else 0
+                for k, right in enumerate(states)
+            ])
+            for s, left in enumerate(states)
+        ]  # fmt: skip
+
+    def agrees(self, cut: int, run: Run) -> bool:
+        """Whether a run that has come to a cut has done the same in the unit before."""
+        counts = len(run.trace.producer), len(run.handle_steps)
+        if counts != self.counts[cut] or len(run.trace.steps) != self.cuts[cut]:
+            return False
+        return not cut or self.marks[cut - 1] == mark_between(
+            run, self.cuts[cut - 1 : cut + 1], self.counts[cut - 1 : cut + 1]
+        )
+
+
+class ForwardEnd(NamedTuple):
+    """What a measurement needs of a forward's end, to be made after the backward.
+
+    Attributes:
+        alive: Which saved tensors there were.
+        outside: Bytes that the program itself held.
+        kept: Bytes that the record kept for good.
+        there: By position, the slots that the program itself held there; empty if
+            nobody has looked.
+    """
+
+    alive: bytes
+    outside: int
+    kept: int
+    there: Mapping[int, Slots] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, run: Run) -> Self:
+        """The state of a run that has just been recorded."""
+        trace = run.trace
+        kept = trace.kept_bytes + trace.state_bytes()
+        return cls(bytes(run.alive), outside_bytes(run), kept)
+
+
+def whole_mark(run: Run) -> int:
+    """The same for two runs that did the same."""
+    ends = len(run.trace.steps), len(run.trace.producer), len(run.handle_steps)
+    return mark_between(run, (0, ends[0]), ((0, 0), ends[1:]))
+
+
+def outside_bytes(run: Run) -> int:
+    """Bytes that are there although nothing of ours holds them: the program does."""
+    trace = run.trace
+    held, received = trace.held.storages, trace.received
+    there = [*held.values(), *trace.tail.partial.values()]
+    ours = {each._cdata: each.nbytes() for each in there}
+    for slot in received:  # they are among the bytes that are kept
+        ours.pop(held[slot]._cdata, None)
+    return max(0, trace.counter.live - trace.kept_bytes - sum(ours.values()))
+
+
+def mark_between(
+    run: Run, places: Sequence[int], counts: Sequence[tuple[int, int]]
+) -> int:
+    """The work between two positions: operators on versions, sizes, saved tensors.
+
+    With the same operators parameters may be frozen or not.
+    """
+    trace, ((low, first), (high, last)) = run.trace, counts
+    work = 0
+    for step in islice(trace.steps, *places):
+        kind = step.signature
+        done = work, kind.func, kind.differentiable, step.reads, step.writes
+        work = hash(done)
+    return hash(
+        (
+            work,
+            tuple(trace.nbytes[low:high]),
+            tuple(run.handle_slots[first:last]),
+            tuple(run.handle_steps[first:last]),
+        )
+    )
