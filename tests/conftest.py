@@ -1,9 +1,14 @@
 """What all tests share: nothing random that is not seeded."""
 
 import random
+import signal
 
 import pytest
 from hypothesis import settings
+
+# A shell has jobs in the background ignore the signal that some tests send.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("retape", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("retape")
