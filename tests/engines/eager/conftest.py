@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -22,3 +24,20 @@ def nothing_is_known() -> None:
 
     forget_lessons()
     forget_chains()
+
+
+@pytest.fixture
+def again(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The steps that are run again, counted beside the engine's own counters."""
+    from retape.engines.eager.replay._backward import Sweep
+    from retape.engines.eager.replay._replay import needed_steps
+
+    steps: list[int] = []
+    replay = Sweep._replay
+
+    def counted(sweep: Sweep, wanted: set[int]) -> dict[int, Any]:
+        steps.extend(needed_steps(sweep._run.trace, wanted))
+        return replay(sweep, wanted)
+
+    monkeypatch.setattr(Sweep, "_replay", counted)
+    return steps

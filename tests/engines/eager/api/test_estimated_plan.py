@@ -1,7 +1,7 @@
 """A program that was estimated follows its plan from its first run on."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,8 +12,6 @@ from retape import BudgetError, PlanError, RetapeWarning
 from retape.engines.eager.plan._known import Known, programs
 from retape.engines.eager.plan._learned import forget_lessons
 from retape.engines.eager.record._dispatch_mode import active_recorder
-from retape.engines.eager.replay._backward import Sweep
-from retape.engines.eager.replay._replay import needed_steps
 from retape.torch import Estimate, estimate, recompute
 from tests.engines.eager.api.test_estimate import (
     attention,
@@ -26,20 +24,6 @@ from tests.engines.eager.plan.test_learned import Hoarder, net
 from tests.engines.eager.support.allocator import peak_bytes
 
 BUDGETS = 10
-
-
-@pytest.fixture
-def again(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The steps that are run again, counted beside the engine's own counters."""
-    steps: list[int] = []
-    replay = Sweep._replay
-
-    def counted(sweep: Sweep, wanted: set[int]) -> dict[int, Tensor]:
-        steps.extend(needed_steps(sweep._run.trace, wanted))
-        return replay(sweep, wanted)
-
-    monkeypatch.setattr(Sweep, "_replay", counted)
-    yield steps
 
 
 def found_in(program: Callable[[Tensor], Tensor], x: Tensor) -> Estimate:

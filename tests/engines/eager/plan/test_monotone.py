@@ -1,6 +1,6 @@
 """More memory never recomputes more: counted costs over budgets."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -11,8 +11,6 @@ from retape._errors import BudgetError
 from retape.engines.eager.plan._known import programs
 from retape.engines.eager.plan._learned import lessons_for
 from retape.engines.eager.plan._rehearse import rehearse
-from retape.engines.eager.replay._backward import Sweep
-from retape.engines.eager.replay._replay import needed_steps
 from retape.torch import recompute
 from tests.engines.eager.support.allocator import peak_bytes
 
@@ -68,20 +66,6 @@ def least(program: Callable[[], Tensor]) -> int:
 
 
 PROGRAMS = {"scan": scan, "layers": layers, "attention": attention}
-
-
-@pytest.fixture
-def again(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The steps that are run again, counted beside the engine's own counters."""
-    steps: list[int] = []
-    replay = Sweep._replay
-
-    def counted(sweep: Sweep, wanted: set[int]) -> dict[int, Tensor]:
-        steps.extend(needed_steps(sweep._run.trace, wanted))
-        return replay(sweep, wanted)
-
-    monkeypatch.setattr(Sweep, "_replay", counted)
-    yield steps
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -1,6 +1,5 @@
 """Random programs in growing budgets: costs never rise, and each budget holds."""
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -10,8 +9,6 @@ from torch import Tensor
 import retape.torch
 from retape.engines.eager.plan._known import Known
 from retape.engines.eager.plan._learned import forget_lessons
-from retape.engines.eager.replay._backward import Sweep
-from retape.engines.eager.replay._replay import needed_steps
 from retape.torch import recompute
 from tests.engines.eager.support.allocator import peak_bytes
 from tests.engines.eager.support.random_programs import RandomProgram
@@ -26,20 +23,6 @@ class Curve(NamedTuple):
 
     budgets: list[int]
     known: Known
-
-
-@pytest.fixture
-def again(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The steps that are run again, counted beside the engine's own counters."""
-    steps: list[int] = []
-    replay = Sweep._replay
-
-    def counted(sweep: Sweep, wanted: set[int]) -> dict[int, Tensor]:
-        steps.extend(needed_steps(sweep._run.trace, wanted))
-        return replay(sweep, wanted)
-
-    monkeypatch.setattr(Sweep, "_replay", counted)
-    yield steps
 
 
 def loss_of(program: RandomProgram) -> Tensor:
