@@ -65,25 +65,22 @@ def derivative_call(
                 f"argument {each} is {kind_of_type(types[each])}, by which no "
                 "derivative is taken; choose others with `argnums`",
             )
-    inside = [
-        owner.build.fresh("active") if i in wanted else n for i, n in enumerate(names)
+    primals: list[Operand] = [
+        (Var(where, n), t) for n, (_, t) in zip(names, args, strict=True)
     ]
-    operands: list[Operand] = [
-        (Var(where, n), t) for n, t in zip(inside, types, strict=True)
-    ]
-    function = FunctionType(function_key(inner))
-    value, type_ = owner.calls.of_function(node, function, Const(where, ()), operands)
+    active = _ActiveCall(owner, node, inner, primals, wanted)
+    type_ = active.type_
     if type_ not in (*NUMBERS,):
         owner.refuse(
             node,
             f"the function returns {kind_of_type(type_)}; a gradient is of a function "
             "that returns one number",
         )
-    lambda_ = owner.build.function(
-        where, "gradient", tuple_pattern([inside[i] for i in wanted]), value
+    swept = Prim(
+        where,
+        "checkpoint-*j",
+        (active.function("gradient"), active.inputs, Const(where, 1.0)),
     )
-    active = tuple_of(where, [Var(where, names[i]) for i in wanted])
-    swept = Prim(where, "checkpoint-*j", (lambda_, active, Const(where, 1.0)))
     primal = owner.build.fresh("value")
     parts = [owner.build.fresh("cotangent") for _ in wanted]
     found = [
