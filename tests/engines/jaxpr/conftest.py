@@ -17,10 +17,6 @@ from retape.engines.jaxpr.calls import _rules as _primitives  # noqa: E402
 from retape.engines.jaxpr.jaxprs._caches import forget  # noqa: E402
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: takes more than five seconds")
-
-
 @pytest.fixture(autouse=True)
 def double_precision() -> Iterator[None]:
     with jax.enable_x64(True):
