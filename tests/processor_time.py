@@ -101,7 +101,7 @@ def _hold_to(limit: float, own: float, report: pytest.TestReport) -> None:
 
 
 def _pace() -> float:
-    """Processor seconds of a loop that always does the same work; the least of three."""
+    """Processor seconds of a loop that does the same work always; the least of three."""
     taken: list[float] = []
     for _ in range(3):
         before = time.process_time()
@@ -113,9 +113,9 @@ def _pace() -> float:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    for name, value in report.user_properties:
+    for name, seconds in report.user_properties:
         if name == "processor seconds" and report.when == "call":
-            _all[report.nodeid] = round(value, 3)
+            _all[report.nodeid] = round(float(str(seconds)), 3)
 
 
 _all: dict[str, float] = {}
