@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import resource
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(
     fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
-) -> Iterator[None]:
+) -> Generator[None, object, object]:
     before = spent()
     result = yield
     if fixturedef.scope == "session":
@@ -68,7 +68,7 @@ def pytest_fixture_setup(
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     item.stash[SPENT] = spent() - item.config.stash[SHARED]
     return (yield)
 
@@ -76,7 +76,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
-) -> Iterator[pytest.TestReport]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report: pytest.TestReport = yield
     if call.when == "call":
         own = spent() - item.config.stash[SHARED] - item.stash[SPENT]
@@ -101,7 +101,7 @@ def _hold_to(limit: float, own: float, report: pytest.TestReport) -> None:
 
 
 def _pace() -> float:
-    """Processor seconds of a loop that does the same work always; the least of three."""
+    """Processor seconds of a loop that is always the same; the least of three."""
     taken: list[float] = []
     for _ in range(3):
         before = time.process_time()
