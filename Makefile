@@ -21,33 +21,39 @@ TORCH_HOME := $(VENV)/torch-$(TORCH)-python-$(TORCH_PYTHON)
 
 # The JAX part of the suite. It needs no PyTorch, no compiler of C and no matplotlib.
 # Not docs/jax.md: the bytes that it shows are those of one release.
+PAGE := tests/docs/test_pages_run.py::test_what_a_page_shows_is_what_its_examples_print
 JAX_PAGES := README.md docs/getting-started.md docs/nnx.md \
   docs/choosing-a-plan.md docs/plans.md docs/devdocs/jaxpr.md
-JAX_TESTS := tests/engines/jaxpr tests/nnx $(foreach page,$(JAX_PAGES), \
-  'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]')
+JAX_TESTS := tests/engines/jaxpr tests/nnx tests/judges/jax \
+  $(foreach page,$(JAX_PAGES),'$(PAGE)[$(page)]')
 
 # The PyTorch part: it needs no JAX and no matplotlib.
 TORCH_PAGES := $(wildcard docs/torch/*.md) docs/start/pytorch.md docs/driver.md \
   docs/solvers/torchdiffeq.md docs/solvers/transformers.md
 TORCH_MODULES := $(subst /,.,$(patsubst src/%.py,%,$(patsubst %/__init__.py,%.py,$(shell \
-  find src/retape/engines/eager src/retape/torch.py src/retape/lightning \
-  src/retape/transformers -name '*.py'))))
-TORCH_TESTS := tests/engines/eager tests/trainers tests/storage/test_tensors.py \
+  grep -rl '>>> ' --include='*.py' src/retape/engines/eager src/retape/torch.py \
+  src/retape/lightning src/retape/transformers))))
+TORCH_TESTS := tests/engines/eager tests/judges/torch tests/trainers \
+  tests/storage/test_tensors.py \
   tests/driver/test_adjoint_health.py tests/driver/test_adjoint_watch.py \
-  $(foreach page,$(TORCH_PAGES), \
-  'tests/test_docs.py::test_what_a_page_shows_is_what_its_examples_print[$(page)]') \
-  $(foreach name,$(TORCH_MODULES), \
-  'tests/test_docs.py::test_docstring_examples_print_what_they_show[$(name)]') \
-  'tests/test_docs.py::test_an_example_runs[torch/budget.py]'
+  $(foreach page,$(TORCH_PAGES),'$(PAGE)[$(page)]') $(foreach name,$(TORCH_MODULES), \
+  'tests/docs/test_docstrings.py::test_docstring_examples_print_what_they_show[$(name)]') \
+  'tests/docs/test_example_programs.py::test_an_example_runs[torch/budget.py]'
 
-.PHONY: help demo test test-oldest test-middle test-newest test-matrix test-torch bench lint format docs \
-  clean pictures screenshots release-check bench-quick bench-accelerator
+.PHONY: help demo test test-slow test-pages judge test-oldest test-middle test-newest \
+  test-release test-matrix test-torch bench lint format docs clean pictures screenshots \
+  release-check bench-quick bench-accelerator examples
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
-	@echo "make test    the test suite"
-	@echo "make test-matrix  its JAX part on every JAX (-oldest, -middle, -newest)"
+	@echo "make test    the tests, but for those that are marked slow"
+	@echo "make test-slow  those"
+	@echo "make test-pages  every page, docstring and example, the slow ones included"
+	@echo "make judge   what the library promises, three minutes: PART=core, jax, torch or vlad"
+	@echo "make test-release  what must pass on the newest JAX before a change is merged"
+	@echo "make test-matrix  the JAX part on every JAX (-oldest, -middle, -newest)"
 	@echo "make test-torch  its PyTorch part on one release: TORCH=2.15.0 TORCH_PYTHON=3.11"
+	@echo "make examples  the programs of the examples folder, at full size"
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
 	@echo "make pictures  every picture of the documentation, drawn anew"
 	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--small on a CPU"
@@ -62,16 +68,33 @@ help:
 demo: $(VENV)/.ready-demo
 	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
 
+# A worker begins with a run of files of its own, so that what a file sets up is set up
+# once, and takes over from the other's when it has done these.
+PYTEST := -m pytest -n auto --dist worksteal
+
 test: $(VENV)/.ready-dev
-	$(BIN)/python -m pytest -n auto --dist loadfile $(ARGS)
+	$(BIN)/python $(PYTEST) -m "not slow" --processor-seconds 2 $(ARGS)
+
+test-slow: $(VENV)/.ready-dev
+	$(BIN)/python $(PYTEST) -m slow $(ARGS)
+
+test-pages: $(VENV)/.ready-dev
+	$(BIN)/python $(PYTEST) tests/docs $(ARGS)
+
+PART ?= core
+judge: $(VENV)/.ready-dev
+	$(BIN)/python $(PYTEST) -m "not slow" tests/judges/$(PART) $(ARGS)
 
 test-matrix: test-oldest test-middle test-newest
 
 test-oldest test-middle test-newest: test-%: $(VENV)/%/.ready
-	$(VENV)/$*/bin/python -m pytest -n auto --dist loadfile $(JAX_TESTS) $(ARGS)
+	$(VENV)/$*/bin/python $(PYTEST) $(JAX_TESTS) $(ARGS)
+
+test-release: $(VENV)/newest/.ready
+	$(VENV)/newest/bin/python $(PYTEST) -m "release and not slow" $(JAX_TESTS) $(ARGS)
 
 test-torch: $(TORCH_HOME)/.ready
-	$(TORCH_HOME)/bin/python -m pytest -n auto --dist loadfile $(TORCH_TESTS) $(ARGS)
+	$(TORCH_HOME)/bin/python $(PYTEST) $(TORCH_TESTS) $(ARGS)
 
 # Whose full size takes a CPU a quarter of an hour: `make bench-accelerator`.
 FOR_A_GPU := accelerators/run.py
@@ -94,6 +117,11 @@ pictures: $(VENV)/.ready-dev
 bench-accelerator: $(VENV)/.ready-dev
 	$(BIN)/python benchmarks/accelerators/waits.py
 	$(BIN)/python benchmarks/accelerators/run.py $(ARGS)
+
+examples: $(VENV)/.ready-dev
+	@for file in examples/*.py examples/*/train.py; do \
+	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
+	done
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff check .

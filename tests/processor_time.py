@@ -35,6 +35,11 @@ def spent() -> float:
     return sum(u.ru_utime + u.ru_stime for u in usages)
 
 
+def charge(config: pytest.Config, seconds: float) -> None:
+    """Count what a process that goes on running took for the test that is running."""
+    config.stash[SHARED] -= seconds
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("processor time")
     group.addoption(

@@ -1,0 +1,68 @@
+"""The check of pages accepts what is true and finds a small lie."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.docs.pages import run_page
+from tests.docs.warm import Warm
+
+
+def _page(python: str, shown: str) -> str:
+    return f"Text.\n\n```python\n{python}\n```\n\n```text\n{shown}\n```\n"
+
+
+def test_the_check_accepts_a_page_that_tells_the_truth() -> None:
+    assert run_page(_page("print(1 + 1)", "2")) == []
+
+
+def test_the_check_finds_a_small_lie() -> None:
+    (wrong,) = run_page(_page("print(1.0001)", "1.0002"))
+    assert wrong.startswith("line 3: shown\n1.0002")
+
+
+def test_the_check_finds_output_that_is_not_shown() -> None:
+    (wrong,) = run_page("```python\nprint('hidden')\n```\n\nText.\n")
+    assert "hidden" in wrong
+
+
+def test_blocks_of_a_page_share_their_names() -> None:
+    assert run_page("```python\na = 2\n```\n" + _page("print(a)", "2")) == []
+
+
+def test_the_check_finds_a_lie_in_a_doctest() -> None:
+    (wrong,) = run_page("```pycon\n>>> 1 + 1\n3\n```\n")
+    assert "Expected" in wrong
+
+
+def test_an_output_behind_some_text_is_not_the_block_s_output() -> None:
+    page = "```python\npass\n```\nThis is another thing:\n```text\n5\n```\n"
+    assert run_page(page) == []
+
+
+def test_each_page_has_a_process_of_its_own(tmp_path: Path) -> None:
+    sets, reads = tmp_path / "sets.md", tmp_path / "reads.md"
+    sets.write_text("```python\nimport json\njson.lie = 1\n```\n")
+    reads.write_text("```python\nimport json\nassert not hasattr(json, 'lie')\n```\n")
+    warm = Warm("json")
+    try:
+        assert [warm.page(page)[0] for page in (sets, reads)] == [True, True]
+    finally:
+        warm.close()
+
+
+def test_what_ends_its_process_or_is_wrong_is_told(tmp_path: Path) -> None:
+    page, script = tmp_path / "page.md", tmp_path / "script.py"
+    page.write_text("```python\nimport os\nos._exit(3)\n```\n")
+    script.write_text("import sys\nprint(sys.argv[1])\nsys.exit(2)\n")
+    warm = Warm()
+    try:
+        right, said, _ = warm.page(page)
+        assert not right and "ended with status" in said
+        page.write_text(_page("print(2)", "3"))
+        right, said, _ = warm.page(page)
+        assert not right and "printed\n2" in said
+        assert warm.script(script, ["one"], tmp_path)[:2] == (False, "one\n")
+        assert not warm.docstrings("keyword", tmp_path)[0], "it has no example"
+    finally:
+        warm.close()

@@ -1,0 +1,48 @@
+"""Every example of a docstring prints what it shows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.conftest import Run
+from tests.docs.pages import ROOT
+
+SOURCES = ROOT / "src"
+SLOW: set[str] = set()
+"""Modules whose examples take more than two processor seconds."""
+
+
+def modules() -> dict[str, Path]:
+    """All modules that have an example, by name, without importing any."""
+    found: dict[str, Path] = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        parts = path.relative_to(SOURCES).with_suffix("").parts
+        if parts[-1] != "__main__" and ">>> " in path.read_text():
+            found[".".join(p for p in parts if p != "__init__")] = path
+    return found
+
+
+def parameters() -> list[Any]:
+    return [
+        pytest.param(name, id=name, marks=pytest.mark.slow if name in SLOW else ())
+        for name in modules()
+    ]
+
+
+@pytest.mark.parametrize("name", parameters())
+def test_docstring_examples_print_what_they_show(
+    name: str, run: Run, tmp_path: Path
+) -> None:
+    source = modules()[name].read_text()
+    examples = re.findall(r"^\s*(?:>>>|\.\.\.) (.*)$", source, re.MULTILINE)
+    assert examples
+    # What is loaded before: what the module's examples or its own place name.
+    run(lambda warm: warm.docstrings(name, tmp_path), "\n".join([name, *examples]))
+
+
+def test_what_is_slow_is_there() -> None:
+    assert modules().keys() >= SLOW
