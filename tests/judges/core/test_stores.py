@@ -1,0 +1,286 @@
+"""Stores: every stack of up to two wrappers, times what a store promises.
+
+A wrapper that forgets to hand on one question of the store inside it gives a run that
+is slow, refused or wrong, in that stack only. So each law is asked of each stack.
+"""
+
+import os
+import time
+from itertools import count, product
+
+import fsspec
+import numpy as np
+import pytest
+
+import retape
+from retape import DiskStore, MemoryStore, StoreError, TieredStore
+from retape.storage import AsyncStore, CodecStore, RankStore, RemoteStore, measure
+from retape.testing import check_store
+
+STEPS = 40
+PLAN = retape.fixed_space(snapshots=4, stage=3)
+
+
+class Alone:
+    """The communicator of one process."""
+
+    def Get_rank(self):
+        return 0
+
+    def Get_size(self):
+        return 1
+
+    def allgather(self, sendobj):
+        return [sendobj]
+
+
+BASES = {
+    "memory": lambda path: MemoryStore(),
+    "disk": lambda path: DiskStore(path, every=0),
+    "remote": lambda path: RemoteStore(f"memory://{path}", every=0),
+}
+WRAPPERS = {
+    "tiered": lambda store: TieredStore(MemoryStore(capacity=1), store),
+    "async": AsyncStore,
+    "codec": CodecStore,
+    "rank": lambda store: RankStore(store, Alone()),
+}
+NAMES = [
+    (base, *wrappers)
+    for base in BASES
+    for many in range(3)
+    for wrappers in product(WRAPPERS, repeat=many)
+]
+REFUSED = {
+    # What does not outlive its process has nothing to wait for, and no record.
+    *[n for n in NAMES if n[0] == "memory" and set(n[1:]) - {"codec"}],
+    # Ranks agree on a record, which only the outermost store could write for all.
+    *[n for n in NAMES if "rank" in n[1:2] and n[2:] not in {(), ("codec",)}],
+    *[n for n in NAMES if n[1:] in {("tiered", "rank"), ("async", "async")}],
+}
+WRONGLY_REFUSED = {n for n in NAMES if n[1:] == ("codec", "rank")} - REFUSED
+STACKS = [n for n in NAMES if n not in REFUSED | WRONGLY_REFUSED]
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+    yield
+    fsspec.filesystem("memory").store.clear()
+
+
+def stack(name, path, base=None):
+    """A store of the outermost wrapper that is named last."""
+    store = (base or BASES[name[0]])(path)
+    for wrapper in name[1:]:
+        store = WRAPPERS[wrapper](store)
+    return store
+
+
+def cells(names, faults=None):
+    """One parameter a stack; those with a known fault must fail until it is mended."""
+    made = []
+    for name in names:
+        reason = next((why for some, why in faults or [] if some(name)), None)
+        marks = pytest.mark.xfail(strict=True, reason=reason) if reason else ()
+        made.append(pytest.param(name, id="-".join(name), marks=marks))
+    return made
+
+
+def gradient(store, stop=None, steps=STEPS):
+    """The result of a run, which is interrupted at a step of its way back."""
+
+    def reverse_step(x, k, g):
+        if k == stop:
+            raise KeyboardInterrupt
+        return 3.9 * (1.0 - 2.0 * x) * g
+
+    return retape.adjoint(
+        lambda x, k: 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k),
+        reverse_step,
+        np.linspace(0.11, 0.12, 20),
+        seed=np.ones_like,
+        steps=steps,
+        plan=PLAN,
+        store=store,
+        key="a judge",
+    )
+
+
+def plain_gradient():
+    """The same with no library at all: every state is kept."""
+    states = [np.linspace(0.11, 0.12, 20)]
+    for k in range(STEPS):
+        states.append(3.9 * states[-1] * (1.0 - states[-1]) + 1e-3 * np.sin(k))
+    g = np.ones(20)
+    for x in reversed(states[:-1]):
+        g = 3.9 * (1.0 - 2.0 * x) * g
+    return g.tobytes()
+
+
+def is_durable(name):
+    return name[0] != "memory"
+
+
+@pytest.mark.parametrize("name", cells(sorted(REFUSED)))
+def test_a_stack_that_cannot_work_is_refused_when_it_is_made(name, tmp_path):
+    with pytest.raises(StoreError, match="Pass (a|another|it) "):
+        stack(name, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name",
+    cells(
+        sorted(WRONGLY_REFUSED),
+        [(lambda name: True, "a codec does not hand `rewind` on")],
+    ),
+)
+def test_no_other_stack_is_refused(name, tmp_path):
+    assert len(check_store(lambda: stack(name, tmp_path))) == 9
+
+
+COUNTS_MORE = (
+    lambda name: name[1:] == ("codec", "tiered"),
+    "the bytes of what a codec has packed are counted as if they were the program's",
+)
+
+
+@pytest.mark.parametrize("name", cells(STACKS, [COUNTS_MORE]))
+def test_the_laws_of_stores(name, tmp_path):
+    laws = check_store(lambda: stack(name, tmp_path))
+    assert len(laws) == (9 if is_durable(name) else 5)
+
+
+@pytest.mark.parametrize("name", cells(STACKS))
+def test_the_bits_and_the_work_are_those_of_a_run_in_memory(name, tmp_path):
+    found = gradient(stack(name, tmp_path))
+    assert found.cotangent.tobytes() == plain_gradient()
+    predicted = PLAN.predict(STEPS).counts
+    assert (found.report.advances, found.report.stores, found.report.restores) == (
+        predicted.advances,
+        predicted.stores,
+        predicted.restores,
+    )
+
+
+@pytest.mark.parametrize("name", cells(STACKS))
+def test_the_same_store_serves_again_after_a_run_that_ended_early(name, tmp_path):
+    store = stack(name, tmp_path)
+    for stop in (STEPS - 1, 13):
+        with pytest.raises(KeyboardInterrupt):
+            gradient(store, stop)
+    assert gradient(store).cotangent.tobytes() == plain_gradient()
+
+
+@pytest.mark.parametrize("name", cells([n for n in STACKS if is_durable(n)]))
+def test_the_next_process_goes_on_with_the_same_bits(name, tmp_path):
+    for stop in (30, 13):
+        with pytest.raises(KeyboardInterrupt):
+            gradient(stack(name, tmp_path), stop)
+    found = gradient(stack(name, tmp_path))
+    assert found.cotangent.tobytes() == plain_gradient()
+    assert found.report.resumed and found.report.taped < STEPS
+
+
+@pytest.mark.parametrize("name", cells([n for n in STACKS if is_durable(n)]))
+def test_another_run_is_refused_and_what_is_cleared_is_gone(name, tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        gradient(stack(name, tmp_path), 13)
+    with pytest.raises(StoreError, match="another run"):
+        gradient(stack(name, tmp_path), steps=STEPS + 1)
+    store = stack(name, tmp_path)
+    store.clear()
+    assert not gradient(store).report.resumed
+
+
+NEAR = {
+    "memory": MemoryStore,
+    "codec": lambda: CodecStore(MemoryStore()),
+}
+NEAR_FAULT = (
+    lambda name: name == ("codec",),
+    "a near part in a codec is not emptied when a store is opened again",
+)
+
+
+@pytest.mark.parametrize("near", cells([(n,) for n in NEAR], [NEAR_FAULT]))
+def test_the_near_part_is_empty_when_a_run_begins(near, tmp_path):
+    store = TieredStore(NEAR[near[0]](), DiskStore(tmp_path))
+    with pytest.raises(KeyboardInterrupt):
+        gradient(store, 13)
+    assert gradient(store).cotangent.tobytes() == plain_gradient()
+
+
+def steps_of_two_processes(make):
+    """Steps that a second process runs after the first was asked to stop at 150."""
+    ran, limit = [], None
+
+    def step(x, k):
+        ran.append(k)
+        if limit is not None and k == 150:
+            limit.request("a test")
+        return x + 0.01 * np.sin(x)
+
+    def call():
+        return retape.adjoint(
+            step,
+            lambda x, k, g: g + 0.01 * np.cos(x) * g,
+            np.ones(3),
+            seed=np.ones_like,
+            steps=200,
+            plan=retape.tiers(memory=30, disk=0, stage=1),
+            store=make(),
+            key="a judge",
+        )
+
+    with pytest.raises(retape.RunInterrupted):
+        with retape.interruptible() as limit:
+            call()
+    limit = None
+    ran.clear()
+    call()
+    return len(ran)
+
+
+WAYS = [(), ("async",), ("codec",), ("async", "codec"), ("codec", "async")]
+NOT_SAVED = (lambda name: len(name) > 1, "`save` is not handed on to the tiers inside")
+
+
+@pytest.mark.parametrize("name", cells([("tiered", *w) for w in WAYS], [NOT_SAVED]))
+def test_what_is_in_memory_is_written_when_a_run_is_asked_to_stop(name, tmp_path):
+    def tiers(path):
+        return TieredStore(MemoryStore(capacity=30), DiskStore(path))
+
+    found = steps_of_two_processes(lambda: stack(name, tmp_path / "run", tiers))
+    places = map(str, count())  # Another directory each time: nothing is found.
+    anew = steps_of_two_processes(lambda: tiers(tmp_path / next(places)))
+    assert anew - found >= 145
+
+
+@pytest.mark.parametrize(
+    "name",
+    cells(
+        [("disk", *wrappers) for wrappers in WAYS],
+        [(lambda name: name[1:] == ("async", "codec"), "`flush` is not handed on")],
+    ),
+)
+def test_a_measured_write_is_one_that_has_ended(name, tmp_path):
+    class Slow(DiskStore):
+        def put(self, *place, **named):
+            time.sleep(0.03)
+            super().put(*place, **named)
+
+    assert measure(stack(name, tmp_path, Slow), nbytes="10 kB").write >= 0.02
+
+
+@pytest.mark.parametrize(
+    "name",
+    cells(
+        [("disk", *between, "codec") for between in [(), ("async",), ("tiered",)]],
+        [(lambda name: len(name) > 2, "only the outermost store is asked")],
+    ),
+)
+def test_a_codec_over_a_store_that_packs_itself_is_refused(name, tmp_path):
+    packs = lambda path: DiskStore(path, pack=sorted, unpack=set)  # noqa: E731
+    with pytest.raises(StoreError, match="pack"):
+        stack(name, tmp_path, packs)
