@@ -1,0 +1,227 @@
+"""Plans times programs through `retape.adjoint`: value, gradient, work, bytes, kills.
+
+The oracle is the gradient by hand, with every state kept (`programs.py`).
+"""
+
+import os
+import random
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import retape
+from retape.storage import AsyncStore
+from tests.judges.core.programs import (
+    PROGRAMS,
+    N,
+    by_hand,
+    formula,
+    many_at_once,
+    start,
+)
+
+STEPS = 23
+LEVELS = (retape.Tier("near", 2), retape.Tier("far", 3, 4, 4))
+PLANS = {
+    "one snapshot": retape.fixed_space(snapshots=1),
+    "snapshots": retape.fixed_space(snapshots=3),
+    "stages": retape.fixed_space(snapshots=2, stage=4),
+    "bisection": retape.fixed_space(snapshots=4, split="bisection"),
+    "treeverse": retape.fixed_space(snapshots=4, split="treeverse"),
+    "tapes": retape.fixed_space(snapshots=4, store={"state", "tape"}),
+    "taped stages": retape.fixed_space(snapshots=3, stage=3, store={"state", "tape"}),
+    "once": retape.fixed_time(sweeps=1),
+    "twice": retape.fixed_time(sweeps=2, stage=2),
+    "logarithmic": retape.logarithmic(),
+    "segments": retape.segments(),
+    "budget": retape.within("400 B"),
+    "two tiers": retape.tiers(memory=1, disk=2, stage=2),
+    "levels": retape.tiers(levels=LEVELS, stage=2),
+    "bytes": retape.tiers(memory="150 B", disk="1 kB"),
+}
+UNKNOWN = [
+    name
+    for name, plan in PLANS.items()
+    if name not in ("once", "twice", "segments", "levels", "bytes")
+]
+STORES = {
+    "memory": lambda path: retape.MemoryStore(),
+    "disk": lambda path: retape.DiskStore(path, every=0),
+    "tiered": lambda path: retape.TieredStore(
+        retape.MemoryStore(capacity=1), AsyncStore(retape.DiskStore(path, every=0))
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_fsync(monkeypatch):
+    monkeypatch.setattr(os, "fsync", lambda handle: None)
+
+
+def call(program, plan, kind, path, *, known=True, wrapped=lambda function: function):
+    """One run of a program under a plan, with a store of a kind."""
+    last = by_hand(STEPS)[0]
+    ends = {"steps": STEPS} if known else {
+        "done": lambda x: bool(program.array(x)[0] >= last[0] - 1e-9)
+    }  # fmt: skip
+    return retape.adjoint(
+        program.step and wrapped(program.step),
+        wrapped(program.reverse_step),
+        program.x0,
+        plan=plan,
+        store=STORES[kind](path),
+        key="a judge",
+        **ends,
+        **program.options,
+    )
+
+
+def check(program, found):
+    """The gradient by hand, and a start state that nobody has changed."""
+    state, cotangent = by_hand(STEPS, program.costs)
+    assert np.allclose(program.array(found.state), state, rtol=1e-14, atol=0)
+    assert np.allclose(program.array(found.cotangent), cotangent, rtol=1e-13, atol=0)
+    assert program.array(program.x0).tolist() == start().tolist()
+
+
+def pairs(programs, plans):
+    """Every program under every plan, with the stores in turn."""
+    kinds = list(STORES)
+    return [
+        (program, plan, kinds[(i + j) % len(kinds)])
+        for i, program in enumerate(programs)
+        for j, plan in enumerate(plans)
+    ]
+
+
+def identity(value):
+    return value if isinstance(value, str) else value.__name__
+
+
+@pytest.mark.parametrize(("make", "plan", "kind"), pairs(PROGRAMS, PLANS), ids=identity)
+def test_the_gradient_is_that_by_hand(make, plan, kind, tmp_path):
+    program = make()
+    found = call(program, PLANS[plan], kind, tmp_path)
+    check(program, found)
+    assert found.report.length == found.report.taped == STEPS
+
+
+@pytest.mark.parametrize(
+    ("make", "plan", "kind"),
+    pairs([p for p in PROGRAMS if p is not many_at_once], UNKNOWN),
+    ids=identity,
+)
+def test_a_run_whose_end_is_not_known_gives_the_same(make, plan, kind, tmp_path):
+    program = make()
+    found = call(program, PLANS[plan], kind, tmp_path, known=False)
+    check(program, found)
+    assert found.report.length == STEPS
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_the_work_is_what_was_predicted(plan, tmp_path):
+    program = PROGRAMS[0]()
+    report = call(program, PLANS[plan], "memory", tmp_path).report
+    predicted = PLANS[plan].predict(STEPS, 8 * N, 8 * N).counts
+    for name in ("advances", "taped", "stores", "restores", "reverses", "kept_tapes"):
+        assert getattr(report, name) == getattr(predicted, name), name
+    assert report.longest_stage == predicted.longest_stage
+    assert report.peak_snapshots == predicted.peak_snapshots
+
+
+@pytest.mark.parametrize("plan", [p for p in PLANS if p not in ("budget", "bytes")])
+def test_the_bytes_are_what_was_promised(plan, tmp_path):
+    """The heap that a run takes: snapshots, the tape, and three states beside them."""
+    state = np.full(40_000, 0.5)
+    plan, size, steps = PLANS[plan], state.nbytes, 60
+    prediction = plan.predict(steps, size, size)
+    tracemalloc.start()
+    try:
+        retape.adjoint(
+            formula,
+            lambda x, k, g: g,
+            state,
+            seed=lambda x: 1.0,
+            steps=steps,
+            plan=plan,
+            store=retape.MemoryStore(),
+        )
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    held = prediction.counts.peak_snapshots + prediction.alpha
+    # What NumPy makes inside the formula is one array more, at times two.
+    assert peak < (held + 3 + 2) * size + 200_000 < steps * size
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_a_run_that_dies_at_any_step_goes_on_with_the_same_bits(plan, tmp_path):
+    draw = random.Random(plan)
+    make = draw.choice(PROGRAMS)
+    kind = draw.choice(["disk", "tiered"])
+    whole = call(make(), PLANS[plan], "memory", tmp_path / "whole")
+
+    class Dies(BaseException):
+        pass
+
+    def dying(function):
+        def called(*arguments):
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise Dies
+            return function(*arguments)
+
+        return called
+
+    deaths = 0
+    for _ in range(40):
+        left, program = draw.randint(12, 30), make()
+        try:
+            found = call(program, PLANS[plan], kind, tmp_path / "run", wrapped=dying)
+        except Dies:
+            deaths += 1
+        else:
+            break
+    check(program, found)
+    got, want = (program.array(each.cotangent) for each in (found, whole))
+    assert deaths and got.tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize(
+    ("plan", "program", "kind", "last"),
+    [
+        ("stages", "in_place", "disk", 31),
+        ("tapes", "taped", "tiered", 25),
+        ("levels", "tree", "tiered", 40),
+    ],
+)
+def test_kill_9_loses_nothing_but_time(plan, program, kind, last, tmp_path):
+    path = tmp_path / "run"
+    place = "tests.judges.core.killed"
+    command = [sys.executable, "-m", place, path, plan, program, kind, str(last)]
+    done = subprocess.run(command, cwd=Path(__file__).parents[3], check=False)
+    assert done.returncode == -9
+    (make,) = [each for each in PROGRAMS if each.__name__ == program]
+    here = make()
+    found = call(here, PLANS[plan], kind, path)
+    check(here, found)
+    whole = call(make(), PLANS[plan], "memory", tmp_path)
+    assert found.report.resumed and found.report.taped < STEPS
+    got, want = (here.array(each.cotangent) for each in (found, whole))
+    assert got.tobytes() == want.tobytes()
+
+
+def test_the_gradient_by_hand_is_the_finite_difference():
+    def value(x):
+        for k in range(STEPS):
+            x = formula(x, k)
+        return (x * x).sum()
+
+    h, x0 = 1e-6, start()
+    slopes = [(value(x0 + h * e) - value(x0 - h * e)) / (2 * h) for e in np.identity(N)]
+    assert np.allclose(by_hand(STEPS)[1], slopes, rtol=1e-7)
