@@ -11,17 +11,19 @@ from tests.docs.warm import Warm
 from tests.processor_time import charge
 
 FRAMEWORKS = {
-    "jax": "retape.jax",
-    "torch": "retape.torch",
+    "retape.jax": "jax|jaxpr|nnx",
+    "retape.torch": "torch|eager",
     "diffrax": "diffrax",
     "lightning": "lightning",
 }
-"""What an example may name, and what is loaded before it."""
+"""What is loaded before an example, and the words by which it is known to need it."""
 
 
 def needs(text: str) -> tuple[str, ...]:
-    """The frameworks that a text names."""
-    return tuple(f for f in FRAMEWORKS if re.search(rf"\b{f}\b", text))
+    """What is to be loaded before a text's examples."""
+    return tuple(
+        f for f, words in FRAMEWORKS.items() if re.search(rf"\b({words})\b", text)
+    )
 
 
 Run = Callable[[Callable[[Warm], tuple[bool, str, float]], str], str]
@@ -42,7 +44,7 @@ def run(_started: dict[tuple[str, ...], Warm], request: pytest.FixtureRequest) -
     def run(task: Callable[[Warm], tuple[bool, str, float]], text: str) -> str:
         named = needs(text)
         if named not in _started:
-            _started[named] = Warm("retape", *(FRAMEWORKS[n] for n in named))
+            _started[named] = Warm("retape", *named)
         right, said, seconds = task(_started[named])
         charge(request.config, seconds)
         assert right, said

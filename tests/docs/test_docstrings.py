@@ -12,7 +12,15 @@ from tests.docs.conftest import Run
 from tests.docs.pages import ROOT
 
 SOURCES = ROOT / "src"
-SLOW: set[str] = set()
+SLOW = {
+    "retape.diffrax._adjoint",
+    "retape.engines.jaxpr.api.inspect._measure",
+    "retape.engines.jaxpr.layers.planner._plan",
+    "retape.engines.jaxpr.xla._search_progress",
+    "retape.nnx._remat_scan",
+    "retape.optimistix._adjoint",
+    "retape.transformers._callback",
+}
 """Modules whose examples take more than two processor seconds."""
 
 

