@@ -6,6 +6,7 @@ once, and any generator is restored.
 """
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, TypeVar
 
 from torch import nn
@@ -15,7 +16,11 @@ from retape.engines.eager._limits import Limits
 from retape.engines.eager._torch_compile import being_compiled
 from retape.engines.eager.api._recompute import Recomputation
 from retape.engines.eager.compiled._inner_checkpoint import inner_checkpoint
-from retape.engines.eager.record._policy import Policy, SelectivePolicy
+from retape.engines.eager.record._policy import (
+    Policy,
+    SelectivePolicy,
+    as_collection,
+)
 from retape.engines.eager.record._sharded_modules import has_sharded_modules
 
 R = TypeVar("R")
@@ -31,6 +36,7 @@ def checkpoint(
     determinism_check: str = "default",
     debug: bool = False,
     context_fn: Callable[..., Any] | None = None,
+    early_stop: bool = True,
     policy: Policy | None = None,
     **kwargs: Any,
 ) -> R:
@@ -44,8 +50,9 @@ def checkpoint(
         determinism_check: `"default"` or `"none"`; see `debug` for a real check.
         debug: Compare every recomputed value with its first run.
         context_fn: `create_selective_checkpoint_contexts` with its policy or list of
-            operators, as PyTorch's function takes it; nothing else.
-        policy: Operators whose results are kept, as a collection of overloads or a
+            operators, as PyTorch's function takes it, or contexts without effect.
+        early_stop: Accepted; only what the backward asks for is ever recomputed.
+        policy: Operators whose results are kept, as one or more overloads or a
             function from an overload to a boolean; `matrix_products` is one.
         **kwargs: Its keyword arguments.
 
@@ -67,7 +74,8 @@ def checkpoint(
         >>> torch.equal(w.grad, w.detach().cos())
         True
     """
-    del use_reentrant, preserve_rng_state
+    del use_reentrant, preserve_rng_state, early_stop
+    policy = as_collection(policy)
     if not callable(function):
         raise PlanError(
             f"`function` is of type `{type(function).__name__}`, which cannot be "
@@ -88,10 +96,12 @@ def checkpoint(
             "policy": policy,
         }
         return inner_checkpoint(function, args, kwargs, options)
-    if context_fn is None:
+    contexts = () if context_fn is None else context_fn()
+    # PyTorch's own default makes contexts that do nothing.
+    if all(isinstance(each, nullcontext) for each in contexts):
         with Recomputation(_WHOLE, verify=debug, policy=policy):
             return function(*args, **kwargs)
-    selective = SelectivePolicy(context_fn)
+    selective = SelectivePolicy(contexts[0])
     # The mode is outside of the recorder, so it sees what the recorder runs.
     with selective, Recomputation(_WHOLE, verify=debug, policy=selective.keeps):
         return function(*args, **kwargs)

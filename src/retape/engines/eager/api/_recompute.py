@@ -247,8 +247,8 @@ def recompute(
             plan then, and one that does something else warns.
         verify: Compare every recomputed value with its first run. Slow; for finding
             out why a program is not the same when run again.
-        policy: Operators whose results are kept whatever the budget, as a collection
-            of overloads or a function from an overload to a boolean.
+        policy: Operators whose results are kept whatever the budget, as one or more
+            overloads or a function from an overload to a boolean.
         mode: `"loop"` notes calls of public functions instead of operators: cheaper
             for long loops of small ones, but it refuses, by name, in-place writes,
             custom functions, autocast and gradients inside.

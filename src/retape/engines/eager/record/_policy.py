@@ -9,7 +9,8 @@ from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 from retape.engines.eager._errors import PlanError, UnsupportedError
 
-Policy: TypeAlias = Callable[[Any], bool] | Collection[Any]
+Operator: TypeAlias = OpOverload | OpOverloadPacket
+Policy: TypeAlias = Callable[[Any], bool] | Collection[Any] | Operator
 
 _PRODUCTS = frozenset(
     "aten::" + name
@@ -43,19 +44,27 @@ def matrix_products(func: Any) -> bool:
     return func._schema.name in _PRODUCTS
 
 
+def as_collection(
+    policy: Policy | None,
+) -> Callable[[Any], bool] | Collection[Any] | None:
+    """A policy; one operator, which can be called, is a collection and no function."""
+    return (policy,) if isinstance(policy, Operator) else policy
+
+
 def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
     """A policy as a function.
 
     Raises:
         PlanError: If it names something that is never asked about.
     """
+    policy = as_collection(policy)
     if policy is None or callable(policy):
         return policy
     if isinstance(policy, str) or not isinstance(policy, Collection):
         raise PlanError(_no_policy(policy))
     kept = frozenset(policy)
     for each in kept:
-        if not isinstance(each, OpOverload | OpOverloadPacket):
+        if not isinstance(each, Operator):
             raise PlanError(_no_policy(each))
     return lambda func: func in kept or func.overloadpacket in kept
 
@@ -74,11 +83,16 @@ class SelectivePolicy(TorchDispatchMode):
 
     Enter it outside of the recorder: the operator that the recorder runs comes here
     next, and right after it the recorder asks whether to keep the result.
+
+    Args:
+        first: The first of the contexts that `context_fn` makes.
+
+    Raises:
+        UnsupportedError: If it is none of PyTorch's selective checkpointing.
     """
 
-    def __init__(self, context_fn: Callable[[], Any]) -> None:
+    def __init__(self, first: Any) -> None:
         super().__init__()
-        first, _ = context_fn()
         policy = getattr(first, "policy_fn", None)
         if policy is None:
             raise UnsupportedError(

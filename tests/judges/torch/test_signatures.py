@@ -1,0 +1,107 @@
+"""What `torch.utils.checkpoint` takes, ours take: its options, and its defaults."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch.utils import checkpoint as pytorch  # noqa: E402
+
+import retape  # noqa: E402
+import retape.torch  # noqa: E402
+
+mm = torch.ops.aten.mm
+OURS: dict[str, Callable[..., Any]] = {
+    "checkpoint": retape.torch.checkpoint,
+    "checkpoint_sequential": retape.torch.checkpoint_sequential,
+}
+
+
+PLACES = {
+    "checkpoint": ["function", "args", "use_reentrant"],
+    "checkpoint_sequential": ["functions", "segments", "input", "use_reentrant"],
+}
+
+
+def options(name: str) -> dict[str, Any]:
+    """The options of PyTorch's function, each with its default."""
+    given = inspect.signature(getattr(pytorch, name)).parameters.values()
+    return {each.name: each.default for each in given if each.kind not in (2, 4)}
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_every_parameter_has_its_name_and_place(name: str) -> None:
+    ours = inspect.signature(OURS[name]).parameters
+    assert set(options(name)) <= set(ours)
+    assert [n for n in ours if n in PLACES[name]] == PLACES[name]
+
+
+DEFAULTS = {
+    name: value
+    for name, value in options("checkpoint").items()
+    if value is not inspect.Parameter.empty
+}
+CASES: list[dict[str, Any]] = [
+    {},
+    {"preserve_rng_state": False},
+    {"use_reentrant": True},
+    {"early_stop": False},
+    {"determinism_check": "none"},
+    {"debug": True},
+    *({name: DEFAULTS[name]} for name in DEFAULTS),
+]
+
+
+@pytest.mark.parametrize("given", CASES, ids=lambda given: "-".join(given) or "none")
+def test_an_option_changes_no_gradient(given: dict[str, Any]) -> None:
+    w = torch.linspace(0.1, 0.9, 9).view(3, 3).requires_grad_()
+    loss = retape.torch.checkpoint(lambda a, s: (a @ a).tanh() * s, w, s=2, **given)
+    loss.sum().backward()
+    want = torch.autograd.grad(((w @ w).tanh() * 2).sum(), w)[0]
+    assert torch.equal(w.grad, want)
+
+
+POLICIES: dict[str, Any] = {
+    "an overload": mm.default,
+    "a packet": mm,
+    "a tuple": (mm.default,),
+    "a list": [mm],
+    "a set": {mm.default},
+    "a function": lambda func: func is mm.default,
+}
+FACES: dict[str, Callable[[Any, Any], Any]] = {
+    "recompute": lambda policy, f: retape.torch.recompute(memory="1MB", policy=policy)(
+        f
+    )(),
+    "checkpoint": lambda policy, f: retape.torch.checkpoint(f, policy=policy),
+    "Checkpointed": lambda policy, f: retape.torch.Checkpointed(Called(f), policy)(),
+}
+
+
+class Called(torch.nn.Module):
+    """A module whose forward is a function."""
+
+    def __init__(self, function: Callable[[], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self) -> Any:
+        return self.function()
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_policy_in_any_form_is_one(policy: str, face: str) -> None:
+    w = torch.linspace(0.1, 0.9, 9).view(3, 3).requires_grad_()
+    FACES[face](POLICIES[policy], lambda: (w @ w).tanh().sum()).backward()
+    assert torch.equal(w.grad, torch.autograd.grad((w @ w).tanh().sum(), w)[0])
+
+
+@pytest.mark.parametrize("face", FACES)
+@pytest.mark.parametrize("policy", ["mm", ["mm"], 3, [3]])
+def test_what_is_no_policy_is_refused(policy: Any, face: str) -> None:
+    with pytest.raises(retape.PlanError, match=r"Pass operators such as"):
+        FACES[face](policy, lambda: torch.ones(2))
