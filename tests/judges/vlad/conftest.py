@@ -1,0 +1,10 @@
+"""A cache of compiled objects of the judges' own."""
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
+    patch = pytest.MonkeyPatch()
+    patch.setenv("RETAPE_CACHE", str(tmp_path_factory.mktemp("objects")))
+    patch.delenv("CC", raising=False)

@@ -1,0 +1,233 @@
+"""What all judges of compiled functions ask: is it what CPython computes?"""
+
+import importlib.util
+import itertools
+import math
+import pickle
+import random
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from retape import GradientTypeError, fixed_space, logarithmic, native, segments, within
+
+ENGINES = ("interpreter", "hybrid", "compiled")
+
+PLANS: dict[str, Any] = {
+    "default": None,
+    "logarithmic": logarithmic(stage=60),
+    "fixed space": fixed_space(snapshots=3, stage=90),
+    "by length": segments(),
+    "within": within(400_000),
+}
+
+REFUSED = native.CompileError, native.RunError, GradientTypeError
+
+
+@dataclass(frozen=True)
+class Cell:
+    """How a function is called: one choice of each column."""
+
+    engine: str = "interpreter"
+    plan: str = "default"
+    kept: bool = False
+    pickled: bool = False
+    in_thread: bool = False
+
+    def __str__(self) -> str:
+        flags = [n for n in ("kept", "pickled", "in_thread") if getattr(self, n)]
+        return "-".join([self.engine, self.plan, *flags])
+
+
+COLUMNS: dict[str, Sequence[Any]] = {
+    "engine": ENGINES,
+    "plan": tuple(PLANS),
+    "kept": (False, True),
+    "pickled": (False, True),
+    "in_thread": (False, True),
+}
+
+
+def pairwise(rows: Sequence[str], seed: int) -> list[tuple[str, Cell]]:
+    """Each row on each engine, by choices in which all pairs of columns occur.
+
+    Of some random cells the one that shows most pairs that no other row has shown is
+    taken; pairs start anew once all have been seen.
+    """
+    chance = random.Random(seed)
+    found: list[tuple[str, Cell]] = []
+    missing: set[tuple[Any, ...]] = set()
+    for row in rows:
+        for engine in ENGINES:
+            missing = missing or _all_pairs()
+            cells = [_random_cell(chance, engine) for _ in range(12)]
+            best = max(cells, key=lambda cell: len(_pairs(cell) & missing))
+            missing -= _pairs(best)
+            found.append((row, best))
+    return found
+
+
+def _random_cell(chance: random.Random, engine: str) -> Cell:
+    others = {n: chance.choice(v) for n, v in COLUMNS.items() if n != "engine"}
+    return Cell(engine, **others)
+
+
+def _pairs(cell: Cell) -> set[tuple[Any, ...]]:
+    chosen = [(name, getattr(cell, name)) for name in COLUMNS]
+    return set(itertools.combinations(chosen, 2))
+
+
+def _all_pairs() -> set[tuple[Any, ...]]:
+    every = [[(name, value) for value in values] for name, values in COLUMNS.items()]
+    return {
+        pair
+        for one, other in itertools.combinations(every, 2)
+        for pair in itertools.product(one, other)
+    }
+
+
+def fresh(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arguments that nobody has changed yet."""
+    return tuple(a.copy() if isinstance(a, np.ndarray) else a for a in args)
+
+
+def plain(value: Any) -> Any:
+    """A value with Python's numbers for NumPy's, which mean the same."""
+    if isinstance(value, tuple):
+        return tuple(plain(each) for each in value)
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def alike(found: Any, expected: Any, rel: float = 1e-12) -> bool:
+    """The same type throughout, and the same value but for rounding."""
+    found, expected = plain(found), plain(expected)
+    if type(found) is not type(expected):
+        return False
+    if isinstance(expected, tuple):
+        pairs = zip(found, expected, strict=False)
+        return len(found) == len(expected) and all(alike(a, b, rel) for a, b in pairs)
+    if isinstance(expected, np.ndarray):
+        same = found.shape == expected.shape and found.dtype == expected.dtype
+        return same and np.allclose(found, expected, rel, rel, equal_nan=True)
+    if isinstance(expected, float):
+        close = math.isclose(found, expected, rel_tol=rel, abs_tol=1e-14)
+        return close or (math.isnan(found) and math.isnan(expected))
+    return found == expected
+
+
+def slopes(f: Callable[..., Any], args: tuple[Any, ...], which: int) -> Any:
+    """The gradient by one argument, by differences of two widths, extrapolated."""
+
+    def moved(place: Any, h: float) -> float:
+        given = list(fresh(args))
+        if isinstance(given[which], np.ndarray):
+            given[which][place] += h
+        else:
+            given[which] = given[which] + h
+        return float(f(*given))
+
+    def by(place: Any) -> float:
+        wide, narrow = (
+            (moved(place, h) - moved(place, -h)) / (2 * h) for h in (2e-4, 1e-4)
+        )
+        return (4 * narrow - wide) / 3
+
+    if not isinstance(args[which], np.ndarray):
+        return by(())
+    shape = args[which].shape
+    return np.array([by(place) for place in np.ndindex(shape)]).reshape(shape)
+
+
+def in_its_cell(made: Any, cell: Cell, args: tuple[Any, ...], **options: Any) -> Any:
+    """Call something compiled as a cell says."""
+    if cell.pickled:
+        made = pickle.loads(pickle.dumps(made))
+    if not cell.in_thread:
+        return made(*args, **options)
+    found: list[Any] = []
+
+    def call() -> None:
+        try:
+            found.append(made(*args, **options))
+        except BaseException as error:  # noqa: BLE001 - it is raised again, below
+            found.append(error)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+def judge(
+    f: Callable[..., Any],
+    args: tuple[Any, ...],
+    by: tuple[int, ...] = (),
+    cell: Cell = Cell(),  # noqa: B008 - it cannot change
+    folder: Path | None = None,
+) -> None:
+    """The value, its type, and the gradient are those of CPython.
+
+    Raises:
+        AssertionError: If they are not.
+        retape.native.CompileError: If the function is refused.
+    """
+    given, expected = fresh(args), f(*fresh(args))
+    made = native.function(f, engine=cell.engine)  # type: ignore[arg-type]
+    found = in_its_cell(made, cell, given)
+    assert alike(found, expected), f"{found!r} for Python's {expected!r}"
+    assert alike(given, args), "an argument was changed"
+    if not by:
+        return
+    derivative = native.value_and_grad(
+        f,
+        by,
+        plan=PLANS[cell.plan],
+        engine=cell.engine,  # type: ignore[arg-type]
+    )
+    store = {"store": folder} if cell.kept and folder is not None else {}
+    value, parts = in_its_cell(derivative, cell, given, **store)
+    assert alike(float(value), float(expected)), f"{value!r} for {expected!r}"
+    for which, part in zip(by, parts, strict=True):
+        wanted = slopes(f, args, which)
+        assert np.shape(part) == np.shape(wanted)
+        assert np.allclose(part, wanted, 1e-6, 1e-7), f"{part} for {wanted}"
+
+
+def right_or_refused(
+    f: Callable[..., Any], args: tuple[Any, ...], by: tuple[int, ...] = ()
+) -> Exception | None:
+    """The error by which a function is refused, or `None` where it is right.
+
+    What Python itself raises has to be an error, too.
+    """
+    try:
+        f(*fresh(args))
+    except Exception as error:  # noqa: BLE001 - whatever Python says
+        try:
+            found = native.function(f, engine="interpreter")(*fresh(args))
+        except REFUSED as refusal:
+            return refusal
+        raise AssertionError(f"{found!r} where Python raises {error!r}") from error
+    try:
+        judge(f, args, by)
+    except REFUSED as refusal:
+        return refusal
+    return None
+
+
+def loaded(folder: Path, name: str, text: str) -> ModuleType:
+    """A module of some text, in a file, as functions are read from one."""
+    path = folder / f"{name}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
