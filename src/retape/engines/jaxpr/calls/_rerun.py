@@ -46,7 +46,7 @@ class Rerun(Plan):
 def rerun_program(
     jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]
 ) -> core.ClosedJaxpr:
-    """The program `(x..., dy...) -> (y..., dx...)`; see `_primitives.sweep_program`."""
+    """The program `(x..., dy...) -> (y..., dx...)`; see `_rules.sweep_program`."""
     n = len(jaxpr.in_avals)
     moved = [i for i, m in enumerate(propagate(jaxpr, active)) if m]
 

@@ -20,7 +20,7 @@ aside_p = core.Primitive("retape_aside")
 
 
 class _Aside:
-    """The operation, as `_code.results` runs it: not at all."""
+    """The operation, as `_ir.op_results` runs it: not at all."""
 
     def run(self, value: Any) -> list[Any]:
         return [value]

@@ -23,7 +23,7 @@ def _type(aval: Any, *, own: Any) -> list[Any]:
 
 
 class _Left:
-    """The operation, as `_code.results` runs and differentiates it."""
+    """The operation, as `_ir.op_results` runs and differentiates it."""
 
     def run(self, value: Any) -> list[Any]:
         return [value]

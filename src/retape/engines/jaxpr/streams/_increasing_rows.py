@@ -9,7 +9,7 @@ block by block, until nothing changes:
          moves i <- j               i - H >= 0
 
 What holds on a path that was not taken, or if a row was not set, is told apart by the
-truth values that decided it (`_growth.Case`).
+truth values that decided it (`_induction.Case`).
 """
 
 from __future__ import annotations

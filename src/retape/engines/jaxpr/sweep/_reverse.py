@@ -70,7 +70,7 @@ class Reverse:
         return found[:n], dict(zip(taped.counts(), found[n:], strict=True))
 
     def pinned(self, taped: TapedCode, state: State) -> State:
-        """See `_forward.pinned`: what follows from kept values is made here, too."""
+        """See `_pin.pinned_state`: what follows from kept values is made here, too."""
         code, where = taped.code, self.compiled.layout.where
         whole = [code.ins[i] for i in taped.halves.sources if i < len(code.ins)]
         kept = {where[v] for v in whole if where[v].kind == "resident"}

@@ -32,7 +32,7 @@ class InSequence:
         self._now: dict[Any, Any] = {}
 
     def __call__(self, eqn: Any, values: list[Any]) -> list[Any]:
-        """What the operation makes; for `_graph.evaluate`."""
+        """What the operation makes; for `_evaluate.evaluate`."""
         if not _is_plain_slice(eqn):
             return bind(eqn, values)
         (of,) = eqn.invars
@@ -54,7 +54,7 @@ class SlicesBehind:
         self._known = None if value is None else arrived([value])
 
     def __call__(self, eqn: Any, values: list[Any]) -> list[Any]:
-        """What the operation makes; for `_graph.evaluate`."""
+        """What the operation makes; for `_evaluate.evaluate`."""
         params = eqn.params
         if self._known is None or not _is_plain_slice(eqn):
             return bind(eqn, values)
