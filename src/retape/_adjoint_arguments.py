@@ -6,6 +6,7 @@ from typing import Any, SupportsIndex, TypeVar, cast
 
 from retape._errors import PlanError
 from retape.driver._identity import identify, unwrapped
+from retape.driver._user_functions import check_functions
 from retape.storage import (
     fingerprint,
 )
@@ -37,7 +38,8 @@ def check_arguments(functions: dict[str, Any], steps: object) -> int | None:
         raise PlanError(
             f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."
         )
-    _check_functions(functions)
+    needed = ("reverse_step", "step")[: 1 + (functions["forward"] is None)]
+    check_functions(functions, "retape.adjoint", needed)
     return count
 
 
@@ -53,20 +55,6 @@ def _step_count(steps: object) -> int:
             "integer."
         )
     return count
-
-
-def _check_functions(functions: dict[str, Any]) -> None:
-    """Name what cannot be called."""
-    for name, function in functions.items():
-        missing = function is None and (
-            name not in ("step", "reverse_step")
-            or (name == "step" and functions["forward"] is not None)
-        )
-        if not callable(function) and not missing:
-            raise PlanError(
-                f"`{name}={function!r}` is not a function. `retape.adjoint` calls it: "
-                "see its documentation for what it is given and returns."
-            )
 
 
 def single_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:

@@ -315,13 +315,6 @@ def test_a_fault_in_one_variable_that_is_dropped_again() -> None:
     assert (fault.kind, fault.step, fault.variable) == ("reverse", AT, "t")
 
 
-def test_cotangents_that_change_their_kind_on_the_way() -> None:
-    def reverse(x: Any, k: int, g: Any) -> Any:
-        return comes_and_goes(x, k, np.tile(g, 2) if k == 250 else g)
-
-    assert run(reverse).health.fault.step == AT
-
-
 def test_what_is_on_a_device_is_looked_at_now_and_then_and_that_is_said() -> None:
     jnp = pytest.importorskip("jax.numpy")
     still = {"step": lambda x, k: x, "x0": jnp.ones(3), "seed": jnp.ones_like}

@@ -37,7 +37,7 @@ def step_in_place(x, k):
 
 
 def reverse_step(x, k, g):
-    return {"x": np.cos(x["x"]) * g["x"], "p": g["p"] + g["x"]}
+    return {"x": np.cos(x["x"]) * g["x"], "p": g["p"] + g["x"].sum()}
 
 
 def taped(x, k):
@@ -46,7 +46,7 @@ def taped(x, k):
 
 def swept(tape, k, g):
     assert tape[1] == k
-    return {"x": tape[0] * g["x"], "p": g["p"] + g["x"]}
+    return {"x": tape[0] * g["x"], "p": g["p"] + g["x"].sum()}
 
 
 STEPS: dict[str, tuple[Any, dict[str, Any]]] = {

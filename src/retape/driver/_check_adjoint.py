@@ -16,25 +16,32 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from math import log2
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, TypeVar
 
-from retape._errors import PlanError
+from retape._errors import MachineError, PlanError
+from retape.driver._cotangent_form import CotangentForm
+from retape.driver._directions import (
+    Random,
+    direction,
+    embedded,
+    moved,
+    own_part,
+    own_product,
+    product,
+    slope,
+)
 from retape.driver._drive import run
 from retape.driver._step_machine import StepFunctions, StepMachine
+from retape.driver._user_functions import check_functions
 from retape.schedule import Schedule
 from retape.schedule._whole import whole
 from retape.storage import copy_tree
 from retape.storage._codec import need_numpy
 from retape.storage._trees._arithmetic import map_leaves, precision
+from retape.storage._trees._form import fits, form_of
 
 X = TypeVar("X")
 G = TypeVar("G")
-
-
-class Random(Protocol):
-    """A source of random directions, such as `numpy.random.default_rng(0)`."""
-
-    def standard_normal(self, size: Any = ...) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +115,9 @@ def check_adjoint(
     """Test an adjoint: each step by dot products, the whole run by Taylor's theorem.
 
     The functions are those of `retape.adjoint`. States are trees with numbers in them;
-    integers and all else are left as they are. To have the gradient of parameters
-    tested, let them be a part of the state.
+    integers and all else are left as they are. Gradients of parameters that accumulate
+    in the cotangent beside the state's may be there: products are taken over the parts
+    that the state has. To have them tested as well, let parameters be part of a state.
 
     Args:
         step: From the state before step k, and k, to the state after it.
@@ -126,7 +134,7 @@ def check_adjoint(
             the step along it. Without it differences of two steps are taken, which are
             good to about 10 of 16 digits.
         inner: The product of a cotangent with a direction of the state. By default the
-            sum over all numbers of Re(conj(g) v), for cotangents of the state's shape.
+            sum over all numbers of the state of Re(conj(g) v).
         tried: How many steps are tried, evenly spread.
         random: Where directions come from; by default `numpy.random.default_rng(0)`.
 
@@ -134,8 +142,10 @@ def check_adjoint(
         What was found: `ok` says whether it is an adjoint, printing it says more.
 
     Raises:
-        PlanError: If arguments do not go together.
-        MachineError: If a function does not accept the arguments that it is given.
+        PlanError: If arguments do not go together, or a function cannot be called with
+            what it is given.
+        MachineError: If a function returns what has not the form of a state or of a
+            cotangent.
         StoreError: If a state or a cotangent is no tree of arrays and numbers.
         MissingPackageError: If NumPy is not installed.
 
@@ -155,6 +165,10 @@ def check_adjoint(
         >>> wrong.ok, round(wrong.order)
         (False, 1)
     """
+    passed = {"step": step, "reverse_step": reverse_step, "seed": seed, "tape": tape}
+    passed |= {"cost": cost, "cost_gradient": cost_gradient, "tangent": tangent}
+    passed |= {"value": value, "inner": inner}
+    check_functions(passed, "retape.check_adjoint", ("step", "reverse_step"))
     if (value is None) != (seed is None):
         raise PlanError(
             f"`value={value}` and `seed={seed}`: pass both, a number of the last state "
@@ -165,15 +179,15 @@ def check_adjoint(
             f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."
         )
     length, rng = whole("steps", steps), random or _default_random()
-    dot = inner or cast("Callable[[Any, Any], float]", product)
-    states = [copy_tree(x0)]
-    for k in range(length):
-        states.append(copy_tree(step(copy_tree(states[-1]), k)))
-    weight = _direction(states[-1], rng)
+    dot = inner or own_product
+    each = _spread(length, tried)
+    states, last = _states(step, x0, length, each)
+    weight = direction(last, rng)
+    like = _like(weight, last, seed, cost_gradient, length)
     functions: StepFunctions[Any, Any] = StepFunctions(
         step,
         reverse_step,
-        seed if seed is not None else lambda x: copy_tree(weight),
+        seed if seed is not None else lambda x: embedded(copy_tree(weight), like),
         tape=tape,
         cost=cost,
         cost_gradient=cost_gradient,
@@ -189,60 +203,138 @@ def check_adjoint(
         found += float(cost(copy_tree(x), length)) if cost else 0.0
         return found + float(value(x) if value else product(weight, x))
 
-    along = _direction(x0, rng)
-    machine: StepMachine[Any, Any] = StepMachine(functions, x0, length)
-    gradient = run(machine, Schedule(length, min(20, max(1, length)))).result.cotangent
-    slope = dot(gradient, along)
-    remainders, order = _taylor(total, x0, along, slope, epsilon)
-    spread = sorted(
-        {i * length // max(1, tried) for i in range(tried)} if length else ()
-    )
-    errors = {
-        k: _dot_error(functions, tangent, states[k], k, dot, rng, epsilon)
-        for k in (spread if length > tried else range(length))
-    }
+    along = direction(x0, rng)
+    gradient = _gradient(functions, x0, length)
+    remainders, order = _taylor(total, x0, along, dot(gradient, along), epsilon)
+    trial = _Trial(functions, tangent, dot, inner is None, rng, epsilon)
+    errors = {k: trial.error(states[k], k) for k in each}
     tolerance = epsilon**0.75 if tangent else 10 * epsilon**0.5
     return AdjointCheck(errors, tolerance, remainders, order)
 
 
-def product(one: Any, other: Any) -> float:
-    """The sum over all numbers of two trees of Re(conj(a) b)."""
-    found = 0.0
-
-    def add(a: Any, b: Any) -> Any:
-        nonlocal found
-        terms = a.conjugate() * b
-        found += float((terms.sum() if hasattr(terms, "sum") else terms).real)
-        return a
-
-    map_leaves(add, one, other)
-    return found
+def _spread(length: int, tried: int) -> list[int]:
+    """The steps that are tried."""
+    if length <= tried:
+        return list(range(length))
+    return sorted({i * length // max(1, tried) for i in range(tried)})
 
 
-def _dot_error(
-    of: StepFunctions[Any, Any],
-    tangent: Callable[[Any, int, Any], Any] | None,
-    x: Any,
-    k: int,
-    dot: Callable[[Any, Any], float],
-    rng: Random,
-    epsilon: float,
-) -> float:
-    """|<w, A v> - <A* w, v>| of one step, relative to the norms of w and A v."""
-    v, h = _direction(x, rng), epsilon ** (1 / 3)
-    if tangent is not None:
-        moved = tangent(copy_tree(x), k, copy_tree(v))
-    else:
-        ahead = copy_tree(of.step(_moved(x, v, h), k))
-        behind = of.step(_moved(x, v, -h), k)
-        moved = map_leaves(_slope(h), ahead, behind)
-    needed = of.tape(copy_tree(x), k)[1] if of.tape else copy_tree(x)
-    assert of.seed is not None
-    w = _direction(of.seed(copy_tree(x)), rng)
-    back = of.reverse_step(copy_tree(needed), k, copy_tree(w))
-    one, other = dot(w, moved), dot(back, v)
-    size = product(w, w) ** 0.5 * product(moved, moved) ** 0.5
-    return abs(one - other) / size if size else abs(one - other)
+def _states(
+    step: Callable[[Any, int], Any], x0: Any, length: int, each: list[int]
+) -> tuple[dict[int, Any], Any]:
+    """The states before some steps, and the last one."""
+    plain: StepMachine[Any, Any] = StepMachine(
+        StepFunctions(step, lambda x, k, g: g, None), x0, length
+    )
+    capsule, kept, wanted = plain.start(), dict[int, Any](), set(each)
+    for k in range(length):
+        if k in wanted:
+            kept[k] = plain.copy_capsule(capsule).state
+        capsule, _ = plain.advance(capsule, 1)
+    return kept, plain.copy_capsule(capsule).state
+
+
+def _like(
+    weight: Any,
+    last: Any,
+    seed: Callable[[Any], Any] | None,
+    cost_gradient: Callable[[Any, int], Any] | None,
+    length: int,
+) -> Any:
+    """A cotangent of the form that the user's functions give theirs."""
+    if seed is not None:
+        return copy_tree(seed(copy_tree(last)))
+    if cost_gradient is None:
+        return weight
+    found = copy_tree(cost_gradient(copy_tree(last), length))
+    return weight if found is None or type(found) is float else found
+
+
+def _gradient(of: StepFunctions[Any, Any], x0: Any, length: int) -> Any:
+    """The cotangent of x0; what `reverse_step` misses in a cotangent is explained."""
+    machine: StepMachine[Any, Any] = StepMachine(of, x0, length)
+    schedule = Schedule(length, min(20, max(1, length)))
+    try:
+        return run(machine, schedule).result.cotangent
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        error.add_note(
+            "`check_adjoint` begins with the cotangent that `seed` or `cost_gradient` "
+            "returns; without them, with one of the state's form. Where gradients of "
+            "parameters accumulate beside it, pass `value` and `seed`, or `cost` and "
+            "`cost_gradient`, as to `retape.adjoint`."
+        )
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """The dot-product test of single steps.
+
+    Attributes:
+        of: The functions.
+        tangent: The derivative of a step, if there is a function for it.
+        dot: The product of a cotangent with a direction.
+        own: Whether that is ours, which needs a cotangent with the state's shapes.
+        rng: Where directions come from.
+        epsilon: The precision of the state's numbers.
+    """
+
+    of: StepFunctions[Any, Any]
+    tangent: Callable[[Any, int, Any], Any] | None
+    dot: Callable[[Any, Any], float]
+    own: bool
+    rng: Random
+    epsilon: float
+
+    def error(self, x: Any, k: int) -> float:
+        """|<w, A v> - <A* w, v>| of a step, relative to the norms of w and A v."""
+        of, after = self.of, copy_tree(self.of.step(copy_tree(x), k))
+        v = direction(x, self.rng)
+        along = self._along(x, k, v, after)
+        needed = of.tape(copy_tree(x), k)[1] if of.tape else copy_tree(x)
+        assert of.seed is not None
+        w = direction(of.seed(copy_tree(after)), self.rng)
+        self._check_fits(w, after, k)
+        form = CotangentForm()
+        form.begin(w, after)
+        back = of.reverse_step(copy_tree(needed), k, copy_tree(w))
+        form.follow(back, form_of(x), "reverse_step", k)
+        one, other = self.dot(w, along), self.dot(back, v)
+        own = own_part(w, after)
+        size = product(own, own) ** 0.5 * product(along, along) ** 0.5
+        return abs(one - other) / size if size else abs(one - other)
+
+    def _along(self, x: Any, k: int, v: Any, after: Any) -> Any:
+        """The derivative of a step along v."""
+        if self.tangent is not None:
+            found = copy_tree(self.tangent(copy_tree(x), k, copy_tree(v)))
+            what = "`tangent` returned"
+        else:
+            h = self.epsilon ** (1 / 3)
+            ahead = copy_tree(self.of.step(moved(x, v, h), k))
+            behind = copy_tree(self.of.step(moved(x, v, -h), k))
+            if form_of(ahead) != form_of(behind):
+                raise MachineError(
+                    f"the states after step {k} differ in form where the states before "
+                    "it are near each other: no difference of them can be taken. Pass "
+                    "`tangent=`, the derivative of `step`."
+                )
+            found, what = map_leaves(slope(h), ahead, behind), "`step` returned"
+        if not fits(form_of(found), form_of(after)):
+            raise MachineError(
+                f"{what} for step {k} what has not the form of the state after the "
+                "step. Return a tree with the shapes of that state."
+            )
+        return found
+
+    def _check_fits(self, w: Any, after: Any, k: int) -> None:
+        if self.own and not fits(form_of(w), form_of(after)):
+            raise MachineError(
+                f"`seed` returns a `{type(w).__name__}` that has not the shapes of the "
+                f"state after step {k}, a `{type(after).__name__}`: their product is "
+                "not known. Pass `inner=`, the product of a cotangent with a direction "
+                "of the state."
+            )
 
 
 def _taylor(
@@ -253,44 +345,13 @@ def _taylor(
     orders: list[float] = []
     for i in range(6):
         h = epsilon**0.125 * 2.0**-i
-        ahead = total(_moved(x0, v, h))
+        ahead = total(moved(x0, v, h))
         found.append((h, abs(ahead - base - h * slope)))
         # Some digits of J are lost in a run, and all of them in the difference.
         noise = 1e3 * epsilon * (abs(ahead) + abs(base) + h * abs(slope))
         if i and found[-1][1] > noise and found[-2][1] > noise:
             orders.append(log2(found[-2][1] / found[-1][1]))
     return tuple(found), orders[-1] if orders else None
-
-
-def _moved(x: Any, v: Any, h: float) -> Any:
-    """x + h v."""
-
-    def move(a: Any, b: Any) -> Any:
-        return a + h * b
-
-    return map_leaves(move, copy_tree(x), v)
-
-
-def _slope(h: float) -> Callable[[Any, Any], Any]:
-    """The central difference of two numbers or arrays at a distance of 2h."""
-
-    def slope(ahead: Any, behind: Any) -> Any:
-        return (ahead - behind) / (2 * h)
-
-    return slope
-
-
-def _direction(like: Any, rng: Random) -> Any:
-    """Normal numbers in the place of those of a tree, of about their size."""
-
-    def drawn(a: Any) -> Any:
-        made = rng.standard_normal(getattr(a, "shape", None)) * (1 + abs(a))
-        kind: Any = getattr(a, "dtype", None)
-        if kind is None:
-            return complex(made, 0.5 * made) if type(a) is complex else float(made)
-        return (made * (1 + 0.5j) if kind.kind == "c" else made).astype(kind)
-
-    return map_leaves(drawn, like)
 
 
 def _default_random() -> Random:

@@ -143,8 +143,8 @@ class Loop(Generic[C, A, R]):
             self.working, self.at = None, step
             self.working = fetch(self, step, slot)
             self.borrowed = None if self._gives_copies else slot
+            self.work.meter.read(slot[0])
         self.work.restores += 1
-        self.work.meter.read(slot[0])
 
     def _restart(self, step: int, slot: Slot) -> None:
         """Go on from the end of the stage whose tape is in a slot."""

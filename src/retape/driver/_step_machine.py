@@ -22,7 +22,10 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from retape._errors import MachineError
-from retape.storage import add_trees, copy_tree, fingerprint, read_only, tree_nbytes
+from retape.driver._cotangent_form import CotangentForm, looked_at
+from retape.driver._user_functions import add_term, is_true
+from retape.storage import copy_tree, fingerprint, read_only, tree_nbytes
+from retape.storage._trees._form import UNKNOWN, Form, form_of
 from retape.storage._trees._tree import has_tensors, with_graph, without_graph
 
 X = TypeVar("X")
@@ -98,6 +101,8 @@ class StepMachine(Generic[X, G]):
         tensors: Whether states have tensors, which autograd may record: a graph that
             leads from state to state would keep all of them.
         watch: Shown the cotangent of the state before each step, and of the last one.
+        form: What cotangents look like.
+        forms: What the states of taped steps look like, where tapes do not tell.
     """
 
     functions: StepFunctions[X, G]
@@ -109,6 +114,8 @@ class StepMachine(Generic[X, G]):
     turned: bool = field(default=False, init=False)
     tensors: bool = field(default=False, init=False)
     watch: Callable[[int, Any], None] | None = field(default=None, init=False)
+    form: CotangentForm = field(default_factory=CotangentForm, init=False)
+    forms: dict[int, Form] = field(default_factory=dict[int, Form], init=False)
 
     def length(self) -> int | None:
         return self.steps
@@ -118,7 +125,8 @@ class StepMachine(Generic[X, G]):
         return StepCapsule(0, copy_tree(self.x0), cost, False)
 
     def copy_capsule(self, capsule: StepCapsule) -> StepCapsule:
-        return StepCapsule(capsule[0], copy_tree(capsule[1]), capsule[2], False)
+        k, x, cost, _ = capsule
+        return StepCapsule(k, looked_at(copy_tree, x, _state(k)), cost, False)
 
     def resume(self, step: int, turned: bool) -> None:
         """Go on where an earlier process was: states before `step` are repetitions."""
@@ -131,7 +139,7 @@ class StepMachine(Generic[X, G]):
         if of.done is not None:
             return self._until_done(capsule, stop)
         watched = of.cost is not None or of.observe is not None
-        self.tensors = has_tensors(x)
+        self.tensors = looked_at(has_tensors, x, _state(first))
         if watched and not self.turned:
             for k in range(first, stop):
                 cost = self._passed(x, k, cost)
@@ -159,16 +167,24 @@ class StepMachine(Generic[X, G]):
         if steps == 1:
             first, x, _, live = capsule
             return self.sweep(
-                StepTape(first, [copy_tree(x) if live else x]), 1, cotangent
+                StepTape(
+                    first, [looked_at(copy_tree, x, _state(first)) if live else x]
+                ),
+                1,
+                cotangent,
             )
         # The state after the stage is not needed: the last step is not run.
         (first, kept), (_, x, _, live) = self.tape(capsule, steps - 1)
-        kept.append(copy_tree(x) if live else x)
+        kept.append(self._held(x, first, live))
         return self.sweep(StepTape(first, kept), steps, cotangent)
+
+    def _held(self, x: X, k: int, live: bool) -> X:
+        """A state in memory of our own."""
+        return looked_at(copy_tree, x, _state(k)) if live else x
 
     def tape(self, capsule: StepCapsule, steps: int) -> tuple[StepTape, StepCapsule]:
         first, x, cost, live = capsule
-        self.tensors = has_tensors(x)
+        self.tensors = looked_at(has_tensors, x, _state(first))
         kept: list[Any] = []
         for k in range(first, first + steps):
             cost = self._passed(x, k, cost)
@@ -180,20 +196,26 @@ class StepMachine(Generic[X, G]):
     def sweep(self, tape: StepTape, steps: int, cotangent: Swept) -> Swept:
         self.turned = True
         (first, kept), g, of = tape, cotangent.cotangent, self.functions
+        form, told = self.form, of.tape is not None and of.cost_gradient is None
+        form.take_up(g)
         for k in range(first + steps - 1, first - 1, -1):
             needed, more = kept[k - first], None
             if of.cost_gradient is not None:
                 needed, x = needed if of.tape is not None else (needed, needed)
                 # Before `reverse_step`, which may overwrite the state.
-                more = copy_tree(of.cost_gradient(x, k))
+                state = form_of(x)
+                more = self._cost_gradient(x, k)
+            else:
+                state = self.forms.pop(k, UNKNOWN) if told else form_of(needed)
             g = of.reverse_step(needed, k, g)
             if g is None:
                 raise MachineError(
                     f"`reverse_step` returned `None` for step {k}. Return the "
                     "cotangent of the state before the step."
                 )
+            form.follow(g, state, "reverse_step", k)
             if more is not None:
-                g = add_trees(g, more)
+                g = form.add(g, more, k)
             if self.watch is not None:
                 self.watch(k, g)
         # Until the next stage steps are run, which may use the memory that it is in.
@@ -223,13 +245,13 @@ class StepMachine(Generic[X, G]):
             return tree_nbytes(self.x0)
         start = self.start()
         done = self.functions.done
-        if self.steps == 0 or (done is not None and done(start.state)):
+        if self.steps == 0 or (done is not None and is_true(done(start.state), 0)):
             return tree_nbytes(self.x0)
         _, needed = self._taped(self.start().state, 0, True)
         return tree_nbytes(needed)
 
     def nbytes(self, capsule: StepCapsule) -> int:
-        return tree_nbytes(capsule[1])
+        return looked_at(tree_nbytes, capsule[1], _state(capsule[0]))
 
     def finish(self, cotangent: Swept) -> Swept:
         return cotangent
@@ -242,27 +264,30 @@ class StepMachine(Generic[X, G]):
         """The last stage: tape it, keep the output and seed the sweep from it."""
         tape, (n, x, cost, _) = self.tape(capsule, steps)
         cost = self._passed(x, n, cost)
-        last, of = copy_tree(x), self.functions
-        more = None if of.cost_gradient is None else copy_tree(of.cost_gradient(x, n))
+        last, of = looked_at(copy_tree, x, _state(n)), self.functions
+        more = None if of.cost_gradient is None else self._cost_gradient(x, n)
         # The seed may be the state itself, or a buffer that steps write to.
-        g = None if of.seed is None else copy_tree(of.seed(x))
-        if more is not None:
-            g = more if g is None else add_trees(g, more)
-        if g is None:
+        g = None
+        if of.seed is not None:
+            g = looked_at(copy_tree, of.seed(x), "`seed` returned")
+        begun = more if g is None else g
+        if begun is None:
             name = "cost_gradient" if of.seed is None else "seed"
             raise MachineError(
                 f"`{name}` returned `None` for the last state. Return its cotangent."
             )
+        self.form.begin(begun, last)
+        g = begun if g is None or more is None else self.form.add(g, more, n)
         if self.watch is not None:
             self.watch(n, g)
         return self.sweep(tape, steps, Swept(last, cost, g))
 
     def _until_done(self, capsule: StepCapsule, stop: int) -> tuple[StepCapsule, int]:
         first, x, cost, live = capsule
-        self.tensors = has_tensors(x)
+        self.tensors = looked_at(has_tensors, x, _state(first))
         done = self.functions.done
         for k in range(first, stop):
-            if done is not None and done(x):
+            if done is not None and is_true(done(x), k):
                 return StepCapsule(k, x, cost, live), k - first
             cost = self._passed(x, k, cost)
             x, live = self._after(x, k), True
@@ -275,9 +300,15 @@ class StepMachine(Generic[X, G]):
             of.observe(copy_tree(x), k)
             self.observed = k + 1
         if of.cost is not None and not self.turned:
-            cost = cost + of.cost(x, k)
+            cost = add_term(cost, of.cost(x, k), k)
             cost = without_graph(cost) if has_tensors(cost) else cost
         return cost
+
+    def _cost_gradient(self, x: X, k: int) -> Any:
+        """The derivative of a cost term, in memory of our own."""
+        assert self.functions.cost_gradient is not None
+        what = f"`cost_gradient` returned for k = {k}"
+        return looked_at(copy_tree, self.functions.cost_gradient(x, k), what)
 
     def _after(self, x: X, k: int) -> X:
         """The state after step k."""
@@ -306,10 +337,12 @@ class StepMachine(Generic[X, G]):
         of, before = self.functions, None
         if of.tape is None or of.cost_gradient is not None:
             # One of the two is kept, the other one given away.
-            other = copy_tree(x)
+            other = looked_at(copy_tree, x, _state(k))
             x, before = (x, other) if live else (other, x)
         if of.tape is None:
             return self._after(x, k), before
+        if of.cost_gradient is None:
+            self.forms[k] = form_of(x)
         pair: Any = of.tape(self._given(x), k)
         if not _is_pair(pair):
             raise MachineError(
@@ -325,8 +358,12 @@ class StepMachine(Generic[X, G]):
                 "numbers that the adjoint needs, detached, and let `reverse_step` "
                 "build the graph; or let autograd do all of it with `retape.torch`."
             )
-        needed = copy_tree(needed)
+        needed = looked_at(copy_tree, needed, f"`tape` returned for step {k}")
         return after, needed if of.cost_gradient is None else (needed, before)
+
+
+def _state(k: int) -> str:
+    return f"the state before step {k}"
 
 
 def _is_pair(value: Any) -> bool:

@@ -70,7 +70,7 @@ def as_tree(value: Any) -> Any:
 
 def _leaves(tree: Any) -> Iterator[Any]:
     if isinstance(tree, dict):
-        tree = list(tree.values())
+        tree = [tree[key] for key in sorted(tree, key=str)]
     if isinstance(tree, tuple | list):
         for each in tree:
             yield from _leaves(each)

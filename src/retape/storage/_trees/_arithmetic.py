@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape._errors import StoreError
 from retape.storage._trees._jax_arrays import is_jax_array
-from retape.storage._trees._kinds import opaque, take_apart
+from retape.storage._trees._kinds import opaque, parts_like, take_apart
 from retape.storage._trees._leaves import PLAIN, is_array, is_number, node_of
 from retape.storage._trees._tensors import (
     as_numbers,
@@ -42,18 +42,14 @@ def add_trees(one: Any, other: Any) -> Any:
     left = None if opaque(type(one)) else take_apart(one)
     if left is None or left.tag in "mxrf":
         return one + other
-    right = take_apart(other)
-    if (
-        right is None
-        or (left.tag, left.note) != (right.tag, right.note)
-        or len(left.parts) != len(right.parts)
-    ):
+    right = parts_like(left, take_apart(other))
+    if right is None:
         raise StoreError(
             f"a `{type(one).__name__}` and a `{type(other).__name__}` cannot be added: "
             "they are cotangents of one state and differ in shape. Return the same "
             "tree from `seed`, `reverse_step` and `cost_gradient`."
         )
-    pairs = zip(left.parts, right.parts, strict=True)
+    pairs = zip(left.parts, right, strict=True)
     return left.build([add_trees(a, b) for a, b in pairs])
 
 
@@ -86,11 +82,12 @@ def map_leaves(change: Callable[..., Any], first: Any, *others: Any) -> Any:
     if is_jax_array(first):
         return _changed(change, first, *others)
     node = node_of(first)
-    rest = [node_of(tree).parts for tree in others]
-    if any(len(parts) != len(node.parts) for parts in rest):
+    rest: list[Any] = [parts_like(node, take_apart(tree)) for tree in others]
+    if any(parts is None for parts in rest):
+        kinds = "` and a `".join(type(tree).__name__ for tree in others)
         raise StoreError(
-            f"trees of {len(node.parts)} and {[len(p) for p in rest]} parts differ in "
-            "shape. Pass trees of one shape."
+            f"a `{type(first).__name__}` and a `{kinds}` differ in their parts. Pass "
+            "trees of one shape, with the same keys."
         )
     count = 1 if node.tag == "m" else len(node.parts)  # A mask is none of the numbers.
     changed = [
@@ -133,9 +130,9 @@ def precision(value: Any) -> float:
     if own is not None:
         return precision(own.to_arrays(value))
     if is_tensor(value):
-        return sys.modules["torch"].finfo(value.dtype).eps if has_fraction(value) else 0
+        return epsilon_of(value.dtype)
     if type(value) not in PLAIN and hasattr(value, "dtype"):
-        return _epsilon(value.dtype)
+        return epsilon_of(value.dtype)
     parts = () if type(value) in PLAIN else node_of(value).parts
     return max(_DOUBLE, *(precision(part) for part in parts), _DOUBLE)
 
@@ -143,10 +140,18 @@ def precision(value: Any) -> float:
 _DOUBLE = 2.0**-52
 
 
-def _epsilon(dtype: Any) -> float:
-    """The machine precision of a type; 0 of one without fractions."""
+def epsilon_of(dtype: Any) -> float:
+    """The machine precision of a type; 0 of one without fractions.
+
+    Args:
+        dtype: Of NumPy, JAX or PyTorch.
+    """
     import numpy as np
 
+    if not hasattr(dtype, "kind"):  # one of PyTorch's
+        has = getattr(dtype, "is_floating_point", False)
+        has = has or getattr(dtype, "is_complex", False)
+        return sys.modules["torch"].finfo(dtype).eps if has else 0.0
     if _is_small_float(dtype):
         return float(sys.modules["ml_dtypes"].finfo(dtype).eps)
     return float(np.finfo(dtype).eps) if dtype.kind in "fc" else 0.0

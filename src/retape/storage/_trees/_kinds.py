@@ -185,6 +185,28 @@ def take_apart(value: Any) -> Node | None:
     return None if numpy is None else _array_subclass(value, kind, numpy)
 
 
+def named_parts(node: Node) -> dict[Any, Any]:
+    """The parts of a container by their names, or by their places if it has none."""
+    names = node.note if node.tag in ("d", "o") else range(len(node.parts))
+    return dict(zip(names, node.parts, strict=True))
+
+
+def parts_like(first: Node, other: Node | None) -> list[Any] | None:
+    """The parts of another container in the order of the first one's; by their names.
+
+    Returns:
+        `None` if it is another container, or lacks a part, or has more.
+
+    Examples:
+        >>> parts_like(take_apart({"a": 1, "b": 2}), take_apart({"b": 3, "a": 4}))
+        [4, 3]
+    """
+    if other is None or first.tag != other.tag:
+        return None
+    names, found = named_parts(first), named_parts(other)
+    return [found[name] for name in names] if names.keys() == found.keys() else None
+
+
 def builder(tag: str, note: Any, kind: type) -> Callable[[Sequence[Any]], Any]:
     """From parts to a value of a class, for `take_apart` and for files."""
     match tag:

@@ -38,6 +38,7 @@ from retape.storage._trees._kinds import (
     builder,
     class_called,
     class_name,
+    named_parts,
     opaque,
 )
 from retape.storage._trees._leaves import (
@@ -76,19 +77,23 @@ class Stripped(NamedTuple):
     stored: list[Array]
 
 
-def strip(value: object, of_jax: Any = jax_to_array) -> Stripped:
+def strip(
+    value: object, of_jax: Any = jax_to_array, *, in_order: bool = False
+) -> Stripped:
     """Take a tree apart for a file or a digest.
 
     Args:
         value: The tree.
         of_jax: What stands for an array of JAX's: an array of NumPy's, and a note.
+        in_order: Whether dictionaries go in the order of their keys, as for a digest;
+            what is built again has the order that it had.
 
     Raises:
         StoreError: If there is something in it that cannot be written.
     """
     leaves: list[Array] = []
     try:
-        tree = _strip(value, leaves, of_jax)
+        tree = _strip(value, leaves, of_jax, in_order)
     except RecursionError as error:
         raise StoreError(
             f"a `{type(value).__name__}` contains itself, or nests too deeply for a "
@@ -123,6 +128,8 @@ def unstrip(tree: Any, stored: Sequence[Array]) -> tuple[Any, list[Array]]:
 def fingerprint(value: object) -> bytes:
     """A digest of a tree: equal for equal values, whatever their memory layout.
 
+    Neither does the order matter in which the keys of a dictionary were set.
+
     That of an array of JAX's does not depend on the devices that have it.
 
     Args:
@@ -140,7 +147,7 @@ def fingerprint(value: object) -> bytes:
         >>> fingerprint(0.0) == fingerprint(-0.0)
         False
     """
-    parts = strip(value, digest_jax_array)
+    parts = strip(value, digest_jax_array, in_order=True)
     total = blake2b(json.dumps(_without_layout(parts.tree)).encode(), digest_size=16)
     for leaf in parts.leaves:
         digest_array(total, leaf)
@@ -158,7 +165,7 @@ def _laid_out(layout: dict[str, Any], stored: Sequence[Array]) -> Array:
     )  # pyright: ignore
 
 
-def _strip(value: Any, arrays: list[Array], of_jax: Any) -> Any:
+def _strip(value: Any, arrays: list[Array], of_jax: Any, in_order: bool) -> Any:
     """Replace the arrays in a tree by their places in `arrays`."""
     if is_array(value) or is_number(value):
         return _strip_array(value, arrays)
@@ -169,22 +176,28 @@ def _strip(value: Any, arrays: list[Array], of_jax: Any) -> Any:
     own = opaque(type(value))
     if own is not None:
         name, contents = class_name(type(value)), own.to_arrays(value)
-        return {"k": name, "p": [_strip(contents, arrays, of_jax)]}
+        return {"k": name, "p": [_strip(contents, arrays, of_jax, in_order)]}
     if is_of_framework(value):
         to_array = tensor_to_array if is_tensor(value) else of_jax
         array, note = to_array(value)
         return _strip_array(array, arrays) | {"f": note}
     node = node_of(value)
     assert node is not None
-    parts = [_strip(part, arrays, of_jax) for part in node.parts]
+    names, values = node.note, node.parts
+    if node.tag in ("d", "o"):
+        if node.tag == "d" and not all(isinstance(name, str) for name in names):
+            raise no_state(value)
+        if in_order:
+            found = named_parts(node)
+            names = sorted(found)
+            values = [found[name] for name in names]
+    parts = [_strip(part, arrays, of_jax, in_order) for part in values]
     if node.tag in ("t", "l"):
         return {node.tag: parts}
     if node.tag == "d":
-        if not all(isinstance(key, str) for key in node.note):
-            raise no_state(value)
-        return {"d": dict(zip(node.note, parts, strict=True))}
+        return {"d": dict(zip(names, parts, strict=True))}
     named = {"k": class_name(type(value))} if node.tag in "no" else {}
-    return {"p": parts, "g": node.tag, "e": node.note, **named}
+    return {"p": parts, "g": node.tag, "e": names, **named}
 
 
 def _strip_array(value: Any, arrays: list[Array]) -> Any:
