@@ -56,6 +56,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`slow("a", "b")` is meant for the cells of these names: the others lose it."""
+    for item in items:
+        for mark in [m for m in item.own_markers if m.name == "slow" and m.args]:
+            cell = item.name.partition("[")[2].removesuffix("]")
+            if cell not in mark.args:
+                item.own_markers.remove(mark)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[SHARED] = 0.0
     config.stash[SECONDS] = {}
