@@ -60,8 +60,8 @@ def function(fun: Callable[..., Any], *, engine: EngineName = "compiled") -> Any
         engine: "compiled", or "interpreter" or "hybrid", which need no C compiler.
 
     Returns:
-        A function of the same arguments. Ints, bools, floats, tuples and NumPy arrays
-        come out as they went in.
+        A function of the same arguments. What it returns has the types that Python
+        gives it: ints, bools, floats, tuples, NumPy arrays.
 
     Raises:
         GradientTypeError: If `fun` is no Python function.

@@ -73,6 +73,9 @@ def _main(args: Namespace) -> int:
     if args.emit is not None:
         with waiting("compiling"):
             form = vlad.emit(path, args.emit)
+        # A name may have letters that the terminal's encoding lacks.
+        encoding = sys.stdout.encoding
+        form = form.encode(encoding, "backslashreplace").decode(encoding)
         print(form, end="")
         return 0
     # A program that writes to the terminal shows by that that it runs.

@@ -179,14 +179,9 @@ def places_of_products(x, a, b):
 
 @row(4.0, by=(0,))
 def functions_of_numbers(x):
-    a = (
-        math.log(x)
-        + math.log(x, 3.0)
-        + math.exp(-x)
-        + math.tan(0.1 * x)
-        + math.pow(x, 1.5)
-    )
+    a = math.log(x) + math.log(x, 3.0) + math.exp(-x) + math.pow(x, 1.5)
     b = math.asin(0.1 * x) + math.acos(0.1 * x) + math.atan(x) + math.atan2(x, 2.0)
+    a += math.tan(0.1 * x)
     c = math.hypot(x, 3.0) + math.erf(0.1 * x) + math.tanh(0.2 * x) + math.degrees(x)
     d = math.log1p(x) + math.expm1(0.1 * x) + math.radians(x) + abs(-x) + math.fabs(x)
     return a + b + c + d + min(x, 5.0, x * x) + max(x, 1.0)
@@ -208,6 +203,34 @@ def even(n):
 
 def odd(n):
     return False if n == 0 else even(n - 1)
+
+
+@row(1.5, 4, by=(0,))
+@row(1.5, 5, by=(0,))
+def local_functions_that_call_one_another(x, n):
+    def even(k):
+        return x if k == 0 else 1.1 * odd(k - 1)
+
+    def odd(k):
+        return -x * x if k == 0 else even(k - 1) + x
+
+    return even(n)
+
+
+@row(0.4, 7, by=(0,))
+def three_local_functions(x, n):
+    scale = 1.0 + x
+
+    def first(k, y):
+        return y if k <= 0 else second(k - 1, y * scale)
+
+    def second(k, y):
+        return first(k - 1, y + x) if k % 2 == 0 else third(k, math.sin(y))
+
+    def third(k, y, by=0.5):
+        return by * y if k <= 1 else first(k - 2, by * y)
+
+    return first(n, x) + third(n, x, by=x)
 
 
 @row(50)
@@ -433,3 +456,40 @@ def best_so_far(a, n):
         if now[0] + now[1] > best[0] + best[1] + 0.01:
             best = now.copy()
     return best @ a
+
+
+# What different paths return
+
+
+@row(1.0, 3)
+@row(-1.0, 3)
+def an_int_or_a_float(x, n):
+    if x > 0:
+        return n
+    return x
+
+
+@row(1.0, 3)
+@row(-1.0, 3)
+@row(0.0, 3)
+def pairs_of_either(x, n):
+    if x > 0:
+        return n, (x, n)
+    if x < 0:
+        return x, (n, n)
+    return n, (x, x)
+
+
+@row(1.0, 3)
+@row(-1.0, 3)
+def a_choice_of_either(x, n):
+    return n if x > 0 else x
+
+
+@row(0.4, by=(0,))
+@row(-0.4, by=(0,))
+def zero_or_more(x):
+    """As users write it: an int where a float is meant."""
+    if x < 0:
+        return 0
+    return x * x

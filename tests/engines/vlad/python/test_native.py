@@ -704,7 +704,10 @@ def test_arguments_that_are_no_values_are_refused() -> None:
         (2**60, "above 2..53 and would be rounded; pass a float"),
         (np.ones((1, 1, 1)), "an array of 3 dimensions"),
         (np.ones(2, complex), "an array of `complex128`"),
-        (np.arange(2), "an array of `int64` is no value .* pass `a.astype.float.`"),
+        (
+            np.arange(2, dtype=np.int32),
+            "an array of `int32` is no value .* pass `a.astype.float.`",
+        ),
         (np.ones(2, np.float32), "an array of `float32` is no value"),
         (np.float32(1.5), "of type `float32` is no value of a compiled function"),
     ]:

@@ -1,6 +1,7 @@
 """Source, input and output of a program."""
 
 import io
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,10 +25,18 @@ class Console:
     def write(self, line: str) -> None:
         self._lines.append(line + "\n")
         if self._out is not None:
-            self._out.write(line + "\n")
+            self._out.write(printable(line, self._out) + "\n")
 
     def text(self) -> str:
         return "".join(self._lines)
+
+
+def printable(text: str, out: TextIO) -> str:
+    """A text with escapes for the letters that a stream's encoding lacks."""
+    encoding = getattr(out, "encoding", None)
+    if encoding is None:
+        return text
+    return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def source_of(program: str | Path) -> Source:
@@ -51,6 +60,12 @@ def reader(stdin: Input) -> Callable[[], float | None]:
 
 
 def _numbers(stream: Any) -> Iterator[float]:
+    if hasattr(stream, "isatty") and stream.isatty():
+        print(
+            "The program reads numbers: type them, in one line or in several.",
+            file=sys.stderr,
+            flush=True,
+        )
     for line in stream:
         for word in line.split():
             number = to_number(word)

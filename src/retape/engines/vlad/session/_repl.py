@@ -1,12 +1,14 @@
 """The prompt: read an expression or a definition, evaluate, print, repeat."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from retape.engines.vlad.language._diagnostics import ReadError, Source, VladError
 from retape.engines.vlad.language._program import Session
 from retape.engines.vlad.language._reader import read
+from retape.engines.vlad.session._console import printable
 from retape.engines.vlad.session._engines import EngineName, Setting, make_engine
 from retape.engines.vlad.session._options import DEFAULT_PLAN
 from retape.engines.vlad.values._values import show
@@ -53,6 +55,12 @@ class Repl:
                 return
             except KeyboardInterrupt:
                 self._tell("")
+                continue
+            except UnicodeDecodeError as error:
+                self._tell(
+                    f"a letter of this line is none of `{error.encoding}`, the "
+                    "terminal's encoding; write another, or set `PYTHONUTF8=1`"
+                )
                 continue
             with contextlib.suppress(KeyboardInterrupt):
                 self.evaluate(text)
@@ -118,7 +126,11 @@ def repl(*, engine: EngineName = "interpreter", plan: Plan | None = None) -> Non
         3
     """
     with _history():
-        Repl(input, print, engine=engine, plan=plan).loop()
+        Repl(input, _tell, engine=engine, plan=plan).loop()
+
+
+def _tell(text: str) -> None:
+    print(printable(text, sys.stdout))
 
 
 @contextlib.contextmanager

@@ -26,6 +26,7 @@ from retape.engines.vlad.python.read._types import (
     FLOAT,
     UNKNOWN,
     FunctionType,
+    OneOf,
     TupleType,
     Type,
 )
@@ -110,7 +111,7 @@ class CompiledCallable:
         """The term that a call with these operands evaluates."""
         function = FunctionType(function_key(self))
         nothing = Const(owner.text.where(node), ())
-        return owner.calls.of_function(node, function, nothing, operands)
+        return owner.calls.of_function(node, function, nothing, operands, tells=True)
 
     def _run(
         self,
@@ -193,6 +194,8 @@ class CompiledCallable:
         core, returns = self._root(owner, parsed.node, operands)
         if returns is UNKNOWN:
             parsed.text.refuse(parsed.node, "this function never returns")
+        if isinstance(returns, OneOf):
+            returns = OneOf(tuple(unit.told))
         pattern = tuple_pattern(names) if names else PConst(())
         unit.definitions[ROOT] = Lambda(where, parsed.name, pattern, core, ())
         setting = Setting(self._plan, lambda: None, print)

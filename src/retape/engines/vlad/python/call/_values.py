@@ -12,6 +12,7 @@ from retape.engines.vlad.python.read._types import (
     NONE,
     ArrayType,
     FunctionType,
+    OneOf,
     TupleType,
     Type,
     as_floats,
@@ -96,10 +97,18 @@ def _numpy_type(numpy: Any, value: Any) -> Type | None:
             f"an array of type `{type(value).__name__}` may mean another thing by its "
             "operators; pass `numpy.asarray(a)`, or the plain array that you mean"
         )
+    if value.dtype == numpy.int64 and value.ndim in (1, 2):
+        if value.size and max(int(value.max()), -int(value.min())) > LARGEST_INT:
+            raise GradientTypeError(
+                "an array has an int above 2**53, which would be rounded; pass "
+                "`a.astype(float)`"
+            )
+        return ArrayType(value.ndim, INT)
     if value.dtype != numpy.float64:
         raise GradientTypeError(
             f"an array of `{value.dtype}` is no value of a compiled function, whose "
-            "arrays are of doubles; pass `a.astype(float)`"
+            "arrays are of doubles, or of `int64` if they are only read; pass "
+            "`a.astype(float)`"
         )
     if value.ndim == 0:
         return FLOAT
@@ -166,11 +175,13 @@ def result_to_python(value: Value, type_: Type) -> Any:
                 found.append(result_to_python(value[0], item))
                 value = value[1]
             return (*found, result_to_python(value, items[-1]))
-        case ArrayType(rank=1):
-            return _array(value)
-        case ArrayType():
-            (rows, columns), data = value
-            return _array(data).reshape(int(rows), int(columns))
+        case OneOf(items=items):
+            number, value = value
+            return result_to_python(value, items[int(number)])
+        case ArrayType(rank=rank):
+            shape, data = ((-1,), value) if rank == 1 else value
+            found = _array(data).reshape([int(n) for n in shape])
+            return found.astype(int) if type_.item is INT else found
         case FunctionType():
             raise GradientTypeError(
                 "a compiled function cannot return a function; return its values"

@@ -8,7 +8,6 @@ from retape.engines.vlad.language._core import Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.read._types import (
     BOOL,
-    FLOAT,
     INT,
     UNKNOWN,
     ArrayType,
@@ -55,7 +54,7 @@ class ArrayItems:
         def read(vector: Core, at: Core) -> Core:
             return Prim(where, "vector-ref", (vector, at))
 
-        return self._at(where, core, indices, read), FLOAT
+        return self._at(where, core, indices, read), type_.item
 
     def with_item(
         self, node: ast.Subscript, array: Core, value: Core, env: "Variables"

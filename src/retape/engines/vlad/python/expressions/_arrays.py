@@ -7,7 +7,6 @@ from retape.engines.vlad.language._core import Const, Core, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.read._types import (
     INT,
-    NUMBERS,
     ArrayType,
     TupleType,
     kind_of_type,
@@ -76,13 +75,12 @@ class Arrays:
         where = self._owner.text.where(node)
         core, type_ = shape
         self._owner.fresh = True
-        if type_ in NUMBERS:
-            return Prim(where, "make-vector", (core, value)), ArrayType(1)
-        if type_ == TupleType((INT,)):
+        if type_ in (INT, TupleType((INT,))):
             return Prim(where, "make-vector", (core, value)), ArrayType(1)
         if type_ != TupleType((INT, INT)):
             self.refuse(
-                node, "a shape is an int, or a tuple of two; more are not compiled"
+                node,
+                "a shape is an int, or a tuple of one or two; use `int(n)` for a float",
             )
         rows, columns, both = (
             self._build.fresh(n) for n in ("rows", "columns", "shape")

@@ -11,11 +11,12 @@ from retape.engines.vlad.python.expressions._refusals import instead_of_derivati
 from retape.engines.vlad.python.expressions._unit import Nested
 from retape.engines.vlad.python.expressions._variables import share
 from retape.engines.vlad.python.read._library import known_function
-from retape.engines.vlad.python.read._names import parameters
+from retape.engines.vlad.python.read._names import default_of, parameters
 from retape.engines.vlad.python.read._source import MISSING
 from retape.engines.vlad.python.read._types import (
     ArrayType,
     FunctionType,
+    OneOf,
     TupleType,
     holds_arrays,
     kind_of_type,
@@ -38,8 +39,8 @@ class CallTranslator:
     def refuse(self, node: ast.AST, message: str) -> NoReturn:
         self._owner.refuse(node, message)
 
-    def call(self, node: ast.Call, env: "Variables") -> Operand:
-        """A call, by what is called."""
+    def call(self, node: ast.Call, env: "Variables", *, tells: bool = False) -> Operand:
+        """A call, by what is called; one that `tells` may give `OneOf` some types."""
         owner = self._owner
         if isinstance(node.func, ast.Attribute):
             value = owner.static_object(node.func, env)
@@ -53,7 +54,7 @@ class CallTranslator:
         if None in keywords:
             self.refuse(node, "`**` is not compiled; write the arguments one by one")
         named = {str(k): v for k, v in keywords.items()}
-        result = self.of_function(node, type_, function, args, named)
+        result = self.of_function(node, type_, function, args, named, tells=tells)
         if holds_arrays(result[1]) and not owner.fresh:
             for each in (*node.args, *(k.value for k in node.keywords)):
                 share(each, env)
@@ -73,6 +74,7 @@ class CallTranslator:
             if function.attr == "copy":
                 self._owner.fresh = True
                 return core, type_
+            self._owner.refuse_ints(node, type_)
             if function.attr == "sum":
                 return self._owner.wholes.sum(node, (core, type_))
         return self.refuse(
@@ -88,16 +90,22 @@ class CallTranslator:
         function: Core,
         args: list[Operand],
         keywords: dict[str, Operand] | None = None,
+        *,
+        tells: bool = False,
     ) -> Operand:
         """A known function, applied."""
         key = type_.key
         if hasattr(key, "__retape_derivative__"):
-            return derivative_call(self._owner, node, key, args, keywords or {})
+            result = derivative_call(self._owner, node, key, args, keywords or {})
+            self._owner.ways = ()
+            return result
+        self._owner.ways = ()
         known = known_function(key)
         if getattr(key, "__module__", None) == "retape.native":
             self.refuse(node, instead_of_derivative(key.__name__))
         if known is None and isinstance(key, Nested | PythonFunction):
-            return self._compiled(node, type_, function, args, keywords or {})
+            given = self._bound(node, type_, function, args, keywords or {})
+            return self._compiled(node, type_, function, given, tells)
         if keywords:
             self.refuse(node, "keyword arguments of library functions are not compiled")
         return self._library.call(node, known or ("", ""), args)
@@ -107,19 +115,22 @@ class CallTranslator:
         node: ast.AST,
         type_: FunctionType,
         function: Core,
-        args: list[Operand],
-        keywords: dict[str, Operand],
+        given: list[Operand],
+        tells: bool,
     ) -> Operand:
         owner = self._owner
         where = owner.text.where(node)
-        given = self._bound(node, type_, function, args, keywords)
         types = tuple(t for _, t in given)
         instance = owner.unit.instance(type_, types, node, owner.parsed)
+        returns = instance.returns
+        if tells and len(instance.ways) > 1:
+            returns = OneOf(instance.ways)
+            instance = owner.unit.instance(type_, types, node, owner.parsed, tells=True)
         cores = [core for core, _ in given]
         if type_.captured:
             cores.insert(0, function)
-        owner.fresh = instance.fresh
-        return owner.unit.call(where, instance, cores), instance.returns
+        owner.fresh, owner.ways = instance.fresh, instance.ways
+        return owner.unit.call(where, instance, cores), returns
 
     def _bound(
         self,
@@ -165,9 +176,10 @@ class CallTranslator:
         key = type_.key
         if isinstance(key, Nested):
             labels = [label for label, _ in type_.captured]
-            if f"default {name}" in labels:
+            label = default_of(key.parsed.name, name)
+            if label in labels:
                 types = TupleType(tuple(t for _, t in type_.captured))
-                index = labels.index(f"default {name}")
+                index = labels.index(label)
                 return owner.opened(where, types, function, index), types.items[index]
         else:
             defaults = key.__defaults__ or ()

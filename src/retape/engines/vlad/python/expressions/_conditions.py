@@ -73,17 +73,19 @@ class Conditions:
 
     def logical(self, node: ast.BoolOp, env: "Variables") -> Core:
         where = self._owner.text.where(node)
-        for each in node.values:
-            if self._owner.expr(each, env)[1] not in (BOOL, UNKNOWN):
-                self.refuse(each, "`and` and `or` take bools; compare this with 0")
-        result = self.condition(node.values[-1], env)
-        for each in reversed(node.values[:-1]):
-            test = self.condition(each, env)
+        *tests, result = [self._bool(each, env) for each in node.values]
+        for test in reversed(tests):
             if isinstance(node.op, ast.And):
                 result = If(where, test, result, Const(where, False))
             else:
                 result = If(where, test, Const(where, True), result)
         return result
+
+    def _bool(self, node: ast.expr, env: "Variables") -> Core:
+        core, type_ = self._owner.expr(node, env)
+        if type_ not in (BOOL, UNKNOWN):
+            self.refuse(node, "`and` and `or` take bools; compare this with 0")
+        return core
 
     def choice(self, node: ast.IfExp, env: "Variables") -> Operand:
         test = self.condition(node.test, env)

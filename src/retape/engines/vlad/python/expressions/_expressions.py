@@ -17,16 +17,23 @@ from retape.engines.vlad.python.expressions._refusals import instead_of_expressi
 from retape.engines.vlad.python.expressions._unit import Nested, Unit
 from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.expressions._whole_arrays import ON_ARRAYS, WholeArrays
-from retape.engines.vlad.python.read._names import parameters, reads
+from retape.engines.vlad.python.read._names import (
+    InnerDefinition,
+    default_of,
+    reads,
+    with_default,
+)
 from retape.engines.vlad.python.read._source import MISSING, Parsed
 from retape.engines.vlad.python.read._types import (
     BOOL,
+    INT,
     NONE,
     NUMBERS,
     UNKNOWN,
     ArrayType,
     FunctionType,
     TupleType,
+    Type,
     holds_arrays,
     kind_of_type,
 )
@@ -45,6 +52,7 @@ class Expressions:
     Attributes:
         fresh: Whether the arrays in what was made last are nobody else's, nor the same.
         fresh_items: If a tuple was written out, whether that holds for each item.
+        ways: If a function was called, the types that its ways out give.
     """
 
     def __init__(self, unit: Unit, parsed: Parsed) -> None:
@@ -61,6 +69,7 @@ class Expressions:
         self.calls = CallTranslator(self)
         self.fresh = False
         self.fresh_items: tuple[bool, ...] = ()
+        self.ways: tuple[Type, ...] = ()
         self.locals: set[str] = set(parsed.enclosing)
 
     def refuse(self, node: ast.AST, message: str) -> NoReturn:
@@ -68,7 +77,7 @@ class Expressions:
 
     def expr(self, node: ast.expr, env: Variables) -> Operand:
         """A term and its type; `fresh` tells whether the arrays in it are new."""
-        self.fresh, self.fresh_items = False, ()
+        self.fresh, self.fresh_items, self.ways = False, (), ()
         where = self.text.where(node)
         match node:
             case ast.Constant(value=value):
@@ -94,7 +103,8 @@ class Expressions:
             case ast.Attribute():
                 return self._attribute(node, env)
             case ast.Lambda():
-                return self.nested(node, "lambda", env)
+                core, (type_,) = self.nested({"lambda": node}, env)
+                return core, type_
         return self.refuse(node, instead_of_expression(node))
 
     def are_fresh(self, node: ast.expr, leaving: Container[str]) -> tuple[bool, ...]:
@@ -120,6 +130,15 @@ class Expressions:
                 node, f"a number is needed here, and this is {kind_of_type(type_)}"
             )
         return core, type_
+
+    def refuse_ints(self, node: ast.AST, type_: Type) -> None:
+        """Refuse arithmetic with a whole array of ints."""
+        if isinstance(type_, ArrayType) and type_.item is INT:
+            self.refuse(
+                node,
+                "an array of ints is only read, as in `b[a[i]]`; for arithmetic pass "
+                "`a.astype(float)`, and take `int(a[i])` where an item is an index",
+            )
 
     def _constant(self, node: ast.AST, value: Any) -> Operand:
         where = self.text.where(node)
@@ -155,7 +174,8 @@ class Expressions:
             self.refuse(
                 node,
                 f"`{name}` has no value here on some way through the function; give it "
-                "one before",
+                "one before, or, if it is a function, write its `def` directly before "
+                "or after the `def` that calls it",
             )
         return value
 
@@ -195,6 +215,8 @@ class Expressions:
         self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
     ) -> Operand:
         where = self.text.where(node)
+        for each in (left[1], right[1]):
+            self.refuse_ints(node, each)
         if isinstance(op, ast.MatMult):
             return self.products.product(node, left, right)
         if isinstance(left[1], ArrayType) or isinstance(right[1], ArrayType):
@@ -216,6 +238,7 @@ class Expressions:
                 where, self.conditions.condition(node.operand, env)
             ), BOOL
         operand = self.expr(node.operand, env)
+        self.refuse_ints(node, operand[1])
         if isinstance(operand[1], ArrayType) and isinstance(node.op, ast.USub):
             return self.wholes.unary(node, "(-)", operand)
         operand = self.as_number(node, operand)
@@ -238,25 +261,33 @@ class Expressions:
         return tuple_of(where, [core for core, _ in parts]), types
 
     def nested(
-        self, node: ast.FunctionDef | ast.Lambda, name: str, env: Variables
-    ) -> Operand:
-        """A function inside this one: the tuple of what it takes from outside."""
-        where = self.text.where(node)
-        taken = [each for each in reads(node) if each in env and each != name]
-        names = parameters(node)
-        with_default = names[len(names) - len(node.args.defaults) :]
-        parts = [self._name(node, each, env) for each in taken]
+        self, definitions: dict[str, InnerDefinition], env: Variables
+    ) -> tuple[Core, list[FunctionType]]:
+        """Functions inside this one, by name, that call one another if they are many.
+
+        They have one value: the tuple of what they all take from outside.
+        """
+        nodes = list(definitions.values())
+        found = dict.fromkeys(each for node in nodes for each in reads(node))
+        taken = [each for each in found if each in env and each not in definitions]
+        parts = [(each, self._name(nodes[0], each, env)) for each in taken]
         for each in taken:
             share(ast.Name(each, ast.Load()), env)
-        defaults = [self.expr(each, env) for each in node.args.defaults]
-        labels = (*taken, *(f"default {each}" for each in with_default))
-        parts += defaults
+        for name, node in definitions.items():
+            for each, default in with_default(node).items():
+                parts.append((default_of(name, each), self.expr(default, env)))
+                share(default, env)
         enclosing = frozenset(self.locals)
-        parsed = replace(self.parsed, node=node, name=name, enclosing=enclosing)
-        captured = tuple((n, t) for n, (_, t) in zip(labels, parts, strict=True))
-        type_ = FunctionType(Nested(parsed, tuple(with_default)), captured)
+        group = [
+            Nested(replace(self.parsed, node=node, name=name, enclosing=enclosing))
+            for name, node in definitions.items()
+        ]
+        captured = tuple((name, type_) for name, (_, type_) in parts)
+        for each in group:
+            each.group = tuple(group)
         self.fresh = False
-        return tuple_of(where, [core for core, _ in parts]), type_
+        value = tuple_of(self.text.where(nodes[0]), [core for _, (core, _) in parts])
+        return value, [FunctionType(each, captured) for each in group]
 
     def opened(self, where: Where, type_: TupleType, core: Core, index: int) -> Core:
         """An item of a tuple."""

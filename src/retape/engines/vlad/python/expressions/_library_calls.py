@@ -33,6 +33,9 @@ class LibraryCalls:
         kind, name = known
         if any(t is UNKNOWN for _, t in args):
             return Const(self._owner.text.where(node), ()), UNKNOWN
+        for _, type_ in args:
+            if name not in ("len", "copy"):
+                self._owner.refuse_ints(node, type_)
         match kind:
             case "math":
                 return self._math(node, name, args)
@@ -66,8 +69,19 @@ class LibraryCalls:
         self._counted(node, args, 1)
         if isinstance(args[0][1], ArrayType):
             return self._owner.wholes.unary(node, name, args[0])
-        core, _ = self._owner.as_number(node, args[0])
-        return Prim(self._owner.text.where(node), name, (core,)), FLOAT
+        core, type_ = self._real(node, args[0])
+        result = INT if name == "abs" and type_ is INT else FLOAT
+        return Prim(self._owner.text.where(node), name, (core,)), result
+
+    def _real(self, node: ast.AST, operand: Operand) -> Operand:
+        """A number that is no bool, with which these functions do something else."""
+        if operand[1] is BOOL:
+            self.refuse(
+                node,
+                "of a bool this function gives a bool, or a number in half precision; "
+                "write `int(x)` or `float(x)`",
+            )
+        return self._owner.as_number(node, operand)
 
     def _array(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         owner, where = self._owner, self._owner.text.where(node)
@@ -78,7 +92,13 @@ class LibraryCalls:
                 return owner.arrays.new(node, args[0], value)
             case "full":
                 self._counted(node, args, 2)
-                value, _ = owner.as_number(node, args[1])
+                value, type_ = owner.as_number(node, args[1])
+                if type_ is INT:
+                    self.refuse(
+                        node,
+                        "`np.full` of an int makes an array of ints; write it as a "
+                        "float, or `float(x)`",
+                    )
                 return owner.arrays.new(node, args[0], value)
             case "dot":
                 self._counted(node, args, 2)
@@ -94,8 +114,8 @@ class LibraryCalls:
                 self._counted(node, args, 2)
                 return owner.apply_binary(node, ast.Pow(), args[0], args[1])
             case "arctan":
-                return self._builtin(node, "atan", args)
-        return self._builtin(node, "atan2", args)
+                return self._builtin(node, "atan", [self._real(node, args[0])])
+        return self._builtin(node, "atan2", [self._real(node, arg) for arg in args])
 
     def _builtin(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         owner, where = self._owner, self._owner.text.where(node)
@@ -107,7 +127,9 @@ class LibraryCalls:
             return owner.wholes.sum(node, args[0])
         if name == "range":
             self.refuse(node, "`range` is compiled in the head of a `for` only")
-        numbers = [owner.as_number(node, arg) for arg in args]
+        is_strict = name in ("minimum", "maximum", "min", "max")
+        as_number = self._real if is_strict else owner.as_number
+        numbers = [as_number(node, arg) for arg in args]
         cores = tuple(core for core, _ in numbers)
         types = [t for _, t in numbers]
         arithmetic = owner.arithmetic

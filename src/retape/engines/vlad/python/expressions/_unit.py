@@ -26,10 +26,15 @@ MAX_ROUNDS = 20
 
 @dataclass(slots=True, eq=False)
 class Nested:
-    """A function defined inside another one: its definition, and where it stands."""
+    """A function defined inside another one: its definition, and where it stands.
+
+    Attributes:
+        group: The functions that it calls, and that call it, with itself: they take
+            the same from outside.
+    """
 
     parsed: Parsed
-    defaults: tuple[str, ...] = ()
+    group: "tuple[Nested, ...]" = field(default=(), repr=False)
 
     def __hash__(self) -> int:
         return id(self.parsed.node)
@@ -48,11 +53,15 @@ class Instance:
     Attributes:
         name: The name of its definition.
         returns: The type of its value; unknown until a first way out has been seen.
+        ways: The types that its ways out give, which one type has in common.
+        tells: Whether a value comes as `OneOf` these.
         fresh: Whether arrays in its value are new, and nobody else's.
     """
 
     name: str
     returns: Type = UNKNOWN
+    ways: tuple[Type, ...] = ()
+    tells: bool = False
     fresh: bool = True
     done: bool = False
     used: bool = False
@@ -80,6 +89,7 @@ class Unit:
         translate: From an instance to its definition (`statements._instance`, which
             stands above this package).
         outside: Names of the outside that were read, with their values then.
+        told: The types that have numbers, in a value that tells its own.
     """
 
     translate: Translate
@@ -87,6 +97,7 @@ class Unit:
     definitions: dict[str, Lambda] = field(default_factory=dict)
     instances: dict[Any, Instance] = field(default_factory=dict)
     outside: dict[tuple[Any, str], Any] = field(default_factory=dict)
+    told: list[Type] = field(default_factory=list)
     _parsed: dict[Any, Parsed] = field(default_factory=dict)
     _made_of: dict[PythonFunction, tuple[Any, ...]] = field(default_factory=dict)
     _count: int = 0
@@ -145,9 +156,11 @@ class Unit:
         args: tuple[Type, ...],
         at: ast.AST,
         parsed: Parsed,
+        *,
+        tells: bool = False,
     ) -> Instance:
         """The instance for arguments of these types, which is made if there is none."""
-        key = (function, args)
+        key = (function, args, tells)
         found = self.instances.get(key)
         if found is not None:
             found.used = True
@@ -160,20 +173,27 @@ class Unit:
             )
         source = self._source(function)
         self._count += 1
-        instance = Instance(f"{source.name}:{self._count}")
+        instance = Instance(f"{source.name}:{self._count}", tells=tells)
         self.instances[key] = instance
         for _ in range(MAX_ROUNDS):
-            before = instance.returns, instance.fresh
+            before = instance.returns, instance.fresh, instance.ways
             known = set(self.instances)
             instance.used = False
             lambda_ = self.translate(self, source, function, args, instance)
             self.definitions[instance.name] = lambda_
-            if not instance.used or (instance.returns, instance.fresh) == before:
+            after = instance.returns, instance.fresh, instance.ways
+            if not instance.used or after == before:
                 break
             for other in set(self.instances) - known:  # made with what was assumed
                 del self.definitions[self.instances.pop(other).name]
         instance.done = True
         return instance
+
+    def number_of(self, type_: Type) -> float:
+        """The number of a type, in a value that tells its own."""
+        if type_ not in self.told:
+            self.told.append(type_)
+        return float(self.told.index(type_))
 
     def _source(self, function: FunctionType) -> Parsed:
         key = function.key

@@ -1,7 +1,7 @@
 """Names in a function: which are assigned, which are read, which a closure takes."""
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from retape.engines.vlad.python.read._source import FunctionNode
 
@@ -61,6 +61,66 @@ def changes(node: FunctionNode) -> dict[str, int]:
         inner = 2 if isinstance(top, ast.For | ast.While) else times
         stack.extend((each, inner) for each in ast.iter_child_nodes(top))
     return counts
+
+
+def groups(nodes: Sequence[ast.FunctionDef]) -> list[list[ast.FunctionDef]]:
+    """Definitions that stand together: those that call one another as one group.
+
+    A group comes after those that it calls, else as it is written.
+    """
+    names = [node.name for node in nodes]
+    if len(set(names)) < len(names):  # a later one takes the name of an earlier one
+        return [[node] for node in nodes]
+    calls = {node.name: {*reads(node)} & {*names} for node in nodes}
+    for _ in names:
+        for name, found in calls.items():
+            calls[name] = found.union(*(calls[each] for each in found))
+    for i, node in enumerate(nodes):
+        before = _read_by_defaults(node) & {*names[:i]}
+        calls[node.name] |= before.union(*(calls[each] for each in before))
+    left, done = list(nodes), list[list[ast.FunctionDef]]()
+    while left:
+        made = {node.name for group in done for node in group}
+        ready = (each for each in left if _is_next(each.name, calls, made))
+        first = next(ready, left[0])
+        both = calls[first.name]
+        group = [
+            each
+            for each in left
+            if each is first or (each.name in both and first.name in calls[each.name])
+        ]
+        done.append(group)
+        left = [each for each in left if each not in group]
+    return done
+
+
+def _is_next(name: str, calls: dict[str, set[str]], made: set[str]) -> bool:
+    """Whether all that a definition calls is made, but for its own group."""
+    return all(each == name or name in calls[each] for each in calls[name] - made)
+
+
+def _read_by_defaults(node: InnerDefinition) -> set[str]:
+    return {
+        each.id
+        for default in node.args.defaults
+        for each in ast.walk(default)
+        if isinstance(each, ast.Name)
+    }
+
+
+def with_default(node: FunctionNode) -> dict[str, ast.expr]:
+    """The defaults of a function's parameters, by name."""
+    defaults = node.args.defaults
+    names = parameters(node)[-len(defaults) :] if defaults else []
+    return dict(zip(names, defaults, strict=True))
+
+
+def default_of(function: str, parameter: str) -> str:
+    """The name of a default among what a function takes from outside.
+
+    It is no name that Python has.
+    """
+    return f"default {function} {parameter}"
 
 
 def parameters(node: FunctionNode) -> list[str]:

@@ -37,9 +37,10 @@ class TupleType:
 
 @dataclass(frozen=True, slots=True)
 class ArrayType:
-    """An array of floats, of one or two dimensions."""
+    """An array of floats, of one or two dimensions; one of ints is only read."""
 
     rank: int
+    item: Scalar = Scalar.FLOAT
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,14 @@ class FunctionType:
     captured: "tuple[tuple[str, Type], ...]" = ()
 
 
-Type: TypeAlias = Scalar | TupleType | ArrayType | FunctionType
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Types of which running tells one: a value has its type's number before it."""
+
+    items: "tuple[Type, ...]"
+
+
+Type: TypeAlias = Scalar | TupleType | ArrayType | FunctionType | OneOf
 
 
 class NoCommonType(Exception):
@@ -93,9 +101,14 @@ def kind_of_type(type_: Type) -> str:
         case TupleType():
             return f"a tuple of {len(type_.items)}"
         case ArrayType():
-            return f"an array of {type_.rank} dimension{'s' * (type_.rank > 1)}"
+            of_ints = "ints of " * (type_.item is INT)
+            return (
+                f"an array of {of_ints}{type_.rank} dimension{'s' * (type_.rank > 1)}"
+            )
         case FunctionType():
             return "a function"
+        case OneOf():
+            return " or ".join(kind_of_type(item) for item in type_.items)
 
 
 def holds_arrays(type_: Type) -> bool:
@@ -103,7 +116,7 @@ def holds_arrays(type_: Type) -> bool:
     match type_:
         case ArrayType():
             return True
-        case TupleType():
+        case TupleType() | OneOf():
             return any(holds_arrays(item) for item in type_.items)
         case FunctionType():
             return any(holds_arrays(item) for _, item in type_.captured)
@@ -115,7 +128,12 @@ def is_differentiable(type_: Type) -> bool:
     """Tell whether a value of a type consists of reals only."""
     if isinstance(type_, TupleType):
         return all(is_differentiable(item) for item in type_.items)
-    return type_ in NUMBERS or isinstance(type_, ArrayType)
+    return type_ in NUMBERS or is_array_of_floats(type_)
+
+
+def is_array_of_floats(type_: Type) -> bool:
+    """Tell whether a type is of arrays with which there is arithmetic."""
+    return isinstance(type_, ArrayType) and type_.item is FLOAT
 
 
 def as_floats(type_: Type) -> Type:

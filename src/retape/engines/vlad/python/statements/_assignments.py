@@ -165,6 +165,7 @@ class Assignments:
             self.refuse(
                 target, f"{kind_of_type(variable.type)} has no items to be assigned"
             )
+        self._owner.refuse_ints(target, variable.type)
         if not variable.owned:
             self.refuse(
                 target,
@@ -197,6 +198,7 @@ class Assignments:
         else:
             return self.refuse(target, "attributes of objects are not compiled")
         left = self._owner.expr(read, env)
+        self._owner.refuse_ints(node, left[1])
         if isinstance(left[1], ArrayType):
             assert isinstance(target, ast.Name)
             if not env[target.id].owned:

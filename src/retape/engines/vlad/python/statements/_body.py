@@ -12,9 +12,10 @@ Types are found in a first pass over each piece; a term is made afterwards, by a
 """
 
 import ast
+import itertools
 from collections.abc import Sequence
 
-from retape.engines.vlad.language._core import Const, Core, If
+from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Instance, Unit
 from retape.engines.vlad.python.expressions._variables import (
@@ -22,11 +23,18 @@ from retape.engines.vlad.python.expressions._variables import (
     Variables,
     parting,
 )
-from retape.engines.vlad.python.read._names import assigned, body_of, parameters
+from retape.engines.vlad.python.read._names import (
+    assigned,
+    body_of,
+    groups,
+    parameters,
+)
 from retape.engines.vlad.python.read._source import Parsed
 from retape.engines.vlad.python.read._types import (
     NONE,
+    UNKNOWN,
     NoCommonType,
+    OneOf,
     Type,
     holds_arrays,
     join,
@@ -80,28 +88,46 @@ class Body(Expressions):
             case ast.For():
                 return for_loop(self, node, env, go)
             case ast.Return():
-                return self._return(node, env)
+                return self.return_(node, env)
             case ast.Break() | ast.Continue():
                 assert exits is not None
                 return (exits.out if isinstance(node, ast.Break) else exits.again)(env)
             case ast.FunctionDef():
-                return self._definition(node, env, go)
+                more = [*itertools.takewhile(_is_definition, rest)]
+                rest = rest[len(more) :]
+                return self._definitions(groups([node, *more]), env, go)
             case ast.Assert():
                 return self._assert(node, env, go)
             case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign():
                 return go(env)
         return self.refuse(node, instead_of_statement(node))
 
-    def finish(self, node: ast.AST, operand: tuple[Core, Type], fresh: bool) -> Emit:
-        """A return from the function."""
-        core, type_ = operand
+    def finish(
+        self,
+        node: ast.AST,
+        operand: tuple[Core, Type],
+        fresh: bool,
+        ways: tuple[Type, ...] = (),
+    ) -> Emit:
+        """A return from the function, on `ways` of a function that it calls last."""
+        instance, (core, type_) = self.instance, operand
+        if isinstance(type_, OneOf):
+            ways = type_.items
+        ways = ways or (type_,)
         try:
-            self.instance.returns = join(self.instance.returns, type_)
+            for each in ways:
+                instance.returns = join(instance.returns, each)
         except NoCommonType as error:
             self.refuse(node, f"the function returns {error}; make them alike")
+        known = (each for each in ways if each is not UNKNOWN)
+        instance.ways = (*dict.fromkeys((*instance.ways, *known)),)
         if holds_arrays(type_) and not fresh:
-            self.instance.fresh = False
-        return lambda: core
+            instance.fresh = False
+        if not instance.tells or isinstance(type_, OneOf):
+            return lambda: core
+        where = self.text.where(node)
+        number = Const(where, self.unit.number_of(type_))
+        return lambda: Prim(where, "cons", (number, core))
 
     def _if(self, node: ast.If, env: Variables, go: After, exits: Exits | None) -> Emit:
         where = self.text.where(node)
@@ -120,23 +146,43 @@ class Body(Expressions):
 
         return lambda: point.around(self, where, branches)
 
-    def _return(self, node: ast.Return, env: Variables) -> Emit:
-        if node.value is None:
+    def return_(self, node: ast.Return, env: Variables) -> Emit:
+        value = node.value
+        if value is None:
             return self.finish(node, (Const(self.text.where(node), ()), NONE), True)
-        leaving = parting(node.value, env, env)
-        operand = self.expr(node.value, env)
-        name = node.value.id if isinstance(node.value, ast.Name) else ""
+        if isinstance(value, ast.IfExp):
+            return self._if(_as_statement(value), env, _nothing_follows, None)
+        leaving = parting(value, env, env)
+        if isinstance(value, ast.Call):
+            operand = self.calls.call(value, env, tells=self.instance.tells)
+        else:
+            operand = self.expr(value, env)
+        name = value.id if isinstance(value, ast.Name) else ""
         owned = name in env and env[name].owned
-        fresh = all(self.are_fresh(node.value, leaving))
-        return self.finish(node, operand, fresh or owned)
+        fresh = all(self.are_fresh(value, leaving))
+        ways = self.ways if isinstance(value, ast.Call) else ()
+        return self.finish(node, operand, fresh or owned, ways)
 
-    def _definition(self, node: ast.FunctionDef, env: Variables, go: After) -> Emit:
-        if node.decorator_list:
-            self.refuse(node, "a decorator inside a compiled function is not compiled")
-        where = self.text.where(node)
-        value, type_ = self.nested(node, node.name, env)
-        name = self.build.fresh(node.name)
-        inner = go({**env, node.name: Variable(name, type_)})
+    def _definitions(
+        self, found: list[list[ast.FunctionDef]], env: Variables, go: After
+    ) -> Emit:
+        """Definitions that stand together, in groups that call one another."""
+        if not found:
+            return go(env)
+        group, *rest = found
+        for each in group:
+            if each.decorator_list:
+                self.refuse(
+                    each, "a decorator inside a compiled function is not compiled"
+                )
+        where = self.text.where(group[0])
+        value, types = self.nested({each.name: each for each in group}, env)
+        name = self.build.fresh(group[0].name)
+        made = {
+            each.name: Variable(name, type_)
+            for each, type_ in zip(group, types, strict=True)
+        }
+        inner = self._definitions(rest, {**env, **made}, go)
         return lambda: self.build.let_var(where, name, value, inner())
 
     def _assert(self, node: ast.Assert, env: Variables, go: After) -> Emit:
@@ -144,3 +190,19 @@ class Body(Expressions):
         test, inner = self.conditions.condition(node.test, env), go(env)
         wrong = fault(where, "assertion failed")
         return lambda: If(where, test, inner(), wrong)
+
+
+def _as_statement(node: ast.IfExp) -> ast.If:
+    """A choice that is returned, as two returns."""
+    returns = [
+        ast.copy_location(ast.Return(each), each) for each in (node.body, node.orelse)
+    ]
+    return ast.copy_location(ast.If(node.test, returns[:1], returns[1:]), node)
+
+
+def _nothing_follows(env: Variables) -> Emit:
+    raise AssertionError("what stands after two returns is not reached")
+
+
+def _is_definition(node: ast.stmt) -> bool:
+    return isinstance(node, ast.FunctionDef)

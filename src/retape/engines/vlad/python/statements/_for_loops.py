@@ -19,7 +19,7 @@ from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.expressions._variables import Variable, Variables
 from retape.engines.vlad.python.read._names import assigned
-from retape.engines.vlad.python.read._types import FLOAT, INT, UNKNOWN, ArrayType
+from retape.engines.vlad.python.read._types import INT, UNKNOWN, ArrayType
 from retape.engines.vlad.python.statements._joins import After, Emit, only
 from retape.engines.vlad.python.statements._loops import Steering
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
@@ -161,10 +161,11 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
             f"`{iterated.id}` is assigned in the loop over its items; loop over "
             f"`range(len({iterated.id}))`",
         )
-    if type_ == ArrayType(1) and isinstance(core, Var):
+    if isinstance(type_, ArrayType) and type_.rank == 1 and isinstance(core, Var):
         stop, _ = owner.arrays.length(node, (core, type_))
+        item = type_.item
         return _Range(
-            zero, stop, one, lambda i: (Prim(where, "vector-ref", (core, i)), FLOAT)
+            zero, stop, one, lambda i: (Prim(where, "vector-ref", (core, i)), item)
         )
     return owner.refuse(
         iterated,

@@ -37,11 +37,14 @@ def translate(
     if function.captured:
         patterns.append(nested_pattern([PVar(name) for name in taken]))
     for unique, (name, type_) in zip(taken, function.captured, strict=True):
-        if not name.startswith("default "):
+        if name.isidentifier():
             env[name] = Variable(unique, type_)
     itself = unit.build.fresh(parsed.name)
-    if isinstance(function.key, Nested) and isinstance(parsed.node, ast.FunctionDef):
-        env[parsed.name] = Variable(itself, function)
+    group = function.key.group if isinstance(function.key, Nested) else ()
+    for each in group:
+        if isinstance(each.parsed.node, ast.FunctionDef):
+            type_ = FunctionType(each, function.captured)
+            env[each.parsed.name] = Variable(itself, type_)
     for name, type_ in zip(parameters(parsed.node), args, strict=True):
         unique = unit.build.fresh(name)
         patterns.append(PVar(unique))
@@ -58,8 +61,8 @@ def _translated(body: Body, parsed: Parsed, env: Variables) -> Core:
     """The whole body of a function."""
     node, where = parsed.node, parsed.text.where(parsed.node)
     if isinstance(node, ast.Lambda):
-        operand = body.expr(node.body, env)
-        return body.finish(node, operand, body.fresh)()
+        value = ast.copy_location(ast.Return(node.body), node.body)
+        return body.return_(value, env)()
     nothing = Const(where, ()), NONE
     return body.block(
         node.body, env, lambda _: body.finish(node, nothing, True), None

@@ -143,6 +143,10 @@ class Loops:
                 # A counter that goes up from zero is never negative.
                 natural = joined[each].natural and each == steering.counter
                 joined[each] = replace(variable, name=head[each].name, natural=natural)
+        # An array may get a second name where it is not assigned: `c = b`.
+        for each in joined.keys() - set(names):
+            owned = joined[each].owned and all(end[each].owned for end in again.envs)
+            joined[each] = replace(joined[each], owned=owned)
         return joined
 
     def _closed(

@@ -97,8 +97,9 @@ class Arithmetic:
         natural = isinstance(exponent, float) and exponent >= 0.0
         whole = s is INT and t is INT and natural
         if exponent == 2.0:
+            type_ = INT if whole else FLOAT
             square = self.named(where, (a,), lambda x: Prim(where, "*", (x, x)))
-            return self.exact(where, square, s), s
+            return self.exact(where, square, type_), type_
         if s is INT and t is INT and exponent is None:
             return self._power_of_int(where, a, b), INT
         type_ = INT if whole else FLOAT
