@@ -10,11 +10,11 @@
 
 from retape.engines.eager._errors import MutationError as MutationError
 from retape.engines.eager._errors import RecomputeDepthError as RecomputeDepthError
-from retape.engines.eager.api._checkpoint import Checkpointed as Checkpointed
 from retape.engines.eager.api._checkpoint import checkpoint as checkpoint
 from retape.engines.eager.api._checkpoint_sequential import (
     checkpoint_sequential as checkpoint_sequential,
 )
+from retape.engines.eager.api._checkpointed import Checkpointed as Checkpointed
 from retape.engines.eager.api._compiler_budget import CompiledPlan as CompiledPlan
 from retape.engines.eager.api._compiler_budget import CompilerBudget as CompilerBudget
 from retape.engines.eager.api._diagnose import diagnose as diagnose

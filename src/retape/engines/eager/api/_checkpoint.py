@@ -1,4 +1,4 @@
-"""Checkpoint one region or one module; `_checkpoint_sequential` takes a chain.
+"""Checkpoint one region; `_checkpointed` takes a module, and chains are beside it.
 
 They take what `torch.utils.checkpoint` takes. What is recomputed is recomputed by the
 trace, not by calling the function again, so buffers are updated once, counters count
@@ -8,8 +8,6 @@ once, and any generator is restored.
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, TypeVar
-
-from torch import nn
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits
@@ -21,11 +19,9 @@ from retape.engines.eager.record._policy import (
     SelectivePolicy,
     as_collection,
 )
-from retape.engines.eager.record._sharded_modules import has_sharded_modules
 
 R = TypeVar("R")
-_TABLES = ("_parameters", "_buffers", "_modules", "_non_persistent_buffers_set")
-_WHOLE = Limits(memory=None, snapshots=1, stage=2**62, keep_tail=False)
+WHOLE = Limits(memory=None, snapshots=1, stage=2**62, keep_tail=False)
 
 
 def checkpoint(
@@ -96,80 +92,12 @@ def checkpoint(
             "policy": policy,
         }
         return inner_checkpoint(function, args, kwargs, options)
-    contexts = () if context_fn is None else context_fn()
+    contexts: tuple[Any, ...] = () if context_fn is None else context_fn()
     # PyTorch's own default makes contexts that do nothing.
     if all(isinstance(each, nullcontext) for each in contexts):
-        with Recomputation(_WHOLE, verify=debug, policy=policy):
+        with Recomputation(WHOLE, verify=debug, policy=policy):
             return function(*args, **kwargs)
     selective = SelectivePolicy(contexts[0])
     # The mode is outside of the recorder, so it sees what the recorder runs.
-    with selective, Recomputation(_WHOLE, verify=debug, policy=selective.keeps):
+    with selective, Recomputation(WHOLE, verify=debug, policy=selective.keeps):
         return function(*args, **kwargs)
-
-
-class Checkpointed(nn.Module):
-    """A module whose forward is one recomputed region.
-
-    It shares the module's parameters, buffers and children under their own names, so
-    the keys of a state dict are unchanged, whatever it is nested in. Attributes that
-    the wrapper does not have are looked up in the module.
-
-    Raises:
-        PlanError: If it is given something else than a module.
-
-    Examples:
-        >>> list(Checkpointed(nn.Linear(2, 2)).state_dict())
-        ['weight', 'bias']
-    """
-
-    def __init__(self, module: nn.Module, policy: Policy | None = None) -> None:
-        super().__init__()
-        if not isinstance(module, nn.Module):
-            raise PlanError(
-                f"`module` is of type `{type(module).__name__}` and no "
-                "`torch.nn.Module`. For a function use `retape.torch.checkpoint`."
-            )
-        # The tables are shared, not nested: that keeps every name as it is.
-        for table in ("_parameters", "_buffers", "_modules"):
-            self.__dict__[table] = getattr(module, table)
-        self.__dict__["_non_persistent_buffers_set"] = (
-            module._non_persistent_buffers_set
-        )
-        self.__dict__["module"] = module
-        self._policy = policy
-        self.training = module.training
-        _share_sharding(self, module)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The module's forward, recomputed in the backward."""
-        if being_compiled():
-            return checkpoint(self.module, *args, policy=self._policy, **kwargs)
-        with Recomputation(_WHOLE, policy=self._policy):
-            return self.module(*args, **kwargs)
-
-    def train(self, mode: bool = True) -> "Checkpointed":
-        """Set the mode of the wrapper and of the module."""
-        super().train(mode)
-        self.module.training = mode
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        """An attribute of the wrapper, else of the module."""
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(self.__dict__["module"], name)
-
-
-def _share_sharding(wrapper: nn.Module, module: nn.Module) -> None:
-    """Let `fully_shard` (FSDP2) know the wrapper for a module that it has sharded.
-
-    Else it would shard the parameters once more with the module around the wrapper.
-    """
-    if not has_sharded_modules():
-        return
-    from torch.distributed import _composable_state as composable
-
-    state = composable._get_module_state(module)
-    if state is not None:
-        composable._insert_module_state(wrapper, state)

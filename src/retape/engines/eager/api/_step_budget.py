@@ -1,6 +1,5 @@
 """A module's method under a budget while it trains, as trainers' callbacks ask."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import torch
 
 from retape._warn import warn
 from retape.engines.eager._errors import PlanError
+from retape.engines.eager.api._budgeted_module import Budgeted
 from retape.engines.eager.api._recompute import Recomputation, recompute
 from retape.engines.eager.trace._report import EagerReport
 
@@ -27,11 +27,11 @@ class StepBudget:
     def __init__(self, memory: int | float | str) -> None:
         self.memory = _checked(memory)
         self._latest: Recomputation | None = None
-        self._put_back: Callable[[], None] | None = None
+        self._budgeted: Budgeted | None = None
 
     def begin(self, module: torch.nn.Module, name: str) -> None:
         """Run a method under `recompute`: one that makes what the backward needs."""
-        left = getattr(vars(module).get(name), "budget", None)
+        left = getattr(getattr(module, name), "budget", None)
         if isinstance(left, StepBudget):
             warn(
                 f"`{name}` of `{type(module).__name__}` was under a budget already, "
@@ -39,29 +39,16 @@ class StepBudget:
                 "new budget takes its place."
             )
             left.end()
-        before, plain = vars(module).get(name), getattr(module, name)
         self._latest = None
-
-        @functools.wraps(plain)
-        def budgeted(*args: Any, **kwargs: Any) -> Any:
-            if not (module.training and torch.is_grad_enabled()):
-                return plain(*args, **kwargs)
-            with recompute(memory=self.memory) as run:
-                result = plain(*args, **kwargs)
-            self._latest = run
-            return result
-
-        def put_back() -> None:
-            if before is None:
-                vars(module).pop(name, None)
-            else:
-                setattr(module, name, before)
-
+        self._budgeted = Budgeted(module, name, self._call)
         # A later budget finds this one by it.
-        vars(budgeted)["budget"] = self
-        # On the instance: the class, and other modules of it, stay as they are.
-        setattr(module, name, budgeted)
-        self._put_back = put_back
+        vars(self._budgeted.method)["budget"] = self
+
+    def _call(self, plain: Callable[..., Any]) -> Any:
+        with recompute(memory=self.memory) as run:
+            result = plain()
+        self._latest = run
+        return result
 
     @property
     def report(self) -> EagerReport | None:
@@ -70,9 +57,9 @@ class StepBudget:
 
     def end(self) -> None:
         """Give the module its own method back, if it has not got it."""
-        if self._put_back is not None:
-            self._put_back()
-            self._put_back = None
+        if self._budgeted is not None:
+            self._budgeted.end()
+            self._budgeted = None
 
 
 def _checked(memory: object) -> int | float | str:
