@@ -20,10 +20,18 @@ from jax.extend import core
 
 from retape.engines.jaxpr.api._trace import FlatCall, flatten_call
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._jax_internals import is_staged, under_transformation
+from retape.engines.jaxpr.jaxprs._jax_internals import (
+    is_staged,
+    trace_context,
+    under_transformation,
+)
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
-from retape.engines.jaxpr.xla._ahead_of_time import aot_compile, call_compiled
+from retape.engines.jaxpr.xla._ahead_of_time import (
+    aot_compile,
+    call_compiled,
+    looks_for_nans,
+)
 from retape.engines.jaxpr.xla._interruptible import interruptible
 
 NEEDS_NUMBERS = (
@@ -96,7 +104,7 @@ class Cached:
         return self.once(pieces, (pieces.signature(), "fixed"))
 
     def once(self, pieces: FlatCall, key: Any) -> Any:
-        if under_transformation(pieces.leaves) or _looks_for_nans():
+        if under_transformation(pieces.leaves) or looks_for_nans():
             return self.run(pieces, pieces.leaves, is_traced_once())
         # Here, since the thread that runs the program has not the caller's settings.
         leaves = list(map(jnp.asarray, pieces.leaves))
@@ -104,7 +112,7 @@ class Cached:
             key,
             tuple(map(jax.typeof, leaves)),
             placements(leaves),
-            jax_settings(),
+            trace_context(),
         )
         compiled = None if key is None else self.compiled.get(signature)
         if compiled is None:
@@ -113,24 +121,6 @@ class Cached:
             if key is not None:
                 self.compiled[signature] = compiled
         return interruptible(compiled, leaves)
-
-
-def _looks_for_nans() -> bool:
-    """Tell whether JAX looks at each result: not at those of what is compiled ahead."""
-    config: Any = jax.config
-    return config.jax_debug_nans or config.jax_debug_infs
-
-
-def jax_settings() -> tuple[Any, ...]:
-    """The caller's settings that a trace depends on."""
-    config: Any = jax.config
-    return (
-        config.jax_enable_x64,
-        config.jax_default_matmul_precision,
-        config.jax_numpy_dtype_promotion,
-        config.jax_numpy_rank_promotion,
-        jax.sharding.get_abstract_mesh(),
-    )
 
 
 def placements(values: Sequence[jax.Array]) -> Places:

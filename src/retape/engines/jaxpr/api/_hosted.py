@@ -26,6 +26,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     plan_of_settings,
 )
 from retape.engines.jaxpr.sweep._machine import JaxprMachine
+from retape.engines.jaxpr.xla._ahead_of_time import checked_results
 from retape.plan._base import Plan
 from retape.plan._prediction import AnySchedule
 from retape.storage import SnapshotStore
@@ -91,7 +92,7 @@ def run_hosted(
             progress=progress,
             label=f"{name} {label_of(problem)}",
         )
-    return outcome.result
+    return checked_results(outcome.result)
 
 
 @cached(32)

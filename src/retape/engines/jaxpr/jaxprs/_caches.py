@@ -1,12 +1,18 @@
-"""Bounded caches of what was worked out about programs; `clear_caches` empties all."""
+"""Bounded caches of what was worked out about programs; `clear_caches` empties all.
+
+What a program is traced to depends on JAX's settings besides: precision, the form of
+random numbers, the width of integers, a mesh. So each cache asks JAX for all of them.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
+
+from retape.engines.jaxpr.jaxprs._jax_internals import trace_context
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -14,13 +20,32 @@ T = TypeVar("T")
 _FORGET: list[Callable[[], object]] = []
 
 
-def cached(
-    most: int,
-) -> Callable[[Callable[P, T]], functools._lru_cache_wrapper[T]]:
-    """`functools.lru_cache(most)`, emptied by `clear_caches`."""
+class Known(Generic[P, T]):
+    """A function whose answers are remembered under each of JAX's settings."""
 
-    def wrap(fun: Callable[P, T]) -> functools._lru_cache_wrapper[T]:
-        found = functools.lru_cache(maxsize=most)(fun)
+    def __init__(self, fun: Callable[P, T], most: int) -> None:
+        functools.update_wrapper(self, fun)
+
+        @functools.lru_cache(maxsize=most)
+        def known(settings: Any, *args: P.args, **kwargs: P.kwargs) -> T:
+            del settings
+            return fun(*args, **kwargs)
+
+        self._known = known
+        self.cache_info, self.cache_clear = known.cache_info, known.cache_clear
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._known(trace_context(), *args, **kwargs)
+
+
+def cached(most: int) -> Callable[[Callable[P, T]], Known[P, T]]:
+    """`functools.lru_cache(most)` that knows JAX's settings.
+
+    `clear_caches` empties it.
+    """
+
+    def wrap(fun: Callable[P, T]) -> Known[P, T]:
+        found = Known(fun, most)
         forgotten(found.cache_clear)
         return found
 

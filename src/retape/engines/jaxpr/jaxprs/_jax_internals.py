@@ -11,8 +11,9 @@ from typing import Any
 
 import jax
 
-# The flags that say how rules and `jax.checkpoint` are built. The public
-# `jax.config.update` sets them for all threads; these for one, and for a while.
+# The flags that say how rules and `jax.checkpoint` are built (the public
+# `jax.config.update` sets them for all threads; these for one, and for a while), and
+# the settings as a key.
 from jax._src import config as _config
 
 # No public name gives the user's own line of an equation; the one in `traceback` is a
@@ -110,6 +111,14 @@ def without_references(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     if any(isinstance(e, InternalMutableArrayEffect) for e in jaxpr.effects):
         return discharge_state(jaxpr)
     return jaxpr
+
+
+def trace_context() -> Any:
+    """All of JAX's settings that a trace depends on, as a key: JAX's own caches use it.
+
+    No public name tells them all, and a list by hand lacks what the next release adds.
+    """
+    return _config.trace_context()
 
 
 _CLEAN = get_opaque_trace_state(convention="nnx")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 
 
 def aot_compile(
@@ -34,6 +35,23 @@ def aot_lower(
 
 
 def call_compiled(compiled: Callable[..., Any], *args: Any) -> Any:
-    """The results of what was compiled, also where the user turned `jit` off."""
-    with jax.disable_jit(False):
+    """The results of what was compiled, also where the user turned `jit` off.
+
+    JAX stops at a NaN in them with an error of its insides, which it catches in `jit`
+    alone; see `checked_results`.
+    """
+    with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
         return compiled(*args)
+
+
+def looks_for_nans() -> bool:
+    """Tell whether JAX is to stop at a NaN, or at what is infinite."""
+    config: Any = jax.config
+    return config.jax_debug_nans or config.jax_debug_infs
+
+
+def checked_results(values: Any) -> Any:
+    """What was compiled ahead gave these; JAX stops at a NaN in them, if it is to."""
+    if looks_for_nans():
+        jax.tree.map(jnp.copy, values)
+    return values

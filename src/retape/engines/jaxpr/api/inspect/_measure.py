@@ -16,7 +16,7 @@ from retape._errors import UnsupportedError
 from retape.driver import Health, Report
 from retape.driver._health import check_growth
 from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.api._call_cache import jax_settings, placements
+from retape.engines.jaxpr.api._call_cache import Places, placements
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_call import pose_abstract
 from retape.engines.jaxpr.api._gradient_options import (
@@ -39,7 +39,11 @@ from retape.engines.jaxpr.sizing._choose_settings import (
 )
 from retape.engines.jaxpr.sweep._state import SweepCounts
 from retape.engines.jaxpr.sweep._sweep_program import sweep
-from retape.engines.jaxpr.xla._ahead_of_time import aot_compile, call_compiled
+from retape.engines.jaxpr.xla._ahead_of_time import (
+    aot_compile,
+    call_compiled,
+    checked_results,
+)
 from retape.plan._base import Plan
 from retape.plan._options import Loops
 
@@ -161,7 +165,7 @@ def _measured(
     if health:
         problem = replace(problem, jaxpr=with_lines(problem.jaxpr))
     arrays = list(map(jnp.asarray, problem.values))
-    places = placements(arrays), jax_settings()
+    places = placements(arrays)
     # An equal program that was measured before is not compiled again.
     known = deduplicate(problem.jaxpr)
     program, settings, compiled, tree = _prepared(
@@ -178,7 +182,7 @@ def _measured(
     memory = memory_trace(program, settings, report, compiled, budget)
     report = replace(report, memory=memory)
     if not health:
-        return Measured(value, gradient, report)
+        return Measured(*checked_results((value, gradient)), report)
 
     def own() -> Compiled:
         """The program with the lines of this function, not those of an equal one."""
@@ -215,7 +219,7 @@ def _prepared(
     active: tuple[bool, ...],
     plan: Plan | None,
     health: bool,
-    places: Any,
+    places: Places,
 ) -> _Prepared:
     """Compile the gradient of a program for values that are in such places."""
     program, settings = _program(plan, jaxpr, active, health)
@@ -226,7 +230,7 @@ def _prepared(
             weak_type=aval.weak_type,
             sharding=sharding if committed else None,
         )
-        for aval, (sharding, committed) in zip(jaxpr.in_avals, places[0], strict=True)
+        for aval, (sharding, committed) in zip(jaxpr.in_avals, places, strict=True)
     )
     seed = jnp.ones((), jaxpr.out_avals[0].dtype)
 
