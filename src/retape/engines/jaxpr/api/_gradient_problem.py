@@ -17,9 +17,9 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._activity import propagate
 from retape.engines.jaxpr.api._gradient_options import GradientOptions, no_gradient
-from retape.engines.jaxpr.api._trace import FlatCall, trace
+from retape.engines.jaxpr.api._trace import FlatCall, Traced, trace
 from retape.engines.jaxpr.intake._effects import let_happen
-from retape.engines.jaxpr.jaxprs._avals import spread, varying, zeros_as
+from retape.engines.jaxpr.jaxprs._avals import as_weak, spread, varying, zeros_as
 from retape.engines.jaxpr.jaxprs._provenance import Flags
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.primitives._aux_output import aux_output, without_aside
@@ -33,8 +33,8 @@ class GradientProblem:
     jaxpr: core.ClosedJaxpr
     values: tuple[Any, ...]
     active: Flags
-    tree: Any
-    """The structure of `(value, aux)`."""
+    traced: Traced
+    """The call, whose result is `(value, aux)`."""
     wanted: GradientOptions
     pieces: FlatCall
     constants: int
@@ -66,10 +66,11 @@ class GradientProblem:
 
     def result(self, outs: Sequence[Any], found: Sequence[Any]) -> tuple[Any, Any, Any]:
         """`(value, aux, gradient)` as the user sees them."""
-        value, aux = jax.tree_util.tree_unflatten(self.tree, outs)
+        value, aux = self.traced.result(outs)
         leaves = self.values[self.constants :]
         active = self.active[self.constants :]
-        given = iter(found)
+        by = [v for v, a in zip(leaves, active, strict=True) if a]
+        given = iter(as_weak(found, map(jax.typeof, by)))
         parts = [
             next(given) if a else no_gradient(v)
             for v, a in zip(leaves, active, strict=True)
@@ -114,7 +115,7 @@ def trace_gradient(
         jaxpr=hoisted,
         values=(*consts, *leaves),
         active=(False,) * len(consts) + active,
-        tree=traced.tree,
+        traced=traced,
         wanted=wanted,
         pieces=pieces,
         constants=len(consts),

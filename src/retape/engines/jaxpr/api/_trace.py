@@ -16,6 +16,7 @@ from retape.engines.jaxpr.calls._shard_map import call_inside_shard_map
 from retape.engines.jaxpr.intake._effects import take_out
 from retape.engines.jaxpr.intake._hijax import as_classic
 from retape.engines.jaxpr.intake._known_rules import open_known_rules
+from retape.engines.jaxpr.jaxprs._avals import as_weak
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
 from retape.plan._base import Plan
 
@@ -96,14 +97,14 @@ def flatten_call(
         always: Positional arguments whose numbers are traced in any case.
         types: Whether types of arrays stand for arrays.
     """
-    chosen = {id(args[i]) for i in always}
+    chosen = {i % len(args) for i in always}
     leaves: list[Any] = []
     traced: list[bool] = []
-    for part in (*args, kwargs):
+    for number, part in enumerate((*args, kwargs)):
         for leaf in jax.tree_util.tree_leaves(part):
             leaves.append(leaf)
             stands = types and isinstance(leaf, jax.ShapeDtypeStruct)
-            own = stands or is_array(leaf, numbers=numbers or id(part) in chosen)
+            own = stands or is_array(leaf, numbers=numbers or number in chosen)
             traced.append(own)
     tree = jax.tree_util.tree_structure((args, kwargs))
     fixed = tuple((i, v) for i, v in enumerate(leaves) if not traced[i])
@@ -129,8 +130,14 @@ class Traced:
     """Without side effects; no `shard_map` hides a loop to be reversed."""
     tree: Any
     """The structure of the result."""
+    types: Sequence[Any]
+    """Those of the result's arrays, as JAX gives them."""
     acting: core.ClosedJaxpr | None
     """The program with its side effects, if it has any: to be run once beside it."""
+
+    def result(self, outs: Sequence[Any]) -> Any:
+        """What the function returns, from the outputs of its program."""
+        return jax.tree_util.tree_unflatten(self.tree, as_weak(outs, self.types))
 
 
 def trace(fun: Callable[..., Any], call: FlatCall, plan: Plan | None) -> Traced:
@@ -154,4 +161,4 @@ def trace(fun: Callable[..., Any], call: FlatCall, plan: Plan | None) -> Traced:
     pure, acting = take_out(open_known_rules(as_classic(jaxpr)))
     tree = jax.tree_util.tree_structure(shape)
     parted = call_own_lengths(call_inside_shard_map(pure, plan), plan)
-    return Traced(parted, tree, acting)
+    return Traced(parted, tree, jaxpr.out_avals, acting)

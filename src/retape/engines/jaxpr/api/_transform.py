@@ -71,7 +71,7 @@ def checkpointed(
         hoisted, consts = hoist(traced.jaxpr)
         known = deduplicate(hoisted, names=True, once=is_traced_once())
         outs = call(known, plan, [*consts, *pieces.leaves])
-        return jax.tree_util.tree_unflatten(traced.tree, outs)
+        return traced.result(outs)
 
     return wrapped
 

@@ -35,7 +35,7 @@ from retape.engines.jaxpr.calls._platform_form import (
 )
 from retape.engines.jaxpr.calls._rerun import Rerun, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded
-from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis, register_dce
@@ -250,13 +250,13 @@ def _linear_transpose(
     del jaxpr
     n = len(primal.in_avals)
     point = values[consts : consts + n]
-    wanted = [ad.is_undefined_primal(v) for v in values[consts + n :]]
+    wanted = map(ad.is_undefined_primal, values[consts + n :])
     active = list(moving)
     for i, w in zip(which(moving), wanted, strict=True):
         active[i] = w
     found = pull_back(primal, tuple(active), plan, point, cotangents, moving)
     head: list[Any] = [None] * (consts + n)
-    return head + [next(found) if w else None for w in wanted]
+    return head + _given_back(found, values[consts + n :])
 
 
 def pull_back(
@@ -266,7 +266,7 @@ def pull_back(
     point: Sequence[Any],
     cotangents: Sequence[Any],
     moving: Flags,
-) -> Any:
+) -> list[Any]:
     """Cotangents of the active inputs, from those of the outputs that moved."""
     moved = which(propagate(primal, moving))
     alive = propagate(primal, active)
@@ -275,7 +275,14 @@ def pull_back(
     ]
     program, hoisted = hoisted_sweep(primal, active, plan)
     outs = call_p.bind(*hoisted, *point, *seeds, jaxpr=program, plan=plan)
-    return iter(outs[len(primal.out_avals) :])
+    return outs[len(primal.out_avals) :]
+
+
+def _given_back(found: Sequence[Any], values: Sequence[Any]) -> list[Any]:
+    """The cotangents, each of the type of its tangent; `None` for a known value."""
+    types = [v.aval for v in values if ad.is_undefined_primal(v)]
+    given = iter(as_weak(found, types))
+    return [next(given) if ad.is_undefined_primal(v) else None for v in values]
 
 
 def _instantiate(cotangent: Any) -> Any:
@@ -294,7 +301,7 @@ def _call_transpose(
     moved = propagate(jaxpr, active)
     given = [c for c, m in zip(cotangents, moved, strict=True) if m]
     found = pull_back(jaxpr, active, plan, point, given, active)
-    return [next(found) if a else None for a in active]
+    return _given_back(found, values)
 
 
 # Dead code ---------------------------------------------------------------------

@@ -67,6 +67,26 @@ def spread(value: Any, axes: frozenset[str]) -> Any:
     return lax.pcast(value, missing, to="varying") if missing else value
 
 
+def as_weak(values: Iterable[Any], avals: Iterable[Any]) -> list[Any]:
+    """The values, weakly typed where these types are, as Python's numbers are.
+
+    What is made inside, tapes and snapshots, has firm types; what is handed out has the
+    types that JAX gives: a weak number does not widen what it is combined with.
+    """
+    pairs = zip(values, avals, strict=True)
+    return [_weak(v) if getattr(a, "weak_type", False) else v for v, a in pairs]
+
+
+def _weak(value: Any) -> Any:
+    aval = jax.typeof(value)
+    if aval.weak_type:
+        return value
+    # `lax.convert_element_type` makes firm types only.
+    return lax.convert_element_type_p.bind(
+        value, new_dtype=aval.dtype, weak_type=True, sharding=None
+    )
+
+
 def zeros_as(value: Any) -> Any:
     """Zeros of a value's own type."""
     return blank(jax.typeof(value))

@@ -20,7 +20,7 @@ T = TypeVar("T")
 _FORGET: list[Callable[[], object]] = []
 
 
-class Known(Generic[P, T]):
+class KnownAnswers(Generic[P, T]):
     """A function whose answers are remembered under each of JAX's settings."""
 
     def __init__(self, fun: Callable[P, T], most: int) -> None:
@@ -38,14 +38,14 @@ class Known(Generic[P, T]):
         return self._known(trace_context(), *args, **kwargs)
 
 
-def cached(most: int) -> Callable[[Callable[P, T]], Known[P, T]]:
+def cached(most: int) -> Callable[[Callable[P, T]], KnownAnswers[P, T]]:
     """`functools.lru_cache(most)` that knows JAX's settings.
 
     `clear_caches` empties it.
     """
 
-    def wrap(fun: Callable[P, T]) -> Known[P, T]:
-        found = Known(fun, most)
+    def wrap(fun: Callable[P, T]) -> KnownAnswers[P, T]:
+        found = KnownAnswers(fun, most)
         forgotten(found.cache_clear)
         return found
 

@@ -8,12 +8,13 @@ reversed by the step machine. What a `while_loop`'s test depends on is found by 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
+from jax.export import is_symbolic_dim
 
 from retape._errors import PlanError
 from retape.engines.jaxpr.api._transform import checkpointed
@@ -71,22 +72,31 @@ def fori_loop(
         80.0
     """
     options = LoopOptions(plan, levels, segment_length, policy, offload)
-    if _is_traced(lower) or _is_traced(upper):
+    loop = partial(lax.fori_loop, body_fun=body_fun, unroll=unroll)
+    if _is_unknown(lower) or _is_unknown(upper):
         _only_plan(options, "fori_loop", "its bounds are traced")
         run = checkpointed(
-            lambda lower, upper, init: lax.fori_loop(lower, upper, body_fun, init),
+            lambda lower, upper, init: loop(lower, upper, init_val=init),
             plan=options.whole_plan(),
         )
         return run(lower, upper, init_val)
+    if plan is not None:
+        run = checkpointed(
+            lambda init: loop(lower, upper, init_val=init), plan=options.whole_plan()
+        )
+        return run(init_val)
     _check_bounds(lower, upper)
-    weak = all(isinstance(bound, int) for bound in (lower, upper))
-    index = jnp.arange(lower, upper)
 
-    def step(value: Any, i: Any) -> tuple[Any, None]:
-        # Python's numbers do not widen what they are combined with.
-        return body_fun(lax.convert_element_type(i, int) if weak else i, value), None
+    def step(at: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
+        index, value = at
+        return (index + 1, body_fun(index, value)), None
 
-    return scan(step, init_val, index, unroll=unroll or 1, **options.as_keywords())[0]
+    # The index is counted, as `jax.lax.fori_loop` does: an array of all of them would
+    # grow with the number of steps.
+    first, steps = int(lower), max(0, int(upper) - int(lower))
+    way = options.as_keywords()
+    end, _ = scan(step, (first, init_val), None, steps, unroll=unroll or 1, **way)
+    return end[1]
 
 
 def while_loop(
@@ -141,8 +151,9 @@ def while_loop(
     return scan(step, init_val, None, count, **options.as_keywords())[0]
 
 
-def _is_traced(value: Any) -> bool:
-    return isinstance(value, Tracer)
+def _is_unknown(bound: Any) -> bool:
+    """Whether a bound has no number yet: traced, or a symbolic size of `jax.export`."""
+    return isinstance(bound, Tracer) or is_symbolic_dim(bound)
 
 
 def _check_bounds(lower: Any, upper: Any) -> None:

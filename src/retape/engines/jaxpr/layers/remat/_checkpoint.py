@@ -183,14 +183,14 @@ def _marked(
         check_names(policy, graph.jaxpr, f"`{name_of(fn)}`")
         values = [*consts, *pieces.leaves]
         if isinstance(policy, Strategy):
-            return jax.tree.unflatten(traced.tree, policy.run(graph, values))
+            return traced.result(policy.run(graph, values))
         saved = _saved(graph, policy)
         if saved is None:
             if jax.default_backend() == "cpu":
                 warn(_NOWHERE_TO_GO.format(name_of(fn)))
             return as_in_jax(*args, **kwargs)
         whole = [Stretch(0, len(graph), saved=saved)]
-        return jax.tree.unflatten(traced.tree, run_stretches(graph, whole, values))
+        return traced.result(run_stretches(graph, whole, values))
 
     return marked
 

@@ -26,7 +26,7 @@ from retape.engines.jaxpr.intake._vmapped import (
     register_batching,
     vmapped,
 )
-from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
+from retape.engines.jaxpr.jaxprs._avals import as_weak, is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
@@ -121,6 +121,7 @@ def _deferred_jvp(
             along, [primals[i] for i in which], [tangents[i] for i in which]
         )
     pairs = zip(jaxpr.out_avals, moved, zeros, strict=True)
+    outs = as_weak(outs, jaxpr.out_avals)
     return outs, [t if differentiable(v) else zero for v, t, zero in pairs]
 
 
