@@ -8,6 +8,7 @@ and between the packages of each engine. Run as a program, this prints the table
 import ast
 import runpy
 import tomllib
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ FACADES = {
     "transformers", "lightning",
 }  # fmt: skip
 KNOWN_FRAMEWORKS = {"numpy", "jax", "jaxlib", "torch", "flax", "matplotlib", "scipy"}
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    """Read once: every test looks at every module."""
+    return ast.parse(path.read_text())
 
 
 def layer_of(module: str) -> str:
@@ -67,7 +74,7 @@ def imports(path: Path, sources: Path) -> set[str]:
     module = module_name(path, sources)
     package = module if path.name == "__init__.py" else module.rpartition(".")[0]
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -111,22 +118,21 @@ def test_no_import_goes_up():
 
 def test_numpy_is_imported_by_the_stores_and_tables_below_the_engines():
     users = {
-        layer_of(module_name(path, SOURCES))
+        (layer_of(module), module.rpartition(".")[2])
         for path in SOURCES.rglob("*.py")
-        if layer_of(module_name(path, SOURCES)) in FRAMEWORKS
+        if layer_of(module := module_name(path, SOURCES)) in FRAMEWORKS
         and any(name.split(".")[0] == "numpy" for name in imports(path, SOURCES))
     }
-    assert users == {"storage", "schedule"}
-    tables = (SOURCES / "schedule").glob("*.py")
-    using = [path.stem for path in tables if "import numpy" in path.read_text()]
-    assert sorted(using) == ["_chain", "_nested_table", "_room_table"]
+    assert {layer for layer, _ in users} == {"storage", "schedule"}
+    tables = sorted(stem for layer, stem in users if layer == "schedule")
+    assert tables == ["_chain", "_nested_table", "_room_table"]
 
 
 def test_every_package_and_module_has_a_layer_and_a_docstring():
     for path in SOURCES.rglob("*.py"):
         assert layer_of(module_name(path, SOURCES)) in MAY_IMPORT
-        if path.read_text().strip():
-            assert ast.get_docstring(ast.parse(path.read_text())), path
+        if parsed(path).body:
+            assert ast.get_docstring(parsed(path)), path
 
 
 def package_of(module: str) -> str:
@@ -201,7 +207,7 @@ def test_the_check_of_packages_says_no(tmp_path: Path) -> None:
 def definitions(path: Path) -> set[str]:
     """Names that a module defines at its top level."""
     found: set[str] = set()
-    for node in ast.parse(path.read_text()).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
             found.add(node.name)
         elif isinstance(node, ast.Assign | ast.AnnAssign):
@@ -275,7 +281,7 @@ def test_the_map_has_every_module_after_those_that_it_imports() -> None:
     assert set(order) == every and len(order) == len(every)
     for path in order:
         # Imports at the top alone: those in functions and for types come later.
-        for node in ast.parse(path.read_text()).body:
+        for node in parsed(path).body:
             if isinstance(node, ast.ImportFrom) and node.module:
                 target = SOURCES.joinpath(*node.module.split(".")[1:]).with_suffix(
                     ".py"
