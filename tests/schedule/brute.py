@@ -1,6 +1,5 @@
 """Optima found without any of the theory that the library uses."""
 
-import heapq
 from fractions import Fraction
 from functools import cache
 from itertools import combinations
@@ -24,42 +23,6 @@ def best_split(stages: int, snapshots: int) -> tuple[int, int]:
         best = cost if best is None else min(best, cost)
     assert best is not None
     return best
-
-
-def best_by_search(length: int, snapshots: int) -> int:
-    """The least advances, by Dijkstra over the states of the machine itself.
-
-    A state is (working step, snapshots held, steps left). Nothing is assumed of how a
-    good schedule looks.
-    """
-    start = (0, frozenset[int](), length)
-    heap = [(0, 0, start)]
-    seen = set()
-    tie = 0
-    while heap:
-        cost, _, state = heapq.heappop(heap)
-        if state in seen:
-            continue
-        seen.add(state)
-        at, held, left = state
-        if left == 0:
-            return cost
-        follow = []
-        if at == left - 1:
-            follow += [(cost, (k, held, left - 1)) for k in held] or []
-            if left == 1:
-                follow.append((cost, (0, frozenset(), 0)))
-        if at < left - 1:
-            follow.append((cost + 1, (at + 1, held, left)))
-        if at not in held and len(held) < snapshots:
-            follow.append((cost, (at, held | {at}, left)))
-        follow += [(cost, (k, held, left)) for k in held]
-        follow += [(cost, (at, held - {k}, left)) for k in held]
-        for more, new in follow:
-            if new[0] < max(new[2], 1):
-                tie += 1
-                heapq.heappush(heap, (more, tie, new))
-    raise AssertionError("no schedule at all")
 
 
 def best_over_positions(

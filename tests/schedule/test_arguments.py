@@ -15,12 +15,12 @@ from retape.schedule import (
     Schedule,
     TwoTier,
     begin_online,
+    beta,
     least_sweeps,
     online_advances,
     optimal_advances,
     replay,
 )
-from retape.schedule._binomial import beta, reaches
 
 HUGE = 10**30
 
@@ -41,20 +41,12 @@ def bounded(seconds=60):
         signal.signal(signal.SIGALRM, before)
 
 
-def test_reaches_is_beta_compared():
-    for d in range(9):
-        for t in range(9):
-            for stages in range(1, 60):
-                assert reaches(d, t, stages) == (beta(d, t) >= stages)
-
-
 @pytest.mark.parametrize("snapshots", [2, 3, 4, 7, 40, 10**9])
 def test_the_least_sweeps_of_huge_runs_are_the_least(snapshots):
     with bounded():
         for stages in (10**6, 10**12 + 1, HUGE, HUGE**3):
             t = least_sweeps(stages, snapshots)
-            assert reaches(snapshots, t, stages)
-            assert not reaches(snapshots, t - 1, stages)
+            assert beta(snapshots, t) >= stages > beta(snapshots, t - 1)
 
 
 def test_bisection_and_recurrence_agree_where_one_takes_over():
@@ -89,13 +81,9 @@ def test_a_huge_run_is_predicted_in_bounded_time(plan):
         assert prediction.advances >= 0 and type(prediction.advances) is int
 
 
-def test_a_run_whose_intervals_are_too_many_to_count_is_refused(monkeypatch):
-    with bounded(), pytest.raises(PlanError, match="more than 200000 different interv"):
+def test_a_run_whose_intervals_are_too_many_to_count_is_refused():
+    with bounded(), pytest.raises(PlanError, match="different intervals"):
         retape.fixed_space(snapshots=3, split="treeverse").predict(HUGE)
-    monkeypatch.setattr("retape.schedule._policy_counts.MOST_INTERVALS", 10)
-    for schedule in (Mixed(1000, 3), TwoTier(50, 2, 2)):
-        with pytest.raises(PlanError, match="different intervals, which would be coun"):
-            schedule.counts()
 
 
 def test_segments_of_a_huge_run_are_near_the_least():
@@ -143,7 +131,7 @@ def test_numpys_integers_are_as_good_as_pythons(kind):
     ],
 )
 def test_a_plan_of_numpys_integers_does_not_overflow(make):
-    n, w, r = 2 * 10**4, 10**5, 3 * 10**4
+    n, w, r = 3 * 10**3, 10**6, 3 * 10**5
     one = make(np.int32).predict(np.int32(n), np.int32(w), np.int32(r))
     assert repr(one) == repr(make(int).predict(n, w, r))
 

@@ -2,34 +2,8 @@
 
 import pytest
 
-from retape import BudgetError, PlanError
-from retape.schedule import Mixed, Schedule, beta, optimal_advances, replay
-from tests.schedule.mixed_search import fewest
-
-SIZES = [(1, 1), (2, 1), (3, 1), (1, 2), (2, 3), (3, 2)]
-
-
-@pytest.mark.parametrize(("state", "tape"), SIZES)
-def test_the_advances_are_those_of_an_exhaustive_search(state, tape):
-    refused = 0
-    for n in range(1, 7 if state + tape < 4 else 6):
-        for budget in range(3 * max(state, tape)):
-            least = fewest(n, budget, state, tape)
-            if least is None:
-                with pytest.raises(BudgetError, match="The least possible is") as e:
-                    Mixed(n, budget, state, tape)
-                assert e.value.least is not None and budget < e.value.least
-                assert budget < (min(state, (n - 1) * tape) if n > 1 else 0)
-                refused += 1
-            else:
-                assert Mixed(n, budget, state, tape).counts().advances == least
-    assert refused
-
-
-def test_that_search_sees_a_schedule_that_keeps_states_only():
-    assert all(
-        fewest(n, 2, 1, 1) < Schedule(n, 2).counts().advances for n in range(2, 7)
-    )
+from retape import PlanError
+from retape.schedule import Mixed, optimal_advances, replay
 
 
 def test_the_advances_are_those_of_the_peer():
@@ -38,34 +12,6 @@ def test_the_advances_are_those_of_the_peer():
         for snapshots in range(1, 9):
             least = peer.optimal_steps_mixed(n, min(snapshots, n - 1)) - n
             assert Mixed(n, snapshots).counts().advances == least
-
-
-@pytest.mark.parametrize(("state", "tape"), SIZES)
-@pytest.mark.parametrize("stage", [1, 3])
-def test_a_replay_counts_what_is_predicted(state, tape, stage):
-    for n in [*range(0, 24), 61, 100]:
-        for budget in (3, 4, 7, 12):
-            schedule = Mixed(n, budget, state, tape, stage)
-            counts = replay(schedule, n, stage=stage)
-            assert counts == schedule.counts()
-            assert counts.taped == n
-            assert counts.advances <= (schedule.counts_and_sweeps()[1]) * n
-
-
-def test_the_budget_is_kept_at_every_action():
-    for state, tape in SIZES:
-        for budget in (3, 5, 8):
-            held, most = {}, 0
-            for action in Mixed(50, budget, state, tape):
-                match type(action).__name__:
-                    case "Store":
-                        held[action.slot] = state
-                    case "Tape":
-                        held[action.slot] = tape
-                    case "Drop":
-                        del held[action.slot]
-                most = max(most, sum(held.values()))
-            assert most <= budget
 
 
 def test_tapes_never_do_worse_than_states_only():
@@ -77,13 +23,9 @@ def test_tapes_never_do_worse_than_states_only():
         assert Mixed(n, n - 1).counts().advances == 0
 
 
-def test_tapes_that_do_not_fit_leave_the_binomial_schedule():
-    for n in (2, 9, 40):
-        mixed, plain = Mixed(n, 4, 1, 5).counts(), Schedule(n, 4).counts()
-        assert mixed == plain
-
-
-@pytest.mark.parametrize(("n", "snapshots"), [(3000, 12), (20_000, 60)])
+@pytest.mark.parametrize(
+    ("n", "snapshots"), [(2200, 12), pytest.param(20_000, 60, marks=pytest.mark.slow)]
+)
 def test_beyond_the_exact_size_a_bound_is_stated_and_kept(n, snapshots):
     schedule = Mixed(n, snapshots)
     assert not schedule.exact
@@ -105,18 +47,12 @@ def test_many_rooms_are_no_large_table():
 
 
 def test_where_all_tapes_fit_nothing_is_run_twice():
-    schedule = Mixed(10**6, 10**6 * 7 - 7, state=5, tape=7)
+    schedule = Mixed(10**5, 10**5 * 7 - 7, state=5, tape=7)
     assert schedule.exact and schedule.bound() == 1
     counts = schedule.counts()
-    assert (counts.advances, counts.kept_tapes) == (0, 10**6 - 1)
+    assert (counts.advances, counts.kept_tapes) == (0, 10**5 - 1)
     assert replay(Mixed(50, 49), 50) == Mixed(50, 49).counts()
     assert Mixed(50, 48).counts().advances > 0
-
-
-def test_the_bound_is_above_the_optimum_where_that_is_known():
-    for n in (beta(3, 3), 90, 150):
-        exact = Mixed(n, 3).counts().advances
-        assert exact + n >= optimal_advances(n, 3) + 1
 
 
 @pytest.mark.parametrize(
