@@ -11,7 +11,6 @@ from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStor
 from retape.driver import ToyMachine, run
 from retape.schedule import Restore
 from retape.storage import AsyncStore, Record
-from retape.testing import check_store
 
 
 @pytest.fixture(autouse=True)
@@ -34,15 +33,6 @@ class Gated(DiskStore):
     def get(self, step, *rest, **named):
         self.calls.append(("get", step))
         return super().get(step, *rest, **named)
-
-
-def test_it_keeps_the_laws_of_stores(tmp_path):
-    laws = check_store(lambda: DiskStore(tmp_path / "plain"))
-    assert check_store(lambda: AsyncStore(DiskStore(tmp_path / "run"))) == laws
-    tiered = lambda: TieredStore(  # noqa: E731
-        MemoryStore(capacity=1), AsyncStore(DiskStore(tmp_path / "tiered"))
-    )
-    assert check_store(tiered) == laws
 
 
 PLANS = {

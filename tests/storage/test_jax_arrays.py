@@ -8,17 +8,12 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, StoreError, TieredStore
 from retape.storage import CodecStore, ZarrStore, copy_tree, fingerprint, tree_nbytes
-from retape.storage._codec import decode, encode
-from retape.storage._trees._jax_arrays import jax_from_array
+from tests.storage.files import through_a_file, written
 
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
 STEPS = 23
-
-
-def through_a_file(value):
-    return decode(encode(value, {}), "a file")[0]
 
 
 WAYS = [copy_tree, through_a_file]
@@ -58,15 +53,19 @@ def test_what_is_weak_has_another_digest():
 
 
 def test_another_process_without_it_is_told(monkeypatch):
-    data = encode(jnp.ones(2), {})
+    store, _ = written(jnp.ones(2))
     with monkeypatch.context() as within:
         within.delitem(sys.modules, "jax")
         with pytest.raises(retape.SnapshotError, match="Import `jax`"):
-            decode(data, "a file")
-    with pytest.raises(retape.SnapshotError, match="cpu:77, which this process"):
-        jax_from_array(np.ones(2, "f4"), ["jax", False, "", ["cpu", 77, None]])
+            store.get(0, 0, "disk")
+    with jax.enable_x64(True):
+        store, _ = written(jnp.ones(2))
     with pytest.raises(retape.SnapshotError, match="jax_enable_x64"):
-        jax_from_array(np.ones(2), ["jax", False, "", None])
+        store.get(0, 0, "disk")
+    store, _ = written(jax.device_put(jnp.ones(2), jax.devices()[0]))
+    monkeypatch.setattr(jax, "local_devices", lambda **kind: [])
+    with pytest.raises(retape.SnapshotError, match="which this process"):
+        store.get(0, 0, "disk")
 
 
 def test_traced_arrays_are_refused():

@@ -6,8 +6,7 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
-from retape.storage import AsyncStore, CodecStore, Record, RemoteStore
-from retape.testing import check_store
+from retape.storage import AsyncStore, Record, RemoteStore
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -17,16 +16,6 @@ def url(request, tmp_path):
         return
     yield f"memory:///{tmp_path.name}/run"
     fsspec.filesystem("memory").store.clear()
-
-
-def test_it_keeps_the_laws_of_stores(url, tmp_path):
-    laws = check_store(lambda: DiskStore(tmp_path / "plain"))
-    assert check_store(lambda: RemoteStore(url)) == laws
-    whole = lambda: TieredStore(  # noqa: E731
-        MemoryStore(capacity=1),
-        AsyncStore(CodecStore(RemoteStore(url + "-deep"))),
-    )
-    assert check_store(whole) == laws
 
 
 def call(store, stops=None):

@@ -8,16 +8,12 @@ import pytest
 import retape
 from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
 from retape.storage import CodecStore, copy_tree, fingerprint, tree_nbytes
-from retape.storage._codec import decode, encode
 from retape.storage._trees._tensors import tensor_from_array
+from tests.storage.files import through_a_file, written
 
 torch = pytest.importorskip("torch")
 
 STEPS = 23
-
-
-def through_a_file(value):
-    return decode(encode(value, {}), "a file")[0]
 
 
 WAYS = [copy_tree, through_a_file]
@@ -267,7 +263,7 @@ def test_an_adjoint_is_checked():
 
 
 def test_without_torch_a_file_of_it_is_named(monkeypatch):
-    data = encode(torch.ones(2), {})
+    store, _ = written(torch.ones(2))
     monkeypatch.delitem(sys.modules, "torch")
     with pytest.raises(retape.SnapshotError, match="Import `torch`"):
-        decode(data, "a file")
+        store.get(0, 0, "disk")

@@ -13,9 +13,10 @@ import pytest
 import retape
 from retape import SnapshotError, StoreError
 from retape.storage import add_trees, copy_tree, fingerprint, tree_nbytes
-from retape.storage._codec import _archive, decode, encode
+from tests.storage.files import file_system, through_a_file, written
 
 Point = namedtuple("Point", "x y")
+_HERE = sys.modules[__name__]
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,6 @@ class Vector:
 
     def __add__(self, other):
         return Vector(self.u + other.u)
-
-
-def through_a_file(value):
-    return decode(encode(value, {}), "a file")[0]
 
 
 WAYS = [copy_tree, through_a_file]
@@ -196,25 +193,29 @@ def test_a_class_is_registered_for_the_process(monkeypatch):
     )
     assert copy_tree(Foreign(1)).u == 1 and tree_nbytes(Foreign(1)) == 8
     with pytest.raises(StoreError, match="`.*Foreign` cannot be written, because anot"):
-        encode(Foreign(1), {})
+        through_a_file(Foreign(1))
     with pytest.raises(StoreError, match=r"`register_state\('Foreign'\)` cannot be"):
         retape.register_state("Foreign", copy=1, nbytes=1, to_arrays=1, from_arrays=1)
 
 
-def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state():
-    for name, new in (("Point", "Missing"), ("test_trees:Point", "subprocess:Popen")):
-        data = encode(Point(1, 2), {})
-        assert name.encode() in data
-        tree = {
-            "p": [],
-            "g": "n",
-            "e": None,
-            "k": "test_trees:Point".replace(name, new),
-        }
+@pytest.mark.parametrize(
+    ("name", "new"), [("Point", "Missing"), ("test_trees:Point", "subprocess:Popen")]
+)
+def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state(name, new):
+    store, file = written(Point(1, 2))
+    data = file_system().cat_file(file)
+    assert name.encode() in data
+    file_system().pipe_file(file, data.replace(name.encode(), new.encode()))
+    with pytest.raises(SnapshotError):
+        store.get(0, 0, "disk")
+    # Nor where the checksum is right.
+    store, file = written(Point(1, 2))
+    del sys.modules[__name__]
+    try:
         with pytest.raises(SnapshotError, match="is not there, or is no dataclass"):
-            from retape.storage._trees._serialize import unstrip
-
-            unstrip(tree, [])
+            store.get(0, 0, "disk")
+    finally:
+        sys.modules[__name__] = _HERE
 
 
 def test_sums_of_trees():
@@ -267,9 +268,7 @@ def test_numbers_need_no_numpy():
     [
         np.arange(6.0).reshape(2, 3),
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        np.arange(12.0).reshape(6, 2)[::2],
         np.zeros((0, 3)),
-        np.float32(3),
         np.arange(3, dtype=">i8"),
         np.zeros(2, [("a", "f8"), ("b", "i4")]),
         np.array(["2020-01-01"], "M8[D]"),
@@ -277,7 +276,8 @@ def test_numbers_need_no_numpy():
     ],
     ids=lambda array: f"{array.dtype}{array.shape}",
 )
-def test_an_archive_is_that_of_numpy_to_the_byte(array):
-    out = io.BytesIO()
-    np.savez(out, allow_pickle=False, array=array)
-    assert _archive({"array": np.asarray(array)}) == out.getvalue()
+def test_numpy_itself_reads_every_array_of_a_file(array):
+    with np.load(io.BytesIO(file_system().cat_file(written(array)[1]))) as members:
+        found = members["array0"]
+    assert (found.dtype, found.shape) == (array.dtype, array.shape)
+    assert found.tobytes() == array.tobytes()

@@ -13,6 +13,7 @@ from retape import MissingPackageError
 HERE = Path(__file__).parent
 
 
+@pytest.mark.slow
 def test_on_eight_devices():
     pytest.importorskip("jax")
     pytest.importorskip("tensorstore")

@@ -3,23 +3,8 @@
 import pytest
 
 import retape
-from retape import DiskStore, MemoryStore, StoreError, TieredStore
+from retape import DiskStore, MemoryStore, StoreError
 from retape.testing import check_store
-
-STORES = {
-    "memory": lambda path: MemoryStore(),
-    "disk": lambda path: DiskStore(path),
-    "tiered": lambda path: TieredStore(MemoryStore(capacity=1), DiskStore(path)),
-    "tiered, all in memory": lambda path: TieredStore(MemoryStore(), DiskStore(path)),
-}
-
-
-@pytest.mark.parametrize("kind", STORES)
-def test_the_stores_of_the_library_keep_the_laws(kind, tmp_path):
-    path = tmp_path / "run"
-    laws = check_store(lambda: STORES[kind](path))
-    assert len(laws) == len(set(laws)) == (5 if kind == "memory" else 9)
-    assert check_store(STORES[kind](tmp_path / "itself")) == laws
 
 
 def test_a_store_of_one_type_is_checked_with_its_own_values(tmp_path):
