@@ -31,7 +31,7 @@ from retape.storage import (
     SnapshotStore,
     tree_nbytes,
 )
-from retape.storage._durable import is_durable
+from retape.storage._base import is_durable
 
 X = TypeVar("X")
 G = TypeVar("G")

@@ -197,7 +197,7 @@ def test_a_rank_may_write_in_the_background(tmp_path, monkeypatch):
     for left in (30, 20):
         assert store.record_due()
         store.record(Record(40, left, float(left), "a run"))
-        store.store.flush()
+        store.inner.flush()
 
     # What the background could not do is heard of by all, at what they do next.
     def full(*_, **__):
@@ -252,7 +252,7 @@ def test_a_record_that_one_rank_cannot_write_stops_all(tmp_path):
 def test_what_is_no_communicator_or_keeps_no_record_is_refused(tmp_path):
     with pytest.raises(StoreError, match=r"`comm=3` is no communicator"):
         RankStore(DiskStore(tmp_path), 3)  # type: ignore[arg-type]
-    with pytest.raises(StoreError, match="keeps no earlier record"):
+    with pytest.raises(StoreError, match="keeps none of its own"):
         RankStore(retape.MemoryStore(), Played())
 
 

@@ -209,7 +209,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         bounded(relative=1.0, by="mgard")
     with pytest.raises(PlanError, match="`ratio=0` cannot be"):
         CodecStore(MemoryStore(), ratio=0)
-    with pytest.raises(StoreError, match="that store packs capsules itself"):
+    with pytest.raises(StoreError, match="packs capsules"):
         CodecStore(DiskStore(tmp_path, pack=list, unpack=tuple))
     with pytest.raises(PlanError, match="`verify='full'` compares states to the bit"):
         retape.adjoint(

@@ -240,7 +240,7 @@ def test_a_directory_that_refuses_writes_is_named(disk, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr("pathlib.Path.replace", refuse)
-    with pytest.raises(StoreError, match="cannot be written: Permission denied. Free"):
+    with pytest.raises(StoreError, match="cannot be written: Permission denied. Get"):
         disk.put(5, 1, "memory", 2.0, 8)
     assert sorted(os.listdir(disk.path)) == ["lock", "record.npz"]
 

@@ -118,7 +118,7 @@ def test_a_store_that_lies_is_told_which_law_it_breaks(liar, said, tmp_path):
 
 
 def test_what_is_no_store_is_named():
-    with pytest.raises(StoreError, match="`dict` is not a store: it has no `put`, `dr"):
+    with pytest.raises(StoreError, match="`dict` is not a store: it is no subclass"):
         check_store({})  # pyright: ignore[reportArgumentType]
 
 

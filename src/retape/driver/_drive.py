@@ -35,9 +35,7 @@ from retape.schedule import (
     OnlineBinomial,
 )
 from retape.storage import (
-    DurableStore,
     MemoryStore,
-    RankStore,
     Record,
     SnapshotStore,
 )
@@ -124,7 +122,7 @@ def run(
         (490, 3)
     """
     _check(plan, store, progress)
-    if verify is not None and getattr(store, "is_lossy", False):
+    if verify is not None and store is not None and store.is_lossy:
         raise PlanError(
             f"`verify={verify!r}` compares states to the bit, and `store={store!r}` "
             "gives back states that are near. Leave `verify` out, or verify with a "
@@ -176,7 +174,7 @@ def _obeyed(
     return Outcome(loop.machine.finish(loop.cotangent), loop.report())
 
 
-def _begun(store: DurableStore[C], label: str, reuse: bool) -> Record | None:
+def _begun(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
     """The record of a run that goes on; one that is done is begun anew unless asked."""
     record = store.open(label)
     if record is None or record.left != 0 or reuse:
@@ -202,11 +200,11 @@ def _check(plan: object, store: object, progress: object) -> None:
             f"`plan={plan!r}` is no plan. Pass one, such as "
             "`retape.fixed_space(snapshots=20)`, or a schedule."
         )
-    keeps = all(hasattr(store, name) for name in ("put", "get", "drop"))
-    if store is not None and (isinstance(store, type) or not keeps):
+    if store is not None and not isinstance(store, SnapshotStore):
         raise StoreError(
             f"`store={store!r}` is no store. Pass a `retape.MemoryStore()`, a "
-            "`retape.DiskStore(directory)` or a `retape.TieredStore` of both."
+            "`retape.DiskStore(directory)` or a `retape.TieredStore` of both; one of "
+            "your own is a subclass of `retape.storage.SnapshotStore`."
         )
     if not (isinstance(progress, bool) or callable(progress)):
         raise PlanError(
@@ -220,7 +218,7 @@ def _actions(
     plan: Planner | Iterable[Action],
     tape_bytes: int | None,
     record: Record | None,
-    durable: DurableStore[C] | None,
+    durable: SnapshotStore[C] | None,
 ) -> Iterable[Action]:
     """The actions that remain. A run of unknown length is first run to its end."""
     if isinstance(plan, Iterable):
@@ -231,9 +229,8 @@ def _actions(
         capsule_bytes = None
         if tape_bytes is not None:
             capsule_bytes = _capsule_bytes(loop)
-        if isinstance(loop.store, RankStore):
-            capsule_bytes = loop.store.largest(capsule_bytes)
-            tape_bytes = loop.store.largest(tape_bytes)
+        capsule_bytes = loop.store.largest(capsule_bytes)
+        tape_bytes = loop.store.largest(tape_bytes)
         if loop.length is not None:
             schedule = plan.schedule(loop.length, capsule_bytes, tape_bytes)
             _foresee(loop, schedule)
@@ -252,9 +249,7 @@ def _actions(
 def _capsule_bytes(loop: Loop[C, A, R]) -> int:
     """What keeping a capsule takes; a store that packs tells by the first one."""
     capsule = loop.look(0)
-    nbytes = loop.machine.nbytes(capsule)
-    packed: Any = getattr(loop.store, "capsule_bytes", None)
-    return nbytes if packed is None else packed(capsule, nbytes)
+    return loop.store.capsule_bytes(capsule, loop.machine.nbytes(capsule))
 
 
 def _foresee(loop: Loop[C, A, R], schedule: Counted) -> None:
@@ -278,7 +273,7 @@ def _online(plan: Planner, capsule_bytes: int | None, tape_bytes: int | None) ->
 
 
 def _run_to_the_end(
-    loop: Loop[C, A, R], online: Online, durable: DurableStore[C] | None
+    loop: Loop[C, A, R], online: Online, durable: SnapshotStore[C] | None
 ) -> Iterator[Action]:
     if online.keeps_tapes and not isinstance(loop.machine, TapingMachine):
         raise cannot_tape(loop.machine)

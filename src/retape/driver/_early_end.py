@@ -20,7 +20,7 @@ def keep_working(loop: Loop[C, A, R]) -> bool:
     """Write the state that is worked on, which no slot holds; whether it is kept."""
     if loop.working is None or loop.at == 0 or loop.at in loop.slots.values():
         return True
-    if getattr(loop.store, "is_lossy", False):
+    if loop.store.is_lossy:
         return False  # To go on from it would change the result.
     nbytes = loop.machine.nbytes(loop.working)
     with suppress(StoreError):
@@ -32,14 +32,12 @@ def keep_working(loop: Loop[C, A, R]) -> bool:
 
 def near(loop: Loop[C, A, R]) -> int:
     """The snapshots that have to be written if the run ends here."""
-    memory = getattr(loop.store, "memory", None)
-    return len(loop.slots) if hasattr(loop.store, "save") and memory is not None else 0
+    return len(loop.slots) if loop.store.saves else 0
 
 
 def save_near(loop: Loop[C, A, R]) -> None:
     """Write what a tiered store has in memory, or the next job would make it again."""
-    save: Any = getattr(loop.store, "save", None)
-    if save is None or getattr(loop.store, "is_lossy", False):
+    if not loop.store.saves or loop.store.is_lossy:
         return
     machine: Any = loop.machine
     for place, step in loop.slots.items():
@@ -49,7 +47,7 @@ def save_near(loop: Loop[C, A, R]) -> None:
         with suppress(StoreError):
             held: Any = loop.store.get(step, slot, tier, tape=tape)
             nbytes = machine.tape_nbytes(held) if tape else machine.nbytes(held)
-            save(step, slot, tier, nbytes, tape=tape)
+            loop.store.save(step, slot, tier, nbytes, tape=tape)
 
 
 def too_long(

@@ -1,8 +1,8 @@
 """Telling a store what it will be asked for next: a schedule is known in advance.
 
-A store that reads in the background has a method `prefetch`, which tells whether there
-is something to do: what is in memory is not read. From the moment at which the last
-read is done, the next one goes on beside the computing.
+A store that reads in the background says so (`reads_ahead`), and its `prefetch` tells
+whether there is something to do: what is in memory is not read. From the moment at
+which the last read is done, the next one goes on beside the computing.
 """
 
 from collections import Counter, deque
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from retape.schedule import Action, Restore, Store, Sweep, Tape
+from retape.storage import SnapshotStore
 
 _AHEAD = 10_000
 """Actions that are looked at before they are due."""
@@ -18,12 +19,12 @@ _Places: TypeAlias = Counter[tuple[str, int]]
 """How many of the actions that are looked at write to a slot of a tier."""
 
 
-def foretold(actions: Iterable[Action], store: object) -> Iterable[Action]:
+def foretold(actions: Iterable[Action], store: SnapshotStore[Any]) -> Iterable[Action]:
     """The same actions; the store is told of each read when the one before is done."""
-    return _told(actions, store) if hasattr(store, "prefetch") else actions
+    return _told(actions, store) if store.reads_ahead else actions
 
 
-def _told(actions: Iterable[Action], store: Any) -> Iterator[Action]:
+def _told(actions: Iterable[Action], store: SnapshotStore[Any]) -> Iterator[Action]:
     rest, ahead, written = iter(actions), deque[Action](), _Places()
     found: Action | None = None
     while True:
@@ -46,10 +47,10 @@ def _told(actions: Iterable[Action], store: Any) -> Iterator[Action]:
             found = None
 
 
-def _tell(read: Restore | Sweep, written: _Places, store: Any) -> bool:
+def _tell(read: Restore | Sweep, written: _Places, store: SnapshotStore[Any]) -> bool:
     """Announce a read, unless that is still to be written; whether it is far."""
     if written[read.tier, read.slot] > 0:
-        return not (hasattr(store, "is_near") and store.is_near(read.tier))
+        return not store.is_near(read.tier)
     is_tape = isinstance(read, Sweep)
     step = read.start if is_tape else read.step
     return store.prefetch(step, read.slot, read.tier, tape=is_tape)

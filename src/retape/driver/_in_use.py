@@ -8,8 +8,10 @@ lock of its own.
 import threading
 from collections.abc import Generator
 from contextlib import contextmanager
+from typing import Any
 
 from retape._errors import StoreError
+from retape.storage import SnapshotStore
 
 _STORES: dict[int, int] = {}
 """The stores in use, by their identity, and the thread of the run that uses each."""
@@ -18,13 +20,13 @@ _GUARD = threading.Lock()
 
 
 @contextmanager
-def claimed(store: object) -> Generator[None]:
+def claimed(store: SnapshotStore[Any]) -> Generator[None]:
     """Claim a store, and the stores that it consists of, for one run.
 
     Raises:
         StoreError: If another run has it, in this thread or in another.
     """
-    claims = _parts(store)
+    claims = list(map(id, store.claims()))
     with _GUARD:
         for claim in claims:
             if claim in _STORES:
@@ -43,9 +45,3 @@ def claimed(store: object) -> Generator[None]:
         with _GUARD:
             for claim in claims:
                 del _STORES[claim]
-
-
-def _parts(store: object) -> list[int]:
-    """A store, and all that it consists of, by their identity."""
-    parts = [getattr(store, name, None) for name in ("memory", "disk", "inner")]
-    return [id(store), *(i for part in parts if part is not None for i in _parts(part))]

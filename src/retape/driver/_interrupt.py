@@ -195,7 +195,7 @@ def heeded(loop: Loop[C, A, R]) -> Generator[None]:
             "run is ended early, all of it is lost. Pass `store=retape.DiskStore(...)` "
             "or another store that outlives the process, or call it outside the block."
         )
-    if getattr(loop.store, "is_shared", False):
+    if loop.store.is_shared:
         raise PlanError(
             f"`retape.interruptible` does not go with a `{type(loop.store).__name__}` "
             "of several processes: a signal reaches them at different steps, and each "

@@ -22,8 +22,8 @@ from retape.driver._report import Report
 from retape.driver._verify import Verifier, reverse_checked
 from retape.driver._work import Work
 from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
-from retape.storage import DurableStore, Record, SnapshotStore
-from retape.storage._durable import is_durable
+from retape.storage import Record, SnapshotStore
+from retape.storage._base import is_durable
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -80,15 +80,17 @@ class Loop(Generic[C, A, R]):
     resumed: bool = False
     limit: Any = None
     work: Work = field(default_factory=Work)
-    durable: DurableStore[C] | None = field(init=False)
+    durable: SnapshotStore[C] | None = field(init=False)
     _copy: Callable[[C], C] | None = field(init=False)
     _pack: Callable[[Any], Any] | None = field(init=False)
     _tapes: bool = field(init=False)
+    _gives_copies: bool = field(init=False)
 
     def __post_init__(self) -> None:
         # Asked once: what a protocol asks at run time takes longer than an action.
         self.durable = self.store if is_durable(self.store) else None
         self._tapes = isinstance(self.machine, TapingMachine)
+        self._gives_copies = self.store.gives_copies
         overwrites = isinstance(self.machine, OverwritingMachine)
         copy: Any = getattr(self.machine, "copy_capsule", None)
         self._copy = copy if overwrites else None
@@ -190,11 +192,6 @@ class Loop(Generic[C, A, R]):
     def packed(self, tree: Any) -> Any:
         """A capsule or a cotangent in the form in which a store is given it."""
         return tree if self._pack is None else self._pack(tree)
-
-    @property
-    def _gives_copies(self) -> bool:
-        """Tell whether what the store gives back is nobody else's."""
-        return getattr(self.store, "gives_copies", False)
 
     def advance(self, capsule: C, start: int, stop: int) -> C:
         """Run the steps start, ..., stop - 1 of a known length."""

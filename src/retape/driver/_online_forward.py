@@ -8,7 +8,7 @@ from retape._errors import SnapshotError
 from retape.driver._interrupt import safe_point
 from retape.driver._obey import Loop
 from retape.schedule import Placement
-from retape.storage import DurableStore
+from retape.storage import SnapshotStore
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -66,7 +66,7 @@ def place(loop: Loop[C, A, R], state: Placement, stage: int, alpha: int) -> Plac
 
 
 def find_place(
-    loop: Loop[C, A, R], state: Placement, alpha: int, store: DurableStore[C]
+    loop: Loop[C, A, R], state: Placement, alpha: int, store: SnapshotStore[C]
 ) -> Placement:
     """Go on from the last snapshot of an earlier process's forward sweep.
 
@@ -74,7 +74,7 @@ def find_place(
     been asked about that stage yet.
     """
     # From a state that is no more than near the run would come to another end.
-    there = set[int]() if getattr(store, "is_lossy", False) else store.steps()
+    there = set[int]() if store.is_lossy else store.steps()
     for step in sorted(there, reverse=True):
         if step % alpha:
             continue

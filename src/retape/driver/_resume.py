@@ -13,7 +13,7 @@ from typing import TypeVar
 from retape._errors import MachineError, SnapshotError
 from retape.driver._obey import Loop, Reached
 from retape.schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
-from retape.storage import DurableStore, Record
+from retape.storage import Record, SnapshotStore
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -24,7 +24,7 @@ def skip_done(
     loop: Loop[C, A, R],
     actions: Iterable[Action],
     record: Record | None,
-    store: DurableStore[C],
+    store: SnapshotStore[C],
 ) -> Iterator[Action]:
     """The actions that are still to be done; `loop` is set to go on from there."""
     rest = iter(actions)
@@ -65,14 +65,14 @@ def _until_reverse(rest: Iterator[Action]) -> Iterator[Action]:
 
 
 def _skip_stored(
-    loop: Loop[C, A, R], ahead: list[Action], store: DurableStore[C]
+    loop: Loop[C, A, R], ahead: list[Action], store: SnapshotStore[C]
 ) -> list[Action]:
     """Go on after the last `Store` in `ahead` whose snapshot can be read.
 
     Or within an `Advance`, where a run that was interrupted has left its state. Not
     from a snapshot that is no more than near its state: the result would be another.
     """
-    if getattr(store, "is_lossy", False):
+    if store.is_lossy:
         return ahead
     there = store.steps()
     for i in range(len(ahead) - 1, -1, -1):

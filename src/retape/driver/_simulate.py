@@ -9,6 +9,7 @@ a run.
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from retape._errors import PlanError
 from retape.driver._foresight import foretold
@@ -22,6 +23,7 @@ from retape.schedule import (
     Tape,
     TierCosts,
 )
+from retape.storage import SnapshotStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +82,19 @@ def simulate(
     if not isinstance(buffer, int) or buffer < 0:  # pyright: ignore
         raise PlanError(f"`buffer={buffer!r}` cannot be: pass a number of snapshots.")
     clock = _Clock(costs, buffer)
-    for action in foretold(actions, clock if buffer else None):
+    for action in foretold(actions, clock):
         clock.obey(action)
     return clock.end()
 
 
 @dataclass(slots=True)
-class _Clock:
-    """The time of the program, `now`, and that of the thread, `free`."""
+class _Clock(SnapshotStore[Any]):
+    """A store that keeps nothing: it lets the time of one pass.
+
+    Attributes:
+        now: The time of the program.
+        free: That at which the thread has done its work.
+    """
 
     costs: TierCosts
     buffer: int
@@ -116,6 +123,11 @@ class _Clock:
             self._spend((action.stop - action.start) * of.backward)
         elif isinstance(action, Restore):
             self._get(action.step, action.tier)
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether there is a thread."""
+        return self.buffer > 0
 
     def is_near(self, tier: str) -> bool:
         """Whether a tier is in memory."""

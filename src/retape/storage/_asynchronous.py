@@ -7,19 +7,21 @@ killed is taken up from there.
 
 from collections.abc import Set
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, TypeVar
 
 from retape._bytes import parse_bytes
 from retape._errors import StoreError
 from retape.storage._background import Background, Job, Key
-from retape.storage._durable import DurableStore, Record, is_durable
+from retape.storage._base import SnapshotStore, is_durable
+from retape.storage._record import Record
 from retape.storage._trees._tree import copy_tree, tree_nbytes
+from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
 
 
 @dataclass(slots=True, eq=False)
-class AsyncStore(Generic[C]):
+class AsyncStore(StoreWrapper[C]):
     """Lets another store work in the background, in a thread of its own.
 
     A snapshot that is put waits in a buffer until it is written, and the driver goes
@@ -51,7 +53,7 @@ class AsyncStore(Generic[C]):
         (1, 2.5)
     """
 
-    inner: DurableStore[C]
+    inner: SnapshotStore[C]
     buffer: int | str | None = None
     _thread: Background = field(init=False, repr=False)
     _sizes: dict[Key, int] = field(
@@ -60,9 +62,6 @@ class AsyncStore(Generic[C]):
     _kept: int = field(default=0, init=False, repr=False)
     _records: int = field(default=0, init=False, repr=False)
 
-    gives_copies: ClassVar[bool] = False
-    """What is put waits as it is: the driver has to copy it."""
-
     def __post_init__(self) -> None:
         inner: Any = self.inner
         if isinstance(inner, AsyncStore) or not is_durable(inner):
@@ -70,7 +69,7 @@ class AsyncStore(Generic[C]):
                 f"`AsyncStore({inner!r})` cannot be: there is nothing to wait for. "
                 "Pass a store that outlives its process, such as a `DiskStore`."
             )
-        if getattr(inner, "is_shared", False):
+        if inner.is_shared:
             raise StoreError(
                 f"`AsyncStore({inner!r})` cannot be: its processes keep one run "
                 "together, and each thread would come to it in its own time. Pass it "
@@ -81,37 +80,33 @@ class AsyncStore(Generic[C]):
         self._thread = Background(self.buffer)
 
     @property
-    def is_lossy(self) -> bool:
-        """Tell whether what is given back is no more than near what was put."""
-        return getattr(self.inner, "is_lossy", False)
+    def gives_copies(self) -> bool:
+        """What is put waits as it is: the driver has to copy it."""
+        return False
 
     @property
-    def keeps_devices(self) -> bool:
-        """Tell whether capsules may stay on their devices until they are written."""
-        return getattr(self.inner, "keeps_devices", False)
-
-    @property
-    def capsule_bytes(self) -> Any:
-        """That of the inner store, if it packs."""
-        inner: Any = self.inner
-        return inner.capsule_bytes
+    def reads_ahead(self) -> bool:
+        return True
 
     @property
     def record_waits(self) -> bool:
         """Tell whether a record has not been written yet."""
         return self._records > 0
 
-    @property
-    def rewind(self) -> Any:
-        """That of the inner store, if it has one, when all is written."""
-        inner: Any = self.inner
-        return self._when_written(inner.rewind)
+    def rewind(self) -> Record | None:
+        self.flush()
+        return self.inner.rewind()
 
-    @property
-    def forget_records(self) -> Any:
-        """That of the inner store, if it has one, when all is written."""
-        inner: Any = self.inner
-        return self._when_written(inner.forget_records)
+    def forget_records(self) -> None:
+        self.flush()
+        self.inner.forget_records()
+
+    def save(
+        self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
+    ) -> bool:
+        self.flush()
+        self._thread.forget_reads()
+        return self.inner.save(step, slot, tier, nbytes, tape=tape)
 
     @property
     def peak_snapshots(self) -> int:
@@ -179,7 +174,7 @@ class AsyncStore(Generic[C]):
             # Of an earlier process: the inner store alone knows how large it is.
             self.flush()
             store.drop(step, slot, tier, tape=tape)
-            self._kept = self._inner_bytes() - sum(self._sizes.values())
+            self._kept = self.inner.nbytes - sum(self._sizes.values())
             return
         del self._sizes[key]
         what = f"step {step} could not be dropped"
@@ -189,14 +184,12 @@ class AsyncStore(Generic[C]):
     def has(self, step: int, *, tape: bool = False) -> bool:
         """Tell whether there is a snapshot of this state or tape."""
         self.flush()
-        inner: Any = self.inner
-        return inner.has(step, tape=tape)
+        return self.inner.has(step, tape=tape)
 
     def has_room(self, nbytes: int) -> bool:
         """Whether one more snapshot of this size would be within the capacities."""
         self.flush()
-        inner: Any = self.inner
-        return inner.has_room(nbytes)
+        return self.inner.has_room(nbytes)
 
     def steps(self) -> set[int]:
         self.flush()
@@ -235,6 +228,7 @@ class AsyncStore(Generic[C]):
         """
         self._thread.check()
         self._thread.flush()
+        self.inner.flush()
 
     def clear(self) -> None:
         """Remove all of the run's files, so that the next call begins anew."""
@@ -255,17 +249,7 @@ class AsyncStore(Generic[C]):
         self.inner.record(record)
         self._records -= 1
 
-    def _when_written(self, call: Any) -> Any:
-        def called() -> Any:
-            self.flush()
-            return call()
-
-        return called
-
-    def _inner_bytes(self) -> int:
-        return getattr(self.inner, "nbytes", 0)
-
     def _forget(self) -> None:
         self._records = 0
         self._sizes.clear()
-        self._kept = self._inner_bytes()
+        self._kept = self.inner.nbytes

@@ -14,13 +14,14 @@ import os
 from collections.abc import Callable, Set
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, SupportsFloat, TypeVar, cast
 
 from retape._errors import SnapshotError, StoreError
 from retape._warn import warn
+from retape.storage._base import SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
 from retape.storage._codec import encode, need_numpy
-from retape.storage._durable import Record
+from retape.storage._record import Record
 from retape.storage._remote_folder import RemoteFolder
 from retape.storage._run_directory import Key, RunDirectory, another_run
 
@@ -28,7 +29,7 @@ C = TypeVar("C")
 
 
 @dataclass(slots=True)
-class DiskStore(Generic[C]):
+class DiskStore(SnapshotStore[C]):
     """Keeps each snapshot in a file of its own.
 
     Capsules, cotangents and tapes are trees of NumPy arrays and plain Python values, or
@@ -50,8 +51,8 @@ class DiskStore(Generic[C]):
         unpack_tape: The inverse.
 
     Raises:
-        StoreError: If `path` is no path, a capacity cannot be, or one of a pair of
-            functions is lacking.
+        StoreError: If `path` is no path, `every` or a capacity cannot be, or one of a
+            pair of functions is lacking.
 
     Examples:
         >>> import tempfile
@@ -102,27 +103,36 @@ class DiskStore(Generic[C]):
         init=False, repr=False, compare=False
     )
 
-    gives_copies: ClassVar[bool] = True
-    """What `get` returns is nobody else's: the driver need not copy it."""
-
     def __post_init__(self) -> None:
         need_numpy("a `DiskStore`")
-        try:
-            os.fspath(self.path)
-        except TypeError:
-            raise StoreError(
-                f"`path={self.path!r}` is no path. Pass the name of a directory of the "
-                "run's own."
-            ) from None
+        _check_path(self.path)
+        _check_every(self.every)
         self.capacity = check_capacities(self.capacity, self.capacity_bytes)
         self._directory = self._folder()
         for name in ("pack", "pack_cotangent", "pack_tape"):
             pair = getattr(self, name), getattr(self, f"un{name}")
-            if (pair[0] is None) != (pair[1] is None):
+            given = [each for each in pair if each is not None]
+            if len(given) == 1 or not all(map(callable, given)):
                 raise StoreError(
                     f"`{name}={pair[0]!r}` and `un{name}={pair[1]!r}`: what is packed "
                     "has to be unpacked. Pass both functions, or none."
                 )
+
+    @property
+    def is_durable(self) -> bool:
+        return True
+
+    @property
+    def gives_copies(self) -> bool:
+        return True
+
+    @property
+    def keeps_records(self) -> bool:
+        return True
+
+    @property
+    def packs(self) -> bool:
+        return any((self.pack, self.pack_cotangent, self.pack_tape))
 
     def _folder(self) -> RunDirectory | RemoteFolder:
         return RunDirectory(self.path)
@@ -335,3 +345,24 @@ class DiskStore(Generic[C]):
 
 def _key(step: int, tape: bool) -> Key:
     return "tape" if tape else "step", step
+
+
+def _check_path(path: object) -> None:
+    try:
+        text = os.fspath(cast("str", path))
+    except TypeError:
+        text = None
+    if not isinstance(text, str) or "\0" in text:
+        raise StoreError(
+            f"`path={path!r}` is no path. Pass the name of a directory of the run's "
+            "own, as a text or a `pathlib.Path`."
+        )
+
+
+def _check_every(every: object) -> None:
+    is_number = isinstance(every, SupportsFloat) and not isinstance(every, bool)
+    if not is_number or not float(cast("SupportsFloat", every)) >= 0:
+        raise StoreError(
+            f"`every={every!r}` cannot be: it is the seconds from one record to the "
+            "next. Pass a number, 0 for a record after each stage."
+        )

@@ -11,9 +11,8 @@ from typing import Any
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import StoreError
-from retape.storage._base import SnapshotStore
+from retape.storage._base import SnapshotStore, is_durable
 from retape.storage._disk import DiskStore
-from retape.storage._durable import is_durable
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,7 @@ def measure(
                 f"`{os.fspath(store)}` cannot be used: {error}. Pass a directory that "
                 "is there, and may be written to."
             ) from error
-    if not hasattr(store, "put"):
+    if not isinstance(store, SnapshotStore):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise StoreError(f"`store={store!r}` is no store. Pass one, or a directory.")
     return _measured(store, size, snapshots)
 
@@ -91,7 +90,6 @@ def _measured(store: SnapshotStore[Any], nbytes: int, snapshots: int) -> Speed:
     if durable is not None and durable.open("a measurement") is not None:
         durable.close()
         raise StoreError(f"`store={store!r}` holds a run. Pass one that is empty.")
-    flush: Any = getattr(store, "flush", lambda: None)
     writes: list[float] = []
     reads: list[float] = []
     try:
@@ -99,7 +97,7 @@ def _measured(store: SnapshotStore[Any], nbytes: int, snapshots: int) -> Speed:
             field = source.random(max(1, nbytes // 8))
             began = perf_counter()
             store.put(slot, slot, "disk", field, field.nbytes)
-            flush()
+            store.flush()
             writes.append(perf_counter() - began)
         for slot in range(len(writes)):
             began = perf_counter()

@@ -1,16 +1,17 @@
 """A store in memory: a dictionary with accounting."""
 
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from retape._errors import StoreError
+from retape.storage._base import SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
 
 C = TypeVar("C")
 
 
 @dataclass(slots=True)
-class MemoryStore(Generic[C]):
+class MemoryStore(SnapshotStore[C]):
     """Keeps capsules as they are, by reference, and counts their bytes.
 
     Args:
@@ -46,6 +47,10 @@ class MemoryStore(Generic[C]):
         """Drop all snapshots."""
         self._slots.clear()
         self.nbytes = 0
+
+    def forget(self) -> None:
+        """All of it ends with the process."""
+        self.clear()
 
     def has_room(self, nbytes: int) -> bool:
         """Whether one more snapshot of this size would be within both capacities."""

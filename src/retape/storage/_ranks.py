@@ -13,13 +13,14 @@ file. So whatever decides what is run next is decided together:
 
 from __future__ import annotations
 
-from collections.abc import Set
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape._warn import warn
-from retape.storage._durable import Record
+from retape.storage._base import SnapshotStore, check_store_inside
+from retape.storage._record import Record
+from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
 
@@ -45,7 +46,7 @@ class _Point(NamedTuple):
 
 
 @dataclass(slots=True)
-class RankStore(Generic[C]):
+class RankStore(StoreWrapper[C]):
     """One rank's part of a run of several processes, in a durable store of its own.
 
     All ranks make one, each over a directory of its own, and call `retape.adjoint` with
@@ -53,12 +54,13 @@ class RankStore(Generic[C]):
     but the time since the last record: all ranks go on from the same one.
 
     Args:
-        store: The store of this rank: a `DiskStore`, or an `AsyncStore` of one.
+        inner: The store of this rank: a `DiskStore`, or an `AsyncStore` or a
+            `CodecStore` around one.
         comm: `mpi4py.MPI.COMM_WORLD`, or any object with its `Get_rank`, `Get_size` and
             `allgather`.
 
     Raises:
-        StoreError: If `store` keeps no earlier record or `comm` is no communicator;
+        StoreError: If `inner` keeps no earlier record or `comm` is no communicator;
             when used, if the ranks disagree about the plan, the number of ranks or what
             is kept when, or if one of them cannot write.
 
@@ -77,10 +79,7 @@ class RankStore(Generic[C]):
         [0]
     """
 
-    is_shared: ClassVar[bool] = True
-    """Several processes keep one run in it."""
-
-    store: Any
+    inner: SnapshotStore[C]
     comm: Communicator
     _label: str = field(default="", init=False, repr=False)
     _due: bool = field(default=False, init=False, repr=False)
@@ -88,12 +87,13 @@ class RankStore(Generic[C]):
     _written: _Point | None = field(default=None, init=False, repr=False)
 
     def __post_init__(self) -> None:
-        part: Any = self.store
-        if not (hasattr(part, "rewind") and hasattr(part, "record_due")):
+        check_store_inside("RankStore", self.inner)
+        if self.inner.must_be_outermost or not self.inner.keeps_records:
             raise StoreError(
-                f"`store={self.store!r}` keeps no earlier record, and ranks that died "
-                "at different times must go back to one that all have. Pass a "
-                "`DiskStore` with a directory of this rank's own."
+                f"`RankStore({self.inner!r})` cannot be: ranks that died at different "
+                "times must go back to an earlier record that all have, and that store "
+                "keeps none of its own. Pass a `DiskStore` with a directory of this "
+                "rank's own."
             )
         asked = ("Get_rank", "Get_size", "allgather")
         if not all(callable(getattr(self.comm, name, None)) for name in asked):
@@ -104,17 +104,23 @@ class RankStore(Generic[C]):
             )
 
     @property
-    def gives_copies(self) -> bool:
-        """Whether what `get` returns is nobody else's."""
-        return getattr(self.store, "gives_copies", False)
+    def is_shared(self) -> bool:
+        """Several processes keep one run in it."""
+        return True
 
     @property
-    def peak_snapshots(self) -> int:
-        return self.store.peak_snapshots
+    def must_be_outermost(self) -> bool:
+        """What a rank decides alone would be another thing in another rank."""
+        return True
 
-    @property
-    def peak_bytes(self) -> int:
-        return self.store.peak_bytes
+    def has_room(self, nbytes: int) -> bool:
+        return all(self.comm.allgather(self.inner.has_room(nbytes)))
+
+    def has(self, step: int, *, tape: bool = False) -> bool:
+        return all(self.comm.allgather(self.inner.has(step, tape=tape)))
+
+    def flush(self) -> None:
+        self._together("write what waits", self.inner.flush)
 
     def largest(self, nbytes: int | None) -> int | None:
         """The most bytes of any rank, so that all make the same schedule."""
@@ -126,29 +132,26 @@ class RankStore(Generic[C]):
         rank, size = self.comm.Get_rank(), self.comm.Get_size()
         self._label = f"{label}\nrank {rank} of {size}"
         self._due, self._written, self._failed = False, None, None
-        record = self._together("open its directory", self.store.open, self._label)
+        record = self._together("open its directory", self.inner.open, self._label)
         points = self.comm.allgather(_point(record))
         if len(set(points)) > 1:
             # Those that are ahead by a record go back to the one before.
             if _point(record) > min(points):
-                record = self.store.rewind()
+                record = self.inner.rewind()
             points = self.comm.allgather(_point(record))
         if len(set(points)) > 1:
             # A rank has lost both: cotangents are gone there, and states may not be.
             warn(
-                f"`{self.store!r}`: the ranks have no record in common. The run goes "
+                f"`{self.inner!r}`: the ranks have no record in common. The run goes "
                 "on from the snapshots that all of them have, and what was reversed is "
                 "reversed again."
             )
-            record = self._together("forget its records", self.store.forget_records)
+            record = self._together("forget its records", self.inner.forget_records)
         return None if record is None else replace(record, label=label)
 
     def steps(self) -> set[int]:
-        found = self.comm.allgather(self.store.steps())
+        found = self.comm.allgather(self.inner.steps())
         return set[int].intersection(*found)
-
-    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
-        self.store.keep_only(steps, tapes)
 
     def put(
         self,
@@ -161,18 +164,18 @@ class RankStore(Generic[C]):
         tape: bool = False,
     ) -> None:
         self._same("keeps", step, tape)
-        put: Any = self.store.put
+        put: Any = self.inner.put
         doing = f"keep step {step}"
         self._together(doing, put, step, slot, tier, capsule, nbytes, tape=tape)
 
     def get(self, step: int, slot: int, tier: str, *, tape: bool = False) -> C:
         self._same("reads", step, tape)
         doing = f"read step {step}"
-        return self._together(doing, self.store.get, step, slot, tier, tape=tape)
+        return self._together(doing, self.inner.get, step, slot, tier, tape=tape)
 
     def drop(self, step: int, slot: int, tier: str, *, tape: bool = False) -> None:
         try:
-            self.store.drop(step, slot, tier, tape=tape)
+            self.inner.drop(step, slot, tier, tape=tape)
         except StoreError as error:
             # Of a write in the background: the others hear of it next.
             self._failed = error
@@ -180,8 +183,7 @@ class RankStore(Generic[C]):
     def record_due(self) -> bool:
         # One that waits in the background has not been written: no rank goes on to
         # the next, so that they differ by one at most.
-        waits = getattr(self.store, "record_waits", False)
-        found = self.comm.allgather((self.store.record_due(), waits))
+        found = self.comm.allgather((self.inner.record_due(), self.inner.record_waits))
         due, waiting = zip(*found, strict=True)
         self._due = any(due) and not any(waiting)
         return self._due
@@ -199,18 +201,12 @@ class RankStore(Generic[C]):
             return
         kept = replace(record, label=self._label)
         if record.left is None:
-            self.store.record(kept)  # It may be alone, interrupted on its way forward.
+            self.inner.record(kept)  # It may be alone, interrupted on its way forward.
         else:
-            if not self._due and hasattr(self.store, "flush"):
-                self._together("write what waits", self.store.flush)
-            self._together("write its record", self.store.record, kept)
+            if not self._due:
+                self.flush()
+            self._together("write its record", self.inner.record, kept)
         self._due, self._written = False, point
-
-    def clear(self) -> None:
-        self.store.clear()
-
-    def close(self) -> None:
-        self.store.close()
 
     def _refuse_another_plan(self, label: str) -> None:
         heads = self.comm.allgather(label.partition("\n")[0])

@@ -5,6 +5,7 @@ process that is killed leaves the old one or the new one. A lock that the operat
 system releases when its process ends keeps a second process out.
 """
 
+import errno
 import os
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -103,10 +104,7 @@ class RunDirectory:
         Raises:
             StoreError: If it cannot be removed: it may be a folder, or another's.
         """
-        try:
-            self.file(key).unlink(missing_ok=True)
-        except OSError as error:
-            raise failed(self.file(key), "removed", error) from error
+        unlink(self.file(key))
 
     def snapshots(self, suffix: str = ".npz") -> set[Key]:
         """The states and tapes that have a file; one of another name is not ours."""
@@ -123,7 +121,7 @@ class RunDirectory:
         """Remove the temporary files that a killed process has left."""
         files = [self.file(key) for key in self.snapshots(".part")]
         for file in (*files, self.path / RECORD, self.path / RECORD_BEFORE):
-            file.with_suffix(".part").unlink(missing_ok=True)
+            unlink(file.with_suffix(".part"))
 
     def read(self, file: Path) -> tuple[Any, dict[str, Any]]:
         """The value in a file, and its label.
@@ -189,7 +187,7 @@ class RunDirectory:
             except SnapshotError:
                 found = self.read(before)
                 # Or it would take the place of the good one.
-                last.unlink()
+                unlink(last)
                 return found
         return self.read(before)
 
@@ -216,12 +214,12 @@ class RunDirectory:
 
     def remove_last_record(self) -> None:
         """Remove the last record: the one before it is now the last."""
-        (self.path / RECORD).unlink(missing_ok=True)
+        unlink(self.path / RECORD)
 
     def remove_records(self) -> None:
         """Remove both records; snapshots without one are a run at its beginning."""
         for name in (RECORD_BEFORE, RECORD):
-            (self.path / name).unlink(missing_ok=True)
+            unlink(self.path / name)
 
     def _refuse_forked_child(self) -> None:
         """Keep a forked child from using what its parent has claimed."""
@@ -234,10 +232,38 @@ class RunDirectory:
 
 def failed(file: Path, what: str, error: OSError) -> StoreError:
     """A refusal of the operating system, as an error of ours."""
-    return StoreError(
-        f"`{file}` cannot be {what}: {error.strerror or error}. Free the space or the "
-        "permission that is missing, and call again: the run goes on where it was."
-    )
+    advice = next((text for codes, text in _ADVICE if error.errno in codes), _MEND)
+    return StoreError(f"`{file}` cannot be {what}: {error.strerror or error}. {advice}")
+
+
+_GOES_ON = "and call again: the run goes on where it was."
+_MEND = f"Mend what is wrong, {_GOES_ON}"
+_ADVICE = (
+    ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"Free space, {_GOES_ON}"),
+    ((errno.EACCES, errno.EPERM, errno.EROFS), f"Get the permission, {_GOES_ON}"),
+    (
+        (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG),
+        "Pass the name of a directory of the run's own, which is there or can be made; "
+        "what else has a name that a run's files have is to be moved away.",
+    ),
+)
+"""What to do, by what the system says."""
+
+
+def unlink(file: Path) -> None:
+    """Remove a file, if it is there.
+
+    Raises:
+        StoreError: If it cannot be removed: it may be a folder, or another's.
+    """
+    try:
+        file.unlink(missing_ok=True)
+    except IsADirectoryError as error:
+        raise failed(file, "removed", error) from error
+    except OSError as error:
+        # Some systems say of a folder that it is not permitted.
+        kind = errno.EISDIR if file.is_dir() else error.errno
+        raise failed(file, "removed", OSError(kind, error.strerror)) from error
 
 
 def another_run(directory: object, kept: str, asked: str) -> StoreError:

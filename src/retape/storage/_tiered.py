@@ -2,18 +2,17 @@
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._base import SnapshotStore
-from retape.storage._durable import DurableStore, Record, is_durable
-from retape.storage._memory import MemoryStore
+from retape.storage._base import SnapshotStore, is_durable
+from retape.storage._record import Record
 
 C = TypeVar("C")
 
 
 @dataclass(slots=True)
-class TieredStore(Generic[C]):
+class TieredStore(SnapshotStore[C]):
     """Puts a snapshot in memory while there is room, and on disk when there is not.
 
     A schedule that names the tier "disk" is obeyed; for one that knows a single tier
@@ -46,7 +45,7 @@ class TieredStore(Generic[C]):
     """
 
     memory: SnapshotStore[C]
-    disk: DurableStore[C]
+    disk: SnapshotStore[C]
     peak_snapshots: int = field(default=0, init=False, repr=False)
     peak_bytes: int = field(default=0, init=False, repr=False)
     _place: dict[tuple[str, int], bool] = field(
@@ -61,7 +60,8 @@ class TieredStore(Generic[C]):
     )
 
     def __post_init__(self) -> None:
-        if not _in_order(self.memory, self.disk):
+        known = all(isinstance(part, SnapshotStore) for part in self._parts())
+        if not known or not is_durable(self.disk) or self.must_be_outermost:
             raise StoreError(
                 f"`TieredStore({self.memory!r}, {self.disk!r})` cannot be. Pass a "
                 "`MemoryStore` first, or another store with a capacity, and after it "
@@ -71,28 +71,62 @@ class TieredStore(Generic[C]):
         self._durable = [part for part in self._parts() if is_durable(part)]
 
     @property
+    def is_durable(self) -> bool:
+        return True
+
+    @property
+    def gives_copies(self) -> bool:
+        """Whether every part gives copies."""
+        return all(part.gives_copies for part in self._parts())
+
+    @property
     def is_lossy(self) -> bool:
-        """Tell whether what is given back is no more than near what was put."""
-        return any(getattr(part, "is_lossy", False) for part in self._parts())
+        """Whether a part gives back no more than what is near."""
+        return any(part.is_lossy for part in self._parts())
 
     @property
     def is_shared(self) -> bool:
-        """Tell whether several processes keep one run in it."""
-        return any(getattr(part, "is_shared", False) for part in self._durable)
+        """Whether several processes keep one run in a part that outlives them."""
+        return any(part.is_shared for part in self._durable)
+
+    @property
+    def must_be_outermost(self) -> bool:
+        return any(part.must_be_outermost for part in self._parts())
 
     @property
     def keeps_devices(self) -> bool:
-        """Tell whether capsules may stay on their devices in every part."""
-        return all(getattr(part, "keeps_devices", False) for part in self._durable)
+        """Whether capsules may stay on their devices in every part."""
+        return all(part.keeps_devices for part in self._durable)
 
     @property
-    def capsule_bytes(self) -> Any:
-        """The most that a part counts for a capsule, if all of them pack."""
-        counts = [part.capsule_bytes for part in self._parts()]
-        return lambda capsule, nbytes: max(f(capsule, nbytes) for f in counts)  # pyright: ignore
+    def needs_arrays(self) -> bool:
+        return any(part.needs_arrays for part in self._parts())
 
     @property
-    def nbytes(self) -> int:
+    def packs(self) -> bool:
+        return any(part.packs for part in self._parts())
+
+    @property
+    def counts_other_bytes(self) -> bool:
+        return any(part.counts_other_bytes for part in self._parts())
+
+    def capsule_bytes(self, capsule: C, nbytes: int) -> int:
+        """The most that a part counts for a capsule."""
+        return max(part.capsule_bytes(capsule, nbytes) for part in self._parts())
+
+    def claims(self) -> list[object]:
+        return [self, *(each for part in self._parts() for each in part.claims())]
+
+    def forget(self) -> None:
+        for part in self._parts():
+            part.forget()
+
+    def flush(self) -> None:
+        for part in self._parts():
+            part.flush()
+
+    @property
+    def nbytes(self) -> int:  # pyright: ignore[reportIncompatibleVariableOverride]
         """The bytes of the snapshots held now."""
         return sum(part.nbytes for part in self._parts())
 
@@ -114,8 +148,7 @@ class TieredStore(Generic[C]):
         *,
         tape: bool = False,
     ) -> None:
-        near: Any = self.memory
-        is_far = self._wants_far(tier) or not near.has_room(nbytes)
+        is_far = self._wants_far(tier) or not self.memory.has_room(nbytes)
         self._part(is_far).put(step, slot, tier, capsule, nbytes, tape=tape)
         self._place[tier, slot] = is_far
         self.peak_snapshots = max(self.peak_snapshots, len(self._place))
@@ -127,8 +160,19 @@ class TieredStore(Generic[C]):
     def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
         """Tell the part that holds a snapshot of a read; whether it reads ahead."""
         part = self._part(self._place.get((tier, slot), True))
-        tell = getattr(part, "prefetch", None)
-        return tell is not None and tell(step, slot, tier, tape=tape)
+        return part.prefetch(step, slot, tier, tape=tape)
+
+    @property
+    def reads_ahead(self) -> bool:
+        return any(part.reads_ahead for part in self._parts())
+
+    @property
+    def record_waits(self) -> bool:
+        return any(part.record_waits for part in self._parts())
+
+    @property
+    def saves(self) -> bool:
+        return self._in_memory or any(part.saves for part in self._parts())
 
     def save(
         self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
@@ -140,21 +184,28 @@ class TieredStore(Generic[C]):
         """
         is_far = self._place.get((tier, slot), True)
         if is_far or not self._in_memory:
-            return _saved(self._part(is_far), step, slot, tier, nbytes, tape)
+            return self._part(is_far).save(step, slot, tier, nbytes, tape=tape)
         capsule = self.memory.get(step, slot, tier, tape=tape)
         self.disk.put(step, slot, tier, capsule, nbytes, tape=tape)
         self.memory.drop(step, slot, tier, tape=tape)
         self._place[tier, slot] = True
-        _saved(self.disk, step, slot, tier, nbytes, tape)
+        self.disk.save(step, slot, tier, nbytes, tape=tape)
         return True
 
     def is_near(self, tier: str) -> bool:
         """Whether what a schedule puts on a tier goes to memory, if there is room."""
         return self._in_memory and not self._wants_far(tier)
 
-    def name_tiers(self, near: Sequence[str], far: Sequence[str]) -> None:
-        """Take the tiers of a plan that each part is for; none where none are told."""
+    @property
+    def parts(self) -> int:
+        return self.memory.parts + self.disk.parts
+
+    def name_tiers(self, tiers: Sequence[str]) -> None:
+        """Take the tiers of a plan: the near part has as many as it has parts."""
+        near, far = tiers[: self.memory.parts], tiers[self.memory.parts :]
         self._near_tiers, self._far_tiers = frozenset(near), frozenset(far)
+        self.memory.name_tiers(near)
+        self.disk.name_tiers(far)
 
     def _wants_far(self, tier: str) -> bool:
         """Tell whether a schedule's tier is the far part's."""
@@ -173,8 +224,8 @@ class TieredStore(Generic[C]):
 
     def open(self, label: str) -> Record | None:
         # What an earlier call has left in memory, when it ended early, is lost, too.
-        if isinstance(self.memory, MemoryStore):
-            self.memory.clear()
+        if self._in_memory:
+            self.memory.forget()
         self._place.clear()
         self.peak_snapshots = self.peak_bytes = 0
         opened: list[Any] = []
@@ -245,29 +296,7 @@ class TieredStore(Generic[C]):
         return len(self._durable) == 1
 
 
-def _saved(part: Any, step: int, slot: int, tier: str, nbytes: int, tape: bool) -> bool:
-    """Have a part that consists of parts itself move a snapshot; whether it did."""
-    save = getattr(part, "save", None)
-    return save is not None and save(step, slot, tier, nbytes, tape=tape)
-
-
-def parts_of(store: object) -> int:
-    """The number of stores that a store of several puts snapshots in.
-
-    Examples:
-        >>> from retape.storage import DiskStore, MemoryStore, TieredStore
-        >>> disks = TieredStore(DiskStore("near", capacity=9), DiskStore("far"))
-        >>> parts_of(TieredStore(MemoryStore(capacity=3), disks))
-        3
-    """
-    parts = _parts(store)
-    if parts is not None:
-        return parts_of(parts.memory) + parts_of(parts.disk)
-    inner = _inside(store)
-    return 1 if inner is None else parts_of(inner)
-
-
-def name_tiers(store: object, tiers: Sequence[str]) -> None:
+def name_tiers(store: SnapshotStore[Any], tiers: Sequence[str]) -> None:
     """Tell a store of several parts the tiers of a plan, the nearest first.
 
     A store of one kind keeps all of them. Without tiers the parts decide as they did.
@@ -275,47 +304,15 @@ def name_tiers(store: object, tiers: Sequence[str]) -> None:
     Raises:
         StoreError: If there are more tiers than parts, or fewer.
     """
-    parts = parts_of(store)
-    if tiers and parts not in (1, len(tiers)):
+    if tiers and store.parts not in (1, len(tiers)):
         raise StoreError(
             f"the plan has {len(tiers)} tiers ({', '.join(tiers)}), and `store="
-            f"{store!r}` has {parts} parts. Pass one of as many parts, the nearest "
-            "first, as in `TieredStore(near, TieredStore(next, far))`, or a store of "
-            "one kind, which keeps all tiers."
+            f"{store!r}` has {store.parts} parts. Pass one of as many parts, the "
+            "nearest first, as in `TieredStore(near, TieredStore(next, far))`, or a "
+            "store of one kind, which keeps all tiers."
         )
-    _name(store, tiers)
-
-
-def _name(store: object, tiers: Sequence[str]) -> None:
-    parts = _parts(store)
-    if parts is None:
-        inner = _inside(store)
-        if inner is not None:
-            _name(inner, tiers)
-        return
-    near = parts_of(parts.memory)
-    parts.name_tiers(tiers[:near], tiers[near:])
-    _name(parts.memory, tiers[:near])
-    _name(parts.disk, tiers[near:])
-
-
-def _parts(store: object) -> TieredStore[Any] | None:
-    return cast("TieredStore[Any]", store) if isinstance(store, TieredStore) else None
-
-
-def _inside(store: object) -> object:
-    """The store that another one wraps, which keeps what it is given."""
-    inner = getattr(store, "inner", None)
-    return getattr(store, "store", None) if inner is None else inner
+    store.name_tiers(tiers)
 
 
 def _left(record: Record) -> float:
     return float("inf") if record.left is None else record.left
-
-
-def _in_order(near: Any, far: Any) -> bool:
-    """Tell whether it can be told if the first is full, and the second outlives it."""
-    if isinstance(near, type) or isinstance(far, type):
-        return False
-    known = all(hasattr(far, name) for name in ("has", "nbytes"))
-    return hasattr(near, "has_room") and is_durable(far) and known

@@ -14,12 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from importlib import import_module
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape._extras import require
 from retape.storage._disk import DiskStore
-from retape.storage._durable import Record
+from retape.storage._record import Record
 from retape.storage._sharded._array_directory import ArrayDirectory, stem_of
 from retape.storage._sharded._array_files import (
     DTYPES,
@@ -80,8 +80,10 @@ class ZarrStore(DiskStore[C]):
         default_factory=dict[tuple[str, str], Any], init=False, repr=False
     )
 
-    keeps_devices: ClassVar[bool] = True
-    """Capsules may be JAX's arrays, where JAX has left them."""
+    @property
+    def keeps_devices(self) -> bool:
+        """Whether capsules may be JAX's arrays, where JAX has left them."""
+        return True
 
     def _folder(self) -> Any:
         require("zarr", "tensorstore")

@@ -7,7 +7,7 @@ from typing import Any, cast
 from retape._errors import MachineError
 from retape.driver import Machine, OverwritingMachine, TapingMachine, run
 from retape.schedule import Schedule
-from retape.storage import DurableStore
+from retape.storage import SnapshotStore
 from retape.testing._compare import Comparer
 from retape.testing._machine_laws import LAWS, OVERWRITING_LAWS, TAPING_LAWS, Law
 from retape.testing._probe import Probe
@@ -21,7 +21,7 @@ _CRASHES = (0, 1, 2, 3, 5, 8, 13)
 def check_machine(
     machine: Machine[Any, Any, Any] | Callable[[], Machine[Any, Any, Any]],
     *,
-    store: Callable[[], DurableStore[Any]] | None = None,
+    store: Callable[[], SnapshotStore[Any]] | None = None,
     stage: int | None = None,
     view: Callable[[Any], Any] | None = None,
     tolerance: float = 0.0,
@@ -103,7 +103,7 @@ def _try(
 
 
 def a_run_that_died_is_taken_up(
-    probe: Probe, store: Callable[[], DurableStore[Any]]
+    probe: Probe, store: Callable[[], SnapshotStore[Any]]
 ) -> Iterator[str]:
     """A run that died is taken up by another process and has the same result."""
     n, stage = probe.steps, min(probe.longest, max(1, probe.steps // 6))

@@ -5,10 +5,9 @@ from typing import Any, TypeAlias, cast
 
 from retape._errors import StoreError
 from retape.storage import Record, SnapshotStore
-from retape.storage._durable import is_durable
+from retape.storage._base import is_durable
 from retape.testing._compare import Comparer
 
-_METHODS = ("put", "get", "drop", "peak_snapshots", "peak_bytes")
 _VALUES: tuple[Any, ...] = (
     (0, [1.5, None, True, "text"]),
     {"x": (2.5, -0.0), "far": 10**40},
@@ -115,7 +114,7 @@ def the_most_is_counted(trial: Trial) -> Iterator[str]:
     trial.store.drop(8, 0, "memory")
     trial.store.drop(6, 1, "memory")
     peaks = trial.store.peak_snapshots, trial.store.peak_bytes
-    if hasattr(trial.store, "capsule_bytes"):
+    if trial.store.counts_other_bytes:
         # A store that packs counts what it keeps.
         peaks = peaks[0], 130 if peaks[1] > 0 else 0
     if peaks != (2, 130):
@@ -208,7 +207,7 @@ DURABLE_LAWS: tuple[Law, ...] = (
     another_run_is_refused,
     what_is_cleared_is_gone,
 )
-"""What a `DurableStore` promises besides."""
+"""What a store that outlives its process promises besides."""
 
 
 def check_store(
@@ -251,11 +250,10 @@ def check_store(
     if not _is_maker(store):
         make = lambda: store  # noqa: E731
     found: Any = make()
-    missing = [name for name in _METHODS if not hasattr(found, name)]
-    if missing:
+    if not isinstance(found, SnapshotStore):
         raise StoreError(
-            f"`{type(found).__name__}` is not a store: it has no "
-            f"`{'`, `'.join(missing)}`. See `retape.storage.SnapshotStore`."
+            f"`{type(found).__name__}` is not a store: it is no subclass of "
+            "`retape.storage.SnapshotStore`. Make it one, with `put`, `get` and `drop`."
         )
     laws = LAWS + (DURABLE_LAWS if is_durable(found) else ())
     for law in laws:
@@ -273,9 +271,7 @@ def check_store(
 
 
 def _is_maker(store: Any) -> bool:
-    if isinstance(store, type):
-        return True
-    return callable(store) and not all(hasattr(store, name) for name in _METHODS)
+    return callable(store) and not isinstance(store, SnapshotStore)
 
 
 def _broken(store: Any, law: Law, wrong: str) -> StoreError:

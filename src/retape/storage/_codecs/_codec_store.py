@@ -6,24 +6,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Set
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, TypeVar
 
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
-from retape.storage._base import SnapshotStore
+from retape.storage._base import SnapshotStore, check_store_inside
 from retape.storage._codec import UNREADABLE, need_numpy
 from retape.storage._codecs._codec import Codec, named
 from retape.storage._codecs._compress import compress, decompress
-from retape.storage._durable import Record, is_durable
+from retape.storage._record import Record
 from retape.storage._trees._serialize import lay_out, strip, unstrip
+from retape.storage._wrapper import StoreWrapper
 
 C = TypeVar("C")
 
 _MARK = "retape-packed-1"
 
 
-class CodecStore(Generic[C]):
+class CodecStore(StoreWrapper[C]):
     """Packs the arrays of snapshots before another store keeps them.
 
     The bytes that are counted, by capacities, plans and reports, are those that are
@@ -62,16 +62,6 @@ class CodecStore(Generic[C]):
         (80000, True, True)
     """
 
-    gives_copies: ClassVar[bool] = True
-    """What `get` returns was unpacked for it."""
-    needs_arrays: ClassVar[bool] = True
-    """Capsules have to be trees of NumPy arrays."""
-
-    def __new__(cls, inner: Any, *rest: Any, **named: Any) -> CodecStore[Any]:
-        # Whether a store is durable is told by its methods.
-        durable = is_durable(inner)
-        return object.__new__(_DurableCodecStore if durable else cls)
-
     def __init__(
         self,
         inner: SnapshotStore[C],
@@ -80,14 +70,14 @@ class CodecStore(Generic[C]):
         ratio: float | None = None,
     ) -> None:
         need_numpy("a `CodecStore`")
-        if not all(hasattr(inner, name) for name in ("put", "get", "drop")):
-            raise StoreError(f"`CodecStore({inner!r})` cannot be: pass a store.")
-        if getattr(inner, "pack", None) is not None:
+        check_store_inside("CodecStore", inner)
+        if inner.packs:
             raise StoreError(
-                f"`CodecStore({inner!r})` cannot be: that store packs capsules itself. "
-                "Give their class the four methods of `retape.storage.State`."
+                f"`CodecStore({inner!r})` cannot be: a store in it packs capsules "
+                "by functions of yours, and would be given packed ones. Give their "
+                "class the four methods of `retape.storage.State`."
             )
-        if ratio is not None and not ratio > 0:
+        if ratio is not None and not (isinstance(ratio, int | float) and ratio > 0):
             raise PlanError(f"`ratio={ratio!r}` cannot be: pass a positive number.")
         self.inner: Any = inner
         self.codec = named(codec)
@@ -100,29 +90,25 @@ class CodecStore(Generic[C]):
         return f"CodecStore({self.inner!r}, codec={self.codec})"
 
     @property
+    def gives_copies(self) -> bool:
+        """What `get` returns was unpacked for it."""
+        return True
+
+    @property
+    def needs_arrays(self) -> bool:
+        return True
+
+    @property
+    def keeps_devices(self) -> bool:
+        return False
+
+    @property
+    def counts_other_bytes(self) -> bool:
+        return True
+
+    @property
     def is_lossy(self) -> bool:
-        """Whether what is given back is no more than near what was put."""
-        return self.codec.is_lossy or getattr(self.inner, "is_lossy", False)
-
-    @property
-    def peak_snapshots(self) -> int:
-        """The most snapshots held at once."""
-        return self.inner.peak_snapshots
-
-    @property
-    def peak_bytes(self) -> int:
-        """The most bytes held at once, packed."""
-        return self.inner.peak_bytes
-
-    @property
-    def nbytes(self) -> int:
-        """The bytes held now, packed."""
-        return self.inner.nbytes
-
-    @property
-    def prefetch(self) -> Any:
-        """That of the inner store, if it has one."""
-        return self.inner.prefetch
+        return self.codec.is_lossy or self.inner.is_lossy
 
     def has_room(self, nbytes: int) -> bool:
         """Whether there is room for one more snapshot, by its bytes unpacked."""
@@ -133,6 +119,21 @@ class CodecStore(Generic[C]):
         if self.ratio is None and self.codec.has_fixed_size:
             return self._packed(capsule)[1]
         return self._counted(nbytes)
+
+    def open(self, label: str) -> Record | None:
+        self._sizes.clear()
+        # Another codec would give other bits: that is another run.
+        return self.inner.open(f"{label}\n`codec`: {self.codec}")
+
+    def forget(self) -> None:
+        self._sizes.clear()
+        self.inner.forget()
+
+    def save(
+        self, step: int, slot: int, tier: str, nbytes: int, *, tape: bool = False
+    ) -> bool:
+        packed = self._sizes.get((step, tape), (nbytes, nbytes))[1]
+        return self.inner.save(step, slot, tier, packed, tape=tape)
 
     def put(
         self,
@@ -198,37 +199,6 @@ class CodecStore(Generic[C]):
                 f"{format_bytes(raw)} of snapshots in {format_bytes(packed)}, a factor "
                 f"of {raw / packed:.3g}. Pass a smaller ratio, or another codec."
             )
-
-
-class _DurableCodecStore(CodecStore[C]):
-    """A `CodecStore` over a store that outlives its process."""
-
-    def open(self, label: str) -> Record | None:
-        self._sizes.clear()
-        # Another codec would give other bits: that is another run.
-        return self.inner.open(f"{label}\n`codec`: {self.codec}")
-
-    def steps(self) -> set[int]:
-        return self.inner.steps()
-
-    def has(self, step: int, *, tape: bool = False) -> bool:
-        """Whether there is a snapshot of this state or tape."""
-        return self.inner.has(step, tape=tape)
-
-    def keep_only(self, steps: set[int], tapes: Set[int] = frozenset()) -> None:
-        self.inner.keep_only(steps, tapes)
-
-    def record_due(self) -> bool:
-        return self.inner.record_due()
-
-    def record(self, record: Record) -> None:
-        self.inner.record(record)
-
-    def clear(self) -> None:
-        self.inner.clear()
-
-    def close(self) -> None:
-        self.inner.close()
 
 
 def _unpacked(found: Any, step: int) -> Any:

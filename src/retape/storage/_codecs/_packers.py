@@ -67,6 +67,6 @@ def must_be(found: int, expected: int) -> None:
 
 def damaged(why: str) -> SnapshotError:
     return SnapshotError(
-        f"a packed_by array is damaged, or is not of this library: {why}. Its state is "
+        f"a packed array is damaged, or is not of this library: {why}. Its state is "
         "recomputed."
     )

@@ -26,7 +26,7 @@ from retape.engines.eager.trace._geometry import below_autograd, storage_refcoun
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._run import Run
 from retape.storage import MemoryStore, SnapshotStore
-from retape.storage._durable import is_durable
+from retape.storage._base import is_durable
 
 Store = SnapshotStore[Any]
 _LABEL = "snapshots of retape.torch"
@@ -54,7 +54,7 @@ class Vault:
         self._copies = HostCopies()
         self._leaving: deque[tuple[Away, torch.Tensor, Event]] = deque()
         self.as_arrays = not isinstance(store, MemoryStore)
-        self._reads_ahead = hasattr(store, "prefetch")
+        self._reads_ahead = store.reads_ahead
 
     def put(self, storage: Storage, tier: str) -> Away:
         """Write the bytes of a storage. Raises `StoreError` if that cannot be."""
@@ -85,8 +85,7 @@ class Vault:
     def read_ahead(self, away: Away) -> None:
         """Begin to read what `get` will be asked for, if the store can."""
         if self._reads_ahead and not self._leaving:
-            store: Any = self._store
-            store.prefetch(away.key, away.key, away.tier)
+            self._store.prefetch(away.key, away.key, away.tier)
 
     def drop(self, away: Away) -> None:
         """Free what was put away; with the last of it the store is left."""
@@ -241,9 +240,7 @@ def as_store(store: "Store | str") -> Store:
     """A store, also from the word "cpu"."""
     if store == "cpu":
         return MemoryStore[Any]()
-    if isinstance(store, str) or not all(
-        callable(getattr(store, name, None)) for name in ("put", "get", "drop")
-    ):
+    if not isinstance(store, SnapshotStore):
         raise PlanError(
             f'`store={store!r}` is neither "cpu" nor a store. Pass "cpu" for host '
             "memory, or a `retape.DiskStore`, `retape.TieredStore` or "

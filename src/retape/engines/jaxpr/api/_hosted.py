@@ -30,7 +30,6 @@ from retape.engines.jaxpr.xla._ahead_of_time import checked_results
 from retape.plan._base import Plan
 from retape.plan._prediction import AnySchedule
 from retape.storage import SnapshotStore
-from retape.storage._durable import is_durable
 
 
 def run_hosted(
@@ -63,9 +62,8 @@ def run_hosted(
         )
     program = deduplicate(problem.jaxpr, names=True)
     compiled, obeyed, settings = _settled(program, problem.active, plan)
-    keeps_devices = getattr(store, "keeps_devices", False)
-    on_host = (is_durable(store) and not keeps_devices) or getattr(
-        store, "needs_arrays", False
+    on_host = store is not None and (
+        store.needs_arrays or (store.is_durable and not store.keeps_devices)
     )
     if on_host and is_spread(problem.values):
         raise StoreError(

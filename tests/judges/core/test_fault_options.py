@@ -1,0 +1,105 @@
+"""Options of stores that cannot be are refused when the store is made, by name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import retape
+from retape.storage import AsyncStore, CodecStore, RemoteStore
+
+NOT_SECONDS = ["2", float("nan"), -1, None, True, [2]]
+NOT_BYTES = ["2 seconds", float("nan"), -1, 0, True, [2]]
+NOT_COUNTS = ["2", float("nan"), -1, True, 2.5]
+NO_PATHS = [b"run", "a\0b", 3, None]
+
+DISKS: dict[str, Any] = {
+    "disk": lambda path, **options: retape.DiskStore(path, **options),
+    "remote": lambda path, **options: RemoteStore(f"memory://{path}", **options),
+}
+OPTIONS: dict[str, list[Any]] = {
+    "every": NOT_SECONDS,
+    "capacity_bytes": NOT_BYTES,
+    "capacity": NOT_COUNTS,
+}
+
+
+@pytest.mark.parametrize("kind", DISKS)
+@pytest.mark.parametrize(
+    ("name", "value"), [(name, value) for name in OPTIONS for value in OPTIONS[name]]
+)
+def test_an_option_of_a_durable_store(kind, name, value, tmp_path):
+    with pytest.raises(retape.RetapeError, match=f"`{name}="):
+        DISKS[kind](tmp_path, **{name: value})
+
+
+@pytest.mark.parametrize("name", ["capacity", "capacity_bytes"])
+def test_an_option_of_a_store_in_memory(name):
+    for value in OPTIONS[name]:
+        with pytest.raises(retape.RetapeError, match=f"`{name}="):
+            retape.MemoryStore(**{name: value})
+
+
+@pytest.mark.parametrize("path", NO_PATHS)
+def test_what_is_no_path(path):
+    with pytest.raises(retape.StoreError, match="is no path"):
+        retape.DiskStore(path)
+
+
+@pytest.mark.parametrize("name", ["pack", "pack_cotangent", "pack_tape"])
+def test_functions_that_are_none(name, tmp_path):
+    for pair in ((list, None), (None, list), (list, 3), ("list", list)):
+        options = {name: pair[0], f"un{name}": pair[1]}
+        with pytest.raises(retape.StoreError, match=f"`{name}="):
+            retape.DiskStore(tmp_path, **options)
+
+
+def test_options_of_wrappers(tmp_path):
+    disk = retape.DiskStore(tmp_path)
+    for buffer in NOT_BYTES:
+        with pytest.raises(retape.RetapeError, match="`buffer="):
+            AsyncStore(disk, buffer=buffer)
+    for ratio in ("2", float("nan"), 0, -1):
+        with pytest.raises(retape.RetapeError, match="`ratio="):
+            CodecStore(disk, ratio=ratio)
+
+
+def call(store: Any) -> Any:
+    return retape.adjoint(
+        lambda x, k: 1.5 * x,
+        lambda x, k, g: 1.5 * g,
+        np.ones(2),
+        seed=np.ones_like,
+        steps=6,
+        store=store,
+    ).cotangent
+
+
+PLACES: dict[str, Any] = {
+    "a file": lambda path: path.write_text("a file"),
+    "inside a file": lambda path: path.parent.joinpath("run").write_text("a file"),
+    "a record that is a folder": lambda path: (path / "record.npz").mkdir(parents=True),
+    "an older record that is a folder": lambda path: (path / "record-before.npz").mkdir(
+        parents=True
+    ),
+    "a snapshot that is a folder": lambda path: (path / "step-000000000000.npz").mkdir(
+        parents=True
+    ),
+    "a part that is a folder": lambda path: (path / "record.part").mkdir(parents=True),
+}
+
+
+@pytest.mark.parametrize("what", PLACES)
+def test_a_place_that_cannot_be_used_is_an_error_that_says_what_to_do(what, tmp_path):
+    path: Path = tmp_path / "run"
+    PLACES[what](path)
+    place = path / "inner" if what == "inside a file" else path
+    with pytest.raises(retape.StoreError, match="Pass|Remove") as raised:
+        call(retape.DiskStore(place))
+    assert "Free" not in str(raised.value)
+    with suppress(retape.StoreError):  # and nothing else
+        retape.DiskStore(place).clear()
