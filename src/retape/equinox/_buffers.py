@@ -54,11 +54,15 @@ class _Rows(eqx.Module):
     buffer: Buffer
     item: Any
 
+    def get(self, **options: Any) -> Any:
+        """These rows."""
+        return self.buffer.array.at[self.item].get(**options)
+
     def set(self, x: Any, *, pred: Any = True, **options: Any) -> Buffer:
         """The buffer with these rows set, if `pred` holds."""
         array = self.buffer.array
         if pred is not True:
-            x = jnp.where(pred, x, array.at[self.item].get(**options))
+            x = jnp.where(pred, x, self.get(**options))
         return Buffer(array.at[self.item].set(x, **options))
 
 
@@ -77,6 +81,15 @@ def as_buffers(value: Any, chosen: Callable[[Any], Any] | None) -> Any:
 def as_arrays(value: Any) -> Any:
     """A carry with the buffers in it made arrays again."""
     return jax.tree.map(_unwrapped, value, is_leaf=_is_buffer)
+
+
+def like(value: Any, carry: Any) -> Any:
+    """A carry of arrays with those made buffers that are in another, of the same form.
+
+    A loop inside a loop is given buffers of the outer one, and hands them on.
+    """
+    made = lambda was, now: Buffer(now) if _is_buffer(was) else now  # noqa: E731
+    return jax.tree.map(made, carry, value, is_leaf=_is_buffer)
 
 
 def _is_buffer(node: Any) -> bool:

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from retape._errors import PlanError
-from retape.equinox._buffers import as_arrays, as_buffers
+from retape.equinox._buffers import as_arrays, as_buffers, like
 from retape.equinox._filtered import filter_checkpointed
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
@@ -75,7 +75,7 @@ def while_loop(
     del base
     _check_kind(kind, get_args(Kind))
     plan = _plan_of(checkpoints, plan)
-    init = jax.tree.map(jnp.asarray, init_val)
+    init = jax.tree.map(jnp.asarray, as_arrays(init_val))
 
     def going(carry: Any) -> Any:
         step, value = carry
@@ -91,7 +91,8 @@ def while_loop(
         step = None if max_steps is None else jnp.asarray(0)
         return lax.while_loop(going, body, (step, value))[1]
 
-    return run(init) if kind == "lax" else filter_checkpointed(run, plan, init)
+    after = run(init) if kind == "lax" else filter_checkpointed(run, plan, init)
+    return like(after, init_val)
 
 
 def scan(
@@ -135,7 +136,8 @@ def scan(
         [15. 10.  6.]
     """
     _check_kind(kind, get_args(ScanKind))
-    init, xs = jax.tree.map(jnp.asarray, (init, xs))
+    given = init
+    init, xs = jax.tree.map(jnp.asarray, as_arrays((init, xs)))
     if checkpoints == "all":
         sizes = {x.shape[0] for x in jax.tree.leaves(xs)}
         checkpoints = max(1, *sizes, length or 0)
@@ -147,7 +149,11 @@ def scan(
     def run(init: Any, xs: Any) -> Any:
         return lax.scan(body, init, xs, length)
 
-    return run(init, xs) if kind == "lax" else filter_checkpointed(run, plan, init, xs)
+    if kind == "lax":
+        carry, ys = run(init, xs)
+    else:
+        carry, ys = filter_checkpointed(run, plan, init, xs)
+    return like(carry, given), ys
 
 
 def _check_kind(kind: object, kinds: Sequence[str]) -> None:

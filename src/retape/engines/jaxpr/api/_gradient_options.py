@@ -91,7 +91,9 @@ class GradientOptions:
         except TypeError as error:
             raise GradientTypeError(
                 f"`{where}={leaf!r}` is not an array or a number, so there is no "
-                "gradient by it. Leave it out of `argnums`."
+                "gradient by it. Leave it out of `argnums`. By the arrays of an "
+                "Equinox module alone it is taken by "
+                "`equinox.filter_grad(retape.jax.checkpointed(fun))`."
             ) from error
         if self.holomorphic and not jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(

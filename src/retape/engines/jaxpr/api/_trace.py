@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
+from retape.engines.jaxpr.calls._known_rules import call_known_rules
 from retape.engines.jaxpr.calls._own_lengths import call_own_lengths
 from retape.engines.jaxpr.calls._shard_map import call_inside_shard_map
 from retape.engines.jaxpr.intake._effects import take_out
@@ -140,8 +141,17 @@ class Traced:
         return jax.tree_util.tree_unflatten(self.tree, as_weak(outs, self.types))
 
 
-def trace(fun: Callable[..., Any], call: FlatCall, plan: Plan | None) -> Traced:
+def trace(
+    fun: Callable[..., Any], call: FlatCall, plan: Plan | None, *, marked: bool = False
+) -> Traced:
     """The program of a call.
+
+    Args:
+        fun: The function.
+        call: Its arguments.
+        plan: How its reverse mode is divided.
+        marked: Whether pieces of the program are differentiated by JAX, as those of a
+            marked function are: what JAX cannot reverse becomes a call that it can.
 
     Raises:
         UnsupportedError: If the program has side effects that cannot be taken out.
@@ -158,7 +168,8 @@ def trace(fun: Callable[..., Any], call: FlatCall, plan: Plan | None) -> Traced:
     with jax.disable_jit(False), classic_rules():
         args, kwargs = call.traced_arguments()
         jaxpr, shape = jax.make_jaxpr(named, return_shape=True)(*args, **kwargs)
-    pure, acting = take_out(open_known_rules(as_classic(jaxpr)))
+    pure, acting = take_out(as_classic(jaxpr))
+    pure = call_known_rules(pure) if marked else open_known_rules(pure)
     tree = jax.tree_util.tree_structure(shape)
     parted = call_own_lengths(call_inside_shard_map(pure, plan), plan)
     return Traced(parted, tree, jaxpr.out_avals, acting)

@@ -20,6 +20,7 @@ from retape.engines.jaxpr.api._hosted import run_hosted
 from retape.engines.jaxpr.api._trace import FlatCall, Traced, flatten_call, trace
 from retape.engines.jaxpr.calls._rules import call, hoisted_sweep
 from retape.engines.jaxpr.intake._effects import let_happen
+from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.plan._base import Plan
@@ -62,10 +63,22 @@ def checkpointed(
         0.125
     """
     check_callable(fun)
-    plan = check_plan(plan, loops)
+    mark = functools.partial(_of_arrays, plan=check_plan(plan, loops))
 
     @functools.wraps(fun)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        whole, others = with_module(fun, args)
+        if has_nnx((others, kwargs)):
+            return call_nnx(whole, mark, others, kwargs)
+        return mark(fun)(*args, **kwargs)
+
+    return wrapped
+
+
+def _of_arrays(fun: Callable[..., Any], plan: Plan | None) -> Callable[..., Any]:
+    """`checkpointed` of what has no state."""
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
         pieces, traced = call_traced(fun, plan, args, kwargs)
         let_happen(traced.acting, pieces.leaves)
         hoisted, consts = hoist(traced.jaxpr)
@@ -253,11 +266,13 @@ def call_traced(
     plan: Plan | None,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
+    *,
+    marked: bool = False,
 ) -> tuple[FlatCall, Traced]:
     """Trace with Python's numbers traced, or fixed if `fun` needs their values."""
     pieces = flatten_call(args, kwargs)
     try:
-        return pieces, trace(fun, pieces, plan)
+        return pieces, trace(fun, pieces, plan, marked=marked)
     except NEEDS_NUMBERS:
         pieces = flatten_call(args, kwargs, numbers=False)
-        return pieces, trace(fun, pieces, plan)
+        return pieces, trace(fun, pieces, plan, marked=marked)

@@ -20,7 +20,7 @@ from jax.extend import core
 from jax.interpreters import batching, mlir
 
 from retape.engines.jaxpr.analysis._activity import propagate, wide
-from retape.engines.jaxpr.jaxprs._avals import struct, zeros_as
+from retape.engines.jaxpr.jaxprs._avals import blank, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
 from retape.plan._base import Plan
@@ -68,6 +68,8 @@ def _pull_back(
     seeds: Sequence[Any],
 ) -> Sequence[Any]:
     chosen = [i for i, a in enumerate(active) if a]
+    types: list[Any] = []
+    """Of the cotangents: known once `back` is traced, which is before `nothing` is."""
 
     def back(point: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
         def forward(*values: Any) -> list[Any]:
@@ -76,10 +78,13 @@ def _pull_back(
 
         along = restricted(forward, point, chosen)
         pull = jax.vjp(along, *(point[i] for i in chosen))[1]
-        return pull(list(seeds))
+        found = pull(list(seeds))
+        types[:] = map(jax.typeof, found)
+        return found
 
     def nothing(point: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
-        return tuple(zeros_as(point[i]) for i in chosen)
+        # A custom rule may give a cotangent of another type than that of its operand.
+        return tuple(map(blank, types))
 
     # Other platforms keep the barrier, and there `arrived` is a constant.
     point, seeds = lax.optimization_barrier((list(point), list(seeds)))

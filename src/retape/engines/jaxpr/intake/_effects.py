@@ -20,6 +20,7 @@ from jax.extend import core
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     changes_reference,
+    is_reference,
     jaxprs_in_params,
     names_an_axis,
     source_line,
@@ -27,7 +28,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import (
 )
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
-from retape.engines.jaxpr.jaxprs._subprogram import closed
+from retape.engines.jaxpr.jaxprs._subprogram import closed, variables
 
 
 def take_out(
@@ -38,8 +39,10 @@ def take_out(
     Raises:
         UnsupportedError: Names an effect that cannot be taken out, and its line.
     """
+    _refuse_references(jaxpr.jaxpr)
     if not side_effects(jaxpr):
         return jaxpr, None
+    contains(jaxpr, _refuse_hidden_reference)
     jaxpr = without_references(jaxpr)
     pure = rewrite(jaxpr, _acts, _nothing)
     if side_effects(pure):
@@ -49,8 +52,11 @@ def take_out(
 
 def let_happen(acting: core.ClosedJaxpr | None, values: Sequence[Any]) -> None:
     """Run the program that has the effects, for nothing else."""
-    if acting is not None:
-        core.jaxpr_as_fun(acting)(*map(lax.stop_gradient, values))
+    if acting is None:
+        return
+    # What the function closes over is among the constants, and may be differentiated.
+    fixed = core.ClosedJaxpr(acting.jaxpr, list(map(lax.stop_gradient, acting.consts)))
+    core.jaxpr_as_fun(fixed)(*map(lax.stop_gradient, values))
 
 
 def refuse_effects_of_rules(jaxpr: core.ClosedJaxpr) -> None:
@@ -113,16 +119,49 @@ def _refuse_if_it_acts(eqn: core.JaxprEqn) -> bool:
     return False
 
 
+def _refuse_references(jaxpr: core.Jaxpr) -> None:
+    """Refuse references from outside, also where no effect tells of them.
+
+    The primal of a custom rule may leave to its reverse rule what it does with one.
+    """
+    outside = [v for v in (*jaxpr.constvars, *jaxpr.invars) if is_reference(v.aval)]
+    readers = (e for e in jaxpr.eqns if not {*outside}.isdisjoint(variables(e.invars)))
+    if outside:
+        raise _reference_from_outside(next(readers, None))
+
+
+def _refuse_hidden_reference(eqn: core.JaxprEqn) -> bool:
+    """Refuse a reference that is handed to a custom rule, whose inside is not seen."""
+    is_rule = eqn.primitive.name in ("custom_vjp_call", "custom_jvp_call")
+    if is_rule and any(is_reference(a.aval) for a in eqn.invars):
+        raise UnsupportedError(
+            f"`{eqn.primitive.name}` at {source_line(eqn)} is handed a reference "
+            "(`jax.new_ref`). Its rule is run more than once to save memory, so it "
+            "would change the reference more than once. Hand it the value, and return "
+            "the new one."
+        )
+    return False
+
+
+def _reference_from_outside(eqn: core.JaxprEqn | None) -> UnsupportedError:
+    at = (
+        "The function"
+        if eqn is None
+        else f"`{eqn.primitive.name}` at {source_line(eqn)}"
+    )
+    return UnsupportedError(
+        f"{at} reads or writes a reference (`jax.new_ref`) that was made outside "
+        "the function. Steps are run more than once to save memory, so it would "
+        "change more than once. Make the reference inside the function, or pass "
+        "its value and return the new one."
+    )
+
+
 def _cannot(eqn: core.JaxprEqn) -> UnsupportedError:
     names = ", ".join(sorted(map(str, side_effects(eqn))))
     at = f"`{eqn.primitive.name}` at {source_line(eqn)}"
     if any(map(changes_reference, side_effects(eqn))):
-        return UnsupportedError(
-            f"{at} reads or writes a reference (`jax.new_ref`) that was made outside "
-            "the function. Steps are run more than once to save memory, so it would "
-            "change more than once. Make the reference inside the function, or pass "
-            "its value and return the new one."
-        )
+        return _reference_from_outside(eqn)
     return UnsupportedError(
         f"{at} has a side effect (`{names}`) whose result the program uses. Steps are "
         "run more than once to save memory, so it would happen more than once. Use "

@@ -16,7 +16,7 @@ rule is not recognised stays what it is.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from jax.extend import core
@@ -30,14 +30,30 @@ Equinox 0.13; in a release that moves it the call is left closed, which is right
 a warning says so.)"""
 
 
+Put = Callable[[core.ClosedJaxpr, Sequence[Any]], Sequence[Any]]
+"""From the primal of a rule and its inputs to the results."""
+
+
 def open_known_rules(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
     """The program with every known call replaced by its primal, at any depth."""
+    return replace_known_rules(
+        jaxpr, lambda primal, values: core.jaxpr_as_fun(primal)(*values)
+    )
+
+
+def replace_known_rules(jaxpr: core.ClosedJaxpr, put: Put) -> core.ClosedJaxpr:
+    """The program with something put in the place of every known call, at any depth."""
     if not _loop_rules():
         return jaxpr
+
+    def replace(eqn: core.JaxprEqn, values: Sequence[Any]) -> Sequence[Any]:
+        with eqn.ctx.manager:
+            return put(closed(eqn.params["call_jaxpr"]), values)
+
     # Asked before: a program with effects is made again in any case. One loop may stand
     # in another, so what was put in place is looked through again.
     while contains(jaxpr, _is_known_rule):
-        jaxpr = rewrite(jaxpr, _is_known_rule, _primal_of_rule)
+        jaxpr = rewrite(jaxpr, _is_known_rule, replace)
     return jaxpr
 
 
@@ -69,11 +85,6 @@ def _is_known_rule(eqn: core.JaxprEqn) -> bool:
         return False
     captured = _captured(rule_of(eqn))
     return any(c is known for c in captured for known in _loop_rules())
-
-
-def _primal_of_rule(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
-    with eqn.ctx.manager:
-        return list(core.jaxpr_as_fun(closed(eqn.params["call_jaxpr"]))(*values))
 
 
 def _loop_rules() -> list[Any]:

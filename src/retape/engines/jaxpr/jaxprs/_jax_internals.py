@@ -42,7 +42,7 @@ from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
 # What turns reads and writes of a reference into values that are passed on.
 from jax._src.state.discharge import discharge_state
-from jax._src.state.types import RefEffect
+from jax._src.state.types import AbstractRef, RefEffect
 from jax.core import Tracer
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
@@ -104,6 +104,11 @@ def is_mapped(value: object) -> bool:
 def changes_reference(effect: object) -> bool:
     """Tell whether an effect reads or writes a reference."""
     return isinstance(effect, RefEffect)
+
+
+def is_reference(aval: object) -> bool:
+    """Tell whether a type is that of a reference."""
+    return isinstance(aval, AbstractRef)
 
 
 def without_references(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:

@@ -78,17 +78,24 @@ def _root(jaxpr: Any, v: Any, name: str | None = None, viewed: bool = False) -> 
         return _Root(v, v, None, name, viewed)
     (eqn,) = found
     at, kind = eqn.outvars.index(v), eqn.primitive.name
-    if "name" in kind and "name" in eqn.params:
-        return _root(jaxpr, eqn.invars[0], str(eqn.params["name"]), viewed)
-    if (kind in _SEEN_THROUGH or (kind == "retape_take" and at == 0)) and (
-        not isinstance(eqn.invars[at], core.Literal)
-    ):
-        return _root(jaxpr, eqn.invars[at], name, viewed)
+    named = "name" in kind and "name" in eqn.params
+    name = str(eqn.params["name"]) if named else name
     here = _Root(v, v, eqn, name, viewed)
-    if is_a(eqn, Also.VIEW) or kind == "retape_take":
-        of = _root(jaxpr, eqn.invars[0], name, viewed=True)
-        # A view of a computed value is a value of its own.
-        return here if of.eqn is not None else of
+    same = named or kind in _SEEN_THROUGH or (kind == "retape_take" and at == 0)
+    part = is_a(eqn, Also.VIEW) or kind == "retape_take"
+    if not (same or part):
+        return _followed_inside(jaxpr, here)
+    operand = eqn.invars[at if kind in _SEEN_THROUGH else 0]
+    if isinstance(operand, core.Literal):
+        return here
+    of = _root(jaxpr, operand, name, viewed or not same)
+    # A view of a computed value is a value of its own.
+    return of if same or of.eqn is None else here
+
+
+def _followed_inside(jaxpr: Any, here: _Root) -> _Root:
+    """What a result of an operation is, looked for in the programs that it holds."""
+    eqn = here.eqn
     bodies = [getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params)]
     if len(bodies) == 1 and len(bodies[0].outvars) == len(eqn.outvars):
         return _through(jaxpr, here, bodies[0])

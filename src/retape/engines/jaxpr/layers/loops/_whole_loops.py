@@ -12,7 +12,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._scan import scan
-from retape.engines.jaxpr.layers.remat._flat_program import Graph
+from retape.engines.jaxpr.layers.remat._flat_program import Graph, is_loop
 from retape.engines.jaxpr.layers.remat._strategies import Strategy
 
 
@@ -46,8 +46,3 @@ class Loops(Strategy):
             **self.options.as_keywords(),
         )
         return [*carry, *ys]
-
-
-def is_loop(eqn: Any) -> bool:
-    """Whether an operation is a scan of more than one step."""
-    return eqn.primitive.name == "scan" and eqn.params["length"] > 1

@@ -24,7 +24,6 @@ from retape.engines.jaxpr.layers.planner._whole_program import (
     AsItIs,
     Selective,
     StepMachine,
-    has_loops,
 )
 from retape.engines.jaxpr.layers.policies import selective
 from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
@@ -191,7 +190,7 @@ def plan(
         step=step,
         donate_argnums=donate_argnums,
     )
-    looped = has_loops(question.graph())
+    looped = question.graph().is_mostly_loops
     plain = question.as_it_is()
     rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
     found, refused = question.try_all(_candidates(looped, rest), plain)

@@ -8,9 +8,7 @@ from typing import Any
 
 from jax.extend import core
 
-from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.calls._rules import call
-from retape.engines.jaxpr.layers.loops._whole_loops import is_loop
 from retape.engines.jaxpr.layers.policies import selective
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cutter,
@@ -63,9 +61,3 @@ class StepMachine(Strategy):
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return call(core.ClosedJaxpr(graph.jaxpr, ()), self.plan, values)
-
-
-def has_loops(graph: Graph) -> bool:
-    """Whether scans do most of a program's work."""
-    work = [(flops(eqn), is_loop(eqn)) for eqn in graph.jaxpr.eqns]
-    return 2 * sum(f for f, loop in work if loop) > sum(f for f, _ in work)

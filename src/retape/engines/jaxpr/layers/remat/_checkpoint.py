@@ -12,7 +12,9 @@ from retape._errors import PlanError, UnsupportedError
 from retape._warn import warn
 from retape.engines.jaxpr.api._transform import NEEDS_NUMBERS, call_traced
 from retape.engines.jaxpr.intake._effects import let_happen
-from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
+from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
+from retape.engines.jaxpr.layers.remat._flat_program import graph_of
+from retape.engines.jaxpr.layers.remat._inner_saves import run_saving, saves_of
 from retape.engines.jaxpr.layers.remat._names import check_names
 from retape.engines.jaxpr.layers.remat._policy import Policy, as_policy
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
@@ -154,23 +156,57 @@ def _marked(
     static_argnums: int | Sequence[int],
     static_argnames: str | Iterable[str],
 ) -> Callable[..., Any]:
+    numbers, names = _tuple(static_argnums), static_argnames
+    of_arrays = _arrays_marked(
+        fn,
+        policy=policy,
+        prevent_cse=prevent_cse,
+        static_argnums=numbers,
+        static_argnames=names,
+    )
+
+    @functools.wraps(fn)
+    def marked(*args: Any, **kwargs: Any) -> Any:
+        whole, args_ = with_module(fn, args)
+        if has_nnx((args_, kwargs)):
+            more = len(args_) - len(args)
+            fixed = tuple(i + more if i >= 0 else i for i in numbers)
+            free, args_, kwargs_ = without_static(whole, args_, kwargs, fixed, names)
+            options = {"policy": policy, "prevent_cse": prevent_cse}
+            mark = functools.partial(
+                _arrays_marked, **options, static_argnums=(), static_argnames=()
+            )
+            return call_nnx(free, mark, args_, kwargs_)
+        return of_arrays(*args, **kwargs)
+
+    return marked
+
+
+def _arrays_marked(
+    fn: Callable[..., Any],
+    *,
+    policy: Policy | None,
+    prevent_cse: bool | Sequence[bool],
+    static_argnums: tuple[int, ...],
+    static_argnames: str | Iterable[str],
+) -> Callable[..., Any]:
+    """The marked function of what has no state."""
     as_in_jax = jax.checkpoint(
         fn,
         policy=policy,
         prevent_cse=prevent_cse,
-        static_argnums=_tuple(static_argnums),
+        static_argnums=static_argnums,
         static_argnames=static_argnames,
     )
     if prevent_cse is False and not isinstance(policy, Strategy):
         return as_in_jax
 
-    @functools.wraps(fn)
     def marked(*args: Any, **kwargs: Any) -> Any:
         free, args_, kwargs_ = without_static(
-            fn, args, kwargs, _tuple(static_argnums), static_argnames
+            fn, args, kwargs, static_argnums, static_argnames
         )
         try:
-            pieces, traced = call_traced(free, None, args_, kwargs_)
+            pieces, traced = call_traced(free, None, args_, kwargs_, marked=True)
         except NEEDS_NUMBERS:
             # To be refused, in JAX's words, by the name that the function has.
             return as_in_jax(*args, **kwargs)
@@ -184,32 +220,17 @@ def _marked(
         values = [*consts, *pieces.leaves]
         if isinstance(policy, Strategy):
             return traced.result(policy.run(graph, values))
-        saved = _saved(graph, policy)
-        if saved is None:
+        saves = saves_of(graph.jaxpr, policy)
+        if saves.offloads:
             if jax.default_backend() == "cpu":
                 warn(_NOWHERE_TO_GO.format(name_of(fn)))
             return as_in_jax(*args, **kwargs)
-        whole = [Stretch(0, len(graph), saved=saved)]
+        if saves.inside:
+            return traced.result(run_saving(graph, saves, values))
+        whole = [Stretch(0, len(graph), saved=saves.made)]
         return traced.result(run_stretches(graph, whole, values))
 
     return marked
-
-
-def _saved(graph: Graph, policy: Policy | None) -> frozenset[Any] | None:
-    """What the policy keeps; `None` if some of it is to be moved to the host."""
-    saved: set[Any] = set()
-    if policy is None:
-        return frozenset()
-    for eqn in graph.jaxpr.eqns:
-        avals = [atom.aval for atom in eqn.invars]
-        answer = policy(eqn.primitive, *avals, **eqn.params)
-        # A policy answers with a truth value, or an instance of one of JAX's classes.
-        kind = type(answer).__name__
-        if kind == "Offloadable":
-            return None
-        if kind != "RecomputeType" and answer:
-            saved.update(eqn.outvars)
-    return frozenset(saved)
 
 
 _NOWHERE_TO_GO = (

@@ -10,6 +10,7 @@ from typing import Any
 import jax
 from jax.extend import core
 
+from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
@@ -52,6 +53,12 @@ class Graph:
                 seen.update(eqn.outvars)
         return found
 
+    @cached_property
+    def is_mostly_loops(self) -> bool:
+        """Whether scans do most of its work."""
+        work = [(flops(eqn), is_loop(eqn)) for eqn in self.jaxpr.eqns]
+        return 2 * sum(f for f, loop in work if loop) > sum(f for f, _ in work)
+
     def __len__(self) -> int:
         return len(self.jaxpr.eqns)
 
@@ -71,6 +78,11 @@ class Graph:
         )
 
 
+def is_loop(eqn: Any) -> bool:
+    """Whether an operation is a scan of more than one step."""
+    return eqn.primitive.name == "scan" and eqn.params["length"] > 1
+
+
 def graph_of(closed: core.ClosedJaxpr) -> tuple[Graph, list[Any]]:
     """The graph of a program, and the constants that are its first inputs."""
     opened, consts = hoist(closed)
@@ -78,7 +90,9 @@ def graph_of(closed: core.ClosedJaxpr) -> tuple[Graph, list[Any]]:
         run = _opening(opened.jaxpr)
         opened, more = hoist(jax.make_jaxpr(run)(*map(struct, opened.in_avals)))
         consts = [*more, *consts]
-    return Graph(opened.jaxpr), consts
+    # What makes nothing has no place in an order by what is made.
+    eqns = [eqn for eqn in opened.jaxpr.eqns if eqn.outvars]
+    return Graph(opened.jaxpr.replace(eqns=eqns)), consts
 
 
 def _opening(jaxpr: core.Jaxpr) -> Callable[..., list[Any]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from retape._warn import warn
 from retape.engines.jaxpr.jaxprs._subprogram import variables
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cutter,
@@ -18,6 +19,13 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 
+_LOOP_IS_ONE = (
+    "`{}` cuts a function between its operations, and most of the work is in a `scan`, "
+    "which is one operation: nothing inside it is cut, and all of it is run again. "
+    "Write the loop as `retape.jax.scan`, or pass a policy that is asked about the "
+    "operations inside, such as `policies.selective()`."
+)
+
 
 class Strategy:
     """A policy that needs to see all operations at once."""
@@ -28,6 +36,8 @@ class Strategy:
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         """Evaluate the graph in this way."""
+        if graph.is_mostly_loops:
+            warn(_LOOP_IS_ONE.format(self))
         return run_stretches(*self.cut(graph), values)
 
     def __call__(self, *_: Any, **__: Any) -> bool:

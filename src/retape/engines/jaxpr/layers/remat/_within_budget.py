@@ -57,6 +57,13 @@ _WORTH = 0.005
 """Of the function's work, what a further compilation should save."""
 
 
+_SMALLER = "make the arguments smaller"
+_IN_LOOPS = (
+    "write the `scan` that does most of the work, which is one operation here, as "
+    "`retape.jax.scan`, or take the gradient by `retape.jax.grad(f, plan=...)`"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Within(Strategy):
     """`retape.within` as a policy."""
@@ -77,11 +84,12 @@ class Within(Strategy):
         best = search.best(self.budget)
         if best is None:
             least = search.least()
+            advice = _IN_LOOPS if graph.is_mostly_loops else _SMALLER
             raise BudgetError(
                 f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "
                 "kept, run again what one may. The least budget that would do is "
-                f"{least} bytes ({format_bytes(least)}). Pass at least that, or make "
-                "the arguments smaller.",
+                f"{least} bytes ({format_bytes(least)}). Pass at least that, or "
+                f"{advice}.",
                 least,
             )
         # The same program from another trace has variables of its own.

@@ -1,12 +1,13 @@
 """`Checkpointed(layer)`: a layer that is run again in reverse.
 
 A callable or an Equinox module is marked with its arrays as arguments. Flax modules are
-lifted (`_flax`): what the call changed (statistics, counters, random streams, sown
-values), in the layer or in any argument, is changed once.
+lifted (`intake/_nnx`, `intake/_linen`): what the call changed (statistics, counters,
+random streams, sown values), in the layer or in any argument, is changed once.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,15 +15,13 @@ from typing import Any
 import jax
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint, without_static
-from retape.engines.jaxpr.layers.remat._flax import (
+from retape.engines.jaxpr.intake._linen import (
     call_linen,
-    call_nnx,
-    has_nnx,
     is_linen,
     make_known,
     owner,
 )
+from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint, without_static
 from retape.engines.jaxpr.layers.remat._policy import Policy, as_policy
 from retape.plan._base import Plan
 
@@ -118,11 +117,10 @@ class Checkpointed:
     ) -> Any:
         policy = self._options.policy
         free, args, kwargs = self._free(function, args, kwargs, behind=(layer,))
+        mark = functools.partial(checkpoint, policy=policy)
         if is_linen(layer):
-            return call_linen(free, layer, policy, args[1:], kwargs)
-        if has_nnx((args, kwargs)):
-            return call_nnx(free, policy, args, kwargs)
-        return checkpoint(free, policy=policy)(*args, **kwargs)
+            return call_linen(free, layer, mark, args[1:], kwargs)
+        return mark(free)(*args, **kwargs)
 
     def _free(
         self,

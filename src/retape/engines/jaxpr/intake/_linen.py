@@ -1,15 +1,15 @@
-"""Layers of Flax, run again in reverse by `checkpoint` instead of `jax.checkpoint`.
+"""Modules of Flax Linen: the function of a call is lifted to one of arrays, and marked.
 
 Flax lifts JAX's transformations: a module's arrays go in beside the arguments, and
 what the call changes comes out beside the result. Its own `remat` lifts
-`jax.checkpoint`, which saves nothing on the CPU outside of a loop; here `checkpoint` is
-lifted in the same way, so all that Flax promises holds: every argument that the call
-changes is changed, once. Flax is not imported here: whoever passes a module has done
-that.
+`jax.checkpoint`; here any mark is lifted in the same way, so all that Flax promises
+holds: every variable that the call changes is changed, once. Flax is not imported here:
+whoever passes a module has done that.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
 from collections.abc import Callable
 from inspect import ismethod
@@ -17,29 +17,13 @@ from typing import Any
 
 import jax
 
-from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
-from retape.engines.jaxpr.layers.remat._policy import Policy
-
-TAG = "retape.jax.checkpoint"
-
-
-def is_nnx(value: Any) -> bool:
-    """A Flax NNX object: a module, `nnx.Rngs`, a `Variable`."""
-    nnx = sys.modules.get("flax.nnx")
-    return nnx is not None and isinstance(value, nnx.Pytree | nnx.Variable)
+from retape.engines.jaxpr.intake._nnx import Mark, call_layer, is_nnx
 
 
 def is_linen(value: Any) -> bool:
     """A Flax Linen module."""
     linen = sys.modules.get("flax.linen")
     return linen is not None and isinstance(value, linen.Module)
-
-
-def has_nnx(tree: Any) -> bool:
-    """An NNX object anywhere in a pytree: a call may change it."""
-    if "flax.nnx" not in sys.modules:
-        return False
-    return any(map(is_nnx, jax.tree.leaves(tree, is_leaf=is_nnx)))
 
 
 def owner(layer: Any) -> tuple[Any, Callable[..., Any]]:
@@ -49,71 +33,56 @@ def owner(layer: Any) -> tuple[Any, Callable[..., Any]]:
     return layer, call_layer
 
 
-def call_layer(layer: Any, *args: Any, **kwargs: Any) -> Any:
-    """The layer's value."""
-    return layer(*args, **kwargs)
-
-
-def call_nnx(
-    function: Callable[..., Any],
-    policy: Policy | None,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-) -> Any:
-    """Call with NNX objects among the arguments, which the call may change.
-
-    As `nnx.remat`, for any policy. The objects are split into arrays, merged inside
-    what is run again, and split once more: their new state is among the results.
-    """
-    nnx = sys.modules["flax.nnx"]
-
-    def run(pure: Any) -> Any:
-        inside = nnx.from_tree(pure, ctxtag=TAG, is_inner=True)
-        out = function(*inside[0], **inside[1])
-        # Arrays among the arguments cannot have changed.
-        objects = nnx.extract.clear_non_graph_nodes(inside)
-        return nnx.to_tree((objects, out), ctxtag=TAG)
-
-    @nnx.update_context(TAG)
-    def lifted() -> Any:
-        pure = nnx.to_tree((args, kwargs), ctxtag=TAG)
-        after = checkpoint(run, policy=policy)(pure)
-        return nnx.from_tree(after, ctxtag=TAG, is_inner=False)[1]
-
-    return lifted()
-
-
 def call_linen(
     function: Callable[..., Any],
     layer: Any,
-    policy: Policy | None,
+    mark: Mark,
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Any:
     """Call a Linen module inside another one."""
     transforms = sys.modules["flax.linen"].transforms
-    lifted = transforms.lift_transform(_lifted_checkpoint, function, policy=policy)
+    lifted = transforms.lift_transform(_lifted, function, mark=mark)
     return lifted(layer, *args, **kwargs)
 
 
-def _lifted_checkpoint(fn: Callable[..., Any], *, policy: Policy | None) -> Any:
-    """`flax.core.lift.checkpoint`, of our `checkpoint`."""
+def _lifted(fn: Callable[..., Any], *, mark: Mark) -> Any:
+    """`flax.core.lift.checkpoint`, of another mark."""
 
     def inner(
         scope_fn: Any, repack_fn: Any, variables: Any, rngs: Any, *args: Any, **kw: Any
     ) -> Any:
+        before: list[Any] = []
+
         def run(variables: Any, rngs: Any, *args: Any, **kw: Any) -> Any:
             scope = scope_fn(variables, rngs)
+            # It is traced again where it needs the value of a number. What it drew the
+            # first time is then drawn once more: Flax counts in what the scopes share.
+            counts = [each.rng_counters for each in jax.tree.leaves(scope)]
+            before.extend(copy.deepcopy(counts[len(before) :]))
+            for each, old in zip(counts, before, strict=True):
+                _set_back(each, old)
             out = fn(scope, *args, **kw)
             return out, repack_fn(scope)
 
-        return checkpoint(run, policy=policy)(variables, rngs, *args, **kw)
+        return mark(run)(variables, rngs, *args, **kw)
 
     pack = sys.modules["flax.core.lift"].pack
     everything = (True,)
     return pack(
         inner, everything, everything, everything, name="remat", enable_kwargs=True
     )
+
+
+def _set_back(counts: dict[Any, Any], before: dict[Any, Any]) -> None:
+    """Give counters the numbers that they had, in place."""
+    for key in list(counts):
+        if key not in before:
+            del counts[key]
+        elif isinstance(counts[key], dict):
+            _set_back(counts[key], before[key])
+        else:
+            counts[key] = before[key]
 
 
 def make_known(
