@@ -25,7 +25,7 @@ from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, inner_plan
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.nest._both_branches import without_waits
-from retape.engines.jaxpr.sizing._choose_settings import is_manual
+from retape.engines.jaxpr.sizing._fit_budget import is_manual
 from retape.engines.jaxpr.sweep._device_sweep import chunked_run
 from retape.engines.jaxpr.xla._single_kernel import NAME
 from retape.plan._base import Plan

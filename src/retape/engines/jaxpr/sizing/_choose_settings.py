@@ -19,15 +19,14 @@ from jax.extend import core
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._split_blocks import max_tape_bytes
 from retape.engines.jaxpr.control._settings import Settings
-from retape.engines.jaxpr.jaxprs._avals import extents, varying
-from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
+from retape.engines.jaxpr.jaxprs._avals import extents
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST
 from retape.engines.jaxpr.sizing._candidates import (
     candidates,
     cheapest_feasible,
     resolved,
 )
-from retape.engines.jaxpr.sizing._fit_budget import fit_budget
+from retape.engines.jaxpr.sizing._fit_budget import fit_budget, is_manual
 from retape.engines.jaxpr.xla._standalone import Shardings
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
@@ -122,11 +121,6 @@ def for_platform(
         if settings.stage < wished:
             settings = choose_settings(plan.with_stage(wished), compiled)
     return replace(settings, device=True)
-
-
-def is_manual(jaxpr: core.ClosedJaxpr) -> bool:
-    """Tell whether the program is of code for each device of a mesh."""
-    return bool(axis_names(jaxpr)) or any(varying(v) for v in jaxpr.in_avals)
 
 
 def plan_of_settings(settings: Settings) -> Plan:
