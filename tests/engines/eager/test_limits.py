@@ -1,41 +1,24 @@
 """A budget on the host covers the record of the operators."""
 
+import contextlib
+import gc
 import re
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 import retape
-from retape.engines.eager._limits import SMALL_BUDGET, budget_for, room_for_tensors
-from retape.engines.eager.keep._keeper import _on_host
+import retape.torch
 from retape.torch import recompute
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "torch"
-AMOUNT = st.integers(0, 4 * SMALL_BUDGET)
-
-
-@given(AMOUNT, AMOUNT)
-def test_the_budget_for_tensors_is_the_least_with_room(tensors: int, record: int):
-    budget = budget_for(tensors, record)
-    assert room_for_tensors(budget, record) >= tensors
-    assert budget == 0 or room_for_tensors(budget - 1, record) < tensors
-
-
-@given(AMOUNT, AMOUNT, AMOUNT)
-def test_a_larger_budget_has_no_less_room(one: int, other: int, record: int):
-    low, high = sorted((one, other))
-    assert room_for_tensors(low, record) <= room_for_tensors(high, record)
-    if high > SMALL_BUDGET:
-        assert room_for_tensors(high, record) + record == high
 
 
 def cells(steps: int = 120) -> Callable[[], Tensor]:
@@ -84,6 +67,7 @@ def test_few_operators_leave_a_small_budget_to_tensors() -> None:
     assert refused.least is not None and refused.least < 50_000
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the counter is preloaded")
 def test_the_whole_heap_is_within_the_budget() -> None:
     """Tensors, the record, plans and how they are found, by a counter of `malloc`."""
@@ -93,9 +77,35 @@ def test_the_whole_heap_is_within_the_budget() -> None:
     )
     rows = re.findall(r"^ +([0-9.]+):(?: +[0-9.]+)+ +([0-9.]+)(\+?)", done.stdout, re.M)
     budgets = [float(budget) for budget, *_ in rows]
-    assert len(budgets) == 6 and min(budgets) > SMALL_BUDGET / 1e6
+    assert len(budgets) == 6 and min(budgets) > 1
     assert [row for row in rows if row[2]] == []
     assert any(float(most) > 0.9 * float(budget) for budget, most, _ in rows)
+
+
+def python_bytes(loss: Callable[[], Tensor], under: Any) -> int:
+    """What Python's objects take after a forward, its graph still there."""
+    gc.collect()
+    tracemalloc.start()
+    with under:
+        kept = loss()
+    found = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    kept.backward()
+    return found
+
+
+@pytest.mark.parametrize("memory", [10**9, 1_500_000])
+def test_the_record_takes_what_the_report_says(memory: int, accelerated: bool) -> None:
+    """By the tracer of Python's allocator: the fast sibling of the whole heap."""
+    loss = cells(100)
+    with recompute(memory=memory):
+        first = loss()
+    first.backward()
+    plain = python_bytes(loss, contextlib.nullcontext())
+    under = recompute(memory=memory)
+    taken = python_bytes(loss, under) - plain
+    assert under.report.bookkeeping_bytes is not None
+    assert 0.95 * taken <= under.report.bookkeeping_bytes <= 1.35 * taken
 
 
 def test_the_peak_of_an_ample_run_is_a_budget_in_which_nothing_is_run_again() -> None:
@@ -106,11 +116,34 @@ def test_the_peak_of_an_ample_run_is_a_budget_in_which_nothing_is_run_again() ->
         assert run(loss, ample.peak_bytes).recomputed == 0
 
 
-def test_the_budget_of_an_accelerator_has_no_record_in_it() -> None:
-    def trace(*devices: str) -> Any:
-        tensors = (SimpleNamespace(device=torch.device(each)) for each in devices)
-        known = enumerate(SimpleNamespace(tensor=each) for each in tensors)
-        return SimpleNamespace(foreign=dict(known))
+def test_a_loop_of_calls_is_not_counted() -> None:
+    x = torch.ones(3, requires_grad=True)
+    with recompute(memory="1MB", mode="loop") as under:
+        found = torch.sin(x).sum()
+    found.backward()
+    assert under.report.bookkeeping_bytes is None
 
-    assert _on_host(trace()) and _on_host(trace("cpu", "meta"))
-    assert not _on_host(trace("cpu", "cuda:0"))
+
+@pytest.mark.parametrize("memory", [10**9, 1_500])
+def test_a_record_goes_with_its_graph_and_waits_for_no_collector(
+    memory: int, accelerated: bool
+) -> None:
+    """A cycle kept it beside the next run's, 2.3 MB of 9 for 6,000 operators."""
+    net = nn.Sequential(*(nn.Linear(4, 4) for _ in range(20)))
+
+    def train() -> None:
+        with recompute(memory=memory):
+            loss = net(torch.ones(2, 4)).sum()
+        loss.backward()
+
+    for _ in range(3):  # the record of the first waits for its plan
+        train()
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(gc.get_objects())
+        for _ in range(5):
+            train()
+        assert len(gc.get_objects()) - before < 20
+    finally:
+        gc.enable()

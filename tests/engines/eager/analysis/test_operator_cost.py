@@ -9,7 +9,6 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from retape.engines.eager.analysis import _operator_cost as _costs
-from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.torch import recompute
 
 PRODUCTS: dict[str, Callable[[], Tensor]] = {
@@ -96,7 +95,7 @@ def test_other_operators_are_counted_by_bytes() -> None:
         torch.empty(1000, 1000)
         trace = run._open[0][0].run.trace  # type: ignore[index, union-attr]
     call = _costs._CALL
-    assert step_costs(trace) == [
+    assert _costs.step_costs(trace) == [
         call + 2 * x.nbytes, call + 3 * x.nbytes, call + 16 * 2 * x.nbytes,
         call + 2 * 2 * x.nbytes, call,
     ]  # fmt: skip

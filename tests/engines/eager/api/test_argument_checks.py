@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import retape.torch as under
-from retape._errors import PlanError
+from retape import PlanError
 
 MODEL, X = torch.nn.Linear(3, 3), torch.ones(2, 3)
 

@@ -1,7 +1,6 @@
 """checkpoint_sequential: segments, plans, and the optimum under a byte budget."""
 
 from collections import Counter
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -11,12 +10,10 @@ from torch import nn
 
 import retape
 import retape.torch
-from retape._errors import BudgetError, PlanError
-from retape.engines.eager.api import _checkpoint_sequential as _sequence
-from retape.engines.eager.plan._planned_forward import UnitSchedule
+from retape import BudgetError, PlanError
 from retape.schedule import Advance, Chain, Reverse, Schedule, Store, Sweep, Tape
 from tests.engines.eager.api.test_program_forms import assert_same, outcome
-from tests.engines.eager.support.allocator import peak_bytes
+from tests.judges.torch.allocator import peak_bytes
 
 
 def uneven(depth: int = 8) -> nn.Sequential:
@@ -34,17 +31,28 @@ def uneven(depth: int = 8) -> nn.Sequential:
     return nn.Sequential(*blocks)
 
 
-@pytest.fixture
-def runs(monkeypatch: pytest.MonkeyPatch) -> list[_sequence.ChainRecomputation]:
-    found: list[_sequence.ChainRecomputation] = []
-    run = _sequence.ChainRecomputation.run
+EXECUTIONS = [0]
 
-    def noting(self: _sequence.ChainRecomputation, *args: object) -> object:
-        found.append(self)
-        return run(self, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(_sequence.ChainRecomputation, "run", noting)
-    return found
+@torch.library.custom_op("retape_test::counted_sin", mutates_args=())
+def counted(x: torch.Tensor) -> torch.Tensor:
+    """A sine that counts how often it is computed, wherever that is."""
+    EXECUTIONS[0] += 1
+    return x.sin()
+
+
+counted.register_autograd(
+    lambda ctx, grad: grad * ctx.saved_tensors[0].cos(),
+    setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs),
+)
+
+
+def computed_again(chain: list[Any], x: torch.Tensor, **options: Any) -> int:
+    """Sines of a chain that are computed once more for its backward."""
+    EXECUTIONS[0] = 0
+    y = retape.torch.checkpoint_sequential(chain, input=x, **options)
+    y.square().sum().backward()
+    return EXECUTIONS[0] - len(chain)
 
 
 @pytest.mark.parametrize("segments", [1, 2, 4, 8])
@@ -74,7 +82,7 @@ PLANS = [
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=lambda plan: repr(plan)[:28])
-def test_any_plan_gives_the_plain_bits(plan: object, runs: list[object]) -> None:
+def test_any_plan_gives_the_plain_bits(plan: object) -> None:
     plain, chain = uneven(), uneven()
 
     def forward(x: torch.Tensor) -> torch.Tensor:
@@ -82,30 +90,25 @@ def test_any_plan_gives_the_plain_bits(plan: object, runs: list[object]) -> None
 
     for _ in range(2):
         assert_same(outcome(plain, plain), outcome(chain, forward))
-    assert all(run.report.recomputed > 0 for run in runs)  # type: ignore[attr-defined]
 
 
-def test_a_plan_of_few_snapshots_recomputes_several_times(runs: list[object]) -> None:
-    chain = [torch.sin] * 10
+def test_a_plan_of_few_snapshots_recomputes_several_times() -> None:
     x = torch.ones(4, requires_grad=True)
-    plan = retape.fixed_space(snapshots=3)
-    retape.torch.checkpoint_sequential(chain, input=x, plan=plan).sum().backward()
-    report = runs[0].report  # type: ignore[attr-defined]
+    again = computed_again([counted] * 10, x, plan=retape.fixed_space(snapshots=3))
     # Nine of the ten advances of the schedule are the run itself. What `sin` saves is
     # its input, so no stage has to be run again for its tape.
     assert Schedule(10, 3).counts().advances == 15
-    assert report.recomputed == 15 - 9
-    assert report.snapshots + report.planted == Schedule(10, 3).counts().stores - 1
+    # A function of Python is asked once more for each snapshot that it makes.
+    assert 15 - 9 <= again <= 15 - 9 + 3
 
 
-def test_a_tape_that_is_kept_is_not_made_again(runs: list[object]) -> None:
-    chain = [torch.sin] * 10
+def test_a_tape_that_is_kept_is_not_made_again() -> None:
     x = torch.ones(4, requires_grad=True)
     # Every second step costs nine, and its tape fits beside a state.
     plan = Chain([1, 9] * 5, states=[2] * 10, tapes=[7, 1] * 5, budget=13)
     advances = plan.counts().advances
     assert plan.counts().kept_tapes == 2
-    retape.torch.checkpoint_sequential(chain, input=x, plan=plan).sum().backward()
+    again = computed_again([counted] * 10, x, plan=plan)
     # The program's own run is free, and it makes the tapes of its way.
     first = next(i for i, each in enumerate(plan) if isinstance(each, Reverse))
     way = sum(
@@ -119,8 +122,7 @@ def test_a_tape_that_is_kept_is_not_made_again(runs: list[object]) -> None:
         for each in list(plan)[first + 1 :]
         if isinstance(each, Reverse)
     )
-    recomputed = runs[0].report.recomputed  # type: ignore[attr-defined]
-    assert recomputed == advances - way + inside
+    assert advances - way + inside <= again <= advances - way + inside + 3
 
 
 # A draw keeps five kilobytes, the state of its generator: forty here, and one more is
@@ -129,57 +131,33 @@ BUDGETS = [64_000, 70_000, 100_000, 160_000]
 
 
 @pytest.mark.parametrize("memory", BUDGETS)
-def test_a_budget_gives_the_plain_bits_measured_and_planned(
-    memory: int, runs: list[_sequence.ChainRecomputation]
-) -> None:
+def test_a_budget_gives_the_plain_bits_measured_and_planned(memory: int) -> None:
     plain, chain = uneven(), uneven()
+
+    def forward(x: torch.Tensor) -> torch.Tensor:
+        return retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
+
     for _ in range(3):
-        assert_same(
-            outcome(plain, plain),
-            outcome(
-                chain,
-                lambda x: retape.torch.checkpoint_sequential(
-                    chain, input=x, memory=memory
-                ),
-            ),
-        )
-    first, *later = runs
-    assert first.plan is None and first.found is not None
-    assert all(run.plan is not None and not run.plan.broken for run in later)
-    assert all(run.report.recomputed <= first.report.recomputed for run in later)
+        assert_same(outcome(plain, plain), outcome(chain, forward))
 
 
-def job(chain: nn.Sequential, x: torch.Tensor, memory: int) -> object:
-    def run() -> None:
-        value = retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
-        value.square().sum().backward()
-
-    return run
-
-
-@pytest.mark.usefixtures("tensors_alone")
-def test_planned_budgets_hold_and_more_memory_is_less_work(
-    runs: list[_sequence.ChainRecomputation],
-) -> None:
+def test_planned_budgets_hold_and_more_memory_is_less_work() -> None:
     torch.manual_seed(0)
-    layers = [nn.Sequential(nn.Linear(64, 64), nn.ReLU()) for _ in range(30)]
-    chain, x = nn.Sequential(*layers), torch.randn(512, 64)
-    for parameter in chain.parameters():
-        parameter.grad = torch.zeros_like(parameter)
-    work = []
-    for units in (8, 10, 14, 20, 34, 50):
-        memory = units * 512 * 64 * 4
-        job(chain, x, memory)()  # type: ignore[operator]
-        assert peak_bytes(job(chain, x, memory)) <= memory
-        assert runs[-1].plan is not None and not runs[-1].plan.broken
-        work.append(runs[-1].report.recomputed)
+    weights = [torch.randn(64, 64, requires_grad=True) for _ in range(30)]
+    for weight in weights:
+        weight.grad = torch.zeros_like(weight)
+    chain = [lambda x, w=weight: counted(x @ w) for weight in weights]
+    x, work = torch.randn(256, 64), list[int]()
+    for units in (10, 14, 20, 34, 62):
+        memory = units * x.nbytes
+        computed_again(chain, x, memory=memory)
+        assert peak_bytes(lambda: computed_again(chain, x, memory=memory)) <= memory  # noqa: B023
+        work.append(EXECUTIONS[0] - 30)
     assert work == sorted(work, reverse=True)
-    assert work[0] > 60 and work[-1] <= 2
+    assert work[0] > 30 and work[-1] <= 2
 
 
-def test_a_chain_that_does_something_else_leaves_its_plan(
-    runs: list[_sequence.ChainRecomputation],
-) -> None:
+def test_a_chain_that_does_something_else_leaves_its_plan() -> None:
     deep = [True]
 
     def body(x: torch.Tensor) -> torch.Tensor:
@@ -193,7 +171,6 @@ def test_a_chain_that_does_something_else_leaves_its_plan(
         deep[0] = turn != 2
         y = retape.torch.checkpoint_sequential([body] * 6, input=x, memory=200_000)
         found.append(torch.autograd.grad(y.sum(), x)[0])
-    assert [run.plan and run.plan.broken for run in runs] == [None, False, True]
     y = x
     for _ in range(6):
         y = body(y)
@@ -237,11 +214,6 @@ def test_functions_of_tuples_and_inside_another_recomputation() -> None:
     with torch.no_grad():
         h, _ = retape.torch.checkpoint_sequential([body] * 9, None, (x, x), memory=9000)
     assert not h.requires_grad
-
-
-def test_the_plan_finds_the_unit_of_a_position() -> None:
-    plan = UnitSchedule([], 3, cuts=[0, 4, 9])
-    assert [plan.unit_at(k) for k in (0, 3, 4, 8, 9, 12)] == [0, 0, 1, 1, 2, 2]
 
 
 def test_snapshots_of_a_chain_in_a_store() -> None:
@@ -365,14 +337,7 @@ def test_what_functions_hold_beyond_its_use_is_planned_for_next_time() -> None:
         out = retape.torch.checkpoint_sequential(chain, input=x, memory=memory)
         out.sum().backward()
 
-    learned = []
-    for memory in range(15 * size, 40 * size, size):
-        key = _sequence._key(list(chain), x, memory)
-        for _ in range(8):
+    for memory in range(15 * size, 40 * size, 6 * size):
+        for _ in range(5):
             under(memory)
-        program = _sequence._programs[key]
-        learned.append(program.fit.overhang)
-        before = replace(program.fit), program.descents
         assert peak_bytes(partial(under, memory)) <= memory
-        assert (program.fit, program.descents) == before
-    assert any(learned)

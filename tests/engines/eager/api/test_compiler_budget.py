@@ -6,7 +6,7 @@ from torch.utils.checkpoint import checkpoint
 import retape.torch
 from retape.torch import CompilerBudget
 from tests.engines.eager.compiled.joints import mlp
-from tests.engines.eager.support.allocator import peak_bytes
+from tests.judges.torch.allocator import peak_bytes
 
 
 def gradients(function, model, x):

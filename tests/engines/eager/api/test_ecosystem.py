@@ -11,14 +11,14 @@ from torch._dynamo.testing import CompileCounter
 from torch._higher_order_ops import while_loop as _while_loop
 
 import retape.torch
-from retape._errors import UnsupportedError
+from retape import DeterminismError, UnsupportedError
 from tests.engines.eager.api.test_program_forms import assert_same
 
 _DISABLE = torch.autograd.graph.disable_saved_tensors_hooks
 
 
-def small() -> Any:
-    return retape.torch.recompute(snapshots=2, stage=4)
+def small(**options: Any) -> Any:
+    return retape.torch.recompute(snapshots=2, stage=4, **options)
 
 
 def weight() -> torch.Tensor:
@@ -33,18 +33,9 @@ def body(w: torch.Tensor) -> torch.Tensor:
     return h.square().sum()
 
 
-def test_a_double_backward_inside_and_outside() -> None:
-    def second(under: Any) -> list[torch.Tensor]:
-        w = weight()
-        with under:
-            loss = body(w)
-            (first,) = torch.autograd.grad(loss, w, create_graph=True)
-            penalty = first.square().sum() + loss
-        penalty.backward()
-        assert w.grad is not None
-        return [w.grad, first.detach()]
-
-    assert_same(second(torch.enable_grad()), second(small()))
+def loss_in(under: Any, w: torch.Tensor) -> torch.Tensor:
+    with under:
+        return body(w)
 
 
 def test_autocast_inside_a_chain_and_a_scaler_outside() -> None:
@@ -63,37 +54,6 @@ def test_autocast_inside_a_chain_and_a_scaler_outside() -> None:
     plain = grads(lambda model, x: model(x))
     for _ in range(2):
         assert_same(plain, grads(chain))
-
-
-def test_hooks_run_as_often_and_with_the_same_gradients() -> None:
-    def seen(under: Any) -> list[torch.Tensor]:
-        w, found = weight(), []
-        w.register_post_accumulate_grad_hook(lambda p: found.append(p.grad.clone()))
-        module = nn.Tanh()
-        module.register_full_backward_hook(lambda m, gi, go: found.extend((*gi, *go)))
-        with under:
-            h = torch.ones(3, 6)
-            for _ in range(6):
-                h = module(h @ w)
-                h.register_hook(lambda g: found.append(g.clone()))
-        h.sum().backward()
-        return found
-
-    assert_same(seen(torch.enable_grad()), seen(small()))
-
-
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep")
-@pytest.mark.parametrize("transform", ["vmap", "jvp"])
-def test_function_transforms_inside_give_the_same(transform: str) -> None:
-    w = weight().detach()
-    jobs = {
-        "vmap": lambda: torch.vmap(body)(torch.stack([w, 2 * w])),
-        "jvp": lambda: torch.func.jvp(body, (w,), (w,))[1],
-    }
-    expected = jobs[transform]()
-    with small():
-        found = jobs[transform]()
-    assert torch.equal(found, expected)
 
 
 def test_vmap_around_a_recomputation() -> None:
@@ -149,7 +109,6 @@ INSIDE = {
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is dep")
 @pytest.mark.filterwarnings("ignore:Sparse:UserWarning")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning")
-@pytest.mark.parametrize("accelerated", [False, True])
 @pytest.mark.parametrize("form", INSIDE)
 def test_what_computes_derivatives_or_branches_inside_is_exact(
     form: str, accelerated: bool
@@ -160,16 +119,12 @@ def test_what_computes_derivatives_or_branches_inside_is_exact(
 
     w = weight()
     (plain,) = torch.autograd.grad(program(w), w)
-    retape.torch.accelerate(accelerated)
-    try:
-        for run in (small(), retape.torch.recompute(memory="1MB")):
-            with run:
-                loss = program(w)
-            assert torch.equal(torch.autograd.grad(loss, w)[0], plain)
-        found = retape.torch.checkpoint(program, w)
-        assert torch.equal(torch.autograd.grad(found, w)[0], plain)
-    finally:
-        retape.torch.accelerate(False)
+    for run in (small(), retape.torch.recompute(memory="1MB")):
+        with run:
+            loss = program(w)
+        assert torch.equal(torch.autograd.grad(loss, w)[0], plain)
+    found = retape.torch.checkpoint(program, w)
+    assert torch.equal(torch.autograd.grad(found, w)[0], plain)
     assert torch.autograd.graph.disable_saved_tensors_hooks is _DISABLE
 
 
@@ -223,17 +178,14 @@ def test_functional_call_of_a_recomputed_module() -> None:
     assert_same(list(grads[0]), list(grads[1]))
 
 
-@pytest.mark.parametrize("accelerated", [False, True])
 def test_compiled_code_inside_runs_eagerly_with_a_warning(accelerated: bool) -> None:
     w = weight()
     expected = torch.autograd.grad(body(w), w)[0]
     counting = CompileCounter()
     compiled = torch.compile(body, backend=counting)
     run = small()
-    retape.torch.accelerate(accelerated)
     with run, pytest.warns(UserWarning, match="It runs eagerly there") as caught:
         loss = compiled(w)
-    retape.torch.accelerate(False)
     assert len(caught) == 1 and counting.frame_count == 0
     assert torch.equal(torch.autograd.grad(loss, w)[0], expected)
     assert run.report.recomputed > 0
@@ -282,3 +234,102 @@ def test_runs_that_end_out_of_order_leave_the_compiler_as_it_was() -> None:
         assert counting.frame_count == 0
     torch.compile(lambda x: x * 2, backend=counting)(torch.ones(1))
     assert counting.frame_count == 1
+
+
+def test_a_write_through_data_is_found_by_verify() -> None:
+    w = weight()
+    loss = loss_in(small(verify=True), w)
+    w.data.add_(1)
+    with pytest.raises(retape.torch.MutationError, match="`.data`, NumPy"):
+        loss.backward()
+
+
+def test_a_different_result_is_found_by_verify() -> None:
+    w = weight()
+    library = torch.library.Library("retape_test", "DEF")
+    library.define("impure(Tensor x) -> Tensor")
+    calls: list[int] = []
+
+    def impure(x: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return x * len(calls)
+
+    library.impl("impure", impure, "CPU")
+    with small(verify=True):
+        h = torch.ones(6, 6)
+        with torch.no_grad():
+            h = torch.ops.retape_test.impure(h)
+        for _ in range(8):
+            h = torch.tanh(h * w)
+        loss = h.sum()
+    with pytest.raises(DeterminismError, match="Step `1`, `retape_test.impure"):
+        loss.backward()
+
+
+def test_a_freed_graph_is_an_error() -> None:
+    loss = loss_in(small(), weight())
+    loss.backward()
+    with pytest.raises(RuntimeError, match="retain_graph=True"):
+        loss.backward()
+
+
+def test_threads_with_runs_of_their_own_share_parameters() -> None:
+    w = weight()
+    loss_in(torch.no_grad(), w)
+    (expected,) = torch.autograd.grad(loss_in(small(), w), w)
+    found: list[torch.Tensor] = []
+
+    def work() -> None:
+        for _ in range(5):
+            found.extend(torch.autograd.grad(loss_in(small(), w), w))
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 20
+    assert all(torch.equal(grad, expected) for grad in found)
+
+
+def test_one_graph_may_be_reversed_by_two_threads() -> None:
+    w = weight()
+    loss = loss_in(small(), w)
+    found: list[torch.Tensor] = []
+
+    def work() -> None:
+        found.extend(torch.autograd.grad(loss, w, retain_graph=True))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (expected,) = torch.autograd.grad(body(w), w)
+    assert len(found) == 3
+    assert all(torch.equal(grad, expected) for grad in found)
+
+
+def test_the_inner_of_two_nested_runs_does_nothing() -> None:
+    w = weight()
+    outer, inner = small(), small()
+    with outer:
+        loss = loss_in(inner, w)
+    loss.backward()
+    assert inner.report.steps == 0 < outer.report.steps
+
+
+def test_a_decorator_makes_a_run_of_each_call() -> None:
+    w = weight()
+    under = small()
+    decorated = under(lambda: body(w))
+    first, second = decorated(), decorated()
+    (a,) = torch.autograd.grad(first, w)
+    (b,) = torch.autograd.grad(second, w)
+    assert torch.equal(a, b) and under.report.recomputed > 0
+
+
+def test_an_exception_inside_ends_the_recording() -> None:
+    with pytest.raises(ZeroDivisionError), small():
+        torch.ones(1) + 1 // 0
+    assert loss_in(small(), weight()).requires_grad

@@ -9,7 +9,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import retape.torch
-from retape._errors import PlanError, UnsupportedError
+from retape import PlanError, UnsupportedError
 
 
 def stack(depth: int = 6) -> nn.Sequential:

@@ -7,6 +7,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[4] / "benchmarks" / "torch"
 
 
+@pytest.mark.slow
 def test_a_sharded_gpt_holds_its_budgets_to_the_bit(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

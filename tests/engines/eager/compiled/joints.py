@@ -1,4 +1,8 @@
-"""Joint graphs of small functions, as the compiler would make them."""
+"""Joint graphs of small functions, as the compiler would make them: one seam.
+
+A front of plans is compared with all the plans that there are, which only a graph and
+its count can tell. `CompilerBudget` shows of a front the one plan that it takes.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,14 +12,15 @@ from torch import Tensor, fx, nn
 
 from retape.engines.eager.compiled._backends import compile_graph
 from retape.engines.eager.compiled._closure import closure
-from retape.engines.eager.compiled._joint import Joint
+from retape.engines.eager.compiled._front import front as front
+from retape.engines.eager.compiled._liveness import account as account
 from retape.engines.eager.compiled._partition import partition
 
 
 class Seen:
     """What the partitioner was asked: the graph, and what is usual."""
 
-    joint: Joint
+    joint: Any
     usual: frozenset[int]
     free: frozenset[int]
 
@@ -24,7 +29,7 @@ def seen(function: Callable[..., Tensor], *args: Any) -> Seen:
     """Compile a function and run it; hand out its joint graph."""
     found = Seen()
 
-    def choose(joint: Joint, usual: list[fx.Node]) -> list[fx.Node]:
+    def choose(joint: Any, usual: list[fx.Node]) -> list[fx.Node]:
         place = {node: k for k, node in enumerate(joint.nodes)}
         found.joint = joint
         found.usual = frozenset(place[node] for node in usual)
@@ -47,8 +52,3 @@ def mlp(depth: int, width: int = 8) -> nn.Module:
     torch.manual_seed(0)
     layers = [m for _ in range(depth) for m in (nn.Linear(width, width), nn.GELU())]
     return nn.Sequential(*layers)
-
-
-def names(joint: Joint, nodes: Any) -> list[str]:
-    """The names of nodes that are not inputs."""
-    return [joint.nodes[k].name for k in sorted(nodes) if not joint.given[k]]

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retape._errors import PlanError, UnsupportedError
+from retape import PlanError, UnsupportedError
 from retape.torch import (
     CheckpointOptions,
     Graph,

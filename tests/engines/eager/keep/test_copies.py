@@ -16,7 +16,6 @@ import torch
 import retape.torch
 from retape import DiskStore, MemoryStore
 from retape.engines.eager.keep import _copies
-from retape.engines.eager.keep._copies import HostCopies, streams_of
 from retape.storage import AsyncStore
 from tests.engines.eager.keep.test_offload import ROOM, gradient
 
@@ -73,7 +72,7 @@ class Streams:
         self.current = before
 
 
-class LateCopies(HostCopies):
+class LateCopies(_copies.HostCopies):
     """Copies of tensors on the CPU as if that were a device with streams."""
 
     all: list["LateCopies"] = []  # noqa: RUF012
@@ -196,7 +195,7 @@ def test_a_plan_of_a_loop_is_obeyed_with_late_copies(late: type[LateCopies]) -> 
 
 def test_streams_are_those_of_the_device() -> None:
     # The names that `HostCopies` calls, on PyTorch without a GPU as well.
-    found = streams_of(torch.device("cuda"))
+    found = _copies.streams_of(torch.device("cuda"))
     assert found is torch.cuda
     for name in ("wait_stream", "record_event"):
         assert callable(getattr(found.Stream, name))
@@ -205,7 +204,7 @@ def test_streams_are_those_of_the_device() -> None:
 
 
 def test_a_cpu_has_no_streams() -> None:
-    copies = HostCopies()
+    copies = _copies.HostCopies()
     storage = torch.arange(3.0).untyped_storage()
     content, event = copies.to_host(storage)
     assert event is None

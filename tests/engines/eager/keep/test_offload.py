@@ -8,8 +8,12 @@ import torch
 
 import retape
 import retape.torch
-from retape import DiskStore, MemoryStore, TieredStore
-from retape._errors import PlanError, SnapshotError, StoreError
+from retape import (
+    DiskStore,
+    PlanError,
+    SnapshotError,
+    StoreError,
+)
 
 UNIT = 64 * 64 * 4
 STATE, DRAWS = 5056, 60
@@ -34,48 +38,6 @@ def gradient(under: Any, seed: int = 0) -> torch.Tensor:
     return w.grad
 
 
-def stores(path: Path) -> list[Any]:
-    return [
-        MemoryStore(),
-        DiskStore(path / "disk"),
-        TieredStore(MemoryStore(capacity=2), DiskStore(path / "tiered")),
-    ]
-
-
-@pytest.mark.parametrize("which", [0, 1, 2])
-@pytest.mark.parametrize("options", [{"memory": ROOM}, {"snapshots": 9}])
-def test_gradients_are_the_plain_ones(
-    which: int, options: dict[str, int], tmp_path: Path
-) -> None:
-    store = stores(tmp_path)[which]
-    expected = gradient(torch.enable_grad())
-    for _ in range(2):  # a store serves one run after the other
-        under = retape.torch.recompute(**options, store=store)  # type: ignore[arg-type]
-        assert torch.equal(gradient(under), expected)
-        assert under.report.recomputed > 0
-    assert store.peak_snapshots > 2
-    assert not list(tmp_path.rglob("step-*"))
-
-
-def test_live_bytes_fall_by_what_is_put_away() -> None:
-    live = []
-    for store in (None, MemoryStore()):
-        under = retape.torch.recompute(snapshots=20, stage=6, store=store)
-        w = torch.full((64, 64), 0.01, requires_grad=True)
-        with under:
-            loss = run(w, retape.torch.recompute(snapshots=1))
-            trace = loss.grad_fn is not None and under._open[0][0].run.trace  # type: ignore[index]
-        live.append(trace.counter.live)
-        if store is not None:
-            assert store.nbytes > 10 * UNIT
-            assert live[0] - live[1] == store.nbytes
-        loss.backward()
-        del loss
-        # What is left goes with the trace, which this test holds.
-        assert trace.counter.live == trace.kept_bytes == DRAWS * STATE
-        assert store is None or store.nbytes == 0
-
-
 def test_with_snapshots_elsewhere_a_budget_recomputes_less() -> None:
     work = []
     for store in (None, "cpu"):
@@ -89,17 +51,6 @@ def test_a_store_that_is_full_says_so(tmp_path: Path) -> None:
     store = DiskStore(tmp_path, capacity_bytes=3 * UNIT)
     with pytest.raises(StoreError, match="`capacity_bytes` is"):
         gradient(retape.torch.recompute(memory=ROOM, store=store))
-
-
-def test_a_disk_that_is_full_is_a_store_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.fsync", full)
-    with pytest.raises(StoreError, match="No space left on device"):
-        gradient(retape.torch.recompute(snapshots=9, store=DiskStore(tmp_path)))
 
 
 def test_a_damaged_snapshot_is_an_error_in_the_backward(tmp_path: Path) -> None:

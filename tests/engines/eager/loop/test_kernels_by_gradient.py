@@ -42,7 +42,6 @@ SPECTRA = {
 
 
 @pytest.mark.parametrize("name", SPECTRA)
-@pytest.mark.parametrize("accelerated", [False, True])
 def test_spectra_in_a_loop_have_the_bits_of_the_plain_ones(
     name: str, accelerated: bool
 ) -> None:
@@ -59,12 +58,8 @@ def test_spectra_in_a_loop_have_the_bits_of_the_plain_ones(
         return [loss.detach(), w.grad]
 
     plain = found(contextlib.nullcontext())
-    retape_torch.accelerate(accelerated)
-    try:
-        under = retape_torch.recompute(mode="loop", snapshots=1, stage=1)
-        assert all(map(torch.equal, plain, found(under)))
-    finally:
-        retape_torch.accelerate(False)
+    under = retape_torch.recompute(mode="loop", snapshots=1, stage=1)
+    assert all(map(torch.equal, plain, found(under)))
 
 
 def statistics(x: torch.Tensor) -> torch.Tensor:
@@ -96,18 +91,13 @@ def dual(x: torch.Tensor) -> torch.Tensor:
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 @pytest.mark.parametrize("call", [statistics, observed, chosen, sparse, dual])
-@pytest.mark.parametrize("accelerated", [False, True])
 def test_what_a_loop_cannot_run_again_is_refused(
     call: object, accelerated: bool
 ) -> None:
     w = torch.eye(4).requires_grad_()
-    retape_torch.accelerate(accelerated)
-    try:
-        under = retape_torch.recompute(mode="loop", memory="1MB")
-        with pytest.raises(UnsupportedError, match="mode='loop'"), under:
-            call(w @ w)  # type: ignore[operator]
-    finally:
-        retape_torch.accelerate(False)
+    under = retape_torch.recompute(mode="loop", memory="1MB")
+    with pytest.raises(UnsupportedError, match="mode='loop'"), under:
+        call(w @ w)  # type: ignore[operator]
 
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")

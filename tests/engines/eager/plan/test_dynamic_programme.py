@@ -6,9 +6,12 @@ import tracemalloc
 
 import pytest
 
-from retape._errors import BudgetError
-from retape.engines.eager.analysis._units import Unit
-from retape.engines.eager.plan._dynamic_programme import Optimum, least_schedule_memory
+from retape import BudgetError
+from retape.engines.eager.plan._dynamic_programme import (
+    Optimum,
+    Unit,
+    least_schedule_memory,
+)
 from retape.schedule import Chain, optimal_advances
 
 

@@ -1,51 +1,24 @@
 """Plans of runs whose states are in a store: less is run again than without one."""
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from retape import DiskStore, MemoryStore, StoreError, TieredStore
-from retape.engines.eager.plan._in_store import is_unlimited
-from retape.engines.eager.plan._learned import forget_lessons
+from retape import DiskStore, MemoryStore, StoreError
 from retape.storage import AsyncStore
 from retape.torch import estimate, recompute
-from tests.engines.eager.plan.test_learned import MEMORY, net
-from tests.engines.eager.support.allocator import peak_bytes
-
-pytestmark = pytest.mark.usefixtures("tensors_alone")
-STORES: dict[str, Callable[[Path], Any]] = {
-    "disk": DiskStore,
-    "tiered": lambda path: TieredStore(MemoryStore(capacity=2), DiskStore(path)),
-    "asynchronous": lambda path: AsyncStore(DiskStore(path)),
-    "memory": lambda path: MemoryStore(),
-    "cpu": lambda path: "cpu",
-}
+from tests.engines.eager.plan.test_learned import MEMORY, gradients, net
+from tests.judges.torch.allocator import peak_bytes
 
 
-def gradients(chain: nn.Module, under: Any) -> list[Tensor]:
-    torch.manual_seed(1)
-    with under:
-        loss = chain(torch.ones(256, 48)).square().mean()
-    return [loss, *torch.autograd.grad(loss, list(chain.parameters()))]
-
-
-@pytest.mark.parametrize("name", STORES)
-def test_a_plan_with_a_store_is_exact_and_leaves_nothing(
-    name: str, tmp_path: Path
-) -> None:
+def test_a_plan_with_a_store_runs_less_again(tmp_path: Path) -> None:
     chain, reports = net(), []
-    plain = gradients(chain, torch.enable_grad())
-    for _ in range(2):
-        store = STORES[name](tmp_path)
-        under = recompute(memory=MEMORY, store=store)
-        assert all(map(torch.equal, gradients(chain, under), plain))
+    for number in range(2):
+        under = recompute(memory=MEMORY, store=DiskStore(tmp_path / str(number)))
+        gradients(chain, under)
         reports.append(under.report)
-        assert name == "cpu" or store.nbytes == 0
-        assert not list(tmp_path.rglob("step-*"))
     assert [each.plan for each in reports] == ["none", "followed"]
     assert reports[1].recomputed < reports[0].recomputed
     assert reports[1].snapshots > 0
@@ -56,7 +29,7 @@ def test_with_a_store_less_is_run_again_in_every_budget(tmp_path: Path) -> None:
     for parameter in chain.parameters():
         parameter.grad = torch.zeros_like(parameter)
     again: dict[bool, list[int]] = {False: [], True: []}
-    budgets = range(800_000, 3_000_000, 700_000)
+    budgets = (800_000, 1_500_000, 2_200_000)
     for stored, found in again.items():
         for memory in budgets:
 
@@ -101,13 +74,13 @@ def test_plans_with_and_without_a_store_are_told_apart(tmp_path: Path) -> None:
 
 def test_a_store_with_a_limit_has_no_plan(tmp_path: Path) -> None:
     chain = net()
-    for store in (MemoryStore(capacity_bytes=10**7), DiskStore(tmp_path, capacity=64)):
-        assert not is_unlimited(store)
+    small = DiskStore(tmp_path / "small", capacity=64)
+    asynchronous = AsyncStore(DiskStore(tmp_path / "other", capacity=64))
+    for store in (MemoryStore(capacity_bytes=10**7), small, asynchronous):
         for _ in range(2):
             under = recompute(memory=MEMORY, store=store)
             gradients(chain, under)
             assert under.report.plan == "none"
-    assert not is_unlimited(AsyncStore(DiskStore(tmp_path, capacity=64)))
 
 
 def test_a_disk_that_is_full_is_a_store_error_under_a_plan_too(
@@ -126,4 +99,3 @@ def test_a_disk_that_is_full_is_a_store_error_under_a_plan_too(
     under = recompute(memory=MEMORY, store=DiskStore(tmp_path / "three"))
     gradients(chain, under)
     assert under.report.plan == "followed"
-    forget_lessons()

@@ -9,22 +9,17 @@ import torch
 from torch import Tensor, nn
 
 import retape.torch
-from retape.engines.eager.api import _checkpoint_sequential as _sequence
-from retape.engines.eager.plan._fit import Fit
 from retape.torch import recompute
 from tests.engines.eager.api.test_checkpoint_sequential import uneven
 from tests.engines.eager.plan.test_learned import (
     MEMORY,
     assert_each_run_gives_the_same,
-    in_use,
     net,
-    planned,
 )
-from tests.engines.eager.support.allocator import peak_bytes
+from tests.judges.torch.allocator import peak_bytes
 
 STASH: list[Tensor] = []
-AMPLE = 1_100_000
-pytestmark = pytest.mark.usefixtures("tensors_alone")
+AMPLE = 1_300_000
 
 
 class Stash(torch.autograd.Function):
@@ -73,10 +68,18 @@ def in_turn(order: str, models: dict[str, nn.Module], under: Callable[[], Any]) 
     STASH.clear()
 
 
-ORDERS = ["AaBb", "ABab", "ABba", "AAaa", "AABaab", "ABAaba"]
+def recording(memory: int, made: list[Any]) -> Callable[[], Any]:
+    """Makes recomputations, and notes them."""
+    return lambda: made.append(recompute(memory=memory)) or made[-1]
 
 
-@pytest.mark.parametrize("order", ORDERS)
+ORDERS = ["ABab", "AAaa"]
+LONGER = [
+    pytest.param(order, marks=pytest.mark.slow) for order in ("AaBb", "ABba", "AABaab")
+]
+
+
+@pytest.mark.parametrize("order", [*ORDERS, *LONGER])
 def test_any_order_is_exact_and_learns_from_what_its_backward_finds(order: str) -> None:
     models = {"A": Stashing(24), "B": Stashing(30)}
     parameters = [p for model in models.values() for p in model.parameters()]
@@ -88,48 +91,27 @@ def test_any_order_is_exact_and_learns_from_what_its_backward_finds(order: str) 
         found = [p.grad for p in parameters if p.grad is not None]
         return [*found, torch.get_rng_state()]
 
-    plain = outcome(contextlib.nullcontext)
+    plain, states = outcome(contextlib.nullcontext), list[list[str]]()
     for _ in range(6):
-        assert all(map(torch.equal, outcome(lambda: recompute(memory=AMPLE)), plain))
-    programs = planned(AMPLE)
-    # What the stash holds was learned, and nothing is learned since.
-    assert len(programs) == len(set(order.lower()))
-    assert any(each.fit.short > 0 for each in programs)
-    before = [each.failures for each in programs]
-    outcome(lambda: recompute(memory=AMPLE))
-    assert [each.failures for each in planned(AMPLE)] == before
+        made: list[Any] = []
+        assert all(map(torch.equal, outcome(recording(AMPLE, made)), plain))
+        states.append([each.report.plan for each in made])
+    # What the stash holds was not foreseen, and was learned.
+    assert "left" in {each for turn in states for each in turn}
+    assert set(states[-1]) == {"followed"}
 
 
-def test_runs_of_one_plan_that_leave_it_together_are_one_lesson() -> None:
-    models: dict[str, nn.Module] = {"A": Stashing(24)}
-    for _ in range(3):
-        in_turn("AAAaaa", models, lambda: recompute(memory=AMPLE))
-    in_turn("A", models, lambda: recompute(memory=AMPLE))
-    (program,) = planned(AMPLE)
-    # One run left the first plan, three at once each later one.
-    assert program.failures <= 3
-
-
-def test_a_program_that_foresees_all_learns_nothing() -> None:
-    models: dict[str, nn.Module] = {"A": Stashing(24, False), "B": Stashing(30, False)}
-    for _ in range(5):
-        in_turn("ABab", models, lambda: recompute(memory=MEMORY))
-    assert [each.fit for each in planned()] == [Fit(), Fit()] and in_use()
-
-
-def test_the_budget_of_each_run_holds_while_another_is_there() -> None:
+@pytest.mark.parametrize("order", ["ABab", "ABba", "AAaa"])
+def test_the_budget_of_each_run_holds_while_another_is_there(order: str) -> None:
     models: dict[str, nn.Module] = {"A": Stashing(24, False), "B": Stashing(30, False)}
     for model in models.values():
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
-    for order in ("ABab", "ABba", "AAaa"):
-        for _ in range(4):
-            peak = peak_bytes(
-                lambda order=order: in_turn(
-                    order, models, lambda: recompute(memory=MEMORY)
-                )
-            )
-            assert peak <= 2 * MEMORY
+    for _ in range(3):
+        made: list[Any] = []
+        peak = peak_bytes(lambda: in_turn(order, models, recording(MEMORY, made)))  # noqa: B023
+        assert peak <= 2 * MEMORY
+    assert {each.report.plan for each in made} == {"followed"}
 
 
 def test_one_model_twice_in_one_block() -> None:
@@ -143,8 +125,7 @@ def test_one_model_twice_in_one_block() -> None:
         grads = torch.autograd.grad(loss, list(chain.parameters()))
         return [loss, *grads, torch.get_rng_state()]
 
-    assert_each_run_gives_the_same(twice)
-    assert in_use()
+    assert assert_each_run_gives_the_same(twice) == "followed"
 
 
 def test_gradients_are_accumulated_over_blocks() -> None:
@@ -159,12 +140,12 @@ def test_gradients_are_accumulated_over_blocks() -> None:
             loss.backward()
         return [p.grad for p in chain.parameters() if p.grad is not None]
 
-    assert_each_run_gives_the_same(accumulated)
-    assert in_use()
+    assert assert_each_run_gives_the_same(accumulated) == "followed"
 
 
 @pytest.mark.parametrize("frozen", [slice(0, 12), slice(1, None, 2)])
 def test_a_model_that_is_unfrozen_is_another_program(frozen: slice) -> None:
+    """Vectors alone, too: what is saved is the same whether a bias has a gradient."""
     chain = net()
     parameters = list(chain.parameters())
 
@@ -181,29 +162,12 @@ def test_a_model_that_is_unfrozen_is_another_program(frozen: slice) -> None:
             found += [p.grad for p in parameters if p.grad is not None]
         return found
 
-    plain = steps(contextlib.nullcontext)
-    found = steps(lambda: recompute(memory=MEMORY))
+    made: list[Any] = []
+    plain, found = steps(contextlib.nullcontext), steps(recording(MEMORY, made))
     assert len(found) == len(plain) and all(map(torch.equal, found, plain))
-    marks = {each.mark for each in planned()}
-    assert len(marks) == 2 and in_use()
-
-
-def test_frozen_vectors_alone_make_another_mark() -> None:
-    """What autograd saves is the same whether a bias gets a gradient or not."""
-    chain = net()
-
-    def step() -> None:
-        with recompute(memory=MEMORY):
-            loss = chain(torch.ones(256, 48)).square().mean()
-        loss.backward()
-
-    for flag in (True, False):
-        for layer in chain:
-            if isinstance(layer, nn.Linear):
-                layer.bias.requires_grad_(flag)
-        for _ in range(3):
-            step()
-    assert len(planned()) == 2
+    states = [each.report.plan for each in made]
+    assert states[0] == "none" and states[4] != "followed"
+    assert states[2] == states[6] == states[-1] == "followed"
 
 
 def test_a_chain_learns_from_what_its_backward_finds() -> None:
@@ -218,11 +182,10 @@ def test_a_chain_learns_from_what_its_backward_finds() -> None:
     torch.manual_seed(0)
     chain = nn.Sequential(*(Part() for _ in range(12)))
     x = torch.randn(512, 8, requires_grad=True)
-    memory = 250_000
+    found = []
     for _ in range(6):
-        retape.torch.checkpoint_sequential(
-            chain, input=x, memory=memory
-        ).sum().backward()
+        torch.manual_seed(1)
+        y = retape.torch.checkpoint_sequential(chain, input=x, memory=250_000)
+        found.append(torch.autograd.grad(y.sum(), x)[0])
         STASH.clear()
-    (program,) = _sequence._programs.values()
-    assert program.fit.short > 0
+    assert all(torch.equal(each, found[0]) for each in found)

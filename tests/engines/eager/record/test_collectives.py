@@ -1,6 +1,7 @@
 """Programs of several processes: the same gradients to the bit, and no more talk."""
 
 import contextlib
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -9,7 +10,13 @@ import torch
 import retape.torch
 from retape import BudgetError, UnsupportedError
 from retape.engines.eager.trace._operator_traits import traits_of
+from tests.engines.eager.support import parallel_programs
+from tests.engines.eager.support.collective_programs import programs
 from tests.engines.eager.support.processes import run_in_turn, run_processes
+
+assert parallel_programs.__name__  # it adds to the programs
+# They are about processes that others leave out.
+SEVERAL = {"groups_without_some_processes"}
 
 
 def _gradients(make: Any, under: Any) -> list[Any]:
@@ -49,33 +56,49 @@ def _least(make: Any) -> int:
     raise AssertionError("a hundred bytes were enough")
 
 
-def _all_programs(accelerated: bool) -> list[str]:
-    """The programs, budgets and runs that are not as they are without a budget."""
-    from tests.engines.eager.support import parallel_programs
-    from tests.engines.eager.support.collective_programs import programs
-
-    assert parallel_programs.__name__
-
+def _wrong_in(name: str, accelerated: bool = False) -> list[str]:
+    """The budgets and runs in which a program is not as it is without a budget."""
     wrong: list[str] = []
-    for name, make in programs.items():
-        plain = _gradients(make, contextlib.nullcontext())
-        retape.torch.accelerate(accelerated)
-        budget = {"memory": _least(make)}
-        ways = [{"snapshots": 2, "stage": 4}, *[budget] * 4, {"memory": "1GB"}]
-        for run, limits in enumerate(ways):
-            under = retape.torch.recompute(**limits)
-            if not _same(plain, _gradients(make, under)):
-                wrong.append(f"{name}, run {run}: other gradients")
-            if limits is budget and under.report.peak_bytes > budget["memory"]:
-                wrong.append(f"{name}, run {run}: {under.report.peak_bytes} bytes")
-            if run == 0 and not under.report.recomputed and under.report.saved > 4:
-                wrong.append(f"{name}: nothing was run again")
-        retape.torch.accelerate(False)
+    make = programs[name]
+    plain = _gradients(make, contextlib.nullcontext())
+    retape.torch.accelerate(accelerated)
+    budget = {"memory": _least(make)}
+    ways = [{"snapshots": 2, "stage": 4}, *[budget] * 4, {"memory": "1GB"}]
+    for run, limits in enumerate(ways):
+        under = retape.torch.recompute(**limits)
+        if not _same(plain, _gradients(make, under)):
+            wrong.append(f"{name}, run {run}: other gradients")
+        if limits is budget and under.report.peak_bytes > budget["memory"]:
+            wrong.append(f"{name}, run {run}: {under.report.peak_bytes} bytes")
+        if run == 0 and not under.report.recomputed and under.report.saved > 4:
+            wrong.append(f"{name}: nothing was run again")
+    retape.torch.accelerate(False)
     return wrong
 
 
+def _all_programs(accelerated: bool) -> list[str]:
+    return [wrong for name in programs for wrong in _wrong_in(name, accelerated)]
+
+
+@pytest.fixture
+def alone() -> Iterator[None]:
+    """A group of this process: its collectives are called, and nobody answers."""
+    import torch.distributed as dist
+
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("alone")
+@pytest.mark.parametrize("name", sorted(set(programs) - SEVERAL))
+def test_collectives_of_a_process_alone_are_exact(name: str) -> None:
+    """The fast sibling of those of several."""
+    assert _wrong_in(name) == []
+
+
 @pytest.fixture(scope="module")
-def in_two() -> Any:
+def in_two(compiled: None) -> Any:
     """What two processes found, which do all jobs one after the other."""
     return run_in_turn(
         2,
@@ -88,11 +111,13 @@ def in_two() -> Any:
     )
 
 
+@pytest.mark.slow
 def test_collectives_in_every_form_are_exact(in_two: Any) -> None:
     for wrong in in_two["programs"]:
         assert wrong == []
 
 
+@pytest.mark.slow
 def test_collectives_of_four_processes_are_exact() -> None:
     for wrong in run_processes(_all_programs, 4, False):
         assert wrong == []
@@ -101,8 +126,6 @@ def test_collectives_of_four_processes_are_exact() -> None:
 def _talk_in_the_backward() -> list[tuple[int, int]]:
     """By program, the collectives of a plain backward and of one that recomputes."""
     from torch.utils._python_dispatch import TorchDispatchMode
-
-    from tests.engines.eager.support.collective_programs import programs
 
     class Counting(TorchDispatchMode):
         count = 0
@@ -130,6 +153,7 @@ def _talk_in_the_backward() -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_what_is_recomputed_repeats_no_collective(in_two: Any) -> None:
     for found in in_two["talk"]:
         assert [again == plain for plain, again in found] == [True] * 3
@@ -137,8 +161,6 @@ def test_what_is_recomputed_repeats_no_collective(in_two: Any) -> None:
 
 
 def _checkpointed() -> list[bool]:
-    from tests.engines.eager.support.collective_programs import programs
-
     found = []
     for name in ("tensor_parallel", "sequence_parallel_with_norms", "autograd_gather"):
         plain = _gradients(programs[name], contextlib.nullcontext())
@@ -150,6 +172,7 @@ def _checkpointed() -> list[bool]:
     return found
 
 
+@pytest.mark.slow
 def test_regions_of_tensor_parallel_layers_are_exact(in_two: Any) -> None:
     for found in in_two["regions"]:
         assert found == [True] * 3
@@ -177,6 +200,7 @@ def _all_trainings() -> list[str]:
     return wrong
 
 
+@pytest.mark.slow
 def test_pipelines_and_replicas_are_exact_in_budgets(in_two: Any) -> None:
     for wrong in in_two["trainings"]:
         assert wrong == []
@@ -198,12 +222,14 @@ def _buckets() -> list[tuple[int, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_the_buckets_of_replicas_are_none_of_the_program(in_two: Any) -> None:
     """PyTorch makes them anew in the second forward: as many bytes as gradients."""
     for found in in_two["buckets"]:
         assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.slow
 def test_a_loop_refuses_collectives_by_name(in_two: Any) -> None:
     for found in in_two["refusal"]:
         assert found[0].startswith("`c10d.allreduce_.default` talks to other processes")

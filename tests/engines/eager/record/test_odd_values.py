@@ -1,7 +1,7 @@
 """Values that are resized, handed out, partly written or without memory: exact."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,13 +13,6 @@ from torch import Tensor
 import retape.torch
 
 Program = Callable[[Tensor, Any], Tensor]
-
-
-@pytest.fixture(params=[False, True], ids=["python", "accelerated"])
-def either(request: pytest.FixtureRequest) -> Iterator[None]:
-    retape.torch.accelerate(request.param)
-    yield
-    retape.torch.accelerate(False)
 
 
 def gradient(program: Program, under: Any) -> Tensor:
@@ -69,7 +62,7 @@ def elsewhere(h: Tensor, k: int) -> Tensor:
 
 @pytest.mark.parametrize("program", [smaller, larger, elsewhere])
 @pytest.mark.parametrize("verify", [False, True])
-@pytest.mark.usefixtures("either")
+@pytest.mark.usefixtures("accelerated")
 def test_what_is_resized_is_resized_again(program: Program, verify: bool) -> None:
     check(program, verify=verify)
 
@@ -91,7 +84,7 @@ def through_dlpack(h: Tensor, k: int) -> Tensor:
 
 
 @pytest.mark.parametrize("program", [through_numpy, through_dlpack])
-@pytest.mark.usefixtures("either")
+@pytest.mark.usefixtures("accelerated")
 def test_a_value_that_numpy_has_written_is_what_it_is_then(program: Program) -> None:
     check(program)
 
@@ -131,7 +124,7 @@ def test_no_alarm_where_memory_is_not_written(program: Program) -> None:
     check(program, verify=True)
 
 
-@pytest.mark.usefixtures("either")
+@pytest.mark.usefixtures("accelerated")
 def test_random_steps_are_run_again_in_a_backward_under_vmap() -> None:
     def jacobian(under: Any) -> Tensor:
         torch.manual_seed(0)

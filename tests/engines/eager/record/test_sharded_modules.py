@@ -1,7 +1,7 @@
 """Fully sharded modules: FSDP2 inside and around a recomputation, FSDP1 around one."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 import retape.torch
 from retape import BudgetError, RetapeWarning, UnsupportedError
-from tests.engines.eager.support.allocator import peak_bytes
 from tests.engines.eager.support.processes import run_in_turn
+from tests.judges.torch.allocator import peak_bytes
 
 WIDTH, LAYERS = 16, 3
 
@@ -124,28 +124,31 @@ FORMS = "resharded", "kept gathered", "mixed precision", "nested", "prefetch", "
 SHARES = 1.0, 1.2, 1.5, 2.0, 100.0
 
 
-def _in_budgets(accelerated: bool) -> list[str]:
-    """What is not as it is without a budget; each process has a budget of its own."""
+def _wrong_in(form: str, shares: Sequence[float] = (1.0, 100.0)) -> list[str]:
     wrong: list[str] = []
-    for form in FORMS:
-        plain, _ = train(form, contextlib.nullcontext)
-        retape.torch.accelerate(accelerated)
-        least = _least(form)
-        counts = []
-        for share in SHARES if form == FORMS[0] else (1.0, 100.0):
-            memory = int(share * least)
-            found, reports = train(form, lambda: retape.torch.recompute(memory=memory))  # noqa: B023
-            if not all(map(torch.equal, plain, found)):
-                wrong.append(f"{form} in {share}: other gradients")
-            if any(report.peak_bytes > memory for report in reports):
-                wrong.append(f"{form} in {share}: {reports}")
-            counts.append(reports[-1].recomputed)
-        if not counts[0] or counts[-1] or reports[-1].steps < 15 * LAYERS:
-            wrong.append(f"{form}: {counts}, {reports[-1]}")
-        found, _ = train(form, lambda: retape.torch.recompute(snapshots=2, stage=4))
+    plain, _ = train(form, contextlib.nullcontext)
+    least, counts = _least(form), []
+    for share in shares:
+        memory = int(share * least)
+        found, reports = train(form, lambda: retape.torch.recompute(memory=memory))  # noqa: B023
         if not all(map(torch.equal, plain, found)):
-            wrong.append(f"{form} by snapshots: other gradients")
-        retape.torch.accelerate(False)
+            wrong.append(f"{form} in {share}: other gradients")
+        if any(report.peak_bytes > memory for report in reports):
+            wrong.append(f"{form} in {share}: {reports}")
+        counts.append(reports[-1].recomputed)
+    if not counts[0] or counts[-1] or reports[-1].steps < 15 * LAYERS:
+        wrong.append(f"{form}: {counts}, {reports[-1]}")
+    found, _ = train(form, lambda: retape.torch.recompute(snapshots=2, stage=4))
+    if not all(map(torch.equal, plain, found)):
+        wrong.append(f"{form} by snapshots: other gradients")
+    return wrong
+
+
+def _in_budgets() -> list[str]:
+    """What is not as it is without a budget; each process has a budget of its own."""
+    wrong = _wrong_in(FORMS[0], SHARES)
+    for form in FORMS[1:]:
+        wrong += _wrong_in(form)
     plain, _ = train("resharded", contextlib.nullcontext)
     for form in ("regions", "regions of units"):
         found, _ = train(form, contextlib.nullcontext)
@@ -158,12 +161,22 @@ def _in_budgets(accelerated: bool) -> list[str]:
     return wrong
 
 
+@pytest.mark.parametrize("form", FORMS[:2])
+def test_a_fully_sharded_module_of_one_process_keeps_a_budget(form: str) -> None:
+    """The fast sibling of those of two processes."""
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        assert _wrong_in(form) == []
+    finally:
+        dist.destroy_process_group()
+
+
 @pytest.fixture(scope="module")
 def in_two() -> Any:
     """What two processes found, which do all jobs one after the other."""
     return run_in_turn(
         2,
-        budgets=(_in_budgets, (False,)),
+        budgets=(_in_budgets, ()),
         inside=(_flat, (True,)),
         around=(_flat, (False,)),
         held=(_held_bytes, ()),
@@ -172,6 +185,7 @@ def in_two() -> Any:
     )
 
 
+@pytest.mark.slow
 def test_fully_sharded_modules_keep_a_budget_in_each_process(in_two: Any) -> None:
     for wrong in in_two["budgets"]:
         assert wrong == []
@@ -201,6 +215,7 @@ def _held_bytes() -> list[tuple[str, int, int]]:
     return found
 
 
+@pytest.mark.slow
 def test_what_sharding_holds_is_counted(in_two: Any) -> None:
     for found in in_two["held"]:
         for form, allocated, counted in found:
@@ -229,6 +244,7 @@ def _another_release() -> list[Any]:
     return [texts, [report.sharding_bytes for report in reports]]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_counted_is_said(in_two: Any) -> None:
     for texts, counted in in_two["unknown"]:
         assert len(texts) == 2  # one for each run
@@ -236,6 +252,7 @@ def test_what_cannot_be_counted_is_said(in_two: Any) -> None:
         assert counted == [0, 0]
 
 
+@pytest.mark.slow
 def test_an_error_names_what_sharding_takes(in_two: Any) -> None:
     for text in in_two["error"]:
         assert "are for what FSDP2 holds (gathered parameters, whole gradients" in text
@@ -283,6 +300,7 @@ def _flat(inside: bool) -> tuple[list[str], bool]:
     return [], all(map(torch.equal, plain, found)) and len(plain) == len(found)
 
 
+@pytest.mark.slow
 def test_flat_parameters_are_refused_inside_and_exact_around(in_two: Any) -> None:
     for refusals, refused in in_two["inside"]:
         assert refused

@@ -44,16 +44,11 @@ def under_another_default_type(under: Any) -> Tensor:
     return w.grad
 
 
-@pytest.mark.parametrize("accelerated", [False, True])
 def test_factories_are_run_again_under_the_default_type_of_their_moment(
     accelerated: bool,
 ) -> None:
     plain = under_another_default_type(contextlib.nullcontext())
-    retape.torch.accelerate(accelerated)
-    try:
-        assert torch.equal(plain, under_another_default_type(tight()))
-    finally:
-        retape.torch.accelerate(False)
+    assert torch.equal(plain, under_another_default_type(tight()))
 
 
 def with_a_buffer_used_again(under: Any, each: bool) -> Tensor:
@@ -71,20 +66,15 @@ def with_a_buffer_used_again(under: Any, each: bool) -> Tensor:
     return w.grad
 
 
-@pytest.mark.parametrize("accelerated", [False, True])
 @pytest.mark.parametrize("each", [False, True])
 def test_a_numpy_buffer_that_is_filled_again_is_right_or_refused(
     each: bool, accelerated: bool
 ) -> None:
     plain = with_a_buffer_used_again(contextlib.nullcontext(), each)
-    retape.torch.accelerate(accelerated)
-    try:
-        ample = retape.torch.recompute(memory="1MB")
-        assert torch.equal(plain, with_a_buffer_used_again(ample, each))
-        with pytest.raises(MutationError, match="NumPy"):
-            with_a_buffer_used_again(tight(), each)
-    finally:
-        retape.torch.accelerate(False)
+    ample = retape.torch.recompute(memory="1MB")
+    assert torch.equal(plain, with_a_buffer_used_again(ample, each))
+    with pytest.raises(MutationError, match="NumPy"):
+        with_a_buffer_used_again(tight(), each)
 
 
 def test_a_numpy_batch_that_stays_as_it_was_is_recomputed_from() -> None:
@@ -102,27 +92,22 @@ def test_a_numpy_batch_that_stays_as_it_was_is_recomputed_from() -> None:
     assert torch.equal(gradient(contextlib.nullcontext()), gradient(tight()))
 
 
-@pytest.mark.parametrize("accelerated", [False, True])
 @pytest.mark.parametrize("inside", [False, True])
 def test_another_memory_for_a_parameter_is_refused(
     inside: bool, accelerated: bool
 ) -> None:
-    retape.torch.accelerate(accelerated)
-    try:
-        for make in (tight, lambda: retape.torch.recompute(memory="1MB")):
-            w, under = weight(), make()
-            with under:
-                h = torch.ones(4, 8) @ w
-                for k in range(6):
-                    h = torch.sin(h) @ w.sin()
-                    if inside and k == 3:
-                        w.data = torch.randn(8, 8)
-                loss = h.square().sum()
-            w.data = torch.randn(8, 8)
-            with pytest.raises(MutationError, match=r"given another memory"):
-                loss.backward()
-    finally:
-        retape.torch.accelerate(False)
+    for make in (tight, lambda: retape.torch.recompute(memory="1MB")):
+        w, under = weight(), make()
+        with under:
+            h = torch.ones(4, 8) @ w
+            for k in range(6):
+                h = torch.sin(h) @ w.sin()
+                if inside and k == 3:
+                    w.data = torch.randn(8, 8)
+            loss = h.square().sum()
+        w.data = torch.randn(8, 8)
+        with pytest.raises(MutationError, match=r"given another memory"):
+            loss.backward()
 
 
 def filled_in_slices(under: Any) -> Tensor:

@@ -5,6 +5,7 @@ may be recomputed, and returns every tensor that must not differ by a bit: gradi
 buffers, outputs. Each seeds itself; the caller compares the final random states.
 """
 
+import functools
 import random
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -20,13 +21,16 @@ PROGRAMS: dict[str, Program] = {}
 
 
 def program(function: Program) -> Program:
-    PROGRAMS[function.__name__] = function
-    return function
+    """A program that seeds itself."""
 
+    @functools.wraps(function)
+    def alone(under: Under) -> list[Tensor]:
+        torch.manual_seed(0)
+        random.seed(0)
+        return function(under)
 
-def seeded(seed: int = 0) -> None:
-    torch.manual_seed(seed)
-    random.seed(seed)
+    PROGRAMS[function.__name__] = alone
+    return alone
 
 
 def results(*models: nn.Module, extra: tuple[Tensor, ...] = ()) -> list[Tensor]:
@@ -46,35 +50,35 @@ def with_grads(loss: Tensor, *leaves: Tensor) -> list[Tensor]:
     return [loss.detach(), *(leaf.grad for leaf in leaves)]  # type: ignore[list-item]
 
 
+def trained(loss: Tensor, *models: nn.Module) -> list[Tensor]:
+    loss.backward()
+    return results(*models, extra=(loss,))
+
+
+def squared(under: Under, model: nn.Module, x: Tensor) -> list[Tensor]:
+    with under():
+        loss = model(x).square().sum()
+    return trained(loss, model)
+
+
 @program
 def deep_mlp(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(
         *[m for _ in range(16) for m in (nn.Linear(24, 24), nn.Tanh())]
     )
-    x = torch.randn(16, 24)
-    with under():
-        loss = model(x).square().sum()
-    loss.backward()
-    return results(model, extra=(loss,))
+    return squared(under, model, torch.randn(16, 24))
 
 
 @program
 def dropout_everywhere(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(
         *[m for _ in range(10) for m in (nn.Linear(24, 24), nn.ReLU(), nn.Dropout(0.3))]
     )
-    x = torch.randn(16, 24)
-    with under():
-        loss = model(x).square().sum()
-    loss.backward()
-    return results(model, extra=(loss,))
+    return squared(under, model, torch.randn(16, 24))
 
 
 @program
 def in_place_activations(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(
         *[m for _ in range(8) for m in (nn.Linear(24, 24), nn.ReLU(inplace=True))],
         nn.Linear(24, 24),
@@ -82,16 +86,11 @@ def in_place_activations(under: Under) -> list[Tensor]:
         nn.Linear(24, 24),
         nn.SiLU(inplace=True),
     )
-    x = torch.randn(16, 24)
-    with under():
-        loss = model(x).square().sum()
-    loss.backward()
-    return results(model, extra=(loss,))
+    return squared(under, model, torch.randn(16, 24))
 
 
 @program
 def slice_writes(under: Under) -> list[Tensor]:
-    seeded()
     w, x = parameter(6, 6), torch.randn(5, 6)
     with under():
         rows = torch.zeros(12, 5, 6)
@@ -106,7 +105,6 @@ def slice_writes(under: Under) -> list[Tensor]:
 
 @program
 def in_place_on_a_loop_state(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 8)
     with under():
         state = torch.ones(4, 8) * w[0]
@@ -122,7 +120,6 @@ def in_place_on_a_loop_state(under: Under) -> list[Tensor]:
 
 @program
 def batch_norm(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(
         *[
             m
@@ -133,13 +130,11 @@ def batch_norm(under: Under) -> list[Tensor]:
     x = torch.randn(9, 12)
     with under():
         loss = model(x).square().sum() + model(0.5 * x).sum()
-    loss.backward()
-    return results(model, extra=(loss,))
+    return trained(loss, model)
 
 
 @program
 def batch_norm_in_place_residual(under: Under) -> list[Tensor]:
-    seeded()
     convs = nn.ModuleList(nn.Conv2d(4, 4, 3, padding=1) for _ in range(5))
     norms = nn.ModuleList(nn.BatchNorm2d(4) for _ in range(5))
     x = torch.randn(3, 4, 7, 7)
@@ -148,13 +143,11 @@ def batch_norm_in_place_residual(under: Under) -> list[Tensor]:
         for conv, norm in zip(convs, norms, strict=True):
             h = F.relu_(norm(conv(h)).add_(h))
         loss = F.adaptive_avg_pool2d(h, 1).square().sum()
-    loss.backward()
-    return results(convs, norms, extra=(loss,))
+    return trained(loss, convs, norms)
 
 
 @program
 def spectral_norm(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(
         *[
             m
@@ -165,16 +158,11 @@ def spectral_norm(under: Under) -> list[Tensor]:
             )
         ]
     )
-    x = torch.randn(6, 10)
-    with under():
-        loss = model(x).square().sum()
-    loss.backward()
-    return results(model, extra=(loss,))
+    return squared(under, model, torch.randn(6, 10))
 
 
 @program
 def views_and_strides(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 12)
     with under():
         h = w
@@ -189,7 +177,6 @@ def views_and_strides(under: Under) -> list[Tensor]:
 
 @program
 def views_of_one_storage_written_in_turn(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(10)
     with under():
         base = torch.zeros(40)
@@ -205,7 +192,6 @@ def views_of_one_storage_written_in_turn(under: Under) -> list[Tensor]:
 
 @program
 def metadata_in_place(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 4)
     with under():
         h = w.sin()
@@ -218,7 +204,6 @@ def metadata_in_place(under: Under) -> list[Tensor]:
 
 @program
 def data_dependent_branches(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 8)
     x = torch.randn(4, 8)
     with under():
@@ -233,7 +218,6 @@ def data_dependent_branches(under: Under) -> list[Tensor]:
 
 @program
 def python_random_and_counter(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 8)
     x, count = torch.randn(4, 8), 0
     with under():
@@ -248,7 +232,6 @@ def python_random_and_counter(under: Under) -> list[Tensor]:
 
 @program
 def explicit_generator(under: Under) -> list[Tensor]:
-    seeded()
     generator = torch.Generator().manual_seed(7)
     w = parameter(8, 8)
     with under():
@@ -262,7 +245,6 @@ def explicit_generator(under: Under) -> list[Tensor]:
 
 @program
 def many_distributions(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     with under():
         h = torch.rand(5, 6) @ w
@@ -297,7 +279,6 @@ class Cubed(torch.autograd.Function):
 
 @program
 def custom_functions(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 8)
     with under():
         h = torch.randn(4, 8)
@@ -309,7 +290,6 @@ def custom_functions(under: Under) -> list[Tensor]:
 
 @program
 def autocast(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(
         *[m for _ in range(6) for m in (nn.Linear(16, 16), nn.LayerNorm(16), nn.GELU())]
     )
@@ -323,19 +303,16 @@ def autocast(under: Under) -> list[Tensor]:
 
 @program
 def backward_under_autocast(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(9, 9), nn.Tanh())])
     x = torch.randn(8, 9)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         with under():
             loss = model(x).float().square().sum()
-        loss.backward()
-    return results(model, extra=(loss,))
+        return trained(loss, model)
 
 
 @program
 def lstm(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.LSTM(6, 7, num_layers=2, dropout=0.3, bidirectional=True)
     x = torch.randn(11, 3, 6, requires_grad=True)
     with under():
@@ -347,7 +324,6 @@ def lstm(under: Under) -> list[Tensor]:
 
 @program
 def lstm_cells(under: Under) -> list[Tensor]:
-    seeded()
     cell = nn.LSTMCell(6, 7)
     x = torch.randn(25, 3, 6)
     with under():
@@ -357,26 +333,22 @@ def lstm_cells(under: Under) -> list[Tensor]:
             h, c = cell(x[t], (h, c))
             outs.append(h)
         loss = torch.stack(outs).square().sum()
-    loss.backward()
-    return results(cell, extra=(loss,))
+    return trained(loss, cell)
 
 
 @program
 def packed_gru(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.GRU(4, 5, batch_first=True)
     x = torch.randn(3, 8, 4)
     packed = nn.utils.rnn.pack_padded_sequence(x, [8, 5, 2], batch_first=True)
     with under():
         out, h = model(packed)
         loss = out.data.square().sum() + h.sum()
-    loss.backward()
-    return results(model, extra=(loss,))
+    return trained(loss, model)
 
 
 @program
 def attention(under: Under) -> list[Tensor]:
-    seeded()
     layers = nn.ModuleList(
         nn.TransformerEncoderLayer(16, 4, 32, dropout=0.1, batch_first=True)
         for _ in range(3)
@@ -388,13 +360,11 @@ def attention(under: Under) -> list[Tensor]:
         for layer in layers:
             h = layer(h, src_mask=mask)
         loss = h.square().sum()
-    loss.backward()
-    return results(layers, extra=(loss,))
+    return trained(loss, layers)
 
 
 @program
 def scaled_dot_product(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(12, 36)
     with under():
         h = torch.randn(2, 5, 12)
@@ -409,7 +379,6 @@ def scaled_dot_product(under: Under) -> list[Tensor]:
 
 @program
 def inner_gradient(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 8)
     x = torch.randn(4, 8, requires_grad=True)
     with under():
@@ -423,7 +392,6 @@ def inner_gradient(under: Under) -> list[Tensor]:
 
 @program
 def inner_gradient_first_order(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 8)
     x = torch.randn(4, 8)
     with under():
@@ -438,7 +406,6 @@ def inner_gradient_first_order(under: Under) -> list[Tensor]:
 
 @program
 def double_backward(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     x = torch.randn(3, 6)
     with under():
@@ -453,7 +420,6 @@ def double_backward(under: Under) -> list[Tensor]:
 
 @program
 def retained_graph(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     with under():
         h = torch.randn(3, 6)
@@ -469,7 +435,6 @@ def retained_graph(under: Under) -> list[Tensor]:
 
 @program
 def two_live_graphs(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     losses = []
     for k in range(2):
@@ -485,7 +450,6 @@ def two_live_graphs(under: Under) -> list[Tensor]:
 
 @program
 def graph_over_two_runs(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     with under():
         h = torch.randn(3, 6)
@@ -501,7 +465,6 @@ def graph_over_two_runs(under: Under) -> list[Tensor]:
 
 @program
 def partial_backward(under: Under) -> list[Tensor]:
-    seeded()
     v, w = parameter(6, 6), parameter(6, 6)
     with under():
         h = torch.randn(3, 6)
@@ -519,7 +482,6 @@ def partial_backward(under: Under) -> list[Tensor]:
 
 @program
 def hooks_on_tensors(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     seen: list[Tensor] = []
     with under():
@@ -536,7 +498,6 @@ def hooks_on_tensors(under: Under) -> list[Tensor]:
 
 @program
 def backward_inside(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     with under():
         for k in range(3):
@@ -549,7 +510,6 @@ def backward_inside(under: Under) -> list[Tensor]:
 
 @program
 def buffer_mutated_then_used(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     count = torch.zeros(())
     state = torch.ones(3, 6)
@@ -565,7 +525,6 @@ def buffer_mutated_then_used(under: Under) -> list[Tensor]:
 
 @program
 def in_place_on_the_input(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     x = torch.randn(3, 6)
     with under():
@@ -582,7 +541,6 @@ def in_place_on_the_input(under: Under) -> list[Tensor]:
 
 @program
 def data_written_through(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     with under():
         h = torch.randn(3, 6) @ w
@@ -595,7 +553,6 @@ def data_written_through(under: Under) -> list[Tensor]:
 
 @program
 def complex_numbers(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(8, 8)
     with under():
         z = torch.fft.fft(torch.randn(3, 8) @ w)
@@ -608,7 +565,6 @@ def complex_numbers(under: Under) -> list[Tensor]:
 
 @program
 def linear_algebra(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(5, 5)
     with under():
         a = w @ w.T + 2 * torch.eye(5)
@@ -623,7 +579,6 @@ def linear_algebra(under: Under) -> list[Tensor]:
 
 @program
 def resized_buffers(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6)
     with under():
         out = torch.empty(0)
@@ -639,7 +594,6 @@ def resized_buffers(under: Under) -> list[Tensor]:
 
 @program
 def foreach_operators(under: Under) -> list[Tensor]:
-    seeded()
     ws = [parameter(4, 4) for _ in range(3)]
     with under():
         hs = [torch.randn(2, 4) for _ in ws]
@@ -655,7 +609,6 @@ def foreach_operators(under: Under) -> list[Tensor]:
 
 @program
 def indexing_and_scatter(under: Under) -> list[Tensor]:
-    seeded()
     table = nn.Embedding(10, 6, padding_idx=0)
     w = parameter(6, 6)
     index = torch.randint(0, 10, (4, 5))
@@ -677,7 +630,6 @@ def indexing_and_scatter(under: Under) -> list[Tensor]:
 
 @program
 def convolutions(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(
         nn.Conv2d(3, 6, 3, padding=1), nn.GroupNorm(2, 6), nn.ELU(),
         nn.MaxPool2d(2), nn.Conv2d(6, 8, 3, stride=2), nn.InstanceNorm2d(8),
@@ -685,15 +637,11 @@ def convolutions(under: Under) -> list[Tensor]:
         nn.Upsample(scale_factor=2), nn.Hardswish(), nn.AvgPool2d(2), nn.Flatten(),
     )  # fmt: skip
     x = torch.randn(2, 3, 16, 16).to(memory_format=torch.channels_last)
-    with under():
-        loss = model(x).square().sum()
-    loss.backward()
-    return results(model, extra=(loss,))
+    return squared(under, model, x)
 
 
 @program
 def unet_skips(under: Under) -> list[Tensor]:
-    seeded()
     down = nn.ModuleList(nn.Linear(10, 10) for _ in range(6))
     up = nn.ModuleList(nn.Linear(20, 10) for _ in range(6))
     x = torch.randn(4, 10)
@@ -705,13 +653,11 @@ def unet_skips(under: Under) -> list[Tensor]:
         for layer in up:
             h = torch.tanh(layer(torch.cat([h, skips.pop()], dim=1)))
         loss = h.square().sum()
-    loss.backward()
-    return results(down, up, extra=(loss,))
+    return trained(loss, down, up)
 
 
 @program
 def additive_chain_that_saves_nothing(under: Under) -> list[Tensor]:
-    seeded()
     w = parameter(6, 6)
     with under():
         total = torch.zeros(3, 6)
@@ -726,7 +672,6 @@ def additive_chain_that_saves_nothing(under: Under) -> list[Tensor]:
 
 @program
 def frozen_and_no_grad_parts(under: Under) -> list[Tensor]:
-    seeded()
     frozen = nn.Linear(8, 8).requires_grad_(False)
     head = nn.Linear(8, 8)
     with under():
@@ -737,13 +682,11 @@ def frozen_and_no_grad_parts(under: Under) -> list[Tensor]:
             constant = torch.sin(frozen(h)).clone()
         h = torch.relu(head(torch.relu(frozen(h)))) * constant.clone()
         loss = (h - target).square().sum()
-    loss.backward()
-    return results(frozen, head, extra=(loss,))
+    return trained(loss, frozen, head)
 
 
 @program
 def weight_shared_and_reparametrised(under: Under) -> list[Tensor]:
-    seeded()
     layer = nn.utils.parametrizations.weight_norm(nn.Linear(8, 8))
     with under():
         h = torch.randn(3, 8)
@@ -751,13 +694,11 @@ def weight_shared_and_reparametrised(under: Under) -> list[Tensor]:
             h = torch.tanh(layer(h)) + F.linear(h, layer.weight.t())
             h = F.normalize(h, dim=-1)
         loss = h.square().sum() + layer.weight.cos().sum()
-    loss.backward()
-    return results(layer, extra=(loss,))
+    return trained(loss, layer)
 
 
 @program
 def gradient_accumulation(under: Under) -> list[Tensor]:
-    seeded()
     model = nn.Sequential(nn.Linear(6, 6), nn.Tanh(), nn.Dropout(0.3), nn.Linear(6, 6))
     optimiser = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
     for _ in range(3):

@@ -1,0 +1,57 @@
+"""By the costs that plans are made with: more memory never costs more, exactly."""
+
+import pytest
+
+import retape.torch
+from retape.torch import Estimate, recompute
+from tests.engines.eager.support.seams import cost_again, forget
+from tests.judges.torch.rows import row
+
+BUDGETS = 5
+# Programs that hold no more than their records show, so that none leaves its plan.
+PROGRAMS = ["scan", "skips", "heads", "random_3"]
+
+
+def estimated(program: str) -> Estimate:
+    forget()
+    row(program).reset()
+    return retape.torch.estimate(row(program).loss)
+
+
+def cost_in(memory: int, program: str, found: Estimate) -> int:
+    """The cost of what one run computes again."""
+    row(program).reset()
+    with recompute(memory=memory) as run:
+        loss = row(program).loss()
+    loss.backward()
+    assert run.report.plan == "followed"
+    return cost_again(run, found)
+
+
+def budgets_of(found: Estimate) -> list[int]:
+    low, high = found.curve[0].memory, found.enough
+    return [low + (high - low) * k // BUDGETS for k in range(BUDGETS)]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("upwards", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_larger_budget_never_costs_more(program: str, upwards: bool) -> None:
+    found = estimated(program)
+    budgets = budgets_of(found)
+    costs = {
+        memory: cost_in(memory, program, found)
+        for memory in (budgets if upwards else budgets[::-1])
+    }
+    ordered = [costs[memory] for memory in budgets]
+    assert ordered == sorted(ordered, reverse=True) and ordered[0] > ordered[-1]
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_plan_costs_what_was_told(program: str) -> None:
+    """In shares of the forward, which is all that is run again at once."""
+    found = estimated(program)
+    low, _, memory, *_ = budgets_of(found)
+    told = found.recomputed(memory)
+    assert 0 < told < 3
+    one, other = (cost_in(each, program, found) for each in (memory, low))
+    assert one / other == pytest.approx(told / found.recomputed(low), rel=1e-6)

@@ -1,0 +1,48 @@
+"""A few cells of a table, in which each value of a column meets each of every other.
+
+A fault mostly needs two causes at once: a kind of program and a kind of store, say. The
+full product of the columns has them all, and is too large to run each time.
+"""
+
+import random
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import combinations, product
+
+Cell = tuple[Hashable, ...]
+TRIES = 30
+
+
+def pairwise(
+    columns: Mapping[str, Sequence[Hashable]], can_be: Callable[..., bool], seed: int
+) -> list[Cell]:
+    """Cells that have each pair of values of two columns that can be at all.
+
+    Args:
+        columns: By name, their values.
+        can_be: Given a cell by the names of its columns, whether there is such a one.
+        seed: Of the choice among cells that are as good.
+    """
+    rng, names = random.Random(seed), list(columns)
+    cells = [
+        cell
+        for cell in product(*columns.values())
+        if can_be(**dict(zip(names, cell, strict=True)))
+    ]
+    having: dict[tuple[tuple[int, Hashable], ...], list[Cell]] = {}
+    for cell in cells:
+        for pair in pairs_of(cell):
+            having.setdefault(pair, []).append(cell)
+    left, chosen = dict.fromkeys(having), list[Cell]()
+    while left:
+        candidates = having[next(iter(left))]
+        tried = rng.sample(candidates, min(TRIES, len(candidates)))
+        best = max(tried, key=lambda cell: sum(pair in left for pair in pairs_of(cell)))
+        chosen.append(best)
+        for pair in pairs_of(best):
+            left.pop(pair, None)
+    return chosen
+
+
+def pairs_of(cell: Cell) -> list[tuple[tuple[int, Hashable], ...]]:
+    """All pairs of values of a cell, each with the number of its column."""
+    return list(combinations(enumerate(cell), 2))
