@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from retape import BudgetError
 from retape.torch import recompute
 from tests.judges.torch.allocator import Peak
+from tests.judges.torch.hard import PROGRAMS
 from tests.judges.torch.models import MODELS, NOT_ESTIMATED
-from tests.judges.torch.programs import PROGRAMS
 from tests.judges.torch.random_programs import RandomProgram
 
 RANDOM_SEEDS = range(4)

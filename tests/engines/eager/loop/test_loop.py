@@ -10,7 +10,7 @@ from retape import BudgetError, PlanError, UnsupportedError
 from retape import torch as retape_torch
 from retape.schedule import optimal_advances
 from tests.judges.torch.allocator import peak_bytes
-from tests.judges.torch.programs import PROGRAMS
+from tests.judges.torch.hard import PROGRAMS
 
 
 def test_two_blocks_of_one_parameter_differ_in_the_last_bit_only() -> None:

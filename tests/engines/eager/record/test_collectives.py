@@ -15,8 +15,10 @@ from tests.engines.eager.support.collective_programs import programs
 from tests.engines.eager.support.processes import run_in_turn, run_processes
 
 assert parallel_programs.__name__  # it adds to the programs
-# They are about processes that others leave out.
-SEVERAL = {"groups_without_some_processes"}
+# They send to a neighbour, or leave some processes out.
+SEVERAL = {
+    "attention_in_a_ring", "ring_with_one_buffer", "groups_without_some_processes",
+}  # fmt: skip
 
 
 def _gradients(make: Any, under: Any) -> list[Any]:
@@ -91,6 +93,7 @@ def alone() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("alone")
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("name", sorted(set(programs) - SEVERAL))
 def test_collectives_of_a_process_alone_are_exact(name: str) -> None:
     """The fast sibling of those of several."""

@@ -161,16 +161,6 @@ def _in_budgets() -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("form", FORMS[:2])
-def test_a_fully_sharded_module_of_one_process_keeps_a_budget(form: str) -> None:
-    """The fast sibling of those of two processes."""
-    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
-    try:
-        assert _wrong_in(form) == []
-    finally:
-        dist.destroy_process_group()
-
-
 @pytest.fixture(scope="module")
 def in_two() -> Any:
     """What two processes found, which do all jobs one after the other."""
