@@ -154,7 +154,7 @@ def test_planned_budgets_hold_and_more_memory_is_less_work() -> None:
         assert peak_bytes(lambda: computed_again(chain, x, memory=memory)) <= memory  # noqa: B023
         work.append(EXECUTIONS[0] - 30)
     assert work == sorted(work, reverse=True)
-    assert work[0] > 30 and work[-1] <= 2
+    assert work[0] > 30 * work[-1]
 
 
 def test_a_chain_that_does_something_else_leaves_its_plan() -> None:

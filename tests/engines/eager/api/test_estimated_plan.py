@@ -20,7 +20,7 @@ def test_what_a_program_holds_itself_is_seen_beforehand(lets_go: bool) -> None:
         assert peak_in(chain, lambda: hoarder.job(memory, reports)) <= memory
     # What is let go at the end is taken to be on tapes, which it may not all be.
     assert reports[0].plan in ("left", "followed")
-    assert reports[-1].plan == "followed" and reports[-1].recomputed > 0
+    assert reports[-1].recomputed > 0 and (lets_go or reports[-1].plan == "followed")
 
 
 def test_an_estimate_is_a_plan_with_a_budget_of_its_own() -> None:
