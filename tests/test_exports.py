@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import retape
-from retape.plan._registry import KINDS
+from tests.plan.seams import KINDS
 
 SOURCES = Path(retape.__file__).parent
 DOCS = Path(__file__).parents[1] / "docs"

@@ -74,8 +74,14 @@ def test_the_check_sees_a_framework():
         ("import retape.diffrax", "jax", "diffrax"),
         ("import retape.optimistix", "optimistix", "optimistix"),
         ("import retape.torch", "torch", "torch"),
-        ("import retape.transformers", "accelerate", "transformers"),
-        ("import retape.lightning", "lightning", "lightning"),
+        pytest.param(
+            *("import retape.transformers", "accelerate", "transformers"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            *("import retape.lightning", "lightning", "lightning"),
+            marks=pytest.mark.slow,
+        ),
         (
             "from retape.viz._figure import draw_figure; draw_figure([])",
             "matplotlib",

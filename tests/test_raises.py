@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 
 import retape
-from retape import _errors as errors
-from retape._errors import PlanError
 
 PACKAGES = (
     "retape",
@@ -50,9 +48,11 @@ def raised(function: Callable[..., Any], depth: int = 1) -> set[type]:
         if isinstance(node, ast.Raise):
             cause = node.exc.func if isinstance(node.exc, ast.Call) else node.exc
             kind = scope.get(cause.id) if isinstance(cause, ast.Name) else None
+            if isinstance(cause, ast.Attribute):  # `retape.PlanError`
+                kind = getattr(retape, cause.attr, None)
             if inspect.isfunction(kind):  # a function that makes the error
                 kind = kind.__annotations__.get("return")
-                kind = getattr(errors, kind, None) if isinstance(kind, str) else kind
+                kind = getattr(retape, kind, None) if isinstance(kind, str) else kind
             if inspect.isclass(kind) and issubclass(kind, retape.RetapeError):
                 found.add(kind)
         elif depth and isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
@@ -98,4 +98,4 @@ def _forgets() -> None:
     Raises:
         StoreError: If it cannot.
     """
-    raise PlanError("never said")
+    raise retape.PlanError("never said")

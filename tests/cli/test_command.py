@@ -11,9 +11,9 @@ import pytest
 
 import retape
 from retape.cli import _waiting, main
-from retape.plan._registry import KINDS
 from retape.schedule import Mixed, Schedule, TierCosts, TwoTier
 from retape.viz import draw_figure, draw_text, layout
+from tests.plan.seams import KINDS
 
 
 def test_plan_predicts(capsys):

@@ -20,6 +20,7 @@ def only(monkeypatch, *names: str) -> None:
     monkeypatch.setattr(_doctor, "LOOKS", looks)
 
 
+@pytest.mark.slow
 def test_everything_that_the_tests_need_is_found_to_work(capsys):
     assert main(["doctor", "--json"]) == 0
     found = findings(capsys)

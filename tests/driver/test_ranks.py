@@ -50,6 +50,7 @@ def alone(cells, steps):
     return g
 
 
+@pytest.mark.slow
 def test_a_ranks_death_loses_nothing(tmp_path):
     """More ranks, and real MPI: `benchmarks/driver/ranks.py`."""
     size, deaths, whole = 2, [40, 90], tmp_path / "whole"

@@ -421,6 +421,7 @@ def test_the_report_of_a_run_that_was_done_says_so(tmp_path):
     assert (again.reverses, again.taped, again.resumed) == (0, 0, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", ["known", "unknown", "background"])
 def test_kill_9_at_random_points(tmp_path, seeded, known):
     script = Path(__file__).with_name("killed.py")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from retape import UnsupportedError
 from retape import _native_code as native_code
-from retape._errors import UnsupportedError
 from retape._native_code import _build, _load, _object_cache
 from retape.engines.eager.native import _accelerate
 from retape.engines.vlad.compiler.load import _c_compiler

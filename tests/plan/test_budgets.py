@@ -39,6 +39,7 @@ def test_there_is_one_within():
     assert policies.within is retape.within and "within" in policies.__all__
 
 
+@pytest.mark.slow
 def test_a_budget_is_a_policy():
     want = jax.grad(deep)(X)
     budget = retape.within("70 kB")
@@ -90,6 +91,7 @@ def test_what_says_more_than_a_budget_is_no_policy(policy, said):
         retape.jax.scan(lambda c, _: (c, None), X, length=3, policy=policy)
 
 
+@pytest.mark.slow
 def test_what_the_planner_found_is_a_plan_where_it_is_one():
     found = retape.jax.plan(looped, W, memory="100 kB")
     assert found.chosen.name == "binomial"

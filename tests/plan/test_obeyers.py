@@ -10,9 +10,7 @@ import pytest
 import retape
 from retape import PlanError
 from retape.plan import _obeyers
-from retape.plan._obeyers import OBEYERS, check_plan, table
-from retape.plan._parse import parse_plan
-from retape.plan._registry import KINDS, homes_of
+from tests.plan.seams import KINDS, parse_plan
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "src" / "retape"
@@ -118,7 +116,7 @@ TRY = {
 }
 
 
-@pytest.mark.parametrize("by", OBEYERS, ids=lambda by: by.short)
+@pytest.mark.parametrize("by", _obeyers.OBEYERS, ids=lambda by: by.short)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
 def test_a_plan_is_obeyed_or_refused_as_the_table_says(kind, by):
     plan = parse_plan(kind.text)
@@ -131,7 +129,7 @@ def test_a_plan_is_obeyed_or_refused_as_the_table_says(kind, by):
     assert why in str(refused.value) and repr(plan) in str(refused.value)
 
 
-@pytest.mark.parametrize("by", OBEYERS[1:], ids=lambda by: by.short)
+@pytest.mark.parametrize("by", _obeyers.OBEYERS[1:], ids=lambda by: by.short)
 def test_offload_is_obeyed_or_refused_by_name(by):
     plan = retape.logarithmic(offload="host")
     if by is _obeyers.JAX_HOSTED:
@@ -145,7 +143,7 @@ def test_offload_is_obeyed_or_refused_by_name(by):
         TRY[by](plan)
 
 
-@pytest.mark.parametrize("by", OBEYERS, ids=lambda by: by.short)
+@pytest.mark.parametrize("by", _obeyers.OBEYERS, ids=lambda by: by.short)
 def test_what_is_no_plan_is_refused(by):
     for wrong in (3, "segments", retape.fixed_space, retape.Plan):
         with pytest.raises(PlanError, match="is no(t a)? plan"):
@@ -155,7 +153,7 @@ def test_what_is_no_plan_is_refused(by):
 def test_a_split_that_a_running_program_cannot_have_is_refused():
     plan = retape.fixed_space(snapshots=3, split="bisection")
     with pytest.raises(PlanError, match="`split='bisection'` is not offered.*Leave"):
-        check_plan(plan, _obeyers.RECOMPUTE)
+        _obeyers.check_plan(plan, _obeyers.RECOMPUTE)
 
 
 def test_a_large_program_without_a_loop_refuses_tiers_by_name():
@@ -178,7 +176,8 @@ def test_a_large_program_without_a_loop_refuses_tiers_by_name():
 
 def test_the_tables_of_the_page_are_those_of_the_registry():
     page = (ROOT / "docs" / "plans.md").read_text()
-    assert table() in page, f"put this on the page:\n{table()}"
+    table = _obeyers.table()
+    assert table in page, f"put this on the page:\n{table}"
     for kind in KINDS:
         row = f"| `{kind.call}` | {kind.fixed} | {kind.follows} |\n"
         assert row in page, f"put this on the page:\n{row}"
@@ -190,15 +189,6 @@ def test_a_plan_is_shown_as_the_call_that_makes_it(kind):
     names = {"retape": retape, "TierCosts": retape.TierCosts}
     assert eval(repr(plan), names) == plan
     assert repr(plan).startswith(f"retape.{kind.make.__name__}(")
-
-
-def test_hints_say_whose_an_option_is():
-    assert homes_of("sweeps") == "fixed_time"
-    assert homes_of("budget") == "within or chain"
-    assert homes_of("stage") == (
-        "fixed_space, fixed_time, logarithmic, segments or tiers"
-    )
-    assert homes_of("colour") == ""
 
 
 def plan_classes() -> set[str]:

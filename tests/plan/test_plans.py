@@ -8,9 +8,6 @@ from hypothesis import strategies as st
 
 import retape
 from retape import BudgetError, PlanError
-from retape._bytes import format_bytes, parse_bytes
-from retape.plan._obeyers import VLAD, check_plan
-from retape.plan._offload import on_host
 from retape.schedule import Schedule, beta, optimal_advances, replay
 
 PLANS = [
@@ -225,12 +222,11 @@ def test_a_budget_below_the_least_names_the_least(n, least):
 
 
 def test_bytes_are_read_exactly_and_written_rounded_up():
-    assert parse_bytes("512 MiB") == 512 * 2**20
-    assert parse_bytes("6MB") == 6 * 10**6
-    assert parse_bytes("1.5 kb") == 1500
-    assert parse_bytes(17) == 17
-    assert format_bytes(1023) == "1023 B"
-    assert format_bytes(2**20 + 1) == "1.1 MiB"
+    assert retape.within("512 MiB").limit == 512 * 2**20
+    assert retape.within("6MB").limit == 6 * 10**6
+    assert retape.within("1.5 kb").limit == 1500
+    with pytest.raises(BudgetError, match=r"1025 bytes .1\.1 KiB"):
+        retape.within(1024).resolve(None, 1, 1024)
 
 
 def test_a_plan_is_comparable_data():
@@ -310,16 +306,6 @@ def test_offload_that_cannot_be_is_refused(make: Any, said: str) -> None:
         make()
 
 
-def test_plans_can_be_given_offload_afterwards() -> None:
-    assert on_host(None) == retape.logarithmic(offload="host")
-    plan = retape.segments(stage=4)
-    assert on_host(plan) == retape.segments(stage=4, offload="host")
-    with pytest.raises(retape.PlanError, match="what is on the host is none of it"):
-        on_host(retape.within("1 MB"))
-    with pytest.raises(retape.PlanError, match="obeyed action by action"):
-        on_host(retape.tiers(memory=2, disk=2))
-
-
 def test_who_has_no_use_for_it_says_so() -> None:
     plan = retape.fixed_space(snapshots=2, offload="host")
     with pytest.raises(
@@ -333,12 +319,6 @@ def test_who_has_no_use_for_it_says_so() -> None:
             steps=3,
             plan=plan,
         )
-    with pytest.raises(
-        retape.PlanError, match="and VLAD does not. Leave `offload` out"
-    ):
-        check_plan(plan, VLAD)
-    plain = retape.fixed_space(snapshots=2)
-    assert check_plan(plain, VLAD) is plain
 
 
 def test_tiers_refuses_lengths_whose_costs_no_number_holds():

@@ -17,7 +17,6 @@ from retape.schedule import (
     replay,
     turn_advances,
 )
-from retape.schedule import _online_least_cost as _least_cost
 from tests.schedule.brute import best_over_positions, best_split, last_policy
 
 PLACEMENTS = ("least-cost", "doubling")
@@ -93,13 +92,6 @@ def test_with_two_or_three_it_is_as_near_as_any_policy_can_be(snapshots, limit, 
     assert worst_ratio(snapshots, 3000) == limit
     assert last_policy(snapshots, limit - Fraction(1, 10**9), n) == n - 1
     assert last_policy(snapshots, limit, n) == n
-
-
-@pytest.mark.parametrize("snapshots", [2, 3, 4, 5])
-def test_without_the_departures_it_is_not(snapshots, monkeypatch):
-    monkeypatch.setitem(_least_cost._DEPARTURES, snapshots, {})
-    limit = dict((s, limit) for s, limit, _ in LIMITS).get(snapshots, Fraction(21, 20))
-    assert worst_ratio(snapshots, 300) > limit
 
 
 def test_departures_are_where_the_rule_is_settled_and_evict_something_else():

