@@ -22,9 +22,11 @@ from retape.driver import (
     run,
 )
 from retape.driver._health import check_growth
+from retape.driver._outgrown import Sample
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
+from retape.plan._within import Within
 from retape.schedule import Multistage
 from retape.storage import (
     DiskStore,
@@ -239,6 +241,9 @@ def adjoint(
     cotangents = CotangentWatch(growth)
     machine.watch = cotangents if health else None
     tape_bytes = machine.step_tape_nbytes()
+    if isinstance(chosen, Within):
+        sizes = {"state": tree_nbytes(x0), "tape": tape_bytes}
+        machine.sample = Sample(repr(chosen), sizes)
     watch = Bar() if progress is True else progress
     meter = Meter(after=watch or None) if measure else None
     with meter or nullcontext():

@@ -1,6 +1,7 @@
 """Amounts of memory as people write them."""
 
 import re
+from math import inf
 from typing import cast
 
 from retape._errors import PlanError
@@ -17,11 +18,13 @@ _UNITS = {
     "gib": 2**30,
     "tib": 2**40,
 }
+_DIGITS = 40
+"""Of an amount of bytes, at most: Python writes no number of more than 4,300."""
 _AMOUNT = re.compile(r"\s*(\d+)(?:\.(\d+))?\s*([a-z]*)\s*", re.IGNORECASE)
 
 
-def parse_bytes(amount: int | str, name: str = "budget") -> int:
-    """Bytes from an integer or from a text such as "512 MiB".
+def parse_bytes(amount: float | str, name: str = "budget") -> int:
+    """Bytes from a number or from a text such as "512 MiB".
 
     Decimal units (kB, MB, GB, TB) are powers of 1000, binary ones (KiB, MiB, GiB, TiB)
     powers of 1024; a fraction of a byte is rounded down.
@@ -30,15 +33,10 @@ def parse_bytes(amount: int | str, name: str = "budget") -> int:
         >>> parse_bytes("1.5 MiB")
         1572864
     """
-    number = cast("float", amount)  # or a text, which is neither of the next two
-    whole = hasattr(amount, "__index__") and not isinstance(amount, bool)
-    if whole and number > 0:
+    number = cast("float", amount)  # or a text, which is none of the next
+    whole = hasattr(amount, "__index__") or isinstance(number, float)
+    if whole and not isinstance(amount, bool) and _is_large(number, name):
         return int(amount)
-    if isinstance(number, float) and number.is_integer() and number > 0:
-        raise PlanError(
-            f"`{name}={amount!r}` is a float, and bytes are whole. Write "
-            f"{int(amount):_}, or a text such as {_written(int(amount))!r}."
-        )
     match = _AMOUNT.fullmatch(amount) if isinstance(amount, str) else None
     unit = _UNITS.get(match[3].lower()) if match else None
     if match is None or unit is None:
@@ -47,6 +45,8 @@ def parse_bytes(amount: int | str, name: str = "budget") -> int:
             'bytes, or a text such as "512 MiB" or "6 MB".'
         )
     fraction = match[2] or ""
+    if len(match[1] + fraction) > _DIGITS:
+        raise _too_large(name)
     total = int(match[1] + fraction) * unit // 10 ** len(fraction)
     if total == 0:
         raise PlanError(
@@ -56,17 +56,20 @@ def parse_bytes(amount: int | str, name: str = "budget") -> int:
     return total
 
 
-def _written(count: int) -> str:
-    """An amount as people write it, in decimal units.
+def _is_large(number: float, name: str) -> bool:
+    """Tell whether a number is one byte or more, and no more than there can be."""
+    if number >= 10**_DIGITS and number != inf:
+        raise _too_large(name)
+    if number < -(10**_DIGITS):
+        raise _too_large(name)
+    return 1 <= number < inf
 
-    Examples:
-        >>> _written(8_000_000_000), _written(1_500_000), _written(1234)
-        ('8 GB', '1.5 MB', '1234 B')
-    """
-    for unit, size in (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= size and count % (size // 10) == 0:
-            return f"{count / size:g} {unit}"
-    return f"{count} B"
+
+def _too_large(name: str) -> PlanError:
+    return PlanError(
+        f"`{name}` has more than {_DIGITS} digits, and no memory has as many bytes. "
+        'Pass a number of bytes, or a text such as "512 MiB" or "6 MB".'
+    )
 
 
 def format_bytes(count: int) -> str:

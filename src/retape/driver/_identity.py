@@ -14,7 +14,6 @@ caller may say what the run is by a `key` of his own.
 from __future__ import annotations
 
 import sys
-import sysconfig
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
@@ -30,6 +29,7 @@ from typing import Any
 from retape._errors import StoreError
 from retape.driver._variables_read import (
     contents_of,
+    is_installed,
     unwrapped,
     variables_of,
     wrapped_by,
@@ -37,10 +37,6 @@ from retape.driver._variables_read import (
 from retape.storage import fingerprint
 from retape.storage._trees._kinds import opaque
 from retape.storage._trees._leaves import is_of_framework
-
-_ROOT = Path(__file__).parents[1]
-_STANDARD = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib") if name)
-_INSTALLED = ("site-packages", "dist-packages")
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...), range)
 
@@ -267,18 +263,6 @@ _OF_ANY_CLASS = {
     "__parameters__",
     "__orig_bases__",
 }
-
-
-def is_installed(module: str | None) -> bool:
-    """Tell whether a module is Python's or a package's, and not the user's own."""
-    top = (module or "builtins").partition(".")[0]
-    if top in sys.stdlib_module_names and top != "__main__":
-        return True
-    file = getattr(sys.modules.get(module or ""), "__file__", None)
-    if file is None:
-        return module != "__main__"
-    path = Path(file)
-    return _ROOT in path.parents or any(part in _INSTALLED for part in path.parts)
 
 
 def _is_of_a_package(value: Any) -> bool:

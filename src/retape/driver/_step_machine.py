@@ -23,6 +23,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from retape._errors import MachineError
 from retape.driver._cotangent_form import CotangentForm, looked_at
+from retape.driver._outgrown import Sample
 from retape.driver._user_functions import add_term, is_true
 from retape.storage import copy_tree, fingerprint, read_only, tree_nbytes
 from retape.storage._trees._form import UNKNOWN, Form, form_of
@@ -101,6 +102,7 @@ class StepMachine(Generic[X, G]):
         tensors: Whether states have tensors, which autograd may record: a graph that
             leads from state to state would keep all of them.
         watch: Shown the cotangent of the state before each step, and of the last one.
+        sample: What a budget was shared out by, if there is one.
         form: What cotangents look like.
         forms: What the states of taped steps look like, where tapes do not tell.
     """
@@ -114,6 +116,7 @@ class StepMachine(Generic[X, G]):
     turned: bool = field(default=False, init=False)
     tensors: bool = field(default=False, init=False)
     watch: Callable[[int, Any], None] | None = field(default=None, init=False)
+    sample: Sample | None = field(default=None, init=False)
     form: CotangentForm = field(default_factory=CotangentForm, init=False)
     forms: dict[int, Form] = field(default_factory=dict[int, Form], init=False)
 
@@ -251,7 +254,10 @@ class StepMachine(Generic[X, G]):
         return tree_nbytes(needed)
 
     def nbytes(self, capsule: StepCapsule) -> int:
-        return looked_at(tree_nbytes, capsule[1], _state(capsule[0]))
+        found: int = looked_at(tree_nbytes, capsule[1], _state(capsule[0]))
+        if self.sample is not None:
+            self.sample.compare("state", capsule[0], found)
+        return found
 
     def finish(self, cotangent: Swept) -> Swept:
         return cotangent
@@ -340,6 +346,8 @@ class StepMachine(Generic[X, G]):
             other = looked_at(copy_tree, x, _state(k))
             x, before = (x, other) if live else (other, x)
         if of.tape is None:
+            if self.sample is not None:
+                self.sample.compare("state", k, tree_nbytes(before))
             return self._after(x, k), before
         if of.cost_gradient is None:
             self.forms[k] = form_of(x)
@@ -359,6 +367,8 @@ class StepMachine(Generic[X, G]):
                 "build the graph; or let autograd do all of it with `retape.torch`."
             )
         needed = looked_at(copy_tree, needed, f"`tape` returned for step {k}")
+        if self.sample is not None:
+            self.sample.compare("tape", k, tree_nbytes(needed))
         return after, needed if of.cost_gradient is None else (needed, before)
 
 

@@ -6,14 +6,20 @@
 from __future__ import annotations
 
 import dis
+import sys
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 from types import (
     CodeType,
     FunctionType,
     MethodType,
+    ModuleType,
 )
 from typing import Any
+
+_ROOT = Path(__file__).parents[1]
+_INSTALLED = ("site-packages", "dist-packages")
 
 
 def unwrapped(function: object) -> object:
@@ -51,12 +57,15 @@ def variables_of(function: object) -> Iterator[tuple[str, Any]]:
         yield from variables_of(function.__func__)
     elif isinstance(function, FunctionType):
         yield from _defaults(function)
+        read = _names_read(function.__code__)
         names = function.__code__.co_freevars
         for name, cell in zip(names, function.__closure__ or (), strict=True):
             yield name, contents_of(cell)
-        for name in sorted(_globals_read(function.__code__)):
+            yield from _of_module(name, contents_of(cell), read)
+        for name in sorted({name for name, *_ in read} - set(names)):
             if name in function.__globals__:
                 yield name, function.__globals__[name]
+                yield from _of_module(name, function.__globals__[name], read)
     elif wrapped_by(function) is not None:
         yield from variables_of(wrapped_by(function))
     else:
@@ -77,12 +86,55 @@ def contents_of(cell: Any) -> Any:
         return None  # A variable that is not set yet.
 
 
-def _globals_read(code: CodeType) -> set[str]:
-    """The names of module variables that code reads, functions inside it included."""
-    names = {
-        str(instruction.argval)
-        for instruction in dis.get_instructions(code)
-        if instruction.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
+def _of_module(
+    name: str, module: Any, read: set[tuple[str, ...]]
+) -> Iterator[tuple[str, Any]]:
+    """What code reads of a module of the user's: settings are often kept in one.
+
+    A module is known by its file, and what a program has set in it is not there.
+    """
+    if not isinstance(module, ModuleType) or is_installed(module.__name__):
+        return
+    for path in sorted(path for path in read if path[0] == name):
+        value, at = module, name
+        for part in path[1:]:
+            if not isinstance(value, ModuleType) or is_installed(value.__name__):
+                break
+            value, at = getattr(value, part, None), f"{at}.{part}"
+            yield at, value
+
+
+def _names_read(code: CodeType) -> set[tuple[str, ...]]:
+    """The variables that code reads, functions inside it included, with attributes.
+
+    Of `module.part.x` these are `module`, `part` and `x`.
+    """
+    found: set[tuple[str, ...]] = set()
+    path: tuple[str, ...] = ()
+    for instruction in dis.get_instructions(code):
+        if instruction.opname in _VARIABLE:
+            path = (str(instruction.argval),)
+        elif path and instruction.opname in _ATTRIBUTE:
+            path = (*path, str(instruction.argval))
+        else:
+            path = ()
+        if path:
+            found.add(path)
     inside = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return names.union(*map(_globals_read, inside))
+    return found.union(*map(_names_read, inside))
+
+
+_VARIABLE = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF")
+_ATTRIBUTE = ("LOAD_ATTR", "LOAD_METHOD")
+
+
+def is_installed(module: str | None) -> bool:
+    """Tell whether a module is Python's or a package's, and not the user's own."""
+    top = (module or "builtins").partition(".")[0]
+    if top in sys.stdlib_module_names and top != "__main__":
+        return True
+    file = getattr(sys.modules.get(module or ""), "__file__", None)
+    if file is None:
+        return module != "__main__"
+    path = Path(file)
+    return _ROOT in path.parents or any(part in _INSTALLED for part in path.parts)

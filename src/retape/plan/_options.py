@@ -56,9 +56,16 @@ def check_count(name: str, value: object, why: str) -> int:
         count = 0
     if count < 1:
         raise PlanError(
-            f"`{name}={value!r}` cannot be: `{name}` {why}. Pass a positive integer."
+            f"`{name}={value!r}` cannot be: `{name}` {_kind_or(value, why)}. Pass a "
+            "positive integer."
         )
     return count
+
+
+def _kind_or(value: object, why: str) -> str:
+    if hasattr(value, "__index__") and not isinstance(value, bool):
+        return why
+    return f"is a whole number, and this a `{type(value).__name__}`"
 
 
 def check_stage(stage: int | None) -> int | None:

@@ -89,7 +89,8 @@ class Background:
         """Let the thread do a job, once there is room for what it keeps alive."""
         self.check()
         with self._turn:
-            self._largest = max(self._largest, job.nbytes)
+            if job.key is not None:  # A record is larger than a snapshot.
+                self._largest = max(self._largest, job.nbytes)
             self._turn.wait_for(lambda: self._has_room(job.nbytes))
             if self.error is None:
                 self._held += job.nbytes

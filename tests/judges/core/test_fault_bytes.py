@@ -1,0 +1,169 @@
+"""What is measured once and used for a whole run, and what is read through a module."""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import retape
+
+STEPS = 60
+
+
+def grows(x: Any, k: int) -> Any:
+    return np.concatenate((x, [1.0] * 50))
+
+
+def stays(x: Any, k: int) -> Any:
+    return 0.9 * x
+
+
+def back(x: Any, k: int, g: Any) -> Any:
+    return g[: x.size]
+
+
+def iterates(many: int) -> Any:
+    """A tape of one iterate in the first step, and of more in all others."""
+
+    def tape(x: Any, k: int) -> Any:
+        return stays(x, k), [np.zeros(100)] * (1 if k == 0 else many)
+
+    return tape
+
+
+def told(step: Any, plan: Any, **options: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        reverse = back if "tape" not in options else lambda t, k, g: 0.9 * g
+        retape.adjoint(
+            step, reverse, np.ones(100), seed=np.copy, steps=STEPS, plan=plan, **options
+        )
+    return [str(one.message) for one in caught]
+
+
+WITHIN = retape.within("40 kB")
+FIXED = retape.fixed_space(snapshots=6)
+ROWS: dict[str, Any] = {
+    "states that grow": (grows, {}, "state", 2),
+    "tapes that differ": (stays, {"tape": iterates(20)}, "tape", 15),
+    "tapes that differ a little": (stays, {"tape": iterates(2)}, "tape", 1.9),
+}
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_what_outgrows_a_budget_is_told_with_the_ratio(row):
+    step, options, kind, least = ROWS[row]
+    said = told(step, WITHIN, **options)
+    ratios = [float(one.partition(" times")[0].rpartition(", ")[2]) for one in said]
+    assert said and all(one.startswith(f"the {kind} of step") for one in said)
+    assert max(ratios) >= least and len(said) < 6
+    assert told(step, FIXED, **options) == []
+
+
+@pytest.mark.parametrize("options", [{}, {"tape": iterates(1)}])
+def test_what_stays_as_it_is_is_not_told(options):
+    assert told(stays, WITHIN, **options) == []
+
+
+class Killed(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("changed", [False, True])
+def test_a_setting_in_a_module_is_a_part_of_the_run(nested, changed, tmp_path, request):
+    name = f"settings_{abs(hash(request.node.name))}"
+    (tmp_path / f"{name}.py").write_text("import types\ndt = 0.01\n")
+    sys.path.insert(0, str(tmp_path))
+    try:
+        settings: Any = __import__(name)
+    finally:
+        sys.path.remove(str(tmp_path))
+
+    def direct(u: Any) -> Any:
+        return settings.dt * np.sin(u)
+
+    part = direct
+    if nested:
+        part = lambda u: (lambda v: settings.dt * np.sin(v))(u)  # noqa: E731
+
+    def call(stop: int | None) -> Any:
+        def watch(progress: Any) -> None:
+            if stop and progress.done >= stop:
+                raise Killed
+
+        return retape.adjoint(
+            lambda u, k: u + part(u),
+            lambda u, k, g: g + settings.dt * np.cos(u) * g,
+            np.ones(3),
+            seed=np.copy,
+            steps=30,
+            plan=retape.fixed_space(snapshots=4),
+            store=retape.DiskStore(tmp_path / "run", every=0),
+            progress=watch,
+        )
+
+    with pytest.raises(Killed):
+        call(25)
+    if changed:
+        settings.dt = 0.02
+        with pytest.raises(retape.StoreError, match="settings.dt"):
+            call(None)
+    else:
+        assert call(None).report.resumed
+
+
+BUDGETS: dict[str, tuple[Any, int | None]] = {
+    "a float": (2472896.4, 2472896),
+    "a whole float": (2e6, 2_000_000),
+    "NumPy's": (np.float64(2e6), 2_000_000),
+    "NumPy's integer": (np.int64(5), 5),
+    "5,000 digits": (10**5000, None),
+    "a text of 5,000 digits": ("9" * 5000 + " B", None),
+    "-5,000 digits": (-(10**5000), None),
+    "infinity": (float("inf"), None),
+    "no number": (float("nan"), None),
+    "a part of a byte": (0.5, None),
+    "less than nothing": (-3.5, None),
+}
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_budget_may_be_any_number_of_bytes(name):
+    given, found = BUDGETS[name]
+    if found is not None:
+        assert retape.within(given) == retape.within(found)
+        return
+    with pytest.raises(retape.PlanError, match="Pass a"):
+        retape.within(given)
+
+
+def test_records_that_take_long_are_no_large_part_of_a_run(tmp_path, monkeypatch):
+    """A disk that takes 10 ms for a record, in a run that wants one every 2 ms."""
+
+    class Slow(retape.DiskStore[Any]):
+        records, took = 0, 0.0
+
+        def record(self, record: Any) -> None:
+            began = time.monotonic()
+            super().record(record)
+            Slow.records += 1
+            Slow.took += time.monotonic() - began
+
+    monkeypatch.setattr("os.fsync", lambda handle: time.sleep(0.005))
+    began = time.monotonic()
+    retape.adjoint(
+        stays,
+        lambda x, k, g: time.sleep(0.001) or 0.9 * g,
+        np.ones(9),
+        seed=np.copy,
+        steps=300,
+        plan=retape.fixed_space(snapshots=3, stage=60),
+        store=Slow(tmp_path, every=0.002),
+    )
+    assert Slow.took < 0.4 * (time.monotonic() - began)
