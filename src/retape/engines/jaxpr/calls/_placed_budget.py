@@ -3,6 +3,10 @@
 On automatic axes that is when a program is lowered. Where there are several devices a
 sweep under a budget of bytes is traced by estimates, and its sizes are chosen again
 then: the program that is lowered is another one, with the same inputs and outputs.
+
+A marked function (`policies.within`) is cut when its derivative is taken, and by then
+no more can be changed. There it is told, where it is lowered for several devices, that
+the budget was kept by what one device would need.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ from typing import Any
 
 import jax
 from jax.extend import core
+from jax.interpreters import ad, batching, mlir
 
 from retape._warn import warn
 from retape.engines.jaxpr.analysis._activity import propagate, wide
@@ -28,6 +33,51 @@ def may_be_spread(jaxpr: core.ClosedJaxpr) -> bool:
         return False
     avals = jaxpr.in_avals
     return not any(varying(a) or is_explicit(a) for a in avals)
+
+
+one_device_p = core.Primitive("retape_one_device")
+"""Hands on a value of a program whose budget was counted for one device."""
+
+
+def for_one_device(value: Any, budget: int) -> Any:
+    """A value; where it turns out to be on several devices, that is warned of."""
+    return one_device_p.bind(value, budget=budget)
+
+
+def _warn_of_devices(count: int, budget: int) -> None:
+    if count > 1:
+        warn(
+            f"`policies.within({budget})`: the program runs on {count} devices along "
+            "automatic axes, and a marked function is cut before it is known where "
+            "its arguments are. The budget is kept by what one device would need for "
+            "all of it, and what the devices hand to one another is in no count. Use "
+            f"a mesh with explicit axes, or `retape.jax.grad(f, plan=retape.within("
+            f"{budget}))`, whose budget is each device's."
+        )
+
+
+def _one_device_impl(value: Any, *, budget: int) -> Any:
+    _warn_of_devices(len(value.devices()), budget)
+    return value
+
+
+def _one_device_jvp(primals: Any, tangents: Any, *, budget: int) -> tuple[Any, Any]:
+    return one_device_p.bind(*primals, budget=budget), tangents[0]
+
+
+def _lower_one_device(context: Any, value: Any, *, budget: int) -> Any:
+    _warn_of_devices(device_count(context), budget)
+    return [value]
+
+
+one_device_p.def_impl(_one_device_impl)
+one_device_p.def_abstract_eval(lambda value, **_: value)
+ad.primitive_jvps[one_device_p] = _one_device_jvp
+batching.primitive_batchers[one_device_p] = lambda values, dims, **how: (
+    one_device_p.bind(*values, **how),
+    dims[0],
+)
+mlir.register_lowering(one_device_p, _lower_one_device)
 
 
 def placed(

@@ -19,9 +19,11 @@ from functools import partial
 from typing import Any
 
 import jax
+from jax.extend import core
 
 from retape._bytes import format_bytes
 from retape._errors import BudgetError
+from retape.engines.jaxpr.calls._placed_budget import for_one_device, may_be_spread
 from retape.engines.jaxpr.jaxprs._avals import check_sizes_known, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
@@ -58,10 +60,21 @@ _WORTH = 0.005
 
 
 _SMALLER = "make the arguments smaller"
+_OF_ONE = (
+    "use a mesh with explicit axes if the arguments are spread over devices: on "
+    "automatic ones these are the bytes that one device would need for all of it"
+)
 _IN_LOOPS = (
     "write the `scan` that does most of the work, which is one operation here, as "
     "`retape.jax.scan`, or take the gradient by `retape.jax.grad(f, plan=...)`"
 )
+
+
+def _advice(graph: Graph) -> str:
+    """What to do about a budget that cannot be kept."""
+    if may_be_spread(core.ClosedJaxpr(graph.jaxpr, ())):
+        return _OF_ONE
+    return _IN_LOOPS if graph.is_mostly_loops else _SMALLER
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +97,11 @@ class Within(Strategy):
         best = search.best(self.budget)
         if best is None:
             least = search.least()
-            advice = _IN_LOOPS if graph.is_mostly_loops else _SMALLER
             raise BudgetError(
                 f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "
                 "kept, run again what one may. The least budget that would do is "
                 f"{least} bytes ({format_bytes(least)}). Pass at least that, or "
-                f"{advice}.",
+                f"{_advice(graph)}.",
                 least,
             )
         # The same program from another trace has variables of its own.
@@ -97,7 +109,17 @@ class Within(Strategy):
             zip(_written_values(search.graph), _written_values(graph), strict=True)
         )
         cut = [replace(s, saved=frozenset(map(own.get, s.saved))) for s in best]
-        return partial(run_tied, graph, cut)
+        run = partial(run_tied, graph, cut)
+        if not may_be_spread(core.ClosedJaxpr(graph.jaxpr, ())):
+            return run
+        looked_at = moving.index(True)
+
+        def spread(values: Sequence[Any]) -> list[Any]:
+            known = list(values)
+            known[looked_at] = for_one_device(known[looked_at], self.budget)
+            return run(known)
+
+        return spread
 
 
 @dataclass(frozen=True, slots=True)
