@@ -6,112 +6,65 @@ import subprocess
 from dataclasses import replace
 from fnmatch import fnmatch
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import retape
 from retape import vlad
-from retape.engines.vlad.compiler._pipeline import compile_program, intermediate
-from retape.engines.vlad.compiler.ir._check import IllFormed, check
-from retape.engines.vlad.compiler.ir._ir import (
-    Call,
-    Cont,
-    Fun,
-    FunRef,
-    Jump,
-    Let,
-    Lit,
-    Module,
-    Quoted,
-    Return,
-    Term,
-)
-from retape.engines.vlad.compiler.ir._pretty import pretty
-from retape.engines.vlad.compiler.load import _c_compiler as _build
-from retape.engines.vlad.language._core import PConst
-from retape.engines.vlad.language._diagnostics import Source, Where
-from retape.engines.vlad.language._program import Session
 from tests.engines.vlad.support.cases import FILES, read_cases
+from tests.engines.vlad.support.seams import RUNTIME, c_of, forms, intermediate
 
 IGNORED = Path(__file__).parents[4] / ".gitignore"
-WHERE = Where(Source("test", ""), 0)
 
 
-def _intermediate(text: str) -> Module:
-    return intermediate(Session().add(Source("test", text)))
-
-
-def test_the_intermediate_form_of_a_call_that_returns() -> None:
-    text = "(define (f x) (if (zero? x) 0 (+ 1 (f (- x 1))))) (f 3)"
-    assert pretty(_intermediate(text)) == (
-        "f0() =\n"
-        "  tick 3\n"
-        "  f1(3)\n"
-        "\n"
-        "f1(x.1) = ; f\n"
-        "  tick 6\n"
-        "  let t.2 = zero? x.1\n"
-        "  if t.2\n"
-        "    tick 1\n"
-        "    return 0\n"
-        "  else\n"
-        "    tick 14\n"
-        "    let t.3 = - x.1 1\n"
-        "    cont k.4(v.5) =\n"
-        "      tick 3\n"
-        "      let t.6 = + 1 v.5\n"
-        "      return t.6\n"
-        "    f1(t.3) -> k.4\n"
-        "\n"
-        "run f0\n"
-    )
+def printed(text: str) -> str:
+    return forms.pretty(intermediate(text))
 
 
 def test_a_pair_that_is_taken_apart_at_once_is_never_built() -> None:
     text = "(define (swap a b) (cons b a)) (define (car (cons a b)) a) (car (swap 1 2))"
-    assert "cons" not in pretty(_intermediate(text))
+    assert "cons" not in printed(text)
 
 
 def test_a_named_let_needs_no_closure_and_an_escaping_function_one() -> None:
     loop = "(lambda (y) (let loop ((i 0)) (if (= i y) i (loop (+ i 1)))))"
-    assert "close" not in pretty(_intermediate(f"({loop} 3)"))
+    assert "close" not in printed(f"({loop} 3)")
     escaping = "(let ((x (read-real))) (cons (lambda (y) (+ x y)) 1))"
-    assert "close" in pretty(_intermediate(escaping))
+    assert "close" in printed(escaping)
 
 
-def _module(body: Term, **others: object) -> Module:
-    fun = Fun(0, None, PConst(()), (), (), 0, body)
-    return Module(functions={0: fun}, entries=[0], **others)  # type: ignore[arg-type]
+def _broken() -> list[tuple[Any, str]]:
+    """The body of a function without parameters, and what the checker says."""
+    one, f = forms.Lit(1.0), forms
+    return [
+        (f.Return("x"), "`x` is used where it is not bound"),
+        (
+            f.Let("x", "sin", (one,), 0, f.Let("x", "sin", (one,), 0, f.Return("x"))),
+            "`x` is bound twice",
+        ),
+        (f.Jump("k", one), "continuation `k` is not in scope"),
+        (f.Call(7, (), None), "there is no function 7"),
+        (f.Call(0, (one,), None), "1 values for the 0 of a function"),
+        (f.Return(f.Quoted(3)), "there is no quoted datum 3"),
+        (f.Return(f.FunRef(9)), "there is no function 9"),
+    ]
 
 
-BROKEN = [
-    (Return("x"), "`x` is used where it is not bound"),
-    (
-        Let("x", "sin", (Lit(1.0),), 0, Let("x", "sin", (Lit(1.0),), 0, Return("x"))),
-        "`x` is bound twice",
-    ),
-    (Jump("k", Lit(1.0)), "continuation `k` is not in scope"),
-    (
-        Cont("k", "v", Jump("k", "v"), Return(Lit(1.0)), WHERE),
-        "continuation `k` is not in scope",
-    ),
-    (Call(7, (), None), "there is no function 7"),
-    (Call(0, (Lit(1.0),), None), "1 values for the 0 of a function"),
-    (Return(Quoted(3)), "there is no quoted datum 3"),
-    (Return(FunRef(9)), "there is no function 9"),
-]
-
-
-@pytest.mark.parametrize(("body", "message"), BROKEN)
-def test_the_checker_says_no(body: Term, message: str) -> None:
-    with pytest.raises(IllFormed, match=message):
-        check(_module(body))
+@pytest.mark.parametrize(("body", "message"), _broken())
+def test_the_checker_sees_a_lie(body: Any, message: str) -> None:
+    module = intermediate("1")
+    forms.check(module)
+    (entry,) = module.functions
+    module.functions[entry] = replace(module.functions[entry], body=body)
+    with pytest.raises(forms.IllFormed, match=message):
+        forms.check(module)
 
 
 def test_the_checker_says_no_to_an_entry_that_is_none() -> None:
-    module = replace(_module(Return(Lit(1.0))), entries=[4])
-    with pytest.raises(IllFormed, match="entry 4 is no function"):
-        check(module)
+    module = replace(intermediate("1"), entries=[4])
+    with pytest.raises(forms.IllFormed, match="entry 4 is no function"):
+        forms.check(module)
 
 
 @pytest.mark.parametrize("file", [*FILES, None])
@@ -121,14 +74,14 @@ def test_the_c_compiles_without_a_warning(
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    source = _build.RUNTIME / "runtime.c"
+    source = RUNTIME / "runtime.c"
     if file is not None:
         prelude, cases = read_cases(file)
         text = "\n".join([prelude, *(case.text for case in cases)])
         source = tmp_path / "program.c"
-        source.write_text(compile_program(Session().add(Source(file, text))).text)
+        source.write_text(c_of(text, file))
     flags = "-std=c11 -Wall -Wextra -Werror -O2 -S -o /dev/null".split()
-    command = [compiler, *flags, f"-I{_build.RUNTIME}", str(source)]
+    command = [compiler, *flags, f"-I{RUNTIME}", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.stderr == ""
     assert done.returncode == 0
@@ -136,7 +89,7 @@ def test_the_c_compiles_without_a_warning(
 
 def test_the_runtime_is_part_of_the_package() -> None:
     """Every file that a compiled program includes, none of them ignored by Git."""
-    root = _build.RUNTIME
+    root = RUNTIME
     found: set[str] = set()
     pending = [
         "runtime.c",
@@ -170,12 +123,7 @@ def _sum_of_calls(count: int) -> str:
 
 
 def test_frames_are_of_bounded_size_however_many_calls_wait() -> None:
-    sizes = [
-        len(
-            compile_program(Session().add(Source("p", _sum_of_calls(n) + "(g 1)"))).text
-        )
-        for n in (60, 120)
-    ]
+    sizes = [len(c_of(_sum_of_calls(n) + "(g 1)")) for n in (60, 120)]
     assert sizes[1] < 2.5 * sizes[0]
 
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from retape import logarithmic, vlad
-from retape.engines.vlad.language._program import deep_recursion
 
 
 def _mapped() -> int:
@@ -59,22 +58,17 @@ def test_threads_that_share_a_module_take_turns(engine: str) -> None:
     assert found and all(found)
 
 
-def test_the_recursion_limit_is_restored_by_the_last_thread() -> None:
+def test_the_limit_of_recursion_is_as_it_was_after_threads_that_overlap() -> None:
     before = sys.getrecursionlimit()
-    inside, leave = threading.Event(), threading.Event()
-
-    def stay() -> None:
-        with deep_recursion():
-            inside.set()
-            leave.wait()
-
-    thread = threading.Thread(target=stay)
-    with deep_recursion():
+    text = "(define (f n) (if (zero? n) 0 (+ 1 (f (- n 1))))) (f 3000)"
+    threads = [
+        threading.Thread(target=vlad.run, args=(text,), kwargs={"engine": "hybrid"})
+        for _ in range(4)
+    ]
+    for thread in threads:
         thread.start()
-        inside.wait()
-    assert sys.getrecursionlimit() == 100_000
-    leave.set()
-    thread.join()
+    for thread in threads:
+        thread.join()
     assert sys.getrecursionlimit() == before
 
 

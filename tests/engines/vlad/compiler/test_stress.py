@@ -2,15 +2,15 @@
 
 import pytest
 
-from retape.engines.vlad.compiler.load import _c_compiler as _build
 from retape.engines.vlad.compiler.load import _native
 from tests.engines.vlad.support.cases import Bench, read_cases, same_output
+from tests.engines.vlad.support.seams import compile_with
 
 
 @pytest.fixture
 def tiny_nursery(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_native, "NURSERY_WORDS", 0)
-    monkeypatch.setattr(_build, "FLAGS", (*_build.FLAGS, "-DRESERVE=((size_t)64)"))
+    compile_with(monkeypatch, "-DRESERVE=((size_t)64)")
 
 
 @pytest.mark.usefixtures("tiny_nursery")
@@ -34,7 +34,7 @@ def test_slices_of_few_steps_change_nothing(
     file: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short = ("-DSLICE=3", "-DRUN_SLICE=3", "-DPAUSE_SECONDS=0")
-    monkeypatch.setattr(_build, "FLAGS", (*_build.FLAGS, *short))
+    compile_with(monkeypatch, *short)
     file += ".cases"
     bench = Bench(file, "compiled")
     for case in read_cases(file)[1]:

@@ -1,15 +1,14 @@
 """Generated programs: the three implementations agree, and with finite differences."""
 
 import math
+from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from retape import logarithmic
-from retape.engines.vlad.language._diagnostics import Source
-from retape.engines.vlad.language._program import Session
-from retape.engines.vlad.session._engines import Engine, Setting, make_engine
 from tests.engines.vlad.support.cases import ENGINES
+from tests.engines.vlad.support.seams import engine_of
 
 PRELUDE = """
 (define (car (cons a b)) a)
@@ -117,10 +116,8 @@ def _text(bodies: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _engine(name: str, text: str) -> Engine:
-    program = Session().add(Source("fuzz", text))
-    setting = Setting(logarithmic(stage=40), lambda: None, lambda line: None)
-    return make_engine(name, program, setting)  # type: ignore[arg-type]
+def _engine(name: str, text: str) -> Any:
+    return engine_of(name, text, logarithmic(stage=40))
 
 
 def _close(a: float, b: float, tolerance: float) -> bool:
@@ -129,7 +126,7 @@ def _close(a: float, b: float, tolerance: float) -> bool:
     return abs(a - b) <= tolerance * (1 + abs(a) + abs(b))
 
 
-def _check_one(name: str, engine: Engine, index: int) -> list[float]:
+def _check_one(name: str, engine: Any, index: int) -> list[float]:
     """One function under one engine: all derivatives agree; returns them."""
     base = 8 * index
     results = [engine.evaluate(base + i)[0] for i in range(8)]
@@ -147,7 +144,7 @@ def _check_one(name: str, engine: Engine, index: int) -> list[float]:
     return [value, dx, dy]
 
 
-def _steps(engine: Engine, index: int) -> int:
+def _steps(engine: Any, index: int) -> int:
     return engine.evaluate(8 * index + 4)[1]
 
 

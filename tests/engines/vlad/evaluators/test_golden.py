@@ -2,18 +2,39 @@
 
 import pytest
 
-from tests.engines.vlad.support.cases import ALL, ENGINES, Case, bench, same_output
+from tests.engines.vlad.support.cases import (
+    ALL,
+    ENGINES,
+    FILES,
+    Case,
+    bench,
+    read_cases,
+    same_output,
+)
 
 
 @pytest.mark.parametrize("name", ENGINES)
-@pytest.mark.parametrize("case", ALL, ids=lambda c: f"{c.file}-{c.index}")
-def test_output_and_steps_are_golden(case: Case, name: str) -> None:
-    output, steps = bench(case.file, name).run(case)
+@pytest.mark.parametrize("file", FILES)
+def test_output_and_steps_are_golden(file: str, name: str) -> None:
+    wrong = [
+        (case.text, output, steps)
+        for case in read_cases(file)[1]
+        for output, steps in [bench(file, name).run(case)]
+        if not is_golden(case, output, steps)
+    ]
+    assert wrong == []
+
+
+def is_golden(case: Case, output: str, steps: int | None) -> bool:
     if case.expected.startswith("!"):
-        assert output.startswith(case.expected)
-    else:
-        assert same_output(output, case.expected)
-        assert steps == case.steps
+        return output.startswith(case.expected)
+    return same_output(output, case.expected) and steps == case.steps
+
+
+def test_one_step_too_many_is_noticed() -> None:
+    case = next(each for each in ALL if each.steps)
+    assert is_golden(case, case.expected, case.steps)
+    assert not is_golden(case, case.expected, (case.steps or 0) + 1)
 
 
 def test_there_are_enough_cases() -> None:

@@ -1,15 +1,14 @@
 """All three implementations as machines: every plan, exact counts, deep recursion."""
 
+from typing import Any
+
 import pytest
 
 import retape
 from retape import driver, logarithmic, vlad
 from retape.driver import Report
-from retape.engines.vlad.language._diagnostics import Source
-from retape.engines.vlad.language._program import Session
-from retape.engines.vlad.session._engines import Engine, Setting, make_engine
-from retape.plan._base import Plan
 from tests.engines.vlad.support.cases import ENGINES
+from tests.engines.vlad.support.seams import engine_of
 
 GRID = """
 (include "examples/vlad/adaptive_grid.vlad")
@@ -26,7 +25,7 @@ LOOP = """
 (checkpoint-*j f (list 0.1 0.2 0.3 0.4) 1)
 """
 
-PLANS: list[Plan] = [
+PLANS: list[retape.Plan] = [
     retape.logarithmic(stage=100),
     retape.logarithmic(stage=37, split="bisection", tree="binary"),
     retape.logarithmic(stage=211, split="treeverse", tree="n-ary"),
@@ -38,16 +37,14 @@ PLANS: list[Plan] = [
 ]
 
 
-def _engine(name: str, text: str, plan: Plan, reports: list[Report]) -> Engine:
-    program = Session().add(Source("machine", text))
-    setting = Setting(plan, lambda: None, lambda line: None, reports.append)
-    return make_engine(name, program, setting)  # type: ignore[arg-type]
+def _engine(name: str, text: str, plan: retape.Plan, reports: list[Report]) -> Any:
+    return engine_of(name, text, plan, report=reports.append)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=str)
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_plan_gives_the_gradient_with_the_planned_advances(
-    name: str, plan: Plan
+    name: str, plan: retape.Plan
 ) -> None:
     reports: list[Report] = []
     engine = _engine(name, LOOP, plan, reports)
@@ -130,17 +127,12 @@ def test_live_bytes_with_checkpointing_grow_much_slower_than_the_tape() -> None:
 
 
 def test_the_paper_example_in_small_agrees_in_all_three() -> None:
-    source = Source("program", GRID)
-    program = Session().add(source)
     results = []
     for name in ENGINES:
         numbers = iter([6.0, 7.0, 3.0])
-        setting = Setting(
-            retape.logarithmic(stage=500),
-            lambda it=numbers: next(it),
-            lambda line: None,
-        )
-        results.append(make_engine(name, program, setting).evaluate(0))  # type: ignore[arg-type]
+        plan = retape.logarithmic(stage=500)
+        made = engine_of(name, GRID, plan, read=lambda it=numbers: next(it))
+        results.append(made.evaluate(0))
     values = [_flat(value) for value, _ in results]
     assert values[0] == pytest.approx([45.5, 6, 5, 4, 3, 2, 1], rel=1e-9)
     assert values[1] == pytest.approx(values[0], rel=1e-12)

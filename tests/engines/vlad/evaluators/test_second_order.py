@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from retape import fixed_space, logarithmic, native, vlad
-from retape.engines.vlad.python.call._directional import Pushforward
 from retape.vlad import External
+from tests.engines.vlad.support.seams import bytes_of
 
 ENGINES = ["interpreter", "hybrid", "compiled"]
 
@@ -120,27 +120,12 @@ def wave(x, n):
     return y
 
 
-def _bytes(made: Any) -> int:
-    (compiled,) = made._made.values()
-    return compiled.engine.native.call("census").u
-
-
 def test_memory_of_reverse_over_reverse_does_not_grow_with_the_run() -> None:
     plan = logarithmic(stage=2_000)
     second = native.grad(native.grad(wave, plan=plan), plan=plan)
     found = []
     for n in (1_000, 50_000):
         second(0.7, n)
-        found.append(_bytes(second))
+        found.append(bytes_of(second))
     assert found[1] < 2.0 * found[0]
     assert found[1] < 3e6
-
-
-def pushed(x, n: int):
-    return wave(x, 50_000)
-
-
-def test_memory_of_forward_mode_does_not_grow_with_the_run() -> None:
-    forward = Pushforward(pushed, None, "compiled")
-    forward((0.7, 1.0), (1.0, 0.0))
-    assert _bytes(forward) < 2e6

@@ -6,11 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from retape._errors import LanguageError
-from retape.engines.vlad.language._diagnostics import Source, VladError
-from retape.engines.vlad.language._program import Session, load
-from retape.engines.vlad.language._reader import MAX_NESTING, echo, read
-from retape.vlad import ReadError, SyntaxFault
+from retape import LanguageError, vlad
+from retape.vlad import ReadError, SyntaxFault, VladError
+from tests.engines.vlad.support.seams import program_of
 
 FAULTS = [
     ("(f", "1:1", "this `(` is never closed; write the missing `)`"),
@@ -84,7 +82,7 @@ FAULTS = [
 @pytest.mark.parametrize(("text", "place", "message"), FAULTS)
 def test_faults_are_placed_and_explained(text: str, place: str, message: str) -> None:
     with pytest.raises(LanguageError) as caught:
-        Session().add(Source("program", text))
+        program_of(text, "program")
     told = str(caught.value)
     assert told.startswith(f"program:{place}: ")
     assert message in told
@@ -93,7 +91,7 @@ def test_faults_are_placed_and_explained(text: str, place: str, message: str) ->
 
 def test_the_caret_stands_below_the_fault() -> None:
     with pytest.raises(VladError) as caught:
-        Session().add(Source("square.vlad", "(define (f x) (* x y))\n(f 1)"))
+        program_of("(define (f x) (* x y))\n(f 1)", "square.vlad")
     assert str(caught.value) == (
         "square.vlad:1:20: `y` is not bound here; define it above, or bind it with "
         "`let`\n  (define (f x) (* x y))\n                     ^"
@@ -102,34 +100,33 @@ def test_the_caret_stands_below_the_fault() -> None:
 
 def test_kinds_of_faults_are_told_apart() -> None:
     with pytest.raises(ReadError):
-        Session().add(Source("p", "("))
+        program_of("(", "p")
     with pytest.raises(SyntaxFault):
-        Session().add(Source("p", "(if)"))
+        program_of("(if)", "p")
 
 
 def test_nesting_has_a_limit_and_a_message() -> None:
-    deep = "(" * (MAX_NESTING + 1)
+    deep = "(" * 1001
     with pytest.raises(ReadError, match="nested more than 1000 deep"):
-        read(Source("p", deep))
+        program_of(deep)
     fine = "(- 1 " * 900 + "1" + ")" * 900
-    assert len(Session().add(Source("p", fine)).expressions) == 1
+    assert len(program_of(fine, "p").expressions) == 1
 
 
 def test_data_are_printed_back() -> None:
-    source = Source("p", "(f '(1 . 2) #t -0.5 [a])")
-    assert echo(read(source)[0]) == "(f (quote (1 . 2)) #t -0.5 (a))"
-    assert echo(read(Source("p", "(" + "x " * 100 + ")"))[0]).endswith("...")
+    shown = vlad.run("'((1 . 2) #t -0.5 [3])", engine="interpreter").output
+    assert shown == "((1 . 2) #t -0.5 (3))\n"
 
 
 def test_comments_and_blank_text_are_no_program() -> None:
     text = " ; nothing (\n\n #| (a #| (b |# |# #;(f #;(g) x)"
-    assert Session().add(Source("p", text)).expressions == ()
+    assert program_of(text, "p").expressions == ()
 
 
 def test_an_included_file_needs_no_extension(tmp_path: Path) -> None:
     (tmp_path / "lib.vlad").write_text("(define (sq x) (* x x))")
     (tmp_path / "main.vlad").write_text('(include "lib") (include "lib.vlad") (sq 3)')
-    assert len(Session().add(load(tmp_path / "main.vlad")).expressions) == 1
+    assert len(program_of(tmp_path / "main.vlad").expressions) == 1
 
 
 def test_included_definitions_are_seen(tmp_path: Path) -> None:
@@ -137,7 +134,7 @@ def test_included_definitions_are_seen(tmp_path: Path) -> None:
     (tmp_path / "main.vlad").write_text(
         '(include "lib.vlad") (include "lib.vlad") (sq 3)'
     )
-    program = Session().add(load(tmp_path / "main.vlad"))
+    program = program_of(tmp_path / "main.vlad")
     assert list(program.definitions) == ["sq"]
     assert len(program.expressions) == 1
 
@@ -146,21 +143,22 @@ def test_a_file_that_includes_itself_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.vlad").write_text('(include "b.vlad")')
     (tmp_path / "b.vlad").write_text('(include "a.vlad")')
     with pytest.raises(SyntaxFault, match="includes itself; remove one include"):
-        Session().add(load(tmp_path / "a.vlad"))
+        program_of(tmp_path / "a.vlad")
 
 
 def test_a_session_with_a_fault_stays_as_it_was() -> None:
-    session = Session(redefine=True)
-    session.add(Source("p", "(define (f) 1)"))
-    with pytest.raises(SyntaxFault):
-        session.add(Source("p", "(define (g) 2) (h)"))
-    assert list(session.definitions) == ["f"]
-    session.add(Source("p", "(define (f) 2)"))
+    told: list[str] = []
+    session = vlad.Repl(lambda prompt: "", told.append)
+    for entry in ("(define (f) 1)", "(define (g) 2) (h)", "(f)", "(g)"):
+        session.evaluate(entry)
+    faults = [line for line in told if "is not bound here" in line]
+    assert [line for line in told if line not in faults] == ["1"]
+    assert len(faults) == 2
 
 
 def test_a_missing_file_is_told() -> None:
     with pytest.raises(SyntaxFault, match=r"`no\.vlad` cannot be read"):
-        load("no.vlad")
+        vlad.run("no.vlad")
 
 
 TOKENS = st.sampled_from(
@@ -174,7 +172,7 @@ TOKENS = st.sampled_from(
 @given(st.lists(TOKENS, max_size=30))
 def test_malformed_text_is_a_language_error_or_a_program(tokens: list[str]) -> None:
     try:
-        Session().add(Source("fuzz", " ".join(tokens)))
+        program_of(" ".join(tokens), "fuzz")
     except LanguageError as error:
         assert "fuzz:" in str(error)
 
@@ -183,6 +181,6 @@ def test_malformed_text_is_a_language_error_or_a_program(tokens: list[str]) -> N
 @given(st.text(max_size=60))
 def test_any_characters_are_a_language_error_or_a_program(text: str) -> None:
     try:
-        Session().add(Source("fuzz", text))
+        program_of(text, "fuzz")
     except LanguageError as error:
         assert str(error)

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 import retape
-from retape import native
-from retape._errors import GradientTypeError, PlanError
+from retape import GradientTypeError, PlanError, native
 
 
 def root(a):

@@ -16,22 +16,6 @@ from retape import GradientTypeError, native
 INF, NAN = math.inf, math.nan
 
 
-def zeros_of_ints(n, x):
-    k = 0
-    for i in range(2):
-        k += -n * i
-    products = math.atan2(0.0, n * -1), math.atan2(0.0, -n), math.atan2(0.0, k)
-    quotients = math.atan2(0.0, float(n // -3)), math.atan2(0.0, n % -3)
-    rounded = math.atan2(0.0, math.ceil(x)), math.atan2(0.0, int(x))
-    return products, quotients, rounded, math.atan2(0.0, math.floor(0.0 * x)), -0
-
-
-@pytest.mark.parametrize("engine", ["interpreter", "hybrid", "compiled"])
-def test_no_int_is_minus_zero(engine: Any) -> None:
-    expected = zeros_of_ints(0, -0.5)
-    assert native.function(zeros_of_ints, engine=engine)(0, -0.5) == expected
-
-
 def functions_of_one(which, x):
     if which == 0:
         return math.sqrt(x)

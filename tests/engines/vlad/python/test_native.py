@@ -1,6 +1,5 @@
-"""Python functions, compiled: CPython and finite differences are the oracles."""
+"""Compiled functions: what is refused, what stops, what is seen anew, and plans."""
 
-import importlib.util
 import math
 from pathlib import Path
 from types import ModuleType
@@ -9,262 +8,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from retape import fixed_space, logarithmic, native, segments
-from retape._errors import GradientTypeError, PlanError
+from retape import (
+    GradientTypeError,
+    PlanError,
+    fixed_space,
+    logarithmic,
+    native,
+    segments,
+)
 from tests.engines.vlad.support.cases import ENGINES
-
-ROOT = Path(__file__).parents[4]
-
-
-def _loaded(path: Path) -> Any:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-TEN = _loaded(ROOT / "benchmarks" / "native" / "functions.py")
-CASES = [(f, args, argnums) for f, (args, argnums) in TEN.SMALL.items()]
-NAMES = [f.__name__ for f, *_ in CASES]
-
-
-def _moved(args: tuple, which: int, place: Any, h: float) -> tuple:
-    moved = list(args)
-    if isinstance(args[which], np.ndarray):
-        moved[which] = args[which].copy()
-        moved[which][place] += h
-    else:
-        moved[which] = args[which] + h
-    return tuple(moved)
-
-
-def _differences(f: Any, args: tuple, which: int) -> Any:
-    """The gradient by one argument, by central differences."""
-    h = 1e-6
-
-    def by(place: Any) -> float:
-        ends = (f(*_moved(args, which, place, s * h)) for s in (1, -1))
-        return (next(ends) - next(ends)) / (2 * h)
-
-    if not isinstance(args[which], np.ndarray):
-        return by(())
-    return np.array([by(p) for p in np.ndindex(args[which].shape)]).reshape(
-        args[which].shape
-    )
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize(("f", "args", "argnums"), CASES, ids=NAMES)
-def test_ten_functions_are_what_python_computes(
-    f: Any, args: tuple, argnums: tuple, engine: Any
-) -> None:
-    expected = f(*args)
-    value, gradient = native.value_and_grad(
-        f, argnums, engine=engine, plan=logarithmic(stage=500)
-    )(*args)
-    assert value == pytest.approx(expected, rel=1e-13)
-    assert native.function(f, engine=engine)(*args) == value
-    for which, part in zip(argnums, gradient, strict=True):
-        expected = _differences(f, args, which)
-        assert part == pytest.approx(expected, rel=2e-5, abs=1e-7), which
-
-
-def test_the_implementations_have_the_same_bits() -> None:
-    """Gradients of compiled code sum the adjoints of a call's operands by calls."""
-    for f, args, argnums in CASES:
-        results = [
-            native.value_and_grad(f, argnums, engine=engine)(*args)
-            for engine in ENGINES
-        ]
-        for value, gradient in results[1:]:
-            assert value == results[0][0], f.__name__
-            for a, b in zip(gradient, results[0][1], strict=True):
-                close = np.allclose(a, b, rtol=1e-13, atol=0.0)
-                assert close if results[-1][1] is gradient else np.array_equal(a, b)
-
-
-FORWARD = [(f, args) for f, args, _ in CASES if not any(type(a) is int for a in args)]
-"""Those without ints, which have no tangents."""
-
-
-@pytest.mark.parametrize(("f", "args"), FORWARD)
-def test_forward_mode_agrees_with_reverse_mode(f: Any, args: tuple) -> None:
-    active = args
-    numbers = range(len(args))
-    along = tuple(np.ones_like(a) if hasattr(a, "shape") else 1.0 for a in active)
-    _, tangent = native.jvp(f, active, along)
-    gradient = native.grad(f, tuple(numbers))(*args)
-    total = sum(float(np.sum(part)) for part in gradient)
-    assert tangent == pytest.approx(total, rel=1e-10)
-
-
-def classify(x, y=2.0, *, scale=1.0):
-    return x * y * scale
-
-
-def early(x, n):
-    """Break, continue, and a return from inside two loops."""
-    total = 0.0
-    for i in range(n):
-        if i % 3 == 0:
-            continue
-        j = 0
-        while True:
-            j += 1
-            if j > i:
-                break
-            if x * i * j > 40.0:
-                return total, -j
-        total += x * j
-        if total > 1e4:
-            break
-    return total, n
-
-
-def floors(x, y):
-    return x // y, x % y, int(x), math.floor(x), math.ceil(x), x**3, 2**3, abs(x) ** 0.5
-
-
-def chained(a, b, c):
-    return (
-        a < b < c,
-        a <= b != c,
-        not a > b,
-        (a < b and b < c) or c == 1,
-        max(a, b, c),
-    )
-
-
-def recursive(n):
-    def down(k, total):
-        if k == 0:
-            return total
-        return down(k - 1, total + k)
-
-    return down(n, 0)
 
 
 def factorial(n):
     return 1 if n <= 1 else n * factorial(n - 1)
 
 
-def even(n):
-    return True if n == 0 else odd(n - 1)
-
-
-def odd(n):
-    return False if n == 0 else even(n - 1)
-
-
 def swap(a, b, n):
     for _ in range(n):
         a, b = b, a + b
     return (a, b), a
-
-
-def backwards(n):
-    s = 0
-    for i in range(n, 0, -2):
-        s = s * 10 + i
-    return s
-
-
-def any_step(a, b, c):
-    s = 0
-    for i in range(a, b, c):
-        s = s * 3 + i
-    return s
-
-
-def default_closure(n):
-    s = 0.0
-    for i in range(n):
-        f = lambda x, i=i: x * i  # noqa: E731
-        s += f(2.0)
-    return s
-
-
-def compose(f, g, x):
-    return f(g(x))
-
-
-def composed(x):
-    a = x + 1.0
-    return compose(lambda y: y * a, math.sin, x) + compose(math.exp, lambda y: y / a, x)
-
-
-def last_item(a, n):
-    b = a.copy()
-    for i in range(-1, -n - 1, -1):
-        b[i] += i
-    return b, b[-1], len(b), b.size
-
-
-def shapes(a):
-    r, c = a.shape
-    b = np.zeros((c, r))
-    for i in range(r):
-        for j in range(c):
-            b[j, i] = a[i, j]
-    return b, b[-1, -1], a.ndim, (2.0 * a - a / 4.0) ** 2, -a
-
-
-def items(a):
-    s = 0.0
-    for x in a:
-        if x < 0.0:
-            continue
-        s += math.sqrt(x)
-    return s, np.sin(a), np.dot(a, a), sum(a), a.sum()
-
-
-def nothing(x):
-    if x > 0:
-        return None
-    assert x < 1
-    return None
-
-
-PROGRAMS = [
-    (early, (1.5, 12)),
-    (early, (0.01, 9)),
-    (floors, (7.5, 2.0)),
-    (floors, (-7.5, 2.0 + 0.1)),
-    (chained, (1, 2, 3)),
-    (chained, (2.0, 1, 1)),
-    (recursive, (50,)),
-    (factorial, (10,)),
-    (even, (10,)),
-    (even, (7,)),
-    (swap, (0, 1, 60)),
-    (swap, (0.5, 1, 3)),
-    (backwards, (9,)),
-    (any_step, (0, 10, 3)),
-    (any_step, (10, 0, -4)),
-    (any_step, (3, 3, 1)),
-    (default_closure, (5,)),
-    (composed, (0.3,)),
-    (last_item, (np.arange(4.0), 3)),
-    (shapes, (np.arange(6.0).reshape(2, 3),)),
-    (items, (np.array([1.0, -2.0, 4.0]),)),
-    (nothing, (1,)),
-    (nothing, (-1.0,)),
-]
-
-
-def _same(a: Any, b: Any) -> bool:
-    if isinstance(a, tuple):
-        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
-    if isinstance(a, np.ndarray):
-        return a.shape == b.shape and np.allclose(a, b, rtol=1e-14, atol=0.0)
-    return a == b and isinstance(a, bool) == isinstance(b, bool)
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_programs_do_what_python_does(engine: Any) -> None:
-    for f, args in PROGRAMS:
-        assert _same(native.function(f, engine=engine)(*args), f(*args)), f.__name__
 
 
 def scaled(x):
@@ -391,7 +153,8 @@ def test_plans_reports_and_memory_that_does_not_grow() -> None:
         native.measure(native.grad(long_loop, plan=plan), 0.5, n)
         for n in (2_000, 200_000)
     )
-    assert small.value == pytest.approx(_differences(long_loop, (0.5, 2_000), 0))
+    ends = long_loop(0.5 + 1e-6, 2_000), long_loop(0.5 - 1e-6, 2_000)
+    assert small.value == pytest.approx((ends[0] - ends[1]) / 2e-6)
     (one,), (two,) = small.reports, large.reports
     assert two.length > 90 * one.length
     assert two.peak_snapshots <= 8 and two.longest_stage <= 2000
@@ -501,30 +264,9 @@ def prints(x):
     return x
 
 
-def lists(x):
-    a = [x, x]
-    return a[0]
-
-
 def changes_argument(a):
     a[0] = 1.0
     return a
-
-
-def changes_alias(n):
-    a = np.zeros(n)
-    b = a
-    a[0] = 1.0
-    return b[0]
-
-
-def changes_one_of_two(n):
-    a, b = 0.0, 1.0
-    c = np.zeros(n)
-    d = np.ones(n)
-    e = c if a < b else d
-    c[0] = 5.0
-    return e[0]
 
 
 def loops_over_what_changes(n):
@@ -534,40 +276,6 @@ def loops_over_what_changes(n):
         a[n - 1] = 1.0
         s += x
     return s
-
-
-def captures_then_changes(n):
-    a = np.zeros(n)
-    f = lambda i: a[i]  # noqa: E731
-    a[0] = 1.0
-    return f(0)
-
-
-def returns_its_argument(a):
-    return a
-
-
-def changes_through_a_call(n):
-    a = np.zeros(n)
-    b = returns_its_argument(a)
-    a[0] = 1.0
-    return b[0]
-
-
-def changes_a_tuples_item(n):
-    a = np.zeros(n)
-    t = (a, 1.0)
-    a[0] = 1.0
-    return t[0][0]
-
-
-def changes_what_survives_a_turn(n):
-    a = np.zeros(n)
-    b = np.zeros(n)
-    for _ in range(3):
-        a[0] += 1.0
-        b = a
-    return b[0]
 
 
 def changes_what_a_closure_sees(x):
@@ -655,20 +363,13 @@ REFUSALS = [
         "printing is not compiled; return what is to be printed",
         "print(x)",
     ),
-    (lists, (1.0,), "lists are not compiled; use a tuple", "[x, x]"),
     (
         changes_argument,
         (np.ones(2),),
         "write `a = a.copy\\(\\)` before it",
         "a[0] = 1.0",
     ),
-    (changes_alias, (2,), "the array `a` may have another name", "a[0] = 1.0"),
-    (changes_one_of_two, (2,), "the array `c` may have another name", "c[0] = 5.0"),
     (loops_over_what_changes, (2,), "`a` is assigned in the loop over its", "a:"),
-    (captures_then_changes, (2,), "the array `a` may have another name", "a[0] = 1.0"),
-    (changes_through_a_call, (2,), "the array `a` may have another name", "a[0] = 1.0"),
-    (changes_a_tuples_item, (2,), "the array `a` may have another name", "a[0] = 1.0"),
-    (changes_what_survives_a_turn, (2,), "the array `a` may have", "a[0] += 1.0"),
     (changes_what_a_closure_sees, (1.0,), "by a default: `x=x`", "lambda y"),
     (two_kinds, (1.0,), "a tuple of 2 on one way and a float on another", "(x, x)"),
     (maybe_unbound, (1.0,), "`y` has no value here on some way", "y"),

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from retape import fixed_space, native
-from retape._errors import RetapeError, UnsupportedError
-from retape.engines.vlad.language._diagnostics import VladError
+from retape import RetapeError, UnsupportedError, fixed_space, native
+from retape.vlad import VladError
 
 
 @native.function

@@ -4,6 +4,7 @@ Python and NumPy run the same functions: of what IEEE arithmetic rounds, in ever
 """
 
 import math
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -12,9 +13,8 @@ from hypothesis import given, settings
 
 import retape
 from retape import native
-from retape.engines.vlad.compiler.load import _c_compiler as _build
-from retape.engines.vlad.session._engines import EngineName
 from tests.engines.vlad.support.cases import ENGINES
+from tests.engines.vlad.support.seams import compile_with
 
 
 def rounded(a, b, h, k):  # type: ignore[no-untyped-def]
@@ -102,13 +102,6 @@ def test_gradients_agree_with_one_another_and_with_differences(  # type: ignore[
     assert np.isclose(slope, (ends[0] - ends[1]) / (2 * step), rtol=1e-4, atol=1e-4)
 
 
-def test_stages_of_typed_code_do_all_of_it() -> None:
-    gradient = native.grad(named_twice)
-    gradient(np.array([0.3, -0.7, 1.1]), 3)
-    (made,) = gradient._made.values()
-    assert made.engine.native.typed_stages() == (1, 0)  # type: ignore[attr-defined]
-
-
 def infinite(a, b):  # type: ignore[no-untyped-def]
     c = np.sqrt(a) * b + np.log(np.abs(b))
     return np.sum(c * b)
@@ -141,7 +134,7 @@ def along(a, b, u, v):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_derivatives_of_derivatives(engine: EngineName) -> None:
+def test_derivatives_of_derivatives(engine: Any) -> None:
     (a, b), (u, v) = arrays_of((5,), 1, 0.0), arrays_of((5,), 2, 0.0)
     da, db = native.grad(along, (0, 1), engine=engine)(a, b, u, v)
     step = 1e-5
@@ -173,16 +166,6 @@ def named_twice(a, n):  # type: ignore[no-untyped-def]
     return s
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_rows_with_two_names_and_rows_that_are_changed(engine: EngineName) -> None:
-    a = np.array([0.3, -0.7, 1.1])
-    value, slope = native.value_and_grad(named_twice, engine=engine)(a, 7)
-    assert np.isclose(value, named_twice(a, 7), rtol=1e-13)
-    for i in range(3):
-        ends = [named_twice(a + s * np.eye(3)[i], 7) for s in (1e-6, -1e-6)]
-        assert np.isclose(slope[i], (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
-
-
 @pytest.mark.parametrize(
     "plan",
     [
@@ -203,7 +186,7 @@ def test_dead_rows_are_swept_whenever_a_slice_ends(
     a, b = arrays_of((33,), 5, 0.0)
     expected = GRADIENTS[0](a, b, 0.3, 8)
     short = ("-DSLICE=30", "-DROW_SLACK=((size_t)0)", "-DPAUSE_SECONDS=0")
-    monkeypatch.setattr(_build, "FLAGS", (*_build.FLAGS, *short))
+    compile_with(monkeypatch, *short)
     found = native.grad(total, (0, 1, 2))(a, b, 0.3, 8)
     for part, other in zip(found, expected, strict=True):
         assert np.allclose(part, other, rtol=1e-9)
@@ -270,7 +253,7 @@ def in_order(a, b):  # type: ignore[no-untyped-def]
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-def test_of_two_faults_the_first_counts(engine: EngineName) -> None:
+def test_of_two_faults_the_first_counts(engine: Any) -> None:
     f = native.function(in_order, engine=engine)
     with pytest.raises(native.RunError, match="lengths of two arrays"):
         f(np.ones(2), np.zeros(3))
@@ -305,46 +288,3 @@ def test_expressions_of_many_operands_are_several_operators() -> None:
             assert np.allclose(part, expected, rtol=1e-12)
     ends = [long_sum(a, b, 0.7 + s) for s in (1e-6, -1e-6)]
     assert np.isclose(found[0][1][2], (ends[0] - ends[1]) / 2e-6, rtol=1e-7)
-
-
-def advanced(a, b, n):  # type: ignore[no-untyped-def]
-    for _ in range(n):
-        a = a + 1e-3 * b
-        b = b - 1e-3 * a
-    return a.sum()
-
-
-def multiplied(a, b, n):  # type: ignore[no-untyped-def]
-    for _ in range(n):
-        a = a + 1e-3 * a * b
-    return a.sum()
-
-
-def _bytes_of(f, *args) -> int:  # type: ignore[no-untyped-def]
-    """What the runtime took from the system for a gradient in one stage, at most."""
-    gradient = native.grad(f, (0, 1), plan=retape.logarithmic(stage=10**9))
-    gradient(*args)
-    (made,) = gradient._made.values()
-    return made.engine.native.call("census").u  # type: ignore[attr-defined]
-
-
-def test_a_tape_has_rows_whose_values_are_taken_and_no_others() -> None:
-    """600 rows of 16 kB: of sums nothing is kept, of products one row each."""
-    a, b = arrays_of((2_000,), 0, 0.0)
-    assert _bytes_of(advanced, a, b, 300) < 4e6
-    assert 9.6e6 < _bytes_of(multiplied, a, b, 600) < 13e6
-
-
-def test_an_expression_is_one_operator() -> None:
-    gradient = native.grad(decayed, (0, 1))
-    a, b = arrays_of((5,), 0, 0.0)
-    gradient(a, b)
-    (made,) = gradient._made.values()
-    text = made.engine.native.compiled.text  # type: ignore[attr-defined]
-    assert text.count("static Row *each_") == 1
-    assert text.count("static void each_") == 3  # to a, to b, and of the sum
-
-
-def decayed(a, b):  # type: ignore[no-untyped-def]
-    c = a - 0.5 * a * b + b * b
-    return c.sum()

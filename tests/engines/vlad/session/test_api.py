@@ -8,7 +8,6 @@ import pytest
 import retape
 from retape import PlanError, vlad
 from retape.cli import _main
-from retape.engines.vlad.session import _repl
 
 ENGINES = ("interpreter", "hybrid", "compiled")
 
@@ -170,7 +169,7 @@ def test_the_history_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setattr(
         "builtins.input", lambda prompt: (_ for _ in ()).throw(EOFError)
     )
-    _repl.repl()
+    vlad.repl()
     assert (tmp_path / ".retape_vlad_history").exists()
 
 

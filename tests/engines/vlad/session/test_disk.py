@@ -10,10 +10,6 @@ import pytest
 
 import retape
 from retape import PlanError, StoreError, UnsupportedError, vlad
-from retape.engines.vlad.evaluators._codebook import CodeBook
-from retape.engines.vlad.language._diagnostics import Source
-from retape.engines.vlad.language._program import Session
-from retape.engines.vlad.session._engines import EvaluatorEngine, Setting
 from tests.engines.vlad.support.cases import ENGINES
 
 np = pytest.importorskip("numpy")
@@ -181,23 +177,6 @@ def test_without_numpy_the_message_says_what_to_do(
     monkeypatch.setitem(sys.modules, "numpy", None)
     with pytest.raises(UnsupportedError, match="`pip install numpy`"):
         vlad.run(LOOP, engine="hybrid", plan=PLAN, store=tmp_path)
-
-
-def test_places_of_code_do_not_depend_on_the_order_of_linking() -> None:
-    program = Session().add(Source("p", LOOP + "(define (g x) (f (f x 1) 2))"))
-    books = []
-    for names in (("f", "g"), ("g", "f")):
-        setting = Setting(PLAN, lambda: None, print)
-        linker = EvaluatorEngine(program, setting, "interpreter").linker
-        functions = {name: linker.function(name) for name in names}
-        book = CodeBook(linker, {})
-        books.append({n: book.place(functions[n].code.body.a) for n in names})
-        assert book.piece(books[-1]["g"]) is functions["g"].code.body.a
-        with pytest.raises(retape.SnapshotError, match="no piece of code 999 in `f`"):
-            book.piece(("f", 999))
-        with pytest.raises(retape.SnapshotError, match="in `nothing`"):
-            book.piece(("nothing", 0))
-    assert books[0] == books[1]
 
 
 def test_the_command_keeps_states_and_goes_on(

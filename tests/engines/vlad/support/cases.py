@@ -6,10 +6,8 @@ from functools import cache
 from pathlib import Path
 
 from retape import logarithmic
-from retape.engines.vlad.language._diagnostics import RunError, Source
-from retape.engines.vlad.language._program import Session
-from retape.engines.vlad.session._engines import Engine, Setting, make_engine
-from retape.engines.vlad.values._values import show
+from retape.vlad import RunError
+from tests.engines.vlad.support.seams import engine_of, show
 
 CASES = Path(__file__).parent / "cases"
 ENGINES = ("interpreter", "hybrid", "compiled")
@@ -50,13 +48,11 @@ class Bench:
     def __init__(self, file: str, name: str) -> None:
         prelude, cases = read_cases(file)
         text = "\n".join([prelude, *(case.text for case in cases)])
-        program = Session().add(Source(file, text))
-        assert len(program.expressions) == len(cases)
         self.lines: list[str] = []
         self.input = iter([float(x) for x in range(11, 31)])
-        setting = Setting(logarithmic(stage=30), self._read, self.lines.append)
-        self.engine: Engine = make_engine(name, program, setting)  # type: ignore[arg-type]
-        self._fresh = lambda: make_engine(name, program, setting)  # type: ignore[arg-type]
+        self.engine = engine_of(
+            name, text, logarithmic(stage=30), read=self._read, write=self.lines.append
+        )
 
     def _read(self) -> float | None:
         return next(self.input, None)

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from retape import vlad
-from retape._errors import GradientTypeError, UnsupportedError
+from retape import GradientTypeError, UnsupportedError, vlad
 from retape.vlad import External, RunError, SyntaxFault
 from tests.engines.vlad.support.cases import ENGINES
 

@@ -1,14 +1,14 @@
 """Vectors: access in constant time, updates in place, old versions, and memory."""
 
+from typing import Any
+
 import pytest
 
 import retape
 from retape import vlad
-from retape.engines.vlad.language._diagnostics import Source
-from retape.engines.vlad.language._program import Session
-from retape.engines.vlad.session._engines import CompiledEngine, Setting
 from retape.engines.vlad.values import _versioned_arrays as _arrays
 from tests.engines.vlad.support.cases import ENGINES
+from tests.engines.vlad.support.seams import engine_of
 
 SWEEPS = """
 (define (sweep v k)
@@ -19,9 +19,8 @@ SWEEPS = """
 """
 
 
-def _compiled(text: str, stage: int = 10_000) -> CompiledEngine:
-    setting = Setting(retape.logarithmic(stage=stage), lambda: None, print)
-    return CompiledEngine(Session().add(Source("vectors", text)), setting)
+def _compiled(text: str, stage: int = 10_000) -> Any:
+    return engine_of("compiled", text, retape.logarithmic(stage=stage))
 
 
 @pytest.mark.parametrize("length", [100, 10_000])

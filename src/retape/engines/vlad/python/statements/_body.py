@@ -12,7 +12,6 @@ Types are found in a first pass over each piece; a term is made afterwards, by a
 """
 
 import ast
-import itertools
 from collections.abc import Sequence
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
@@ -93,9 +92,9 @@ class Body(Expressions):
                 assert exits is not None
                 return (exits.out if isinstance(node, ast.Break) else exits.again)(env)
             case ast.FunctionDef():
-                more = [*itertools.takewhile(_is_definition, rest)]
-                rest = rest[len(more) :]
-                return self._definitions(groups([node, *more]), env, go)
+                together = _definitions_in(nodes)
+                rest = nodes[len(together) :]
+                return self._definitions(groups(together), env, go)
             case ast.Assert():
                 return self._assert(node, env, go)
             case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign():
@@ -194,7 +193,7 @@ class Body(Expressions):
 
 def _as_statement(node: ast.IfExp) -> ast.If:
     """A choice that is returned, as two returns."""
-    returns = [
+    returns: list[ast.stmt] = [
         ast.copy_location(ast.Return(each), each) for each in (node.body, node.orelse)
     ]
     return ast.copy_location(ast.If(node.test, returns[:1], returns[1:]), node)
@@ -204,5 +203,11 @@ def _nothing_follows(env: Variables) -> Emit:
     raise AssertionError("what stands after two returns is not reached")
 
 
-def _is_definition(node: ast.stmt) -> bool:
-    return isinstance(node, ast.FunctionDef)
+def _definitions_in(nodes: Sequence[ast.stmt]) -> list[ast.FunctionDef]:
+    """The definitions with which some statements begin."""
+    found: list[ast.FunctionDef] = []
+    for node in nodes:
+        if not isinstance(node, ast.FunctionDef):
+            break
+        found.append(node)
+    return found
