@@ -10,7 +10,7 @@
     ├── StoreError(OSError)            a store that cannot be written or used
     │   └── SnapshotError              a snapshot that is missing or damaged
     ├── GradientTypeError(TypeError)   a function or argument that has no gradient
-    ├── UnsupportedError(TypeError)    a program with something that cannot be re-run
+    ├── UnsupportedError(RuntimeError) a program with something that cannot be re-run
     ├── MissingPackageError(ModuleNotFoundError)    a framework that is not installed
     └── LanguageError(ValueError)      a VLAD program that is wrong
 
@@ -89,8 +89,11 @@ class GradientTypeError(RetapeError, TypeError):
     """A function or an argument of which no gradient can be taken."""
 
 
-class UnsupportedError(RetapeError, TypeError):
+class UnsupportedError(RetapeError, RuntimeError):
     """A program with something in it that cannot be run twice or reversed."""
+
+    # No `TypeError`: operators such as `+` and `==` of PyTorch take one for their own,
+    # and go on without its text, or with an answer (`False`).
 
 
 class MissingPackageError(RetapeError, ModuleNotFoundError):

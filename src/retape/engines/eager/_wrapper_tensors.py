@@ -48,11 +48,17 @@ def is_wrapper(kind: type) -> bool:
 
 def save_wrapper(tensor: Any, save: Callable[[Tensor], Any]) -> SavedWrapper | None:
     """Save the inner tensors of a wrapper; `None` if the tensor is none."""
+    nested = bool(tensor.is_nested)
     if not is_traceable_wrapper_subclass(tensor):
         return None
     names, context = tensor.__tensor_flatten__()
     found = {name: getattr(tensor, name) for name in names}
-    parts = {k: save(each) for k, each in found.items() if isinstance(each, Tensor)}
+    inner = {k: each for k, each in found.items() if isinstance(each, Tensor)}
+    # Symbols for the lengths of a jagged tensor belong to its very offsets.
+    parts = {
+        k: each if nested and not each.is_floating_point() else save(each)
+        for k, each in inner.items()
+    }
     others = {k: each for k, each in found.items() if not isinstance(each, Tensor)}
     return SavedWrapper(
         type(tensor), parts, others, context, tensor.size(), tensor.stride()

@@ -131,9 +131,6 @@ def test_what_computes_derivatives_or_branches_inside_is_exact(
 REFUSED = {
     "write `if`": lambda w: torch.cond(w.sum() > 0, torch.sin, torch.cos, (w,)),
     "traced to a graph": lambda w: torch.func.linearize(body, w)[1](w),
-    "nested tensors": lambda w: torch.nested.as_nested_tensor(
-        [w[:2], w[2:]], layout=torch.jagged
-    ).values(),
 }
 
 

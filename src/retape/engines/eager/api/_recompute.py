@@ -8,6 +8,7 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 import torch
 
+from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits, read_bytes, read_plan
 from retape.engines.eager._torch_compile import (
@@ -31,6 +32,7 @@ from retape.engines.eager.plan._learned import Lessons, lessons_for
 from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
+from retape.engines.eager.record._function_transforms import hooks_are_on
 from retape.engines.eager.record._policy import Policy, as_function
 from retape.engines.eager.record._unpack import unpack
 from retape.engines.eager.regions._stance import regions_are_steps, why_no_regions
@@ -116,6 +118,8 @@ class Recomputation:
         if active_recorder() is not None:
             self._open.append(None)
             return self
+        if hooks_are_on():
+            warn(_HOOKS)
         self._tally = Tally()
         if self._loop:
             block = LoopBlock(self._limits, self._tally)
@@ -184,6 +188,13 @@ class Recomputation:
             recorder.keeper.leave()
             if not lessons.give_up_plan(run):
                 raise
+
+
+_HOOKS = (
+    "A recomputation begins inside of `saved_tensors_hooks` (`save_on_cpu`, say), and "
+    "these are not called for what is saved inside: it is not saved, but recomputed. "
+    'Write them inside of the recomputation, or have snapshots moved (`store="cpu"`).'
+)
 
 
 def _around_compiled_code(

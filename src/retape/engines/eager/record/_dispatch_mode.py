@@ -22,7 +22,7 @@ from retape.engines.eager.record._function_transforms import (
     transforms_without_handles,
 )
 from retape.engines.eager.record._record_collective import (
-    nested_tensors,
+    has_storage,
     record_collective,
     record_control_flow,
     written_tensors,
@@ -35,7 +35,11 @@ from retape.engines.eager.record._sharded_modules import (
 )
 from retape.engines.eager.record._shared_memory import shared_memory_is_seen
 from retape.engines.eager.trace._native_handle import native_for
-from retape.engines.eager.trace._operator_traits import OperatorTraits, traits_of
+from retape.engines.eager.trace._operator_traits import (
+    METADATA,
+    OperatorTraits,
+    traits_of,
+)
 from retape.engines.eager.trace._run import Run
 
 _active = threading.local()
@@ -139,6 +143,8 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         """Run one operator, recorded if it makes or overwrites a value."""
         if types:
+            if func in METADATA:  # C++ asks, and an error there ends the process
+                return func(*args, **(kwargs or {}))
             if FakeTensor in types:
                 if self.shapes is None:  # the compiler asks for them
                     return func(*args, **(kwargs or {}))
@@ -221,7 +227,8 @@ class Recorder(TorchDispatchMode):
     ) -> Any:
         """Run an operator of a backward: no part of what is to be recomputed."""
         for tensor in written_tensors(kind, args, kwargs):
-            self.run.trace.forget(tensor)
+            if has_storage(tensor):
+                self.run.trace.forget(tensor)
         return func(*args, **kwargs)
 
     def _on_wrappers(self, func: Any, args: Any, kwargs: Any) -> Any:
@@ -232,12 +239,6 @@ class Recorder(TorchDispatchMode):
         if self._passed_on:
             self._passed_on = False
             return NotImplemented
-        if any(each.is_nested for each in nested_tensors((args, *kwargs.values()))):
-            raise UnsupportedError(
-                f"`{func}` was called on nested tensors, whose lengths are symbols "
-                "that a recomputation would make anew. Compute on their `values()`, or "
-                "call this part outside of the recomputation."
-            )
         before, self.opaque = self.opaque, True
         trace = self.run.trace
         trace.opaque = self._passed_on = True

@@ -63,6 +63,13 @@ def without_hooks() -> Iterator[None]:
             _autograd()._push_saved_tensors_default_hooks(pack, unpack)
 
 
+def hooks_are_on() -> bool:
+    """Tell whether something is called for each tensor that this thread saves."""
+    module = _autograd()
+    enabled = module._saved_tensors_hooks_is_enabled()
+    return enabled and module._top_saved_tensors_default_hooks(False) is not None
+
+
 def _autograd() -> Any:
     """PyTorch's own stack of hooks, which its stubs leave out."""
     return vars(torch._C)["_autograd"]

@@ -8,12 +8,12 @@ here, and what was filled is not copied until the program overwrites it, or ends
 it holds it. By then it has waited.
 """
 
-import inspect
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+from torch._ops import HigherOrderOperator
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from retape.engines.eager._errors import UnsupportedError
@@ -29,7 +29,6 @@ _FUNCTIONAL = frozenset(
         "map_impl", "scan", "while_loop", "while_loop_stack_output",
     }
 )  # fmt: skip
-_BRANCHING = frozenset({"associative_scan", "cond", "map_impl", "scan", "while_loop"})
 _FLAT = "torch/distributed/fsdp/_flat_param.py"
 
 
@@ -93,9 +92,16 @@ def record_control_flow(trace: Trace, func: Any, args: Any, kwargs: Any) -> Any:
             f"`{func.name()}` is given functions to run, and it is not known what they "
             "write, so it cannot be recorded. Call it outside of the recomputation."
         )
-    if func.name() in _BRANCHING:
-        args = _without_closures(func.name(), args, kwargs)
-    result = func(*args, **kwargs)
+    closures = _Closures(args, kwargs)
+    result = func(*closures.watched(args), **kwargs)
+    if closures.shape is not None:
+        raise UnsupportedError(
+            f"A function given to `torch.{func.name()}` reads a tensor of shape "
+            f"`{closures.shape}` that gets a gradient and is none of its operands. It "
+            "runs eagerly inside of a recomputation, where PyTorch leaves that "
+            "gradient out. Pass the tensor as an operand, or write `if` or a loop, "
+            "which are exact."
+        )
     if func.name() == "cond" and not isinstance(result, tuple | list):
         raise UnsupportedError(
             "`torch.cond` whose branches return a tensor runs eagerly inside of a "
@@ -103,31 +109,6 @@ def record_control_flow(trace: Trace, func: Any, args: Any, kwargs: Any) -> Any:
             "which is exact, or return a tuple from both branches."
         )
     return hold_results(trace, result, ())
-
-
-def _without_closures(name: str, args: Any, kwargs: Any) -> list[Any]:
-    """The arguments, with functions that are refused if they read anything else."""
-    given = nested_tensors((args, list(kwargs.values())))
-    storages = {t.untyped_storage().data_ptr() for t in given if has_storage(t)}
-
-    def watched(function: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            with _Closures(storages) as closures:
-                result = function(*args, **kwargs)
-            # Not earlier: operators such as `@` take it for one of their own errors.
-            if closures.shape is not None:
-                raise UnsupportedError(
-                    f"A function given to `torch.{name}` reads a tensor of shape "
-                    f"`{closures.shape}` that gets a gradient and is none of its "
-                    "operands. It runs eagerly inside of a recomputation, where "
-                    "PyTorch leaves that gradient out. Pass the tensor as an operand, "
-                    "or write `if` or a loop, which are exact."
-                )
-            return result
-
-        return run
-
-    return [watched(a) if inspect.isfunction(a) else a for a in args]
 
 
 class _Closures(TorchDispatchMode):
@@ -141,19 +122,37 @@ class _Closures(TorchDispatchMode):
 
     supports_higher_order_operators = True
 
-    def __init__(self, storages: set[int]) -> None:
+    def __init__(self, args: Any, kwargs: dict[str, Any]) -> None:
         super().__init__()
-        self._storages = storages
+        given = nested_tensors((args, list(kwargs.values())))
+        self._storages = {_place(t) for t in given if has_storage(t)}
         self.shape: tuple[int, ...] | None = None
+
+    def watched(self, args: Any) -> list[Any]:
+        """Arguments of an operator, with functions that are looked into."""
+        return [self._watched(a) if callable(a) else a for a in args]
+
+    def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return function(*args, **kwargs)
+
+        return run
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
     ) -> Any:
+        if isinstance(func, HigherOrderOperator):
+            args = self.watched(args)
         for each in nested_tensors((args, list((kwargs or {}).values()))):
             if each.requires_grad and has_storage(each):
-                if each.untyped_storage().data_ptr() not in self._storages:
+                if _place(each) not in self._storages:
                     self.shape = tuple(each.shape)
         return func(*args, **(kwargs or {}))
+
+
+def _place(tensor: Tensor) -> int:
+    return tensor.untyped_storage().data_ptr()
 
 
 def hold_results(trace: Trace, result: Any, filled: Sequence[Tensor]) -> Any:
@@ -202,7 +201,7 @@ def written_tensors(
 
 def has_storage(tensor: Tensor) -> bool:
     """Tell whether a tensor is a window on a storage."""
-    return tensor.layout is torch.strided
+    return tensor.layout is torch.strided and not tensor.is_nested
 
 
 def nested_tensors(value: Any) -> Iterator[Tensor]:

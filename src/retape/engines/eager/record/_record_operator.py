@@ -14,6 +14,7 @@ from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
 from retape.engines.eager.record._record_collective import (
     has_storage,
     hold_results,
+    nested_tensors,
     record_whole,
 )
 from retape.engines.eager.trace._fingerprint import clear, fingerprint_of
@@ -40,7 +41,7 @@ def record(
     reads: list[int] = []
     for position, value in enumerate(args):
         if isinstance(value, Tensor):  # `_read`, written out: the hot path
-            if value.layout is not torch.strided:
+            if value.layout is not torch.strided or value.is_nested:
                 return record_whole(trace, func, kind, args, kwargs)
             storage = value.untyped_storage()
             buffer = getattr(storage, TAG, None)
@@ -58,9 +59,13 @@ def record(
                 trace.needed_by_snapshot(slot, storage)
         elif value.__class__ is int or value is None:
             key.append(value)
+        elif not _has_storages(value):
+            return record_whole(trace, func, kind, args, kwargs)
         else:
             _scan(trace, value, position, kind, key, reads, step)
     for name, value in kwargs.items():
+        if not _has_storages(value):
+            return record_whole(trace, func, kind, args, kwargs)
         key.append(name)
         _scan(trace, value, name, kind, key, reads, step)
     signature = _signature(trace, key, func, kind, args, kwargs)
@@ -125,6 +130,10 @@ def _read(
     trace.last_read[slot] = step
     if -1 < trace.producer[slot] < trace.opened.position:
         trace.needed_by_snapshot(slot, storage)
+
+
+def _has_storages(value: Any) -> bool:
+    return all(map(has_storage, nested_tensors(value)))
 
 
 def _scan(

@@ -15,7 +15,7 @@ from retape.engines.eager import _collective_traits as collectives
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager.trace._backward_formulas import is_lean
 
-__all__ = ["PARTLY_WRITTEN", "OperatorTraits", "traits_of"]
+__all__ = ["METADATA", "PARTLY_WRITTEN", "OperatorTraits", "traits_of"]
 
 _HIDDEN_WRITES: dict[str, tuple[int | str, ...]] = {
     "aten::native_batch_norm": (3, 4),
@@ -52,6 +52,23 @@ _COPYING = frozenset(
 )
 # By operator, the position of a result of which parts are never written.
 PARTLY_WRITTEN = {"aten::_ctc_loss": 1}
+# They read no value, and may be asked of tensors that no operator could be run on.
+METADATA = frozenset(
+    getattr(packet, overload)
+    for packet in (
+        *(
+            getattr(torch.ops.aten, name)
+            for name in (
+                "dim", "is_contiguous", "is_non_overlapping_and_dense",
+                "is_strides_like_format", "numel", "size", "stride", "storage_offset",
+                "sym_numel", "sym_size", "sym_storage_offset", "sym_stride",
+            )
+        ),
+        torch.ops.prim.device,
+        torch.ops.prim.layout,
+    )
+    for overload in packet.overloads()
+)  # fmt: skip
 # Their results include a workspace, parts of which nobody writes.
 _SCRATCH = frozenset({"aten::mkldnn_rnn_layer", "aten::_cudnn_rnn", "aten::miopen_rnn"})
 

@@ -128,7 +128,8 @@ class Run:
             wrapper = save_wrapper(tensor, self.pack)
             if wrapper is not None:
                 return wrapper
-        if tensor.layout is not torch.strided or tensor._is_zerotensor():
+        strided = tensor.layout is torch.strided and not tensor.is_nested
+        if not strided or tensor._is_zerotensor():
             return tensor  # without a storage of values, it is kept as it is
         if proxies() is not None:
             return tensor  # a graph is traced, in which handles have no place

@@ -114,7 +114,7 @@ class Trace:
         if tensor.requires_grad or (self.opaque and tensor.is_floating_point()):
             self.first_read[slot] = len(self.steps)
             whole = tensor._base if tensor._is_view() else tensor
-            if whole is not None and whole.is_contiguous():
+            if whole is not None and not whole.is_nested and whole.is_contiguous():
                 self.whole[slot] = self.geometries.of(whole)
         buffer = Buffer(self.owner, slot, 0, self.counter)
         setattr(storage, TAG, buffer)

@@ -1,0 +1,107 @@
+"""The user's hooks on saved tensors are called, or it is said that they are not."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.autograd.graph import save_on_cpu, saved_tensors_hooks  # noqa: E402
+
+import retape  # noqa: E402
+import retape.torch  # noqa: E402
+from retape.torch import recompute  # noqa: E402
+
+torch.manual_seed(0)
+NET = nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(8, 8), nn.Tanh())])
+X = torch.linspace(-1, 1, 32).view(4, 8)
+FACES: dict[str, Callable[[Callable[[Any], Any]], Any]] = {
+    "snapshots": lambda f: recompute(snapshots=2, stage=4)(f)(X),
+    "memory": lambda f: recompute(memory="1MB")(f)(X),
+    "loop": lambda f: recompute(snapshots=2, stage=4, mode="loop")(f)(X),
+    "checkpoint": lambda f: retape.torch.checkpoint(f, X),
+    "Checkpointed": lambda f: retape.torch.Checkpointed(Called(f))(X),
+    "chain, segments": lambda f: retape.torch.checkpoint_sequential([f, f], 2, X),
+    "chain, memory": lambda f: retape.torch.checkpoint_sequential(
+        [f, f], input=X, memory="1MB"
+    ),
+}
+
+
+class Called(nn.Module):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def gradient(face: str, make: Callable[[], Any], inside: bool) -> list[Any]:
+    NET.zero_grad()
+
+    def hooked(x: Any) -> Any:
+        with make():
+            return NET(x)
+
+    if inside:
+        loss = FACES[face](hooked)
+    else:
+        with make():
+            loss = FACES[face](NET)
+    loss.square().mean().backward()
+    return [each.grad.clone() for each in NET.parameters()]
+
+
+def plain(face: str) -> list[Any]:
+    NET.zero_grad()
+    times = 2 if face.startswith("chain") else 1
+    y = X
+    for _ in range(times):
+        y = NET(y)
+    y.square().mean().backward()
+    return [each.grad.clone() for each in NET.parameters()]
+
+
+# Inside of `mode="loop"` nothing is saved, and no call shows that hooks were put on.
+CELLS = [
+    (face, inside)
+    for face in FACES
+    for inside in (False, True)
+    if (face, inside) != ("loop", True)
+]
+
+
+@pytest.mark.parametrize(("face", "inside"), CELLS)
+def test_hooks_are_called_or_it_is_said(face: str, inside: bool) -> None:
+    calls = [0]
+
+    def pack(tensor: Any) -> Any:
+        calls[0] += 1
+        return tensor
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            found = gradient(
+                face, lambda: saved_tensors_hooks(pack, lambda each: each), inside
+            )
+        except retape.RetapeError:
+            return
+    told = [str(each.message) for each in said if each.category is retape.RetapeWarning]
+    assert calls[0] or any("saved_tensors_hooks" in text for text in told)
+    assert all(torch.equal(a, b) for a, b in zip(found, plain(face), strict=True))
+
+
+@pytest.mark.parametrize("face", FACES)
+def test_nothing_is_said_without_hooks(face: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        FACES[face](NET)
+        with save_on_cpu():
+            pass
+        with recompute(memory="1MB"):
+            FACES[face](NET) if face != "loop" else None
