@@ -207,7 +207,8 @@ def _by_plan(
     limits = Limits(memory=None, snapshots=len(chain) + 1, stage=2**62)
     schedule = UnitSchedule(descents, len(chain))
     kept = None if store is None else as_store(store)
-    name_tiers(kept, getattr(plan, "tier_names", ()))
+    if kept is not None:
+        name_tiers(kept, getattr(plan, "tier_names", ()))
     return ChainRecomputation(limits, schedule, False, kept).run(chain, input)
 
 
