@@ -245,12 +245,6 @@ _programs: Recent[Any, ChainProgram] = Recent(_REMEMBERED)
 _programs_lock = threading.Lock()
 
 
-def forget_chains() -> None:
-    """Forget all plans."""
-    with _programs_lock:
-        _programs.clear()
-
-
 def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
     program = _program(_key(chain, input, memory), memory)
     with _programs_lock:
