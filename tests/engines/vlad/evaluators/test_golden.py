@@ -12,9 +12,19 @@ from tests.engines.vlad.support.cases import (
     same_output,
 )
 
+LONG = {"arithmetic.cases", "derivatives.cases", "vectors.cases"}
+"""Those that the C compiler takes more than two seconds for."""
 
-@pytest.mark.parametrize("name", ENGINES)
-@pytest.mark.parametrize("file", FILES)
+CELLS = [
+    pytest.param(
+        file, name, marks=[pytest.mark.slow] * (name == "compiled" and file in LONG)
+    )
+    for file in FILES
+    for name in ENGINES
+]
+
+
+@pytest.mark.parametrize(("file", "name"), CELLS)
 def test_output_and_steps_are_golden(file: str, name: str) -> None:
     wrong = [
         (case.text, output, steps)
