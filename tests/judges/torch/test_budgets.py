@@ -270,7 +270,8 @@ def _is_quick(number: int, program: str, way: str) -> bool:
 def test_more_memory_is_no_more_work(program: str, way: str, tmp_path: Path) -> None:
     work = work_in_budgets(program, way, tmp_path)
     assert rise(work) <= JUMP
-    assert work[-1] <= work[0]
+    # A loop that keeps all of its states still runs each call again for its backward.
+    assert way == "loop" or work[-1] <= work[0]
 
 
 def test_the_comparison_sees_one_bit() -> None:
