@@ -71,15 +71,16 @@ class GradientProblem:
         active = self.active[self.constants :]
         by = [v for v, a in zip(leaves, active, strict=True) if a]
         given = iter(as_weak(found, map(jax.typeof, by)))
-        parts = [
-            next(given) if a else no_gradient(v)
-            for v, a in zip(leaves, active, strict=True)
-        ]
+        parts = [next(given) if a else None for a in active]
         args, _ = self.pieces.arguments(leaves)
         owners = self.pieces.owners()
         gradients = []
         for number in self.wanted.numbers(len(args)):
-            mine = [p for p, o in zip(parts, owners, strict=True) if o == number]
+            mine = [
+                no_gradient(v) if p is None else p
+                for v, p, o in zip(leaves, parts, owners, strict=True)
+                if o == number
+            ]
             tree = jax.tree_util.tree_structure(args[number])
             gradients.append(jax.tree_util.tree_unflatten(tree, mine))
         alone = self.wanted.alone

@@ -13,6 +13,7 @@ from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
 from retape.engines.jaxpr.api._run_label import is_spread, label_of
+from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
@@ -60,6 +61,7 @@ def run_hosted(
             f"`store={store!r}` and the plan's `offload={offload!r}` say the same "
             "thing twice: where snapshots are. Pass one of them."
         )
+    warn_of_hidden_tapes(problem.jaxpr, problem.active)
     program = deduplicate(problem.jaxpr, names=True)
     compiled, obeyed, settings = _settled(program, problem.active, plan)
     on_host = store is not None and (

@@ -86,7 +86,6 @@ def sweep_program(
     """
     if isinstance(plan, Rerun):
         return rerun_program(jaxpr, active)
-    warn_of_hidden_tapes(jaxpr, active)
     with wide(jaxpr):
         compiled, settings = compile_for_plan(
             inner_plan(plan),
@@ -103,6 +102,9 @@ def hoisted_sweep(
     jaxpr: core.ClosedJaxpr, active: Flags, plan: Plan | None
 ) -> tuple[core.ClosedJaxpr, list[Any]]:
     """`sweep_program` with its constants as leading inputs, and those."""
+    if not isinstance(plan, Rerun):
+        # Before the look-up: an equal function is warned, too.
+        warn_of_hidden_tapes(jaxpr, active)
     later = plan is not None and plan.budget is not None and may_be_spread(jaxpr)
     program, consts = hoist(sweep_program(jaxpr, active, plan, provisional=later))
     avals = tuple(program.in_avals)

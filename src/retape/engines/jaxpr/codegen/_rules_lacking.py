@@ -17,18 +17,14 @@ from typing import Any
 import jax
 from jax import lax
 from jax.extend import core
-from jax.interpreters import ad
 
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.analysis._activity import flow, scan_carry, while_carry
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts, source_line
-from retape.engines.jaxpr.jaxprs._primitive_table import callee
+from retape.engines.jaxpr.jaxprs._primitive_table import callee, has_no_rule
 from retape.engines.jaxpr.jaxprs._subprogram import closed, variables
-
-_REFUSING = frozenset(("pure_callback", "io_callback"))
-"""They have a rule, which raises."""
 
 _SHOWN = 8
 """Operations in an error's text."""
@@ -57,7 +53,7 @@ def _idle(jaxpr: core.ClosedJaxpr, wanted: Sequence[int]) -> set[int]:
     for eqn in reversed(jaxpr.eqns):
         if any(v in leading and is_inexact(v.aval) for v in eqn.outvars):
             leading.update(variables(eqn.invars))
-        elif eqn.primitive not in ad.primitive_jvps or eqn.primitive.name in _REFUSING:
+        elif has_no_rule(eqn):
             idle.add(id(eqn))
     return idle
 

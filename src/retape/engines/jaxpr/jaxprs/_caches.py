@@ -25,6 +25,7 @@ class KnownAnswers(Generic[P, T]):
 
     def __init__(self, fun: Callable[P, T], most: int) -> None:
         functools.update_wrapper(self, fun)
+        self.made_anew = fun
 
         @functools.lru_cache(maxsize=most)
         def known(settings: Any, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -50,7 +50,13 @@ from jax.interpreters import partial_eval as pe
 
 def source_line(eqn: core.JaxprEqn) -> str:
     """`file:line (function)` of the user's code that made an equation."""
+    for frame in source_info_util.user_frames(eqn.source_info.traceback):
+        return _told(frame)
     return source_info_util.summarize(eqn.source_info)
+
+
+def _told(frame: Any) -> str:
+    return f"{frame.file_name}:{frame.start_line} ({frame.function_name})"
 
 
 def source_place(eqn: core.JaxprEqn) -> tuple[str, int, int, int, int] | None:
@@ -68,7 +74,7 @@ def caller_line(eqn: core.JaxprEqn) -> str:
     """
     for frame in source_info_util.user_frames(eqn.source_info.traceback):
         if not any(part in frame.file_name for part in _LIBRARIES):
-            return f"{frame.file_name}:{frame.start_line} ({frame.function_name})"
+            return _told(frame)
     return ""
 
 

@@ -21,6 +21,7 @@ from enum import Enum, Flag, IntEnum, auto
 from typing import Any
 
 from jax.extend import core
+from jax.interpreters import ad
 
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 
@@ -265,6 +266,15 @@ def traits(eqn: Any) -> Traits:
 def is_a(eqn: Any, what: Also) -> bool:
     """Tell whether an equation's primitive has one of these traits."""
     return bool(traits(eqn).also & what)
+
+
+_REFUSING = frozenset(("pure_callback", "io_callback"))
+"""They have a rule, which raises."""
+
+
+def has_no_rule(eqn: Any) -> bool:
+    """Tell whether JAX refuses to differentiate an operation, whatever is inside."""
+    return eqn.primitive not in ad.primitive_jvps or eqn.primitive.name in _REFUSING
 
 
 def callee(eqn: Any) -> core.ClosedJaxpr | None:

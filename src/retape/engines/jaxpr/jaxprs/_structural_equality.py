@@ -17,7 +17,8 @@ import numpy as np
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._caches import forgotten
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, source_line
+from retape.engines.jaxpr.jaxprs._primitive_table import has_no_rule
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._rule_traces import (
     RULE_PARAMETERS,
@@ -136,8 +137,17 @@ def _same_eqn(name: dict[Any, Any], a: Any, b: Any) -> bool:
         and a.ctx == b.ctx
         and _same_names(name, a.invars, b.invars)
         and _same_params(_without_rule(a), _without_rule(b))
+        and (not _is_named(a) or source_line(a) == source_line(b))
         and _bind_names(name, a.outvars, b.outvars)
     )
+
+
+def _is_named(eqn: core.JaxprEqn) -> bool:
+    """Tell whether errors and warnings name the line of an operation.
+
+    Of two functions that do the same at two lines, each is told of its own.
+    """
+    return eqn.primitive.name == "custom_vjp_call" or has_no_rule(eqn)
 
 
 def _without_rule(eqn: Any) -> Mapping[str, Any]:

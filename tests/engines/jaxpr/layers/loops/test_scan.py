@@ -18,7 +18,7 @@ from jax import lax
 import retape
 import retape.jax
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
-from retape.engines.jaxpr.layers.loops._scan import _Nested, _Theirs
+from retape.engines.jaxpr.layers.loops._scan import Theirs, _Nested
 from retape.engines.jaxpr.layers.loops._segment_lengths import Nest, nest, segmented
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -179,7 +179,7 @@ def test_each_level_gathers_the_weights_gradients_as_predicted(
     cut, width = Nest(factors), 64
 
     def run(w: Any, h: Any) -> Any:
-        return _Nested(heavy, cut, _Theirs(), LoopOptions()).run(h, w)[0].sum()
+        return _Nested(heavy, cut, Theirs(), LoopOptions()).run(h, w)[0].sum()
 
     w = jax.ShapeDtypeStruct((cut.length, width, width), jnp.float32)
     h = jax.ShapeDtypeStruct((1, width), jnp.float32)

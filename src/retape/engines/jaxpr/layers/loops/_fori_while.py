@@ -20,7 +20,8 @@ from retape._errors import PlanError
 from retape.engines.jaxpr.api._transform import checkpointed
 from retape.engines.jaxpr.layers.loops._known_trip_count import known_trip_count
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
-from retape.engines.jaxpr.layers.loops._scan import scan
+from retape.engines.jaxpr.layers.loops._scan import ScanWay, Theirs, scan
+from retape.engines.jaxpr.layers.loops._traced_loop import run_loop
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.plan._base import Plan
 from retape.plan._options import Memory
@@ -86,17 +87,9 @@ def fori_loop(
         )
         return run(init_val)
     _check_bounds(lower, upper)
-
-    def step(at: tuple[Any, Any], _: None) -> tuple[tuple[Any, Any], None]:
-        index, value = at
-        return (index + 1, body_fun(index, value)), None
-
-    # The index is counted, as `jax.lax.fori_loop` does: an array of all of them would
-    # grow with the number of steps.
-    first, steps = int(lower), max(0, int(upper) - int(lower))
-    way = options.as_keywords()
-    end, _ = scan(step, (first, init_val), None, steps, unroll=unroll or 1, **way)
-    return end[1]
+    steps = max(0, int(upper) - int(lower))
+    way = ScanWay(steps, Theirs(unroll=unroll or 1), options)
+    return run_loop(partial(loop, lower, upper, init_val=init_val), way)
 
 
 def while_loop(

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -26,6 +27,7 @@ from retape.engines.jaxpr.jaxprs._avals import is_inexact, nbytes
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._remat_body import Body, rematerialised_body
 from retape.engines.jaxpr.layers.loops._segment_lengths import Nest, nest, segmented
+from retape.engines.jaxpr.layers.loops._traced_loop import run_loop
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.engines.jaxpr.primitives._with_primal import with_primal
 from retape.plan._base import Plan
@@ -90,22 +92,18 @@ def scan(
         Griewank 1992 (nested segments); Chen et al. 2016, section 4.4.
     """
     options = LoopOptions(plan, levels, segment_length, policy, offload)
-    theirs = _Theirs(reverse, unroll, _split_transpose)
+    theirs = Theirs(reverse, unroll, _split_transpose)
     plainly = lambda init, xs: theirs.loop(f, init, xs, length)  # noqa: E731
     if plan is not None:
         return checkpointed(plainly, plan=options.whole_plan())(init, xs)
     steps = _length(xs, length)
     if steps is None:
         return plainly(init, xs)  # which says what is wrong
-    cut = _segments(options, steps, init, xs)
-    if len(cut.factors) == 1:
-        body = rematerialised_body(f, options.policy, options.offload)
-        return theirs.loop(body, init, xs, steps)
-    return _Nested(f, cut, theirs, options).run(init, xs)
+    return run_loop(partial(plainly, init, xs), ScanWay(steps, theirs, options))
 
 
 @dataclass(frozen=True, slots=True)
-class _Theirs:
+class Theirs:
     """The options of `jax.lax.scan`."""
 
     reverse: bool = False
@@ -125,6 +123,28 @@ class _Theirs:
         return lax.scan(body, init, xs, length, **options, **more)
 
 
+@dataclass(frozen=True, slots=True)
+class ScanWay:
+    """How a loop is cut."""
+
+    steps: int
+    theirs: Theirs
+    options: LoopOptions
+
+    @property
+    def asks_policy(self) -> bool:
+        """See `Way`."""
+        return self.options.policy is not None
+
+    def run(self, body: Body, init: Any, xs: Any) -> tuple[Any, Any]:
+        """The loop in segments, or as it is with a marked body."""
+        cut = _segments(self.options, self.steps, init, xs)
+        if len(cut.factors) > 1:
+            return _Nested(body, cut, self.theirs, self.options).run(init, xs)
+        body = rematerialised_body(body, self.options.policy, self.options.offload)
+        return self.theirs.loop(body, init, xs, self.steps)
+
+
 def _segments(options: LoopOptions, steps: int, init: Any, xs: Any) -> Nest:
     if options.segment_length is not None:
         return segmented(steps, options.segment_length)
@@ -139,7 +159,7 @@ class _Nested:
         self,
         body: Body,
         cut: Nest,
-        theirs: _Theirs,
+        theirs: Theirs,
         options: LoopOptions,
     ) -> None:
         self.body = body
