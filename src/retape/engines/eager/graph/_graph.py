@@ -24,7 +24,7 @@ from retape.engines.eager.graph._recompute_subgraph import (
     check_in_place,
     recompute_subgraph,
 )
-from retape.engines.eager.trace._random_state import RandomStates, default_generator
+from retape.engines.eager.trace._random_state import Draws, RandomStates
 
 _log = logging.getLogger("retape.torch")
 
@@ -53,13 +53,11 @@ class Graph:
     def apply(self, op: Callable[..., Tensor], *parents: Node) -> Node:
         """Compute a node from others; missing values are recomputed first."""
         inputs = [recompute_subgraph(parent) for parent in parents]
-        state = torch.default_generator.get_state()
-        with torch.no_grad():
+        with torch.no_grad(), Draws() as draws:
             value = op(*inputs)
         node = Node(op, parents, value, len(self.nodes))
-        # The state is only worth its five kilobytes if the operation drew from it.
-        if not torch.equal(state, torch.default_generator.get_state()):
-            node._random = state
+        # A state is only worth its five kilobytes if the operation drew from it.
+        node._random = draws.drawn()
         node._version = value._version
         return self._add(node)
 
@@ -129,7 +127,7 @@ def mark_checkpoint(node: Node, options: CheckpointOptions | None = None) -> boo
             node.saved_inputs = inputs
             node._saved_versions = tuple(tensor._version for tensor in inputs)
         if not options.save_rng:
-            node._random = None
+            node._random = ()
     if options.verbose:
         _log.info("checkpoint at node %d (%s)", node.index, node_name(node))
     return True
@@ -250,8 +248,7 @@ def _pull(node: Node, arriving: Tensor) -> Sequence[Tensor | None]:
         for t in sources
     ]
     with torch.enable_grad(), RandomStates() as random:
-        if node._random is not None:
-            random.set(default_generator(torch.device("cpu")), node._random)
+        random.set_all(node._random)
         result = op(*inputs)
     wanted = [tensor for tensor in inputs if tensor.requires_grad]
     if not result.requires_grad or not wanted:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from retape.engines.eager._errors import PlanError
+from retape.engines.eager.trace._random_state import Drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +57,16 @@ class Node:
     """
 
     op: Callable[..., Tensor] | None
-    parents: tuple["Node", ...]
-    value: Tensor | None
+    # Not in the text of a node: a parent that two nodes read would be there twice, and
+    # what it is made of four times, eight times, ...
+    parents: tuple["Node", ...] = field(repr=False)
+    value: Tensor | None = field(repr=False)
     index: int
     is_checkpoint: bool = False
-    saved_inputs: tuple[Tensor, ...] | None = None
+    saved_inputs: tuple[Tensor, ...] | None = field(default=None, repr=False)
     options: CheckpointOptions = CheckpointOptions()
     lock: Any = field(default_factory=threading.RLock, repr=False)
-    _random: Tensor | None = field(default=None, repr=False)
+    _random: Drawn = field(default=(), repr=False)
     _version: int = field(default=0, repr=False)
     _saved_versions: tuple[int, ...] = field(default=(), repr=False)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from retape.engines.eager._errors import MutationError, RecomputeDepthError
 from retape.engines.eager.graph._node import Node, node_name
-from retape.engines.eager.trace._random_state import RandomStates, default_generator
+from retape.engines.eager.trace._random_state import RandomStates
 
 _log = logging.getLogger("retape.torch")
 
@@ -106,8 +106,7 @@ def _evaluate(node: Node, values: dict[int, Tensor]) -> Tensor:
     if node.options.verbose:
         _log.info("recompute node %d (%s)", node.index, node_name(node))
     with torch.no_grad(), RandomStates() as random:
-        if node._random is not None:
-            random.set(default_generator(torch.device("cpu")), node._random)
+        random.set_all(node._random)
         return node.op(*inputs)
 
 

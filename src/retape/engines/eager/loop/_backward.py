@@ -7,7 +7,6 @@ to the next as the first term, as a cotangent of the leaf itself.
 
 import contextlib
 from collections.abc import Iterable
-from functools import partial
 from typing import Any
 
 import torch
@@ -202,10 +201,9 @@ class LoopSweep:
         """Run some calls again, with a graph if gradient mode is on."""
         taped, module = torch.is_grad_enabled(), native()
         if module is not None:
-            draw = partial(random.set, torch.default_generator)
             module.run_calls(
                 self._calls, first, last, values, kept, taped, self._aliases,
-                self._alias, draw,
+                self._alias, random.set_all,
             )  # fmt: skip
             return
         for index in range(first, last):
@@ -221,7 +219,7 @@ class LoopSweep:
     ) -> None:
         call = self._calls.calls[index]
         if call.random is not None:
-            random.set(torch.default_generator, call.random)
+            random.set_all(call.random)
         result = self._result(call, values)
         slot, single = self._calls.makes[index]
         if single:

@@ -15,6 +15,7 @@ from torch import Tensor
 from retape.engines.eager._errors import BudgetError, MutationError, UnsupportedError
 from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.loop._records import Call, LoopSnapshot, Slot, overwritten
+from retape.engines.eager.trace._random_state import Drawn, Draws, present_generators
 
 _TAG = "_retape_call"
 # Snapshots may take this share of a budget; a stage and its cotangents the rest.
@@ -64,11 +65,12 @@ class Calls:
         self._spacing = _FIRST_SPACING if snapshots is None else stage
         # Where a snapshot is due, and where the record looks next.
         self._due, self._next = self._spacing, 1
-        self._random = torch.default_generator.get_state()
+        self._random = [(each, each.get_state()) for each in present_generators()]
         self._draws = False
         self._at_most = 0  # bytes that snapshots hold: a bound
         # The state of the generator, which is read again at the end to be compared.
-        self.state_bytes = 2 * self._random.nbytes + BACKWARD_NUMBERS
+        states = sum(state.nbytes for _, state in self._random)
+        self.state_bytes = 2 * states + BACKWARD_NUMBERS
         self.first_read: dict[int, int] = {}
 
     # -- what the recorder does -------------------------------------------------
@@ -106,18 +108,14 @@ class Calls:
         """Tell whether a tensor would require a gradient if there were a graph."""
         return self.needs[self.slot_of(tensor)]
 
-    def random_state(self) -> Tensor:
-        """The state of the default generator before a random call."""
-        return torch.default_generator.get_state()
-
-    def drawn(self, before: Tensor) -> Tensor | None:
-        """The state before a call if the call has drawn, else `None`."""
-        if torch.equal(before, torch.default_generator.get_state()):
-            return None
-        self._draws = True
-        self.state_bytes += before.nbytes
-        self._at_most += before.nbytes
-        return before
+    def drawn(self, draws: Draws) -> Drawn | None:
+        """The states before a call if the call has drawn, else `None`."""
+        drawn = draws.drawn()
+        nbytes = sum(state.nbytes for _, state in drawn)
+        self._draws |= bool(drawn)
+        self.state_bytes += nbytes
+        self._at_most += nbytes
+        return drawn or None
 
     def add(self, call: Call, reads: list[int], results: Any, single: bool) -> None:
         """Note a call that has run."""
@@ -346,8 +344,9 @@ class Calls:
         for slot, tensor in self.foreign.items():
             if tensor._version != self.versions[slot]:
                 raise MutationError(overwritten(tensor))
-        state = torch.default_generator.get_state()
-        if not self._draws and not torch.equal(state, self._random):
+        if not self._draws and any(
+            not torch.equal(state, each.get_state()) for each, state in self._random
+        ):
             raise UnsupportedError(
                 "random numbers were drawn by a function that "
                 "`recompute(mode='loop')` does not know to be random. Leave `mode` out."

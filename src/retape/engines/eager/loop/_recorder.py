@@ -35,6 +35,7 @@ from retape.engines.eager.loop._function_traits import (
 )
 from retape.engines.eager.loop._records import Call
 from retape.engines.eager.trace._native_handle import native
+from retape.engines.eager.trace._random_state import Draws
 from retape.engines.eager.trace._report import Tally
 
 _set_grad = torch._C._set_grad_enabled
@@ -136,15 +137,15 @@ class LoopRecorder(TorchFunctionMode):
         if grad and chooses_kernel_by_gradient(func):
             if any(calls.needs[slot] for slot in reads):
                 func = as_with_graph(func)
-        state = calls.random_state() if kind is CallKind.RANDOM else None
+        draws = Draws() if kind is CallKind.RANDOM else contextlib.nullcontext()
         _set_grad(False)
         try:
-            result = func(*args, **kwargs) if kwargs else func(*args)
+            with draws:
+                result = func(*args, **kwargs) if kwargs else func(*args)
         finally:
             _set_grad(grad)
-        if state is not None:
-            state = calls.drawn(state)
-        call = Call(func, given, named, state, grad)
+        drawn = calls.drawn(draws) if isinstance(draws, Draws) else None
+        call = Call(func, given, named, drawn, grad)
         return noted(calls, call, reads, result)
 
 

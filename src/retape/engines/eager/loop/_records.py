@@ -4,6 +4,8 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from retape.engines.eager.trace._random_state import Drawn
+
 
 class Slot(int):
     """Stands for a tensor among the arguments of a call."""
@@ -17,7 +19,7 @@ class Call(NamedTuple):
     function: Any
     args: list[Any]
     kwargs: dict[str, Any] | None
-    random: Tensor | None
+    random: Drawn | None
     grad: bool
 
 
