@@ -1,0 +1,86 @@
+"""Run another project's own tests over Retape's functions.
+
+    python -m benchmarks.peers SUITE CHECKOUT [arguments of pytest]
+
+CHECKOUT is a checkout of the suite's project at the tag that
+`python -m benchmarks.peers` prints beside its name. What fails is listed, with the
+reason where it differs by design. The exit code is 0 if nothing else fails.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+
+from benchmarks.peers.suites import SUITES, Suite
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case [name, checkout, *arguments] if name in SUITES:
+            sys.exit(run(name, Path(checkout), arguments))
+        case _:
+            for name, suite in SUITES.items():
+                print(f"{name:16} {suite.tag:12} {' '.join(suite.files)}")
+            sys.exit(__doc__)
+
+
+def run(name: str, checkout: Path, arguments: list[str]) -> int:
+    """Run a suite and print what came of it; 1 if something failed unexpectedly."""
+    suite = SUITES[name]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "results.xml"
+        subprocess.run(
+            [
+                *(
+                    sys.executable,
+                    "-m",
+                    "pytest",
+                    "-q",
+                    "-p",
+                    "benchmarks.peers.replace",
+                ),
+                *("-p", "no:cacheprovider", "-o", "addopts=", "--tb=line"),
+                *(f"--junitxml={file}", *suite.arguments, *suite.files, *arguments),
+            ],
+            cwd=checkout,
+            env=os.environ
+            | {
+                "RETAPE_PEER": name,
+                "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+            },
+        )
+        return report(suite, file)
+
+
+def report(suite: Suite, file: Path) -> int:
+    """Print counts, and each failure with its reason or its message."""
+    counts: Counter[str] = Counter()
+    rest: list[str] = []
+    for case in ElementTree.parse(file).getroot().iter("testcase"):
+        failure = case.find("failure")
+        failure = case.find("error") if failure is None else failure
+        if case.find("skipped") is not None:
+            counts["skipped"] += 1
+        elif failure is None:
+            counts["passed"] += 1
+        else:
+            test = case.get("name", "")
+            reason = next((r for t, r in suite.differs.items() if t in test), "")
+            counts["differs by design" if reason else "failed"] += 1
+            line = (failure.get("message") or "").splitlines() or [""]
+            print(f"{test}: {reason or line[0][:160]}")
+            rest += [] if reason else [test]
+    print(", ".join(f"{n} {what}" for what, n in counts.items()))
+    return 1 if rest else 0
+
+
+if __name__ == "__main__":
+    main()

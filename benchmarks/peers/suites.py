@@ -1,0 +1,132 @@
+"""Which suites there are: their files, what is replaced, and what differs by design.
+
+A module of a suite sees a stand-in for a package that it imports: the stand-in has
+Retape's functions under the package's names, and everything else of the package.
+Nothing outside of the suite's own modules sees it.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A part of another project's tests."""
+
+    tag: str
+    """Where its files are to be taken from: a tag of the project's repository."""
+    files: tuple[str, ...]
+    """Inside of the checkout."""
+    replaced: Mapping[str, Callable[[], dict[str, Any]]]
+    """By a package's name: what its stand-in has in the place of the original."""
+    arguments: tuple[str, ...] = ()
+    """For pytest."""
+    differs: Mapping[str, str] = field(default_factory=dict)
+    """What fails by design: a part of a test's name, and the reason."""
+
+
+class StandIn(types.ModuleType):
+    """A package with some of its names replaced."""
+
+    def __init__(self, package: types.ModuleType, names: dict[str, Any]) -> None:
+        super().__init__(package.__name__, package.__doc__)
+        self.__dict__.update(names)
+        self.__dict__["_stands_for"] = package
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_stands_for"], name)
+
+
+def stand_in(package: types.ModuleType, dotted: Mapping[str, Any]) -> StandIn:
+    """A stand-in whose names may be those of submodules: `lax.scan`."""
+    names: dict[str, Any] = {}
+    inner: dict[str, dict[str, Any]] = {}
+    for name, value in dotted.items():
+        head, _, rest = name.partition(".")
+        if rest:
+            inner.setdefault(head, {})[rest] = value
+        else:
+            names[head] = value
+    for head, rest in inner.items():
+        names[head] = stand_in(getattr(package, head), rest)
+    return StandIn(package, names)
+
+
+def _equinox_loops() -> dict[str, Any]:
+    import retape.equinox
+
+    return {"while_loop": retape.equinox.while_loop, "scan": retape.equinox.scan}
+
+
+def _diffrax_adjoint() -> dict[str, Any]:
+    import diffrax
+
+    import retape.diffrax
+
+    def diffeqsolve(*args: Any, **kwargs: Any) -> Any:
+        kwargs.setdefault("adjoint", retape.diffrax.RetapeAdjoint())
+        return diffrax.diffeqsolve(*args, **kwargs)
+
+    return {"diffeqsolve": diffeqsolve}
+
+
+def _jax_checkpoint() -> dict[str, Any]:
+    import retape.jax
+
+    return {"checkpoint": retape.jax.checkpoint, "remat": retape.jax.checkpoint}
+
+
+def _jax_loops() -> dict[str, Any]:
+    import retape.jax
+
+    names = ("scan", "fori_loop", "while_loop")
+    return {f"lax.{name}": getattr(retape.jax, name) for name in names}
+
+
+def _jax_gradients() -> dict[str, Any]:
+    import retape.jax
+
+    names = ("grad", "value_and_grad", "vjp")
+    return {name: getattr(retape.jax, name) for name in names}
+
+
+SUITES: dict[str, Suite] = {
+    "equinox": Suite(
+        tag="v0.13.8",
+        files=("tests/test_while_loop.py", "tests/test_scan.py"),
+        replaced={"equinox.internal": _equinox_loops},
+    ),
+    "diffrax": Suite(
+        tag="v0.7.2",
+        files=("test/test_vmap.py", "test/test_saveat_solution.py"),
+        replaced={"diffrax": _diffrax_adjoint},
+    ),
+    "diffrax-events": Suite(
+        tag="v0.7.2",
+        files=("test/test_event.py", "test/test_adjoint.py"),
+        arguments=("-k", "not against"),
+        replaced={"diffrax": _diffrax_adjoint},
+    ),
+    "jax-remat": Suite(
+        tag="jax-v0.10.2",
+        files=("tests/api_test.py",),
+        arguments=("-k", "Remat"),
+        replaced={"jax": _jax_checkpoint},
+    ),
+    "jax-loops": Suite(
+        tag="jax-v0.10.2",
+        files=("tests/lax_control_flow_test.py",),
+        arguments=("-k", "Grad or Vjp or grad or vjp"),
+        replaced={"jax": _jax_loops},
+    ),
+    "jax-gradients": Suite(
+        tag="jax-v0.10.2",
+        files=("tests/lax_control_flow_test.py",),
+        arguments=("-k", "Grad or Vjp or grad or vjp"),
+        replaced={"jax": _jax_gradients},
+    ),
+}
