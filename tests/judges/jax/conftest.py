@@ -1,4 +1,4 @@
-"""Double precision for every test; the packages' own warnings are not ours."""
+"""Double precision for who asks for it; the packages' own warnings are not ours."""
 
 import os
 import warnings
@@ -16,7 +16,7 @@ with warnings.catch_warnings():
         pytest.importorskip(name)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def double_precision() -> Iterator[None]:
     with jax.enable_x64(True):
         yield

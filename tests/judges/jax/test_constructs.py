@@ -16,6 +16,8 @@ import retape.jax
 from tests.judges.jax.constructs import CONSTRUCTS, Construct
 from tests.judges.jax.judging import LAYERS, PLANS, WAYS, assert_equal
 
+pytestmark = pytest.mark.usefixtures("double_precision")
+
 X = 0.7
 BY_NAME = {c.name: c for c in CONSTRUCTS}
 REVERSIBLE = [c.name for c in CONSTRUCTS if c.reversible]

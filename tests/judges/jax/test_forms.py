@@ -25,6 +25,8 @@ from tests.judges.jax.judging import (
     forward_mode,
 )
 
+pytestmark = pytest.mark.usefixtures("double_precision")
+
 BY_NAME = {form.name: form for form in FORMS}
 CELLS = list(itertools.product(WAYS, TRANSFORMS, PLANS))
 

@@ -71,8 +71,21 @@ class Budgeted:
         def reduced(module: torch.nn.Module, protocol: Any) -> Any:
             return self._as_before(kind.__reduce_ex__(module, protocol))
 
+        body: dict[str, Any] = {**named, "__reduce_ex__": reduced}
+        if hasattr(kind, "__copy__"):
+            body["__copy__"] = self._copied
         make: Any = type(kind)
-        return make(kind.__name__, (kind,), {**named, "__reduce_ex__": reduced})
+        return make(kind.__name__, (kind,), body)
+
+    def _copied(self, module: Any) -> Any:
+        """A copy by the class's own way, which goes by this one's class and names."""
+        kind: Any = self._kind
+        made = kind.__copy__(module)
+        made.__class__ = kind
+        vars(made).pop(self._name, None)
+        if self._of_instance is not None:
+            vars(made)[self._name] = self._of_instance
+        return made
 
     def _as_before(self, reduced: Any) -> Any:
         """What makes a copy of the module, as it would be made without a budget."""
