@@ -41,6 +41,13 @@ def parameters() -> list[Any]:
     ]
 
 
+@pytest.mark.slow(
+    "retape.driver._simulate",
+    "retape.engines.eager.api._compiler_budget",
+    "retape.engines.jaxpr.api._transform",
+    "retape.engines.jaxpr.layers.planner._advise",
+    "retape.plan._fixed_space",
+)
 @pytest.mark.parametrize("name", parameters())
 def test_docstring_examples_print_what_they_show(
     name: str, run: Run, tmp_path: Path

@@ -29,6 +29,7 @@ def command(library, case):
     return [sys.executable, "-W", "error", os.fspath(HERE / "hidden.py"), library, case]
 
 
+@pytest.mark.slow("gradients")
 @pytest.mark.parametrize(
     "case",
     [

@@ -249,6 +249,7 @@ print(result.report.resumed)
 """
 
 
+@pytest.mark.slow
 def test_another_process_finds_the_same_run_and_an_edited_module_is_another(tmp_path):
     solver = tmp_path / "solver.py"
     solver.write_text("def advance(x, names):\n    return 2.0 * x\n")

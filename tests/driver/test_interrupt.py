@@ -61,6 +61,7 @@ def _no_fsync(monkeypatch):
     monkeypatch.setattr("os.fsync", lambda handle: None)
 
 
+@pytest.mark.slow("tiered-steps")
 @pytest.mark.parametrize("ends", ["steps", "done"])
 @pytest.mark.parametrize("kind", ["disk", "tiered"])
 def test_a_run_that_is_ended_again_and_again_has_the_same_bits(

@@ -53,6 +53,7 @@ def swept(scan: Any, mutable: Any, **options: Any) -> Any:
     return gradient, nnx.split(layers)[1]
 
 
+@pytest.mark.slow
 def test_a_bridged_linen_layer_with_statistics_and_dropout_works() -> None:
     mutable = ["batch_stats", "intermediates"]
     expected = swept(nnx.scan, mutable)
@@ -93,6 +94,7 @@ class Plain(linen.Module):
         return x + jnp.tanh(linen.Dense(x.shape[-1], param_dtype=x.dtype)(x))
 
 
+@pytest.mark.slow
 def test_gradients_and_memory_are_those_of_linen_s_remat_scan() -> None:
     """Sixteen layers in two levels of four: the same gradients, no more memory."""
     wide, rows = 16, 512

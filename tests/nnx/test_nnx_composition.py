@@ -49,6 +49,7 @@ def _eval_shape(f: Any) -> Any:
     return jnp.zeros(out.shape, out.dtype)
 
 
+@pytest.mark.slow("grad")
 @pytest.mark.parametrize(
     "transform",
     [_grad, _value_and_grad, _vmap, _jvp, _grad_of_grad, _eval_shape],

@@ -68,6 +68,7 @@ def test_segments_keep_the_carries_at_their_ends(segment: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_snapshot_more_is_one_carry_more() -> None:
     """No stage of many layers, whose tape would take twice as much again."""
     few, many = (
@@ -106,6 +107,7 @@ def bytes_of(**options: Any) -> int:
     return report.temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_memory_chooses_how_the_stack_is_reversed() -> None:
     most, least = bytes_of(levels=1), bytes_of(levels=2)
     assert least < 0.7 * most

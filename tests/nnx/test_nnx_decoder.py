@@ -26,6 +26,7 @@ SMALL = decoder.Shape(
 )
 
 
+@pytest.mark.slow
 def test_the_loss_curves_with_and_without_are_equal() -> None:
     plain, _ = train.train(nnx.scan, SMALL, steps=6, size=2, tokens=8)
     ours, _ = train.train(retape.nnx.remat_scan, SMALL, steps=6, size=2, tokens=8)
@@ -33,6 +34,7 @@ def test_the_loss_curves_with_and_without_are_equal() -> None:
     assert plain[-1] < plain[0]
 
 
+@pytest.mark.slow
 def test_the_decoder_sees_no_token_before_its_time() -> None:
     """Another last token changes no logit but the last; and blocks change nothing."""
     model = nnx.jit(lambda: decoder.Decoder(SMALL, nnx.Rngs(0)))()
@@ -77,6 +79,7 @@ def gradient_bytes(
     return compiled.memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_48_layers_keep_a_square_root_of_their_carries() -> None:
     """`nnx.remat` of the layer leaves 48 carries; two levels leave 8 + 6.
 

@@ -49,6 +49,7 @@ def refusal(loss: Callable[[], Tensor]) -> retape.BudgetError:
     return refused.value
 
 
+@pytest.mark.slow
 def test_many_small_operators_need_a_budget_for_their_record() -> None:
     loss = cells()
     refused = refusal(loss)
@@ -94,6 +95,7 @@ def python_bytes(loss: Callable[[], Tensor], under: Any) -> int:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory", [10**9, 1_500_000])
 def test_the_record_takes_what_the_report_says(memory: int, accelerated: bool) -> None:
     """By the tracer of Python's allocator: the fast sibling of the whole heap."""

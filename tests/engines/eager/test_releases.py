@@ -77,6 +77,7 @@ def private_names() -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_private_parts_of_pytorch_are_those_of_the_list() -> None:
     listed = re.findall(r"`(torch\.[\w.]+)`", section(ENGINE, "Private parts"))
     assert sorted(listed) == sorted(private_names())

@@ -46,6 +46,9 @@ def wanted(name: str) -> tuple[Any, Any]:
     return construct.fun(x), jax.jit(jax.grad(construct.plain))(x)
 
 
+@pytest.mark.slow(
+    "optimistix implicit-grad", "optimistix of ours-grad", "optimistix of ours-vjp"
+)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_the_gradient_is_that_of_the_plain_form(name: str, way: str) -> None:
@@ -54,6 +57,13 @@ def test_the_gradient_is_that_of_the_plain_form(name: str, way: str) -> None:
 
 
 # That policies which cut between operations gain nothing in a loop is advice.
+@pytest.mark.slow(
+    "equinox checkpointed-checkpoint",
+    "equinox checkpointed-every_n",
+    "optimistix of ours-Checkpointed",
+    "optimistix of ours-by_depth",
+    "optimistix of ours-within",
+)
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
 @pytest.mark.parametrize(("name", "layer"), diagonals(LAYERS, REVERSIBLE))
 def test_a_marked_layer_has_that_gradient(name: str, layer: str) -> None:
@@ -93,12 +103,25 @@ def listed(construct: Construct, x: Any) -> bool:
 TELLING = {f.__name__: f for f in (explained, measured, advised, listed)}
 
 
+@pytest.mark.slow(
+    "equinox bounded-advised",
+    "equinox checkpointed in a loop-advised",
+    "equinox checkpointed-advised",
+    "equinox of ours-advised",
+    "lanes-advised",
+    "optimistix implicit-advised",
+    "optimistix of ours-advised",
+    "optimistix of ours-measured",
+)
 @pytest.mark.parametrize("way", TELLING)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_what_tells_of_it_agrees(name: str, way: str) -> None:
     assert TELLING[way](BY_NAME[name], jnp.asarray(X))
 
 
+@pytest.mark.slow(
+    "a marked function", "custom jvp", "custom vjp", "lanes", "symbolic zeros"
+)
 @pytest.mark.parametrize("name", [c.name for c in CONSTRUCTS if not c.calls_back])
 def test_its_gradient_is_exported_for_any_number_of_lanes(name: str) -> None:
     gradient = jax.jit(jax.vmap(retape.jax.grad(BY_NAME[name].fun)))

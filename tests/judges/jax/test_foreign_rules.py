@@ -197,6 +197,15 @@ def _wanted(column: str) -> Any:
     return jax.grad(_loss(COLUMNS[column]))(X)
 
 
+@pytest.mark.slow(
+    "checkpoint-Equinox, nested",
+    "checkpoint-Equinox, prints",
+    "every_n-Equinox, checkpointed",
+    "grad-Equinox, checkpointed",
+    "scan-Equinox, checkpointed",
+    "selective-Equinox, checkpointed",
+    "within-Equinox, checkpointed",
+)
 @pytest.mark.parametrize(("row", "column"), _cells(GRADIENTS))
 @pytest.mark.filterwarnings("ignore::retape.RetapeWarning")
 def test_gradients(row: str, column: str) -> None:

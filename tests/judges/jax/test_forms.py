@@ -61,6 +61,16 @@ def wanted(name: str) -> Any:
     return by_forward_mode
 
 
+@pytest.mark.slow(
+    "closed_over_arrays-grad-itself-default",
+    "linear_algebra-grad-itself-default",
+    "rows_of_rows-grad-itself-default",
+    "scan_of_13-grad-itself-default",
+    "scan_xs_only-grad-itself-default",
+    "switch_-3-grad-itself-default",
+    "through_complex_numbers-grad-itself-default",
+    "vmap_of_a_data_dependent_loop-grad-itself-default",
+)
 @pytest.mark.parametrize(
     ("form", "way", "transform", "plan"),
     drawn(),
@@ -109,6 +119,9 @@ REVERSED = ["carry_swaps", "nested_scans", "linear_algebra", "custom_jvp_inside"
 
 
 # That policies which cut between operations gain nothing in a loop is advice.
+@pytest.mark.slow(
+    "linear_algebra-checkpoint", "linear_algebra-names", "linear_algebra-within"
+)
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
 @pytest.mark.parametrize("layer", LAYERS)
 @pytest.mark.parametrize("name", REVERSED)

@@ -116,6 +116,9 @@ def outcome(run: Function) -> Any:
     return found.dtype, np.asarray(found).tobytes()
 
 
+@pytest.mark.slow(
+    "checkpoint within bytes-threefry_partitionable", "scan-threefry_partitionable"
+)
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("way", WAYS)
 def test_an_answer_is_that_of_the_settings_it_is_asked_under(

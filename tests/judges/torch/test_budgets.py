@@ -156,6 +156,14 @@ def judge_or_refused(cell: Cell, folder: Path) -> None:
         assert "mode='loop'" in str(refused)
 
 
+@pytest.mark.slow(
+    "packed_sequences-2 snapshots-3 runs-operators-accelerated-cpu",
+    "random_0-1GB-1 runs-operators-accelerated-estimated-disk",
+    "random_1-0.2-3 runs-operators-accelerated-tiers",
+    "random_2-0.2-3 runs-operators-accelerated-tiers",
+    "random_2-least-3 runs-operators-accelerated-estimated",
+    "shared_products-least-1 runs-operators-accelerated-estimated-disk",
+)
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("cell", CHOSEN, ids=str)
 def test_bits_and_bytes(cell: Cell, tmp_path: Path) -> None:
@@ -266,6 +274,22 @@ def _is_quick(number: int, program: str, way: str) -> bool:
     return number % 3 == 0 and program not in LONG
 
 
+@pytest.mark.slow(
+    "complex_layers-by a plan",
+    "complex_layers-disk",
+    "complex_layers-estimated",
+    "deep_mlp-disk",
+    "functional-disk",
+    "heads-by a plan",
+    "heads-estimated",
+    "hooked-disk",
+    "perceptron-by a plan",
+    "perceptron-estimated",
+    "random_0-by a plan",
+    "random_1-estimated",
+    "random_3-by a plan",
+    "wide_values_on_the_way-estimated",
+)
 @pytest.mark.parametrize(("program", "way"), some_of(CURVES))
 def test_more_memory_is_no_more_work(program: str, way: str, tmp_path: Path) -> None:
     work = work_in_budgets(program, way, tmp_path)

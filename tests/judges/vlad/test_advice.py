@@ -206,6 +206,7 @@ ADVICE: list[tuple[Callable[..., Any], tuple[Any, ...], str, Callable[..., Any]]
 ]
 
 
+@pytest.mark.slow("shifted-args0-take `int(a[i])`-shifted_as_advised")
 @pytest.mark.parametrize(("f", "args", "says", "advised"), ADVICE)
 def test_what_is_advised_is_compiled(f, args, says, advised) -> None:
     with pytest.raises(native.CompileError) as caught:

@@ -38,6 +38,7 @@ class Sum(nn.Module):
         return self.inner(x).square().sum()
 
 
+@pytest.mark.slow
 def test_budgets_are_held_by_the_allocators_count_and_peaks_grow_with_them():
     model, x = Sum(mlp(5, 16)), torch.ones(128, 16)
     plain = gradients(model, model, x)
@@ -115,6 +116,7 @@ class WithACheckpoint(nn.Module):
         return x.sum()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Rates, Dropped, Normalized, WithACheckpoint])
 def test_gradients_and_buffers_are_those_of_the_plain_program(kind):
     x = torch.linspace(-1, 1, 64 * 32).view(64, 32)

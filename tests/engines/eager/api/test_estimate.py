@@ -136,6 +136,7 @@ def test_advice_where_no_budget_helps() -> None:
     ).advise(found.least)
 
 
+@pytest.mark.slow
 def test_a_least_that_is_named_is_enough_where_much_is_held(accelerated: bool) -> None:
     """Notes on what is held depend on the budget, so they are in no least."""
     layers = [nn.Sequential(nn.Conv2d(4, 4, 1), nn.BatchNorm2d(4), nn.ReLU())] * 24

@@ -72,6 +72,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow("policy")
 @pytest.mark.parametrize("way", WAYS)
 def test_inside_of_a_compiled_model_it_is_pytorchs_own(way):
     call, form, like = WAYS[way]
@@ -82,6 +83,7 @@ def test_inside_of_a_compiled_model_it_is_pytorchs_own(way):
     assert nbytes == its
 
 
+@pytest.mark.slow
 def test_it_is_exact_and_saves_memory():
     plain, whole = run(plainly, as_it_is, compiled=True, fullgraph=True)
     ours, nbytes = run(retape.torch.checkpoint, as_it_is, compiled=True, fullgraph=True)
@@ -90,6 +92,7 @@ def test_it_is_exact_and_saves_memory():
     assert nbytes < 0.8 * whole
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute")
 def test_it_goes_on_where_the_compiler_breaks_the_graph():
     def call(block, x):
@@ -102,6 +105,7 @@ def test_it_goes_on_where_the_compiler_breaks_the_graph():
         assert torch.equal(mine, each)
 
 
+@pytest.mark.slow("options1-`policy` is a function")
 @pytest.mark.parametrize(
     ("options", "text"),
     [

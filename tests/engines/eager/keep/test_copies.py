@@ -131,6 +131,7 @@ def late(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[LateCopies]]:
     LateCopies.all.clear()
 
 
+@pytest.mark.slow("memory-options0")
 @pytest.mark.parametrize(
     ("kind", "options"),
     [

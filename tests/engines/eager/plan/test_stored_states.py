@@ -24,6 +24,7 @@ def test_a_plan_with_a_store_runs_less_again(tmp_path: Path) -> None:
     assert reports[1].snapshots > 0
 
 
+@pytest.mark.slow
 def test_with_a_store_less_is_run_again_in_every_budget(tmp_path: Path) -> None:
     chain = net()
     for parameter in chain.parameters():
@@ -50,6 +51,7 @@ def test_with_a_store_less_is_run_again_in_every_budget(tmp_path: Path) -> None:
     assert all(a < b for a, b in zip(again[True], again[False], strict=True))
 
 
+@pytest.mark.slow
 def test_an_estimated_program_has_a_plan_with_a_store_at_once(tmp_path: Path) -> None:
     chain, x = net(), torch.ones(256, 48)
 

@@ -170,6 +170,7 @@ def test_a_model_that_is_unfrozen_is_another_program(frozen: slice) -> None:
     assert states[2] == states[6] == states[-1] == "followed"
 
 
+@pytest.mark.slow
 def test_a_chain_learns_from_what_its_backward_finds() -> None:
     class Part(nn.Module):
         def __init__(self) -> None:

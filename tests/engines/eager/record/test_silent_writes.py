@@ -161,6 +161,7 @@ def maml(first_order: bool) -> tuple[list[Tensor], Callable[[], Tensor]]:
     return list(params.values()), step
 
 
+@pytest.mark.slow("False")
 @pytest.mark.parametrize("first_order", [False, True])
 def test_a_budget_that_was_named_or_held_is_never_refused(first_order: bool) -> None:
     params, step = maml(first_order)

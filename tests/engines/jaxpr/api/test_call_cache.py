@@ -94,6 +94,7 @@ def by_vjp(x: Any) -> Any:
 by_vjp.defvjp(lambda x: (by_vjp(x), ()), lambda _, ct: (scale * 1.5 * ct,))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ruled", [by_jvp, by_vjp], ids=["jvp", "vjp"])
 def test_a_rule_is_known_again_by_what_it_does(
     ruled: Any, monkeypatch: pytest.MonkeyPatch
@@ -152,6 +153,7 @@ def test_constants_are_not_part_of_the_program() -> None:
         before = work()
 
 
+@pytest.mark.slow("float64-True")
 @pytest.mark.parametrize("wide", [False, True])
 @pytest.mark.parametrize("dtype", [np.int64, np.float64, np.float32, bool])
 def test_arrays_of_numpy_are_constants(dtype: Any, wide: bool) -> None:
@@ -187,6 +189,7 @@ def test_settings_are_seen() -> None:
     assert types == [np.float32, np.float64, np.float32]
 
 
+@pytest.mark.slow
 def test_threads_may_share_a_function() -> None:
     gradient = retape.jax.grad(walk, plan=PLAN)
     points = [1.0 + k / 10 for k in range(40)]
@@ -217,6 +220,7 @@ DEBUGGED = {
 }
 
 
+@pytest.mark.slow("checkpointed", "measure", "vjp", "vmap")
 @pytest.mark.parametrize("name", DEBUGGED)
 def test_with_jit_off(name: str) -> None:
     """`jax.disable_jit` runs loops in Python; a sweep is compiled nevertheless."""
@@ -240,6 +244,7 @@ WAYS = {
 }
 
 
+@pytest.mark.slow("grad")
 @pytest.mark.parametrize("name", WAYS)
 def test_nans_are_found(name: str) -> None:
     wrong, right = map(WAYS[name], (not_a_number, loss))

@@ -104,6 +104,7 @@ TWO: dict[str, Callable[[Function], Any]] = {
 }
 
 
+@pytest.mark.slow("grad of vmap", "vmap of vmap of grad")
 @pytest.mark.parametrize("what", TWO.values(), ids=TWO.keys())
 def test_two_transformations(what: Callable[[Function], Any]) -> None:
     check(what)
@@ -197,6 +198,7 @@ AROUND: dict[str, Callable[[Function], Any]] = {
 }
 
 
+@pytest.mark.slow("grad of a cond around")
 @pytest.mark.parametrize("what", AROUND.values(), ids=AROUND.keys())
 def test_inside_another_construct(what: Callable[[Function], Any]) -> None:
     check(what)

@@ -229,6 +229,7 @@ def test_an_operation_without_a_derivative_is_named() -> None:
         retape.jax.grad(fun)(1.0)
 
 
+@pytest.mark.slow
 def test_what_leads_only_to_a_test_needs_no_derivative() -> None:
     """As in plain JAX, where the test of a loop is not differentiated."""
 

@@ -82,6 +82,7 @@ FAULTS = {
 SPOILT = {masked_quotient: "y, zero", only_the_parameter: "x"}
 
 
+@pytest.mark.slow("in_a_branch", "masked_root", "norm_of_zero", "only_the_parameter")
 @pytest.mark.parametrize("step", FAULTS, ids=lambda f: f.__name__)
 def test_a_derivative_that_is_not_finite(step: Any) -> None:
     """Forward all is well: only the way back knows."""
@@ -119,6 +120,7 @@ def test_a_value_that_is_not_finite() -> None:
     assert fault.step == AT + 1 and fault.text == "return jnp.log(y - 100.0)"
 
 
+@pytest.mark.slow
 def test_a_step_that_explodes() -> None:
     def step(y: Any, x: Any) -> Any:
         return jnp.sin(1e9 * y)
@@ -178,6 +180,7 @@ def test_a_factor_that_cannot_be() -> None:
         retape.jax.measure(jnp.sum, X, health=True, growth=1.0)
 
 
+@pytest.mark.slow
 def test_an_equal_program_is_named_by_its_own_line() -> None:
     """What is compiled is found again; where it stands is not that of the other."""
 
@@ -236,6 +239,7 @@ def test_a_cotangent_that_is_not_finite_and_is_dropped() -> None:
     assert (fault.kind, fault.step, fault.operation) == ("reverse", 57, "sqrt")
 
 
+@pytest.mark.slow
 def test_infinity_that_marks_rows_not_yet_written() -> None:
     """As solvers save: the value is finite, and the fault is on the way back."""
 
@@ -257,6 +261,7 @@ def test_infinity_that_marks_rows_not_yet_written() -> None:
     assert (fault.kind, fault.step, fault.operation) == ("reverse", 21, "sqrt")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["complex64"])
 def test_other_types(kind: str) -> None:
     def fun(x: Any) -> Any:

@@ -27,6 +27,21 @@ BY_NAME = {f.name: f for f in FORMS}
 FEW = retape.fixed_space(snapshots=2, stage=2)
 
 
+@pytest.mark.slow(
+    "closed_over_arrays",
+    "halt_on_data",
+    "linear_algebra",
+    "raw_keys",
+    "rows_of_rows",
+    "scan_of_13",
+    "switch_-3",
+    "switch_0",
+    "switch_1",
+    "through_complex_numbers",
+    "typed_keys",
+    "typed_keys_of_another_kind",
+    "vmap_inside",
+)
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.name)
 def test_gradient(form: Form, opened: None) -> None:
     del opened
@@ -134,6 +149,7 @@ def test_short_floats(dtype: Any, tolerance: float) -> None:
     assert_close(got, want, tolerance)
 
 
+@pytest.mark.slow("complex128")
 @pytest.mark.parametrize("dtype", [jnp.complex64, jnp.complex128])
 def test_holomorphic(dtype: Any) -> None:
     z = jnp.asarray(0.7 + 0.2j, dtype)
@@ -156,6 +172,7 @@ def test_vjp_by_a_complex_number() -> None:
     assert_close(pull(1.0), want(1.0))
 
 
+@pytest.mark.slow
 def test_gradient_by_a_complex_number_of_what_is_not_holomorphic() -> None:
     """As `jax.grad`: a number g with df = Re(g dz), whatever the function is."""
 
@@ -235,6 +252,7 @@ def test_argnums(argnums: Any) -> None:
     assert_close(got, want)
 
 
+@pytest.mark.slow
 def test_trees_as_arguments() -> None:
     def fun(p: Any, n: Any, *, scale: Any) -> Any:
         return jax.lax.fori_loop(
@@ -259,6 +277,7 @@ def test_has_aux() -> None:
     assert_close(gradient, jax.jvp(climb, (x,), (1.0,))[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["grad", "jvp", "vmap of grad", "itself"])
 def test_aux_has_a_derivative_for_who_differentiates_it(way: str) -> None:
     def fun(x: Any) -> Any:

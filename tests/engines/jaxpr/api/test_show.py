@@ -71,6 +71,7 @@ def test_a_pass_that_does_nothing_says_so():
     assert "== hoist_pvary\n(as before)\n" in text
 
 
+@pytest.mark.slow
 def test_a_budget_shows_the_blocks_that_it_needs():
     x = jnp.ones((256, 64), jnp.float32)
     whole = retape.jax.show(layers, x)

@@ -55,6 +55,7 @@ def test_newton_to_tolerance() -> None:
     assert_close(check(root, a), 1 / (3 * x**2 + 1), 1e-8)
 
 
+@pytest.mark.slow
 def test_expm() -> None:
     """The squaring phase of `expm` is a loop whose length depends on the norm."""
     matrix = jnp.asarray([[0.3, 4.1, -1.0], [-2.0, 0.5, 3.0], [0.1, 0.2, -9.0]])
@@ -69,6 +70,7 @@ def test_expm() -> None:
     assert_close(gradient, want, 1e-8)
 
 
+@pytest.mark.slow
 def test_minimize() -> None:
     def fun(target: Any) -> Any:
         def rosenbrock(p: Any) -> Any:

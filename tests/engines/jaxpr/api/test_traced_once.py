@@ -19,6 +19,7 @@ def run(x: Any) -> Any:
     return lax.while_loop(lambda v: v < 9.0, lambda v: 1.5 * jax.nn.relu(v), x)
 
 
+@pytest.mark.slow
 def test_inside_jit_rules_are_not_traced_to_be_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

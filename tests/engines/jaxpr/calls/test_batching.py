@@ -35,6 +35,7 @@ def expected(fun: Any = run) -> Any:
     return jnp.stack([jax.jacfwd(fun)(x, n) for x, n in zip(XS, STEPS, strict=True)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "plan", [FEW, None, retape.fixed_space(snapshots=3, split="bisection")]
 )
@@ -49,12 +50,14 @@ def test_a_batch_takes_what_its_runs_take() -> None:
     assert many <= 1.1 * len(XS) * taken(alone, XS[0], STEPS[0])
 
 
+@pytest.mark.slow
 def test_a_budget_is_for_each_run() -> None:
     gradient = jax.vmap(retape.jax.grad(run, plan=retape.within(60_000)))
     assert taken(gradient, XS, STEPS) <= 60_000 * len(XS)
     np.testing.assert_allclose(gradient(XS, STEPS), expected(), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_batches_of_batches_and_of_second_derivatives() -> None:
     small = lambda x, n: run(x[:3], n)  # noqa: E731
     product = jax.vmap(jax.grad(lambda x, n: retape.jax.grad(small, plan=FEW)(x, n)[0]))
@@ -65,6 +68,7 @@ def test_batches_of_batches_and_of_second_derivatives() -> None:
     np.testing.assert_allclose(twice(xs, steps).reshape(8, -1), expected(), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_all_runs_share_is_summed_apart() -> None:
     def scaled(w: Any, x: Any, n: Any) -> Any:
         return run(w * x, n)

@@ -135,6 +135,7 @@ def loop() -> Callable[..., Any]:
     return fun
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_equinox_checkpointed_loop_is_opened(loop: Callable[..., Any]) -> None:
     x = jnp.linspace(0.1, 1.0, 5)
@@ -145,6 +146,7 @@ def test_equinox_checkpointed_loop_is_opened(loop: Callable[..., Any]) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_opened_loops_have_all_derivatives(loop: Callable[..., Any]) -> None:
     """Forward mode and second order, which the custom rule refuses."""
@@ -164,6 +166,7 @@ def test_opened_loops_have_all_derivatives(loop: Callable[..., Any]) -> None:
     assert_close(jax.hessian(ours)(x), jax.hessian(plain)(x), 1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_opened_loops_through_vmap(loop: Callable[..., Any]) -> None:
     """A rule that `vmap` wrapped is recognised, with lanes that end at other times."""
