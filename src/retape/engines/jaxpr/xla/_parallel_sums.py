@@ -158,7 +158,8 @@ def _side_by_side(sums: Iterable[Sum]) -> list[core.JaxprEqn]:
 
 
 def _call(kind: Any, sums: Sequence[Sum]) -> core.JaxprEqn:
-    made = _sum_call(*kind, tuple(len(one.terms) for one in sums))
+    shape, dtype, axes = kind
+    made = _sum_call(shape, dtype, axes, tuple(len(one.terms) for one in sums))
     terms = [v for one in sums for v in one.terms]
     return made.replace(
         invars=terms, outvars=[one.out for one in sums], ctx=sums[0].eqn.ctx

@@ -182,12 +182,14 @@ def _measured(
     memory = memory_trace(program, settings, report, compiled, budget)
     report = replace(report, memory=memory)
     if not health:
-        return Measured(*checked_results((value, gradient)), report)
+        value, gradient = checked_results((value, gradient))
+        return Measured(value, gradient, report)
 
     def own() -> Compiled:
         """The program with the lines of this function, not those of an equal one."""
-        given = problem.jaxpr, problem.active
-        return program if known is given[0] else _program(plan, *given, health)[0]
+        if known is problem.jaxpr:
+            return program
+        return _program(plan, problem.jaxpr, problem.active, health)[0]
 
     operands = [*values, *program.constants]
     seeds = [problem.one()]

@@ -180,8 +180,8 @@ def result_to_python(value: Value, type_: Type) -> Any:
             return result_to_python(value, items[int(number)])
         case ArrayType(rank=rank):
             shape, data = ((-1,), value) if rank == 1 else value
-            found = _array(data).reshape([int(n) for n in shape])
-            return found.astype(int) if type_.item is INT else found
+            array = _array(data).reshape([int(n) for n in shape])
+            return array.astype(int) if type_.item is INT else array
         case FunctionType():
             raise GradientTypeError(
                 "a compiled function cannot return a function; return its values"
