@@ -26,7 +26,6 @@ from retape.driver._outgrown import Sample
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
-from retape.plan._within import Within
 from retape.schedule import Multistage
 from retape.storage import (
     DiskStore,
@@ -241,7 +240,7 @@ def adjoint(
     cotangents = CotangentWatch(growth)
     machine.watch = cotangents if health else None
     tape_bytes = machine.step_tape_nbytes()
-    if isinstance(chosen, Within):
+    if isinstance(chosen, Plan) and chosen.budget is not None:
         sizes = {"state": tree_nbytes(x0), "tape": tape_bytes}
         machine.sample = Sample(repr(chosen), sizes)
     watch = Bar() if progress is True else progress

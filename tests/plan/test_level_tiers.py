@@ -111,7 +111,7 @@ def test_a_run_over_four_tiers_goes_on_where_it_ended(tmp_path):
 def test_what_is_in_both_memories_is_written_before_a_run_ends(tmp_path):
     store = nested(tmp_path)
     store.open("a run")
-    store.name_tiers(("device",), ("host", "disk", "remote"))
+    store.name_tiers(("device", "host", "disk", "remote"))
     store.put(1, 0, "device", 1.5, 8)
     store.disk.put(2, 0, "host", 2.5, 8)
     store._place["host", 0] = True

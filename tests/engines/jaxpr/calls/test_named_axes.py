@@ -41,6 +41,8 @@ def over(f: Function) -> Function:
     return jax.vmap(f, axis_name="lanes")
 
 
+# That `sqrt` gains nothing where a loop is most of the work is advice.
+@pytest.mark.filterwarnings("ignore:.*most of the work is in a `scan`")
 @pytest.mark.parametrize("name", MARKS)
 @pytest.mark.parametrize("jitted", [False, True])
 def test_the_gradient_of_a_batch_with_a_mean_over_it(name: str, jitted: bool) -> None:
@@ -50,6 +52,8 @@ def test_the_gradient_of_a_batch_with_a_mean_over_it(name: str, jitted: bool) ->
     np.testing.assert_allclose(got, plain(X), rtol=1e-12)
 
 
+# That `sqrt` gains nothing where a loop is most of the work is advice.
+@pytest.mark.filterwarnings("ignore:.*most of the work is in a `scan`")
 @pytest.mark.parametrize("name", MARKS)
 def test_a_batch_of_gradients_that_speak_to_one_another(name: str) -> None:
     got = over(jax.grad(MARKS[name](centred)))(X)

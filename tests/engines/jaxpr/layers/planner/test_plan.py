@@ -158,7 +158,7 @@ def test_a_loop_of_unknown_length_is_refused_with_what_to_do() -> None:
         retape.jax.plan(halve, jnp.ones(3), memory="1 GB")
 
 
-@pytest.mark.parametrize("memory", ["much", 0, -5, 1.5, True], ids=str)
+@pytest.mark.parametrize("memory", ["much", 0, -5, True], ids=str)
 def test_memory_that_is_no_amount_is_refused_by_its_name(memory: Any) -> None:
     with pytest.raises(retape.PlanError, match=f"`memory={memory!r}` is not an amount"):
         retape.jax.plan(looped, *arguments(), memory=memory)
