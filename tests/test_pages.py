@@ -143,6 +143,7 @@ def test_a_dead_link_is_found(tmp_path: Path) -> None:
     assert dead_links(page) == ["b.md", "#c", "d"]
 
 
+@pytest.mark.slow
 def test_the_page_of_limits_has_the_refusals_of_the_sources():
     found = runpy.run_path(str(ROOT / ".ci" / "refusals.py"))["refusals"]()
     assert len(found) == 4 and all(found.values())

@@ -97,6 +97,7 @@ def test_48_layers_keep_a_square_root_of_their_carries() -> None:
     assert before - after > predicted - carry // 4
 
 
+@pytest.mark.slow
 def test_8192_tokens_run_for_real_at_reduced_width() -> None:
     """The gated half of 48 layers, whose work grows with the tokens and no faster."""
 

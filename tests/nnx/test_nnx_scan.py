@@ -81,6 +81,7 @@ def unrolled(length: int) -> Any:
     return value, gradients, after
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 7])
 def test_values_gradients_and_state_are_those_of_a_python_loop(length: int) -> None:
     ours = swept(retape.nnx.remat_scan, stack(length))
@@ -125,6 +126,7 @@ def test_the_comparison_sees_a_small_lie() -> None:
     assert difference(by_nnx_scan(), by_nnx_scan(reverse=True)) > CLOSE
 
 
+@pytest.mark.slow
 def test_a_layer_s_state_is_changed_once_however_often_it_is_run() -> None:
     """Three levels run most layers four times; counts and statistics move once."""
     _, _, after = swept(retape.nnx.remat_scan, stack(8), levels=3)
@@ -151,6 +153,7 @@ class Masked(nnx.Module):
         return y
 
 
+@pytest.mark.slow
 def test_a_dropout_mask_is_the_same_when_it_is_made_again() -> None:
     """The gradient of sum(x * masks) is the product of the masks."""
     layers = Masked(9)
@@ -400,6 +403,7 @@ FORMS = [
 ]
 
 
+@pytest.mark.slow("random_numbers_of_its_own")
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__.strip("_"))
 def test_a_form_of_the_call_gives_what_nnx_scan_gives(form: Any) -> None:
     expected = form(nnx.scan)

@@ -66,6 +66,7 @@ def test_the_default_stage_gives_the_tape_twice_the_bytes_of_the_snapshots():
     assert plan.resolve(100, 1000, 0) == (100, 0, 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=400)
 @given(st.integers(1, 900), st.integers(1, 90), st.integers(1, 90))
 def test_segments_have_the_least_peak_of_all_stage_lengths(n, w, r):

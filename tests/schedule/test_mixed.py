@@ -23,6 +23,7 @@ def test_tapes_never_do_worse_than_states_only():
         assert Mixed(n, n - 1).counts().advances == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "snapshots"), [(2200, 12), pytest.param(20_000, 60, marks=pytest.mark.slow)]
 )
@@ -46,6 +47,7 @@ def test_many_rooms_are_no_large_table():
     assert schedule.bound() < 2
 
 
+@pytest.mark.slow
 def test_where_all_tapes_fit_nothing_is_run_twice():
     schedule = Mixed(10**5, 10**5 * 7 - 7, state=5, tape=7)
     assert schedule.exact and schedule.bound() == 1

@@ -24,6 +24,7 @@ def with_numpy():
     return list(tables.told())
 
 
+@pytest.mark.slow
 def test_short_ones_are_the_same_action_by_action(with_numpy, without_numpy):
     compared = 0
     for one, other in zip(with_numpy, without_numpy, strict=True):

@@ -90,6 +90,7 @@ def of_lanes(p: Any, adjoint: Any) -> Any:
     return loss(jax.vmap(lambda t1: solve(p, adjoint, t1=t1).ys)(ends))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fun", [of_times, of_noise, of_event, of_lanes])
 def test_the_gradient_is_that_of_diffrax(fun: Any) -> None:
     theirs = dfx.RecursiveCheckpointAdjoint()
@@ -100,6 +101,7 @@ def test_the_gradient_is_that_of_diffrax(fun: Any) -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_what_its_own_adjoint_refuses() -> None:
     """No bound on the steps, forward mode, second derivatives; in bytes."""
 
@@ -127,6 +129,7 @@ def test_what_its_own_adjoint_refuses() -> None:
     np.testing.assert_allclose(curvature, (ahead - behind) / (2 * step), rtol=1e-7)
 
 
+@pytest.mark.slow
 def test_a_plan_acts_on_the_default_adjoint() -> None:
     """`retape.jax.grad` of a solve for which no adjoint was chosen."""
 
@@ -142,6 +145,7 @@ def test_a_plan_acts_on_the_default_adjoint() -> None:
     )
 
 
+@pytest.mark.slow
 def test_memory_is_what_the_plan_says() -> None:
     """More snapshots, more bytes; and the budget is held by the compiled program."""
 
@@ -163,6 +167,7 @@ def test_memory_is_what_the_plan_says() -> None:
     assert bytes_of(retape.within("300 kB")) <= 300_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("t1", [1.0, -1.0])
 def test_the_solution_is_the_same_with_what_was_not_used(t1: float) -> None:
     """Unused rows of what is saved, forwards and backwards in time."""

@@ -44,6 +44,7 @@ def ragged(x: Any, module: Any, **changed: Any) -> Any:
     return jnp.sum(y**2) + sum(weighted)
 
 
+@pytest.mark.slow
 def test_a_changed_import_is_enough() -> None:
     x = jnp.linspace(0.1, 1.0, 5)
     gradients = [
@@ -54,6 +55,7 @@ def test_a_changed_import_is_enough() -> None:
 
 
 # A budget is for one sweep: the derivative of a sweep that uses all of it needs more.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("plan", "order"),
     [(retape.within("60 kB"), 1), (retape.fixed_space(snapshots=3), 2)],
@@ -68,6 +70,7 @@ def test_derivatives_under_a_plan(plan: retape.Plan, order: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_buffer_that_is_read_and_written_twice_has_the_right_gradient() -> None:
     """Equinox does not check that, and then its gradients are wrong."""
 
@@ -93,6 +96,7 @@ def test_a_buffer_that_is_read_and_written_twice_has_the_right_gradient() -> Non
         np.testing.assert_allclose(got, jax.grad(fun)(x, plain), rtol=1e-14)
 
 
+@pytest.mark.slow("2", "None")
 @pytest.mark.parametrize("checkpoints", [None, 2, "all"])
 def test_scan_as_equinox(checkpoints: Any) -> None:
     xs = jnp.linspace(0.1, 0.9, 24).reshape(12, 2)

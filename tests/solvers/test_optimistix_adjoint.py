@@ -45,6 +45,7 @@ PROBLEMS: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_the_gradient_is_that_of_their_own_adjoint(name: str) -> None:
     def fun(a: Any, adjoint: Any) -> Any:
@@ -56,6 +57,7 @@ def test_the_gradient_is_that_of_their_own_adjoint(name: str) -> None:
     np.testing.assert_allclose(ours(a), theirs(a), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_an_iteration_that_is_stopped_has_another_gradient_than_its_limit() -> None:
     """There the implicit adjoint is wrong; and theirs refuses second order."""
 

@@ -67,6 +67,7 @@ def _fit(module: Deep, callback: Any = None) -> None:
         trainer.fit(module, loader, loader)
 
 
+@pytest.mark.slow
 def test_the_same_weights_in_a_budget() -> None:
     plain, ours = Deep(), Deep()
     _fit(plain)

@@ -48,6 +48,7 @@ def _trainer(model: Any, folder: Path, callback: Any = None, **options: Any) -> 
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [
@@ -79,6 +80,7 @@ def test_plain_training_takes_more_than_the_budget() -> None:
     assert run.report.peak_bytes > 1.5 * MEMORY
 
 
+@pytest.mark.slow
 def test_a_model_saved_and_copied_while_it_trains_is_a_model(tmp_path: Path) -> None:
     model = _model()
     callback = retape.transformers.RetapeCallback(memory=MEMORY)
@@ -90,6 +92,7 @@ def test_a_model_saved_and_copied_while_it_trains_is_a_model(tmp_path: Path) -> 
     assert "forward" not in vars(copy.deepcopy(model))
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_too_small_names_the_least_and_can_be_raised(
     tmp_path: Path,
 ) -> None:
@@ -105,6 +108,7 @@ def test_a_budget_that_is_too_small_names_the_least_and_can_be_raised(
     assert "forward" not in vars(model)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "error", "text"),
     [

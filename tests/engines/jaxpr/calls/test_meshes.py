@@ -37,6 +37,7 @@ def found() -> Any:
     return finish(start("meshes.py"))
 
 
+@pytest.mark.slow("checkpoint, alone (Auto)")
 @pytest.mark.parametrize("case", CASES)
 def test_equal_to_plain_jax_on_the_mesh(found: Any, case: str) -> None:
     assert found["compared"][case] < 1e-12

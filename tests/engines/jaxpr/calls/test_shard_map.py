@@ -55,6 +55,7 @@ def found() -> dict[str, float]:
     return finish(start("devices.py"))
 
 
+@pytest.mark.slow("sharded arguments (Auto)")
 @pytest.mark.parametrize("case", CASES)
 def test_equal_to_plain_reverse_mode(found: dict[str, float], case: str) -> None:
     assert found[case] < 1e-12
@@ -76,6 +77,7 @@ def simulate(x: Any) -> Any:
     return jnp.sum(jax.lax.fori_loop(0, 11, step, x) ** 2)
 
 
+@pytest.mark.slow
 def test_two_processes() -> None:
     with socket.socket() as free:
         free.bind(("localhost", 0))

@@ -103,6 +103,9 @@ def test_a_stream_makes_room_for_its_cotangent(name: str) -> None:
     assert turned(looped(name)) == TURNED[name][1]
 
 
+@pytest.mark.slow(
+    "a row at every step-online", "a row now and then-online", "one of two-online"
+)
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("name", TURNED)
@@ -113,6 +116,7 @@ def test_gradients(name: str, plan: str) -> None:
     assert_close(found[1], jax.jacfwd(looped(name))(X))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("opened")
 def test_rows_of_each_device() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
@@ -206,6 +210,7 @@ LOSSES: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.slow("linear-2", "two-1", "two-2")
 @pytest.mark.parametrize("stage", [1, 2])
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_loss_of_saved_rows_needs_room_for_them_once(name: str, stage: int) -> None:

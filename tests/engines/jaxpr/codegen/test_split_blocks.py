@@ -137,6 +137,7 @@ def test_a_block_within_the_limit_stays_whole() -> None:
 # What it does ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fun", [scanned, unrolled])
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-12)]
@@ -151,6 +152,7 @@ def test_gradient_of_a_cut_program(
     assert_close(got, jax.grad(fun, (0, 1))(w, x), tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 3])
 def test_stages_of_pieces(stage: int, pieces: Any) -> None:
     pieces(5_000)
@@ -160,6 +162,7 @@ def test_stages_of_pieces(stage: int, pieces: Any) -> None:
     assert_close(got, jax.grad(scanned)(w, x), 1e-12)
 
 
+@pytest.mark.slow
 @settings(
     max_examples=5,
     deadline=None,
@@ -188,6 +191,7 @@ def temp_bytes(fun: Any, *args: Any) -> int:
     return jax.jit(fun).lower(*args).compile().memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fun", [scanned, unrolled])
 def test_a_budget_below_a_whole_block(fun: Any) -> None:
     """Straight-line code, too, is kept within a budget that its derivative exceeds."""
@@ -214,6 +218,7 @@ def test_a_straight_line_is_cut_whatever_the_plan(
     assert explained.stage == 1 and 1 < explained.snapshots < 10
 
 
+@pytest.mark.slow
 def test_the_least_budget_is_named_and_is_enough() -> None:
     w, x = weights(6, np.float32), state(np.float32, 512)
     expected = r"take (\d+) bytes, however finely its blocks are cut. Pass `retape"
@@ -283,6 +288,7 @@ def test_what_the_pieces_share_is_registers_only() -> None:
     assert not uses & set(rows)
 
 
+@pytest.mark.slow
 def test_an_operation_without_results_is_cut_around() -> None:
     """Third-party code has branches that only check; nothing reads what they give."""
 

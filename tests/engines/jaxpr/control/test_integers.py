@@ -96,6 +96,7 @@ def test_a_sweep_of_known_length_computes_nothing_with_64_bits(loops: Any) -> No
     assert re.findall(WIDE, text), "this looks for nothing"
 
 
+@pytest.mark.slow("binomial-count-True", "treeverse-online-True")
 @pytest.mark.parametrize(
     ("split", "forward", "device"),
     [

@@ -73,6 +73,7 @@ def test_the_treeverse_split_is_that_of_the_schedules() -> None:
     assert got.tolist() == [treeverse_split(n, d, t) for n, d, t in grid]
 
 
+@pytest.mark.slow
 def test_in_a_batch_what_nobody_asks_for_is_not_searched_for() -> None:
     # A loop in a batch runs for all as soon as one asks; the other's end is unknown.
     ends = jnp.asarray([30, FOREVER])
@@ -175,6 +176,7 @@ def test_counts_of_runs_whose_length_is_found_out(d: int, alpha: int) -> None:
         np.testing.assert_allclose(slope, slope_of(n), rtol=1e-12)
 
 
+@pytest.mark.slow("2-cpu")
 @pytest.mark.parametrize("platform", ["cpu", "gpu"])
 @pytest.mark.parametrize("snapshots", [2, 3, 4, 5])
 def test_what_is_kept_is_what_the_schedule_keeps(

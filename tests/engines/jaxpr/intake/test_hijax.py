@@ -213,6 +213,7 @@ def root_of(p: Any) -> Any:
     return lax.custom_root(f, 1.0, solve, lambda g, y: y / g(1.0))
 
 
+@pytest.mark.slow
 def test_functions_that_some_releases_build_of_the_new_kind() -> None:
     def fun(x: Any) -> Any:
         def turn(v: Any) -> Any:
@@ -304,6 +305,7 @@ def carries_of(scan: Callable[..., Any]) -> float:
     return compiled.memory_analysis().temp_size_in_bytes / WIDE.nbytes
 
 
+@pytest.mark.slow("old")
 def test_segments_and_a_budget_for_them_keep_as_few_carries(kind: str) -> None:
     assert kind
     segments = carries_of(functools.partial(retape.jax.scan, segment_length=4))

@@ -78,6 +78,7 @@ def test_a_custom_rule_that_is_made_anew_is_another_one() -> None:
     assert_near(jax.grad(value)(jnp.ones(3)), 3 * jnp.ones(3))
 
 
+@pytest.mark.slow
 def test_equal_layers_are_differentiated_once() -> None:
     w, h = weights(6, 4), start(4)
     before = _rerun.rerun_program.cache_info().misses

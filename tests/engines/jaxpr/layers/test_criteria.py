@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax import lax
 
 import retape.jax
@@ -27,6 +28,7 @@ from tests.engines.jaxpr.support.networks import (
 # A specification of `checkpoint` -----------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_fourth_layer_may_be_marked() -> None:
     def mixed(w: Any, h: Any) -> Any:
         for i, each in enumerate(w):
@@ -70,6 +72,7 @@ def segmented_bytes(length: int, segment: int) -> int:
     return compiled.memory_analysis().temp_size_in_bytes
 
 
+@pytest.mark.slow
 def test_segments_of_the_square_root_take_the_least_memory() -> None:
     taken = {s: segmented_bytes(100, s) for s in (5, 10, 20, 50)}
     assert min(taken, key=lambda s: taken[s]) == 10
@@ -100,6 +103,7 @@ def found(way: str) -> tuple[int, int]:
     return sum(map(flops, eqns)), temp_bytes(whole, w, h)
 
 
+@pytest.mark.slow
 def test_one_more_forward_pass_is_a_third_of_the_work() -> None:
     assert 1.25 < found("all run again")[0] / found("stored")[0] < 1.4
 

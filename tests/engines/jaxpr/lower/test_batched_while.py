@@ -41,6 +41,7 @@ def wanted(w: float) -> tuple[Any, Any]:
     return jnp.stack(by_x), sum(by_w)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argnums", [(0,), (0, 1)])
 def test_lanes_that_stand_have_no_part_in_a_gradient(argnums: tuple[int, ...]) -> None:
     gradient = jax.jit(retape.jax.grad(all_of, argnums=argnums, plan=PLAN))
@@ -63,6 +64,7 @@ def test_lanes_of_lanes() -> None:
     assert_close(gradient(X.reshape(2, 2), 1.0), (by_x.reshape(2, 2), by_w))
 
 
+@pytest.mark.slow
 def test_a_gate_of_a_branch_is_not_one_of_the_loop() -> None:
     """JAX puts the same before the branches of a mapped `cond`."""
 

@@ -134,6 +134,13 @@ def check(fun: Callable[..., Any], options: dict[str, Any]) -> None:
     assert_close(gradient, jax.jit(jax.jacfwd(looped))(X))
 
 
+@pytest.mark.slow(
+    "a row that depends on the data",
+    "one row or the other",
+    "two or none",
+    "two rows at a time",
+    "two rows at a time, one beyond the end",
+)
 @pytest.mark.parametrize("name", PROVED)
 def test_a_buffer_is_kept_once(name: str) -> None:
     options = PROVED[name]
@@ -200,6 +207,7 @@ def test_other_buffers_are_registers(name: str) -> None:
     assert shape in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
 
 
+@pytest.mark.slow("by nearly the same condition")
 @pytest.mark.parametrize(
     "name",
     [
@@ -250,6 +258,7 @@ def test_the_compiled_program_needs_less() -> None:
     assert kept < 5 * one + 50_000
 
 
+@pytest.mark.slow
 def test_what_a_later_loop_does_to_it() -> None:
     """After its loop the buffer is a value like any other."""
 

@@ -178,6 +178,7 @@ few = settings(
 )
 
 
+@pytest.mark.slow
 @settings(few, max_examples=40)
 @given(code=bodies, start=starts)
 def test_what_is_proved_is_so(code: Any, start: int) -> None:
@@ -220,6 +221,7 @@ PROVED = {
 }
 
 
+@pytest.mark.slow("a row if it is new")
 @pytest.mark.parametrize("name", PROVED)
 def test_a_buffer_is_kept_once_in(name: str) -> None:
     code = PROVED[name]

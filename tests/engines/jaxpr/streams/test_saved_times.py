@@ -89,6 +89,7 @@ def loss(name: str, number: int, adjoint: Any, steps: int) -> Callable[[Any], An
     return lambda p: reduced(solved(p, saveat(number), adjoint, max_steps=steps))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAVED)
 def test_a_snapshot_does_not_grow_with_what_is_saved(name: str) -> None:
     sizes = {

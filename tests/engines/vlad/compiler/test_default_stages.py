@@ -45,6 +45,7 @@ CASES: list[tuple[Any, tuple[Any, ...], Any]] = [
 ]
 
 
+@pytest.mark.slow("turned-args2-by2")
 @pytest.mark.parametrize(("function", "args", "by"), CASES)
 def test_a_long_run_has_the_gradient_of_short_stages(
     function: Any, args: tuple[Any, ...], by: Any

@@ -174,6 +174,7 @@ def _random_program(seed: int) -> str:
     )
 
 
+@pytest.mark.slow
 def test_random_programs_on_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Signals are let in, and cells that are dead are freed, all the time."""
     compile_with(

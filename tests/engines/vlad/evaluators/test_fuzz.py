@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -148,6 +149,7 @@ def _steps(engine: Any, index: int) -> int:
     return engine.evaluate(8 * index + 4)[1]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(programs(count=2))
 def test_the_interpreter_and_the_hybrid_agree(bodies: list[str]) -> None:
@@ -161,6 +163,7 @@ def test_the_interpreter_and_the_hybrid_agree(bodies: list[str]) -> None:
         assert len({_steps(engine, index) for engine in engines.values()}) == 1
 
 
+@pytest.mark.slow
 @settings(
     max_examples=3,
     deadline=None,

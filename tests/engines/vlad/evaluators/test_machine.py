@@ -71,6 +71,7 @@ def test_stages_of_few_steps_fit_together(name: str) -> None:
     assert reports[0].longest_stage == 1
 
 
+@pytest.mark.slow("hybrid", "interpreter")
 @pytest.mark.parametrize("name", ENGINES)
 def test_a_million_frames_do_not_overflow(name: str) -> None:
     n = 1_000_000 if name == "compiled" else 100_000

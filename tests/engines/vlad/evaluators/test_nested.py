@@ -139,6 +139,7 @@ def _bytes(module: Any) -> int:
     return module.engine.native.call("census").u
 
 
+@pytest.mark.slow
 def test_memory_under_a_plan_does_not_grow_with_the_run() -> None:
     forms = [form for form in TWO + THREE if "C" in form and form not in ("FR", "RF")]
     forms = [form for form in forms if form[0] == "C" or form in ("FC", "RC", "FCF")]

@@ -177,6 +177,7 @@ def test_malformed_text_is_a_language_error_or_a_program(tokens: list[str]) -> N
         assert "fuzz:" in str(error)
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60))
 def test_any_characters_are_a_language_error_or_a_program(text: str) -> None:

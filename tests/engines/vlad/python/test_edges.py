@@ -198,6 +198,7 @@ def test_functions_of_other_kinds_are_refused_by_name() -> None:
             native.function(f, engine="interpreter")(1.0)
 
 
+@pytest.mark.slow
 def test_a_function_that_is_too_long_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

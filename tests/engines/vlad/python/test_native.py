@@ -248,6 +248,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.slow("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_faults_carry_the_line_of_python(engine: Any) -> None:
     for f, args, message, text in FAULTS:

@@ -83,6 +83,7 @@ double = native.function(twice, engine="interpreter")
 """
 
 
+@pytest.mark.slow
 def test_a_pool_of_processes_maps_them(tmp_path: Path) -> None:
     (tmp_path / "module.py").write_text(MODULE)
     (tmp_path / "program.py").write_text(PROGRAM)
@@ -114,6 +115,7 @@ print([f(6.0) for f in pickle.load(open("made", "rb"))])
 """
 
 
+@pytest.mark.slow
 def test_a_worker_with_another_program_finds_them_in_the_first(tmp_path: Path) -> None:
     (tmp_path / "program.py").write_text(OWN_PROGRAM)
     subprocess.run([sys.executable, "program.py"], cwd=tmp_path, check=True)

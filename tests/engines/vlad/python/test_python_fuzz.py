@@ -32,6 +32,7 @@ def _same(a: Any, b: Any) -> bool:
 ARGUMENTS = [(0.3, -1.7, 3), (2.5, 0.0, 8)]
 
 
+@pytest.mark.slow("interpreter-seeds0")
 @pytest.mark.parametrize(
     ("engine", "seeds"),
     [("interpreter", range(150)), ("hybrid", range(150, 180)), ("compiled", range(3))],
@@ -85,6 +86,7 @@ def _close(found: Any, expected: Any) -> bool:
     return bool(np.allclose(a, b, rtol=1e-9, atol=1e-9 * size))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("engine", "seeds"),
     [

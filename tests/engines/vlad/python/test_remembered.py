@@ -15,6 +15,7 @@ def _scaled(by: float) -> Callable[[Any], Any]:
     return lambda x: by * x * x
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["jvp", "vjp"])
 def test_a_thousand_equal_lambdas_are_compiled_once_and_not_kept(kind: str) -> None:
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -56,6 +57,7 @@ def test_a_closure_that_was_given_another_value_is_another() -> None:
     assert value(next(shifting(6.0))) == 6.0
 
 
+@pytest.mark.slow
 def test_no_more_than_a_number_of_functions_are_kept() -> None:
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
     for i in range(200):
@@ -77,6 +79,7 @@ def test_values_that_are_compiled_to_others_are_told_apart() -> None:
         assert found == by
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["grad", "value_and_grad"])
 def test_a_derivative_made_in_a_loop_is_compiled_once(kind: str) -> None:
     alive: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -111,6 +114,7 @@ def test_a_derivative_follows_its_own_closure_not_that_of_the_first() -> None:
     assert (first(1.0), second(1.0)) == (2.0, 5.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calls", [1, 29, 31, 60])
 def test_old_derivatives_follow_their_closures_too(calls: int) -> None:
     def shifting(by: float) -> tuple[Any, Callable[[float], None]]:

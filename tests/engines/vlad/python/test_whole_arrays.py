@@ -67,6 +67,7 @@ cases = given(
 )
 
 
+@pytest.mark.slow
 @cases
 @settings(max_examples=25, deadline=None)
 def test_values_are_numpys(shape, seed, share, k) -> None:  # type: ignore[no-untyped-def]
@@ -84,6 +85,7 @@ def test_values_are_numpys(shape, seed, share, k) -> None:  # type: ignore[no-un
             assert np.allclose(found[0], expected, rtol=1e-12, equal_nan=True)
 
 
+@pytest.mark.slow
 @cases
 @settings(max_examples=12, deadline=None)
 def test_gradients_agree_with_one_another_and_with_differences(  # type: ignore[no-untyped-def]
@@ -180,6 +182,7 @@ def test_divided_runs_give_the_same(plan) -> None:  # type: ignore[no-untyped-de
     assert np.allclose(native.grad(named_twice, plan=plan)(a, 40), whole, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_dead_rows_are_swept_whenever_a_slice_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -33,6 +33,7 @@ def _start(folder: Path, engine: str, puts: int) -> subprocess.CompletedProcess[
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_run_killed_at_random_points_ends_with_the_same_bits(
     engine: str, tmp_path: Path

@@ -41,6 +41,7 @@ def _central(f, x: float, h: float = 1e-5) -> float:
     return (f(x + h) - f(x - h)) / (2 * h)
 
 
+@pytest.mark.slow("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_values_and_slopes_are_those_of_python_and_of_differences(engine: str) -> None:
     rows = [(n, f, x) for n, (f, xs) in FUNCTIONS.items() for x in xs]

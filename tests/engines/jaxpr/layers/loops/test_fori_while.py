@@ -156,6 +156,7 @@ def test_bounds_that_jax_refuses_are_refused(lower: Any, upper: Any) -> None:
             loop(lower, upper, turn, 1.0)
 
 
+@pytest.mark.slow
 def test_a_plan_keeps_its_snapshots_on_the_host() -> None:
     def run(x: Any, n: Any, **options: Any) -> Any:
         return retape.jax.fori_loop(0, n, lambda i, v: jnp.sin(v) + i * v, x, **options)
@@ -174,6 +175,7 @@ def test_a_plan_keeps_its_snapshots_on_the_host() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_loop_that_is_not_counted_takes_offload_without_a_plan() -> None:
     def halved(x: Any, **options: Any) -> Any:
         test = lambda v: v.sum() > 1.0  # noqa: E731
@@ -188,6 +190,7 @@ def test_a_loop_that_is_not_counted_takes_offload_without_a_plan() -> None:
     )
 
 
+@pytest.mark.slow("False-uint32", "False-uint8")
 @pytest.mark.parametrize("dtype", ["uint8", "uint32"])
 @pytest.mark.parametrize("jitted", [False, True])
 def test_an_unsigned_counter_may_count_down(dtype: str, jitted: bool) -> None:

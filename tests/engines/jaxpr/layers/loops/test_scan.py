@@ -131,6 +131,7 @@ def by_hand(f: Any, h: Any, w: Any) -> Any:
     return lax.scan(segment, h, w.reshape(8, 8, *w.shape[1:]))
 
 
+@pytest.mark.slow
 def test_memory_falls_with_the_levels_and_is_no_more_than_by_hand() -> None:
     two = temp(functools.partial(retape.jax.scan, levels=2), 64)
     one = temp(functools.partial(retape.jax.scan, levels=1), 64)
@@ -138,6 +139,7 @@ def test_memory_falls_with_the_levels_and_is_no_more_than_by_hand() -> None:
     assert 2 * two < one < temp(lax.scan, 64)
 
 
+@pytest.mark.slow
 def test_a_prime_length_takes_little_more() -> None:
     two = functools.partial(retape.jax.scan, levels=2)
     # 61 steps: the gradients of 7 * 8 and of 5 steps are put together.

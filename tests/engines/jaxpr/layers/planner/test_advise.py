@@ -20,6 +20,7 @@ def settle(x: Any) -> Any:
     return jnp.sum(jax.lax.while_loop(lambda v: jnp.max(v) > 0.5, body, x))
 
 
+@pytest.mark.slow
 def test_a_loop_of_unknown_length_is_given_the_plan_that_uses_the_budget() -> None:
     x = jnp.linspace(0.5, 2.0, 1000)
     found = retape.jax.advise(settle, x, memory="300 kB")

@@ -45,6 +45,7 @@ def found() -> retape.jax.LayerPlan:
     return retape.jax.plan(looped, *structs, memory="400 kB")
 
 
+@pytest.mark.slow
 def test_the_prediction_of_the_chosen_way_is_within_a_tenth() -> None:
     marked = found().apply(looped)
     taken = total(marked, *arguments())
@@ -100,6 +101,7 @@ def unrolled(w: Any, h: Any) -> Any:
     return (h**2).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fun", [looped, unrolled])
 def test_too_little_memory_names_the_least(fun: Any) -> None:
     args = jnp.ones((6, 8, 8)) / 8, jnp.ones((64, 8))
@@ -109,6 +111,7 @@ def test_too_little_memory_names_the_least(fun: Any) -> None:
     assert total(checkpoint(fun, policy=chosen.policy), *args) == least
 
 
+@pytest.mark.slow
 def test_a_way_that_cannot_be_gone_is_in_the_table_with_the_reason(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -125,6 +128,7 @@ def test_a_way_that_cannot_be_gone_is_in_the_table_with_the_reason(
     assert name not in [c.name for c in table.candidates]
 
 
+@pytest.mark.slow
 def test_nothing_is_allocated() -> None:
     # 100 layers of 4 GB each, and an input of 4 GB.
     w = jax.ShapeDtypeStruct((100, 2**15, 2**15), jnp.float32)
@@ -158,6 +162,7 @@ def test_a_loop_of_unknown_length_is_refused_with_what_to_do() -> None:
         retape.jax.plan(halve, jnp.ones(3), memory="1 GB")
 
 
+@pytest.mark.slow("1.5")
 @pytest.mark.parametrize("memory", ["much", 0, -5, True], ids=str)
 def test_memory_that_is_no_amount_is_refused_by_its_name(memory: Any) -> None:
     with pytest.raises(retape.PlanError, match=f"`memory={memory!r}` is not an amount"):
@@ -171,6 +176,7 @@ def test_what_cannot_be_called_is_refused() -> None:
         retape.jax.plan(3, jnp.ones(3), memory="1 GB")  # pyright: ignore
 
 
+@pytest.mark.slow
 def test_what_no_step_machine_runs_is_in_the_table_as_well() -> None:
     @jax.custom_vjp
     def double(x: Any) -> Any:
@@ -191,6 +197,7 @@ def test_what_no_step_machine_runs_is_in_the_table_as_well() -> None:
         retape.jax.plan(loss, jnp.ones((8, 8)), memory="1 kB")
 
 
+@pytest.mark.slow
 def test_what_a_loss_returns_beside_its_value_goes_along() -> None:
     def loss(w: Any, x: Any) -> Any:
         layer = lambda h, _: (jnp.tanh(h @ w), None)  # noqa: E731
@@ -232,6 +239,7 @@ def steps_of_training() -> tuple[Any, Any, tuple[Any, ...]]:
     return loss, step, (w, w, jnp.ones((2, 128, 16)))
 
 
+@pytest.mark.slow
 def test_a_whole_step_of_training_is_what_must_fit() -> None:
     loss, step, args = steps_of_training()
 

@@ -49,6 +49,7 @@ def test_checkpoint_correctness_values_and_gradients_agree_to_1e_6() -> None:
     assert_near(marked, plain, 1e-6)
 
 
+@pytest.mark.slow
 def test_checkpoint_memory_reduction_is_at_least_half_on_the_cpu() -> None:
     args = weights(6), start()
     plain = temp_bytes(functools.partial(loss, layer), *args)
@@ -60,6 +61,7 @@ def test_checkpoint_memory_reduction_is_at_least_half_on_the_cpu() -> None:
     assert theirs > 0.9 * plain or jax.__version_info__ >= (0, 11)
 
 
+@pytest.mark.slow
 def test_checkpoint_compute_is_less_than_twice() -> None:
     args = weights(4), start()
 
@@ -93,6 +95,7 @@ OPERATIONS: dict[str, Fun] = {
 }
 
 
+@pytest.mark.slow("custom rule")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_all_differentiable_operations(name: str) -> None:
     x = jnp.asarray(np.random.default_rng(3).normal(size=(3, 4)))
@@ -176,12 +179,27 @@ def _arguments() -> tuple[Any, Any]:
     return jnp.asarray(rng.normal(size=(2, 3))), jnp.asarray(rng.normal(size=(5, 3, 3)))
 
 
+@pytest.mark.slow(
+    "cond-within",
+    "grad of grad-checkpoint",
+    "grad of grad-every_n",
+    "grad of grad-selective",
+    "grad of vmap-every_n",
+    "grad-every_n",
+    "jvp of grad-checkpoint",
+    "jvp of grad-every_n",
+    "scan-checkpoint",
+    "scan-within",
+    "vmap of grad-checkpoint",
+    "vmap of grad-every_n",
+)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("row", TABLE)
 def test_composition(row: str, way: str) -> None:
     assert_near(TABLE[row](value(WAYS[way]))(*_arguments()), _wanted(row), 1e-10)
 
 
+@pytest.mark.slow
 def test_memory_is_saved_under_vmap_too() -> None:
     # A batched predicate would turn the branch into a selection.
     args = weights(4), jnp.stack([start(), 2 * start()])
@@ -222,6 +240,7 @@ def test_static_arguments_are_not_traced() -> None:
     assert jax.grad(power)(1.0, 2, twice=True, scale=3.0) == 81.0
 
 
+@pytest.mark.slow("policy1")
 @pytest.mark.parametrize("policy", [policies.sqrt(), policies.within("50 kB")])
 def test_a_print_inside_happens_once_and_saves_as_without(
     policy: Any, capfd: pytest.CaptureFixture[str]

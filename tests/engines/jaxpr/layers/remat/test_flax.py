@@ -234,6 +234,17 @@ def assert_same(got: Any, want: Any) -> None:
     jax.tree.map(compare, got, want)
 
 
+@pytest.mark.slow(
+    "a function of modules",
+    "a method",
+    "as attributes",
+    "cache of keys and values",
+    "counters",
+    "dropout",
+    "metrics",
+    "sown values",
+    "static arguments",
+)
 @pytest.mark.filterwarnings("ignore:Using 'Module.sow:DeprecationWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_training_is_as_without_it(name: str) -> None:
@@ -279,6 +290,7 @@ class Compact(nn.Module):
         return (self.field(x) ** 2).mean()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("parent", [InSetup, Compact])
 def test_linen_modules_inside_linen_modules_save_memory(parent: Any) -> None:
     x = jnp.asarray(np.random.default_rng(0).normal(size=(256, 16)), jnp.float32)

@@ -54,6 +54,7 @@ def plain() -> tuple[Any, int]:
     return graded(whole, weights(LAYERS), start())
 
 
+@pytest.mark.slow("every_n")
 @pytest.mark.parametrize("name", POLICIES)
 def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
     if name in EACH_LAYER:
@@ -65,6 +66,7 @@ def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
     assert taken < plain()[1]
 
 
+@pytest.mark.slow
 def test_a_policy_works_in_a_scan_s_body() -> None:
     w = jax.tree.map(lambda *v: jnp.stack(v), *weights(LAYERS))
     h = start()
@@ -191,6 +193,7 @@ def least_of(f: Any, args: Any) -> int:
     return int(str(error.value).split("would do is ")[1].split()[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_every_budget_holds_when_compiled_and_costs_less_the_larger_it_is(
     name: str,
@@ -229,6 +232,7 @@ def compilations(run: Any) -> int:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.slow
 def test_more_memory_is_never_more_work_in_whatever_order_it_is_asked_for() -> None:
     f, args = NETWORKS["perceptron"]()
     least, most = least_of(f, args), temp_bytes(f, *args)
@@ -264,6 +268,7 @@ def test_a_refusal_compiles_three_programs_at_most() -> None:
     assert compilations(refused) <= 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("argnums", [1, (0, 1)])
 def test_a_budget_is_for_the_gradient_that_is_taken(argnums: Any) -> None:
     f, args = NETWORKS["perceptron"]()
@@ -291,6 +296,7 @@ def test_a_budget_for_a_linear_function_is_transposed() -> None:
     assert_near(back, jnp.sin(a).T @ jnp.arange(3.0))
 
 
+@pytest.mark.slow
 def test_slices_of_a_stack_are_neither_copied_nor_gathered() -> None:
     w, x = jnp.stack([drawn(64, 64)] * 12), drawn(8, 64)
 
@@ -304,6 +310,7 @@ def test_slices_of_a_stack_are_neither_copied_nor_gathered() -> None:
     assert_near(program(w, x), jax.grad(stacked)(w, x))
 
 
+@pytest.mark.slow
 def test_slices_of_a_stack_have_all_derivatives() -> None:
     w, x = jnp.stack([drawn(3, 3)] * 4), drawn(2, 3)
 
@@ -368,6 +375,7 @@ def test_the_lowest_peak_is_that_of_all_cuts() -> None:
     assert least <= least_peak(cutter).peak_bytes <= least * 1.02 + 1
 
 
+@pytest.mark.slow
 def test_the_cheapest_cut_is_that_of_all_cuts_within_the_budget() -> None:
     cutter = Cutter(small_graph(), ("mark", "products", "store"))
     every = every_cut(cutter)

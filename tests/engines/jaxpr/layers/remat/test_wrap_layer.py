@@ -29,6 +29,7 @@ def test_a_function_keeps_its_name_and_gradient() -> None:
     assert_close(jax.grad(layer)(0.3), jax.grad(jnp.tanh)(0.3))
 
 
+@pytest.mark.slow
 def test_an_equinox_module_stays_a_pytree_with_its_parameters() -> None:
     plain = eqx.nn.MLP(3, 2, 4, 2, key=jax.random.key(0))
     layer = Checkpointed(plain)
@@ -61,6 +62,7 @@ class Noisy(nnx.Module):
         return x + self.drop(self.norm(jnp.tanh(self.linear(x))))
 
 
+@pytest.mark.slow
 def test_an_nnx_module_changes_its_state_once_and_draws_the_same_masks() -> None:
     plain, marked = Noisy(nnx.Rngs(0)), Noisy(nnx.Rngs(0))
     x = jnp.asarray(np.random.default_rng(0).normal(size=(8, 4)), jnp.float32)
@@ -96,6 +98,7 @@ class Stack(nn.Module):
         return x
 
 
+@pytest.mark.slow
 def test_a_linen_module_keeps_its_parameters_names() -> None:
     x = jnp.ones((2, 4))
     key = jax.random.key(0)
