@@ -59,7 +59,8 @@ class Repl:
             except UnicodeDecodeError as error:
                 self._tell(
                     f"a letter of this line is none of `{error.encoding}`, the "
-                    "terminal's encoding; write another, or set `PYTHONUTF8=1`"
+                    "terminal's encoding; write another, or set "
+                    "`PYTHONIOENCODING=utf-8`"
                 )
                 continue
             with contextlib.suppress(KeyboardInterrupt):

@@ -1,0 +1,112 @@
+"""A hint in an error message is executed, and it does what it says.
+
+What a message tells its reader to write is written, and then works. The tables hold one
+row for every hint that stands in the sources.
+"""
+
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import retape
+from tests.hints import vlad_functions, vlad_programs
+from tests.hints.rows import Row, follow
+from tests.hints.sources import Hint, hints
+
+TABLES: tuple[ModuleType, ...] = (vlad_programs, vlad_functions)
+ROWS = [(table, row) for table in TABLES for row in table.ROWS]
+CELLS = [
+    pytest.param(
+        table,
+        row,
+        id=f"{table.__name__.rpartition('.')[2]}-{row.says}",
+        marks=[pytest.mark.slow] if row.slow else [],
+    )
+    for table, row in ROWS
+]
+
+HELD = ("engines/vlad",)
+"""The parts of the library that are held to the law."""
+ELSEWHERE: dict[str, str] = {}
+"""Hints that cannot be followed in a test, as they stand in the sources, and why."""
+
+
+@pytest.mark.parametrize(("table", "row"), CELLS)
+def test_a_hint_does_what_it_says(
+    table: ModuleType,
+    row: Row,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    given: dict[str, Any] = {
+        "tmp_path": tmp_path, "monkeypatch": monkeypatch, "capsys": capsys,
+    }  # fmt: skip
+    follow(row, vars(table) | given, tmp_path)
+
+
+def without_a_row(found: list[Hint], rows: list[Row]) -> list[str]:
+    """The hints for which there are fewer rows than places where they stand."""
+    places = Counter(hint.phrase for hint in found)
+    kinds = sorted({hint.phrase: hint for hint in found}.values(), key=_most_known)
+    for row in rows:
+        told = next((hint for hint in kinds if hint.is_said_by(row.says)), None)
+        if told is not None:
+            places[told.phrase] -= 1
+    return [f"{h.place}: {h.phrase}" for h in kinds if places[h.phrase] > 0]
+
+
+def _most_known(hint: Hint) -> int:
+    return -hint.known
+
+
+def test_every_hint_has_a_row() -> None:
+    found = [hint for hint in hints() if hint.place.startswith(HELD)]
+    missing = without_a_row(found, [row for _, row in ROWS])
+    strange = [each for each in missing if each.split(": ", 1)[1] not in ELSEWHERE]
+    assert not strange, "\n".join(strange)
+    assert set(ELSEWHERE) <= {each.split(": ", 1)[1] for each in missing}
+
+
+def test_hints_are_found_in_all_forms_of_messages(tmp_path: Path) -> None:
+    (tmp_path / "module.py").write_text(
+        '"""Use `no_hint` of a docstring."""\n'
+        "def advise(name, more):\n"
+        "    said = 'This run of `f` is long. Pass ' '`stage=2`, or write `a` here.'\n"
+        "    return f'`{name}` cannot be: call `{name}(x)`' + ('; set `B`' if more "
+        "else '.')\n"
+    )
+    phrases = [hint.phrase for hint in hints(tmp_path)]
+    assert sorted(phrases) == [
+        "Pass `stage=2`", "call `{}(x)`", "set `B`", "write `a`"
+    ]  # fmt: skip
+
+
+def test_a_hint_without_a_row_is_found() -> None:
+    found = [Hint("a:1", "pass `x=1`", "x=1"), Hint("b:2", "pass `{}`", "{}")] * 2
+    rows = [Row("pass `x=1`", "", ""), Row("pass `y`", "", ""), Row("pass `z`", "", "")]
+    assert without_a_row(found, rows) == ["a:1: pass `x=1`"]
+
+
+WRONG = "import retape\nretape.fixed_space(snapshots=0)"
+"""It is refused: a plan of no snapshots; the message says what there is at least."""
+LIES = {
+    "not refused": Row("at least one", "3 + 4", "1", "1"),
+    "not said": Row("call `nobody()`", WRONG, "nobody()", "1"),
+    "not followed": Row("`snapshots=0`", WRONG, "1", "1"),
+    "fails when followed": Row("`snapshots=0`", WRONG, WRONG, "1"),
+    "another value": Row("`snapshots=0`", WRONG, "'snapshots=0'; 1", "2"),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_lie_is_seen(name: str, tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, retape.RetapeError)):
+        follow(LIES[name], {}, tmp_path)
+
+
+def test_what_is_no_lie_passes(tmp_path: Path) -> None:
+    follow(Row("`snapshots=0`", WRONG, "'snapshots=0'; 1", "1"), {}, tmp_path)
