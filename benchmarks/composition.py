@@ -1,0 +1,260 @@
+"""What composes with what: tables of the judges' tests, cell by cell, as they came out.
+
+Runs the tests and prints the page: `python benchmarks/composition.py` (some twenty
+minutes; `--only WORDS` prints the tables that have these words in their title).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.metadata
+import io
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A test as a table: what names its rows and its columns, what a cell says."""
+
+    title: str
+    test: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    says: str
+    passed: str = "="
+
+
+JAX = (
+    Table(
+        "JAX: what others bring, by every way to a gradient",
+        "tests/judges/jax/test_constructs.py::test_the_gradient_is_that_of_the_plain_form",
+        ("name",), ("way",),
+        "the gradient is that of the same function written with Python's own loops",
+    ),
+    Table(
+        "JAX: what others bring, in a marked layer",
+        "tests/judges/jax/test_constructs.py::test_a_marked_layer_has_that_gradient",
+        ("name",), ("layer",),
+        "the value and `jax.grad` of the layer are those of the plain form",
+    ),
+    Table(
+        "JAX: what tells of it",
+        "tests/judges/jax/test_constructs.py::test_what_tells_of_it_agrees",
+        ("name",), ("way",),
+        "the call answers, and what it says agrees with what a run does",
+    ),
+    Table(
+        "JAX: derivative rules of others",
+        "tests/judges/jax/test_foreign_rules.py::test_gradients",
+        ("column",), ("row",),
+        "the gradient is `jax.grad`'s of the same function",
+    ),
+    Table(
+        "JAX: side effects of a step",
+        "tests/judges/jax/test_side_effects.py::test_a_step_says_once_what_it_says",
+        ("loop", "options"), ("call",),
+        "what a step says to the host, it says once",
+    ),
+    Table(
+        "JAX: modules with state of their own",
+        "tests/judges/jax/test_module_state.py::test_state_changes_once",
+        ("row",), ("column",),
+        "statistics, counters and generators of the module change as in one plain call",
+    ),
+    Table(
+        "JAX: policies inside of control flow",
+        "tests/judges/jax/test_policies_inside.py::test_a_policy_acts_inside",
+        ("row",), ("column",),
+        "the policy keeps the same values inside as outside",
+    ),
+)  # fmt: skip
+TORCH = (
+    Table(
+        "PyTorch: operators of higher order",
+        "tests/judges/torch/test_higher_order.py::test_right_or_refused",
+        ("name", "reads"), ("face", "of_input"),
+        "bit for bit PyTorch's gradients, or an error that names the operator",
+    ),
+    Table(
+        "PyTorch: hooks on saved tensors",
+        "tests/judges/torch/test_hooks.py::test_hooks_are_called_or_it_is_said",
+        ("face",), ("inside",),
+        "the hooks are called, or a warning says that they are not",
+    ),
+    Table(
+        "PyTorch: copies of a model in a budget",
+        "tests/judges/torch/test_copies.py::test_a_copy_is_a_model_of_its_own",
+        ("name", "way"), ("while_it_trains",),
+        "the copy computes with its own weights",
+    ),
+    Table(
+        "PyTorch: policies",
+        "tests/judges/torch/test_signatures.py::test_a_policy_in_any_form_is_one",
+        ("policy",), ("face",),
+        "the policy decides what is kept",
+    ),
+    Table(
+        "PyTorch: generators of random numbers",
+        "tests/judges/torch/test_generators.py::test_a_dropout_that_runs_again_drops_the_same",
+        ("generator",), ("mode",),
+        "what runs again draws the same numbers",
+    ),
+)  # fmt: skip
+STORES = (
+    Table(
+        "Stores in stores",
+        "tests/judges/core/test_stores.py::test_the_laws_of_stores",
+        ("wrappers",), ("base",),
+        "the stack, innermost first, obeys every law of `retape.testing.check_store`",
+    ),
+    Table(
+        "Stores in stores",
+        "tests/judges/core/test_stores.py::test_a_stack_that_cannot_work_is_refused_when_it_is_made",
+        ("wrappers",), ("base",),
+        "", passed="refused",
+    ),
+    Table(
+        "Step functions under plans",
+        "tests/judges/core/test_plans.py::test_the_gradient_is_that_by_hand",
+        ("make",), ("plan",),
+        "the gradient is that by hand, in a store in memory, on disk or in tiers",
+    ),
+)  # fmt: skip
+NATIVE = (
+    Table(
+        "Python functions: second names of an array",
+        "tests/judges/vlad/test_second_names.py::test_a_second_name_sees_a_change_or_is_refused",
+        ("construct",), (),
+        "the second name sees the change, as in CPython, or the line is refused",
+    ),
+)  # fmt: skip
+LISTS = (
+    ("tests/engines/jaxpr/api/test_composition.py", "JAX: transformations"),
+    ("tests/engines/jaxpr/intake/test_effects.py", "JAX: effects"),
+    ("tests/engines/jaxpr/calls/test_shard_map.py", "JAX: several devices"),
+)
+"""Files whose tests are one row each: JAX's transformations of a loop without an end
+that is known, which `jax.grad` alone refuses, against the same with a counted loop."""
+
+HEAD = """# What composes with what
+
+Every cell is a test of the suite, and the tables are printed by
+`python benchmarks/composition.py` from its results ({versions}).
+`=` means that what is said above the table holds, an empty cell that nobody has asked,
+and a word what else came out. What is refused is refused by name: the page of
+[limits](limits.md) lists every refusal.
+"""
+
+
+@dataclass
+class Results:
+    """A pytest plugin that keeps each test's result and the values it was given."""
+
+    found: dict[str, str] = field(default_factory=dict[str, str])
+    given: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        spec = getattr(item, "callspec", None)
+        given = dict(spec.params) if spec else {}
+        if isinstance(stack := given.get("name"), tuple):
+            base, *wrappers = stack
+            given |= {"base": base, "wrappers": ", ".join(wrappers) or "by itself"}
+        self.given[item.nodeid] = given
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" or report.outcome != "passed":
+            known = "known to be wrong" if hasattr(report, "wasxfail") else None
+            result = "=" if report.passed else known or report.outcome
+            self.found[report.nodeid] = result
+
+    def of(self, test: str) -> Iterator[tuple[dict[str, Any], str]]:
+        for name, result in self.found.items():
+            if name.partition("[")[0] == test or name.startswith(f"{test}::"):
+                yield self.given[name], result
+
+
+def said(name: str, value: Any) -> str:
+    """A parameter of a test in words."""
+    if isinstance(value, bool):
+        return f"{name.replace('_', ' ')}: {'yes' if value else 'no'}"
+    value = getattr(value, "__name__", None) or getattr(value, "name", None) or value
+    return re.sub(r"[_\s]+", " ", str(value)).replace("|", "or").strip()
+
+
+def words(given: dict[str, Any], names: tuple[str, ...]) -> str:
+    return ", ".join(said(name, given[name]) for name in names)
+
+
+def pivot(tables: list[Table], results: Results) -> list[str]:
+    """Tables of one title as one, in Markdown."""
+    cells: dict[tuple[str, str], str] = {}
+    for table in tables:
+        for given, result in results.of(table.test):
+            place = words(given, table.rows), words(given, table.columns)
+            # Of several tests of one cell, the worst is what came out.
+            if cells.get(place, "=") == "=":
+                cells[place] = table.passed if result == "=" else result
+    rows = list(dict.fromkeys(row for row, _ in cells))
+    columns = list(dict.fromkeys(column for _, column in cells))
+    lines = [f"## {tables[0].title}", "", f"`=`: {tables[0].says}.", ""]
+    if columns == [""] and set(cells.values()) == {"="}:
+        return [*lines, *(f"- {row}" for row in rows), ""]
+    lines.append("| |" + "".join(f" {column} |" for column in columns))
+    lines.append("|---|" + "---|" * len(columns))
+    for row in rows:
+        found = "".join(f" {cells.get((row, column), '')} |" for column in columns)
+        lines.append(f"| {row} |{found}")
+    return [*lines, ""]
+
+
+def listed(file: str, title: str, results: Results) -> list[str]:
+    """A list of a file's tests, those of one name together."""
+    cases: dict[str, list[str]] = {}
+    for name, result in results.found.items():
+        if name.startswith(f"{file}::"):
+            test, _, case = name.rpartition("::")[2].partition("[")
+            case = case.removesuffix("]") + ("" if result == "=" else f" ({result})")
+            cases.setdefault(test.removeprefix("test_"), []).append(case)
+    lines = [f"## {title}", ""]
+    for test, of_test in cases.items():
+        told = ", ".join(case for case in of_test if case)
+        lines.append(f"- {test.replace('_', ' ')}" + (f": {told}" if told else ""))
+    return [*lines, ""]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--only", default="", metavar="WORDS")
+    only = parser.parse_args().only.lower()
+    tables = [t for t in (*JAX, *TORCH, *STORES, *NATIVE) if only in t.title.lower()]
+    lists = [(file, title) for file, title in LISTS if only in title.lower()]
+    results = Results()
+    asked = [t.test for t in tables] + [file for file, _ in lists]
+    with contextlib.redirect_stdout(io.StringIO()):
+        options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
+        status = pytest.main([*options, *(str(ROOT / a) for a in asked)], [results])
+    versions = ", ".join(
+        f"{name} {importlib.metadata.version(name)}"
+        for name in ("jax", "torch", "numpy")
+    )
+    print(HEAD.format(versions=versions))
+    for title in dict.fromkeys(table.title for table in tables):
+        print("\n".join(pivot([t for t in tables if t.title == title], results)))
+    for file, title in lists:
+        print("\n".join(listed(file, title, results)))
+    return int(status)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
