@@ -2,7 +2,8 @@
 
 A wrapper has no storage of its own. Its class handles an operator by running operators
 on what it wraps, and these are recorded; so all that is left to do is to save the inner
-tensors in its place, and to wrap what takes their place again.
+tensors in its place, and to wrap what takes their place again. A class that does not
+say how it is taken apart is right, too, but what autograd saves of it is kept whole.
 """
 
 from collections.abc import Callable
@@ -10,7 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from retape.engines.eager._errors import MutationError, UnsupportedError
+
+_MADE_ANEW = "already associated to a python object of type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,16 +47,46 @@ class SavedWrapper:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class SavedWhole:
+    """Stands for a tensor whose class nobody can take apart.
+
+    Attributes:
+        tensor: The tensor.
+        version: Of it, when it was saved; -1 if it has none.
+    """
+
+    tensor: Tensor
+    version: int
+
+    def value(self) -> Tensor:
+        """The tensor, if nobody has overwritten it since.
+
+        Raises:
+            MutationError: If somebody has.
+        """
+        if self.version >= 0 and self.tensor._version != self.version:
+            raise MutationError(
+                f"A tensor of type `{type(self.tensor).__name__}` was overwritten "
+                "after autograd had saved it under `recompute`. Write into a copy."
+            )
+        return self.tensor
+
+
 def is_wrapper(kind: type) -> bool:
     """Tell whether tensors of a class can be taken apart and put together."""
     return hasattr(kind, "__tensor_flatten__") and hasattr(kind, "__tensor_unflatten__")
 
 
-def save_wrapper(tensor: Any, save: Callable[[Tensor], Any]) -> SavedWrapper | None:
+def save_wrapper(
+    tensor: Any, save: Callable[[Tensor], Any]
+) -> SavedWrapper | SavedWhole | None:
     """Save the inner tensors of a wrapper; `None` if the tensor is none."""
     nested = bool(tensor.is_nested)
     if not is_traceable_wrapper_subclass(tensor):
-        return None
+        if isinstance(tensor, FakeTensor) or not _answers_itself(type(tensor)):
+            return None
+        return SavedWhole(tensor, -1 if tensor.is_inference() else tensor._version)
     names, context = tensor.__tensor_flatten__()
     found = {name: getattr(tensor, name) for name in names}
     inner = {k: each for k, each in found.items() if isinstance(each, Tensor)}
@@ -62,4 +98,24 @@ def save_wrapper(tensor: Any, save: Callable[[Tensor], Any]) -> SavedWrapper | N
     others = {k: each for k, each in found.items() if not isinstance(each, Tensor)}
     return SavedWrapper(
         type(tensor), parts, others, context, tensor.size(), tensor.stride()
+    )
+
+
+def _answers_itself(kind: Any) -> bool:
+    """Tell whether a class handles operators, as no plain tensor's does."""
+    return kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
+def refusal_of(error: BaseException) -> UnsupportedError | None:
+    """The refusal that an error of PyTorch's means, if it is one.
+
+    While operators are seen from Python, a constructor of a subclass finds that what
+    it is given is a tensor of another class already.
+    """
+    if not isinstance(error, RuntimeError) or _MADE_ANEW not in str(error):
+        return None
+    return UnsupportedError(
+        "A class of tensors was called on a tensor (`Custom(tensor)`) inside of a "
+        "recomputation, and PyTorch cannot make one so while operators are recorded. "
+        "Make it outside, or write `tensor.as_subclass(Custom)` and set its attributes."
     )

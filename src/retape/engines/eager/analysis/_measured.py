@@ -6,13 +6,13 @@ that does not.
 """
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from retape.engines.eager._limits import record_in
+from retape.engines.eager.analysis._lifetimes import Presence
 from retape.engines.eager.analysis._packed import Packed
 from retape.engines.eager.analysis._units import Unit
 from retape.engines.eager.analysis._uses import Slots
@@ -100,14 +100,13 @@ class ForwardEnd(NamedTuple):
         alive: Which saved tensors there were.
         outside: Bytes that the program itself held.
         kept: Bytes that the record kept for good.
-        there: By position, the slots that the program itself held there; empty if
-            nobody has looked.
+        there: The slots that the program itself held; `None` if nobody has looked.
     """
 
     alive: bytes
     outside: int
     kept: int
-    there: Mapping[int, Slots] = MappingProxyType({})
+    there: Presence | None = None
 
     @classmethod
     def of(cls, run: Run) -> Self:

@@ -11,10 +11,12 @@ import torch
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._limits import Limits, read_bytes, read_plan
+from retape.engines.eager._saved_hooks import hooks_are_on
 from retape.engines.eager._torch_compile import (
     being_compiled,
     compiled_code_runs_eagerly,
 )
+from retape.engines.eager._wrapper_tensors import refusal_of
 from retape.engines.eager.api._argument_checks import (
     budget_by_name,
     check_callable,
@@ -25,14 +27,13 @@ from retape.engines.eager.api._estimate import Estimate
 from retape.engines.eager.api._estimated_plan import estimated_budget, tell_if_another
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import OffloadKeeper, Store, as_store
-from retape.engines.eager.loop._recorder import LoopBlock
+from retape.engines.eager.loop._recorder import LoopBlock, in_loop
 from retape.engines.eager.plan._in_store import is_unlimited, price_of
 from retape.engines.eager.plan._known import Known, programs
 from retape.engines.eager.plan._learned import Lessons, lessons_for
 from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
-from retape.engines.eager.record._function_transforms import hooks_are_on
 from retape.engines.eager.record._policy import Policy, as_function
 from retape.engines.eager.record._unpack import unpack
 from retape.engines.eager.regions._stance import regions_are_steps, why_no_regions
@@ -115,7 +116,7 @@ class Recomputation:
                 "compiled function. Compile parts of the program (inside of "
                 "`recompute` they run eagerly), or call it outside of `torch.compile`."
             )
-        if active_recorder() is not None:
+        if active_recorder() is not None or in_loop():
             self._open.append(None)
             return self
         if hooks_are_on():
@@ -165,6 +166,9 @@ class Recomputation:
         run = recorder.run
         recorder.keeper.finish()
         run.end_of_recording()
+        refusal = refusal_of(exception[1]) if exception[0] else None
+        if refusal is not None:
+            raise refusal from exception[1]
         if exception[0] is None:
             self._check_budget(recorder)
             if self._known is not None:

@@ -11,17 +11,19 @@ custom functions, gradients inside the block, autocast.
 """
 
 import contextlib
+import threading
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from retape._errors import RetapeError
 from retape.engines.eager._collective_traits import NAMESPACES as COLLECTIVES
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._limits import Limits
+from retape.engines.eager._operator_watch import OperatorWatch
+from retape.engines.eager._saved_hooks import hooks_are_refused
 from retape.engines.eager._torch_compile import compiled_code_runs_eagerly
 from retape.engines.eager.loop._backward import LoopNode, LoopSweep
 from retape.engines.eager.loop._calls import Calls
@@ -47,7 +49,7 @@ _CALLS_ONLY = "`mode='loop'` notes calls of public functions"
 _LEAVE_OUT = "Leave `mode` out, or keep it out of the block."
 
 
-class CollectiveRefusal(TorchDispatchMode):
+class CollectiveRefusal(OperatorWatch):
     """Refuses operators that talk to other processes: no public function shows them."""
 
     def __torch_dispatch__(
@@ -169,6 +171,18 @@ def _name(func: Any) -> str:
     return getattr(owner if func.__name__ == "__get__" else func, "__name__", str(func))
 
 
+_NO_HOOKS = (
+    "Hooks on saved tensors were put on inside of `recompute(mode='loop')`, where "
+    "nothing is saved: they would never be called. " + _LEAVE_OUT
+)
+_loops = threading.local()
+
+
+def in_loop() -> bool:
+    """Tell whether this thread notes the calls of a loop."""
+    return getattr(_loops, "open", 0) > 0
+
+
 class LoopBlock:
     """One block under `recompute(mode="loop")`, from its beginning to its node."""
 
@@ -186,14 +200,19 @@ class LoopBlock:
                 "out."
             )
         self._scope.enter_context(compiled_code_runs_eagerly(_CALLS_ONLY))
+        self._scope.enter_context(hooks_are_refused(_NO_HOOKS))
         if torch.distributed.is_available() and torch.distributed.is_initialized():
             self._scope.enter_context(CollectiveRefusal())
         self._scope.enter_context(self._recorder)
+        _loops.open = getattr(_loops, "open", 0) + 1
         return self
 
     def __exit__(self, *exception: Any) -> None:
+        _loops.open -= 1
         self._scope.__exit__(*exception)
         refusal = self._recorder.refusal
+        if isinstance(exception[1], RuntimeError) and str(exception[1]) == _NO_HOOKS:
+            refusal = UnsupportedError(_NO_HOOKS)
         if refusal is not None and exception[1] is not refusal:
             raise refusal from exception[1]
         if exception[0] is not None:

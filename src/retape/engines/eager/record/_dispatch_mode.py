@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
 from retape.engines.eager._convolution_workspace import convolution_bytes
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._operator_watch import OperatorWatch
 from retape.engines.eager._recurrent_workspace import recurrent_result_bytes
 from retape.engines.eager._torch_compile import compiled_code_is_kept
 from retape.engines.eager._wrapper_tensors import is_wrapper
@@ -66,7 +66,7 @@ def paused_recording() -> Iterator[None]:
         recorder.paused = before
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(OperatorWatch):
     """Records the operators of one thread into a run.
 
     Attributes:
@@ -77,7 +77,6 @@ class Recorder(TorchDispatchMode):
 
     # What compiled code reads at each operator has a fixed place.
     __slots__ = ("opaque", "paused")
-    supports_higher_order_operators = True
 
     def __init__(
         self,
@@ -110,11 +109,6 @@ class Recorder(TorchDispatchMode):
     def ignore_compile_internals(cls) -> bool:
         """Let compiled functions be compiled inside, where they become steps."""
         return compiled_code_is_kept()
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Do without a wrapper that costs a microsecond at each operator."""
-        return False
 
     def __enter__(self) -> "Recorder":
         _active.recorder = self
@@ -149,7 +143,8 @@ class Recorder(TorchDispatchMode):
                 if self.shapes is None:  # the compiler asks for them
                     return func(*args, **(kwargs or {}))
                 types = ()
-            if any(is_wrapper(each) for each in types):
+            if types:
+                _refuse_unseen_writes(func, types)
                 return self._on_wrappers(func, args, kwargs or {})
         if self.shapes is not None:
             args, kwargs = tree_map_only(torch.Tensor, self.shapes, (args, kwargs))
@@ -162,8 +157,6 @@ class Recorder(TorchDispatchMode):
             return self._labelled(func, args)
         if kind.view:
             return func(*args, **kwargs) if kwargs else func(*args)
-        if types:
-            raise _subclass_error(func, types)
         run = self.run
         # No public function tells whether the engine is at work.
         if _graph_task() != -1 and not torch.is_grad_enabled():
@@ -242,21 +235,25 @@ class Recorder(TorchDispatchMode):
         before, self.opaque = self.opaque, True
         trace = self.run.trace
         trace.opaque = self._passed_on = True
-        TorchDispatchMode.__enter__(self)
+        OperatorWatch.__enter__(self)
         try:
             return func(*args, **kwargs)
         finally:
-            TorchDispatchMode.__exit__(self, None, None, None)
+            OperatorWatch.__exit__(self, None, None, None)
             self.opaque = trace.opaque = before
             self._passed_on = False
 
 
-def _subclass_error(func: Any, types: Any) -> UnsupportedError:
-    names = ", ".join(sorted({kind.__name__ for kind in types}))
-    return UnsupportedError(
-        f"`{func}` was called on tensors of type `{names}`, whose storage is not their "
-        "value (quantised or fake tensors, say), so it cannot be recomputed from "
-        "storages. Only wrappers that PyTorch can take apart are understood (with "
-        "`__tensor_flatten__`, such as `DTensor`): unwrap the tensors before the "
-        "recomputation, or call this part outside of it."
-    )
+def _refuse_unseen_writes(func: Any, types: Any) -> None:
+    """Refuse a write that a class may do where no operator shows it."""
+    if not isinstance(func, OpOverload) or not traits_of(func).writes:
+        return
+    names = sorted({kind.__name__ for kind in types if not is_wrapper(kind)})
+    if names:
+        raise UnsupportedError(
+            f"`{func}` writes into a tensor of type `{', '.join(names)}`, and what "
+            "that class overwrites is not known, so it cannot be recomputed. Only "
+            "wrappers that PyTorch can take apart are understood (with "
+            "`__tensor_flatten__`, such as `DTensor`): unwrap the tensors before the "
+            "recomputation, or write into a copy."
+        )

@@ -12,6 +12,8 @@ from typing import Any
 
 import torch
 
+from retape.engines.eager._saved_hooks import without_hooks
+
 _switch_lock = threading.Lock()
 _recordings = 0
 _original: Any = None
@@ -50,38 +52,3 @@ def _replacement(original: Any, is_recording: Callable[[], bool]) -> Any:
             yield
 
     return replaced
-
-
-@contextmanager
-def without_hooks() -> Iterator[None]:
-    """Take this thread's hooks for saved tensors off, and put them back at the end."""
-    hooks = _pop_all()
-    try:
-        yield
-    finally:
-        for pack, unpack in reversed(hooks):
-            _autograd()._push_saved_tensors_default_hooks(pack, unpack)
-
-
-def hooks_are_on() -> bool:
-    """Tell whether something is called for each tensor that this thread saves."""
-    module = _autograd()
-    enabled = module._saved_tensors_hooks_is_enabled()
-    return enabled and module._top_saved_tensors_default_hooks(False) is not None
-
-
-def _autograd() -> Any:
-    """PyTorch's own stack of hooks, which its stubs leave out."""
-    return vars(torch._C)["_autograd"]
-
-
-def _pop_all() -> list[tuple[Any, Any]]:
-    """Take all hooks off this thread's stack, the topmost first."""
-    module = _autograd()
-    found: list[tuple[Any, Any]] = []
-    if not module._saved_tensors_hooks_is_enabled():  # of a transform further out
-        return found
-    while (hooks := module._top_saved_tensors_default_hooks(False)) is not None:
-        module._pop_saved_tensors_default_hooks()
-        found.append(hooks)
-    return found

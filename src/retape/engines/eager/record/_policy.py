@@ -4,10 +4,10 @@ from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
 from torch._ops import OpOverload, OpOverloadPacket
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 from retape.engines.eager._errors import PlanError, UnsupportedError
+from retape.engines.eager._operator_watch import OperatorWatch
 
 Operator: TypeAlias = OpOverload | OpOverloadPacket
 Policy: TypeAlias = Callable[[Any], bool] | Collection[Any] | Operator
@@ -78,7 +78,7 @@ def _no_policy(value: object) -> str:
     )
 
 
-class SelectivePolicy(TorchDispatchMode):
+class SelectivePolicy(OperatorWatch):
     """PyTorch's own form of a policy, which also looks at the arguments.
 
     Enter it outside of the recorder: the operator that the recorder runs comes here
@@ -103,10 +103,6 @@ class SelectivePolicy(TorchDispatchMode):
             )
         self._policy: Callable[..., Any] = policy
         self._called: tuple[Any, dict[str, Any], Any] = ((), {}, None)
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

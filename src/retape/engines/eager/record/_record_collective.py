@@ -14,9 +14,9 @@ from typing import Any
 
 import torch
 from torch._ops import HigherOrderOperator
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._operator_watch import OperatorWatch
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._operator_traits import OperatorTraits
 from retape.engines.eager.trace._trace import Trace
@@ -111,7 +111,7 @@ def record_control_flow(trace: Trace, func: Any, args: Any, kwargs: Any) -> Any:
     return hold_results(trace, result, ())
 
 
-class _Closures(TorchDispatchMode):
+class _Closures(OperatorWatch):
     """Looks for what gets a gradient and is no operand of a function.
 
     Below autograd, where the function runs, it would be left without that gradient.
@@ -119,8 +119,6 @@ class _Closures(TorchDispatchMode):
     Attributes:
         shape: Of the last such tensor, if there was one.
     """
-
-    supports_higher_order_operators = True
 
     def __init__(self, args: Any, kwargs: dict[str, Any]) -> None:
         super().__init__()

@@ -119,7 +119,9 @@ def _read(
     buffer = getattr(storage, TAG, None)
     if buffer is None or buffer.owner is not trace.owner:
         buffer = trace.adopt(value, storage)
-    elif buffer.uninitialised and position not in kind.writes:
+    elif buffer.uninitialised and (
+        position not in kind.writes or buffer.slot in trace.exposed
+    ):
         trace.look_again(buffer, value)
     slot = buffer.slot
     if -1 < trace.producer[slot] < trace.section and not buffer.uninitialised:
@@ -195,8 +197,8 @@ def _after_writes(
         writes.append((old, buffer.slot))
         if old in trace.gapped:
             trace.gapped.add(buffer.slot)
-        if trace.shared:
-            trace.look_at(tensor.untyped_storage())
+        if trace.exposed or trace.shared:
+            trace.after_write(buffer, old, tensor)
         if trace.moved.get(old) == old:
             _born(trace, old, buffer.slot, tensor)
     return tuple(writes)

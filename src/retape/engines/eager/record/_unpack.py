@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retape.engines.eager._wrapper_tensors import SavedWrapper
+from retape.engines.eager._wrapper_tensors import SavedWhole, SavedWrapper
 from retape.engines.eager.record._dispatch_mode import active_recorder, paused_recording
 from retape.engines.eager.trace._geometry import tensor_on
 from retape.engines.eager.trace._inputs import Input, checked
@@ -31,6 +31,8 @@ def _value(saved: Any) -> Tensor:
         return saved
     if saved.__class__ is SavedWrapper:
         return saved.value(_value)
+    if saved.__class__ is SavedWhole:
+        return saved.value()
     if saved.__class__ is ReceivedHandle:
         return _received(saved)
     handle: Handle = saved

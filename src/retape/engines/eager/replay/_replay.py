@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from retape.engines.eager.trace._fingerprint import (
+    check_exposed,
     check_foreign,
     check_replayed,
     clear,
@@ -82,6 +83,8 @@ class Replay:
     def run(self) -> dict[int, Tensor]:
         """The wanted slots, as root tensors."""
         refuse_proxies()
+        if self._trace.exposed:
+            check_exposed(self._trace, self._needed)
         wanted = self._wanted
         with below_autograd(), RandomStates() as random, default_dtype():
             self._run_steps(random)
@@ -126,7 +129,7 @@ class Replay:
             known = trace.foreign.get(slot)
             if known is not None:
                 root = checked(known)
-                if trace.verify or slot in trace.exposed:
+                if trace.verify:
                     check_foreign(trace, slot)
             else:
                 root = tensor_on(trace.held.storages[slot], trace.roots[slot])

@@ -2,12 +2,14 @@
 
 import ctypes
 import zlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import torch
 
 from retape.engines.eager._errors import DeterminismError, MutationError
 from retape.engines.eager.trace._geometry import below_autograd, tensor_on
+from retape.engines.eager.trace._inputs import checked
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._trace import Trace
@@ -70,12 +72,30 @@ def check_foreign(trace: "Trace", slot: int) -> None:
     Raises:
         MutationError: If it differs.
     """
-    expected = trace.prints.get(slot) or trace.exposed.get(slot)
-    tensor = trace.foreign[slot].tensor
+    tensor, expected = trace.foreign[slot].tensor, trace.prints.get(slot)
     if expected is not None and fingerprint(tensor.untyped_storage()) != expected:
-        raise MutationError(
-            f"A tensor of shape `{tuple(tensor.shape)}` that the program under "
-            "`recompute` read has other values now, although its version has not "
-            "changed: it was written through `.data`, NumPy or another library. "
-            "Write with `torch.no_grad()` before the run, or after its backward."
-        )
+        raise MutationError(_rewritten(tensor))
+
+
+def check_exposed(trace: "Trace", needed: Iterable[int]) -> None:
+    """Compare what steps are about to read again of memory that others may write.
+
+    Raises:
+        MutationError: If it differs.
+    """
+    for step in (trace.steps[index] for index in needed):
+        for slot, seen in zip(step.reads, step.signature.geometries, strict=True):
+            known = trace.foreign.get(slot)
+            if known is not None and slot in trace.exposed:
+                tensor = checked(known)
+                if not trace.exposed[slot].agrees(tensor.untyped_storage(), seen):
+                    raise MutationError(_rewritten(tensor))
+
+
+def _rewritten(tensor: torch.Tensor) -> str:
+    return (
+        f"A tensor of shape `{tuple(tensor.shape)}` that the program under "
+        "`recompute` read has other values now, although its version has not "
+        "changed: it was written through `.data`, NumPy or another library. "
+        "Write with `torch.no_grad()` before the run, or after its backward."
+    )

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeAlias
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._operator_watch import OperatorWatch
 
 Drawn: TypeAlias = tuple[tuple[torch.Generator, torch.Tensor], ...]
 
@@ -43,7 +43,7 @@ def present_generators() -> list[torch.Generator]:
     return [torch.default_generator, *others]
 
 
-class Draws(TorchDispatchMode):
+class Draws(OperatorWatch):
     """Sees which generators are drawn from inside, by operators or behind them.
 
     Attributes:
@@ -54,10 +54,6 @@ class Draws(TorchDispatchMode):
         super().__init__()
         own = torch.default_generator
         self.before = {own: own.get_state()}
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        return False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

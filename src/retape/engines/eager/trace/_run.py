@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from retape._warn import warn
 from retape.engines.eager._record_bytes import RecordSize
-from retape.engines.eager._wrapper_tensors import save_wrapper
+from retape.engines.eager._wrapper_tensors import SavedWhole, save_wrapper
 from retape.engines.eager.trace._geometry import (
     Geometry,
     proxies,
@@ -28,6 +29,12 @@ from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._step import Snapshot, places_of
 from retape.engines.eager.trace._tail import Tail
 from retape.engines.eager.trace._trace import Trace
+
+_KEPT_WHOLE = (
+    "A tensor of type `{}` was saved for the backward under `recompute`. Nobody can "
+    "take it apart (it has no `__tensor_flatten__`), so what is saved of such tensors "
+    "is kept, and not recomputed: results are the same, less memory is saved."
+)
 
 
 class Handle:
@@ -92,7 +99,7 @@ class Run:
         self.slot_handles: dict[int, int] = {}
         self.stages: list[RecomputedValues] = []
         self.sweep: Fetcher | None = None
-        self.reversed_inside = False
+        self.reversed_inside = self.keeps_whole = False
         self.kept_result: Any = None
         self.native: Any = None
         self.compiled = False  # its record is that of the accelerator, or would be
@@ -126,6 +133,9 @@ class Run:
         """The handle that takes the place of `tensor` in the graph."""
         if tensor.__class__ is not Tensor:
             wrapper = save_wrapper(tensor, self.pack)
+            if isinstance(wrapper, SavedWhole) and not self.keeps_whole:
+                self.keeps_whole = True
+                warn(_KEPT_WHOLE.format(type(tensor).__name__))
             if wrapper is not None:
                 return wrapper
         strided = tensor.layout is torch.strided and not tensor.is_nested

@@ -12,7 +12,7 @@ gave, and what was made before the present `section` and is read in it, which is
 only the backward of a compiled region reads, which get no cotangent; `region_saves` has
 the slots that each region saves, by its step. `kept_bytes` are
 those kept for good: these, states of generators, and copies of foreign values that the
-program has overwritten. `exposed` has fingerprints of foreign slots in memory that
+program has overwritten. `exposed` has what was seen of foreign slots in memory that
 NumPy, say, may write without PyTorch's knowledge, or of values that the program has
 handed out (`shared` has their storages); their buffers are `uninitialised`, so that
 each read goes the long way. `gapped` slots have parts that no kernel has written.
@@ -27,6 +27,7 @@ from torch import Tensor
 from torch import UntypedStorage as Storage
 
 from retape.engines.eager._bytes_in_flight import InFlight
+from retape.engines.eager.trace._exposed import Exposure
 from retape.engines.eager.trace._fingerprint import fingerprint
 from retape.engines.eager.trace._geometry import (
     Geometries,
@@ -85,7 +86,7 @@ class Trace:
         self.region_saves: dict[int, tuple[int, ...]] = {}
         self._unsettled: list[int] = []
         self.same: dict[int, int] = {}
-        self.exposed: dict[int, int] = {}
+        self.exposed: dict[int, Exposure] = {}
         self.shared: set[int] = set()
         self.gapped: set[int] = set()
         self.section = 0
@@ -120,7 +121,8 @@ class Trace:
         setattr(storage, TAG, buffer)
         handed_out = bool(self.shared) and storage._cdata in self.shared
         if not self.without_values and (handed_out or is_exposed(tensor, storage)):
-            self.exposed[slot] = fingerprint(storage)
+            self.exposed[slot] = Exposure()
+            self.exposed[slot].agrees(storage, self.geometries.of(tensor))
             buffer.uninitialised = True
         if self.verify and storage.device.type != "meta":
             self.prints[slot] = fingerprint(storage)
@@ -167,13 +169,24 @@ class Trace:
     def look_again(self, buffer: Buffer, tensor: Tensor) -> None:
         """Before a read of memory that others may have written, or that nobody has."""
         slot, storage = buffer.slot, tensor.untyped_storage()
+        seen = self.geometries.of(tensor)
         if slot not in self.exposed:
             self.pin(buffer, tensor)
-        elif self.exposed[slot] != fingerprint(storage):
+        elif not self.exposed[slot].agrees(storage, seen):
             delattr(storage, TAG)  # another value, and the one before is lost
             buffer.slot = self.adopt(tensor, storage).slot
-            self.exposed[buffer.slot] = fingerprint(storage)
+            self.exposed.setdefault(buffer.slot, Exposure()).agrees(storage, seen)
             setattr(storage, TAG, buffer)
+
+    def after_write(self, buffer: Buffer, old: int, tensor: Tensor) -> None:
+        """The program has written a value that others may write as well."""
+        storage = tensor.untyped_storage()
+        if old in self.exposed:
+            seen = self.geometries.of(tensor)
+            self.exposed[buffer.slot] = self.exposed[old].overwritten(storage, seen)
+            buffer.uninitialised = True
+        elif self.shared:
+            self.look_at(storage)
 
     def expose(self, storage: Storage) -> None:
         """From now on others may write a storage without an operator."""
@@ -186,7 +199,7 @@ class Trace:
         if buffer is None or buffer.owner is not self.owner or buffer.uninitialised:
             return  # it is not known yet, or it is looked at already
         if storage._cdata in self.shared:
-            self.exposed[buffer.slot] = fingerprint(storage)
+            self.exposed[buffer.slot] = Exposure.of_all(storage)
             buffer.uninitialised = True
 
     def pin(self, buffer: Buffer, tensor: Tensor) -> None:
@@ -231,7 +244,6 @@ class Trace:
         known = self.foreign.get(slot)
         if known is not None and known.version >= 0 and self.last_read[slot] >= 0:
             self._keep_copy(slot, tensor.untyped_storage(), self.roots[slot])
-            self.exposed.pop(slot, None)
         if slot in self.tail.steps or buffer.older:
             self._leave_tail(buffer, tensor)
         old = self.same.pop(slot, None)

@@ -1,0 +1,136 @@
+"""Memory that others write, too: what was read of it is right, or refused by name."""
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import retape.torch  # noqa: E402
+from retape.torch import recompute  # noqa: E402
+
+STEPS = 6
+SIZE = (STEPS, 8)
+
+
+def taken(array: Any) -> tuple[Any, Any]:
+    return torch.from_numpy(array), array
+
+
+def by_dlpack(array: Any) -> tuple[Any, Any]:
+    return torch.from_dlpack(array), array
+
+
+def handed_out(array: Any) -> tuple[Any, Any]:
+    value = torch.tensor(array) * 1
+    return value, value.numpy()
+
+
+# A tensor, and an array on the same memory.
+SOURCES: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "from NumPy": taken,
+    "by DLPack": by_dlpack,
+    "handed out": handed_out,
+}
+# What a step reads.
+VIEWS: dict[str, Callable[[Any, int], Any]] = {
+    "rows": lambda x, k: x[k],
+    "columns": lambda x, k: x[:, k].repeat(2)[:8],
+    "all": lambda x, k: x.sum(0),
+    "overlapping": lambda x, k: x[max(0, k - 1) : k + 1].mean(0),
+    "every other": lambda x, k: x.t()[::2, k].repeat(2),
+    "seen again and again": lambda x, k: x[k, :1].expand(8),
+    "as integers": lambda x, k: x.view(torch.int32)[k].float() * 1e-9,
+}
+
+
+def by_numpy(x: Any, array: Any, k: int) -> None:
+    array[k] *= 2
+
+
+def by_numpy_ahead(x: Any, array: Any, k: int) -> None:
+    array[(k + 1) % STEPS, :] += 0.5
+
+
+def by_torch(x: Any, array: Any, k: int) -> None:
+    x[k].mul_(2)
+
+
+def by_both(x: Any, array: Any, k: int) -> None:
+    array[k - 1] += 0.25
+    x[k].mul_(2)
+    array[(k + 1) % STEPS] += 0.5
+
+
+# What is written after a step, and by whom.
+WRITES: dict[str, Callable[[Any, Any, int], None]] = {
+    "nobody": lambda x, array, k: None,
+    "NumPy": by_numpy,
+    "NumPy, what is read next": by_numpy_ahead,
+    "PyTorch": by_torch,
+    "both": by_both,
+}
+FACES: dict[str, Callable[[], Any]] = {
+    "tight": lambda: recompute(snapshots=1, stage=2),
+    "ample": lambda: recompute(memory="1MB"),
+}
+
+
+def gradient(source: str, view: str, write: str, under: Any) -> Any:
+    torch.manual_seed(0)
+    w = (torch.randn(8, 8) / 3).requires_grad_()
+    array = np.linspace(0.1, 0.9, STEPS * 8, dtype=np.float32).reshape(SIZE)
+    with under:
+        x, seen = SOURCES[source](array)
+        h = torch.ones(8) @ w
+        for k in range(STEPS):
+            with torch.no_grad():
+                read = VIEWS[view](x, k).exp()
+            h = torch.tanh(h @ w + read)
+            with torch.no_grad():
+                WRITES[write](x, seen, k)
+        loss = h.square().sum()
+    loss.backward()
+    return w.grad
+
+
+@pytest.mark.usefixtures("accelerated")
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("source", SOURCES)
+def test_right_or_refused(source: str, view: str, write: str) -> None:
+    plain = gradient(source, view, write, contextlib.nullcontext())
+    for face in FACES.values():
+        try:
+            found = gradient(source, view, write, face())
+        except retape.torch.MutationError as error:
+            assert "NumPy" in str(error)
+            assert write not in ("nobody", "PyTorch")
+            continue
+        assert torch.equal(found, plain)
+
+
+def seconds(x: Any, columns: bool) -> float:
+    w = torch.randn(16, 16, requires_grad=True)
+    before = time.process_time()
+    with recompute(memory="64MB"):
+        h = torch.zeros(1, 16)
+        for k in range(200):
+            row = x[:16, k] if columns else x[k, :16]
+            h = torch.tanh(h @ w + row)
+        loss = h.sum()
+    loss.backward()
+    return time.process_time() - before
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_a_read_costs_what_it_reads(columns: bool) -> None:
+    """It took nine times as long where all was looked at each time."""
+    array = np.ones((2000, 800), dtype=np.float32)
+    own = min(seconds(torch.tensor(array), columns) for _ in range(2))
+    shared = min(seconds(torch.from_numpy(array), columns) for _ in range(2))
+    assert shared < 3 * own
