@@ -19,13 +19,12 @@ from retape import _native_code as native_code
 from retape.engines.eager.loop._calls import Calls
 from retape.engines.eager.loop._records import Call, Slot
 from retape.engines.eager.trace._geometry import Geometry
-from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings
+from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings, Tail
 from retape.engines.eager.trace._inputs import Input
 from retape.engines.eager.trace._native_handle import _Loaded
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
-from retape.engines.eager.trace._tail import Tail
 from retape.engines.eager.trace._trace import Trace
 
 SOURCES = Path(__file__).parent

@@ -23,11 +23,10 @@ from retape.engines.eager.trace._geometry import (
     tensor_on,
     view_through,
 )
-from retape.engines.eager.trace._holdings import TAG
+from retape.engines.eager.trace._holdings import TAG, Tail
 from retape.engines.eager.trace._inputs import Input, checked
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._step import Snapshot, places_of
-from retape.engines.eager.trace._tail import Tail
 from retape.engines.eager.trace._trace import Trace
 
 _KEPT_WHOLE = (

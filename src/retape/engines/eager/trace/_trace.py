@@ -37,11 +37,10 @@ from retape.engines.eager.trace._geometry import (
     refuse_proxies,
     tensor_on,
 )
-from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings
+from retape.engines.eager.trace._holdings import TAG, Buffer, Counter, Holdings, Tail
 from retape.engines.eager.trace._inputs import Input, is_exposed, without_history
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
-from retape.engines.eager.trace._tail import Tail
 
 
 class Trace:
