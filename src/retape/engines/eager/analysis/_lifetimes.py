@@ -18,7 +18,7 @@ from retape.engines.eager.trace._run import Run
 _WATCHED = "_retape_lifetime"
 
 
-class Span(NamedTuple):
+class HeldSpan(NamedTuple):
     """Positions at which the program holds a slot: from `first`, before `stop`."""
 
     first: int
@@ -29,9 +29,9 @@ class Span(NamedTuple):
 class Presence:
     """What a program holds itself, by position."""
 
-    def __init__(self, spans: Iterable[Span]) -> None:
-        self._begins: defaultdict[int, list[Span]] = defaultdict(list)
-        self._ends: defaultdict[int, list[Span]] = defaultdict(list)
+    def __init__(self, spans: Iterable[HeldSpan]) -> None:
+        self._begins: defaultdict[int, list[HeldSpan]] = defaultdict(list)
+        self._ends: defaultdict[int, list[HeldSpan]] = defaultdict(list)
         for span in spans:
             self._begins[span.first].append(span)
             self._ends[span.stop].append(span)
@@ -78,7 +78,7 @@ class Lifetimes:
         self._stop: dict[int, int] = {}
         # By slots that are there and held by a snapshot, since when they are.
         self._held: dict[int, int] = {}
-        self._was_held: list[Span] = []
+        self._was_held: list[HeldSpan] = []
 
     def made(self, storage: Storage) -> None:
         """An operator has returned a storage."""
@@ -105,7 +105,7 @@ class Lifetimes:
         held: Mapping[int, Any] = self._run.trace.held.storages
         here = [slot for slot in held if self._is_there(slot)]
         for slot in self._held.keys() - here:
-            self._was_held.append(Span(self._held.pop(slot), position, slot))
+            self._was_held.append(HeldSpan(self._held.pop(slot), position, slot))
         for slot in here:
             self._held.setdefault(slot, position)
 
@@ -118,27 +118,27 @@ class Lifetimes:
         What a snapshot holds and nobody reads any more is not counted as its own, nor
         what is there at the end: plans leave room for that all the time.
         """
-        used, left = Uses(self._run).last_use, defaultdict[int, list[Span]](list)
+        used, left = Uses(self._run).last_use, defaultdict[int, list[HeldSpan]](list)
         for span in self._was_held:
             first = max(span.first, used.get(span.slot, -1) + 1)
             if first < span.stop:
-                left[span.slot].append(Span(first, span.stop, span.slot))
+                left[span.slot].append(HeldSpan(first, span.stop, span.slot))
         return Presence(
             part
             for slot, stop in self._stop.items()
-            for part in _without(Span(self._first[slot], stop, slot), left[slot])
+            for part in _without(HeldSpan(self._first[slot], stop, slot), left[slot])
         )
 
 
-def _without(span: Span, parts: Sequence[Span]) -> Iterator[Span]:
+def _without(span: HeldSpan, parts: Sequence[HeldSpan]) -> Iterator[HeldSpan]:
     """A span without parts of it, which are in order."""
     first = span.first
     for part in parts:
         if first < part.first:
-            yield Span(first, part.first, span.slot)
+            yield HeldSpan(first, part.first, span.slot)
         first = part.stop
     if first < span.stop:
-        yield Span(first, span.stop, span.slot)
+        yield HeldSpan(first, span.stop, span.slot)
 
 
 class OwnPeaks:

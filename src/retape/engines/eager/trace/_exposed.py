@@ -17,7 +17,7 @@ from torch import UntypedStorage as Storage
 from retape.engines.eager.trace._geometry import Geometry, below_autograd, tensor_on
 
 # Small against what is read as a rule, and large against a checksum of it.
-_BLOCK = 1 << 16
+_BLOCK_BYTES = 1 << 16
 
 
 class Exposure:
@@ -48,17 +48,17 @@ class Exposure:
     def _same_blocks(self, storage: Storage, seen: Geometry) -> bool:
         known = self._blocks
         return known is None or all(
-            _sum_of(storage, *part) == known[part[0] // _BLOCK]
+            _sum_of(storage, *part) == known[part[0] // _BLOCK_BYTES]
             for part in _blocks(storage, seen)
         )
 
     def overwritten(self, storage: Storage, seen: Geometry) -> "Exposure":
         """What is there after the program itself has written what a geometry sees."""
-        if self._blocks is None or storage.nbytes() > _BLOCK * len(self._blocks):
+        if self._blocks is None or storage.nbytes() > _BLOCK_BYTES * len(self._blocks):
             return Exposure.of_all(storage)
         blocks = self._blocks.copy()
         for part in _blocks(storage, seen):
-            blocks[part[0] // _BLOCK] = _sum_of(storage, *part)
+            blocks[part[0] // _BLOCK_BYTES] = _sum_of(storage, *part)
         return Exposure(blocks)
 
 
@@ -66,8 +66,8 @@ def _blocks(storage: Storage, seen: Geometry | None) -> list[tuple[int, int]]:
     """Where blocks begin and end: all of them, or those that a geometry may touch."""
     end = storage.nbytes()
     first, last = (0, end) if seen is None else _span(seen)
-    begins = range(first // _BLOCK * _BLOCK, min(last, end), _BLOCK)
-    return [(begin, min(begin + _BLOCK, end)) for begin in begins]
+    begins = range(first // _BLOCK_BYTES * _BLOCK_BYTES, min(last, end), _BLOCK_BYTES)
+    return [(begin, min(begin + _BLOCK_BYTES, end)) for begin in begins]
 
 
 def _span(seen: Geometry) -> tuple[int, int]:
