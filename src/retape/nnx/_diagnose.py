@@ -72,7 +72,8 @@ def check_function(f: Any) -> None:
     if not callable(f):
         raise UnsupportedError(
             f"`remat_scan({f!r})`: what cannot be called is no layer function. Pass "
-            "a function of a carry and a layer, such as `lambda x, layer: layer(x)`."
+            "a function of a carry and a layer, as in `remat_scan(lambda x, layer: "
+            "layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)`."
         )
 
 

@@ -1,0 +1,222 @@
+"""Hints on gradients of JAX programs as a whole."""
+
+import functools
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+from jax.ad_checkpoint import checkpoint_name
+from jax.experimental import io_callback
+from jax.sharding import AxisType, PartitionSpec
+
+import retape
+import retape.jax
+from tests.hints.rows import Row
+
+__all__ = [
+    "Callable", "PartitionSpec", "ROWS", "checkpoint_name", "functools", "io_callback",
+    "retape", "warnings",
+]  # fmt: skip
+
+X = jnp.linspace(0.1, 0.9, 3)
+PLAN = retape.fixed_space(snapshots=3)
+
+
+def chain(x: Any) -> Any:
+    """A loss of three numbers."""
+    return jnp.sum(jnp.sin(x) * jnp.exp(x))
+
+
+def looped(x: Any) -> Any:
+    """A loss behind a loop of known length."""
+    return jnp.sum(lax.fori_loop(0, 9, lambda i, v: jnp.sin(v) + 0.1 * v, x) ** 2)
+
+
+def searched(x: Any) -> Any:
+    """A loss behind a loop of unknown length."""
+    return jnp.sum(lax.while_loop(lambda v: v[0] < 2.0, lambda v: 1.3 * v, x) ** 2)
+
+
+def scanned(x: Any, **options: Any) -> Any:
+    """The same by Retape's scan."""
+    step = lambda v, _: (jnp.sin(v) + 0.1 * v, None)  # noqa: E731
+    return jnp.sum(retape.jax.scan(step, x, None, 9, **options)[0] ** 2)
+
+
+def by_hand(f: Callable[..., Any], slope: Callable[..., Any]) -> Any:
+    """A function with a derivative of its own."""
+    made = jax.custom_vjp(f)
+    made.defvjp(lambda x: (f(x), x), lambda x, c: (c * slope(x),))
+    return made
+
+
+def on_one_device(f: Callable[..., Any]) -> Any:
+    """A function that is mapped over a mesh of one device."""
+    mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,))
+    spec = PartitionSpec("d")
+    return jax.jit(
+        jax.shard_map(lambda x: f(x)[None], mesh=mesh, in_specs=spec, out_specs=spec)
+    )
+
+
+def climbing(x: Any, y: Any) -> Any:
+    """Doubled until it is above nine, and 0 * y."""
+    del y
+    return lax.while_loop(lambda c: c < 9.0, lambda c: c * 2.0, x)
+
+
+@jax.custom_jvp
+def by_tangents(x: Any, y: Any) -> Any:
+    return climbing(x, y)
+
+
+@by_tangents.defjvp
+def _(primals: Any, tangents: Any) -> Any:
+    x, dx = primals[0], tangents[0]
+    both = lambda c: (c[0] * 2.0, c[1] * 2.0)  # noqa: E731
+    z, dz = lax.while_loop(lambda c: c[0] < 9.0, both, (x, dx))
+    return z, dz + tangents[1]
+
+
+def on_the_host(x: Any) -> Any:
+    return np.sin(x)
+
+
+@jax.custom_vjp
+def printing(x: Any) -> Any:
+    return jnp.sin(x)
+
+
+def _printed(x: Any, cotangent: Any) -> Any:
+    jax.debug.print("backwards")
+    return (cotangent * jnp.cos(x),)
+
+
+printing.defvjp(lambda x: (jnp.sin(x), x), _printed)
+
+
+PLAIN = "jax.grad(looped)(X)"
+ROWS = [
+    Row(
+        "pass `allow_int=True`",
+        "retape.jax.grad(lambda n: 2.0 * n)(3)",
+        "retape.jax.grad(lambda n: 2.0 * n, allow_int=True)(3).dtype"
+        " == jax.dtypes.float0",
+    ),
+    Row(
+        "pass `has_aux=True`",
+        "retape.jax.grad(lambda x: (looped(x), x))(X)",
+        "retape.jax.grad(lambda x: (looped(x), x), has_aux=True)(X)",
+        "(jax.grad(looped)(X), X)",
+    ),
+    Row(
+        "use `retape.jax.vjp`",
+        "retape.jax.grad(jnp.sin)(X)",
+        "value, pull = retape.jax.vjp(jnp.sin, X)\npull(jnp.ones(3))[0]",
+        "jnp.cos(X)",
+    ),
+    Row(
+        "pass `holomorphic=True`",
+        "retape.jax.grad(lambda z: jnp.sin(z * 1j).sum())(X)",
+        "retape.jax.grad(lambda z: jnp.sin(z * 1j).sum(), holomorphic=True)(X + 0j)",
+        "1j * jnp.cos(X * 1j)",
+    ),
+    Row(
+        "use `retape.jax.value_and_grad`",
+        "jax.jit(lambda x: retape.jax.measure(looped, x).value)(X)",
+        "jax.jit(retape.jax.value_and_grad(looped))(X)",
+        "jax.value_and_grad(looped)(X)",
+    ),
+    Row(
+        "pass `retape.fixed_space`",
+        "f = on_one_device(searched)\n"
+        "retape.jax.grad(lambda x: f(x)[0], plan=retape.within('1 MB'))(X)",
+        "f = on_one_device(searched)\n"
+        "plan = retape.fixed_space(snapshots=8)\n"
+        "retape.jax.grad(lambda x: f(x)[0], plan=plan)(X)",
+        "jax.jacfwd(searched)(X)",
+    ),
+    Row(
+        "Give it a derivative with `jax.custom_vjp`",
+        "f = lambda x: jax.pure_callback(on_the_host, x, x)\n"
+        "retape.jax.grad(lambda x: f(x).sum())(X)",
+        "f = jax.custom_vjp(lambda x: jax.pure_callback(on_the_host, x, x))\n"
+        "f.defvjp(lambda x: (f(x), x), lambda x, c: (c * jnp.cos(x),))\n"
+        "retape.jax.grad(lambda x: f(x).sum())(X)",
+        "jnp.cos(X)",
+    ),
+    Row(
+        "Give it a `jax.custom_vjp`",
+        "retape.jax.grad(by_tangents, argnums=(0, 1))(1.0, 1.0)",
+        "f = jax.custom_vjp(climbing)\n"
+        "back = lambda x, c: (c * climbing(x, x) / x, c)\n"
+        "f.defvjp(lambda x, y: (f(x, y), x), back)\n"
+        "retape.jax.grad(f, argnums=(0, 1))(1.0, 1.0)",
+        "(16.0, 1.0)",
+    ),
+    Row(
+        "Use `jax.pure_callback`",
+        "f = lambda x: io_callback(on_the_host, x, x)\n"
+        "retape.jax.grad(lambda x: (x * f(lax.stop_gradient(x))).sum())(X)",
+        "f = lambda x: jax.pure_callback(on_the_host, x, x)\n"
+        "retape.jax.grad(lambda x: (x * f(lax.stop_gradient(x))).sum())(X)",
+        "jnp.sin(X)",
+    ),
+    Row(
+        "use `jax.grad`",
+        "retape.jax.grad(lambda x: printing(x).sum())(X)",
+        "(jax.grad)(lambda x: printing(x).sum())(X)",
+        "jnp.cos(X)",
+    ),
+    Row(
+        "pass a plan or policy that is no number of bytes, such as "
+        "`retape.fixed_space(snapshots=8)`",
+        "shape = jax.export.symbolic_shape('n')\n"
+        "x = jax.ShapeDtypeStruct(shape, jnp.float32)\n"
+        "f = jax.jit(retape.jax.grad(looped, plan=retape.within('1 MB')))\n"
+        "jax.export.export(f)(x)",
+        "shape = jax.export.symbolic_shape('n')\n"
+        "x = jax.ShapeDtypeStruct(shape, jnp.float32)\n"
+        "plan = retape.fixed_space(snapshots=8)\n"
+        "f = jax.jit(retape.jax.grad(looped, plan=plan))\n"
+        "jax.export.export(f)(x).call(X)",
+        PLAIN,
+    ),
+    Row(
+        "Pass `retape.within({})`",
+        "retape.jax.grad(looped, plan=retape.within(10))(X)",
+        "retape.jax.grad(looped, plan=THE_CODE)(X)",
+        PLAIN,
+    ),
+    Row(
+        "Write `plan=retape.fixed_space(snapshots=8)`",
+        "retape.jax.grad(looped, plan=retape.fixed_space)(X)",
+        "retape.jax.grad(looped, plan=retape.fixed_space(snapshots=8))(X)",
+        PLAIN,
+    ),
+    Row(
+        "write `plan=retape.within('1 MB')`",
+        "retape.jax.grad(looped, plan='1 MB')(X)",
+        "retape.jax.grad(looped, plan=retape.within('1 MB'))(X)",
+        PLAIN,
+    ),
+    Row(
+        "Write `plan=...`",
+        "retape.jax.grad(looped, PLAN)(X)",
+        "retape.jax.grad(looped, plan=PLAN)(X)",
+        PLAIN,
+    ),
+    Row(
+        "Pass one that `retape.fixed_space`",
+        "retape.jax.grad(looped, plan='half')(X)",
+        "retape.jax.grad(looped, plan=retape.fixed_space(snapshots=3))(X)",
+        PLAIN,
+    ),
+]

@@ -1,0 +1,89 @@
+"""Hints to install what is missing: the command names an extra that has it."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+
+import retape
+from tests.hints.rows import Row, installs, without
+
+__all__ = ["ROWS", "doctor", "installs", "np", "old_jax", "retape", "without"]
+
+
+def old_jax() -> str:
+    """What `retape.jax` says to a release of JAX that it was not made for."""
+    program = (
+        "import jax\n"
+        "jax.__version__, jax.__version_info__ = '0.9.2', (0, 9, 2)\n"
+        "try:\n    import retape.jax\n"
+        "except ImportError as error:\n    print(error)\n"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return found.stdout
+
+
+def doctor(monkeypatch: Any, capsys: Any, folder: Any) -> str:
+    """What `retape doctor` prints on a machine without compilers."""
+    from retape.cli import main
+
+    monkeypatch.setenv("PATH", str(folder))
+    for name in ("CC", "CXX"):
+        monkeypatch.delenv(name, raising=False)
+    main(["doctor"])
+    return capsys.readouterr().out
+
+
+ROWS = [
+    Row("Run `{}`", "old_jax()", "'jax' in installs('''THE_CODE''')"),
+    Row(
+        "Run `{}`",
+        "without(monkeypatch, 'optimistix')\n"
+        "monkeypatch.delitem(sys.modules, 'retape.optimistix', raising=False)\n"
+        "import retape.optimistix",
+        "'optimistix' in installs('''THE_CODE''')",
+    ),
+    Row(
+        "Run `{}`",
+        "without(monkeypatch, 'zstandard', 'compression')\n"
+        "retape.storage.CodecStore(retape.MemoryStore(), 'zstd')",
+        "'zstandard' in installs('''THE_CODE''')",
+    ),
+    Row(
+        "pass `codec='lossless'`",
+        "without(monkeypatch, 'zstandard', 'compression')\n"
+        "retape.storage.CodecStore(retape.MemoryStore(), 'zstd')",
+        "without(monkeypatch, 'zstandard', 'compression')\n"
+        "store = retape.storage.CodecStore(retape.MemoryStore(), codec='lossless')\n"
+        "retape.adjoint(lambda x, k: x * x, lambda x, k, g: 2 * x * g, np.ones(9),\n"
+        "  steps=3, seed=lambda x: np.ones(9), store=store).cotangent",
+        "8 * np.ones(9)",
+    ),
+    Row(
+        "Run `pip install numpy`",
+        "without(monkeypatch, 'numpy')\nretape.DiskStore(tmp_path)",
+        "installs('THE_CODE') == {'numpy'}",
+    ),
+    Row(
+        "use a `retape.MemoryStore`",
+        "without(monkeypatch, 'numpy')\nretape.DiskStore(tmp_path)",
+        "without(monkeypatch, 'numpy')\n"
+        "retape.adjoint(lambda x, k: x * x, lambda x, k, g: 2 * x * g, 1.5, steps=3,\n"
+        "  seed=lambda x: 1.0, store=retape.MemoryStore()).cotangent",
+        "8 * 1.5**7",
+    ),
+    Row(
+        "Run `{}`",
+        "without(monkeypatch, 'ziglang')\ndoctor(monkeypatch, capsys, tmp_path)",
+        "'ziglang' in installs('''THE_CODE''')",
+        slow=True,
+    ),
+]
