@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent
@@ -136,6 +137,7 @@ def aliases(tree: ast.AST) -> dict[str, str]:
     return found
 
 
+@cache
 def programs() -> dict[str, ast.AST]:
     return {
         str(path.relative_to(ROOT)): ast.parse(path.read_text())

@@ -34,6 +34,7 @@ def test_short_ones_are_the_same_action_by_action(with_numpy, without_numpy):
     assert compared >= 3 * tables.SHORT
 
 
+@pytest.mark.slow
 def test_beyond_the_exact_table_a_bound_is_stated_and_kept(with_numpy, without_numpy):
     pairs = zip(with_numpy, without_numpy, strict=True)
     beyond = [(one, other) for one, other in pairs if one[0] and not other[0]]

@@ -97,6 +97,7 @@ def test_after_an_error_the_module_is_as_it_was() -> None:
     assert "training_step" not in vars(module)
 
 
+@pytest.mark.slow
 def test_a_method_that_was_replaced_before_is_run_and_put_back() -> None:
     module, calls = Deep(), []
     own = module.training_step

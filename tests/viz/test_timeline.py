@@ -123,6 +123,7 @@ def test_a_prediction_agrees_with_the_replay_of_the_schedule(schedule):
         assert most == counts.peak_snapshots
 
 
+@pytest.mark.slow
 def test_long_runs_are_thinned_and_keep_their_peak():
     moments = predict_memory(Schedule(20_000, snapshots=9), 1, 1)
     assert len(moments) < 4096

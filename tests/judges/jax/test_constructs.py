@@ -47,7 +47,10 @@ def wanted(name: str) -> tuple[Any, Any]:
 
 
 @pytest.mark.slow(
-    "optimistix implicit-grad", "optimistix of ours-grad", "optimistix of ours-vjp"
+    "optimistix implicit-grad",
+    "optimistix of ours-grad",
+    "optimistix of ours-vjp",
+    "optimistix of ours-value_and_grad",
 )
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", BY_NAME)

@@ -205,6 +205,8 @@ def _wanted(column: str) -> Any:
     "scan-Equinox, checkpointed",
     "selective-Equinox, checkpointed",
     "within-Equinox, checkpointed",
+    "checkpoint-Equinox, scan",
+    "sqrt-Equinox, checkpointed",
 )
 @pytest.mark.parametrize(("row", "column"), _cells(GRADIENTS))
 @pytest.mark.filterwarnings("ignore::retape.RetapeWarning")

@@ -70,6 +70,11 @@ def wanted(name: str) -> Any:
     "switch_-3-grad-itself-default",
     "through_complex_numbers-grad-itself-default",
     "vmap_of_a_data_dependent_loop-grad-itself-default",
+    "jit_with_a_loop_inside-grad-itself-default",
+    "linear_algebra-vjp-scan-snapshots",
+    "switch_-3-value_and_grad-scan-default",
+    "through_complex_numbers-vjp-jit-default",
+    "vmap_of_a_data_dependent_loop-value_and_grad-jit-logarithmic",
 )
 @pytest.mark.parametrize(
     ("form", "way", "transform", "plan"),

@@ -60,12 +60,7 @@ def _trained(mark: Callable[..., Any], call: Callable[..., Any]) -> list[Any]:
     return [*jax.tree.leaves(gradient), second, *state]
 
 
-@pytest.mark.slow(
-    "checkpoint-an argument",
-    "checkpointed-an argument",
-    "sqrt-an argument",
-    "without a barrier-an argument",
-)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("row", "column"),
     [

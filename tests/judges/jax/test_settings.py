@@ -117,7 +117,9 @@ def outcome(run: Function) -> Any:
 
 
 @pytest.mark.slow(
-    "checkpoint within bytes-threefry_partitionable", "scan-threefry_partitionable"
+    "checkpoint within bytes-threefry_partitionable",
+    "scan-threefry_partitionable",
+    "grad by the host-default_matmul_precision",
 )
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("way", WAYS)

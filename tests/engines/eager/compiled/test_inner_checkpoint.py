@@ -72,7 +72,7 @@ WAYS = {
 }
 
 
-@pytest.mark.slow("policy")
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_inside_of_a_compiled_model_it_is_pytorchs_own(way):
     call, form, like = WAYS[way]
@@ -105,7 +105,7 @@ def test_it_goes_on_where_the_compiler_breaks_the_graph():
         assert torch.equal(mine, each)
 
 
-@pytest.mark.slow("options1-`policy` is a function")
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "text"),
     [

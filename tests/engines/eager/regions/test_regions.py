@@ -193,7 +193,7 @@ FORMS = [
 ]  # fmt: skip
 
 
-@pytest.mark.slow("checkpoints")
+@pytest.mark.slow("checkpoints", "changes_shape")
 @pytest.mark.parametrize("make", FORMS)
 def test_regions_of_any_form_are_exact(make: Callable[[], Program]) -> None:
     (report, _) = assert_exact(make, snapshots=1, stage=1, verify=True)

@@ -13,7 +13,7 @@ def tiny_nursery(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_with(monkeypatch, "-DRESERVE=((size_t)64)")
 
 
-@pytest.mark.slow("derivatives", "vectors")
+@pytest.mark.slow
 @pytest.mark.usefixtures("tiny_nursery")
 @pytest.mark.parametrize("file", ["derivatives", "forms", "vectors"])
 def test_collecting_all_the_time_changes_nothing(file: str) -> None:
@@ -30,7 +30,7 @@ def test_collecting_all_the_time_changes_nothing(file: str) -> None:
     assert native.collections() > 100
 
 
-@pytest.mark.slow("arithmetic", "derivatives", "vectors")
+@pytest.mark.slow
 @pytest.mark.parametrize("file", ["arithmetic", "derivatives", "forms", "vectors"])
 def test_slices_of_few_steps_change_nothing(
     file: str, monkeypatch: pytest.MonkeyPatch

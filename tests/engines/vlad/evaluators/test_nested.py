@@ -127,6 +127,7 @@ def test_what_is_printed_inside_of_forward_mode_is_printed_once(engine: Any) -> 
     assert ran.output.count(repr(math.sin(0.6))) == 1
 
 
+@pytest.mark.slow("compiled")
 @pytest.mark.parametrize("engine", ENGINES)
 def test_faults_inside_name_the_operator_that_was_written(engine: Any) -> None:
     for operator in OPERATORS.values():
