@@ -18,10 +18,8 @@ from jax.extend import core
 from retape.engines.jaxpr.analysis._activity import propagate
 from retape.engines.jaxpr.api._gradient_options import GradientOptions, no_gradient
 from retape.engines.jaxpr.api._trace import FlatCall, Traced, trace
-from retape.engines.jaxpr.intake._effects import let_happen
 from retape.engines.jaxpr.jaxprs._avals import as_weak, spread, varying, zeros_as
 from retape.engines.jaxpr.jaxprs._provenance import Flags
-from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.primitives._aux_output import aux_output, without_aside
 from retape.plan._base import Plan
 
@@ -40,12 +38,9 @@ class GradientProblem:
     constants: int
     """How many of the values are constants of the program, in front of the leaves."""
 
-    acting: core.ClosedJaxpr | None
-    """The program with its side effects, if it has any."""
-
     def act(self) -> None:
         """Let the side effects happen, once."""
-        let_happen(self.acting, self.values[self.constants :])
+        self.traced.act(self.values[self.constants :])
 
     @property
     def has_derivative(self) -> bool:
@@ -105,20 +100,20 @@ def trace_gradient(
 
     pieces = pieces.with_leaves(leaves)
     traced = trace(scalar, pieces, plan)
-    jaxpr = traced.jaxpr
+    program, constants = traced.program, len(traced.consts)
     numbers = wanted.numbers(pieces.positional())
     active = tuple(
         owner in numbers and jax.dtypes.issubdtype(aval.dtype, np.inexact)
-        for owner, aval in zip(pieces.owners(), jaxpr.in_avals, strict=True)
+        for owner, aval in zip(
+            pieces.owners(), program.in_avals[constants:], strict=True
+        )
     )
-    hoisted, consts = hoist(jaxpr)
     return GradientProblem(
-        jaxpr=hoisted,
-        values=(*consts, *leaves),
-        active=(False,) * len(consts) + active,
+        jaxpr=program,
+        values=(*traced.consts, *leaves),
+        active=(False,) * constants + active,
         traced=traced,
         wanted=wanted,
         pieces=pieces,
-        constants=len(consts),
-        acting=traced.acting,
+        constants=constants,
     )

@@ -14,11 +14,12 @@ from jax.extend import core
 from retape.engines.jaxpr.calls._known_rules import call_known_rules
 from retape.engines.jaxpr.calls._own_lengths import call_own_lengths
 from retape.engines.jaxpr.calls._shard_map import call_inside_shard_map
-from retape.engines.jaxpr.intake._effects import take_out
+from retape.engines.jaxpr.intake._effects import let_happen, take_out
 from retape.engines.jaxpr.intake._hijax import as_classic
 from retape.engines.jaxpr.intake._known_rules import open_known_rules
 from retape.engines.jaxpr.jaxprs._avals import as_weak
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules
+from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.plan._base import Plan
 
 
@@ -61,7 +62,7 @@ class FlatCall:
 
     def signature(self) -> Any:
         """Cache key of a trace, besides types; `None` if it cannot be hashed."""
-        key = (self.tree, self.fixed)
+        key = (self.tree, self.fixed, tuple(type(v) for _, v in self.fixed))
         try:
             hash(key)
         except TypeError:
@@ -125,16 +126,23 @@ def is_array(value: Any, *, numbers: bool) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Traced:
-    """A call's program."""
+    """A call's program, of constants and then of the call's arrays."""
 
-    jaxpr: core.ClosedJaxpr
+    program: core.ClosedJaxpr
     """Without side effects; no `shard_map` hides a loop to be reversed."""
+    consts: tuple[Any, ...]
+    """What is closed over: some of it may be tracers of a transformation."""
     tree: Any
     """The structure of the result."""
     types: Sequence[Any]
     """Those of the result's arrays, as JAX gives them."""
     acting: core.ClosedJaxpr | None
     """The program with its side effects, if it has any: to be run once beside it."""
+    acting_consts: tuple[Any, ...]
+
+    def act(self, leaves: Sequence[Any]) -> None:
+        """Let the side effects happen, once."""
+        let_happen(self.acting, [*self.acting_consts, *leaves])
 
     def result(self, outs: Sequence[Any]) -> Any:
         """What the function returns, from the outputs of its program."""
@@ -172,4 +180,6 @@ def trace(
     pure = call_known_rules(pure) if marked else open_known_rules(pure)
     tree = jax.tree_util.tree_structure(shape)
     parted = call_own_lengths(call_inside_shard_map(pure, plan), plan)
-    return Traced(parted, tree, jaxpr.out_avals, acting)
+    program, consts = hoist(parted)
+    beside, more = (None, []) if acting is None else hoist(acting)
+    return Traced(program, tuple(consts), tree, jaxpr.out_avals, beside, tuple(more))

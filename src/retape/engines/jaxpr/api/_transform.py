@@ -17,12 +17,11 @@ from retape.engines.jaxpr.api._gradient_options import (
 )
 from retape.engines.jaxpr.api._gradient_problem import trace_gradient
 from retape.engines.jaxpr.api._hosted import run_hosted
-from retape.engines.jaxpr.api._trace import FlatCall, Traced, flatten_call, trace
+from retape.engines.jaxpr.api._known_traces import trace_once
+from retape.engines.jaxpr.api._trace import FlatCall, Traced, flatten_call
 from retape.engines.jaxpr.calls._rules import call, hoisted_sweep
-from retape.engines.jaxpr.intake._effects import let_happen
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
-from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.plan._base import Plan
 from retape.plan._given import check_no_plan
 from retape.plan._options import Loops
@@ -80,10 +79,9 @@ def _of_arrays(fun: Callable[..., Any], plan: Plan | None) -> Callable[..., Any]
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         pieces, traced = call_traced(fun, plan, args, kwargs)
-        let_happen(traced.acting, pieces.leaves)
-        hoisted, consts = hoist(traced.jaxpr)
-        known = deduplicate(hoisted, names=True, once=is_traced_once())
-        outs = call(known, plan, [*consts, *pieces.leaves])
+        traced.act(pieces.leaves)
+        known = deduplicate(traced.program, names=True, once=is_traced_once())
+        outs = call(known, plan, [*traced.consts, *pieces.leaves])
         return traced.result(outs)
 
     return wrapped
@@ -272,7 +270,7 @@ def call_traced(
     """Trace with Python's numbers traced, or fixed if `fun` needs their values."""
     pieces = flatten_call(args, kwargs)
     try:
-        return pieces, trace(fun, pieces, plan, marked=marked)
+        return pieces, trace_once(fun, pieces, plan, marked=marked)
     except NEEDS_NUMBERS:
         pieces = flatten_call(args, kwargs, numbers=False)
-        return pieces, trace(fun, pieces, plan, marked=marked)
+        return pieces, trace_once(fun, pieces, plan, marked=marked)

@@ -16,7 +16,13 @@ from jax.interpreters import ad
 
 from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.calls._rerun import Rerun
-from retape.engines.jaxpr.calls._rules import call, hoisted_sweep, tangents_of, which
+from retape.engines.jaxpr.calls._rules import (
+    call,
+    hoisted_sweep,
+    placed_at,
+    tangents_of,
+    which,
+)
 from retape.engines.jaxpr.intake._vmapped import (
     Axis,
     Dims,
@@ -68,7 +74,7 @@ def _goes_together(origin: Origin, axes: Dims) -> bool:
     alike = not contains(origin.primal.jaxpr, _ends_by_itself)
     if alike and (origin.plan is None or origin.plan.offload is None):
         return False
-    point = _origin_parts(origin, _place(origin.ins, axes))[0]
+    point = _origin_parts(origin, placed_at(origin.ins, axes))[0]
     return any(a is not None for a in point)
 
 
@@ -89,7 +95,7 @@ def _sweep_together(origin: Origin, axes: Dims, axis: Axis, *values: Any) -> lis
     pairs = zip(origin.ins, origin.avals, strict=True)
     full = [next(given) if there else blank(aval) for there, aval in pairs]
     point, seeds = _origin_parts(origin, full)
-    at, along = _origin_parts(origin, _place(origin.ins, axes))
+    at, along = _origin_parts(origin, placed_at(origin.ins, axes))
     for i in which(origin.active):
         # Each run has a cotangent of its own.
         point[i], at[i] = _front(point[i], at[i], size), 0
@@ -139,13 +145,17 @@ def _linear_batch(
     jaxpr: core.ClosedJaxpr,
     primal: core.ClosedJaxpr,
     moving: Flags,
+    needed: Flags,
     consts: int,
     plan: Plan | None,
 ) -> tuple[list[Any], list[int | None]]:
     """Batch the primal program, and take its derivative again."""
     del jaxpr
-    n, size = len(primal.in_avals), axis.size
-    point, at = values[consts : consts + n], dims[consts : consts + n]
+    n, size = sum(needed), axis.size
+    # What plays no part may be anything.
+    pairs = zip(placed_at(needed, values[consts:]), primal.in_avals, strict=True)
+    point = [blank(aval) if v is None else v for v, aval in pairs]
+    at = tuple(placed_at(needed, dims[consts : consts + n]))
     tangents, along = values[consts + n :], dims[consts + n :]
     # A batched input has a batched tangent; one that is not has a tangent only if it
     # is the same for all, so that its primal must be batched along with it.
@@ -156,18 +166,13 @@ def _linear_batch(
     whole, own = hoist(batch)
     flags = (False,) * len(own) + moving
     outs = iter(
-        tangents_of([*own, *point], _place(flags, tangents), whole, flags, plan)
+        tangents_of([*own, *point], placed_at(flags, tangents), whole, flags, plan)
     )
     results = [o for o in outs if type(o) is not ad.Zero]
     moved = propagate(primal, moving)
     if len(results) != sum(moved):
         raise AssertionError("batching changed which outputs move")
     return results, [lanes[i] for i in which(moved)]
-
-
-def _place(flags: Flags, tangents: Sequence[Any]) -> list[Any]:
-    given = iter(tangents)
-    return [next(given) if f else None for f in flags]
 
 
 def _to_batch_axis(

@@ -22,7 +22,7 @@ from jax.interpreters import batching, mlir
 from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.jaxprs._avals import blank, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
 from retape.plan._base import Plan
 from retape.plan._prediction import Bytes
 
@@ -48,47 +48,60 @@ def rerun_program(
 ) -> core.ClosedJaxpr:
     """The program `(x..., dy...) -> (y..., dx...)`; see `_rules.sweep_program`."""
     n = len(jaxpr.in_avals)
-    moved = [i for i, m in enumerate(propagate(jaxpr, active)) if m]
+    pull, needed = _pull_back(jaxpr, active)
 
     def run(*values: Any) -> list[Any]:
         outs = core.jaxpr_as_fun(jaxpr)(*values[:n])
-        return [*outs, *_pull_back(jaxpr, active, moved, values[:n], values[n:])]
+        read = [v for v, there in zip(values, needed, strict=True) if there]
+        return [*outs, *_when_arrived(pull, read, values[n:])]
 
-    seeds = [jaxpr.out_avals[i] for i in moved]
-    avals = [*jaxpr.in_avals, *seeds]
+    avals = [*jaxpr.in_avals, *_seed_avals(jaxpr, active)]
     with wide(jaxpr):
         return jax.make_jaxpr(run)(*map(struct, avals))
 
 
+def _seed_avals(jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]) -> list[Any]:
+    moved = propagate(jaxpr, active)
+    return [v for v, m in zip(jaxpr.out_avals, moved, strict=True) if m]
+
+
 def _pull_back(
-    jaxpr: core.ClosedJaxpr,
-    active: tuple[bool, ...],
-    moved: Sequence[int],
-    point: Sequence[Any],
-    seeds: Sequence[Any],
-) -> Sequence[Any]:
+    jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]
+) -> tuple[core.ClosedJaxpr, list[bool]]:
+    """From what it reads of `(x..., dy...)` to `(dx...)`, and which it reads."""
+    n = len(jaxpr.in_avals)
     chosen = [i for i, a in enumerate(active) if a]
-    types: list[Any] = []
-    """Of the cotangents: known once `back` is traced, which is before `nothing` is."""
+    moved = [i for i, m in enumerate(propagate(jaxpr, active)) if m]
 
-    def back(point: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
-        def forward(*values: Any) -> list[Any]:
-            results = core.jaxpr_as_fun(jaxpr)(*values)
-            return [results[i] for i in moved]
+    def forward(*values: Any) -> list[Any]:
+        results = core.jaxpr_as_fun(jaxpr)(*values)
+        return [results[i] for i in moved]
 
-        along = restricted(forward, point, chosen)
-        pull = jax.vjp(along, *(point[i] for i in chosen))[1]
-        found = pull(list(seeds))
-        types[:] = map(jax.typeof, found)
-        return found
+    def back(*values: Any) -> tuple[Any, ...]:
+        along = restricted(forward, values[:n], chosen)
+        pull = jax.vjp(along, *(values[i] for i in chosen))[1]
+        return pull(list(values[n:]))
 
-    def nothing(point: Sequence[Any], seeds: Sequence[Any]) -> tuple[Any, ...]:
+    avals = [*jaxpr.in_avals, *_seed_avals(jaxpr, active)]
+    with wide(jaxpr):
+        return dce_inputs(jax.make_jaxpr(back)(*map(struct, avals)))
+
+
+def _when_arrived(
+    pull: core.ClosedJaxpr, read: Sequence[Any], seeds: Sequence[Any]
+) -> Sequence[Any]:
+    """The cotangents, computed in a branch that is entered when the seeds are known."""
+
+    def back(read: Sequence[Any]) -> list[Any]:
+        return core.jaxpr_as_fun(pull)(*read)
+
+    def nothing(read: Sequence[Any]) -> list[Any]:
         # A custom rule may give a cotangent of another type than that of its operand.
-        return tuple(map(blank, types))
+        return list(map(blank, pull.out_avals))
 
     # Other platforms keep the barrier, and there `arrived` is a constant.
-    point, seeds = lax.optimization_barrier((list(point), list(seeds)))
-    return lax.cond(arrived(seeds), back, nothing, point, seeds)
+    read, seeds = lax.optimization_barrier((list(read), list(seeds)))
+    return lax.cond(arrived(seeds), back, nothing, read)
 
 
 def arrived(values: Sequence[Any]) -> Any:

@@ -135,10 +135,13 @@ def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
 
 
 @cached(256)
-def _forward_program(jaxpr: core.ClosedJaxpr, moving: Flags) -> core.ClosedJaxpr:
+def _forward_program(
+    jaxpr: core.ClosedJaxpr, moving: Flags, *, slim: bool
+) -> tuple[core.ClosedJaxpr, Flags]:
     """The program `(x..., dx...) -> (dy...)`, forward mode of `jaxpr`.
 
     `dx` has one entry per moving input and `dy` one per output that moves with them.
+    If it is `slim` it has those `x` only that it reads, and which these are.
     """
     n = len(jaxpr.in_avals)
     outs = propagate(jaxpr, moving)
@@ -156,7 +159,12 @@ def _forward_program(jaxpr: core.ClosedJaxpr, moving: Flags) -> core.ClosedJaxpr
 
     tangents = [_tangent(jaxpr.in_avals[i]) for i in which(moving)]
     with wide(jaxpr):
-        return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals), *tangents)
+        program = jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals), *tangents)
+    if not slim:
+        return program, (True,) * n
+    read = [False] * n + [True] * len(tangents)
+    program, needed = dce_inputs(program, keep=read)
+    return program, tuple(needed[:n])
 
 
 def which(flags: Sequence[bool]) -> list[int]:
@@ -203,16 +211,20 @@ def tangents_of(
     zeros = [ad.Zero(v.to_tangent_aval()) for v in jaxpr.out_avals]
     if not any(moved):
         return list(zeros)
-    forward, consts = hoist(_forward_program(jaxpr, moving))
+    # A sweep goes through the program again, from all that it began with; the reverse
+    # of a marked function is a program that reads what it reads.
+    program, needed = _forward_program(jaxpr, moving, slim=isinstance(plan, Rerun))
+    forward, consts = hoist(program)
     chosen = [tangents[i] for i in which(moving)]
     results = iter(
         linear_p.bind(
             *consts,
-            *primals,
+            *(primals[i] for i in which(needed)),
             *chosen,
             jaxpr=forward,
             primal=jaxpr,
             moving=moving,
+            needed=needed,
             consts=len(consts),
             plan=plan,
         )
@@ -245,13 +257,14 @@ def _linear_transpose(
     jaxpr: core.ClosedJaxpr,
     primal: core.ClosedJaxpr,
     moving: Flags,
+    needed: Flags,
     consts: int,
     plan: Plan | None,
 ) -> list[Any]:
     """Cotangents of the tangents that went in: one sweep."""
     del jaxpr
-    n = len(primal.in_avals)
-    point = values[consts : consts + n]
+    n = sum(needed)
+    point = placed_at(needed, values[consts : consts + n])
     wanted = map(ad.is_undefined_primal, values[consts + n :])
     active = list(moving)
     for i, w in zip(which(moving), wanted, strict=True):
@@ -276,8 +289,30 @@ def pull_back(
         _instantiate(c) for i, c in zip(moved, cotangents, strict=True) if alive[i]
     ]
     program, hoisted = hoisted_sweep(primal, active, plan)
-    outs = call_p.bind(*hoisted, *point, *seeds, jaxpr=program, plan=plan)
+    values = [*hoisted, *point, *seeds]
+    if isinstance(plan, Rerun):
+        program, read = _cotangents_alone(program, len(primal.out_avals))
+        values = [values[i] for i in which(read)]
+        assert not any(v is None for v in values), "more is read than in forward mode"
+        return call_p.bind(*values, jaxpr=program, plan=plan)
+    outs = call_p.bind(*values, jaxpr=program, plan=plan)
     return outs[len(primal.out_avals) :]
+
+
+@cached(256)
+def _cotangents_alone(
+    program: core.ClosedJaxpr, outs: int
+) -> tuple[core.ClosedJaxpr, Flags]:
+    """A sweep without the program's outputs, and what it reads then."""
+    wanted = [False] * outs + [True] * (len(program.out_avals) - outs)
+    slim, read = dce_inputs(program, wanted)
+    return slim, tuple(read)
+
+
+def placed_at(flags: Flags, values: Sequence[Any]) -> list[Any]:
+    """One of the values for each flag that is set, in order, and `None` elsewhere."""
+    given = iter(values)
+    return [next(given) if f else None for f in flags]
 
 
 def _given_back(found: Sequence[Any], values: Sequence[Any]) -> list[Any]:

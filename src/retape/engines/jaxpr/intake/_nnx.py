@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from inspect import ismethod
 from typing import Any
 
 import jax
+
+from retape.engines.jaxpr.intake._read_state import Around
 
 Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function of arrays."""
@@ -64,13 +67,7 @@ def call_nnx(
         kwargs: Those that are passed by name.
     """
     nnx = sys.modules["flax.nnx"]
-
-    def run(pure: Any) -> Any:
-        inside = nnx.from_tree(pure, ctxtag=TAG, is_inner=True)
-        out = function(*inside[0], **inside[1])
-        # Arrays among the arguments cannot have changed.
-        objects = nnx.extract.clear_non_graph_nodes(inside)
-        return nnx.to_tree((objects, out), ctxtag=TAG)
+    run = _OfArrays(function)
 
     @nnx.update_context(TAG)
     def lifted() -> Any:
@@ -79,3 +76,18 @@ def call_nnx(
         return nnx.from_tree(after, ctxtag=TAG, is_inner=False)[1]
 
     return lifted()
+
+
+@dataclass(frozen=True, eq=False)
+class _OfArrays(Around):
+    """A function of NNX objects, of their arrays alone."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, pure: Any) -> Any:
+        nnx = sys.modules["flax.nnx"]
+        inside = nnx.from_tree(pure, ctxtag=TAG, is_inner=True)
+        out = self.function(*inside[0], **inside[1])
+        # Arrays among the arguments cannot have changed.
+        objects = nnx.extract.clear_non_graph_nodes(inside)
+        return nnx.to_tree((objects, out), ctxtag=TAG)

@@ -149,14 +149,18 @@ def dce(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:
 
 
 def dce_inputs(
-    jaxpr: core.ClosedJaxpr, used: Sequence[bool] | None = None
+    jaxpr: core.ClosedJaxpr,
+    used: Sequence[bool] | None = None,
+    *,
+    keep: Sequence[bool] | bool = False,
 ) -> tuple[core.ClosedJaxpr, list[bool]]:
     """The program with those of its inputs only that its outputs need, and which.
 
     Args:
         jaxpr: A program.
         used: Which of its outputs to keep; all by default.
+        keep: Which of its inputs are kept in any case.
     """
     wanted = [True] * len(jaxpr.jaxpr.outvars) if used is None else list(used)
-    slim, needed = pe.dce_jaxpr(jaxpr.jaxpr, wanted, instantiate=False)
+    slim, needed = pe.dce_jaxpr(jaxpr.jaxpr, wanted, instantiate=keep)
     return core.ClosedJaxpr(slim, jaxpr.consts), list(needed)

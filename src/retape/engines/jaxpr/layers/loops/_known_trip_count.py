@@ -18,6 +18,9 @@ from jax.core import Tracer, eval_jaxpr
 # Not yet public: which inputs some of a program's outputs need.
 from jax.interpreters import partial_eval as pe
 
+from retape._errors import UnsupportedError
+from retape.engines.jaxpr.intake._effects import take_out
+
 
 class _PureFunction(NamedTuple):
     """A function of some of the loop's state."""
@@ -45,8 +48,9 @@ def known_trip_count(
     if not leaves:
         return None
     test: Any = jax.make_jaxpr(cond)(init)
-    step: Any = jax.make_jaxpr(body)(init)
-    if test.effects or step.effects or len(step.out_avals) != len(leaves):
+    step: Any = _without_effects(jax.make_jaxpr(body)(init))
+    # What the test says, a loop that does not run it could not say.
+    if test.effects or step is None or len(step.out_avals) != len(leaves):
         return None
     needed = _closed_under(step.jaxpr, _inputs(test.jaxpr, [True]))
     known = [leaf for leaf, n in zip(leaves, needed, strict=True) if n]
@@ -56,6 +60,14 @@ def known_trip_count(
     if not all(_is_whole(value) for value in known):
         return None
     return _count_trips(*parts, known)
+
+
+def _without_effects(step: Any) -> Any:
+    """The body without what it says; `None` if it uses the results of its effects."""
+    try:
+        return take_out(step)[0]
+    except UnsupportedError:
+        return None
 
 
 def _closed_under(step: Any, needed: list[bool]) -> list[bool]:

@@ -10,8 +10,8 @@ import jax
 
 from retape._errors import PlanError, UnsupportedError
 from retape._warn import warn
+from retape.engines.jaxpr.api._known_traces import Partial
 from retape.engines.jaxpr.api._transform import NEEDS_NUMBERS, call_traced
-from retape.engines.jaxpr.intake._effects import let_happen
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.layers.remat._flat_program import graph_of
 from retape.engines.jaxpr.layers.remat._inner_saves import run_saving, saves_of
@@ -214,10 +214,10 @@ def _arrays_marked(
             out = as_in_jax(*args, **kwargs)
             _warn_as_in_jax(fn, policy, error)
             return out
-        let_happen(traced.acting, pieces.leaves)
-        graph, consts = graph_of(traced.jaxpr)
+        traced.act(pieces.leaves)
+        graph, consts = graph_of(traced.program)
         check_names(policy, graph.jaxpr, f"`{name_of(fn)}`")
-        values = [*consts, *pieces.leaves]
+        values = [*consts, *traced.consts, *pieces.leaves]
         if isinstance(policy, Strategy):
             return traced.result(policy.run(graph, values))
         saves = saves_of(graph.jaxpr, policy)
@@ -283,14 +283,8 @@ def without_static(
     fixed = {i % len(args): args[i] for i in static_argnums}
     apart = {name: kwargs[name] for name in named if name in kwargs}
 
-    def free(*rest: Any, **others: Any) -> Any:
-        whole = list(rest)
-        for i in sorted(fixed):
-            whole.insert(i, fixed[i])
-        return fn(*whole, **apart, **others)
-
     return (
-        free,
+        Partial(fn, fixed, apart) if fixed or apart else fn,
         tuple(a for i, a in enumerate(args) if i not in fixed),
         {k: v for k, v in kwargs.items() if k not in apart},
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,6 +12,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
@@ -85,14 +86,22 @@ def is_loop(eqn: Any) -> bool:
 
 def graph_of(closed: core.ClosedJaxpr) -> tuple[Graph, list[Any]]:
     """The graph of a program, and the constants that are its first inputs."""
-    opened, consts = hoist(closed)
+    program, consts = hoist(closed)
+    graph, more = _graph_of_inputs(program)
+    return graph, [*more, *consts]
+
+
+@cached(256)
+def _graph_of_inputs(opened: core.ClosedJaxpr) -> tuple[Graph, Sequence[Any]]:
+    """The same of a program without constants; those are of the calls in it."""
+    consts: list[Any] = []
     while any(is_a(eqn, Also.INLINE) for eqn in opened.jaxpr.eqns):
         run = _opening(opened.jaxpr)
         opened, more = hoist(jax.make_jaxpr(run)(*map(struct, opened.in_avals)))
         consts = [*more, *consts]
     # What makes nothing has no place in an order by what is made.
     eqns = [eqn for eqn in opened.jaxpr.eqns if eqn.outvars]
-    return Graph(opened.jaxpr.replace(eqns=eqns)), consts
+    return Graph(opened.jaxpr.replace(eqns=eqns)), tuple(consts)
 
 
 def _opening(jaxpr: core.Jaxpr) -> Callable[..., list[Any]]:
