@@ -19,8 +19,8 @@ from jax.core import Tracer
 
 from retape.engines.jaxpr.api._trace import FlatCall, Traced, trace
 from retape.engines.jaxpr.intake._read_state import (
-    Around,
-    State,
+    MadeAround,
+    ReadState,
     same_but_counts,
     state_of,
 )
@@ -28,12 +28,12 @@ from retape.engines.jaxpr.jaxprs._caches import forgotten
 from retape.engines.jaxpr.jaxprs._jax_internals import trace_context
 from retape.plan._base import Plan
 
-_MOST = 16
+_MOST_TRACES = 16
 """Traces of one function that are remembered, the last ones made."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Partial(Around):
+class Partial(MadeAround):
     """A function, some of whose arguments are fixed: it is known by both."""
 
     function: Callable[..., Any]
@@ -60,18 +60,20 @@ class _Live:
         return tuple(h() if isinstance(h, refs) else h for h in self.held)
 
 
-class _Known(NamedTuple):
+class _KnownTrace(NamedTuple):
     """A trace, and what the function left behind that it reads."""
 
     key: Any
-    state: State
+    state: ReadState
     traced: Traced
     consts: _Live
     acting: _Live
     """Its constants, and those of what has its effects."""
 
 
-_by_function: weakref.WeakKeyDictionary[Any, list[_Known]] = weakref.WeakKeyDictionary()
+_by_function: weakref.WeakKeyDictionary[Any, list[_KnownTrace]] = (
+    weakref.WeakKeyDictionary()
+)
 forgotten(_by_function.clear)
 
 
@@ -80,7 +82,7 @@ def trace_once(
 ) -> Traced:
     """`trace`, or what it gave before for the same."""
     known = _traces_of(fun)
-    key = None if known is None else _key(call, plan, marked)
+    key = None if known is None else _key_of_call(call, plan, marked)
     before = None if key is None else _state(fun, call)
     if known is None or before is None:
         return trace(fun, call, plan, marked=marked)
@@ -94,14 +96,14 @@ def trace_once(
     if after is not None and same_but_counts(before, after):
         held = _Live(traced.consts), _Live(traced.acting_consts)
         kept = replace(traced, consts=(), acting_consts=())
-        known[:] = [_Known(key, after, kept, *held), *known[: _MOST - 1]]
+        known[:] = [_KnownTrace(key, after, kept, *held), *known[: _MOST_TRACES - 1]]
     return traced
 
 
-def _traces_of(fun: Callable[..., Any]) -> list[_Known] | None:
+def _traces_of(fun: Callable[..., Any]) -> list[_KnownTrace] | None:
     """What is known of a function; `None` if it cannot be told from others."""
     root = fun
-    while isinstance(root, Around):
+    while isinstance(root, MadeAround):
         root = root.function
     root = getattr(root, "__func__", root)
     try:
@@ -110,7 +112,7 @@ def _traces_of(fun: Callable[..., Any]) -> list[_Known] | None:
         return None
 
 
-def _key(call: FlatCall, plan: Plan | None, marked: bool) -> Any:
+def _key_of_call(call: FlatCall, plan: Plan | None, marked: bool) -> Any:
     signature = call.signature()
     try:
         types = tuple(map(jax.typeof, call.leaves))
@@ -120,7 +122,7 @@ def _key(call: FlatCall, plan: Plan | None, marked: bool) -> Any:
     return None if signature is None else (signature, types, plan, marked, settings)
 
 
-def _state(fun: Callable[..., Any], call: FlatCall) -> State | None:
+def _state(fun: Callable[..., Any], call: FlatCall) -> ReadState | None:
     """What the function reads, and objects among its arguments that are no arrays."""
     parts = list(_node_data(call.tree))
     return state_of(fun, [value for _, value in call.fixed], parts)

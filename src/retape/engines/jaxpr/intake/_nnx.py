@@ -17,7 +17,7 @@ from typing import Any
 
 import jax
 
-from retape.engines.jaxpr.intake._read_state import Around
+from retape.engines.jaxpr.intake._read_state import MadeAround
 
 Mark = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What is done to a function of arrays."""
@@ -79,7 +79,7 @@ def call_nnx(
 
 
 @dataclass(frozen=True, eq=False)
-class _OfArrays(Around):
+class _OfArrays(MadeAround):
     """A function of NNX objects, of their arrays alone."""
 
     function: Callable[..., Any]

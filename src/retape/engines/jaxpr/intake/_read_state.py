@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-State = tuple[Any, ...]
+ReadState = tuple[Any, ...]
 """Of two equal ones, a function would be traced to the same."""
 
 _MOST_LOOKED_AT = 4000
@@ -30,7 +30,7 @@ _MOST_LOOKED_AT = 4000
 _MOST_BYTES = 1 << 16
 """Of an array of NumPy's, which may be changed in place: it is compared as a whole."""
 
-_PLAIN = (
+_COMPARED = (
     *(type(None), bool, int, str, bytes, type(...), np.dtype, range, slice),
     *(types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType),
 )
@@ -49,7 +49,7 @@ _OF_WRAPPERS = ("__wrapped__", "fun", "jvp", "fwd", "bwd")
 """As what JAX's callables hold the functions of the user's that they call."""
 
 
-class Around:
+class MadeAround:
     """Base of callables that are made anew at each call, around a function.
 
     They are told from one another by that function, and by what else they hold.
@@ -62,7 +62,7 @@ class Untold(Exception):
     """What a function reads cannot be told."""
 
 
-def state_of(*roots: Any) -> State | None:
+def state_of(*roots: Any) -> ReadState | None:
     """What functions and objects read and hold now; `None` if that cannot be told."""
     walk = _Walk()
     try:
@@ -73,7 +73,7 @@ def state_of(*roots: Any) -> State | None:
     return tuple(walk.found)
 
 
-def same_but_counts(before: State, after: State) -> bool:
+def same_but_counts(before: ReadState, after: ReadState) -> bool:
     """Tell whether nothing but whole numbers has changed.
 
     Between them the function was traced. A count of its traces is no reason to trace it
@@ -128,7 +128,7 @@ class _Walk:
             self.found.append(_Number(value))
         elif isinstance(value, (float, complex, np.generic)):
             self.found.append((type(value), np.asarray(value).tobytes()))
-        elif isinstance(value, _PLAIN):
+        elif isinstance(value, _COMPARED):
             self.found.append((type(value), value))
         elif id(value) in self.seen:
             self.found.append(("again", self.seen[id(value)][0]))
@@ -174,7 +174,7 @@ class _Walk:
 
     def _look_at_function(self, function: Any) -> None:
         self.found.append(_Same(function))
-        globals_, names = _names(function.__code__)
+        globals_, names = _names_read(function.__code__)
         for cell in function.__closure__ or ():
             try:
                 self.look(cell.cell_contents, names)
@@ -227,10 +227,10 @@ class _Walk:
             self._look_at_all(value)
         elif not _is_of_python(cls):
             raise Untold
-        self._look_at_all(part for item in _attributes(value) for part in item)
+        self._look_at_all(part for item in _attributes_of(value) for part in item)
 
 
-def _attributes(value: Any) -> Iterable[tuple[str, Any]]:
+def _attributes_of(value: Any) -> Iterable[tuple[str, Any]]:
     """What an object holds, by name."""
     slots = {
         name: getattr(value, name)
@@ -249,7 +249,7 @@ def _is_of_python(cls: type) -> bool:
 
 
 @functools.lru_cache(4096)
-def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
+def _names_read(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     """The globals that code reads, and all names in it, attributes, too."""
     read = {
         each.argval
@@ -259,7 +259,7 @@ def _names(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
     every = set(code.co_names)
     for inner in code.co_consts:
         if isinstance(inner, types.CodeType):
-            more, names = _names(inner)
+            more, names = _names_read(inner)
             read |= more
             every |= names
     return frozenset(read), frozenset(every)
