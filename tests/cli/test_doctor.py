@@ -38,7 +38,11 @@ def test_what_is_not_installed_is_no_fault(monkeypatch, capsys):
     monkeypatch.delenv("CXX", raising=False)
     monkeypatch.delattr(_doctor.os, "fork", raising=False)
     assert main(["doctor"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    *lines, empty, last = capsys.readouterr().out.splitlines()
+    assert (empty, last.partition(":")[0]) == (
+        "",
+        f"0 of {len(lines)} work. Not installed",
+    )
     assert all(line.startswith("absent ") for line in lines)
     assert "`jax` is not there: pip install" in lines[0] and "[jax]" in lines[0]
     assert lines[3].startswith("absent  compilers     none: `retape.native` and")
@@ -55,7 +59,7 @@ def test_what_fails_is_named_and_the_rest_is_looked_at(monkeypatch, capsys):
     first, second, *_, last = capsys.readouterr().out.splitlines()
     assert first == "fault   jax           ImportError: libcuda.so.1: no such file"
     assert second.startswith("ok      python")
-    assert last == "Not working: jax."
+    assert last == "1 of 2 work. Not working: jax."
 
 
 def test_a_wrong_gradient_is_a_fault():

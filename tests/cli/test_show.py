@@ -1,5 +1,6 @@
 """`retape show`: a function of a file, and what is refused."""
 
+import json
 import textwrap
 
 import pytest
@@ -51,10 +52,10 @@ def test_numbers_are_arguments_too(where, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["no_file.py:f"], "`no_file.py` is no file, and cannot be imported"),
-        (["halve"], "`halve` names no function: write FILE:FUNCTION"),
-        (["{file}:nothing"], "defines no function `nothing`"),
-        (["{file}:NUMBER"], "defines no function `NUMBER`"),
+        (["no_file.py:f", "0.5"], "`no_file.py` is no file, and cannot be imported"),
+        (["halve", "0.5"], "`halve` names no function: write FILE:FUNCTION"),
+        (["{file}:nothing", "0.5"], "defines no function `nothing`"),
+        (["{file}:NUMBER", "0.5"], "defines no function `NUMBER`"),
         (["{file}:halve", "f32(4)"], "`f32(4)` is neither the type of an array"),
         (
             ["{file}:halve", "3"],
@@ -67,3 +68,11 @@ def test_numbers_are_arguments_too(where, capsys):
 def test_what_cannot_be_shown_is_refused(where, arguments, said, capsys):
     assert main(["show", *(a.format(file=where) for a in arguments)]) == 1
     assert said in capsys.readouterr().err
+
+
+def test_the_passes_are_an_object_of_json(where, capsys):
+    assert main(["show", f"{where}:halve", "f32[4]", "--json"]) == 0
+    passes = json.loads(capsys.readouterr().out)
+    for name in ("traced", "linearize"):
+        assert main(["show", f"{where}:halve", "f32[4]", "--only", name, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out) == {name: passes[name]}

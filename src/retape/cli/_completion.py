@@ -15,11 +15,12 @@ def add(commands: Any) -> None:
     parser = commands.add_parser(
         "completion",
         help="print a script that completes commands in a shell",
-        description='For bash and zsh: eval "$(retape completion bash)", or zsh; for '
-        "fish: retape completion fish | source. In the shell's start file it is there "
-        "in each session.",
+        description="Print a script that completes commands and options. Evaluate it "
+        'in the start file of the shell: eval "$(retape completion bash)", the same '
+        'with zsh, or "retape completion fish | source".',
+        examples=("retape completion bash",),
     )
-    parser.add_argument("shell", choices=SHELLS)
+    parser.add_argument("shell", choices=SHELLS, help="print the script of this shell")
     parser.set_defaults(run=lambda options: run(options, commands.choices))
 
 

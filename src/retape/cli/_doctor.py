@@ -39,11 +39,15 @@ def add(commands: Any) -> None:
     """Add the subcommand."""
     parser = commands.add_parser(
         "doctor",
-        help="what is installed here, and what works",
-        description="Try what is installed. Ends with 1 if something is there and "
-        "does not work.",
+        help="try what is installed here",
+        description="Try each part that is installed: an engine takes a small "
+        "gradient, a cache is written. The command ends with 1 if something is "
+        "installed and does not work.",
+        examples=("retape doctor", "retape doctor --json"),
     )
-    parser.add_argument("--json", action="store_true", help="print an object of JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print what was found as JSON"
+    )
     parser.set_defaults(run=run)
 
 
@@ -61,9 +65,23 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         findings = [asdict(each) for each in found]
         print(json.dumps({"faults": faults, "findings": findings}, indent=2))
-    elif faults:
-        print(f"\nNot working: {', '.join(faults)}.")
+    else:
+        print(f"\n{_summary(found)}")
     return 1 if faults else 0
+
+
+def _summary(found: list[Finding]) -> str:
+    """All findings in one line."""
+    names = {
+        state: [each.name for each in found if each.state == state]
+        for state in ("ok", "absent", "fault")
+    }
+    said = [f"{len(names['ok'])} of {len(found)} work."]
+    if names["absent"]:
+        said.append(f"Not installed: {', '.join(names['absent'])}.")
+    if names["fault"]:
+        said.append(f"Not working: {', '.join(names['fault'])}.")
+    return " ".join(said)
 
 
 def _looked(name: str, look: Callable[[], Finding]) -> Finding:

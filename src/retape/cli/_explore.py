@@ -11,11 +11,32 @@ from retape.cli._options import count
 def add(commands: Any) -> None:
     """Add the subcommand."""
     parser = commands.add_parser(
-        "explore", help="write a page on which schedules can be looked at"
+        "explore",
+        help="write a page on which schedules can be explored",
+        description="Write a page of HTML on which schedules of all lengths can be "
+        "explored in a browser, step by step.",
+        examples=("retape explore --out explorer.html --steps 30",),
     )
-    parser.add_argument("--out", metavar="FILE", default="explorer.html")
-    parser.add_argument("--steps", type=count, default=40, help="the longest run")
-    parser.add_argument("--snapshots", type=count, default=6, help="the most of them")
+    parser.add_argument(
+        "--out",
+        metavar="FILE",
+        default="explorer.html",
+        help="write the page to FILE, also if it exists (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--steps",
+        type=count,
+        default=40,
+        metavar="N",
+        help="offer runs of up to N steps (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--snapshots",
+        type=count,
+        default=6,
+        metavar="D",
+        help="offer up to D snapshots (default: %(default)s)",
+    )
     parser.set_defaults(run=run)
 
 

@@ -5,13 +5,13 @@ function from the parsed options to an exit code. It is listed in `SUBCOMMANDS` 
 imported when the command starts, so it imports what is heavy inside `run`.
 """
 
-import argparse
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 from retape._errors import RetapeError
+from retape.cli._usage import CommandParser
 
 SUBCOMMANDS = ("_plan", "_plot", "_show", "_vlad", "_explore", "_doctor", "_completion")
 
@@ -25,7 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     if sys.stdout is None:  # closed by the caller, who wants the exit code alone
         sys.stdout = open(os.devnull, "w")
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.run is None:
+        parser.print_help()
+        return 0
     try:
         status = options.run(options)
         sys.stdout.flush()
@@ -60,12 +64,19 @@ def _forget_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="retape", description="Reverse-mode gradients in sublinear memory."
+def _parser() -> CommandParser:
+    parser = CommandParser(
+        prog="retape",
+        description="Reverse-mode gradients in sublinear memory.",
+        examples=(
+            "retape plan --snapshots 20 --steps 1e6",
+            "retape plot --snapshots 3 --steps 20",
+            "retape doctor",
+        ),
     )
     parser.add_argument("--version", action="version", version=f"retape {_version()}")
-    commands = parser.add_subparsers(required=True, metavar="command")
+    parser.set_defaults(run=None)
+    commands = parser.add_subparsers(metavar="command")
     for name in SUBCOMMANDS:
         importlib.import_module(f"retape.cli.{name}").add(commands)
     return parser

@@ -33,42 +33,83 @@ def add_plan_options(
     kind.add_argument(
         "--plan",
         metavar="PLAN",
-        help="a kind of plan with its options, as in fixed-space:snapshots=5,stage=10 "
-        f"or within:6 MB; kinds: {', '.join(by_name())}{default}",
+        help="the plan in full, a kind with its options, such as "
+        "fixed-space:snapshots=5,stage=10 or within:6 MB; kinds: "
+        f"{', '.join(by_name())}{default}",
     )
-    kind.add_argument("--snapshots", metavar="D", help="fixed space")
-    kind.add_argument("--sweeps", metavar="T", help="fixed time")
-    kind.add_argument("--logarithmic", action="store_true", help="as many as sweeps")
-    kind.add_argument("--segments", action="store_true", help="a single sweep")
     kind.add_argument(
-        "--within", metavar="BYTES", help='snapshots and tape, as in "512 MiB"'
+        "--snapshots",
+        metavar="D",
+        help="keep at most D snapshots at a time (fixed space)",
+    )
+    kind.add_argument(
+        "--sweeps",
+        metavar="T",
+        help="run each step forward at most T times (fixed time)",
+    )
+    kind.add_argument(
+        "--logarithmic",
+        action="store_true",
+        help="keep about as many snapshots as each step is run forward; both grow "
+        "with the logarithm of the length",
+    )
+    kind.add_argument(
+        "--segments",
+        action="store_true",
+        help="run each step forward twice, once to keep a snapshot for each segment",
+    )
+    kind.add_argument(
+        "--within",
+        metavar="BYTES",
+        help='keep snapshots and tape within these bytes, such as "512 MiB"',
     )
     kind.add_argument(
         "--memory",
         metavar="M",
-        help="two tiers: snapshots in memory, or bytes that they share with the tape",
+        help="keep M snapshots in memory and the others on disk (--disk); M may be "
+        "bytes, which the snapshots share with the tape",
     )
     kind.add_argument(
         "--levels",
         metavar="TIERS",
-        help="any number of tiers, as name/snapshots/write/read with the costs of "
-        "transfers in steps: device/3+host/20/1/1+disk/50 GB/8/8",
+        help="use any number of tiers, each as name/snapshots/write/read, where the "
+        "costs of transfers are in steps: device/3+host/20/1/1+disk/50 GB/8/8",
     )
-    parser.add_argument("--disk", metavar="M", help="with --memory: the same on disk")
-    parser.add_argument("--tapes", action="store_true", help="slots may hold tapes")
-    parser.add_argument("--stage", metavar="ALPHA", help="steps taped at a time")
     parser.add_argument(
-        "--split", help="where intervals are cut: binomial, bisection or treeverse"
+        "--disk", metavar="M", help="keep M snapshots, or bytes, on disk (--memory)"
+    )
+    parser.add_argument(
+        "--tapes",
+        action="store_true",
+        help="let a slot hold the tape of a step in place of a snapshot",
+    )
+    parser.add_argument(
+        "--stage", metavar="ALPHA", help="tape ALPHA steps at a time, such as 100"
+    )
+    parser.add_argument(
+        "--split",
+        metavar="RULE",
+        help="cut intervals by this rule: binomial, bisection or treeverse",
     )
 
 
 def add_length_options(parser: argparse.ArgumentParser) -> None:
     """The length of a run, and what is to be known of its bytes."""
     parser.add_argument(
-        "--steps", type=length, required=True, metavar="N", help="as in 1000 or 1e6"
+        "--steps",
+        type=length,
+        required=True,
+        metavar="N",
+        help="the length of the run, such as 1000 or 1e6",
     )
-    parser.add_argument("--capsule", metavar="BYTES", help="one snapshot")
-    parser.add_argument("--tape", metavar="BYTES", help="the tape of one step")
+    parser.add_argument(
+        "--capsule", metavar="BYTES", help='the bytes of one snapshot, such as "8 MB"'
+    )
+    parser.add_argument(
+        "--tape",
+        metavar="BYTES",
+        help='the bytes of the tape of a step, such as "1 MB"',
+    )
 
 
 def length(text: str) -> int:

@@ -12,10 +12,21 @@ from retape.plan._prediction import Prediction
 
 def add(commands: Any) -> None:
     """Add the subcommand."""
-    parser = commands.add_parser("plan", help="predict what a plan will do")
+    parser = commands.add_parser(
+        "plan",
+        help="predict what a plan will do",
+        description="Predict how many steps a plan will run again, and what it will "
+        "keep. No program is needed.",
+        examples=(
+            "retape plan --snapshots 20 --steps 1e6",
+            'retape plan --within "64 MB" --steps 5000 --capsule "1 MB" --tape "2 MB"',
+        ),
+    )
     add_plan_options(parser)
     add_length_options(parser)
-    parser.add_argument("--json", action="store_true", help="print an object of JSON")
+    parser.add_argument(
+        "--json", action="store_true", help="print the prediction as JSON"
+    )
     parser.set_defaults(run=run)
 
 

@@ -28,20 +28,41 @@ _COLOURS = {">": 32, "#": 31, "<": 34, "%": 31, "o": 33, "|": 33}
 
 def add(commands: Any) -> None:
     """Add the subcommand."""
-    parser = commands.add_parser("plot", help="draw the schedule of a plan")
+    parser = commands.add_parser(
+        "plot",
+        help="draw the schedule of a plan",
+        description="Draw which steps a plan runs, tapes and reverses, one row for "
+        "each sweep, as text or as a figure.",
+        examples=(
+            "retape plot --snapshots 3 --steps 20",
+            "retape plot --sweeps 3 --steps 30 --json",
+        ),
+    )
     add_plan_options(parser)
     add_length_options(parser)
-    parser.add_argument("--out", metavar="FILE", help="a figure: .png, .svg or .pdf")
-    parser.add_argument("--json", action="store_true", help="print the actions")
     parser.add_argument(
-        "--width", type=count, help="characters in a row; by default the terminal's"
+        "--out", metavar="FILE", help="write a figure: .png, .svg or .pdf"
     )
-    parser.add_argument("--rows", type=count, default=60, help="most rows of text")
+    parser.add_argument("--json", action="store_true", help="print the actions as JSON")
+    parser.add_argument(
+        "--width",
+        type=count,
+        metavar="N",
+        help="draw N characters in a row (default: as many as the terminal has)",
+    )
+    parser.add_argument(
+        "--rows",
+        type=count,
+        default=60,
+        metavar="N",
+        help="draw at most N rows of text (default: %(default)s)",
+    )
     parser.add_argument(
         "--color",
         choices=("auto", "always", "never"),
         default="auto",
-        help="by default where the output is a terminal and NO_COLOR is not set",
+        help="use colours (default: auto, which uses them on a terminal unless "
+        "NO_COLOR is set)",
     )
     parser.set_defaults(run=run)
 

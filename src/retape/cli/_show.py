@@ -3,6 +3,7 @@
 import argparse
 import ast
 import importlib
+import json
 import re
 import runpy
 import sys
@@ -14,9 +15,8 @@ from retape._errors import RetapeError
 from retape.cli._waiting import waiting
 
 DESCRIPTION = (
-    "Show what each pass of the compiler makes of a JAX function. FILE is a Python "
-    "file or a module; each ARGUMENT the type of an array, as in f32[100,3], or a "
-    "number."
+    "Show what each pass of the compiler makes of the gradient of a JAX function. The "
+    "gradient is taken with respect to the first ARGUMENT."
 )
 
 SAME = "(as before)"
@@ -32,11 +32,31 @@ class ShowError(RetapeError, ValueError):
 def add(commands: Any) -> None:
     """Add the subcommand."""
     parser = commands.add_parser(
-        "show", help="what the passes make of a JAX function", description=DESCRIPTION
+        "show",
+        help="show what the compiler makes of a JAX function",
+        description=DESCRIPTION,
+        examples=(
+            "retape show jax.numpy:sum f32[100,3]",
+            "retape show jax.numpy:sin 0.5 --only linearize",
+        ),
     )
-    parser.add_argument("function", metavar="FILE:FUNCTION", help="what is shown")
-    parser.add_argument("arguments", metavar="ARGUMENT", nargs="*", help="f32[100,3]")
-    parser.add_argument("--only", metavar="PASS", help="show the output of one pass")
+    parser.add_argument(
+        "function",
+        metavar="FILE:FUNCTION",
+        help="the function, in a Python file or a module",
+    )
+    parser.add_argument(
+        "arguments",
+        metavar="ARGUMENT",
+        nargs="+",
+        help="the type of an array, such as f32[100,3], or a number",
+    )
+    parser.add_argument(
+        "--only", metavar="PASS", help="show the output of this pass alone"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="print the passes as an object of JSON"
+    )
     parser.set_defaults(run=run)
 
 
@@ -54,20 +74,29 @@ def run(options: argparse.Namespace) -> int:
         from retape.jax import show
 
         text = show(function, *arguments)
-    print(text if options.only is None else _part(text, options.only))
+    parts = _parts(text)
+    if options.only is not None and options.only not in parts:
+        raise ShowError(
+            f"`--only {options.only}` is none of the passes. Pass one of these: "
+            f"{', '.join(parts)}."
+        )
+    if options.json:
+        only = options.only
+        print(json.dumps(parts if only is None else {only: parts[only]}, indent=2))
+    else:
+        print(text if options.only is None else parts[options.only])
     return 0
 
 
-def _part(text: str, name: str) -> str:
+def _parts(text: str) -> dict[str, str]:
+    """The output of each pass."""
     parts: dict[str, str] = {}
     last = ""
     for part in text.removeprefix("== ").split("\n== "):
         title, _, body = part.partition("\n")
         # A pass that had nothing to do hands on what it was given.
         last = parts[title] = last if body == SAME else body
-    if name not in parts:
-        raise ShowError(f"`--only {name}` is none of the passes: {', '.join(parts)}.")
-    return parts[name]
+    return parts
 
 
 def _function(where: str) -> Callable[..., Any]:

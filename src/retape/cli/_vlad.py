@@ -17,21 +17,29 @@ DESCRIPTION = "Run a program of the VLAD language; without FILE, talk to a promp
 def add(commands: Any) -> None:
     """Add the parser of `retape vlad`."""
     parser = commands.add_parser(
-        "vlad", help="run a VLAD program", description=DESCRIPTION
+        "vlad",
+        help="run a VLAD program",
+        description=DESCRIPTION,
+        examples=(
+            "retape vlad program.vlad",
+            "echo 1000 53 3 | retape vlad examples/vlad/adaptive_grid.vlad --report",
+        ),
     )
     parser.set_defaults(run=main)
-    parser.add_argument("file", nargs="?", metavar="FILE", help="a program's file")
+    parser.add_argument(
+        "file", nargs="?", metavar="FILE", help="the file of the program"
+    )
     parser.add_argument(
         "--engine",
         choices=("interpreter", "hybrid", "compiled"),
-        help="which implementation runs it (default: compiled; at the prompt, the "
+        help="run it by this implementation (default: compiled; at the prompt, the "
         "interpreter)",
     )
     add_plan_options(
         parser, required=False, default=" (default: logarithmic:stage=100000)"
     )
     parser.add_argument(
-        "--report", action="store_true", help="tell what checkpointed runs did"
+        "--report", action="store_true", help="print what checkpointed runs did"
     )
     parser.add_argument(
         "--store",
