@@ -1,5 +1,6 @@
 """`import retape` loads no framework, in a process of its own."""
 
+import importlib
 import re
 import subprocess
 import sys
@@ -110,3 +111,11 @@ def test_a_framework_that_is_not_installed(statement, missing, extra):
 def test_what_is_installed_is_told_to_take_the_release(monkeypatch):
     monkeypatch.setattr(_extras, "__file__", "/lib/site-packages/retape/_extras.py")
     assert _extras.install_line("jax") == 'pip install "retape[jax]"'
+
+
+@pytest.mark.parametrize("name", retape._ELSEWHERE)
+def test_a_name_that_is_elsewhere_is_told_where(name):
+    part = f"retape.{retape._ELSEWHERE[name]}"
+    with pytest.raises(AttributeError, match=f"Write `import {part}`"):
+        getattr(retape, name)
+    assert hasattr(importlib.import_module(part), name)

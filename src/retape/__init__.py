@@ -54,6 +54,16 @@ _PARTS = (
     *("diffrax", "equinox", "optimistix", "transformers", "lightning"),
 )
 
+_ELSEWHERE = {
+    **dict.fromkeys(("grad", "value_and_grad", "vjp"), "jax"),
+    **dict.fromkeys(("checkpoint", "checkpointed", "policies", "advise"), "jax"),
+    **dict.fromkeys(("scan", "fori_loop", "while_loop", "explain"), "jax"),
+    **dict.fromkeys(("recompute", "estimate", "checkpoint_sequential"), "torch"),
+    **{"function": "native", "remat_scan": "nnx", "timeline": "viz"},
+    **{"check_machine": "testing", "check_store": "testing", "Schedule": "schedule"},
+}
+"""Names that newcomers look for here, and where they are."""
+
 if not _typing.TYPE_CHECKING:  # else any name would be one for a type checker
 
     def __getattr__(name: str) -> object:
@@ -61,5 +71,11 @@ if not _typing.TYPE_CHECKING:  # else any name would be one for a type checker
             raise AttributeError(
                 f"`retape.{name}` is not loaded by `import retape`, which loads no "
                 f"framework. Write `import retape.{name}` beside it."
+            )
+        if name in _ELSEWHERE:
+            part = f"retape.{_ELSEWHERE[name]}"
+            raise AttributeError(
+                f"`retape` has no `{name}`. Write `import {part}`, then "
+                f"`{part}.{name}`."
             )
         raise AttributeError(f"module 'retape' has no attribute {name!r}")
