@@ -1,19 +1,21 @@
-"""Compiled code around and inside of a recording: refused around, inside kept."""
+"""Compiled code around and inside of a recording: refused around it, eager inside."""
 
 import contextlib
 import sys
 import threading
-import warnings
 from collections.abc import Iterator
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
+from retape._warn import warn
+
+_WHY = "its operators are recorded"
+
 _lock = threading.Lock()
 _open = 0
 _reason = ""
 _stance = contextlib.ExitStack()
-_kept = threading.local()
 
 
 def being_compiled() -> bool:
@@ -31,24 +33,9 @@ def being_compiled() -> bool:
     return callable(state.get_eval_frame_callback())
 
 
-def compiled_code_is_kept() -> bool:
-    """Tell whether compiled functions that this thread calls now are to be steps."""
-    return getattr(_kept, "now", False)
-
-
 @contextlib.contextmanager
-def keeping_compiled_code() -> Iterator[None]:
-    """What is entered inside lets this thread's compiled functions be steps."""
-    before, _kept.now = compiled_code_is_kept(), True
-    try:
-        yield
-    finally:
-        _kept.now = before
-
-
-@contextlib.contextmanager
-def compiled_code_runs_eagerly(why: str) -> Iterator[None]:
-    """Where a compiled region would be opaque, its Python code runs instead.
+def compiled_code_runs_eagerly(why: str = _WHY) -> Iterator[None]:
+    """Where compiled code would be opaque, its Python code runs instead.
 
     Nothing can have been compiled before the compiler was imported, which takes long.
     The compiler's stance is that of the process, and recordings of several threads end
@@ -78,18 +65,23 @@ def warn_of_compiled_code() -> bool:
     Returns:
         Whether there was something to say.
     """
-    if not _open:
+    if "torch._dynamo" not in sys.modules or not _inside_of_wrapper():
         return False
-    frame = sys._getframe()  # pyright: ignore[reportPrivateUsage]
+    warn(
+        "A function compiled by `torch.compile` was called under `recompute`. It runs "
+        f"eagerly there, since {_reason or _WHY}: results are those of the function "
+        "that is not compiled, and so is the speed. For a budget of compiled code, "
+        "compile the whole model with `torch.compile(model, backend="
+        "retape.torch.CompilerBudget(...))`, without `recompute`."
+    )
+    return True
+
+
+def _inside_of_wrapper() -> bool:
+    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
         if code.co_name == "compile_wrapper" and "_dynamo" in code.co_filename:
-            warnings.warn(
-                "A function compiled by `torch.compile` was called under `recompute`. "
-                f"It runs eagerly there, since {_reason}: results are the same, the "
-                "speed is not.",
-                stacklevel=2,
-            )
             return True
         frame = frame.f_back
     return False

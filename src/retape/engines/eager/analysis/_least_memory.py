@@ -118,8 +118,7 @@ def _tensor_bytes(step: Step, trace: Trace) -> int:
     """The largest result of a step, workspaces of its kernel left out."""
     made = made_by(step)
     if step.signature.scratch_bytes:
-        scratch = [s for s in made if trace.roots[s].dtype is torch.uint8]
-        made = set(made).difference(scratch, trace.inner)
+        made = [s for s in made if trace.roots[s].dtype is not torch.uint8]
     return max((trace.nbytes[slot] for slot in made), default=0)
 
 

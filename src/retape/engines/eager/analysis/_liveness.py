@@ -41,10 +41,7 @@ def _cotangent_sizes(trace: Trace) -> list[int]:
     if not any(each.scratch_bytes for each in trace.signatures.values()):
         return trace.nbytes
     sizes = zip(trace.nbytes, trace.roots, strict=True)
-    found = [0 if root.dtype is torch.uint8 else nbytes for nbytes, root in sizes]
-    for slot in trace.inner:
-        found[slot] = 0
-    return found
+    return [0 if root.dtype is torch.uint8 else nbytes for nbytes, root in sizes]
 
 
 def most_crossing(trace: Trace) -> int:

@@ -11,7 +11,6 @@ they were read off one CPU core, and differ by a factor of two from machine to m
 from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
-from retape.engines.eager._compiled_region import CompiledRegion
 from retape.engines.eager.trace._step import Step, made_by
 from retape.engines.eager.trace._trace import Trace
 
@@ -99,8 +98,6 @@ def step_costs(trace: Trace) -> list[int]:
 def step_cost(trace: Trace, step: Step) -> int:
     """The cost of one step, in bytes."""
     signature = step.signature
-    if isinstance(signature.func, CompiledRegion):
-        return _CALL + signature.func.cost
     read = sum(prod(each.size) * each.dtype.itemsize for each in signature.geometries)
     made = made_by(step)
     touched = read + sum(trace.nbytes[slot] for slot in made)

@@ -36,7 +36,6 @@ from retape.engines.eager.plan._planned_forward import PlannedKeeper
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
 from retape.engines.eager.record._policy import Policy, as_function
 from retape.engines.eager.record._unpack import unpack
-from retape.engines.eager.regions._stance import regions_are_steps, why_no_regions
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._report import EagerReport, Tally
 from retape.engines.eager.trace._run import Run
@@ -133,7 +132,7 @@ class Recomputation:
         recorder = Recorder(run, keeper, unpack)
         scope = contextlib.ExitStack()
         _enter_hooks(scope, recorder)
-        scope.enter_context(_around_compiled_code(self._policy))
+        scope.enter_context(compiled_code_runs_eagerly())
         scope.enter_context(recorder)
         self._open.append((recorder, scope))
         return self
@@ -199,17 +198,6 @@ _HOOKS = (
     "these are not called for what is saved inside: it is not saved, but recomputed. "
     'Write them inside of the recomputation, or have snapshots moved (`store="cpu"`).'
 )
-
-
-def _around_compiled_code(
-    policy: Policy | None,
-) -> contextlib.AbstractContextManager[None]:
-    """What has compiled functions recorded: as steps, or else eagerly."""
-    if policy is not None:
-        why = "`policy` names operators, which nobody sees in a compiled region"
-    else:
-        why = why_no_regions()
-    return regions_are_steps() if why is None else compiled_code_runs_eagerly(why)
 
 
 def _yields(function: Any) -> bool:

@@ -143,7 +143,6 @@ class Keeper:
         """The run is over: others may now write where the trace does not see it."""
         trace = self._run.trace
         trace.held.settle()
-        trace.settle_regions(over=True)
         if self.room is not None:
             self._end_of_record()
             self._leave_room_for_sums()

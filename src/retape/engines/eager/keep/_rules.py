@@ -145,7 +145,6 @@ class Rules:
             snapshot lies further on.
         """
         trace = self._run.trace
-        trace.settle_regions()
         present = len(trace.steps)
         position, missing = narrowest(trace, begin, end)
         if missing:

@@ -15,7 +15,6 @@ from retape.engines.eager._convolution_workspace import convolution_bytes
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._operator_watch import OperatorWatch
 from retape.engines.eager._recurrent_workspace import recurrent_result_bytes
-from retape.engines.eager._torch_compile import compiled_code_is_kept
 from retape.engines.eager._wrapper_tensors import is_wrapper
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._function_transforms import (
@@ -104,11 +103,6 @@ class Recorder(OperatorWatch):
         if module is not None and not watched:
             self._session = module.open(trace, run, traits_of, watched)
             self.pack = module.packer(self._session)
-
-    @classmethod
-    def ignore_compile_internals(cls) -> bool:
-        """Let compiled functions be compiled inside, where they become steps."""
-        return compiled_code_is_kept()
 
     def __enter__(self) -> "Recorder":
         _active.recorder = self

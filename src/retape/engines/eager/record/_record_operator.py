@@ -1,13 +1,12 @@
 """Recording one operator: it is run, and becomes a step on the slots of a trace."""
 
 from collections.abc import Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch import UntypedStorage as Storage
 
-from retape.engines.eager._compiled_region import CompiledRegion
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager._torch_compile import warn_of_compiled_code
 from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes
@@ -80,8 +79,6 @@ def record(
         clear(result, trace.nbytes[written[0][0].slot] if written else 0)
     first = len(trace.producer)
     _make(trace, signature, kind, result, step)
-    if func.__class__ is CompiledRegion:
-        _note_inner(trace, signature, result, first)
     writes = _after_writes(trace, written, step) if written else ()
     if signature.new or trace.verify or trace.keep is not None:
         _look_closer(trace, signature, reads, first, result, written)
@@ -93,22 +90,6 @@ def record(
         trace.counter.live -= nbytes
         trace.kept_bytes -= nbytes
     return result
-
-
-def _note_inner(trace: Trace, signature: Signature, result: Any, first: int) -> None:
-    """Note what a compiled region has made for its backward alone."""
-    results = signature.func.results
-    seen = {id(t.untyped_storage()) for t in result[:results] if _is_tensor(t)}
-    storages = [t.untyped_storage() for t in result[results:] if _is_tensor(t)]
-    saved = [(getattr(each, TAG).slot, id(each)) for each in storages]
-    inner = {slot for slot, name in saved if slot >= first and name not in seen}
-    trace.note_region((s for s, _ in saved if trace.producer[s] >= 0), inner)
-    if signature.new:
-        signature.scratch_bytes = sum(trace.nbytes[slot] for slot in inner)
-
-
-def _is_tensor(value: Any) -> TypeGuard[Tensor]:
-    return isinstance(value, Tensor)
 
 
 def _read(
@@ -243,7 +224,6 @@ def _look_closer(
         if not trace.warned:
             trace.warned = warn_of_compiled_code()
     outputs = result if isinstance(result, tuple | list) else (result,)
-    is_region = signature.func.__class__ is CompiledRegion
     if trace.keep is not None and trace.keep(signature.func):
         _keep_results(trace, outputs, first)
     if not trace.verify or signature.kind.uninitialised:
@@ -256,8 +236,6 @@ def _look_closer(
             continue  # it has no memory
         if not (signature.kind.scratch and tensor.dtype is torch.uint8):
             storage = tensor.untyped_storage()
-            if is_region and storage.nbytes() != tensor.nbytes:
-                continue  # compiled code leaves gaps that nobody writes
             slot = getattr(storage, TAG).slot
             if slot >= first and tensor.nbytes != storage.nbytes():
                 trace.gapped.add(slot)  # a kernel that gives a part of what it made

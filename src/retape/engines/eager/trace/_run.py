@@ -120,9 +120,8 @@ class Run:
             if trace.moved:
                 slots = [trace.moved.get(slot, slot) for slot in slots]
             self.places = places_of(
-                trace.steps, trace.producer, self.handle_steps, slots,
-                trace.region_saves,
-            )  # fmt: skip
+                trace.steps, trace.producer, self.handle_steps, slots
+            )
 
     def note_peak(self) -> None:
         """Take the bytes alive now into the report."""

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from retape.engines.eager._compiled_region import CompiledRegion
 from retape.engines.eager._convolution_workspace import workspace_bytes
 from retape.engines.eager._recurrent_workspace import recurrent_workspace_bytes
 from retape.engines.eager._transform_workspace import transform_bytes
@@ -53,11 +52,9 @@ class Signature:
             no value. In a custom function, where gradient mode is off, who knows.
         sizes: Bytes of each tensor read, as it is seen.
         spare: Tensors that its formula holds on the way, if it is not lean.
-        workspace: Bytes that its kernel takes beyond copies, if it copies, or that a
-            compiled region takes beyond what it makes; `reverse_workspace`: what those
-            of its backward take beyond that.
-        scratch_bytes: Of its results, those of a workspace, or those that only the
-            backward of a region reads, once it has run.
+        workspace: Bytes that its kernel takes beyond copies, if it copies;
+            `reverse_workspace`: what those of its backward take beyond that.
+        scratch_bytes: Of its results, those of a workspace, once it has run.
         new: It has not run yet.
         native: The same for the accelerator, if it has met it.
         simple: Every tensor is a positional argument of its own.
@@ -94,9 +91,7 @@ class Signature:
         self.passive = kind.uninitialised or (mode.grad and not any(differentiable))
         self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
         self.spare = self.workspace = self.reverse_workspace = 0
-        if isinstance(func, CompiledRegion):
-            _, self.workspace, self.reverse_workspace = func.bytes_for(args)
-        elif kind.copying:
+        if kind.copying:
             of = recurrent_workspace_bytes if kind.scratch else workspace_bytes
             found = of(args)
             self.workspace, self.reverse_workspace = found

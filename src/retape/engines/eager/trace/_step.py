@@ -12,7 +12,7 @@ if it was saved more often than it is read, the first times were as a result. A 
 with a workspace saves all of its results.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from retape.engines.eager.trace._signature import Signature
@@ -52,7 +52,6 @@ def places_of(
     producer: Sequence[int],
     handle_steps: Sequence[int],
     slots: Sequence[int],
-    regions: Mapping[int, Sequence[int]],
 ) -> list[int]:
     """For each saved tensor, the step whose formula reads it; never decreasing.
 
@@ -60,17 +59,11 @@ def places_of(
         steps, producer: Of the trace.
         handle_steps: For each saved tensor, how many steps there were then.
         slots: The slots that they stand for.
-        regions: By step, what compiled regions save; all of it when they have run.
     """
     places = list(handle_steps)
     number, count = 0, len(places)
     while number < count:
         step, end = handle_steps[number], _end_of_group(handle_steps, number)
-        saves = regions.get(step - 1, ())
-        if saves and tuple(slots[number : number + len(saves)]) == tuple(saves):
-            places[number : number + len(saves)] = [step - 1] * len(saves)
-            number += len(saves)
-            continue
         beside_operands = number and handle_steps[number - 1] == step - 1
         if beside_operands and producer[slots[number]] == step - 1:
             results = _results(steps, producer, step, slots[number:end])

@@ -8,9 +8,7 @@ is *owner* of the buffers hung on storages; other traces see them as foreign. `w
 has the geometry of each foreign tensor, if contiguous, that gets a gradient.
 `received` are the slots held for good though they are not foreign: what other processes
 gave, and what was made before the present `section` and is read in it, which is the
-`same` value as another slot; `asked` are those that autograd saved; `inner` those that
-only the backward of a compiled region reads, which get no cotangent; `region_saves` has
-the slots that each region saves, by its step. `kept_bytes` are
+`same` value as another slot; `asked` are those that autograd saved. `kept_bytes` are
 those kept for good: these, states of generators, and copies of foreign values that the
 program has overwritten. `exposed` has what was seen of foreign slots in memory that
 NumPy, say, may write without PyTorch's knowledge, or of values that the program has
@@ -18,7 +16,7 @@ handed out (`shared` has their storages); their buffers are `uninitialised`, so 
 each read goes the long way. `gapped` slots have parts that no kernel has written.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from itertools import accumulate
 from typing import Any
 
@@ -81,9 +79,6 @@ class Trace:
         self.moved: dict[int, int] = {}
         self.received: set[int] = set()
         self.asked: set[int] = set()
-        self.inner: set[int] = set()
-        self.region_saves: dict[int, tuple[int, ...]] = {}
-        self._unsettled: list[int] = []
         self.same: dict[int, int] = {}
         self.exposed: dict[int, Exposure] = {}
         self.shared: set[int] = set()
@@ -304,30 +299,6 @@ class Trace:
         if buffer is not None and buffer.owner is self.owner:
             self.before_write(buffer, tensor)
             delattr(storage, TAG)
-
-    def note_region(self, saved: Iterable[int], inner: Iterable[int]) -> None:
-        """Note what the region that runs now saves, and makes for that alone."""
-        index = len(self.steps)
-        self.region_saves[index] = tuple(saved)
-        self.inner.update(inner)
-        self._unsettled.append(index)
-
-    def settle_regions(self, over: bool = False) -> None:
-        """What regions save is used by them, although autograd took it behind them.
-
-        Else all of it would seem to cross the position behind each, and none would do
-        for a snapshot.
-
-        Args:
-            over: No more operators come.
-        """
-        last, steps = self.last_read, self.steps
-        while self._unsettled and (over or self._unsettled[0] + 1 < len(steps)):
-            index = self._unsettled.pop(0)
-            reads = steps[index + 1].reads if index + 1 < len(steps) else ()
-            for slot in self.region_saves[index]:
-                if last[slot] == index + 1 and slot not in reads:
-                    last[slot] = index
 
     def first_slot(self, position: int) -> int:
         """The first slot made at or after a step."""

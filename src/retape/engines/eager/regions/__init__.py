@@ -1,1 +1,0 @@
-"""Compiled regions inside of a recording, each as one step of it."""
