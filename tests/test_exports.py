@@ -40,7 +40,7 @@ TOP_LEVEL = {
     "SnapshotError",
     "StoreError",
     "Tier",
-    "TierCosts",
+    "StepCosts",
     "TieredStore",
     "UnsupportedError",
     "adjoint",

@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from retape.schedule import binomial_counts, least_stores, optimal_advances
+from retape.schedule import Schedule, least_stores, optimal_advances
 
 CHUNK = 64
 """Steps of a chunk at most, as in `nest/_chunk_sizes`."""
@@ -38,7 +38,7 @@ class Way(NamedTuple):
 def optimum(n: int, memory: int) -> Way:
     """The fewest advances of all binomial schedules that fit."""
     sizes = ((s, memory - s) for s in range(1, min(n, memory - 1) + 1))
-    return min(Way(binomial_counts(n, s, d).advances, s, (d,)) for s, d in sizes)
+    return min(Way(Schedule(n, d, s).counts().advances, s, (d,)) for s, d in sizes)
 
 
 def device_form(n: int, memory: int, best: Way) -> Way:

@@ -69,18 +69,15 @@ def main() -> None:
         step(x0, k)
     each = (perf_counter() - began) / 5
     speed = measure(given.directory, nbytes=x0.nbytes)
-    costs = retape.TierCosts(
-        tape=1.0,
-        backward=2.0,
-        disk_write=speed.write / each,
-        disk_read=speed.read / each,
-    )
-    plan = retape.tiers(memory=given.memory, disk=50, costs=costs, stage=1)
+    costs = retape.StepCosts(tape=1.0, backward=2.0)
+    disk = retape.Tier("disk", 50, speed.write / each, speed.read / each)
+    tiers = retape.Tier("memory", given.memory), disk
+    plan = retape.tiers(levels=tiers, costs=costs, stage=1)
     schedule = plan.schedule(given.steps)
     print(f"a step takes {each:.3g} s; {speed}")
     print(f"{schedule.counts().peak_disk} snapshots on disk")
-    print(f"predicted: {simulate(schedule, costs)}")
-    print(f"without a thread: {simulate(schedule, costs, buffer=0)}")
+    print(f"predicted: {simulate(schedule, tiers, costs=costs)}")
+    print(f"without a thread: {simulate(schedule, tiers, costs=costs, buffer=0)}")
 
     def tiered(wrap: Callable[[Any], Any], path: str) -> Any:
         memory = retape.MemoryStore[Any](capacity=given.memory)

@@ -111,11 +111,11 @@ def entry(name: str, length: int, snapshots: int) -> tuple[float, int, int]:
 
 def ours(kind: str, length: int, snapshots: int) -> tuple[float, int, int]:
     """One of this library's."""
-    from retape.schedule import Advance, Mixed, Schedule, Store, Tape, online_actions
+    from retape.schedule import Advance, Mixed, OnlineBinomial, Schedule, Store, Tape
 
     began = process_time()
     if kind == "online":
-        stream = online_actions(length, snapshots)
+        stream = OnlineBinomial(snapshots).actions(length)
     elif kind == "mixed":
         stream = iter(Mixed(length, snapshots))
     else:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from retape.schedule import LeastCost, beta, optimal_advances, turn_advances
+from retape.schedule import LeastCost, OnlineBinomial, beta, optimal_advances
 
 
 class Path(NamedTuple):
@@ -54,6 +54,7 @@ def search(snapshots: int, most: int, longest: int, allowed: float) -> Path:
     Paths whose ratio exceeds `allowed` are left.
     """
     settled = beta(snapshots, 2) - 1
+    online = OnlineBinomial(snapshots)
     state = LeastCost.begin(snapshots)
     for stage in range(settled):
         state, _ = state.place(stage)
@@ -64,7 +65,7 @@ def search(snapshots: int, most: int, longest: int, allowed: float) -> Path:
             here = replace(state, positions=positions)
             for moved, departure in choices(here, stage, made < most):
                 after = replace(state, positions=moved)
-                total = stage + 1 + turn_advances(after, stage + 2, 1)
+                total = stage + 1 + online.turn_advances(after, stage + 2)
                 ratio = max(path.worst, total / optimum)
                 if ratio <= allowed:
                     new = Path(ratio, (*path.departures, *departure))

@@ -80,10 +80,10 @@ def long_run(n: int, slots: tuple[int, ...]) -> str:
     schedule, began = Hierarchy(n, tiers), process_time()
     cost = schedule.cost()
     spent = process_time() - began
-    useful, rates = schedule._task.slots, schedule._task.rates
+    useful, bare = schedule._task.slots, schedule._task.tiers
     over = ""
     if n**2 * sum(min(count, n) for count in useful) <= _MOST:
-        least = 2 * n + NestedTable(n, useful, rates, 1.0).best(n)
+        least = 2 * n + NestedTable(n, useful, bare, 1.0).best(n)
         over = f"{cost / least:.4f}"
     shown = ", ".join(map(str, slots))
     return (

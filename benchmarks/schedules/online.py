@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Iterator
 from math import inf
 
-from retape.schedule import begin_online, beta, optimal_advances, turn_advances
+from retape.schedule import OnlineBinomial, beta, optimal_advances
 
 LIMITS = ((2, 120), (3, 70), (4, 60), (5, 40), (6, 35))
 """Snapshots, and the lengths up to which all policies are searched."""
@@ -110,10 +110,11 @@ def worst(totals: Iterator[tuple[int, int]], snapshots: int) -> tuple[float, int
 
 def ours(snapshots: int, longest: int, placement: str) -> Iterator[tuple[int, int]]:
     """(length, advances) of every length."""
-    state = begin_online(snapshots, placement)
+    online = OnlineBinomial(snapshots, 1, placement)
+    state = online.begin()
     for n in range(2, longest + 1):
         state, _ = state.place(n - 2)
-        yield n, n - 1 + turn_advances(state, n, 1)
+        yield n, n - 1 + online.turn_advances(state, n)
 
 
 def levels(snapshots: int, longest: int) -> Iterator[tuple[int, int]]:

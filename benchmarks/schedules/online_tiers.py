@@ -8,16 +8,16 @@ all lengths to 128 and some beyond, up to those for which the optimum is exact.
 """
 
 import argparse
+from typing import Any
 
 from retape.schedule import (
+    Hierarchy,
     Mixed,
     OnlineMixed,
     OnlineTiers,
-    Placed,
     Restore,
     Store,
-    TierCosts,
-    TwoTier,
+    Tier,
     replay,
 )
 
@@ -43,12 +43,11 @@ def main() -> None:
         "|---|---|---|---|---|---|"
     )
     for memory, disk, io in TIERS:
-        costs = TierCosts(disk_write=io, disk_read=io)
-        online = OnlineTiers(memory, disk, costs)
+        online = OnlineTiers((Tier("memory", memory), Tier("disk", disk, io, io)))
         found = [
             (cost(online, n) / known.cost(), n)
             for n in lengths(longest)
-            if (known := TwoTier(n, memory, disk, costs)).exact
+            if (known := Hierarchy(n, online.tiers)).exact
         ]
         worst, at = max(found)
         mean = sum(ratio for ratio, _ in found) / len(found)
@@ -84,19 +83,20 @@ def lengths(longest: int) -> list[int]:
 def cost(online: OnlineTiers, n: int) -> float:
     """Everything, what was moved to disk included: once to memory, then to disk."""
     costs, actions = online.costs, list(online.actions(n))
+    of = {tier.name: tier for tier in online.tiers}
     total = replay(actions, n).advances * costs.forward
-    total += sum(costs.write(a.tier) for a in actions if isinstance(a, Store))
-    total += sum(costs.read(a.tier) for a in actions if isinstance(a, Restore))
+    total += sum(of[a.tier].write for a in actions if isinstance(a, Store))
+    total += sum(of[a.tier].read for a in actions if isinstance(a, Restore))
     moves = sum(len(placed.moved) for placed in asked(online, n))
-    total += moves * (costs.memory_write + costs.memory_read)
+    total += moves * (online.tiers[0].write + online.tiers[0].read)
     # `actions` stores at once where the run would move to; what it gave up after that
     # it has written once, too.
     return total + n * (costs.tape + costs.backward)
 
 
-def asked(online: OnlineTiers, n: int) -> list[Placed]:
+def asked(online: OnlineTiers, n: int) -> list[Any]:
     """All decisions of the way forward."""
-    state, found, p = online.begin(), list[Placed](), 0
+    state, found, p = online.begin(), list[Any](), 0
     while (p := state.next_change(p, n - 1)) < n - 1:
         state, placed = state.place(p)
         found.append(placed)

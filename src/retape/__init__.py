@@ -40,8 +40,8 @@ from retape.plan._prediction import Resolved as Resolved
 from retape.plan._segments import segments as segments
 from retape.plan._tiers import tiers as tiers
 from retape.plan._within import within as within
+from retape.schedule import StepCosts as StepCosts
 from retape.schedule import Tier as Tier
-from retape.schedule import TierCosts as TierCosts
 from retape.storage import DiskStore as DiskStore
 from retape.storage import MemoryStore as MemoryStore
 from retape.storage import TieredStore as TieredStore

@@ -8,7 +8,6 @@ from typing import Any, Generic, Literal, TypeVar, cast
 from retape._adjoint_arguments import check_arguments, run_label, single_step
 from retape._adjoint_health import CotangentWatch, diagnose
 from retape._adjoint_processes import run_in_processes
-from retape._errors import PlanError
 from retape._warn import warn
 from retape.driver import (
     Bar,
@@ -26,7 +25,6 @@ from retape.driver._outgrown import Sample
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
-from retape.schedule import Multistage
 from retape.storage import (
     DiskStore,
     SnapshotStore,
@@ -71,8 +69,7 @@ def adjoint(
     observe: Callable[[X, int], object] | None = None,
     cost: Callable[[X, int], Any] | None = None,
     cost_gradient: Callable[[X, int], G] | None = None,
-    restart: Callable[[Any, int], X] | None = None,
-    plan: Plan | Multistage | None = None,
+    plan: Plan | None = None,
     store: SnapshotStore[Any] | None = None,
     key: str | int | None = None,
     reuse: bool = False,
@@ -121,11 +118,8 @@ def adjoint(
             summed over all states, k = 0, ..., n. The sum is in the result.
         cost_gradient: Its derivative: the cotangent of the same state. It is added to
             what `seed` and `reverse_step` return.
-        restart: From what `tape` kept of a step, and k, to the state after the step,
-            for schedules that go on from there:
-            `retape.schedule.Multistage(..., stiffly_accurate=True)`.
         plan: How memory and time are traded; by default
-            `retape.fixed_space(snapshots=20)`. Or a schedule of multistage steps.
+            `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
             killed is taken up again by the same call, and gives the same bits. The
             same call means the same x0, number of steps and plan and the same
@@ -197,7 +191,6 @@ def adjoint(
         "observe": observe,
         "cost": cost,
         "cost_gradient": cost_gradient,
-        "restart": restart,
     }
     steps = check_arguments(passed, steps)
     check_growth(growth)
@@ -212,7 +205,6 @@ def adjoint(
         observe,
         cost,
         cost_gradient,
-        restart,
     )
     machine: StepMachine[Any, Any] = StepMachine(
         functions, x0, steps, in_place is False
@@ -230,11 +222,6 @@ def adjoint(
         state, total, cotangent = outcome.result
         return Adjoint(state, cotangent, outcome.report, total)
     chosen = fixed_space(snapshots=20) if plan is None else plan
-    if measure and isinstance(chosen, Multistage):
-        raise PlanError(
-            f"`measure=True` compares memory with what a plan predicts, and `plan="
-            f"{plan!r}` is a schedule. Leave `measure` out."
-        )
     if store is None and isinstance(chosen, Plan):
         _warn_of_tiers(chosen, steps)
     cotangents = CotangentWatch(growth)

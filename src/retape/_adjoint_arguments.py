@@ -29,11 +29,6 @@ def check_arguments(functions: dict[str, Any], steps: object) -> int | None:
             "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from the "
             "last state to its cotangent, or `cost` and `cost_gradient`."
         )
-    if functions["restart"] is not None and functions["tape"] is None:
-        raise PlanError(
-            f"`restart={functions['restart']}` without `tape`: it is given what `tape` "
-            "keeps of a step. Pass both, or leave it out."
-        )
     if (cost is None) != (cost_gradient is None):
         raise PlanError(
             f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."

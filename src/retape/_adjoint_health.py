@@ -20,7 +20,6 @@ from retape.driver._blame import blame
 from retape.driver._health import FaultKind
 from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
-from retape.schedule import Multistage
 from retape.storage import add_trees, copy_tree
 from retape.storage._trees._magnitude import described, largest
 
@@ -53,7 +52,7 @@ class _Reached(Exception):
 def diagnose(
     machine: StepMachine[Any, Any],
     watch: CotangentWatch,
-    plan: Plan | Multistage,
+    plan: Plan,
     steps: int,
     ends: object,
 ) -> Health:
@@ -80,9 +79,7 @@ def diagnose(
     return Health(tuple(reversed(watch.norms)), watch.per, fault, looks)
 
 
-def _fault(
-    machine: StepMachine[Any, Any], plan: Plan | Multistage, watch: CotangentWatch
-) -> Fault:
+def _fault(machine: StepMachine[Any, Any], plan: Plan, watch: CotangentWatch) -> Fault:
     found = _find(machine, plan, watch)
     steps, after = watch.steps, found.after
     if any(_is_not_finite(call.args[0]) for call in found.calls):
@@ -134,7 +131,7 @@ def _told(
 
 
 def _find(
-    machine: StepMachine[Any, Any], plan: Plan | Multistage, watch: CotangentWatch
+    machine: StepMachine[Any, Any], plan: Plan, watch: CotangentWatch
 ) -> _Reached:
     """The first step in reverse that spoils the cotangent, with its calls."""
     of, steps, ill = machine.functions, watch.steps, watch.ill

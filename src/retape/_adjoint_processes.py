@@ -9,12 +9,11 @@ from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.plan._fixed_space import fixed_space
-from retape.schedule import Multistage
 
 
 def run_in_processes(
     machine: StepMachine[Any, Any],
-    plan: Plan | Multistage | None,
+    plan: Plan | None,
     progress: bool | Callable[[Progress], None],
     snapshots: object,
     refused: dict[str, object],

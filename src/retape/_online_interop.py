@@ -3,7 +3,7 @@
 The driver of this library holds back the capsule before a stage until it knows whether
 that stage is the last; a manager that tapes as it goes (pyadjoint's) must be told at
 once. So a run of N steps is scheduled as the first N of N + 1: the last step that
-`reverse_online` would reverse is not there, and all behind it is as it was.
+`OnlineBinomial.reverse` would reverse is not there, and all behind it is as it was.
 """
 
 import sys
@@ -15,11 +15,10 @@ from typing import Any
 from retape._peer_actions import adapted_schedule
 from retape.schedule._action import Action
 from retape.schedule._online import (
-    Controller,
+    Doubling,
     LeastCost,
+    OnlineBinomial,
     PlacementName,
-    begin_online,
-    reverse_online,
 )
 
 
@@ -32,7 +31,8 @@ class OnlineStream:
 
     def __init__(self, snapshots: int, placement: PlacementName, drops: bool) -> None:
         self.drops = drops
-        self._state: Controller = begin_online(snapshots, placement)
+        self._online = OnlineBinomial(snapshots, 1, placement)
+        self._state: LeastCost | Doubling = self._online.begin()
         self._kept: list[int] = []
 
     def until(self, step: int) -> tuple[tuple[int, ...], bool, int]:
@@ -57,7 +57,7 @@ class OnlineStream:
             # long as all before it, so it is given the slots of a run of its own.
             count = len(self._kept) + self._state.snapshots - 1
             state = LeastCost(count, tuple(self._kept), tuple(range(count)))
-        return islice(reverse_online(state, length + 1, 1), 1, None)
+        return islice(self._online.reverse(state, length + 1), 1, None)
 
 
 def online_checkpoint_schedule(

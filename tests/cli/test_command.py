@@ -11,7 +11,7 @@ import pytest
 
 import retape
 from retape.cli import _waiting, main
-from retape.schedule import Mixed, Schedule, TierCosts, TwoTier
+from retape.schedule import Hierarchy, Mixed, Schedule, Tier
 from retape.viz import draw_figure, draw_text, layout
 from tests.plan.seams import KINDS
 
@@ -118,7 +118,7 @@ def test_a_plan_is_no_schedule_to_draw(draw):
 
 
 def test_every_step_is_swept_back_once_in_a_layout():
-    tiers = TwoTier(25, 1, 2, TierCosts(disk_write=1))
+    tiers = Hierarchy(25, [Tier("memory", 1), Tier("disk", 2, 1, 5)])
     for schedule in (Schedule(40, 3, 4), tiers, Mixed(30, 3), Mixed(31, 6, 2, 1, 4)):
         drawn = layout(schedule)
         stages = [row.stage for row in reversed(drawn.rows)]

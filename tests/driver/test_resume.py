@@ -13,7 +13,7 @@ import pytest
 import retape
 from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
 from retape.driver import ToyCapsule, ToyMachine, run
-from retape.schedule import Schedule, TierCosts, TwoTier
+from retape.schedule import Hierarchy, Schedule, Tier
 from tests.driver.power import Power, PowerLost
 
 LENGTH = 150
@@ -276,7 +276,7 @@ def test_another_plan_or_machine_is_refused(tmp_path):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: TwoTier(60, 2, 3, TierCosts(disk_write=1)),
+        lambda: Hierarchy(60, [Tier("memory", 2), Tier("disk", 3, 1, 5)]),
         lambda: list(Schedule(60, 4)),
         lambda: iter(Schedule(60, 4)),
         lambda: Schedule(60, 5, split="bisection"),

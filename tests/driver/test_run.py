@@ -7,7 +7,7 @@ import pytest
 import retape
 from retape import MachineError, PlanError
 from retape.driver import Bar, Progress, ToyCapsule, ToyMachine, run
-from retape.schedule import Advance, Reverse, Schedule, online_actions, replay
+from retape.schedule import Advance, OnlineBinomial, Reverse, Schedule, replay
 
 LENGTHS = [*range(0, 20), 41, 97]
 
@@ -54,7 +54,7 @@ def test_an_unknown_length_costs_the_online_schedule_and_the_last_stage():
                 plan = retape.fixed_space(snapshots=snapshots, stage=stage)
                 machine = ToyMachine(n, tells_length=False)
                 result, report = run(machine, plan)
-                counts = replay(online_actions(n, snapshots, stage), n)
+                counts = replay(OnlineBinomial(snapshots, stage).actions(n), n)
                 last = n - max(0, -(-n // stage) - 1) * stage
                 assert result == by_hand(n)
                 assert machine.advanced == report.advances == counts.advances + last

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import retape
-from retape import MemoryStore, PlanError, StoreError, TierCosts
+from retape import MemoryStore, PlanError, StoreError, Tier
 from retape.driver import simulate
 from retape.schedule import Advance, Drop, Restore, Reverse, Store
 from retape.storage import AsyncStore, CodecStore, measure
@@ -17,9 +17,9 @@ BANDWIDTHS = (1, 4, 16, 64)
 @pytest.mark.parametrize("shape", [(1000, 5, 40), (1000, 10, 1000), (2000, 10, 100)])
 def test_less_than_a_twentieth_of_a_run_is_waiting(slow, shape):
     n, memory, disk = shape
-    costs = TierCosts(disk_write=slow, disk_read=slow)
-    schedule = retape.tiers(memory=memory, disk=disk, costs=costs, stage=1).schedule(n)
-    behind, plain = simulate(schedule, costs), simulate(schedule, costs, buffer=0)
+    tiers = Tier("memory", memory), Tier("disk", disk, slow, slow)
+    schedule = retape.tiers(levels=tiers, stage=1).schedule(n)
+    behind, plain = simulate(schedule, tiers), simulate(schedule, tiers, buffer=0)
     assert behind.share < 0.05
     assert behind.exposed <= plain.exposed == plain.transfer
     assert plain.compute == behind.compute
@@ -40,20 +40,19 @@ def test_the_model_is_right_where_it_can_be_done_by_hand():
         Restore(0, 0, "disk"),
         Reverse(0, 1),
     ]
-    costs = TierCosts(disk_write=10, disk_read=10)
+    tiers = Tier("memory", 0), Tier("disk", 2, 10, 10)
     # Step 4 is written from 10 to 20, and then at hand; step 0 is read from 20 to 30.
-    found = simulate(actions, costs)
+    found = simulate(actions, tiers)
     assert (found.compute, found.transfer, found.exposed) == (17, 30, 15)
-    assert simulate(actions, costs, buffer=1).exposed == 15
-    assert simulate(actions, costs, buffer=0).exposed == 40
+    assert simulate(actions, tiers, buffer=1).exposed == 15
+    assert simulate(actions, tiers, buffer=0).exposed == 40
     assert "17 computing, 30 transferring, of which 15 are waited for" in str(found)
 
 
 def test_one_tier_is_all_on_disk_under_another_name():
     schedule = retape.fixed_space(snapshots=4).schedule(50)
-    costs = TierCosts(memory_write=2, memory_read=1)
     counts = schedule.counts()
-    found = simulate(schedule, costs)
+    found = simulate(schedule, [Tier("memory", 4, 2, 1)])
     assert found.exposed == 0
     steps = counts.advances + 2 * counts.taped
     assert found.compute == steps + 2 * counts.stores + counts.restores
@@ -61,7 +60,7 @@ def test_one_tier_is_all_on_disk_under_another_name():
 
 def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(PlanError, match="`buffer=-1` cannot be: pass a number of snap"):
-        simulate([], TierCosts(), buffer=-1)
+        simulate([], [Tier("memory", 1)], buffer=-1)
     with pytest.raises(StoreError, match="`/nowhere/at/all` cannot be used"):
         measure("/nowhere/at/all")
     with pytest.raises(StoreError, match="`store=7` is no store"):

@@ -168,20 +168,20 @@ def test_other_tiers_are_no_part_of_memory_where_that_is_said():
         (lambda: retape.tiers(levels=LEVELS, disk=1), "`disk=1` and `levels` cannot"),
         (lambda: retape.tiers(), "needs `memory`. Pass `memory` and `disk`, or the t"),
         (
-            lambda: retape.tiers(levels=LEVELS, costs=retape.TierCosts(disk_read=1)),
-            "`costs` says `disk_read=1`, and with `levels` each tier has its own",
+            lambda: retape.tiers(levels=LEVELS, costs=3),
+            "`costs=3` cannot be: pass `retape.StepCosts",
         ),
         (lambda: PLANS[0].resolve(None), "needs the number of steps beforehand"),
         (lambda: PLANS[0].online(), "Use `retape.tiers.memory=..., disk=...."),
-        (lambda: PLANS[3].predict(9), "`levels: device='40 B'` counts bytes"),
+        (lambda: PLANS[3].predict(9), "`device='40 B'` counts bytes"),
         (lambda: PLANS[0].predict(10**400), "`n` has more than 300 digits"),
         (
             lambda: to_checkpoint_schedules(Hierarchy(9, LEVELS), 9),
             "a tier 'device', and `checkpoint_schedules` knows RAM and DISK",
         ),
         (
-            lambda: simulate(Hierarchy(9, LEVELS), retape.TierCosts()),
-            "the schedule has a tier 'host', and `costs` are those",
+            lambda: simulate(Hierarchy(9, LEVELS), LEVELS[:1]),
+            "the schedule has a tier 'host', and `tiers` are",
         ),
         (
             lambda: retape.jax.grad(lambda x: x, plan=PLANS[0])(1.0),

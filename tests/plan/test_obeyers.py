@@ -186,7 +186,7 @@ def test_the_tables_of_the_page_are_those_of_the_registry():
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
 def test_a_plan_is_shown_as_the_call_that_makes_it(kind):
     plan = parse_plan(kind.text)
-    names = {"retape": retape, "TierCosts": retape.TierCosts}
+    names = {"retape": retape, "StepCosts": retape.StepCosts}
     assert eval(repr(plan), names) == plan
     assert repr(plan).startswith(f"retape.{kind.make.__name__}(")
 

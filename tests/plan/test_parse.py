@@ -19,19 +19,19 @@ PLANS = [
     ("within:6 MB,split=bisection", retape.within(6_000_000, split="bisection")),
     ("within:4e6", retape.within(4_000_000)),
     (
-        "logarithmic:split=bisection,tree=binary,stage=3",
-        retape.logarithmic(split="bisection", tree="binary", stage=3),
+        "logarithmic:split=bisection,stage=3",
+        retape.logarithmic(split="bisection", stage=3),
     ),
     (
         "fixed-space:snapshots=3,store=state+tape",
         retape.fixed_space(snapshots=3, store=BOTH),
     ),
     (
-        "tiers:memory=4,disk=50 MB,disk_write=3,disk_read=2.5",
+        "tiers:memory=4,disk=50 MB,forward=3,tape=2.5",
         retape.tiers(
             memory=4,
             disk="50 MB",
-            costs=retape.TierCosts(disk_write=3, disk_read=2.5),
+            costs=retape.StepCosts(forward=3, tape=2.5),
         ),
     ),
     (
@@ -73,9 +73,9 @@ def test_plans_are_written_as_text(text, plan):
         ("logarithmic:stage=1.5", "`stage=1.5` is not a whole number"),
         ("logarithmic:size=3", "`size=3` is not an option of the plan `logarithmic`"),
         ("segments:3", "`3` is not an option of the plan `segments`. Write `name=va"),
-        ("tiers:memory=1,disk=1,disk_read=much", "`disk_read=much` is not a number"),
+        ("tiers:memory=1,disk=1,tape=much", "`tape=much` is not a number"),
         ("within:1 MB,stage=3", "`stage=3` is not an option of `within`: it is one of"),
-        ("segments:disk_read=3", "`disk_read=3` is not an option of the plan"),
+        ("segments:tape=3", "`tape=3` is not an option of the plan"),
         ("fixed-space:3,snapshots=4", "`snapshots` is said twice in the plan"),
         ("fixed-space:0", "`snapshots=0` cannot be"),
     ],

@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 
 import retape
-from retape import PlanError, ScheduleError, TierCosts
+from retape import PlanError, ScheduleError, StepCosts, Tier
 from retape.schedule import (
     Chain,
+    Hierarchy,
     Mixed,
-    PaperTree,
+    OnlineBinomial,
     Schedule,
-    TwoTier,
-    begin_online,
     beta,
     least_sweeps,
-    online_advances,
     optimal_advances,
     replay,
 )
@@ -102,8 +100,10 @@ def test_numpys_integers_are_as_good_as_pythons(kind):
     n, s = kind(100), kind(3)
     pairs = [
         (Schedule(n, s, kind(2)), Schedule(100, 3, 2)),
-        (PaperTree(n, kind(1), s, kind(4)), PaperTree(100, 1, 3, 4)),
-        (TwoTier(n, s, kind(2)), TwoTier(100, 3, 2)),
+        (
+            Hierarchy(n, [Tier("a", s), Tier("b", kind(2))]),
+            Hierarchy(100, [Tier("a", 3), Tier("b", 2)]),
+        ),
         (Mixed(n, s), Mixed(100, 3)),
         (
             Chain(np.ones(3), np.array([1, 2, 3], kind), [kind(2)] * 3, kind(5)),
@@ -114,8 +114,8 @@ def test_numpys_integers_are_as_good_as_pythons(kind):
         assert one == other and repr(one) == repr(other)
         assert one.counts() == other.counts()
         assert repr(one.counts()) == repr(other.counts())
-    assert repr(online_advances(n, s, kind(1))) == repr(online_advances(100, 3, 1))
-    assert repr(begin_online(s)) == repr(begin_online(3))
+    assert repr(OnlineBinomial(s, kind(1))) == repr(OnlineBinomial(3))
+    assert repr(OnlineBinomial(s).advances(n)) == repr(OnlineBinomial(3).advances(100))
 
 
 @pytest.mark.parametrize(
@@ -140,11 +140,11 @@ def test_a_plan_of_numpys_integers_does_not_overflow(make):
 def test_what_is_no_count_is_named(wrong):
     for call in (
         lambda: Schedule(wrong, 3),
-        lambda: TwoTier(10, wrong, 3),
+        lambda: Hierarchy(wrong, [Tier("a", 3)]),
         lambda: Mixed(10, wrong),
         lambda: retape.fixed_space(snapshots=3).predict(wrong),
         lambda: retape.tiers(memory=1, disk=1).predict(wrong),
-        lambda: online_advances(10, wrong),
+        lambda: OnlineBinomial(wrong),
     ):
         with pytest.raises(PlanError, match="is not an integer. Counts of steps, sta"):
             call()
@@ -153,31 +153,25 @@ def test_what_is_no_count_is_named(wrong):
 
 
 @pytest.mark.parametrize("name", ["foo", [], None, "Binomial"])
-def test_an_unknown_split_tree_or_placement_is_named(name):
-    for option in ("split", "tree"):
-        with pytest.raises(PlanError, match=f"`{option}=.*` is not known. Pass one of"):
-            Schedule(10, 3, **{option: name})
-    with pytest.raises(PlanError, match="`mid=.*` is not known. Pass one of 'binomi"):
-        PaperTree(10, 1, 3, 3, mid=name)
+def test_an_unknown_split_or_placement_is_named(name):
+    with pytest.raises(PlanError, match="`split=.*` is not known. Pass one of"):
+        Schedule(10, 3, split=name)
     with pytest.raises(PlanError, match="`placement=.*` is not known. Pass 'least-c"):
-        begin_online(3, name)
+        OnlineBinomial(3, 1, name)
 
 
 @pytest.mark.parametrize("wrong", ["a", None, [1.0], float("nan"), -1, float("inf")])
 def test_what_is_no_cost_is_named(wrong):
-    with pytest.raises(PlanError, match="`disk_read=.*` cannot be a cost. Pass a num"):
-        TierCosts(disk_read=wrong)
+    with pytest.raises(
+        PlanError, match="`(read|tape)=.*` cannot be a cost. Pass a num"
+    ):
+        Tier("disk", 3, read=wrong)
+    with pytest.raises(PlanError, match="`tape=.*` cannot be a cost. Pass a number"):
+        StepCosts(tape=wrong)
 
 
-def test_costs_of_zero_have_a_bound():
-    nothing = TierCosts(0, 0, 0, 0, 0, 0, 0)
-    for memory, disk, n in [(3, 30, 100_000), (2, 2, 20), (0, 3, 50)]:
-        schedule = TwoTier(n, memory, disk, nothing)
-        assert (schedule.cost(), schedule.bound()) == (0.0, 1.0)
-        assert replay(TwoTier(20, memory, disk, nothing), 20).taped == 20
-    free_steps = TierCosts(forward=0, tape=0, backward=0)
-    assert TwoTier(100_000, 0, 30, free_steps).bound() >= 1.0
-    assert type(TierCosts(np.float32(1)).forward) is float
+def test_a_cost_of_numpys_is_pythons():
+    assert type(StepCosts(np.float32(1)).forward) is float
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Unequal chains against an exhaustive search over persistent schedules."""
 
 import heapq
-import sys
 from functools import cache
 from math import inf, nan
 
@@ -210,22 +209,3 @@ def test_what_cannot_be_is_refused(make, text):
 
 def test_an_empty_chain_is_an_empty_run():
     assert replay(Chain([], [], [], 0), 0).reverses == 1
-
-
-def test_chains_without_numpy_are_the_same(seeded, monkeypatch):
-    def all_of(chain):
-        return chain.cost(), list(chain), chain.peak_bytes()
-
-    def made(kept):
-        return [Chain(*c, budget=24, keep_tapes=kept) for c in chains]
-
-    chains = [random_chain(seeded, seeded.randint(2, 9)) for _ in range(30)]
-    with_arrays = [all_of(c) for kept in (True, False) for c in made(kept)]
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    assert [all_of(c) for kept in (True, False) for c in made(kept)] == with_arrays
-
-
-def test_a_chain_too_large_for_plain_python_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numpy", None)
-    with pytest.raises(PlanError, match="plain Python. Run `pip install numpy`, or"):
-        Chain([1] * 400, [1] * 400, [2] * 400, 50)

@@ -7,13 +7,17 @@ from retape.schedule import (
     Advance,
     Hierarchy,
     Restore,
+    StepCosts,
     Store,
     Tier,
-    TierCosts,
-    TwoTier,
     optimal_advances,
     replay,
 )
+
+
+def two(memory, disk, write=5, read=5):
+    """Memory, whose transfers are free, and a disk."""
+    return Tier("memory", memory), Tier("disk", disk, write, read)
 
 
 def of(*given):
@@ -52,24 +56,6 @@ def checked(schedule):
     return schedule
 
 
-def test_over_memory_and_disk_it_is_the_schedule_of_two_tiers(seeded):
-    for _ in range(30):
-        n, memory, disk = (seeded.randint(*pair) for pair in ((0, 40), (0, 4), (1, 6)))
-        costs = TierCosts(
-            forward=seeded.choice([0, 1, 2]),
-            memory_write=seeded.choice([0, 0.5]),
-            disk_write=seeded.randint(1, 5),
-            disk_read=seeded.randint(0, 5),
-        )
-        near = Tier("memory", memory, costs.memory_write, costs.memory_read)
-        far = Tier("disk", disk, costs.disk_write, costs.disk_read)
-        one, other = TwoTier(n, memory, disk, costs), Hierarchy(n, (near, far), costs)
-        assert list(one) == list(other)
-        assert one.cost() == pytest.approx(other.cost()) and one.counts() == (
-            other.counts()
-        )
-
-
 def test_stages_are_taped_whole():
     for n, stage in [(61, 3), (90, 2), (5, 9), (0, 1), (1, 1)]:
         checked(Hierarchy(n, of((2, 0, 0), (3, 1, 1), (4, 5, 5)), stage=stage))
@@ -89,9 +75,9 @@ def test_free_tiers_are_as_good_as_one():
 
 
 def test_costs_at_the_end_of_numbers():
-    free = TierCosts(0, 0, 0)
+    free = StepCosts(0, 0, 0)
     assert Hierarchy(40, of((1, 0, 0), (2, 0, 0)), free).cost() == 0
-    assert Hierarchy(40, of((1, 1, 1), (2, 3, 3)), TierCosts(0)).cost() == 120 + 0
+    assert Hierarchy(40, of((1, 1, 1), (2, 3, 3)), StepCosts(0)).cost() == 120 + 0
     for n in (50, 40_000):
         dear = Hierarchy(n, of((2, 1e308, 1e308), (2, 1e308, 1e308)))
         with pytest.raises(PlanError, match="cost more than numbers of floating"):
@@ -119,3 +105,46 @@ def test_costs_at_the_end_of_numbers():
 def test_what_cannot_be_is_refused(make, text):
     with pytest.raises(PlanError, match=text):
         make()
+
+
+@pytest.mark.parametrize(("memory", "disk"), [(5, 10), (20, 50), (3, 90)])
+def test_a_thousand_stages_of_two_tiers_are_exact(memory, disk):
+    schedule = Hierarchy(1000, two(memory, disk, 2, 2))
+    assert schedule.exact and schedule.bound() == 1
+
+
+def test_a_tier_that_costs_too_much_is_not_used():
+    stores = [a for a in Hierarchy(30, two(2, 5, 1e6)) if isinstance(a, Store)]
+    assert {action.tier for action in stores} == {"memory"}
+
+
+def test_small_runs_need_nothing():
+    for n in (0, 1):
+        assert replay(Hierarchy(n, two(0, 0)), n).stores == 0
+    assert Hierarchy(3, two(0, 0), stage=3).cost() == 2.0
+
+
+@pytest.mark.parametrize("slots", [(2, 3), (0, 3), (3, 0)])
+def test_of_schedules_that_cost_the_same_the_fewest_advances_are_made(slots):
+    free = Hierarchy(50, two(*slots, 0, 0), StepCosts(0, 0, 0))
+    assert free.counts().advances == optimal_advances(50, sum(slots))
+    assert free.cost() == 0
+    # Free advances, and a disk that is not: as few transfers as before.
+    assert Hierarchy(50, two(0, 3), StepCosts(0, 0, 0)).cost() == 5 + 49 * 5
+
+
+def test_costs_of_zero_have_a_bound():
+    nothing = StepCosts(0, 0, 0)
+    for memory, disk, n in [(3, 30, 100_000), (2, 2, 20), (0, 3, 50)]:
+        schedule = Hierarchy(n, two(memory, disk, 0, 0), nothing)
+        assert (schedule.cost(), schedule.bound()) == (0.0, 1.0)
+        assert replay(Hierarchy(20, schedule.tiers, nothing), 20).taped == 20
+    assert Hierarchy(100_000, two(0, 30), nothing).bound() >= 1.0
+
+
+def test_beyond_the_table_segments_are_as_near_as_the_rules():
+    """A run over two tiers whose far one has more starts than it needs."""
+    for n, tiers in [(2_500, two(8, 24)), (30_000, two(2, 5)), (10**6, two(4, 20))]:
+        schedule = checked(Hierarchy(n, tiers)) if n < 10**5 else Hierarchy(n, tiers)
+        assert not schedule.exact
+        assert 1 <= schedule.bound() < 1.25

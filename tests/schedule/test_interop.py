@@ -9,13 +9,13 @@ from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
 from retape.schedule import (
     Advance,
     Chain,
+    Hierarchy,
     Mixed,
+    OnlineBinomial,
     Restore,
     Schedule,
     Store,
-    TierCosts,
-    TwoTier,
-    online_actions,
+    Tier,
     optimal_advances,
     replay,
 )
@@ -23,6 +23,10 @@ from retape.schedule import (
 peer = pytest.importorskip("checkpoint_schedules")
 
 TIERS = (peer.StorageType.RAM, peer.StorageType.DISK)
+
+
+def two_tiers(n, memory, disk, cost):
+    return Hierarchy(n, [Tier("memory", memory), Tier("disk", disk, cost, cost)])
 
 
 def obey(schedule, length):
@@ -77,9 +81,9 @@ def test_code_written_for_the_peer_runs_our_schedules(n):
         Schedule(n, 3),
         Schedule(n, 1),
         Schedule(n, 4, 3, "bisection"),
-        TwoTier(n, 1, 2, TierCosts(disk_write=1, disk_read=1)),
+        two_tiers(n, 1, 2, 1),
         Chain([1] * n, [2] * n, [3] * n, 9),
-        tuple(online_actions(n, 3)),
+        tuple(OnlineBinomial(3).actions(n)),
         Mixed(n, 1),
         Mixed(n, 4),
         Mixed(n, 7, 3, 2, 2),
@@ -94,7 +98,7 @@ def test_code_written_for_the_peer_runs_our_schedules(n):
 
 
 def test_storage_types_are_told():
-    adapted = to_checkpoint_schedules(TwoTier(20, 1, 0), 20)
+    adapted = to_checkpoint_schedules(two_tiers(20, 1, 0, 5), 20)
     assert adapted.uses_storage_type(peer.StorageType.RAM)
     assert not adapted.uses_storage_type(peer.StorageType.DISK)
 
@@ -131,11 +135,10 @@ def test_no_peer_is_cheaper_on_two_tiers(n, memory):
                 total += 2
         return total
 
-    costs = TierCosts(disk_write=2, disk_read=2)
     for disk in (1, 2, 5):
         theirs = cost(from_checkpoint_schedules(peer.HRevolve(n, memory, disk), n))
-        assert cost(TwoTier(n, memory, disk, costs)) <= theirs
-    ours = TwoTier(n, memory, n, costs)
+        assert cost(two_tiers(n, memory, disk, 2)) <= theirs
+    ours = two_tiers(n, memory, n, 2)
     assert ours.exact
     for make in (peer.DiskRevolve, peer.PeriodicDiskRevolve):
         assert cost(ours) <= cost(from_checkpoint_schedules(make(n, memory), n))
@@ -177,7 +180,7 @@ def test_there_and_back_is_the_same_schedule():
     for schedule in (
         Schedule(30, 3),
         Schedule(31, 4, 2),
-        TwoTier(25, 2, 2),
+        two_tiers(25, 2, 2, 5),
         Mixed(30, 4),
     ):
         n = schedule.length

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from retape import PlanError
 from retape.schedule import (
-    PaperTree,
     Schedule,
     beta,
     binomial_split,
@@ -23,6 +22,7 @@ from retape.schedule import (
     treeverse_split,
 )
 from tests.schedule.brute import best_split
+from tests.schedule.papers_tree import binary, treeverse
 
 SPLITS = ("binomial", "bisection", "treeverse")
 
@@ -35,42 +35,51 @@ def test_binomial_has_the_fewest_advances_and_then_the_fewest_stores(snapshots):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_replay_predicts_counts_and_both_trees_yield_the_same_actions(split):
+def test_a_replay_counts_what_is_predicted(split):
     for n in [*range(0, 34), 97, 210]:
         for snapshots in (1, 2, 3, 5, 8):
             for stage in (1, 3, 7):
                 schedule = Schedule(n, snapshots, stage, split)
                 counts = replay(schedule, n, capacity=snapshots, stage=stage)
                 assert counts == schedule.counts()
-                assert list(schedule) == list(
-                    Schedule(n, snapshots, stage, split, "binary")
-                )
 
 
 @pytest.mark.parametrize("mid", ["binomial", "bisection"])
-def test_the_papers_trees_agree_and_are_predicted(mid):
+def test_the_papers_two_programs_are_one(mid):
     for n in [*range(0, 26), 64, 101]:
         for alpha, d, t in [(1, 2, 3), (4, 3, 3), (1, 8, 2), (3, 0, 5), (2, 5, 0)]:
-            tree = PaperTree(n, alpha, d, t, mid)
-            counts = replay(tree, n, capacity=d)
-            assert counts == tree.counts()
-            assert list(tree) == list(PaperTree(n, alpha, d, t, mid, "binary"))
+            tree = list(treeverse(0, n, alpha, d, t, mid))
+            assert tree == list(binary(0, n, alpha, d, t, mid))
+            replay(tree, n, capacity=d)
 
 
-def test_the_papers_stage_keeps_leaves_within_it():
-    for n in (10, 100, 1000, 1234):
-        for d, t in [(2, 3), (3, 3), (5, 2)]:
-            alpha = PaperTree.stage_for(n, d, t)
-            counts = PaperTree(n, alpha, d, t).counts()
-            assert counts.longest_stage <= alpha
-            assert counts.peak_snapshots <= d
+@pytest.mark.parametrize("stage", [1, 3])
+def test_a_schedule_is_the_papers_program_action_by_action(stage):
+    """Where neither count comes down to zero above a single stage."""
+    for snapshots in range(1, 9):
+        for stages in range(1, 70):
+            n, t = stages * stage, least_sweeps(stages, snapshots)
+            want = treeverse(0, stages, 1, snapshots, t, "binomial")
+            assert list(Schedule(n, snapshots, stage, "treeverse")) == [
+                scaled(action, stage) for action in want
+            ]
+            deep = treeverse(0, stages, 1, 9, 9, "bisection")
+            assert list(Schedule(n, 9, stage, "bisection")) == [
+                scaled(action, stage) for action in deep
+            ]
+
+
+def scaled(action, stage):
+    """The same action in steps, where it was in stages."""
+    steps = {"start", "stop", "step"} & set(action._fields)
+    return action._replace(**{name: stage * getattr(action, name) for name in steps})
 
 
 def test_published_counts():
     assert Schedule(1000, 9).counts().advances == 3999
     bisected = Schedule(1000, 20, split="bisection").counts()
     assert (bisected.advances, bisected.peak_snapshots) == (5044, 9)
-    assert PaperTree(10, alpha=1, d=8, t=2).counts().advances == 13
+    assert replay(treeverse(0, 10, 1, 8, 2, "binomial"), 10).advances == 13
     assert Schedule(10, 8).counts().advances == 10
     assert Schedule(1000, 1).counts().advances == 1000 * 999 // 2
 
@@ -145,9 +154,6 @@ def test_a_long_comb_needs_no_recursion():
         (lambda: Schedule(3, 0), "`snapshots=0` cannot be: .* at least 1"),
         (lambda: Schedule(3, 1, 0), "`stage=0` cannot be: .* at least 1"),
         (lambda: Schedule(3.0, 1), "`length=3.0` is not an integer"),  # type: ignore
-        (lambda: PaperTree(3, 0, 1, 1), "`alpha=0` cannot be"),
-        (lambda: PaperTree(3, 1, -1, 1), "`d=-1` cannot be"),
-        (lambda: PaperTree(3, 1, 1, -1), "`t=-1` cannot be"),
     ],
 )
 def test_impossible_numbers_are_named(make, text):

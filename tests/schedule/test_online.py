@@ -8,14 +8,10 @@ from retape import PlanError
 from retape.schedule import (
     Doubling,
     LeastCost,
-    begin_online,
+    OnlineBinomial,
     beta,
-    departures,
-    online_actions,
-    online_advances,
     optimal_advances,
     replay,
-    turn_advances,
 )
 from tests.schedule.brute import best_over_positions, best_split, last_policy
 
@@ -26,9 +22,14 @@ def cost(stages, snapshots):
     return optimal_advances(stages, snapshots)
 
 
+def back(state, length, stage=1):
+    """The steps that are advanced on the way back."""
+    return OnlineBinomial(state.snapshots, stage).turn_advances(state, length)
+
+
 def state_at(placement, snapshots, length):
     """The controller of a run that turns out to have `length` stages."""
-    state = begin_online(snapshots, placement)
+    state = OnlineBinomial(snapshots, 1, placement).begin()
     for stage in range(length - 1):
         state, _ = state.place(stage)
     return state
@@ -39,7 +40,7 @@ def state_at(placement, snapshots, length):
 def test_every_stream_is_a_schedule_within_its_slots(placement, stage):
     for snapshots in (1, 2, 3, 5, 8):
         for n in range(0, 90):
-            actions = online_actions(n, snapshots, stage, placement)
+            actions = OnlineBinomial(snapshots, stage, placement).actions(n)
             counts = replay(actions, n, capacity=snapshots, stage=stage)
             assert counts.taped == n
 
@@ -47,7 +48,7 @@ def test_every_stream_is_a_schedule_within_its_slots(placement, stage):
 def test_least_cost_is_the_offline_optimum_up_to_c_of_s_plus_2():
     for snapshots in range(1, 9):
         for n in range(1, beta(snapshots, 2) + 1):
-            counts = replay(online_actions(n, snapshots), n)
+            counts = replay(OnlineBinomial(snapshots).actions(n), n)
             assert counts.advances == best_split(n, snapshots)[0]
 
 
@@ -55,7 +56,7 @@ def test_beyond_it_the_optimum_is_not_attained_for_ever():
     for snapshots in (2, 3, 4):
         lengths = range(beta(snapshots, 2) + 1, beta(snapshots, 3) + 1)
         assert any(
-            replay(online_actions(n, snapshots), n).advances
+            replay(OnlineBinomial(snapshots).actions(n), n).advances
             > best_split(n, snapshots)[0]
             for n in lengths
         )
@@ -65,15 +66,15 @@ def test_beyond_it_the_optimum_is_not_attained_for_ever():
 def test_a_run_that_fits_advances_each_step_once(placement):
     for snapshots in range(1, 12):
         for n in range(1, snapshots + 2):
-            counts = replay(online_actions(n, snapshots, 1, placement), n)
+            counts = replay(OnlineBinomial(snapshots, 1, placement).actions(n), n)
             assert counts.advances == n - 1
 
 
 def worst_ratio(snapshots, upto):
-    state, worst = begin_online(snapshots), Fraction(1)
+    state, worst = OnlineBinomial(snapshots).begin(), Fraction(1)
     for n in range(2, upto):
         state, _ = state.place(n - 2)
-        total = n - 1 + turn_advances(state, n, 1)
+        total = n - 1 + back(state, n)
         worst = max(worst, Fraction(total, optimal_advances(n, snapshots)))
     return worst
 
@@ -96,9 +97,9 @@ def test_with_two_or_three_it_is_as_near_as_any_policy_can_be(snapshots, limit, 
 
 def test_departures_are_where_the_rule_is_settled_and_evict_something_else():
     for snapshots in range(1, 12):
-        state = begin_online(snapshots)
+        state = OnlineBinomial(snapshots).begin()
         for stage in range(300):
-            other = departures(snapshots).get(stage)
+            other = state.departures.get(stage)
             if other is not None:
                 assert stage >= beta(snapshots, 2) - 1
                 assert 1 <= other < snapshots
@@ -110,7 +111,7 @@ def test_departures_are_where_the_rule_is_settled_and_evict_something_else():
 def test_doubling_stays_within_half_more(snapshots):
     for n in range(2, 420):
         state = state_at("doubling", snapshots, n)
-        total = n - 1 + turn_advances(state, n, 1)
+        total = n - 1 + back(state, n)
         assert total <= 1.5 * optimal_advances(n, snapshots)
 
 
@@ -120,9 +121,9 @@ def test_turn_advances_is_what_the_replay_counts(placement):
         for stage in (1, 4):
             stages = -(-n // stage)
             state = state_at(placement, 4, stages)
-            counts = replay(online_actions(n, 4, stage, placement), n)
+            counts = replay(OnlineBinomial(4, stage, placement).actions(n), n)
             swept = (stages - 1) * stage
-            assert counts.advances == swept + turn_advances(state, n, stage)
+            assert counts.advances == swept + back(state, n, stage)
 
 
 def test_the_turn_is_optimal_over_where_the_snapshots_are():
@@ -130,7 +131,7 @@ def test_the_turn_is_optimal_over_where_the_snapshots_are():
         for n in range(2, 75):
             state = state_at("least-cost", snapshots, n)
             best = best_over_positions(state.positions, n - 1, snapshots, cost)
-            assert turn_advances(state, n, 1) == best
+            assert back(state, n) == best
 
 
 def test_that_oracle_sees_a_turn_that_is_not_optimal():
@@ -141,12 +142,12 @@ def test_that_oracle_sees_a_turn_that_is_not_optimal():
         for i, (at, end) in enumerate(zip(kept, (*kept[1:], 125), strict=True))
     )
     assert best_over_positions(kept, 125, 4, cost) < all_kept
-    assert turn_advances(state, 126, 1) < all_kept
+    assert back(state, 126) < all_kept
 
 
 @pytest.mark.parametrize("placement", PLACEMENTS)
 def test_slots_stay_a_permutation(placement):
-    state = begin_online(5, placement)
+    state = OnlineBinomial(5, 1, placement).begin()
     for stage in range(300):
         state, placed = state.place(stage)
         assert sorted(state.slots) == list(range(5))
@@ -156,7 +157,7 @@ def test_slots_stay_a_permutation(placement):
 
 
 def test_doubling_writes_little():
-    counts = replay(online_actions(4096, 16, 1, "doubling"), 4096)
+    counts = replay(OnlineBinomial(16, 1, "doubling").actions(4096), 4096)
     state, writes = Doubling.begin(16), 0
     for stage in range(4095):
         state, placed = state.place(stage)
@@ -173,8 +174,8 @@ def test_no_snapshots_are_refused():
 @pytest.mark.parametrize("placement", ["least-cost", "doubling"])
 @pytest.mark.parametrize("snapshots", [1, 2, 3, 5, 8])
 def test_the_stages_that_are_passed_over_change_nothing(snapshots, placement):
-    asked = begin_online(snapshots, placement)
-    passing, p = begin_online(snapshots, placement), 0
+    asked = OnlineBinomial(snapshots, 1, placement).begin()
+    passing, p = OnlineBinomial(snapshots, 1, placement).begin(), 0
     for n in range(1, 500):
         # Asked about stages 0, ..., n - 2.
         while (p := passing.next_change(p, n - 1)) < n - 1:
@@ -182,10 +183,10 @@ def test_the_stages_that_are_passed_over_change_nothing(snapshots, placement):
             p += 1
         assert passing == asked
         if placement == "least-cost":
-            made = n - 1 + turn_advances(asked, n, 1)
-            assert online_advances(n, snapshots) == made
+            made = n - 1 + back(asked, n)
+            assert OnlineBinomial(snapshots).advances(n) == made
         asked, _ = asked.place(n - 1)
 
 
 def test_seven_stages_with_two_snapshots_are_as_if_the_length_were_known():
-    assert online_advances(7, 2) == optimal_advances(7, 2) == 11
+    assert OnlineBinomial(2).advances(7) == optimal_advances(7, 2) == 11

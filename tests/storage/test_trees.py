@@ -1,7 +1,6 @@
 """Trees of arrays: what a copy, a digest and a file keep of them."""
 
 import io
-import subprocess
 import sys
 from collections import namedtuple
 from dataclasses import dataclass, field
@@ -245,22 +244,6 @@ def test_a_tree_that_contains_itself_is_refused():
     tree.append(tree)
     with pytest.raises(StoreError, match="contains itself, or nests too deeply"):
         fingerprint(tree)
-
-
-def test_numbers_need_no_numpy():
-    """The base install has none, and a run in memory of plain floats needs none."""
-    code = (
-        "import sys\n"
-        "sys.modules['numpy'] = None\n"
-        "import retape\n"
-        "x = retape.adjoint(lambda x, k: (x[0] * x[0], 1), lambda x, k, g:"
-        " (2 * x[0] * g[0], 0), (1.5, 1), seed=lambda x: (1.0, 0), steps=3)\n"
-        "assert x.cotangent == (136.6875, 0), x\n"
-        "try:\n    retape.DiskStore('x')\n"
-        "except retape.MissingPackageError as error:\n    print(error.name)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "numpy\n", done.stderr
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,13 @@ import pytest
 import retape
 import retape.viz
 from retape.driver import MemoryTrace, Meter, Progress, Sample, predict_memory
-from retape.schedule import Mixed, Schedule, TwoTier, replay
+from retape.schedule import Hierarchy, Mixed, Schedule, Tier, replay
 from retape.viz import chrome_trace, timeline
 
 SIZE = 20_000
 STATE = 8 * SIZE
+
+TIERS = Hierarchy(60, [Tier("memory", 2), Tier("disk", 9, 5, 5)])
 
 
 def measured(plan, **options) -> retape.Report:
@@ -111,7 +113,7 @@ def test_what_was_not_measured_is_refused_by_name():
 
 @pytest.mark.parametrize(
     "schedule",
-    [Schedule(500, snapshots=5), Mixed(60, 4), TwoTier(60, memory=2, disk=9)],
+    [Schedule(500, snapshots=5), Mixed(60, 4), TIERS],
     ids=["states", "tapes", "tiers"],
 )
 def test_a_prediction_agrees_with_the_replay_of_the_schedule(schedule):
@@ -170,7 +172,7 @@ def test_records_and_schedules_are_tables_in_a_notebook():
     assert "<td" in plan._repr_html_() and "5.8 MiB" in plan._repr_html_()
     prediction = retape.fixed_space(snapshots=3).predict(50)._repr_html_()
     assert "Prediction" in prediction
-    for schedule in (Schedule(40, snapshots=3), TwoTier(60, memory=2, disk=9)):
+    for schedule in (Schedule(40, snapshots=3), TIERS):
         assert "<svg" in schedule._repr_html_()
     assert "<svg" not in Schedule(10**6, snapshots=9)._repr_html_()
     report = measured(retape.fixed_space(snapshots=4))._repr_html_()

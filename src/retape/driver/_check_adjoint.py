@@ -14,9 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from math import log2
 from typing import Any, TypeVar
+
+import numpy as np
 
 from retape._errors import MachineError, PlanError
 from retape.driver._cotangent_form import CotangentForm
@@ -36,7 +37,6 @@ from retape.driver._user_functions import check_functions
 from retape.schedule import Schedule
 from retape.schedule._whole import whole
 from retape.storage import copy_tree
-from retape.storage._codec import need_numpy
 from retape.storage._trees._arithmetic import map_leaves, precision
 from retape.storage._trees._form import fits, form_of
 
@@ -355,7 +355,4 @@ def _taylor(
 
 
 def _default_random() -> Random:
-    need_numpy(
-        "`check_adjoint` without `random=`", "draws with NumPy", "pass `random=`"
-    )
-    return import_module("numpy").random.default_rng(0)
+    return np.random.default_rng(0)

@@ -20,7 +20,6 @@ from retape.driver._machine import (
     Machine,
     TapingMachine,
     cannot_tape,
-    no_restart,
 )
 from retape.driver._obey import Loop
 from retape.driver._online_forward import find_place, sweep_forward
@@ -254,9 +253,6 @@ def _capsule_bytes(loop: Loop[C, A, R]) -> int:
 
 def _foresee(loop: Loop[C, A, R], schedule: Counted) -> None:
     """The work of a schedule; one that this machine cannot obey is refused here."""
-    restarts = getattr(loop.machine, "restarts", False)
-    if getattr(schedule, "stiffly_accurate", False) and not restarts:
-        raise no_restart(loop.machine)
     counts = schedule.counts()
     if counts.kept_tapes and not isinstance(loop.machine, TapingMachine):
         raise cannot_tape(loop.machine)

@@ -154,14 +154,3 @@ def cannot_tape(machine: object) -> PlanError:
         "`retape.driver.TapingMachine`). Leave `store` out of the plan, so that slots "
         "hold states only."
     )
-
-
-def no_restart(machine: object) -> PlanError:
-    """The refusal of a schedule that goes on from the stages of a kept step."""
-    return PlanError(
-        "this schedule goes on from the stages of a step that is kept in a slot "
-        f"(`Multistage(..., stiffly_accurate=True)`), and a `{type(machine).__name__}` "
-        "cannot tell the state after a step from its tape. Pass `restart=` to "
-        "`retape.adjoint`, which does, with `tape=`; or the schedule with "
-        "`stiffly_accurate=False`."
-    )

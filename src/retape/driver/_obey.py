@@ -14,7 +14,6 @@ from retape.driver._machine import (
     ResumedMachine,
     TapingMachine,
     cannot_tape,
-    no_restart,
 )
 from retape.driver._progress import Progress
 from retape.driver._repair import fetch
@@ -139,22 +138,11 @@ class Loop(Generic[C, A, R]):
             self.tell()
 
     def _restore(self, step: int, slot: Slot) -> None:
-        if slot in self.tapes:
-            self._restart(step, slot)
-        else:
-            self.working, self.at = None, step
-            self.working = fetch(self, step, slot)
-            self.borrowed = None if self._gives_copies else slot
-            self.work.meter.read(slot[0])
+        self.working, self.at = None, step
+        self.working = fetch(self, step, slot)
+        self.borrowed = None if self._gives_copies else slot
+        self.work.meter.read(slot[0])
         self.work.restores += 1
-
-    def _restart(self, step: int, slot: Slot) -> None:
-        """Go on from the end of the stage whose tape is in a slot."""
-        machine: Any = self.machine
-        if not getattr(machine, "restarts", False):
-            raise no_restart(machine)
-        self.working, self.at, self.borrowed = None, step, None
-        self.working = machine.restart(fetch(self, self.slots[slot], slot))
 
     def went_on(self) -> None:
         """Note that an earlier process has begun this run, and tell the machine."""

@@ -7,7 +7,7 @@ from typing import TypeVar
 from retape._errors import SnapshotError
 from retape.driver._interrupt import safe_point
 from retape.driver._obey import Loop
-from retape.schedule import Placement
+from retape.schedule._online import Placement
 from retape.storage import SnapshotStore
 
 C = TypeVar("C")
@@ -56,7 +56,7 @@ def place(loop: Loop[C, A, R], state: Placement, stage: int, alpha: int) -> Plac
         return state  # A stage that an earlier process has stored already.
     state, placed = state.place(stage)
     for at, near, far in placed.moved:
-        loop.move(at * alpha, ("memory", near), ("disk", far))
+        loop.move(at * alpha, near, far)
     for at, slot in placed.dropped:
         loop.drop(at * alpha, slot, placed.tier)
     if placed.slot is not None:

@@ -7,7 +7,7 @@ a run.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +18,11 @@ from retape.schedule import (
     Advance,
     Restore,
     Reverse,
+    StepCosts,
     Store,
     Sweep,
     Tape,
-    TierCosts,
+    Tier,
 )
 from retape.storage import SnapshotStore
 
@@ -54,34 +55,40 @@ class Overlap:
 
 
 def simulate(
-    actions: Iterable[Action], costs: TierCosts, *, buffer: int = 2
+    actions: Iterable[Action],
+    tiers: Sequence[Tier],
+    *,
+    costs: StepCosts | None = None,
+    buffer: int = 2,
 ) -> Overlap:
     """Find how much of its transfers a run in an `AsyncStore` waits for.
 
     Args:
-        actions: A schedule, for one tier or for memory and disk.
-        costs: What a step costs (`forward`, `tape`, `backward`) and a transfer. Measure
-            the latter with `retape.storage.measure`.
+        actions: A schedule.
+        tiers: Its tiers, with what their transfers cost: `retape.storage.measure` tells
+            them. The first is at hand, the others are written in the background.
+        costs: What a step costs; by default one for each of its three parts.
         buffer: Snapshots that may wait to be written; 0 for no thread at all.
 
     Returns:
-        The time in the unit of `costs`.
+        The time in the unit of all these costs.
 
     Raises:
-        PlanError: If the buffer cannot be, or the schedule has other tiers.
+        PlanError: If the buffer cannot be, or the schedule has another tier.
 
     Examples:
         >>> import retape
         >>> from retape.driver import simulate
-        >>> costs = retape.TierCosts(disk_write=16, disk_read=16)
-        >>> schedule = retape.tiers(memory=5, disk=40, costs=costs).schedule(1000)
-        >>> behind = simulate(schedule, costs)
-        >>> behind.share < 0.05 < simulate(schedule, costs, buffer=0).share
+        >>> tiers = retape.Tier("memory", 5), retape.Tier("disk", 40, 16, 16)
+        >>> schedule = retape.tiers(levels=tiers).schedule(1000)
+        >>> behind = simulate(schedule, tiers)
+        >>> behind.share < 0.05 < simulate(schedule, tiers, buffer=0).share
         True
     """
     if not isinstance(buffer, int) or buffer < 0:  # pyright: ignore
         raise PlanError(f"`buffer={buffer!r}` cannot be: pass a number of snapshots.")
-    clock = _Clock(costs, buffer)
+    each = {tier.name: tier for tier in tiers}
+    clock = _Clock(each, costs or StepCosts(), buffer)
     for action in foretold(actions, clock):
         clock.obey(action)
     return clock.end()
@@ -96,13 +103,16 @@ class _Clock(SnapshotStore[Any]):
         free: That at which the thread has done its work.
     """
 
-    costs: TierCosts
+    tiers: dict[str, Tier]
+    costs: StepCosts
     buffer: int
     now: float = 0.0
     free: float = 0.0
     compute: float = 0.0
     transfer: float = 0.0
-    waiting: deque[tuple[float, int]] = field(default_factory=deque[tuple[float, int]])
+    waiting: deque[tuple[float, int, float]] = field(
+        default_factory=deque[tuple[float, int, float]]
+    )
     written: dict[int, float] = field(default_factory=dict[int, float])
     read: dict[int, float] = field(default_factory=dict[int, float])
 
@@ -130,18 +140,18 @@ class _Clock(SnapshotStore[Any]):
         return self.buffer > 0
 
     def is_near(self, tier: str) -> bool:
-        """Whether a tier is in memory."""
-        return tier == "memory"
+        """Whether a tier is at hand: the first one."""
+        return tier == next(iter(self.tiers))
 
     def prefetch(self, step: int, slot: int, tier: str, *, tape: bool = False) -> bool:
         """Begin to read, as soon as the thread has done what it is at."""
-        if tier == "memory":
+        if self.is_near(tier):
             return False
         self._work_until(self.now)
-        if any(waits == step for _, waits in self.waiting):
+        if any(waits == step for _, waits, _ in self.waiting):
             return True  # It is there while it waits to be written.
-        self.free = max(self.free, self.now) + self.costs.disk_read
-        self.transfer += self.costs.disk_read
+        self.free = max(self.free, self.now) + self._of(tier).read
+        self.transfer += self._of(tier).read
         self.read[step] = self.free
         return True
 
@@ -156,41 +166,47 @@ class _Clock(SnapshotStore[Any]):
         self.compute += time
 
     def _put(self, step: int, tier: str) -> None:
-        if tier not in ("memory", "disk"):
-            raise PlanError(
-                f"the schedule has a tier {tier!r}, and `costs` are those of 'memory' "
-                "and 'disk'. Pass a schedule of `retape.tiers(memory=..., disk=...)`."
-            )
-        if tier == "memory":
-            self._spend(self.costs.memory_write)
+        write = self._of(tier).write
+        if self.is_near(tier):
+            self._spend(write)
             return
-        self.transfer += self.costs.disk_write
+        self.transfer += write
         if not self.buffer:
-            self.now += self.costs.disk_write
+            self.now += write
             self.free = self.now
             return
         self._work_until(self.now)
         while self._held() >= self.buffer:
             self.now = min(t for t in self.written.values() if t > self.now)
             self._work_until(self.now)
-        self.waiting.append((self.now, step))
+        self.waiting.append((self.now, step, write))
         self.read.pop(step, None)
 
     def _get(self, step: int, tier: str) -> None:
-        if tier == "memory":
-            self._spend(self.costs.memory_read)
+        read = self._of(tier).read
+        if self.is_near(tier):
+            self._spend(read)
             return
         if not self.buffer:
-            self.transfer += self.costs.disk_read
-            self.now += self.costs.disk_read
+            self.transfer += read
+            self.now += read
             return
         if step in self.read:
             self.now = max(self.now, self.read.pop(step))
             return
         # It waited when its reading could have begun: until it is written.
-        while any(waits == step for _, waits in self.waiting):
+        while any(waits == step for _, waits, _ in self.waiting):
             self._write_one()
         self.now = max(self.now, self.written.get(step, self.now))
+
+    def _of(self, tier: str) -> Tier:
+        """A tier's costs."""
+        if tier not in self.tiers:
+            raise PlanError(
+                f"the schedule has a tier {tier!r}, and `tiers` are "
+                f"{', '.join(map(repr, self.tiers))}. Pass those of the schedule."
+            )
+        return self.tiers[tier]
 
     def _held(self) -> int:
         """Snapshots that wait, or are being written."""
@@ -202,6 +218,6 @@ class _Clock(SnapshotStore[Any]):
             self._write_one()
 
     def _write_one(self) -> None:
-        ready, step = self.waiting.popleft()
-        self.free = max(self.free, ready) + self.costs.disk_write
+        ready, step, write = self.waiting.popleft()
+        self.free = max(self.free, ready) + write
         self.written[step] = self.free

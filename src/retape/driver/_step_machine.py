@@ -83,7 +83,6 @@ class StepFunctions(Generic[X, G]):
     observe: Callable[[X, int], object] | None = None
     cost: Callable[[X, int], Any] | None = None
     cost_gradient: Callable[[X, int], G] | None = None
-    restart: Callable[[Any, int], X] | None = None
 
 
 @dataclass(slots=True)
@@ -223,21 +222,6 @@ class StepMachine(Generic[X, G]):
                 self.watch(k, g)
         # Until the next stage steps are run, which may use the memory that it is in.
         return Swept(cotangent.state, cotangent.cost, copy_tree(g))
-
-    @property
-    def restarts(self) -> bool:
-        """Tell whether the state after a step can be told from its tape."""
-        return self.functions.restart is not None
-
-    def restart(self, tape: StepTape) -> StepCapsule:
-        """The state after a tape, which is swept later: a copy of it is given away."""
-        first, kept = tape
-        of, k = self.functions, first + len(kept) - 1
-        needed = kept[-1] if of.cost_gradient is None else kept[-1][0]
-        assert of.restart is not None
-        x = self._some(of.restart(copy_tree(needed), k), "restart", k)
-        # Tapes are kept on the way back: costs are summed up by then.
-        return StepCapsule(k + 1, x, None if of.cost is None else 0.0, True)
 
     def tape_nbytes(self, tape: StepTape) -> int:
         return tree_nbytes(tape.kept)

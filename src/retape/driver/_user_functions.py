@@ -18,7 +18,6 @@ _GIVEN = {
     "observe": ("x", "k"),
     "cost": ("x", "k"),
     "cost_gradient": ("x", "k"),
-    "restart": ("kept", "k"),
     "tangent": ("x", "k", "v"),
     "value": ("x",),
     "inner": ("g", "v"),

@@ -134,7 +134,7 @@ class Plan:
         Examples:
             >>> import retape
             >>> retape.fixed_space(snapshots=3).online()
-            OnlineBinomial(snapshots=3, stage=1)
+            OnlineBinomial(snapshots=3, stage=1, placement='least-cost')
         """
         alpha, d, _ = self.resolve(None, capsule_bytes, tape_bytes)
         return OnlineBinomial(d, alpha)

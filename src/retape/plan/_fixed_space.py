@@ -13,14 +13,13 @@ from retape.plan._options import (
     check_offload,
     check_split,
     check_stage,
-    check_tree,
     keeps_tapes,
     refuse_others,
 )
 from retape.plan._prediction import Bytes
 from retape.plan._stage_length import stage_for_snapshots
 from retape.plan._tree_plan import TreePlan
-from retape.schedule import Split, TreeName
+from retape.schedule import Split
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -45,7 +44,6 @@ def fixed_space(
     snapshots: int,
     stage: int | None = None,
     split: Split = "binomial",
-    tree: TreeName = "n-ary",
     store: Set[Kind] = frozenset({"state"}),
     offload: Memory | None = None,
     **others: object,
@@ -58,7 +56,6 @@ def fixed_space(
             and r of a taped step are known, so that the tape has twice the bytes of the
             snapshots, or with `offload` of one; 1 where they are not.
         split: Where intervals are cut.
-        tree: The paper's binary or n-ary tree; the actions are the same.
         store: What slots may hold: `{"state"}`, or `{"state", "tape"}` for a mixed
             schedule, which keeps the tape of a stage where that saves advances. The
             number of steps must then be known, and the machine must be able to hold
@@ -92,13 +89,10 @@ def fixed_space(
                 "`retape.adjoint` and `retape.driver.run`: there a store says where "
                 "snapshots are. Leave one of the two out."
             )
-        return mixed_space(
-            snapshots, check_stage(stage), check_split(split), check_tree(tree)
-        )
+        return mixed_space(snapshots, check_stage(stage), check_split(split))
     return FixedSpace(
         snapshots=snapshots,
         stage=check_stage(stage),
         split=check_split(split),
-        tree=check_tree(tree),
         offload=check_offload(offload),
     )

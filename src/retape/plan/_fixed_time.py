@@ -11,13 +11,12 @@ from retape.plan._options import (
     check_offload,
     check_split,
     check_stage,
-    check_tree,
     refuse_others,
 )
 from retape.plan._prediction import Bytes
 from retape.plan._stage_length import stage_for_sweeps
 from retape.plan._tree_plan import TreePlan
-from retape.schedule import Split, TreeName, least_snapshots
+from retape.schedule import Split, least_snapshots
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -57,7 +56,6 @@ def fixed_time(
     sweeps: int,
     stage: int | None = None,
     split: Split = "binomial",
-    tree: TreeName = "n-ary",
     offload: Memory | None = None,
     **others: object,
 ) -> FixedTime:
@@ -68,7 +66,6 @@ def fixed_time(
         stage: alpha. By default the one of least peak bytes where the bytes of a
             snapshot and of a taped step are known, and 1 where they are not.
         split: Where intervals are cut.
-        tree: The paper's binary or n-ary tree; the actions are the same.
         offload: `"host"` to keep snapshots in the host's memory, for gradients of
             `retape.jax`; they are then none of the device's bytes.
         **others: None; an option of another plan is refused by name.
@@ -88,6 +85,5 @@ def fixed_time(
         sweeps=sweeps,
         stage=check_stage(stage),
         split=check_split(split),
-        tree=check_tree(tree),
         offload=check_offload(offload),
     )

@@ -9,13 +9,12 @@ from retape.plan._options import (
     check_offload,
     check_split,
     check_stage,
-    check_tree,
     refuse_others,
 )
 from retape.plan._prediction import Bytes
 from retape.plan._stage_length import stage_for_snapshots
 from retape.plan._tree_plan import TreePlan
-from retape.schedule import Split, TreeName, least_balanced
+from retape.schedule import Split, least_balanced
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -47,7 +46,6 @@ def logarithmic(
     *,
     stage: int | None = None,
     split: Split = "binomial",
-    tree: TreeName = "n-ary",
     offload: Memory | None = None,
     **others: object,
 ) -> Logarithmic:
@@ -57,7 +55,6 @@ def logarithmic(
         stage: alpha. By default max(1, floor(2*d*w/r)) as in `fixed_space`, with the
             least d that suffices; 1 without bytes.
         split: Where intervals are cut.
-        tree: The paper's binary or n-ary tree; the actions are the same.
         offload: `"host"` to keep snapshots in the host's memory, for gradients of
             `retape.jax`; they are then none of the device's bytes.
         **others: None; an option of another plan is refused by name.
@@ -74,6 +71,5 @@ def logarithmic(
     return Logarithmic(
         stage=check_stage(stage),
         split=check_split(split),
-        tree=check_tree(tree),
         offload=check_offload(offload),
     )

@@ -86,11 +86,11 @@ _FINEST = 8
 """The most tapes that are counted into one state's bytes; more make large tables."""
 
 
-def mixed_space(snapshots: int, stage: int | None, split: str, tree: str) -> MixedSpace:
+def mixed_space(snapshots: int, stage: int | None, split: str) -> MixedSpace:
     """`fixed_space` with tapes in its slots; what cannot go with them is refused."""
-    if (split, tree) != ("binomial", "n-ary"):
+    if split != "binomial":
         raise PlanError(
-            f"`split={split!r}` and `tree={tree!r}` do not go with tapes in slots: "
-            "where to cut comes out of a dynamic programme. Leave both out."
+            f"`split={split!r}` does not go with tapes in slots: where to cut comes "
+            "out of a dynamic programme. Leave it out."
         )
     return MixedSpace(snapshots=snapshots, stage=stage)

@@ -138,10 +138,11 @@ def check_plan(plan: Any, by: Obeyer) -> Plan:
         >>> check_plan(retape.tiers(memory=2, disk=4), JAX)
         Traceback (most recent call last):
             ...
-        retape._errors.PlanError: `plan=retape.tiers(memory=2, disk=4)` cannot be obeyed
-        here: it is obeyed action by action, by `retape.adjoint` and
-        `retape.driver.run`, and `retape.jax` makes a schedule of its own. Pass another
-        plan, such as `retape.fixed_space(snapshots=20)`, `retape.logarithmic()` or
+        retape._errors.PlanError: `plan=retape.tiers(levels=(retape.Tier('memory', 2),
+        retape.Tier('disk', 4, write=5.0, read=5.0)))` cannot be obeyed here: it is
+        obeyed action by action, by `retape.adjoint` and `retape.driver.run`, and
+        `retape.jax` makes a schedule of its own. Pass another plan, such as
+        `retape.fixed_space(snapshots=20)`, `retape.logarithmic()` or
         `retape.within(...)`; or, with this plan, `store=retape.DiskStore(...)` or
         another store: the host then steers the run.
     """

@@ -5,7 +5,7 @@ from collections.abc import Set
 from typing import Literal, TypeAlias, get_args
 
 from retape._errors import PlanError
-from retape.schedule import Split, TreeName
+from retape.schedule import Split
 
 Kind: TypeAlias = Literal["state", "tape"]
 Memory: TypeAlias = Literal["host"]
@@ -84,16 +84,6 @@ def check_split(split: Split) -> Split:
             f"{', '.join(map(repr, get_args(Split)))}."
         )
     return split
-
-
-def check_tree(tree: TreeName) -> TreeName:
-    """One of the two trees."""
-    if tree not in get_args(TreeName):
-        raise PlanError(
-            f"`tree={tree!r}` is not a tree. Pass 'n-ary' or 'binary'; the actions "
-            "are the same."
-        )
-    return tree
 
 
 def check_offload(offload: object) -> Memory | None:

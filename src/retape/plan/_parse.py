@@ -38,7 +38,7 @@ def parse_plan(text: str) -> Plan:
         retape.fixed_space(snapshots=5, stage=1000)
         >>> parse_plan("within:6 MB")
         retape.within(6000000)
-        >>> parse_plan("tiers:memory=4,disk=50 MB,disk_write=3").costs.disk_write
+        >>> parse_plan("tiers:memory=4,disk=50 MB,forward=3").costs.forward
         3.0
         >>> parse_plan("tiers:levels=device/3+host/20/1/1").levels[1]
         retape.Tier('host', 20, write=1.0, read=1.0)
@@ -121,7 +121,7 @@ def readers_of(kind: Kind) -> dict[str, tuple[str, Reader]]:
     """The options of a kind in the grammar: whose part each is, and what reads it.
 
     How a value is written follows from the annotation of the option. A record such as
-    `TierCosts` is not written as a whole: each of its parts is an option.
+    `StepCosts` is not written as a whole: each of its parts is an option.
 
     Examples:
         >>> list(readers_of(kind_named("segments")))

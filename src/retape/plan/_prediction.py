@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 from retape._bytes import format_bytes
 from retape._html import record_html
-from retape.schedule import Chain, Counts, Hierarchy, Mixed, Schedule, TwoTier
+from retape.schedule import Chain, Counts, Hierarchy, Mixed, Schedule
 
 Bytes: TypeAlias = tuple[int, int]
 """A capsule's bytes w, and the bytes r of the tape of one step."""
@@ -56,7 +56,7 @@ def _no_uses() -> dict[str, TierUse]:
     return {}
 
 
-AnySchedule: TypeAlias = Schedule | Mixed | TwoTier | Hierarchy | Chain
+AnySchedule: TypeAlias = Schedule | Mixed | Hierarchy | Chain
 """What a plan may mean: an iterable of actions, with `counts()`."""
 
 

@@ -8,7 +8,7 @@ from retape._errors import BudgetError, PlanError
 from retape.plan._prediction import Bytes
 from retape.plan._scheduled import stage_within
 from retape.plan._stage_length import stage_for_snapshots
-from retape.schedule import TierCosts
+from retape.schedule import StepCosts, Tier
 from retape.schedule._whole import whole
 
 MOST_STEPS = 10**300
@@ -40,7 +40,7 @@ def check_room(said: str, slots: int, capsule_bytes: int | None) -> None:
         )
 
 
-def stage_costs(per_step: TierCosts, stage: int) -> TierCosts:
+def stage_costs(per_step: StepCosts, stage: int) -> StepCosts:
     """The costs of a stage, from those of a step."""
     return replace(
         per_step,
@@ -51,13 +51,14 @@ def stage_costs(per_step: TierCosts, stage: int) -> TierCosts:
 
 
 def near_slots(
-    name: str, amount: int | str, n: int, stage: int | None, both: Bytes | None
+    tier: Tier, n: int, stage: int | None, both: Bytes | None
 ) -> tuple[int, int]:
     """The stage length, and the slots of the tier that is nearest.
 
     Bytes are the peak: snapshots and the tape of a stage share them. The tape gets
     two thirds, as where slots are counted it gets twice the bytes of the snapshots.
     """
+    name, amount = tier.name, tier.snapshots
     if isinstance(amount, int):
         held = max(1, amount)
         roomy = stage_for_snapshots(held, *both) if both else 1
@@ -75,8 +76,9 @@ def near_slots(
     return alpha, (most - alpha * r) // max(1, w)
 
 
-def far_slots(name: str, amount: int | str, both: Bytes | None) -> int:
+def far_slots(tier: Tier, both: Bytes | None) -> int:
     """The slots of another tier, where nothing but snapshots is kept."""
+    name, amount = tier.name, tier.snapshots
     if isinstance(amount, int):
         return amount
     w, _ = both or _no_bytes(name, amount)

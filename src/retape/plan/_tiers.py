@@ -1,15 +1,13 @@
-"""The plan over memory and disk, and the function for any number of tiers."""
+"""The plan over tiers: memory and a disk, or any number of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
-from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._base import MANY_STEPS, both_bytes
-from retape.plan._level_tiers import LevelTiers, level_tiers
 from retape.plan._options import check_stage, refuse_others
-from retape.plan._prediction import Prediction, tier_uses
+from retape.plan._prediction import Prediction, Resolved, tier_uses
 from retape.plan._scheduled import ScheduledPlan
 from retape.plan._tier_slots import (
     check_room,
@@ -18,8 +16,11 @@ from retape.plan._tier_slots import (
     near_slots,
     stage_costs,
 )
-from retape.schedule import OnlineTiers, Tier, TierCosts, TwoTier
-from retape.schedule._whole import whole
+from retape.schedule import Hierarchy, OnlineTiers, StepCosts, Tier
+from retape.schedule._hierarchy import check_tiers
+
+DISK = 5.0
+"""What a disk's write or read costs where nothing else is said, in steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -27,43 +28,61 @@ class Tiers(ScheduledPlan):
     """`retape.tiers`."""
 
     NAME: ClassVar[str] = "tiers"
-    needs_length: ClassVar[bool] = False
 
-    memory: int | str
-    disk: int | str
-    costs: TierCosts = field(default_factory=TierCosts)
+    levels: tuple[Tier, ...]
+    costs: StepCosts = field(default_factory=StepCosts)
+
+    @property
+    def needs_length(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Two tiers can be filled while the end of a run is not known."""
+        return len(self.levels) != 2
+
+    @property
+    def tier_names(self) -> tuple[str, ...]:
+        """The tiers, the nearest first: what a store of several parts is told.
+
+        Of memory and a disk it is told nothing: each part knows which it is.
+        """
+        names = tuple(tier.name for tier in self.levels)
+        return () if names == ("memory", "disk") else names
 
     @property
     def far_tiers(self) -> tuple[str, ...]:
-        return ("disk",) if self.disk else ()
+        return tuple(tier.name for tier in self.levels[1:] if tier.snapshots)
 
     def schedule(
         self,
         n: int,
         capsule_bytes: int | None = None,
         tape_bytes: int | None = None,
-    ) -> TwoTier:
-        """The cheapest schedule over both tiers."""
+    ) -> Hierarchy:
+        """The cheapest schedule over all tiers."""
         check_steps(n)
-        return TwoTier(n, *self._slots(n, capsule_bytes, tape_bytes))
+        return Hierarchy(n, *self._filled(n, capsule_bytes, tape_bytes))
 
     def online(
         self, capsule_bytes: int | None = None, tape_bytes: int | None = None
     ) -> OnlineTiers:
         """The same while the end of a run is not known."""
-        return OnlineTiers(*self._slots(MANY_STEPS, capsule_bytes, tape_bytes))
+        if self.needs_length:
+            self.resolve(None)
+        return OnlineTiers(*self._filled(MANY_STEPS, capsule_bytes, tape_bytes))
 
-    def _slots(
+    def _filled(
         self, n: int, capsule_bytes: int | None, tape_bytes: int | None
-    ) -> tuple[int, int, TierCosts, int]:
-        """The slots on both tiers, the costs of a stage and its length."""
+    ) -> tuple[tuple[Tier, ...], StepCosts, int]:
+        """The tiers with numbers of snapshots, the costs of a stage and its length."""
         both = both_bytes(capsule_bytes, tape_bytes)
-        alpha, memory = near_slots("memory", self.memory, n, self.stage, both)
-        disk = far_slots("disk", self.disk, both)
+        near, *others = self.levels
+        alpha, first = near_slots(near, n, self.stage, both)
+        counts = [first, *(far_slots(tier, both) for tier in others)]
         if n > alpha:
-            said = f"`memory={self.memory!r}` and `disk={self.disk!r}`"
-            check_room(said, memory + disk, capsule_bytes)
-        return memory, disk, stage_costs(self.costs, alpha), alpha
+            check_room(f"`levels={self.levels!r}`", sum(counts), capsule_bytes)
+        filled = tuple(
+            replace(tier, snapshots=count)
+            for tier, count in zip(self.levels, counts, strict=True)
+        )
+        return filled, stage_costs(self.costs, alpha), alpha
 
     def predict(
         self,
@@ -75,17 +94,38 @@ class Tiers(ScheduledPlan):
         schedule = self.schedule(n, capsule_bytes, tape_bytes)
         counts, sweeps = schedule.counts_and_sweeps()
         both = both_bytes(capsule_bytes, tape_bytes)
+        w, r = both or (0, 0)
+        near = counts.tiers[self.levels[0].name].peak * w + counts.longest_stage * r
+        has_disk = "disk" in self.far_tiers
         return Prediction(
             schedule.stage,
-            schedule.memory + schedule.disk,
+            sum(int(tier.snapshots) for tier in schedule.tiers),
             sweeps,
             counts,
-            counts.peak_bytes(*both) if both else None,
-            disk_bytes=counts.peak_disk * both[0] if both else None,
+            near if both else None,
+            disk_bytes=counts.peak_disk * w if both and has_disk else None,
             cost=schedule.cost(),
             bound=schedule.bound(),
-            tiers=tier_uses(counts, both[0] if both else None),
+            tiers=tier_uses(counts, w if both else None),
         )
+
+    def resolve(
+        self,
+        n: int | None,
+        capsule_bytes: int | None = None,
+        tape_bytes: int | None = None,
+    ) -> Resolved:
+        """Refused: this plan is no (alpha, d, t), and may need the number of steps."""
+        if n is None and self.needs_length:
+            raise PlanError(
+                f"`tiers` over {len(self.levels)} tiers needs the number of steps "
+                "beforehand, since its schedule comes out of a dynamic programme, and "
+                "this run tells its length only at its end. Use "
+                "`retape.tiers(memory=..., disk=...)` or two `levels`, which are "
+                "filled as the run goes on, with a `TieredStore` whose far part is one "
+                "of several."
+            )
+        return super(Tiers, self).resolve(n, capsule_bytes, tape_bytes)
 
 
 def tiers(
@@ -93,10 +133,10 @@ def tiers(
     memory: int | str | None = None,
     disk: int | str | None = None,
     levels: Sequence[Tier] | None = None,
-    costs: TierCosts | None = None,
+    costs: StepCosts | None = None,
     stage: int | None = None,
     **others: object,
-) -> Tiers | LevelTiers:
+) -> Tiers:
     """A plan over tiers that weighs advances against writes and reads.
 
     Over memory and disk, or over any number of tiers: a device, the host, a disk, a
@@ -107,12 +147,11 @@ def tiers(
     Args:
         memory: Snapshots in memory, or bytes as a text such as "50 MB", which the
             snapshots there share with the tape of a stage.
-        disk: Snapshots on disk, or bytes as a text.
+        disk: Snapshots on a disk whose write and read cost as much as five steps, or
+            bytes as a text.
         levels: In the place of both: the tiers, the nearest first, each with what a
             write and a read cost there. Bytes of the first one hold the tape, too.
-        costs: Of a step (`forward`, `tape`, `backward`) and of a snapshot's writes and
-            reads, in any one unit of time. By default a disk's write and read cost as
-            much as five steps. With `levels`, of a step only.
+        costs: Of a step (`forward`, `tape`, `backward`), in the unit of the tiers'.
         stage: alpha. By default as in `fixed_space`, for the snapshots in memory.
         **others: None; an option of another plan is refused by name.
 
@@ -136,37 +175,44 @@ def tiers(
         5
     """
     refuse_others("tiers", others)
-    if costs is not None and not isinstance(costs, TierCosts):
-        raise PlanError(f"`costs={costs!r}` cannot be: pass `retape.TierCosts(...)`.")
+    if costs is not None and not isinstance(costs, StepCosts):
+        raise PlanError(f"`costs={costs!r}` cannot be: pass `retape.StepCosts(...)`.")
+    given = _memory_and_disk(memory, disk) if levels is None else levels
     if levels is not None:
         _check_alone(memory, disk)
-        return level_tiers(levels, costs or TierCosts(), check_stage(stage))
+    return Tiers(
+        levels=_checked(given), costs=costs or StepCosts(), stage=check_stage(stage)
+    )
+
+
+def _memory_and_disk(memory: int | str | None, disk: int | str | None) -> list[Tier]:
+    """The two tiers that have arguments of their own."""
     for name, value in (("memory", memory), ("disk", disk)):
         if value is None:
             raise PlanError(
                 f"the plan `tiers` needs `{name}`. Pass `memory` and `disk`, or the "
                 "tiers as `levels=(retape.Tier(...), ...)`."
             )
-        if isinstance(value, str):
-            parse_bytes(value, name)
-        elif not hasattr(value, "__index__") or isinstance(value, bool) or value < 0:
-            raise PlanError(
-                f"`{name}={value!r}` cannot be: pass a number of snapshots, none or "
-                'more, or bytes as a text such as "50 MB".'
-            )
     assert memory is not None
     assert disk is not None
-    if memory == disk == 0:
+    return [Tier("memory", memory), Tier("disk", disk, DISK, DISK)]
+
+
+def _checked(levels: Any) -> tuple[Tier, ...]:
+    """The tiers, if they are some with room."""
+    if not isinstance(levels, Sequence) or isinstance(levels, str):
         raise PlanError(
-            "`memory=0` and `disk=0` cannot be: the start state needs a slot on one of "
-            "them."
+            f"`levels={levels!r}` cannot be: pass the tiers, the nearest first, as in "
+            '`levels=(retape.Tier("device", 3), retape.Tier("host", 20))`.'
         )
-    return Tiers(
-        memory=memory if isinstance(memory, str) else whole("memory", memory),
-        disk=disk if isinstance(disk, str) else whole("disk", disk),
-        costs=costs or TierCosts(),
-        stage=check_stage(stage),
-    )
+    given: Sequence[Any] = levels
+    check_tiers(given)
+    if not any(tier.snapshots for tier in given):
+        raise PlanError(
+            f"`levels={tuple(given)!r}` cannot be: the start state needs a slot on one "
+            "of them."
+        )
+    return tuple(given)
 
 
 def _check_alone(memory: object, disk: object) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 from retape._errors import PlanError
 from retape.plan._base import Plan, both_bytes
 from retape.plan._prediction import AnySchedule, Bytes, Prediction, Resolved
-from retape.schedule import Schedule, TreeName
+from retape.schedule import Schedule
 from retape.schedule._whole import whole
 
 
@@ -20,8 +20,6 @@ class TreePlan(Plan):
     """A plan that is (alpha, d, t), and the way to cut intervals."""
 
     is_tree: ClassVar[bool] = True
-
-    tree: TreeName = "n-ary"
 
     def resolve(
         self,
@@ -52,7 +50,7 @@ class TreePlan(Plan):
         tape_bytes: int | None = None,
     ) -> AnySchedule:
         alpha, d, _ = self.resolve(n, capsule_bytes, tape_bytes)
-        return Schedule(n, d, alpha, self.split, self.tree)
+        return Schedule(n, d, alpha, self.split)
 
     def predict(
         self,

@@ -10,10 +10,10 @@ from typing import ClassVar
 
 from retape._bytes import format_bytes, parse_bytes
 from retape._errors import BudgetError, PlanError
-from retape.plan._options import check_split, check_tree, refuse_others
+from retape.plan._options import check_split, refuse_others
 from retape.plan._prediction import Bytes
 from retape.plan._tree_plan import TreePlan
-from retape.schedule import Split, TreeName, optimal_advances
+from retape.schedule import Split, optimal_advances
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -42,7 +42,6 @@ def within(
     budget: int | str,
     *,
     split: Split = "binomial",
-    tree: TreeName = "n-ary",
     **others: object,
 ) -> Within:
     """A number of bytes to keep to, with as little work done again as that allows.
@@ -67,7 +66,6 @@ def within(
         budget: Bytes, or a text such as "512 MiB". Snapshots and the tape of a stage
             share it.
         split: Where intervals are cut.
-        tree: The paper's binary or n-ary tree; the actions are the same.
         **others: None; an option of another plan is refused by name.
 
     Raises:
@@ -89,9 +87,7 @@ def within(
             "offload='host')`."
         )
     refuse_others("within", {k: v for k, v in others.items() if k != "offload"})
-    return Within(
-        budget=parse_bytes(budget), split=check_split(split), tree=check_tree(tree)
-    )
+    return Within(budget=parse_bytes(budget), split=check_split(split))
 
 
 def within_budget(n: int | None, w: int, r: int, budget: int) -> tuple[int, int]:

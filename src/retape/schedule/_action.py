@@ -28,9 +28,7 @@ The records are named tuples because a schedule of a million steps has four mill
 them; unlike plain tuples they are equal only to records of their own kind.
 """
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 T = TypeVar("T")
 
@@ -114,14 +112,3 @@ class Sweep(NamedTuple):
 
 Action: TypeAlias = Advance | Store | Restore | Drop | Reverse | Tape | Sweep
 """One thing that a schedule says is to be done."""
-
-
-def maker(kind: type[T]) -> Callable[[tuple[object, ...]], T]:
-    """A faster constructor, from the tuple of all fields.
-
-    Examples:
-        >>> maker(Advance)((0, 2))
-        Advance(start=0, stop=2)
-    """
-    new = cast("Any", tuple).__new__
-    return cast("Callable[[tuple[object, ...]], T]", partial(new, kind))

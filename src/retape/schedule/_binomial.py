@@ -1,5 +1,6 @@
 """beta(d, t), its inverses, and the closed forms of the optimal counts."""
 
+from functools import lru_cache
 from math import comb
 
 from retape._errors import PlanError
@@ -124,6 +125,12 @@ def optimal_advances(stages: int, snapshots: int) -> int:
         return 0
     t = least_sweeps(stages, snapshots)
     return t * stages - beta(snapshots + 1, t - 1)
+
+
+@lru_cache(maxsize=1 << 16)
+def known_advances(stages: int, snapshots: int) -> int:
+    """A(L, q), kept: a placement asks for few different ones, again and again."""
+    return optimal_advances(stages, snapshots)
 
 
 def least_stores(stages: int, snapshots: int) -> int:

@@ -48,8 +48,6 @@ from retape.schedule._action import (
     Sweep,
     Tape,
 )
-from retape.schedule._chain_arrays import ArrayTable
-from retape.schedule._chain_memo import MemoTable
 from retape.schedule._chain_table import ChainCosts, ChainTable
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
@@ -176,7 +174,9 @@ class Chain:
         states = [(size + more) // unit for size in self.states]
         tapes = [(size + more) // unit for size in self.tapes]
         room = self.budget // unit
-        return _table(ChainCosts(self.forward, states, tapes, room, self.keep_tapes))
+        return ChainTable(
+            ChainCosts(self.forward, states, tapes, room, self.keep_tapes)
+        )
 
     def _refuse(self) -> None:
         least = least_budget(self.states, self.tapes, keep_tapes=self.keep_tapes)
@@ -259,15 +259,6 @@ class Chain:
                     continue
             peak = max(peak, held)
         return peak
-
-
-def _table(costs: ChainCosts) -> ChainTable:
-    """Its values: as arrays, some hundred times faster, if there is NumPy."""
-    try:
-        import numpy
-    except ImportError:
-        return MemoTable(costs)
-    return ArrayTable(costs, numpy)
 
 
 class _Waiting(NamedTuple):

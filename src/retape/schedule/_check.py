@@ -29,7 +29,6 @@ def replay(
     *,
     capacity: int | Mapping[str, int] | None = None,
     stage: int | None = None,
-    restarts: bool = False,
 ) -> Counts:
     """Check a stream of actions and count what it does.
 
@@ -39,7 +38,6 @@ def replay(
         capacity: The most snapshots allowed: on all tiers together, or on each tier
             named (a tier that is not named has none).
         stage: The most steps allowed in one `Reverse`.
-        restarts: Whether the slot of a tape holds the state after it, too.
 
     Returns:
         The counts.
@@ -55,7 +53,7 @@ def replay(
     """
     limits = capacity if isinstance(capacity, Mapping) else None
     total = capacity if isinstance(capacity, int) else None
-    state = _Replay(length, total, limits, stage, restarts)
+    state = _Replay(length, total, limits, stage)
     for position, action in enumerate(actions):
         if not isinstance(action, Action):  # pyright: ignore
             raise ScheduleError(
@@ -81,7 +79,6 @@ class _Replay:
     total: int | None
     limits: Mapping[str, int] | None
     stage: int | None
-    restarts: bool
     at: int | None = 0
     left: int = field(init=False)
     slots: dict[_Slot, int] = field(default_factory=dict[_Slot, int])
@@ -94,8 +91,6 @@ class _Replay:
     reverses: int = 0
     kept_tapes: int = 0
     peak: int = 0
-    peak_memory: int = 0
-    peak_disk: int = 0
     longest: int = 0
     written: dict[str, int] = field(default_factory=dict[str, int])
     read: dict[str, int] = field(default_factory=dict[str, int])
@@ -114,9 +109,6 @@ class _Replay:
             case Store(step, slot, tier):
                 return self._store(step, slot, tier)
             case Restore(step, slot, tier):
-                if self.restarts and self.tapes.get((tier, slot)) == step:
-                    self.at, self.restores = step, self.restores + 1
-                    return ""
                 if reason := self._holds(step, slot, tier):
                     return reason
                 if (tier, slot) in self.tapes:
@@ -169,9 +161,6 @@ class _Replay:
         self.written[tier] = self.written.get(tier, 0) + 1
         self.peaks[tier] = max(self.peaks.get(tier, 0), live)
         self.peak = max(self.peak, len(self.slots))
-        on_disk = self.live.get("disk", 0)
-        self.peak_disk = max(self.peak_disk, on_disk)
-        self.peak_memory = max(self.peak_memory, len(self.slots) - on_disk)
         return self._over(tier)
 
     def _tape(self, start: int, stop: int, slot: int, tier: str) -> str:
@@ -261,8 +250,6 @@ class _Replay:
             peak_snapshots=self.peak,
             longest_stage=self.longest,
             kept_tapes=self.kept_tapes,
-            peak_disk=self.peak_disk,
-            peak_memory=self.peak_memory,
             tiers={
                 tier: TierCounts(written, self.read.get(tier, 0), self.peaks[tier])
                 for tier, written in self.written.items()

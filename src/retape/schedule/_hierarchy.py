@@ -5,15 +5,13 @@ from dataclasses import dataclass, replace
 from math import inf
 
 from retape._errors import PlanError
-from retape.schedule._action import Action
-from retape.schedule._cost import Counts, TierCounts
-from retape.schedule._hierarchy_rules import Task, decided, least_cost, renamed
+from retape.schedule._action import Action, Reverse
+from retape.schedule._cost import Counts, TierCounts, binomial_counts
+from retape.schedule._hierarchy_rules import Task, decided, least_cost
 from retape.schedule._policy_stream import Stream
 from retape.schedule._repr_html import schedule_html
-from retape.schedule._room_table import Rate, Rooms
-from retape.schedule._tier import Tier
-from retape.schedule._tier_table import TierCosts
-from retape.schedule._tiers import TwoTier
+from retape.schedule._room_table import Rooms
+from retape.schedule._tier import StepCosts, Tier
 from retape.schedule._whole import settle
 
 
@@ -51,7 +49,7 @@ class Hierarchy:
 
     length: int
     tiers: tuple[Tier, ...]
-    costs: TierCosts = TierCosts()
+    costs: StepCosts = StepCosts()
     stage: int = 1
 
     def _repr_html_(self) -> str:
@@ -109,10 +107,8 @@ class Hierarchy:
 
     def __iter__(self) -> Iterator[Action]:
         if self.stages <= 1:
-            return iter(TwoTier(self.length, 1, 0, stage=self.stage))
+            return iter([Reverse(0, self.length)])
         found = decided(self._task)
-        if found.pair is not None:
-            return renamed(found.pair, found.names)
         return iter(Stream(found.policy, self.length, self.stage, found.room))
 
     def counts(self) -> Counts:
@@ -121,24 +117,19 @@ class Hierarchy:
 
     def counts_and_sweeps(self) -> tuple[Counts, int]:
         """The counts, and the most times that a step is advanced."""
-        if self.stages <= 1:
-            counts, sweeps = TwoTier(
-                self.length, 1, 0, stage=self.stage
-            ).counts_and_sweeps()
-            tiers = {tier.name: TierCounts() for tier in self.tiers}
-            return replace(counts, tiers=tiers), sweeps
-        found = decided(self._task)
         each = {tier.name: TierCounts() for tier in self.tiers}
-        return (
-            replace(
-                found.total.counts,
-                advances=found.total.counts.advances * self.stage,
-                taped=self.length,
-                longest_stage=min(self.stage, self.length),
-                tiers=each | dict(found.total.counts.tiers),
-            ),
-            found.total.sweeps,
+        if self.stages <= 1:
+            counts = binomial_counts(self.length, self.stage, 0)
+            return replace(counts, tiers=each), 0
+        total = decided(self._task).total
+        counts = replace(
+            total.counts,
+            advances=total.counts.advances * self.stage,
+            taped=self.length,
+            longest_stage=min(self.stage, self.length),
+            tiers=each | dict(total.counts.tiers),
         )
+        return counts, total.sweeps
 
     @property
     def _slots(self) -> list[int]:
@@ -146,14 +137,14 @@ class Hierarchy:
 
     @property
     def _task(self) -> Task:
-        slots, rates = self._useful()
-        return Task(self.length, self.stage, slots, rates, self.costs, self.tiers)
+        slots, tiers = self._useful()
+        return Task(self.length, self.stage, slots, tiers, self.costs, self.tiers)
 
     @property
     def _taping(self) -> float:
         return self.length / self.stage * (self.costs.tape + self.costs.backward)
 
-    def _useful(self) -> tuple[Rooms, tuple[Rate, ...]]:
+    def _useful(self) -> tuple[Rooms, tuple[Tier, ...]]:
         """The tiers with a slot, those that cost most last, and their slots.
 
         More slots than stages, less one, are never taken.
@@ -163,7 +154,7 @@ class Hierarchy:
         most = max(1, self.stages - 1)
         return (
             tuple(min(int(tier.snapshots), most) for tier in kept),
-            tuple(Rate(tier.name, tier.write, tier.read) for tier in kept),
+            tuple(replace(tier, snapshots=0) for tier in kept),
         )
 
 

@@ -13,9 +13,9 @@ from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
 from retape.schedule._action import Action
 from retape.schedule._binomial import optimal_advances
-from retape.schedule._cost import Counts
+from retape.schedule._cost import Counts, TierCounts
 from retape.schedule._mixed_table import MixedTable, mixed_table
-from retape.schedule._policy_counts import policy_counts
+from retape.schedule._policy_counts import Totals, policy_counts
 from retape.schedule._policy_stream import Stream
 from retape.schedule._repr_html import schedule_html
 from retape.schedule._whole import settle
@@ -138,9 +138,27 @@ class Mixed:
         """
         return self._totals(state, tape)[2]
 
-    def _totals(self, state: int, tape: int) -> tuple[Counts, int, int]:
+    def _totals(self, state: int, tape: int) -> Totals:
+        if self._all_fit():
+            return self._all_taped(tape)
         root = self.length, self.stage, self._room()
-        return policy_counts(self._table(), *root, state=state, tape=tape)[:3]
+        return policy_counts(self._table(), *root, state=state, tape=tape)
+
+    def _all_taped(self, tape: int) -> Totals:
+        """Every stage but the last is kept, and nothing is run twice."""
+        kept = max(0, self.stages - 1)
+        counts = Counts(
+            advances=0,
+            taped=self.length,
+            stores=0,
+            restores=0,
+            reverses=max(1, self.stages),
+            peak_snapshots=kept,
+            longest_stage=min(self.stage, self.length),
+            kept_tapes=kept,
+            tiers={"memory": TierCounts(kept, 0, kept)},
+        )
+        return Totals(counts, 0, kept * tape)
 
     def _room(self) -> int:
         # More than one thing for each stage but the last is never kept.

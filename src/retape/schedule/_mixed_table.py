@@ -17,7 +17,7 @@ taken: a cost is advances * 2^64 + writes, one exact integer.
 from functools import lru_cache
 from operator import add
 
-from retape.schedule._policy_stream import Held
+from retape.schedule._policy_stream import Held, Released
 from retape.schedule._split import binomial_split
 
 EXACT = 24_000_000
@@ -72,13 +72,17 @@ class MixedTable:
             return binomial_split(stages, 1 + held.room // self.state)
         return self.splits[held.room][stages]
 
-    def gives_back(self, stages: int, held: Held[int]) -> int | None:
+    def after_read(self, stages: int, held: Held[int]) -> Held[int] | Released[int]:
         """The choice of X."""
         room = held.room + self.state
         if stages > self.reach:
-            return None
+            return held
         again = self.value[room][stages] < self.inner[held.room][stages]
-        return room if again else None
+        return Released(room) if again else held
+
+    def is_alone(self, held: Held[int]) -> bool:
+        """Tell whether neither a state nor a tape fits, were the slot given back."""
+        return held.room < min(self.state, self.tape - self.state)
 
     def _extend(self, length: int, room: int) -> None:
         # For one room after another, from the least: V needs W of less room.

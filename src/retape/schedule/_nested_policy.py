@@ -6,14 +6,13 @@ length, the one of least cost per stage: the best schedules become periodic (Aup
 Herrmann 2017). Otherwise it is cut at binomial splits for all free slots together.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from retape.schedule._nested_table import Nested, NestedTable, nested_table
-from retape.schedule._policy_stream import Held
-from retape.schedule._room_table import ENDLESS, Rate
+from retape.schedule._policy_stream import Held, Released
+from retape.schedule._room_table import ENDLESS
 from retape.schedule._split import binomial_split
+from retape.schedule._tier import Tier
 
 _SIZE = 1_000_000_000
 """The most (stages^2 * slots) of the table of a whole run: two seconds or so."""
@@ -31,7 +30,7 @@ class NestedPolicy:
 
     Attributes:
         slots: The slots of each tier, none without any.
-        rates: The tiers, those that cost most last.
+        tiers: The tiers, those that cost most last.
         forward: What an advance costs.
         stages: The stages of the run.
         endless: Whether the last tier is taken to never fill up: its intervals are so
@@ -39,7 +38,7 @@ class NestedPolicy:
     """
 
     slots: tuple[int, ...]
-    rates: tuple[Rate, ...]
+    tiers: tuple[Tier, ...]
     forward: float
     stages: int
     endless: bool = False
@@ -86,7 +85,7 @@ class NestedPolicy:
             while m == 0:
                 k -= 1
                 m = self.slots[k]
-            return Held(self.rates[k].name, False, (k, _without(m)))
+            return Held(self.tiers[k].name, False, (k, _without(m)))
         held = self._table().keep(stages, (k, min(m, self.rows[k])))
         at = held.room[0]
         free = m if at == k else self.slots[at]
@@ -101,13 +100,21 @@ class NestedPolicy:
             return self.period
         return binomial_split(stages, 1 + m + sum(self.slots[:k]))
 
-    def gives_back(self, stages: int, held: Held[Nested]) -> Nested | None:
-        """The room once a state just read gives up its slot; `None` if it stays."""
+    def after_read(
+        self, stages: int, held: Held[Nested]
+    ) -> Held[Nested] | Released[Nested]:
+        """What becomes of a state just read: it may be stored anew."""
         if stages > self.reach:
-            return None
+            return held
+        if not self._table().gives_back(stages, self._seen(held)):
+            return held
         k, m = held.room
-        back = self._table().gives_back(stages, self._seen(held))
-        return None if back is None else (k, m if m == ENDLESS else m + 1)
+        return Released((k, m if m == ENDLESS else m + 1))
+
+    def is_alone(self, held: Held[Nested]) -> bool:
+        """Tell whether no other slot is free."""
+        k, m = held.room
+        return m == 0 and not any(self.slots[:k])
 
     def _seen(self, held: Held[Nested]) -> Held[Nested]:
         """What is held as the table knows it: beside a slot of its tier."""
@@ -115,7 +122,7 @@ class NestedPolicy:
         return Held(held.tier, False, (k, min(m, max(self.rows[k] - 1, ENDLESS))))
 
     def _table(self) -> NestedTable:
-        return nested_table(self.reach, self.rows, self.rates, self.forward)
+        return nested_table(self.reach, self.rows, self.tiers, self.forward)
 
 
 def _without(free: int) -> int:

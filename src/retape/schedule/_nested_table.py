@@ -18,34 +18,36 @@ A tier of more slots than it has rows here counts as if it had so many.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
 
 from retape.schedule._policy_stream import Held
-from retape.schedule._room_table import ENDLESS, Rate, forward_for_ties
+from retape.schedule._room_table import ENDLESS, Costs, forward_for_ties
+from retape.schedule._tier import Tier
 
 Nested: TypeAlias = tuple[int, int]
 """The farthest tier that may be used, and its free slots; those before it are free."""
 
 
 class NestedTable:
-    """The values V and W and the splits of W. It needs NumPy.
+    """The values V and W and the splits of W.
 
     Args:
         stages: The most stages.
         slots: The slots of each tier that are told apart.
-        rates: The tiers, those that cost most last.
+        tiers: The tiers, those that cost most last.
         forward: What an advance costs.
     """
 
     def __init__(
-        self, stages: int, slots: Sequence[int], rates: Sequence[Rate], forward: float
+        self, stages: int, slots: Sequence[int], tiers: Sequence[Tier], forward: float
     ) -> None:
-        import numpy as np
-
-        self.slots, self.rates = slots, rates
-        self.value: list[Any] = []
-        self.stored: list[Any] = []
-        self.splits: list[Any] = []
+        self.slots, self.tiers = slots, tiers
+        self.value: list[Costs] = []
+        self.stored: list[Costs] = []
+        self.splits: list[NDArray[np.int32]] = []
         for most in slots:
             rows = 1 if most == ENDLESS else most
             self.value.append(np.zeros((max(1, rows + (most != ENDLESS)), stages + 1)))
@@ -53,12 +55,12 @@ class NestedTable:
             self.splits.append(np.zeros((rows, stages + 1), dtype=np.int32))
         lefts = [np.zeros(stored.shape) for stored in self.stored]
         if stages > 1:
-            for rate, left in zip(rates, lefts, strict=True):
-                left[:, 1] = forward + rate.read
+            for tier, left in zip(tiers, lefts, strict=True):
+                left[:, 1] = forward + tier.read
         with np.errstate(over="ignore"):  # Costs of 10^308 are told by their sum.
             for length in range(2, stages + 1):
                 for k in range(len(slots)):
-                    self._extend(np, length, k, lefts[k], forward)
+                    self._extend(length, k, lefts[k], forward)
 
     def best(self, stages: int) -> float:
         """V with all slots free."""
@@ -70,19 +72,18 @@ class NestedTable:
         while not self._stays(stages, k, m):
             k -= 1
             m = self.slots[k]
-        return Held(self.rates[k].name, False, (k, m if m == ENDLESS else m - 1))
+        return Held(self.tiers[k].name, False, (k, m if m == ENDLESS else m - 1))
 
     def split(self, stages: int, held: Held[Nested]) -> int:
         """Where W goes on."""
         k, m = held.room
         return int(self.splits[k][m][stages])
 
-    def gives_back(self, stages: int, held: Held[Nested]) -> Nested | None:
-        """The room if X gives the slot back and stores the start anew."""
+    def gives_back(self, stages: int, held: Held[Nested]) -> bool:
+        """Tell whether X gives the slot back and stores the start anew."""
         k, m = held.room
         back = m if m == ENDLESS else m + 1
-        moved = self.value[k][back][stages] < self.stored[k][m][stages]
-        return (k, back) if moved else None
+        return bool(self.value[k][back][stages] < self.stored[k][m][stages])
 
     def period(self, least: int, forward: float) -> int:
         """The interval of the last tier of least cost per stage; no shorter than so.
@@ -90,11 +91,9 @@ class NestedTable:
         The tier never fills up. An interval is run through, its start written and read,
         and then reversed.
         """
-        import numpy as np
-
         again = np.minimum(self.stored[-1][0], self.value[-1][0])[least:]
-        rate, stages = self.rates[-1], np.arange(least, least + len(again))
-        per_stage = forward + (rate.write + rate.read + again) / stages
+        tier, stages = self.tiers[-1], np.arange(least, least + len(again))
+        per_stage = forward + (tier.write + tier.read + again) / stages
         return int(stages[per_stage.argmin()])
 
     def _stays(self, stages: int, k: int, m: int) -> bool:
@@ -103,11 +102,11 @@ class NestedTable:
             return True
         if m == 0:
             return False
-        here = self.rates[k].write + self.stored[k][max(m - 1, -1)][stages]
+        here = self.tiers[k].write + self.stored[k][max(m - 1, -1)][stages]
         return bool(here < self.value[k - 1][-1][stages])
 
-    def _extend(self, np: Any, length: int, k: int, left: Any, forward: float) -> None:
-        value, stored, rate = self.value[k], self.stored[k], self.rates[k]
+    def _extend(self, length: int, k: int, left: Costs, forward: float) -> None:
+        value, stored, tier = self.value[k], self.stored[k], self.tiers[k]
         endless = self.slots[k] == ENDLESS
         right = value if endless else value[:-1]
         value[:, length] = self.value[k - 1][-1, length] if k else np.inf
@@ -118,13 +117,13 @@ class NestedTable:
         self.splits[k][:, length] = 1 + where[:, 0]
         stored[:, length] = np.take_along_axis(sums, where, 1)[:, 0]
         holder = value[:, length] if endless else value[1:, length]
-        np.minimum(holder, rate.write + stored[:, length], out=holder)
+        np.minimum(holder, tier.write + stored[:, length], out=holder)
         again = np.minimum(stored[:, length], holder)
-        left[:, length] = length * forward + rate.read + again
+        left[:, length] = length * forward + tier.read + again
 
 
 @lru_cache(maxsize=4)
 def nested_table(
-    stages: int, slots: tuple[int, ...], rates: tuple[Rate, ...], forward: float
+    stages: int, slots: tuple[int, ...], tiers: tuple[Tier, ...], forward: float
 ) -> NestedTable:
-    return NestedTable(stages, slots, rates, forward_for_ties(forward, rates))
+    return NestedTable(stages, slots, tiers, forward_for_ties(forward, tiers))

@@ -1,9 +1,12 @@
 """Schedules of runs whose length is not known until they end.
 
-All of this counts *stages*; `online_actions` and the driver multiply by the stage
-length. A pure controller is asked once per stage, in order, whether the capsule at its
-start is kept. Its state is a few integers and two short arrays, so that it can be
-transcribed into traced arithmetic; the next three paragraphs are the whole of it.
+The forward sweep asks a *controller* about stage after stage; at the end `reverse` goes
+on from what it has kept. `actions` is the same run for a length that is known by then,
+for one that is taken up again. All of this counts *stages*; what is said of steps is
+multiplied by the stage length. A pure controller is asked once per stage, in order,
+whether the capsule at its start is kept. Its state is a few integers and two short
+arrays, so that it can be transcribed into traced arithmetic; the next three paragraphs
+are the whole of it.
 
 **When it is asked.** About stage p only when it is known that p is not the last stage.
 Whoever runs the program therefore holds the capsule before stage p until stage p + 1
@@ -18,8 +21,8 @@ one place to the left, p becomes the last position, and its slot is the old slot
 
 **The turn.** After the last stage is reversed the snapshots are taken from the last to
 the first: the stages from x_i to the next snapshot (to N - 1 for the last one) are
-reversed by the binomial split with s - i slots. New snapshots at depth j take slot
-slots[j], which is free then. That this is the cheapest way to reverse over the given
+reversed by the binomial split with s - i slots, with new snapshots in slots that are
+free then. That this is the cheapest way to reverse over the given
 snapshots, none of them given up, is the optimality of the binomial split; that giving
 some up first does not help the least-cost placement is checked by dynamic programming
 in the tests. The doubling placement does gain by it, see `Doubling.turn`.
@@ -27,250 +30,360 @@ in the tests. The doubling placement does gain by it, see `Doubling.turn`.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias, get_args
+from math import gcd
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, get_args
 
-from retape._errors import PlanError
-from retape.schedule._action import Action, Advance, Drop, Reverse, Store
+from retape._bytes import format_bytes
+from retape._errors import BudgetError, PlanError
+from retape.schedule._action import Action, Advance, Drop, Store
 from retape.schedule._binomial import beta, optimal_advances
-from retape.schedule._online_least_cost import (
-    NOTHING,
-    LeastCost,
-    Placed,
-    enough,
-    known_advances,
-)
-from retape.schedule._split import stage_rule
-from retape.schedule._tree import Node, Tree, walk
-from retape.schedule._whole import whole
+from retape.schedule._hierarchy import check_tiers
+from retape.schedule._mixed_table import mixed_table
+from retape.schedule._online_doubling import Doubling, gap_advances
+from retape.schedule._online_least_cost import LeastCost, Placed, enough
+from retape.schedule._online_tiers import TieredPlacement
+from retape.schedule._policy_stream import Held, Stream
+from retape.schedule._room_policy import RoomPolicy
+from retape.schedule._split_policy import BinomialPolicy
+from retape.schedule._tier import StepCosts, Tier
+from retape.schedule._whole import settle, whole
 
 PlacementName: TypeAlias = Literal["least-cost", "doubling"]
 
 
-@dataclass(frozen=True, slots=True)
-class Doubling:
-    """Keep every h-th stage; when the slots run out, drop every other one, double h.
+class Placement(Protocol):
+    """A controller: the snapshots that are held, and what becomes of the next one."""
 
-    The state is h (`spacing`). Asked about p: if h does not divide p, it is not kept.
-    Otherwise, if all s slots are taken, the snapshots with odd indices are dropped
-    (positions and slots become their even entries followed by, for the slots, their odd
-    ones), h doubles, and p is kept if the new h divides it.
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The stages of the snapshots."""
+        ...
 
-    `turn` may halve the snapshots once more, and again: the snapshots x_0, x_c, x_2c,
-    ... with c a power of 2 are kept, for the c of the least cost
-
-        sum_i A(x_{(i+1)c} - x_{ic}, s - i),   the last gap ending at N - 1,
-
-    and the least such c. Few writes (about s/2 for every doubling of N) and no
-    arithmetic on the way are what it offers; its advances stay within 1.5 times the
-    optimum (`benchmarks/schedules`), and for N <= s + 1 they are the optimum.
-
-    Examples:
-        >>> state = Doubling.begin(2)
-        >>> for stage in range(4):
-        ...     state, placed = state.place(stage)
-        ...     print(state.positions, placed.slot)
-        (0,) 0
-        (0, 1) 1
-        (0, 2) 1
-        (0, 2) None
-    """
-
-    snapshots: int
-    positions: tuple[int, ...]
-    slots: tuple[int, ...]
-    spacing: int = 1
+    @property
+    def slots(self) -> tuple[int, ...]:
+        """Their slots."""
+        ...
 
     @property
     def tiers(self) -> tuple[str, ...]:
-        """Where the snapshots are: all in memory."""
-        return ("memory",) * len(self.positions)
+        """Their tiers."""
+        ...
 
-    @classmethod
-    def begin(cls, snapshots: int) -> "Doubling":
-        """The state before stage 0."""
-        return cls(enough(snapshots), (), tuple(range(snapshots)))
-
-    def place(self, stage: int) -> tuple["Doubling", Placed]:
+    def place(self, stage: int) -> tuple[Any, Placed]:
         """Decide about the capsule before `stage`, which is not the last."""
-        if stage % self.spacing:
-            return self, NOTHING
-        state, dropped = self, ()
-        if len(self.positions) == self.snapshots:
-            state, dropped = self._thin(2)
-            state = replace(state, spacing=2 * self.spacing)
-            if stage % state.spacing:
-                return state, Placed(None, dropped)
-        if len(state.positions) == state.snapshots:
-            return state, NOTHING  # a single slot, which holds the start state
-        slot = state.slots[len(state.positions)]
-        after = replace(state, positions=(*state.positions, stage))
-        return after, Placed(slot, dropped)
+        ...
 
     def next_change(self, stage: int, stop: int) -> int:
         """The first stage from `stage` on about which `place` may say anything."""
-        return min(stop, -(-stage // self.spacing) * self.spacing)
-
-    def turn(self, last: int) -> tuple["Doubling", Placed]:
-        """Give up snapshots if reversing the stages below `last` gets cheaper."""
-        powers = [1 << k for k in range(max(1, len(self.positions)).bit_length())]
-        factor = min(powers, key=lambda c: _gaps(self.positions[::c], last, self))
-        state, dropped = self._thin(factor)
-        return state, Placed(None, dropped)
-
-    def _thin(self, c: int) -> tuple["Doubling", tuple[tuple[int, int], ...]]:
-        x, slots, m = self.positions, self.slots, len(self.positions)
-        gone = [i for i in range(m) if i % c]
-        kept = (*slots[:m:c], *(slots[i] for i in gone), *slots[m:])
-        dropped = tuple((x[i], slots[i]) for i in gone)
-        return replace(self, positions=x[::c], slots=kept), dropped
+        ...
 
 
-Controller: TypeAlias = LeastCost | Doubling
+class Online(Protocol):
+    """A schedule of a run whose end is not known.
+
+    Attributes:
+        keeps_tapes: Whether slots may hold tapes.
+    """
+
+    keeps_tapes: ClassVar[bool]
+
+    @property
+    def stage(self) -> int:
+        """Steps taped at a time."""
+        ...
+
+    def begin(self) -> Any:
+        """The controller before the first stage."""
+        ...
+
+    def reverse(self, state: Any, length: int) -> Iterator[Action]:
+        """The actions from the end of the forward sweep to the end."""
+        ...
+
+    def actions(self, length: int) -> Iterator[Action]:
+        """All actions of a run that turned out to have this length."""
+        ...
+
+    def advances(self, length: int) -> int | None:
+        """The steps that `actions` advances, if that is told in little time."""
+        ...
+
+    def turn_advances(self, state: Any, length: int) -> int | None:
+        """The steps that `reverse` advances, if that is told in little time."""
+        ...
 
 
-def begin_online(snapshots: int, placement: PlacementName = "least-cost") -> Controller:
-    """A controller before its first stage.
+@dataclass(frozen=True, slots=True)
+class OnlineBinomial:
+    """States in memory, reversed by binomial splits.
 
     Args:
-        snapshots: The most that it holds at once.
+        snapshots: The most that are held at once.
+        stage: Steps taped at a time.
         placement: "least-cost", or "doubling" the distance of snapshots.
 
     Raises:
-        PlanError: If there is no such placement, or no snapshot.
+        PlanError: If a count cannot be, or there is no such placement.
 
     Examples:
-        >>> state = begin_online(2)
+        >>> from retape.schedule import OnlineBinomial, replay
+        >>> online = OnlineBinomial(3)
+        >>> replay(online.actions(10), 10, capacity=3).advances, online.advances(10)
+        (15, 15)
+        >>> OnlineBinomial(2).advances(10**6)
+        941928561
+        >>> state = online.begin()
         >>> for stage in range(5):
         ...     state, placed = state.place(stage)
-        >>> state.positions
-        (0, 3)
+        >>> state.positions, online.turn_advances(state, 6)
+        ((0, 1, 4), 2)
     """
-    if placement not in get_args(PlacementName):
-        raise PlanError(
-            f"`placement={placement!r}` is not known. Pass 'least-cost' or 'doubling'."
-        )
-    kind = Doubling if placement == "doubling" else LeastCost
-    return kind.begin(snapshots)
+
+    keeps_tapes: ClassVar[bool] = False
+
+    snapshots: int
+    stage: int = 1
+    placement: PlacementName = "least-cost"
+
+    def __post_init__(self) -> None:
+        settle(self, "stage")
+        object.__setattr__(self, "snapshots", enough(self.snapshots))
+        if self.placement not in get_args(PlacementName):
+            raise PlanError(
+                f"`placement={self.placement!r}` is not known. Pass 'least-cost' or "
+                "'doubling'."
+            )
+
+    def begin(self) -> LeastCost | Doubling:
+        """The controller before the first stage."""
+        kind = Doubling if self.placement == "doubling" else LeastCost
+        return kind.begin(self.snapshots)
+
+    def reverse(self, state: LeastCost | Doubling, length: int) -> Iterator[Action]:
+        """The actions from the end of the forward sweep to the end.
+
+        The working capsule stands before the last stage of the run of `length` steps,
+        and the snapshots are where `state` says.
+        """
+        stage = self.stage
+        state, placed = state.turn(_last(length, stage))
+        held = [
+            (at, Held("memory", False, state.snapshots - i - 1), state.slots[i])
+            for i, at in enumerate(state.positions)
+        ]
+        back = iter(Stream(BinomialPolicy(), length, stage, state.snapshots, held))
+        yield next(back)
+        for at, slot in placed.dropped:
+            yield Drop(at * stage, slot)
+        yield from back
+
+    def actions(self, length: int) -> Iterator[Action]:
+        """All actions of a run that turned out to have this length.
+
+        The driver advances the last stage once more than these actions say, since only
+        that tells it that the stage is the last.
+        """
+        return _actions(self, length)
+
+    def advances(self, length: int) -> int:
+        """The steps that `actions` advances, with nothing made but placements.
+
+        In time in proportion to the snapshots written on the way, not to the steps.
+        """
+        last, least = _last(length, self.stage), self.placement
+        if least == "least-cost" and last < beta(self.snapshots, 2):
+            # As few as if the length were known.
+            return self.stage * optimal_advances(last + 1, self.snapshots)
+        state: Any = self.begin()
+        p = 0
+        while (p := state.next_change(p, last)) < last:
+            state, _ = state.place(p)
+            p += 1
+        return last * self.stage + self.turn_advances(state, length)
+
+    def turn_advances(self, state: LeastCost | Doubling, length: int) -> int:
+        """The steps that `reverse` advances."""
+        last = _last(length, self.stage)
+        turned, _ = state.turn(last)
+        return self.stage * gap_advances(turned.positions, last, turned.snapshots)
 
 
-def reverse_online(state: Controller, length: int, stage: int) -> Iterator[Action]:
-    """The actions from the end of the forward sweep to the end.
-
-    The working capsule stands before the last stage of the run of `length` steps, and
-    the snapshots are where `state` says.
+@dataclass(frozen=True, slots=True)
+class OnlineTiers:
+    """States on two tiers, by what steps and transfers cost.
 
     Args:
-        state: The controller, asked about all stages but the last.
-        length: The number of steps that the run turned out to have.
+        tiers: The near one and the far one; their snapshots are numbers.
+        costs: Of `forward`, `tape` and `backward`, per stage.
         stage: Steps taped at a time.
 
-    Examples:
-        >>> state, _ = begin_online(1).place(0)
-        >>> for action in reverse_online(state, 2, 1):
-        ...     print(action)
-        Reverse(start=1, stop=2)
-        Restore(step=0, slot=0, tier='memory')
-        Drop(step=0, slot=0, tier='memory')
-        Reverse(start=0, stop=1)
-    """
-    last = max(0, -(-length // stage) - 1)
-    state, placed = state.turn(last)
-    yield Reverse(last * stage, length)
-    for at, slot in placed.dropped:
-        yield Drop(at * stage, slot)
-    ends = (*state.positions[1:], last)
-    stack = [
-        Node(at, end, state.snapshots - i, 0, (at * stage, state.slots[i], "memory"))
-        for i, (at, end) in enumerate(zip(state.positions, ends, strict=False))
-    ]
-    tree = Tree(last * stage, stage, state.slots, stage_rule("binomial"))
-    yield from walk(tree, stack)
-
-
-def turn_advances(state: Controller, length: int, stage: int) -> int:
-    """The steps that `reverse_online` will advance: sum_i A(x_{i+1} - x_i, s - i).
+    Raises:
+        PlanError: If there are not two tiers, or no slot on either.
 
     Examples:
-        >>> state, _ = begin_online(1).place(0)
-        >>> turn_advances(state, 4, 1)
-        3
+        >>> from retape.schedule import OnlineTiers, Tier, replay
+        >>> online = OnlineTiers((Tier("memory", 2), Tier("disk", 3, 5, 5)))
+        >>> replay(online.actions(20), 20, capacity={"memory": 2, "disk": 3}).advances
+        53
     """
-    last = max(0, -(-length // stage) - 1)
-    turned, _ = state.turn(last)
-    return stage * _gaps(turned.positions, last, turned)
+
+    keeps_tapes: ClassVar[bool] = False
+
+    tiers: tuple[Tier, ...]
+    costs: StepCosts = StepCosts()
+    stage: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tiers", tuple(self.tiers))
+        settle(self, "stage")
+        check_tiers(self.tiers)
+        if len(self.tiers) != 2 or not any(self._slots):
+            raise PlanError(
+                f"`tiers={self.tiers!r}` cannot be: while the end of a run is not "
+                "known, snapshots are placed on two tiers, a near one and a far one, "
+                "with a slot on one of them at least. Pass two."
+            )
+
+    def begin(self) -> TieredPlacement:
+        """The controller before the first stage."""
+        bare = tuple(replace(tier, snapshots=0) for tier in self.tiers)
+        return TieredPlacement(RoomPolicy(self._slots, bare, self.costs.forward))
+
+    def reverse(self, state: TieredPlacement, length: int) -> Iterator[Action]:
+        """The actions from the end of the forward sweep to the end."""
+        held = [
+            (x.stage, Held[Any](x.tier, False, room), x.slot)
+            for x, room in zip(state.held, state.rooms(), strict=True)
+        ]
+        return iter(Stream(state.policy, length, self.stage, self._slots, held))
+
+    def actions(self, length: int) -> Iterator[Action]:
+        """All actions of a run that turned out to have this length."""
+        return _actions(self, length)
+
+    def advances(self, length: int) -> None:
+        """Not told in little time."""
+
+    def turn_advances(self, state: TieredPlacement, length: int) -> None:
+        """Not told in little time."""
+
+    @property
+    def _slots(self) -> tuple[int, ...]:
+        return tuple(int(tier.snapshots) for tier in self.tiers)
 
 
-def online_actions(
-    length: int,
-    snapshots: int,
-    stage: int = 1,
-    placement: PlacementName = "least-cost",
-) -> Iterator[Action]:
-    """The actions of a run of unknown length that turns out to have `length` steps.
+@dataclass(frozen=True, slots=True)
+class OnlineMixed:
+    """States on the way forward, states and tapes on the way back.
 
-    The driver advances the last stage once more than these actions say, since only
-    that tells it that the stage is the last.
+    On the way forward a tape would not help: whether its stage is one of the last,
+    which are the ones to tape, is what is not known.
+
+    Args:
+        budget: What all slots together may take, in the unit of the next two.
+        state: What a state takes.
+        tape: What the tape of a stage takes.
+        stage: Steps taped at a time.
 
     Raises:
-        PlanError: If a count is no integer, or cannot be.
+        BudgetError: If the start state takes more than the budget.
 
     Examples:
-        >>> from retape.schedule import online_actions, replay
-        >>> replay(online_actions(10, 3), 10, capacity=3).advances
-        15
+        >>> from retape.schedule import OnlineMixed, replay
+        >>> counts = replay(OnlineMixed(budget=5).actions(100), 100)
+        >>> counts.advances, counts.kept_tapes
+        (260, 61)
     """
-    length, stage = whole("length", length), whole("stage", stage)
-    state = begin_online(snapshots, placement)
-    at = p = 0
-    stop = -(-length // stage) - 1
-    while (p := state.next_change(p, stop)) < stop:
-        state, placed = state.place(p)
-        if (placed.slot is not None or placed.dropped) and at < p * stage:
+
+    keeps_tapes: ClassVar[bool] = True
+
+    budget: int
+    state: int = 1
+    tape: int = 1
+    stage: int = 1
+
+    def __post_init__(self) -> None:
+        if self.budget < self.state:
+            raise BudgetError(
+                f"`budget={self.budget}` does not hold the start state of a run whose "
+                f"length is not known. The least possible is {self.state} "
+                f"({format_bytes(self.state)}, if these are bytes).",
+                self.state,
+            )
+
+    def begin(self) -> Any:
+        """The controller before the first stage."""
+        return LeastCost.begin(self.budget // self.state)
+
+    def reverse(self, state: Any, length: int) -> Iterator[Action]:
+        """The actions from the end of the forward sweep to the end."""
+        last = _last(length, self.stage)
+        unit = gcd(self.state, self.tape)
+        room = min(self.budget, (last + 1) * max(self.state, self.tape)) // unit
+        own, tape = self.state // unit, self.tape // unit
+        table = mixed_table(max(1, last), room, own, tape)
+        held = [
+            (at, Held("memory", False, room - (i + 1) * own), slot)
+            for i, (at, slot) in enumerate(
+                zip(state.positions, state.slots, strict=False)
+            )
+        ]
+        return iter(Stream(table, length, self.stage, room, held))
+
+    def actions(self, length: int) -> Iterator[Action]:
+        """All actions of a run that turned out to have this length."""
+        return _actions(self, length)
+
+    def advances(self, length: int) -> None:
+        """Not told in little time."""
+
+    def turn_advances(self, state: Any, length: int) -> None:
+        """Not told in little time."""
+
+
+def _actions(online: Online, length: int) -> Iterator[Action]:
+    """A run whose length is known by now.
+
+    What the run moved to the far tier later is stored there at once: the slot that it
+    moved to was free until then, since the slots in use there never get fewer.
+    """
+    length, stage = whole("length", length), online.stage
+    last = _last(length, stage)
+    state, final, placed = _placements(online, last)
+    at = 0
+    for p, decision in placed:
+        if at < p * stage:
             yield Advance(at, p * stage)
             at = p * stage
-        for step, slot in placed.dropped:
-            yield Drop(step * stage, slot)
-        if placed.slot is not None:
-            yield Store(at, placed.slot)
-        p += 1
-    last = max(0, -(-length // stage) - 1) * stage
-    if at < last:
-        yield Advance(at, last)
-    yield from reverse_online(state, length, stage)
+        for step, _ in decision.dropped:
+            yield Drop(step * stage, *final[step])
+        if decision.slot is not None:
+            yield Store(at, *final[p])
+    if at < last * stage:
+        yield Advance(at, last * stage)
+    yield from online.reverse(state, length)
 
 
-def online_advances(length: int, snapshots: int, stage: int = 1) -> int:
-    """The steps that `online_actions` advances, with nothing made but placements.
-
-    In time in proportion to the snapshots written on the way, not to the steps.
-
-    Args:
-        length: The number of steps.
-        snapshots: The most snapshots.
-        stage: Steps taped at a time.
-
-    Raises:
-        PlanError: If a count is no integer, or cannot be.
-
-    Examples:
-        >>> online_advances(10, 3)
-        15
-        >>> online_advances(10**6, 2)
-        941928561
-    """
-    length, stage = whole("length", length), whole("stage", stage)
-    state = begin_online(snapshots)
-    last, p = max(0, -(-length // stage) - 1), 0
-    if last < beta(state.snapshots, 2):
-        # As few as if the length were known.
-        return stage * optimal_advances(last + 1, state.snapshots)
+def _placements(
+    online: Online, last: int
+) -> tuple[Any, dict[int, tuple[int, str]], list[tuple[int, Placed]]]:
+    """The controller after the way forward, all last places, and all decisions."""
+    state: Any = online.begin()
+    final: dict[int, tuple[int, str]] = {}
+    placed: list[tuple[int, Placed]] = []
+    p = 0
     while (p := state.next_change(p, last)) < last:
-        state, _ = state.place(p)
+        state, decision = state.place(p)
+        if decision.slot is not None or decision.dropped:
+            placed.append((p, decision))
+        for step, _, (tier, slot) in decision.moved:
+            final[step] = slot, tier
+        if decision.slot is not None:
+            final[p] = decision.slot, decision.tier
         p += 1
-    return last * stage + turn_advances(state, length, stage)
+    return state, final, placed
 
 
-def _gaps(positions: tuple[int, ...], last: int, state: Controller) -> int:
-    ends = (*positions[1:], last)
-    gaps = [end - at for at, end in zip(positions, ends, strict=False)]
-    return sum(known_advances(gap, state.snapshots - i) for i, gap in enumerate(gaps))
+def _last(length: int, stage: int) -> int:
+    """The last stage of a run."""
+    return max(0, -(-whole("length", length) // stage) - 1)

@@ -7,11 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from retape._errors import PlanError
-from retape.schedule._binomial import optimal_advances
+from retape.schedule._binomial import known_advances
 from retape.schedule._whole import whole
+
+Move: TypeAlias = tuple[int, tuple[str, int], tuple[str, int]]
 
 
 class Placed(NamedTuple):
@@ -21,13 +23,14 @@ class Placed(NamedTuple):
         slot: The physical slot for the capsule before the stage; `None`: not kept.
         dropped: The (stage, slot) of snapshots to be dropped first.
         tier: The tier of all these slots.
-        moved: The (stage, slot in memory, slot on disk) of snapshots to be moved first.
+        moved: Snapshots to be moved first: the stage, and the tier and slot before and
+            after.
     """
 
     slot: int | None
     dropped: tuple[tuple[int, int], ...]
     tier: str = "memory"
-    moved: tuple[tuple[int, int, int], ...] = ()
+    moved: tuple[Move, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class LeastCost:
         """Decide about the capsule before `stage`, which is not the last."""
         size, i = self.snapshots - self.phase, stage - self.base
         if self.phase == self.snapshots:
-            evicted = departures(self.snapshots).get(stage, self.cheapest(stage))
+            evicted = self.departures.get(stage, self.cheapest(stage))
             return (self, NOTHING) if evicted is None else self._evict(evicted, stage)
         if i == size:
             return replace(self, phase=self.phase + 1, base=stage + 1), NOTHING
@@ -93,6 +96,21 @@ class LeastCost:
             placed = Placed(self.slots[i], ())
             return replace(self, positions=(*self.positions, stage)), placed
         return self._evict(self.snapshots - 1 - i, stage)
+
+    @property
+    def departures(self) -> Mapping[int, int]:
+        """Evictions that depart from the least cost, by the stage.
+
+        These are the fewest with which the advances stay below 1.05 times the offline
+        optimum for every length; with two and three snapshots, where no policy does,
+        they are the fewest that stay as low as any policy can. `benchmarks/schedules`
+        has the search for the departures and the one for the limits.
+
+        Examples:
+            >>> LeastCost.begin(4).departures
+            {23: 1}
+        """
+        return _DEPARTURES.get(self.snapshots, {})
 
     def next_change(self, stage: int, stop: int) -> int:
         """The first stage from `stage` on about which `place` may say anything.
@@ -103,7 +121,7 @@ class LeastCost:
         """
         if self.phase < self.snapshots:
             return stage
-        end = min((p for p in departures(self.snapshots) if p >= stage), default=stop)
+        end = min((p for p in self.departures if p >= stage), default=stop)
         end, step = min(end, stop), 1
         if stage >= end or self.cheapest(stage) is not None:
             return stage
@@ -146,21 +164,6 @@ class LeastCost:
         return s - 1 if last <= inner else chosen
 
 
-def departures(snapshots: int) -> Mapping[int, int]:
-    """Evictions that depart from the least cost, by the stage.
-
-    These are the fewest with which the advances stay below 1.05 times the offline
-    optimum for every length; with two and three snapshots, where no policy does, they
-    are the fewest that stay as low as any policy can. `benchmarks/schedules` has the
-    search for the departures and the one for the limits.
-
-    Examples:
-        >>> departures(4)
-        {23: 1}
-    """
-    return _DEPARTURES.get(snapshots, {})
-
-
 _DEPARTURES: dict[int, dict[int, int]] = {
     2: {10: 1, 15: 1, 21: 1, 28: 1},
     3: {16: 2, 28: 2, 46: 2, 143: 2},
@@ -191,12 +194,6 @@ def _fixed_costs(s: int, x: tuple[int, ...]) -> tuple[int, float, int, int]:
 
 
 NOTHING = Placed(None, ())
-
-
-@lru_cache(maxsize=1 << 16)
-def known_advances(stages: int, snapshots: int) -> int:
-    """A(L, q), kept: a placement asks for few different ones, again and again."""
-    return optimal_advances(stages, snapshots)
 
 
 def enough(snapshots: int) -> int:

@@ -7,30 +7,29 @@ million steps there are some thousands of different ones.
 from collections.abc import Hashable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from retape.schedule._cost import Counts, TierCounts, too_many_intervals
-from retape.schedule._policy_stream import Held, Policy
+from retape._errors import PlanError
+from retape.schedule._cost import Counts, TierCounts
+from retape.schedule._policy_stream import Held, Policy, Released
 
 R = TypeVar("R", bound=Hashable)
 
-MOST_INTERVALS = 2_000_000
-"""The most intervals that are counted: those of a million tapes, in some seconds."""
+MOST_INTERVALS = 100_000
+"""The most different intervals that are counted: 2 seconds of treeverse splits at 10^6
+steps, 3 at 10^18 (a processor of a server, 2026-11-26)."""
 
 
 class _Sum(NamedTuple):
-    """Counts of an interval; peaks are of slots beside those held at its beginning."""
+    """Counts of an interval; peaks are of slots beside those held at its beginning.
+
+    What is written and read each tier has: its `stores` and `restores`.
+    """
 
     advances: int = 0
-    stores: int = 0
     kept_tapes: int = 0
-    restores: int = 0
     reverses: int = 0
     sweeps: int = 0
     peak: int = 0
-    memory: int = 0
-    disk: int = 0
     weight: int = 0
-    disk_stores: int = 0
-    disk_restores: int = 0
     tiers: tuple[TierCounts, ...] = ()
 
 
@@ -41,15 +40,11 @@ class Totals(NamedTuple):
         counts: The counts of a replay.
         sweeps: The most times that a stage is advanced.
         weight: The most that all slots weigh at once.
-        disk_stores: Snapshots written to disk.
-        disk_restores: Snapshots read from it.
     """
 
     counts: Counts
     sweeps: int
     weight: int
-    disk_stores: int
-    disk_restores: int
 
 
 class _Key(NamedTuple, Generic[R]):
@@ -68,8 +63,8 @@ def policy_counts(
     *,
     state: int = 1,
     tape: int = 1,
-    most: int | None = None,
-    tiers: Sequence[str] = (),
+    most: int = MOST_INTERVALS,
+    tiers: Sequence[str] = ("memory",),
 ) -> Totals:
     """The counts of a replay, by recurrence over the distinct intervals.
 
@@ -82,147 +77,155 @@ def policy_counts(
         room: What is free at the beginning.
         state: What a state weighs.
         tape: What a tape in a slot weighs.
-        most: The most different intervals that are counted; by default two million.
-        tiers: The tiers that are counted one by one, of those that the policy names.
+        most: The most different intervals that are counted.
+        tiers: The tiers that the policy names.
 
     Raises:
         PlanError: If there are more.
     """
-    most = MOST_INTERVALS if most is None else most
-    root = _Key(-(-length // stage), room)
-    empty = _Sum(reverses=1, tiers=(TierCounts(),) * len(tiers))
-    places = {name: place for place, name in enumerate(tiers)}
-    known: dict[_Key[R], _Sum] = {}
-    stack = [root]
-    while stack:
-        key = stack[-1]
-        if len(known) + len(stack) > most:
-            raise too_many_intervals(length, most)
-        needed = [] if key in known or key.stages <= 1 else _children(policy, key)
-        missing = [child for child in needed if child not in known]
-        if missing:
-            stack.extend(missing)
-            continue
-        stack.pop()
-        if key not in known:
-            found = _add_up(key, needed, known, (state, tape)) if needed else empty
-            if tiers and needed:
-                found = found._replace(tiers=_each_tier(key, needed, known, places))
-            known[key] = found
-    total = known[root]
+    adder = _Adder(policy, (state, tape), tuple(tiers))
+    total = adder.total(length, -(-length // stage), room, most)
+    each = dict(zip(tiers, total.tiers, strict=True))
     counts = Counts(
         advances=total.advances * stage,
         taped=length,
-        stores=total.stores,
-        restores=total.restores,
+        stores=sum(tier.stores for tier in total.tiers) - total.kept_tapes,
+        restores=sum(tier.restores for tier in total.tiers),
         reverses=total.reverses,
         peak_snapshots=total.peak,
         longest_stage=min(stage, length),
         kept_tapes=total.kept_tapes,
-        peak_disk=total.disk,
-        peak_memory=total.memory,
-        tiers=dict(zip(tiers, total.tiers, strict=True)),
+        tiers=each,
     )
-    return Totals(
-        counts, total.sweeps, total.weight, total.disk_stores, total.disk_restores
-    )
+    return Totals(counts, total.sweeps, total.weight)
 
 
-def _children(policy: Policy[R], key: _Key[R]) -> list[_Key[R]]:
-    """The parts of an interval, those done first before the others."""
-    size, room, held = key
-    if held is None:
-        held = policy.keep(size, room)
-        if held.tape:
-            return [_Key(size - 1, held.room)]
-        return [_Key(size, held.room, held)]
-    split = policy.split(size, held)
-    right, left = _Key(size - split, held.room), _Key(split, held.room, held)
-    back = policy.gives_back(split, held) if split > 1 else None
-    return [right, left if back is None else _Key(split, back)]
+class _Adder(Generic[R]):
+    """The sums of all intervals that come up.
 
+    Args:
+        policy: The decisions.
+        weights: What a state and a tape weigh.
+        tiers: The tiers that the policy names.
+    """
 
-def _add_up(
-    key: _Key[R],
-    needed: list[_Key[R]],
-    known: dict[_Key[R], _Sum],
-    weights: tuple[int, int],
-) -> _Sum:
-    first = known[needed[0]]
-    if key.held is None:
-        held = needed[0].held
-        return _beside(first, held or Held("memory", True, key.room), weights)
-    right, left = first, known[needed[1]]
-    if needed[1].held is None and needed[1].stages > 1:
-        left = _without(left, key.held.tier, weights[0])
-    return _Sum(
-        advances=key.stages - needed[0].stages + right.advances + left.advances,
-        stores=right.stores + left.stores,
-        kept_tapes=right.kept_tapes + left.kept_tapes,
-        restores=1 + right.restores + left.restores,
-        reverses=right.reverses + left.reverses,
-        sweeps=max(right.sweeps, 1 + left.sweeps),
-        peak=max(right.peak, left.peak),
-        memory=max(right.memory, left.memory),
-        disk=max(right.disk, left.disk),
-        weight=max(right.weight, left.weight),
-        disk_stores=right.disk_stores + left.disk_stores,
-        disk_restores=(key.held.tier == "disk")
-        + right.disk_restores
-        + left.disk_restores,
-    )
+    def __init__(
+        self, policy: Policy[R], weights: tuple[int, int], tiers: tuple[str, ...]
+    ) -> None:
+        self.policy, self.weights = policy, weights
+        self.places = {name: place for place, name in enumerate(tiers)}
+        self.none = (TierCounts(),) * len(tiers)
+        self.known: dict[_Key[R], _Sum] = {}
 
+    def total(self, length: int, stages: int, room: R, most: int) -> _Sum:
+        """The sum of a whole run."""
+        known, root = self.known, _Key(stages, room)
+        stack = [root]
+        while stack:
+            if len(known) + len(stack) > most:
+                raise _too_many(length, most)
+            key = stack[-1]
+            parts = [] if key in known else self._parts(key)
+            missing = [part for part in parts if part not in known]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if key not in known:
+                known[key] = self._sum(key, parts)
+        return known[root]
 
-def _each_tier(
-    key: _Key[R],
-    needed: list[_Key[R]],
-    known: dict[_Key[R], _Sum],
-    places: dict[str, int],
-) -> tuple[TierCounts, ...]:
-    """The counts of the tiers, as `_add_up` has them for all together."""
-    first = known[needed[0]].tiers
-    if key.held is None:
-        held = needed[0].held
-        return first if held is None else _changed(first, places[held.tier], 1, 0, 1)
-    left, place = known[needed[1]].tiers, places[key.held.tier]
-    if needed[1].held is None and needed[1].stages > 1:
-        left = _changed(left, place, 0, 0, -1)
-    both = tuple(
-        TierCounts(a + b, c + d, max(e, f))
-        for (a, c, e), (b, d, f) in zip(first, left, strict=True)
-    )
-    return _changed(both, place, 0, 1, 0)
+    def _parts(self, key: _Key[R]) -> list[_Key[R]]:
+        """The parts of an interval, those done first before the others."""
+        size, room, held = key
+        if size <= 1 or (held is not None and self.policy.is_alone(held)):
+            return []
+        if held is None:
+            held = self.policy.keep(size, room)
+            if held.tape:
+                return [_Key(size - 1, held.room)]
+            return [_Key(size, held.room, held)]
+        split = self.policy.split(size, held)
+        right = _Key(size - split, held.room)
+        after = self.policy.after_read(split, held) if split > 1 else held
+        if isinstance(after, Released):
+            return [right, _Key(split, after.room)]
+        return [right, _Key(split, after.room, after)]
+
+    def _sum(self, key: _Key[R], parts: list[_Key[R]]) -> _Sum:
+        if key.stages <= 1:
+            return _Sum(reverses=1, tiers=self.none)
+        if key.held is None:
+            first = self.known[parts[0]]
+            held = parts[0].held or Held("memory", True, key.room)
+            return self._beside(first, held)
+        place = self.places[key.held.tier]
+        if not parts:
+            rounds = key.stages - 1
+            return _Sum(
+                advances=rounds * key.stages // 2,
+                reverses=key.stages,
+                sweeps=rounds,
+                tiers=_changed(self.none, place, restores=rounds),
+            )
+        return self._both(key, key.held, parts, place)
+
+    def _both(
+        self, key: _Key[R], held: Held[R], parts: list[_Key[R]], place: int
+    ) -> _Sum:
+        """The right part, a read of the start, and the left part."""
+        right, left = self.known[parts[0]], self.known[parts[1]]
+        if parts[1].held is None and parts[1].stages > 1:
+            # The slot in use at its beginning is given back.
+            left = left._replace(
+                peak=left.peak - 1,
+                weight=left.weight - self.weights[0],
+                tiers=_changed(left.tiers, place, peak=-1),
+            )
+        tiers = tuple(
+            TierCounts(a + b, c + d, max(e, f))
+            for (a, c, e), (b, d, f) in zip(right.tiers, left.tiers, strict=True)
+        )
+        return _Sum(
+            advances=key.stages - parts[0].stages + right.advances + left.advances,
+            kept_tapes=right.kept_tapes + left.kept_tapes,
+            reverses=right.reverses + left.reverses,
+            sweeps=max(right.sweeps, 1 + left.sweeps),
+            peak=max(right.peak, left.peak),
+            weight=max(right.weight, left.weight),
+            tiers=_changed(tiers, place, restores=1),
+        )
+
+    def _beside(self, part: _Sum, held: Held[R]) -> _Sum:
+        """With what is kept at the interval's start, which is in use all along."""
+        place = self.places[held.tier]
+        return part._replace(
+            kept_tapes=part.kept_tapes + held.tape,
+            reverses=part.reverses + held.tape,
+            peak=part.peak + 1,
+            weight=part.weight + self.weights[held.tape],
+            tiers=_changed(part.tiers, place, stores=1, peak=1),
+        )
 
 
 def _changed(
-    tiers: tuple[TierCounts, ...], place: int, stores: int, restores: int, peak: int
+    tiers: tuple[TierCounts, ...],
+    place: int,
+    *,
+    stores: int = 0,
+    restores: int = 0,
+    peak: int = 0,
 ) -> tuple[TierCounts, ...]:
     one = tiers[place]
     one = TierCounts(one.stores + stores, one.restores + restores, one.peak + peak)
     return (*tiers[:place], one, *tiers[place + 1 :])
 
 
-def _beside(part: _Sum, held: Held[R], weights: tuple[int, int]) -> _Sum:
-    """With what is kept at the interval's start, which is in use all along."""
-    on_disk = held.tier == "disk"
-    return part._replace(
-        stores=part.stores + (not held.tape),
-        kept_tapes=part.kept_tapes + held.tape,
-        reverses=part.reverses + held.tape,
-        peak=part.peak + 1,
-        memory=part.memory + (not on_disk),
-        disk=part.disk + on_disk,
-        weight=part.weight + weights[held.tape],
-        disk_stores=part.disk_stores + on_disk,
-    )
-
-
-def _without(part: _Sum, tier: str, weight: int) -> _Sum:
-    """The same, where a slot in use at its beginning is given back."""
-    on_disk = tier == "disk"
-    return part._replace(
-        peak=part.peak - 1,
-        memory=part.memory - (not on_disk),
-        disk=part.disk - on_disk,
-        weight=part.weight - weight,
+def _too_many(length: int, most: int) -> PlanError:
+    """The refusal to count a schedule for longer than some seconds."""
+    return PlanError(
+        f"a schedule of this kind of {length} steps has more than {most} "
+        "different intervals, which would be counted one by one. Pass longer stages or "
+        "more snapshots, or use the binomial split with states only, whose counts are "
+        "in closed form."
     )

@@ -1,15 +1,16 @@
 """Streams of a policy that says what is kept where.
 
-Two tiers and mixed schedules differ in what a slot costs and may hold. What they share
-is here: an interval of more than one stage keeps something at its start, either its
-state, from which it is entered again and again, or the tape of its first stage. A
-policy says what; it is asked with `room`, its own account of what is free.
+Binomial schedules, tiers and mixed schedules differ in what a slot costs and may hold.
+What they share is here: an interval of more than one stage keeps something at its
+start, either its state, from which it is entered again and again, or the tape of its
+first stage. A policy says what; it is asked with `room`, its own account of what is
+free. The stream is the paper's `TREEVERSE` (Fig. 26) without its recursion: an explicit
+stack holds one entry for each slot in use.
 """
 
-import heapq
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from retape.schedule._action import (
     Action,
@@ -39,6 +40,16 @@ class Held(NamedTuple, Generic[R]):
     room: R
 
 
+class Released(NamedTuple, Generic[R]):
+    """A state that was read and gives up its slot.
+
+    Attributes:
+        room: What is free then.
+    """
+
+    room: R
+
+
 class Policy(Protocol[R]):
     """Decides about intervals of two stages or more."""
 
@@ -50,13 +61,20 @@ class Policy(Protocol[R]):
         """The split: steps to advance from a state that is kept and in hand."""
         ...
 
-    def gives_back(self, stages: int, held: Held[R]) -> R | None:
-        """The room once a state just read gives up its slot; `None` if it stays."""
+    def after_read(self, stages: int, held: Held[R]) -> Held[R] | Released[R]:
+        """What becomes of a state just read, for what is left of its interval."""
+        ...
+
+    def is_alone(self, held: Held[R]) -> bool:
+        """Tell whether nothing else is ever kept in the interval: one stage after the
+        other is reached from its start."""
         ...
 
 
 @dataclass(slots=True)
 class _Part(Generic[R]):
+    """A slot in use, and the stages that are still to be reversed from it."""
+
     lo: int
     hi: int
     held: Held[R]
@@ -65,20 +83,20 @@ class _Part(Generic[R]):
 
 @dataclass(slots=True)
 class _Slots:
-    """The numbers of slots on one tier, lowest first."""
+    """The numbers of slots on one tier; the one given back last is taken first."""
 
     free: list[int]
     high: int = 0
 
     def take(self) -> int:
         if self.free:
-            return heapq.heappop(self.free)
+            return self.free.pop()
         self.high += 1
         return self.high - 1
 
 
 class Stream(Generic[R]):
-    """The actions that a policy means, with one entry on a stack per slot in use.
+    """The actions that a policy means.
 
     Args:
         policy: The decisions.
@@ -98,10 +116,10 @@ class Stream(Generic[R]):
         held: Sequence[tuple[int, Held[R], int]] | None = None,
     ) -> None:
         self.policy, self.length, self.stage, self.room = policy, length, stage, room
-        self.turned = held is not None
+        self.stages = -(-length // stage)
+        self.first = 0 if held is None else max(0, self.stages - 1)
         given = held or ()
-        last = max(0, -(-length // stage) - 1)
-        ends = [*(at for at, _, _ in given[1:]), last]
+        ends = [*(at for at, _, _ in given[1:]), self.first]
         self.stack: list[_Part[R]] = [
             _Part(at, end, how, slot)
             for (at, how, slot), end in zip(given, ends, strict=False)
@@ -110,50 +128,69 @@ class Stream(Generic[R]):
         for tier in {part.held.tier for part in self.stack}:
             taken = {part.slot for part in self.stack if part.held.tier == tier}
             high = 1 + max(taken)
-            free = [slot for slot in range(high) if slot not in taken]
+            free = [slot for slot in reversed(range(high)) if slot not in taken]
             self.slots[tier] = _Slots(free, high)
 
     def __iter__(self) -> Iterator[Action]:
-        stages = -(-self.length // self.stage)
-        first = max(0, stages - 1) if self.turned else 0
-        yield from self._descend(first, stages, self.room)
-        while self.stack:
-            part = self.stack[-1]
-            at, size = part.lo * self.stage, part.hi - part.lo
-            if part.held.tape:
-                # A stage that is kept is never the last one of the run: it is whole.
-                yield Sweep(at, at + self.stage, part.slot, part.held.tier)
-                yield self._pop(at)
-                continue
-            yield Restore(at, part.slot, part.held.tier)
-            if size == 1:
-                yield self._pop(at)
-                yield Reverse(at, min(at + self.stage, self.length))
-            elif (room := self.policy.gives_back(size, part.held)) is not None:
-                yield self._pop(at)
-                yield from self._descend(part.lo, part.hi, room)
+        # One loop and the tuple's own constructor: a generator inside another costs as
+        # much as an action, and so does the `__new__` of a named tuple.
+        new = cast("Any", tuple).__new__
+        policy, stack, stage, length = self.policy, self.stack, self.stage, self.length
+        lo, hi, room = self.first, self.stages, self.room
+        at = lo * stage
+        while True:
+            # From a start that is in hand and not kept to the interval's last stage.
+            while hi - lo > 1:
+                held = policy.keep(hi - lo, room)
+                tier, is_tape, room = held
+                slot, start, begin = self._take(tier), lo, at
+                if is_tape:
+                    lo += 1
+                    at = lo * stage
+                    yield new(Tape, (begin, at, slot, tier))
+                else:
+                    lo += policy.split(hi - lo, held)
+                    at = lo * stage
+                    yield new(Store, (begin, slot, tier))
+                    yield new(Advance, (begin, at))
+                stack.append(_Part(start, lo, held, slot))
+            yield new(Reverse, (at, min(hi * stage, length)))
+            # Down the stack to a start that is gone on from.
+            while stack:
+                part = stack[-1]
+                held, lo, hi = part.held, part.lo, part.hi
+                tier, is_tape, room = held
+                at, size = lo * stage, hi - lo
+                if is_tape:
+                    # A stage that is kept is never the last of the run: it is whole.
+                    yield new(Sweep, (at, at + stage, part.slot, tier))
+                    yield self._pop(at)
+                    continue
+                yield new(Restore, (at, part.slot, tier))
+                if size == 1:
+                    yield self._pop(at)
+                    yield new(Reverse, (at, min(at + stage, length)))
+                    continue
+                after = policy.after_read(size, held)
+                if isinstance(after, Released):
+                    yield self._pop(at)
+                    room = after.room
+                    break
+                part.held = after
+                part.hi = lo = lo + policy.split(size, after)
+                begin, at, room = at, lo * stage, after.room
+                yield new(Advance, (begin, at))
+                break
             else:
-                part.hi = part.lo + self.policy.split(size, part.held)
-                yield Advance(at, part.hi * self.stage)
-                yield from self._descend(part.hi, part.lo + size, part.held.room)
+                return
 
-    def _descend(self, lo: int, hi: int, room: R) -> Iterator[Action]:
-        """From a start that is in hand and not kept to the interval's last stage."""
-        while hi - lo > 1:
-            held = self.policy.keep(hi - lo, room)
-            slot, at = self.slots.setdefault(held.tier, _Slots([])).take(), lo
-            if held.tape:
-                lo += 1
-                yield Tape(at * self.stage, lo * self.stage, slot, held.tier)
-            else:
-                lo += self.policy.split(hi - lo, held)
-                yield Store(at * self.stage, slot, held.tier)
-                yield Advance(at * self.stage, lo * self.stage)
-            self.stack.append(_Part(at, lo, held, slot))
-            room = held.room
-        yield Reverse(lo * self.stage, min(hi * self.stage, self.length))
+    def _take(self, tier: str) -> int:
+        slots = self.slots.get(tier)
+        if slots is None:
+            slots = self.slots[tier] = _Slots([])
+        return slots.take()
 
     def _pop(self, at: int) -> Drop:
         part = self.stack.pop()
-        heapq.heappush(self.slots[part.held.tier].free, part.slot)
+        self.slots[part.held.tier].free.append(part.slot)
         return Drop(at, part.slot, part.held.tier)

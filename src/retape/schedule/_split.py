@@ -2,16 +2,14 @@
 
 A rule is given the length of an interval in stages, the snapshots it may use (the one
 at its start included) and the sweeps left, and returns how many stages to advance
-before the next snapshot; 0 means "tape the interval whole".
+before the next snapshot.
 """
 
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Literal, TypeAlias
 
 from retape.schedule._binomial import beta, least_sweeps
 
-Rule: TypeAlias = Callable[[int, int, int], int]
 Split: TypeAlias = Literal["binomial", "bisection", "treeverse"]
 """The ways to cut an interval of stages."""
 
@@ -94,45 +92,3 @@ def treeverse_split(stages: int, snapshots: int, sweeps: int) -> int:
         4
     """
     return min(stages - 1, -(-sweeps * stages // (snapshots + sweeps)))
-
-
-def stage_rule(split: Split) -> Rule:
-    """The rule that goes on until an interval is a single stage."""
-    return _STAGE_RULES[split]
-
-
-def paper_rule(alpha: int, mid: Literal["binomial", "bisection"]) -> Rule:
-    """The termination and `MID` of Figs. 26 and 27, in single steps.
-
-    An interval is taped whole when it has at most `alpha` steps, or when the count of
-    right branches (delta) or of left branches (tau) has come down to zero.
-    """
-
-    def rule(length: int, snapshots: int, sweeps: int) -> int:
-        if length <= alpha or snapshots == 0 or sweeps == 0:
-            return 0
-        if mid == "bisection":
-            return (length + 1) // 2
-        return treeverse_split(length, snapshots, sweeps)
-
-    return rule
-
-
-@lru_cache(maxsize=4096)
-def _binomial(stages: int, snapshots: int, sweeps: int) -> int:
-    return binomial_split(stages, snapshots) if stages > 1 else 0
-
-
-def _bisection(stages: int, snapshots: int, sweeps: int) -> int:
-    return bisection_split(stages, snapshots) if stages > 1 else 0
-
-
-def _treeverse(stages: int, snapshots: int, sweeps: int) -> int:
-    return treeverse_split(stages, snapshots, sweeps) if stages > 1 else 0
-
-
-_STAGE_RULES: dict[Split, Rule] = {
-    "binomial": _binomial,
-    "bisection": _bisection,
-    "treeverse": _treeverse,
-}

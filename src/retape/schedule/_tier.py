@@ -1,4 +1,7 @@
-"""A tier of a hierarchy: a place for snapshots, with what it holds and costs."""
+"""A tier of a hierarchy: a place for snapshots, with what it holds and costs.
+
+What a step costs is here, too: schedules over tiers weigh one against the other.
+"""
 
 from dataclasses import dataclass
 from math import inf
@@ -63,6 +66,33 @@ class Tier:
             if cost
         )
         return f"retape.Tier({self.name!r}, {self.snapshots!r}{more})"
+
+
+@dataclass(frozen=True, slots=True)
+class StepCosts:
+    """Costs of a step, in the unit in which a tier's transfers are told.
+
+    Attributes:
+        forward: Advancing one stage.
+        tape: Running one stage with a tape.
+        backward: Sweeping one stage back.
+
+    Raises:
+        PlanError: If one of them cannot be.
+
+    Examples:
+        >>> import retape
+        >>> retape.StepCosts(forward=2)
+        StepCosts(forward=2.0, tape=1.0, backward=1.0)
+    """
+
+    forward: float = 1.0
+    tape: float = 1.0
+    backward: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in self.__slots__:
+            object.__setattr__(self, name, cost_of(name, getattr(self, name)))
 
 
 def cost_of(name: str, value: object) -> float:

@@ -15,10 +15,9 @@ import io
 import json
 import zipfile
 from hashlib import blake2b
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from retape._errors import MissingPackageError, SnapshotError
+from retape._errors import SnapshotError
 from retape.storage._trees._arrays import digest_array
 from retape.storage._trees._serialize import lay_out, strip, unstrip
 
@@ -125,27 +124,6 @@ def label_in(source: Any, size: int) -> dict[str, Any]:
             return json.loads(members["tree"].tobytes())["label"]
     except UNREADABLE:
         return {}
-
-
-def need_numpy(
-    what: str,
-    why: str = "writes files in NumPy's format",
-    instead: str = "use a `retape.MemoryStore`",
-) -> None:
-    """Refuse to go on without NumPy.
-
-    Raises:
-        MissingPackageError: If it is not installed.
-
-    Examples:
-        >>> need_numpy("a `DiskStore`")
-    """
-    if find_spec("numpy") is None:
-        raise MissingPackageError(
-            f"{what} {why}, and `numpy` cannot be imported: `pip install retape` "
-            f"installs no package besides. Run `pip install numpy`, or {instead}.",
-            name="numpy",
-        )
 
 
 UNREADABLE = (

@@ -20,7 +20,7 @@ from retape._errors import SnapshotError, StoreError
 from retape._warn import warn
 from retape.storage._base import SnapshotStore
 from retape.storage._capacity import check_capacities, check_room, fits
-from retape.storage._codec import encode, need_numpy
+from retape.storage._codec import encode
 from retape.storage._record import Record
 from retape.storage._remote_folder import RemoteFolder
 from retape.storage._run_directory import Key, RunDirectory, another_run
@@ -111,7 +111,6 @@ class DiskStore(SnapshotStore[C]):
     )
 
     def __post_init__(self) -> None:
-        need_numpy("a `DiskStore`")
         _check_path(self.path)
         _check_every(self.every)
         self.capacity = check_capacities(self.capacity, self.capacity_bytes)

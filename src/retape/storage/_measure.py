@@ -47,7 +47,7 @@ def measure(
     """Measure how long a store takes for a snapshot.
 
     Divide by the seconds of a step for the costs of `retape.tiers`:
-    `retape.TierCosts(disk_write=speed.write / step, disk_read=speed.read / step)`.
+    `retape.Tier("disk", 100, speed.write / step, speed.read / step)`.
 
     Args:
         store: A directory, in which a `DiskStore` is made and removed again; or a store

@@ -8,9 +8,7 @@ import heapq
 from itertools import count
 
 
-def cheapest(
-    n, rooms, *, forward=1, write=None, read=None, state=1, tape=None, restarts=False
-):
+def cheapest(n, rooms, *, forward=1, write=None, read=None, state=1, tape=None):
     """The least cost of reversing `n` steps beside taping each once; `None` if none.
 
     A state of the machine is (working step, what is held, steps left), and what is held
@@ -23,7 +21,6 @@ def cheapest(
         write, read: The costs of writing and reading a snapshot on each tier.
         state, tape: The units that a state and the tape of a step take; without `tape`
             no tape can be held.
-        restarts: Whether a tape holds the state after its step, too.
     """
     write, read = write or [0] * len(rooms), read or [0] * len(rooms)
     tie, done = count(), set()
@@ -60,8 +57,6 @@ def cheapest(
                 follow.append((paid, (step, held, left)))
             elif step == left - 1:
                 follow.append((paid, (None, held, left - 1)))
-            elif restarts:
-                follow.append((paid, (step + 1, held, left)))
         for more, new in follow:
             if new[0] is None or new[0] < new[2] or new[2] == 0:
                 heapq.heappush(heap, (more, next(tie), new))

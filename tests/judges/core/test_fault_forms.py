@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import retape
-from retape.schedule import Multistage
 
 N, SIZE = 5, 3
 X0 = np.linspace(0.2, 0.8, SIZE)
@@ -164,9 +163,6 @@ def returns(name: str, found: Any) -> dict[str, Any]:
     if name == "tape":
         functions["tape"] = lambda x, k: (step(x, k), found)
         return functions
-    if name == "restart":
-        functions |= {"tape": lambda x, k: (step(x, k), x)}
-        functions["plan"] = Multistage(N, 3, 2, stiffly_accurate=True)
     functions[name] = lambda *given: found
     return functions
 
@@ -226,7 +222,6 @@ ARITIES: dict[str, Any] = {
     "observe": lambda x: None,
     "cost": lambda x: 0.0,
     "cost_gradient": lambda x, k, more: x,
-    "restart": lambda kept, *, k: kept,
 }
 
 

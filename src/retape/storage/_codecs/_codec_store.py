@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from retape._bytes import format_bytes
 from retape._errors import PlanError, SnapshotError, StoreError
 from retape.storage._base import SnapshotStore, check_store_inside
-from retape.storage._codec import UNREADABLE, need_numpy
+from retape.storage._codec import UNREADABLE
 from retape.storage._codecs._codec import Codec, named
 from retape.storage._codecs._compress import compress, decompress
 from retape.storage._record import Record
@@ -69,7 +69,6 @@ class CodecStore(StoreWrapper[C]):
         *,
         ratio: float | None = None,
     ) -> None:
-        need_numpy("a `CodecStore`")
         check_store_inside("CodecStore", inner)
         if inner.packs:
             raise StoreError(

@@ -38,8 +38,9 @@ def plain(x):
 
 def test_tiers_from_measured_bandwidths(tmp_path):
     speed, step = measure(tmp_path, nbytes=X.nbytes), 0.01
-    costs = retape.TierCosts(disk_write=speed.write / step, disk_read=speed.read / step)
-    plan = retape.tiers(memory=2, disk=20, costs=costs, stage=2)
+    costs = speed.write / step, speed.read / step
+    tiers = retape.Tier("memory", 2), retape.Tier("disk", 20, *costs)
+    plan = retape.tiers(levels=tiers, stage=2)
     far = AsyncStore(retape.DiskStore(tmp_path / "run"))
     store = TieredStore(MemoryStore(capacity=2), far)
     found = retape.jax.grad(counted, plan=plan, store=store)(X)

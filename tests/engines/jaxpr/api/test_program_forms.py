@@ -88,7 +88,6 @@ KNOWN = {
     "bisection": retape.fixed_space(snapshots=3, stage=1, split="bisection"),
     "fixed time": retape.fixed_time(sweeps=2),
     "segments": retape.segments(),
-    "binary tree": retape.fixed_space(snapshots=2, stage=1, tree="binary"),
 }
 
 

@@ -27,13 +27,12 @@ from retape.engines.jaxpr.control._splits import SPLITS, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.sweep._sweep_program import sweep
 from retape.schedule import (
+    OnlineBinomial,
     Schedule,
-    begin_online,
     beta,
     binomial_split,
     bisection_split,
     least_sweeps,
-    online_actions,
     replay,
     treeverse_split,
 )
@@ -168,7 +167,9 @@ def test_counts_of_runs_whose_length_is_found_out(d: int, alpha: int) -> None:
     for n in STEPS:
         _, slope, counts = whole(jnp.asarray(0.5), jnp.asarray(n))
         steps = int(counts.steps)
-        want = replay(online_actions(steps, d, alpha), steps, capacity=d, stage=alpha)
+        want = replay(
+            OnlineBinomial(d, alpha).actions(steps), steps, capacity=d, stage=alpha
+        )
         # The last stage is advanced, too: that is how the end is found.
         last = steps - (-(-steps // alpha) - 1) * alpha
         assert int(counts.advances) == want.advances + last
@@ -200,7 +201,7 @@ def test_what_is_kept_is_what_the_schedule_keeps(
     _, (at, slots, held) = jax.lax.scan(
         ask, initial_placement(snapshots), np.arange(180)
     )
-    state, contents = begin_online(snapshots), [-1] * (snapshots + 1)
+    state, contents = OnlineBinomial(snapshots).begin(), [-1] * (snapshots + 1)
     waits = 0
     for stage in range(180):
         contents[waits] = stage

@@ -27,8 +27,8 @@ LOOP = """
 
 PLANS: list[retape.Plan] = [
     retape.logarithmic(stage=100),
-    retape.logarithmic(stage=37, split="bisection", tree="binary"),
-    retape.logarithmic(stage=211, split="treeverse", tree="n-ary"),
+    retape.logarithmic(stage=37, split="bisection"),
+    retape.logarithmic(stage=211, split="treeverse"),
     retape.fixed_space(snapshots=3, stage=150),
     retape.fixed_space(snapshots=1, stage=400),
     retape.fixed_time(sweeps=2, stage=90),

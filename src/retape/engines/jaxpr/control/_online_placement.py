@@ -20,7 +20,7 @@ from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._splits import over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
-from retape.schedule import departures
+from retape.schedule import LeastCost
 
 FORGOTTEN, PAUSE = INT(-1), INT(-2)
 """What is said of a capsule that is not kept: see `which_leaves`."""
@@ -72,7 +72,7 @@ def which_leaves(state: Placement, stage: Any, at_once: bool = False) -> Any:
     settled = state.phase == s
     cheapest = cheapest_eviction(state.at, state.slot, stage, settled, at_once)
     evicted = where(settled, cheapest, s - 1 - i)
-    for at, other in departures(snapshots).items():
+    for at, other in LeastCost.begin(snapshots).departures.items():
         evicted = where(stage == at, other, evicted)
     # Nothing is evicted in the first phase: the new snapshot goes behind the others.
     evicted = where(state.phase == 0, state.held.astype(INT), evicted)

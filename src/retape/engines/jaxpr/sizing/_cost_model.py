@@ -17,7 +17,7 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import nbytes
-from retape.schedule import binomial_counts
+from retape.schedule import Schedule
 
 CACHE = 1 << 24
 """Bytes of a tape that costs no time."""
@@ -40,7 +40,7 @@ def relative_cost(compiled: Compiled, settings: Settings, whole: Compiled) -> fl
     n, d, alpha = compiled.program.length, settings.snapshots, settings.stage
     stored = storing_cost(compiled, settings)
     if n is not None:
-        return binomial_counts(n, alpha, d).advances / n + stored
+        return Schedule(n, d, alpha).counts().advances / n + stored
     blocks = len(compiled.code) / len(whole.code)
     return _RUN * blocks / (d * alpha) + stored
 

@@ -15,7 +15,7 @@ from retape.engines.jaxpr.sizing._byte_counts import (
     stage_bytes,
 )
 from retape.engines.jaxpr.sizing._choose_settings import plan_of_settings
-from retape.schedule import online_actions
+from retape.schedule import OnlineBinomial
 
 _MOST_STAGES = 200_000
 """Stages beyond which a schedule is not walked through for a picture."""
@@ -33,7 +33,7 @@ def memory_trace(
     predicted = ()
     if report.reverses <= _MOST_STAGES and not settings.plain and steps:
         if program.program.length is None and settings.forward == "online":
-            actions = online_actions(steps, settings.snapshots, settings.stage)
+            actions = OnlineBinomial(settings.snapshots, settings.stage).actions(steps)
         else:
             actions = plan_of_settings(settings).schedule(steps)
         longest = max(1, min(settings.stage, steps))

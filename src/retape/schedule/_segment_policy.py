@@ -1,0 +1,113 @@
+"""Equal segments whose starts lie on one tier, each reversed binomially on another.
+
+It is told in closed form, so for a run of any length: two numbers and two tiers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf
+
+from retape.schedule._binomial import least_sweeps
+from retape.schedule._cost import Counts, TierCounts, binomial_counts
+from retape.schedule._policy_counts import Totals
+from retape.schedule._policy_stream import Held, Released
+from retape.schedule._split import binomial_split
+from retape.schedule._tier import Tier
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentPolicy:
+    """Decides about intervals by their length alone.
+
+    Attributes:
+        near: Where the snapshots inside of a segment are, and how many.
+        far: Where the starts of the segments are.
+        size: The stages of a segment; the last one may be shorter.
+    """
+
+    near: Tier
+    far: Tier
+    size: int
+
+    def keep(self, stages: int, room: int) -> Held[int]:
+        """The start of a segment is far, all others are near."""
+        if stages > self.size:
+            return Held(self.far.name, False, room)
+        return Held(self.near.name, False, room - 1)
+
+    def split(self, stages: int, held: Held[int]) -> int:
+        """A segment, or a binomial split."""
+        if stages > self.size:
+            return self.size
+        return binomial_split(stages, held.room + 1)
+
+    def after_read(self, stages: int, held: Held[int]) -> Held[int] | Released[int]:
+        """The start of a segment becomes the first of those that are near."""
+        is_far = held.tier == self.far.name and self.far.name != self.near.name
+        return Released(held.room) if is_far else held
+
+    def is_alone(self, held: Held[int]) -> bool:
+        """Not told: the counts are in closed form."""
+        return False
+
+    def totals(self, stages: int, slots: int) -> Totals:
+        """The counts of a run with so many slots near."""
+        others, last = divmod(stages - 1, self.size)
+        parts = [(1, last + 1), (others, self.size)] if others else [(1, last + 1)]
+        each = [(times, binomial_counts(size, 1, slots)) for times, size in parts]
+        inside = TierCounts(
+            sum(times * one.stores for times, one in each),
+            sum(times * one.restores for times, one in each),
+            max(one.peak_snapshots for _, one in each),
+        )
+        starts = TierCounts(others, others, others)
+        counts = Counts(
+            advances=others * self.size + sum(t * one.advances for t, one in each),
+            taped=stages,
+            stores=others + inside.stores,
+            restores=others + inside.restores,
+            reverses=stages,
+            peak_snapshots=max(
+                others + each[0][1].peak_snapshots,
+                others - 1 + each[-1][1].peak_snapshots,
+            ),
+            longest_stage=1,
+            tiers={self.far.name: starts} | {self.near.name: inside},
+        )
+        most = max(least_sweeps(size, slots) for _, size in parts)
+        return Totals(counts, most + (others > 0), 0)
+
+    def cost(self, stages: int, slots: int, forward: float) -> float:
+        """What a run costs beside taping; infinite if no number holds it."""
+        others, last = divmod(stages - 1, self.size)
+        try:
+            inside = self._inside(self.size, slots, forward) if others else 0.0
+            each = self.size * forward + self.far.write + self.far.read + inside
+            return others * each + self._inside(last + 1, slots, forward)
+        except OverflowError:
+            return inf
+
+    def _inside(self, stages: int, slots: int, forward: float) -> float:
+        counts = binomial_counts(stages, 1, slots)
+        transfers = counts.stores * self.near.write + counts.restores * self.near.read
+        return counts.advances * forward + transfers
+
+
+def segments(
+    stages: int, near: Tier, slots: int, far: Tier, starts: int, forward: float
+) -> tuple[float, SegmentPolicy]:
+    """The number of segments of least cost; of `near` alone, if it is `far`, too."""
+    most = min(starts + 1, stages) if near.name != far.name else 1
+    found = [SegmentPolicy(near, far, -(-stages // n)) for n in _spread(most)]
+    costs = [policy.cost(stages, slots, forward) for policy in found]
+    least = min(costs)
+    return least, found[costs.index(least)]
+
+
+def _spread(most: int) -> Iterator[int]:
+    """All numbers up to `most`, or a few hundred that grow geometrically."""
+    k = 1
+    while k < most:
+        yield k
+        k += max(1, k // 64)
+    yield most
