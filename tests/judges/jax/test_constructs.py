@@ -23,17 +23,11 @@ BY_NAME = {c.name: c for c in CONSTRUCTS}
 REVERSIBLE = [c.name for c in CONSTRUCTS if c.reversible]
 
 
-WRONG = {("optimistix implicit", "every_n"): "a cut inside Equinox's implicit rule"}
-"""Cells that are known to be wrong, and where the fault lies."""
-
-
 def diagonals(columns: Any, rows: Any) -> list[Any]:
     """Rows by columns; a third, in which each row and column stands, is not `slow`."""
     found = []
     for (i, row), (j, column) in itertools.product(enumerate(rows), enumerate(columns)):
         marks = [pytest.mark.slow] if (i + j) % 3 else []
-        if reason := WRONG.get((row, column)):
-            marks = [pytest.mark.xfail(strict=True, reason=reason, raises=RuntimeError)]
         found.append(pytest.param(row, column, marks=marks))
     return found
 

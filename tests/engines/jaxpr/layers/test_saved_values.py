@@ -75,9 +75,6 @@ def test_loops_keep_carries_for_each_trip_of_the_outermost() -> None:
     assert {v.why for v in saved(looped, H, STACK)} == {"argument", "value"}
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a loop in segments has no line since it is kept"
-)
 def test_carries_of_segments_are_told_with_their_line() -> None:
     found = saved(lambda h, w: looped(h, w, segment_length=4), H, STACK)
     (carry,) = [v for v in found if v.why == "carry"]

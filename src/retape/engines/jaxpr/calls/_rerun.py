@@ -23,6 +23,7 @@ from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.jaxprs._avals import blank, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
+from retape.engines.jaxpr.jaxprs._subprogram import variables
 from retape.plan._base import Plan
 from retape.plan._prediction import Bytes
 
@@ -65,6 +66,24 @@ def _seed_avals(jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]) -> list[Any]:
     return [v for v, m in zip(jaxpr.out_avals, moved, strict=True) if m]
 
 
+def flows_back(jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]) -> list[bool]:
+    """For each active input, whether its cotangent follows from those of the outputs.
+
+    One that does not is zero: a rule may say that an input plays no part.
+    """
+    pull, needed = _pull_back(jaxpr, active)
+    n = len(jaxpr.in_avals)
+    seeds = [i >= n for i, there in enumerate(needed) if there]
+    given = zip(pull.jaxpr.invars, seeds, strict=True)
+    follows = {v for v, seed in given if seed}
+    for eqn in pull.jaxpr.eqns:
+        if not follows.isdisjoint(variables(eqn.invars)):
+            follows.update(eqn.outvars)
+    outs = pull.jaxpr.outvars
+    return [not isinstance(v, core.Literal) and v in follows for v in outs]
+
+
+@cached(256)
 def _pull_back(
     jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]
 ) -> tuple[core.ClosedJaxpr, list[bool]]:

@@ -33,7 +33,7 @@ from retape.engines.jaxpr.calls._platform_form import (
     device_form,
     is_gpu,
 )
-from retape.engines.jaxpr.calls._rerun import Rerun, rerun_program
+from retape.engines.jaxpr.calls._rerun import Rerun, flows_back, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded
 from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
@@ -284,17 +284,51 @@ def pull_back(
 ) -> list[Any]:
     """Cotangents of the active inputs, from those of the outputs that moved."""
     moved = which(propagate(primal, moving))
-    alive = propagate(primal, active)
-    seeds = [
-        _instantiate(c) for i, c in zip(moved, cotangents, strict=True) if alive[i]
-    ]
+    pairs = zip(moved, cotangents, strict=True)
+    given = {i: c for i, c in pairs if type(c) is not ad.Zero}
+    whole, wanted = primal, which(active)
+    # A zero is not handed on as numbers: there may be what refuses a cotangent.
+    part, read = _of_outputs(primal, tuple(given))
+    if len(given) < len(moved):
+        primal, given = part, dict(enumerate(given.values()))
+    active = tuple(a and r for a, r in zip(active, read, strict=True))
+    found = iter(_swept(primal, active, plan, point, given))
+    zeros = [ad.Zero(whole.in_avals[i].to_tangent_aval()) for i in wanted]
+    pairs = zip(wanted, zeros, strict=True)
+    return [next(found) if active[i] else zero for i, zero in pairs]
+
+
+@cached(256)
+def _of_outputs(
+    primal: core.ClosedJaxpr, at: tuple[int, ...]
+) -> tuple[core.ClosedJaxpr, Flags]:
+    """The program with some of its outputs, and which of its inputs they read."""
+    wanted = [i in at for i in range(len(primal.out_avals))]
+    _, read = dce_inputs(primal, wanted)
+    part, _ = dce_inputs(primal, wanted, keep=True)
+    return part, tuple(read)
+
+
+def _swept(
+    primal: core.ClosedJaxpr,
+    active: Flags,
+    plan: Plan | None,
+    point: Sequence[Any],
+    given: dict[int, Any],
+) -> list[Any]:
+    """Cotangents of the active inputs, from those of outputs by their numbers."""
+    if not any(active):
+        return []
+    seeds = [given[i] for i in which(propagate(primal, active))]
     program, hoisted = hoisted_sweep(primal, active, plan)
     values = [*hoisted, *point, *seeds]
     if isinstance(plan, Rerun):
         program, read = _cotangents_alone(program, len(primal.out_avals))
         values = [values[i] for i in which(read)]
         assert not any(v is None for v in values), "more is read than in forward mode"
-        return call_p.bind(*values, jaxpr=program, plan=plan)
+        found = call_p.bind(*values, jaxpr=program, plan=plan)
+        pairs = zip(found, flows_back(primal, active), strict=True)
+        return [c if flows else ad.Zero(jax.typeof(c)) for c, flows in pairs]
     outs = call_p.bind(*values, jaxpr=program, plan=plan)
     return outs[len(primal.out_avals) :]
 
@@ -318,12 +352,9 @@ def placed_at(flags: Flags, values: Sequence[Any]) -> list[Any]:
 def _given_back(found: Sequence[Any], values: Sequence[Any]) -> list[Any]:
     """The cotangents, each of the type of its tangent; `None` for a known value."""
     types = [v.aval for v in values if ad.is_undefined_primal(v)]
-    given = iter(as_weak(found, types))
+    pairs = zip(found, types, strict=True)
+    given = (f if type(f) is ad.Zero else as_weak([f], [t])[0] for f, t in pairs)
     return [next(given) if ad.is_undefined_primal(v) else None for v in values]
-
-
-def _instantiate(cotangent: Any) -> Any:
-    return ad.instantiate_zeros(cotangent)
 
 
 def _call_transpose(

@@ -87,6 +87,14 @@ def as_written(eqn: core.JaxprEqn) -> AbstractContextManager[None]:
     return source_info_util.user_context(eqn.source_info.traceback)
 
 
+def current_source() -> Any:
+    """The source of an operation that is bound here: `JaxprEqn.source_info`.
+
+    What is traced to a program of its own is told only as far as that program goes.
+    """
+    return source_info_util.current()
+
+
 def names_an_axis(effect: object) -> bool:
     """Tell whether an effect is no more than the name of a mesh axis."""
     return isinstance(effect, NamedAxisEffect)

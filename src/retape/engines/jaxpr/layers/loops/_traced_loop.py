@@ -19,7 +19,11 @@ from retape.engines.jaxpr.intake._hijax import as_classic
 from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
-from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, scan_parts
+from retape.engines.jaxpr.jaxprs._jax_internals import (
+    classic_rules,
+    current_source,
+    scan_parts,
+)
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.layers.loops._remat_body import Body
@@ -55,6 +59,12 @@ def run_loop(plainly: Callable[[], Any], way: Way) -> Any:
     if acting is not None:
         let_happen(*hoist(acting))
 
+    at = current_source()
+
+    def here(eqn: Any, values: list[Any]) -> list[Any]:
+        # A loop that was cut for another call comes from this one's line.
+        return bind(eqn.replace(source_info=at), values)
+
     def apply(eqn: Any, values: list[Any]) -> list[Any]:
         if eqn.primitive.name != "scan":
             return bind(eqn, values)
@@ -62,7 +72,7 @@ def run_loop(plainly: Callable[[], Any], way: Way) -> Any:
         body = deduplicate(eqn.params["jaxpr"], names=True, once=is_traced_once())
         types = tuple(struct(jax.typeof(v)) for v in values)
         made = _cut_program.made_anew if way.asks_policy else _cut_program
-        return core.jaxpr_as_fun(made(body, consts, carries, types, way))(*values)
+        return evaluate(made(body, consts, carries, types, way), values, here)
 
     outs = evaluate(pure.jaxpr, [], apply, consts=pure.consts)
     return jax.tree.unflatten(
