@@ -11,5 +11,16 @@ ELSEWHERE: list[tuple[str, str]] = [
         "Arrays with parts in several processes; tests/storage/test_zarr.py has such "
         "stores in two.",
     ),
+    (
+        "Call the module, and not one of its methods, or gather them with "
+        "`module.unshard()`",
+        "Parameters of FSDP2 that are sharded over several processes; "
+        "tests/engines/eager/record/test_sharded_modules.py has two.",
+    ),
+    (
+        "Call it outside `recompute`",
+        "Tensors of a layout without storage, which no operator of PyTorch to 2.15 "
+        "makes on a CPU.",
+    ),
 ]
 """One entry for each place where such a hint stands: as it stands in the sources."""

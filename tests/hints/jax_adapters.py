@@ -1,5 +1,7 @@
 """Hints of `retape.diffrax` and `retape.nnx`."""
 
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
 import os
 import warnings
 from typing import Any
@@ -20,8 +22,6 @@ import retape.diffrax
 import retape.jax
 import retape.nnx
 from tests.hints.rows import Row
-
-__all__ = ["ROWS", "layers", "retape", "solve"]
 
 PLAN = retape.fixed_space(snapshots=3)
 POINT = jnp.asarray([0.7, 0.3])

@@ -1,12 +1,12 @@
 """Hints on programs on several devices, which are run in a process of their own."""
 
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
 import os
 import subprocess
 import sys
 
 from tests.hints.rows import Row
-
-__all__ = ["ROWS", "on_two_devices"]
 
 PRELUDE = """
 import warnings

@@ -1,5 +1,7 @@
 """Hints on gradients of JAX programs as a whole."""
 
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
 import functools
 import os
 import warnings
@@ -19,11 +21,6 @@ from jax.sharding import AxisType, PartitionSpec
 import retape
 import retape.jax
 from tests.hints.rows import Row
-
-__all__ = [
-    "Callable", "PartitionSpec", "ROWS", "checkpoint_name", "functools", "io_callback",
-    "retape", "warnings",
-]  # fmt: skip
 
 X = jnp.linspace(0.1, 0.9, 3)
 PLAN = retape.fixed_space(snapshots=3)
@@ -205,6 +202,18 @@ ROWS = [
         "write `plan=retape.within('1 MB')`",
         "retape.jax.grad(looped, plan='1 MB')(X)",
         "retape.jax.grad(looped, plan=retape.within('1 MB'))(X)",
+        PLAIN,
+    ),
+    Row(
+        "write `plan=retape.within(20000)`",
+        "retape.jax.grad(looped, plan=20000)(X)",
+        "retape.jax.grad(looped, plan=retape.within(20000))(X)",
+        PLAIN,
+    ),
+    Row(
+        "for snapshots `plan=retape.fixed_space(snapshots=20)`",
+        "retape.jax.grad(looped, plan=20)(X)",
+        "retape.jax.grad(looped, plan=retape.fixed_space(snapshots=20))(X)",
         PLAIN,
     ),
     Row(

@@ -1,5 +1,7 @@
 """Hints on loops, layers, policies and the planner of JAX programs."""
 
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
 from typing import Any
 
 import jax
@@ -12,11 +14,6 @@ import retape.jax
 from retape.jax import policies
 from tests.hints.jax_gradients import PLAN, X, chain, looped, scanned
 from tests.hints.rows import Row
-
-__all__ = [
-    "PLAN", "ROWS", "X", "chain", "checkpoint_name", "jax", "lax", "looped", "policies",
-    "retape", "scanned",
-]  # fmt: skip
 
 
 def training(loss: Any, x: Any) -> Any:

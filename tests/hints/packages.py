@@ -1,5 +1,7 @@
 """Hints to install what is missing: the command names an extra that has it."""
 
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
 import os
 import subprocess
 import sys
@@ -9,8 +11,6 @@ import numpy as np
 
 import retape
 from tests.hints.rows import Row, installs, without
-
-__all__ = ["ROWS", "doctor", "installs", "np", "old_jax", "retape", "without"]
 
 
 def old_jax() -> str:

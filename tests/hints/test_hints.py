@@ -18,6 +18,9 @@ from tests.hints import (
     jax_gradients,
     jax_layers,
     packages,
+    torch_forms,
+    torch_gradients,
+    trainers,
     vlad_functions,
     vlad_programs,
 )
@@ -33,6 +36,9 @@ TABLES: tuple[ModuleType, ...] = (
     jax_adapters,
     jax_devices,
     packages,
+    torch_forms,
+    torch_gradients,
+    trainers,
 )
 ROWS = [(table, row) for table in TABLES for row in table.ROWS]
 CELLS = [
@@ -45,7 +51,15 @@ CELLS = [
     for table, row in ROWS
 ]
 
-HELD = ("engines/vlad", "engines/jaxpr", "diffrax", "nnx", "_extras")
+HELD = (
+    "engines/vlad",
+    "engines/jaxpr",
+    "diffrax",
+    "nnx",
+    "_extras",
+    "engines/eager",
+    "lightning",
+)
 """The parts of the library that are held to the law."""
 
 

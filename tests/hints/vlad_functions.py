@@ -1,5 +1,7 @@
 """Hints on Python functions that are compiled."""
 
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
 import math
 from collections.abc import Callable
 from typing import Any
@@ -10,8 +12,6 @@ import numpy as np
 from retape import native
 from tests.hints.rows import Row
 from tests.judges.vlad.judging import judge
-
-__all__ = ["ROWS", "agrees", "jitted", "numpy", "of"]
 
 TWO, THREE = np.array([2, 0]), np.arange(3.0)
 MASKED = np.ma.masked_array([1.0, 2.0])
@@ -348,6 +348,3 @@ def without_compiler(monkeypatch: Any, folder: Any) -> None:
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("CC", str(folder / "cc"))
     monkeypatch.setenv("RETAPE_CACHE", str(folder / "cache"))
-
-
-_ = math

@@ -1,5 +1,7 @@
 """Hints on programs of the language, their externals, stores and values."""
 
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
 import os
 import subprocess
 import sys
@@ -9,8 +11,6 @@ from typing import Any
 import retape
 from retape import vlad
 from tests.hints.rows import Row
-
-__all__ = ["Path", "ROWS", "os", "retape", "typed", "terminal"]
 
 
 def run(text: str, **options: Any) -> str:

@@ -52,4 +52,7 @@ def _advice(plan: Any) -> str:
             "Pass one that `retape.fixed_space`, `fixed_time`, `logarithmic`, "
             "`segments` or `within` makes."
         )
-    return f"For a budget of bytes write `plan=retape.within({plan!r})`."
+    said = f"For a budget of bytes write `plan=retape.within({plan!r})`"
+    if isinstance(plan, int):
+        return f"{said}, for snapshots `plan=retape.fixed_space(snapshots={plan!r})`."
+    return f"{said}."

@@ -4,7 +4,9 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from retape._bytes import parse_bytes
 from retape.engines.eager._errors import PlanError
+from retape.plan._base import Plan
 
 Given = ParamSpec("Given")
 R = TypeVar("R")
@@ -22,19 +24,31 @@ def budget_by_name(function: Callable[Given, R]) -> Callable[Given, R]:
         if not args:
             return function(*args, **kwargs)
         given, name = args[0], function.__name__
-        if callable(given):
-            advice = (
-                f'Say `{name}(memory="1GB")(function)`, or write `@{name}(memory='
-                '"1GB")` above it.'
-            )
-        else:
-            advice = f"Say `{name}(memory={given!r})`."
         raise PlanError(
             f"`{name}` was given `{_shown(given)}` without a name, which might be a "
-            f"budget or a number of snapshots. {advice}"
+            f"budget or a number of snapshots. {_as_named(name, given)}"
         )
 
     return checked
+
+
+def _as_named(name: str, given: object) -> str:
+    """What to say instead of an argument without a name."""
+    if callable(given):
+        return (
+            f'Say `{name}(memory="1GB")(function)`, or write `@{name}(memory="1GB")` '
+            "above it."
+        )
+    if isinstance(given, Plan):
+        return f"Say `{name}(plan={given!r})`."
+    try:
+        parse_bytes(given)  # pyright: ignore[reportArgumentType]
+    except (PlanError, TypeError):
+        return f'Say `{name}(memory="1GB")` or `{name}(snapshots=8)`.'
+    said = f"Say `{name}(memory={given!r})`"
+    if isinstance(given, int):
+        return f"{said} for so many bytes, or `{name}(snapshots={given!r})`."
+    return f"{said}."
 
 
 def check_callable(value: object, advice: str) -> None:

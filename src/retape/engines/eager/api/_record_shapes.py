@@ -98,11 +98,11 @@ def record_shapes(
             "budget instead; its report says how much all of it takes."
         ) from error
     except UnsupportedOperatorException as error:
-        raise UnsupportedError(
-            f"`{error}` does not say what it makes from shapes alone. Give it a fake "
-            "kernel (`torch.library.register_fake`), or run the program once under "
-            "`recompute` in a large budget."
-        ) from error
+        raise _no_fake_kernel(error) from error
+    except RuntimeError as error:
+        if _CUSTOM not in str(error):
+            raise
+        raise _no_fake_kernel(str(error).partition(_CUSTOM)[2].split(")")[0]) from error
     finally:
         torch.set_rng_state(generator)
     _refuse_workspaces(run)
@@ -110,6 +110,18 @@ def record_shapes(
     run.kept_result = result  # the graph has to live until it is measured
     run.end_of_recording()
     return recorder
+
+
+_CUSTOM = "no fake impl registered for <CustomOpDef("
+"""What PyTorch says of an operator made by `torch.library.custom_op`."""
+
+
+def _no_fake_kernel(operator: object) -> UnsupportedError:
+    return UnsupportedError(
+        f"`{operator}` does not say what it makes from shapes alone. Give it a fake "
+        "kernel (`torch.library.register_fake`), or run the program once under "
+        "`recompute` in a large budget."
+    )
 
 
 def _refuse_workspaces(run: Run) -> None:

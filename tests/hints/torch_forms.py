@@ -1,0 +1,202 @@
+"""Hints on PyTorch programs that are compiled, estimated or built as a graph."""
+
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import create_selective_checkpoint_contexts
+
+import retape
+import retape.torch
+from retape.torch import (
+    CheckpointOptions,
+    CompilerBudget,
+    Graph,
+    checkpoint,
+    mark_checkpoint,
+    on_recomputed,
+    recompute,
+    recompute_subgraph,
+)
+from tests.hints.rows import Row
+from tests.hints.torch_gradients import FACTOR, PLAIN, chain, grad, leaf
+
+
+def branches(x: Any) -> Any:
+    """A loss that depends on a value."""
+    return x.sin().sum() if x.sum() > 0 else x.cos().sum()
+
+
+def compiled(f: Callable[[Any], Any], **options: Any) -> Any:
+    """A function that PyTorch compiles anew, with nothing of another one."""
+    torch._dynamo.reset()
+    return torch.compile(f, **{"backend": "eager"} | options)
+
+
+@functools.cache
+def operator(name: str, *, fake: bool) -> Any:
+    """An operator of a user's own, with a kernel for shapes alone or without."""
+
+    @torch.library.custom_op(f"hints::{name}", mutates_args=())
+    def made(x: torch.Tensor) -> torch.Tensor:
+        return x * 2.0
+
+    made.register_autograd(lambda ctx, cotangent: cotangent * 2.0)
+    if fake:
+        torch.library.register_fake(f"hints::{name}")(torch.empty_like)
+    return made
+
+
+ROWS = [
+    Row(
+        "pass `per_graph=True`",
+        """
+def f(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos().sum()
+
+compiled(f, backend=CompilerBudget('1MB', backend='aot_eager'))(leaf())
+""",
+        """
+warnings.filterwarnings('ignore', 'The .grad attribute')
+
+def f(x):
+    y = x.sin()
+    torch._dynamo.graph_break()
+    return y.cos().sum()
+
+budget = CompilerBudget('1MB', backend='aot_eager', per_graph=True)
+grad(compiled(f, backend=budget))
+""",
+        "grad(lambda x: x.sin().cos().sum())",
+    ),
+    Row(
+        "call it outside of `torch.compile`",
+        "compiled(recompute(memory='1MB')(chain))(leaf())",
+        "grad(recompute(memory='1MB')(compiled(chain)))",
+        PLAIN,
+        written="recompute(memory='1MB')(compiled(chain))",
+    ),
+    Row(
+        "Run it once under `recompute`",
+        "retape.torch.estimate(branches, leaf())",
+        "run = recompute(memory='1GB')\n"
+        "(grad(run(branches)), run.report.peak_bytes > 0)",
+        "(grad(branches), True)",
+    ),
+    Row(
+        "Give it a fake kernel (`torch.library.register_fake`",
+        "f = operator('real', fake=False)\n"
+        "retape.torch.estimate(lambda x: f(x).sum(), leaf())",
+        """
+f = operator('faked', fake=True)  # by torch.library.register_fake
+retape.torch.estimate(lambda x: f(x).sum(), leaf()).enough > 0
+""",
+    ),
+    Row(
+        "run the program once under `recompute`",
+        "f = operator('real', fake=False)\n"
+        "retape.torch.estimate(lambda x: f(x).sum(), leaf())",
+        "f = operator('real', fake=False)\n"
+        "grad(recompute(memory='1GB')(lambda x: f(x).sum()))",
+        "[2.0, 2.0, 2.0]",
+    ),
+    Row(
+        "Run the program once under `recompute`",
+        "f = nn.LSTM(3, 3)\nretape.torch.estimate(lambda x: f(x)[0].sum(), FACTOR)",
+        "f = nn.LSTM(3, 3)\nrun = recompute(memory='1GB')\n"
+        "x = FACTOR.clone().requires_grad_()\n"
+        "(grad(run(lambda x: f(x)[0].sum()), x), run.report.peak_bytes > 0)",
+        "x = FACTOR.clone().requires_grad_()\n(grad(lambda x: f(x)[0].sum(), x), True)",
+    ),
+    Row(
+        "pass a list of overloads, or "
+        "`context_fn=functools.partial(create_selective_checkpoint_contexts, ...)`",
+        "compiled(lambda x: checkpoint(chain, x, policy=lambda op: True))(leaf())",
+        """
+kept = [torch.ops.aten.sin.default]
+
+def f(x):
+    return checkpoint(chain, x, context_fn=functools.partial(
+        create_selective_checkpoint_contexts, kept))
+
+grad(compiled(f))
+""",
+        PLAIN,
+    ),
+    Row(
+        "pass a list of overloads",
+        "compiled(lambda x: checkpoint(chain, x, policy=lambda op: True))(leaf())",
+        "kept = [torch.ops.aten.sin.default]\n"
+        "grad(compiled(lambda x: checkpoint(chain, x, policy=kept)))",
+        PLAIN,
+    ),
+    Row(
+        "Pass `dynamic=False`",
+        "budget = CompilerBudget('1MB', backend='aot_eager')\n"
+        "compiled(lambda x: x.sin().cos().sum(), backend=budget, dynamic=True)(leaf())",
+        "budget = CompilerBudget('1MB', backend='aot_eager')\n"
+        "grad(compiled(lambda x: x.sin().cos().sum(), backend=budget, dynamic=False))",
+        "grad(lambda x: x.sin().cos().sum())",
+    ),
+    Row(
+        "pass `save_inputs=False`",
+        """
+graph = Graph()
+x = graph.leaf(torch.ones(2))
+y = graph.apply(torch.exp, x)
+z = graph.apply(torch.sin, y)
+graph.release(y)
+mark_checkpoint(z)
+""",
+        """
+graph = Graph()
+x = graph.leaf(torch.ones(2))
+y = graph.apply(torch.exp, x)
+z = graph.apply(torch.sin, y)
+graph.release(y)
+mark_checkpoint(z, CheckpointOptions(save_inputs=False))
+graph.release(z)
+recompute_subgraph(z)
+""",
+        "torch.ones(2).exp().sin()",
+    ),
+    Row(
+        "Give at least 1, or `None`",
+        "CheckpointOptions(max_recompute_depth=0)",
+        """
+options = CheckpointOptions(max_recompute_depth=None)
+graph = Graph()
+y = graph.apply(torch.exp, graph.leaf(torch.ones(2)))
+mark_checkpoint(y, options)
+graph.release(y)
+recompute_subgraph(y)
+""",
+        "torch.ones(2).exp()",
+    ),
+    Row(
+        "call `on_recomputed(node)`",
+        """
+graph = Graph()
+node = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
+node.value.mul_(3)
+recompute_subgraph(node)
+graph.release(node)
+""",
+        """
+graph = Graph()
+node = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
+node.value.mul_(3)
+on_recomputed(node)
+graph.release(node)
+recompute_subgraph(node)
+""",
+        "[3.0, 3.0]",
+    ),
+]
