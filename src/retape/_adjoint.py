@@ -5,7 +5,12 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeVar, cast
 
-from retape._adjoint_arguments import check_arguments, run_label, single_step
+from retape._adjoint_arguments import (
+    check_arguments,
+    check_key,
+    run_label,
+    single_step,
+)
 from retape._adjoint_health import CotangentWatch, diagnose
 from retape._adjoint_processes import run_in_processes
 from retape._warn import warn
@@ -21,6 +26,7 @@ from retape.driver import (
     run,
 )
 from retape.driver._health import check_growth
+from retape.driver._interrupt import unheeded
 from retape.driver._outgrown import Sample
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
@@ -122,10 +128,10 @@ def adjoint(
             `retape.fixed_space(snapshots=20)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
             killed is taken up again by the same call, and gives the same bits. The
-            same call means the same x0, number of steps and plan and the same
-            functions: their code, defaults and the variables that they read, also
-            through objects and other functions. Another run is refused, and the
-            difference named; so is a function whose variables cannot be compared.
+            same call means the same x0, number of steps and plan, and functions that
+            do the same: steps that are run again have to give the bits that they gave.
+            Another run is refused, and the difference named. One that is done makes
+            room for the next.
         key: What the run is, in the place of the functions: a text or a number that
             you change whenever the program or its data change.
         reuse: Take the result of a finished run from the store, if it has it.
@@ -194,6 +200,7 @@ def adjoint(
     }
     steps = check_arguments(passed, steps)
     check_growth(growth)
+    check_key(key)
     one = step if step is not None or forward is None else single_step(forward)
     functions: StepFunctions[Any, Any] = StepFunctions(
         cast("Callable[[X, int], X]", one),
@@ -219,17 +226,23 @@ def adjoint(
             "health": health or None,
         }
         outcome = run_in_processes(machine, plan, progress, snapshots, refused)
-        state, total, cotangent = outcome.result
+        state, total, cotangent, *_ = outcome.result
         return Adjoint(state, cotangent, outcome.report, total)
     chosen = fixed_space(snapshots=20) if plan is None else plan
     if store is None and isinstance(chosen, Plan):
         _warn_of_tiers(chosen, steps)
     cotangents = CotangentWatch(growth)
     machine.watch = cotangents if health else None
-    tape_bytes = machine.step_tape_nbytes()
-    if isinstance(chosen, Plan) and chosen.budget is not None:
+    with unheeded():
+        tape_bytes = machine.step_tape_nbytes()
+    if isinstance(chosen, Plan) and chosen.counts_bytes:
         sizes = {"state": tree_nbytes(x0), "tape": tape_bytes}
         machine.sample = Sample(repr(chosen), sizes)
+    label = ""
+    if is_durable(store):
+        machine.signs = True
+        with unheeded():
+            label = run_label(passed, x0, steps, key, machine.first_step())
     watch = Bar() if progress is True else progress
     meter = Meter(after=watch or None) if measure else None
     with meter or nullcontext():
@@ -241,10 +254,10 @@ def adjoint(
             progress=meter or watch,
             verify=verify,
             fingerprint=machine.fingerprint if verify else None,
-            label=run_label(passed, x0, steps, key, is_durable(store)),
+            label=label,
             reuse=reuse,
         )
-    state, total, cotangent = outcome.result
+    state, total, cotangent, *_ = outcome.result
     report = outcome.report
     if meter is not None and isinstance(chosen, Plan):
         sizes = machine.nbytes(machine.start()), tape_bytes, tree_nbytes(cotangent)

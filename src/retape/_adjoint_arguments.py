@@ -5,7 +5,7 @@ from operator import index
 from typing import Any, SupportsIndex, TypeVar, cast
 
 from retape._errors import PlanError
-from retape.driver._identity import identify, unwrapped
+from retape.driver._hints import hints, unwrapped
 from retape.driver._user_functions import check_functions
 from retape.storage import (
     fingerprint,
@@ -57,23 +57,24 @@ def single_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:
     return lambda x, k: forward(x, k, k + 1)
 
 
-def run_label(
-    functions: dict[str, Any],
-    x0: object,
-    steps: int | None,
-    key: str | int | None,
-    durable: bool,
-) -> str:
-    """The label of a run in a durable store: a title, and a line for each part."""
+def check_key(key: object) -> None:
+    """Refuse what is no name of a run."""
     if key is not None and (not isinstance(key, str | int) or "\n" in str(key)):
         raise PlanError(
             f"`key={key!r}` cannot be: pass a text of one line or a number, which says "
             "what program and what data the run is of."
         )
-    if not durable:
-        return ""
-    step = functions["step"] or functions["forward"]
-    named = unwrapped(step)
+
+
+def run_label(
+    functions: dict[str, Any],
+    x0: object,
+    steps: int | None,
+    key: str | int | None,
+    first_step: str,
+) -> str:
+    """The label of a run in a durable store: a title, and a line for each part."""
+    named = unwrapped(functions["step"] or functions["forward"])
     title = getattr(named, "__qualname__", type(named).__name__)
     parts = {"x0": fingerprint(x0).hex(), "`steps`": str(steps)}
     if key is not None:
@@ -81,5 +82,6 @@ def run_label(
     else:
         for name, function in functions.items():
             if function is not None and name != "observe":
-                parts |= identify(name, function)
+                parts |= hints(name, function)
+    parts["what step 0 does"] = first_step
     return "\n".join([title, *(f"{part}: {value}" for part, value in parts.items())])

@@ -1,7 +1,6 @@
 """The front for step functions: NumPy states, trees of them, both kinds of end."""
 
 import weakref
-from functools import partial
 
 import numpy as np
 import pytest
@@ -403,62 +402,3 @@ def test_a_tape_without_its_two_parts_is_named(made):
             steps=3,
             tape=lambda x, k: made,
         )
-
-
-def test_edited_code_is_another_run(tmp_path):
-    def call(step):
-        return retape.adjoint(
-            step,
-            lambda x, k, g: 2.0 * g,
-            1.0,
-            seed=lambda x: 1.0,
-            steps=3,
-            store=retape.DiskStore(tmp_path),
-        ).state
-
-    assert call(lambda x, k: 2.0 * x) == 8.0
-    with pytest.raises(retape.StoreError, match="holds another run"):
-        call(lambda x, k: 3.0 * x)
-    assert call(lambda x, k: 2.0 * x) == 8.0
-
-
-def _scaled(x, k, by=2.0):
-    return by * x
-
-
-CALL = {
-    "step": lambda x, k: _scaled(x, k),
-    "reverse_step": lambda x, k, g: 2.0 * g,
-    "seed": lambda x: 1.0,
-    "done": lambda x: x >= 8.0,
-}
-
-
-@pytest.mark.parametrize(
-    ("name", "before", "after"),
-    [
-        ("seed", CALL["seed"], lambda x: 5.0),
-        ("done", CALL["done"], lambda x: x >= 4.0),
-        ("step", _scaled, lambda x, k, by=3.0: by * x),
-        ("step", partial(_scaled, by=2.0), partial(_scaled, by=4.0)),
-        ("step", lambda x, k: _twice(lambda: x), lambda x, k: _twice(lambda: x + x)),
-    ],
-    ids=["seed", "done", "default", "partial", "inner function"],
-)
-def test_any_function_that_is_another_one_makes_another_run(
-    tmp_path, name, before, after
-):
-    """A finished run would otherwise hand out the gradient of something else."""
-
-    def call(function):
-        store = retape.DiskStore(tmp_path)
-        return retape.adjoint(x0=1.0, store=store, **{**CALL, name: function}).cotangent
-
-    first = call(before)
-    with pytest.raises(retape.StoreError, match="holds another run"):
-        call(after)
-    assert call(before) == first
-
-
-def _twice(function):
-    return 2.0 * function()

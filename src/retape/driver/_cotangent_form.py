@@ -20,14 +20,21 @@ from retape.storage._trees._form import (
     differences,
     fits,
     form_of,
+    has_form,
     is_leaf,
     shape_of,
     shown,
 )
 
 
-def looked_at(call: Callable[[Any], Any], value: Any, what: str) -> Any:
+def looked_at(call: Callable[[Any], Any], value: Any, what: str, k: int) -> Any:
     """A tree copied, measured or seen; an error says whose it is.
+
+    Args:
+        call: From the tree.
+        value: The tree.
+        what: What it is, and what `k` counts: a text is made only of an error.
+        k: The number of a step.
 
     Raises:
         StoreError: If something in it is none of what a state may consist of.
@@ -35,7 +42,7 @@ def looked_at(call: Callable[[Any], Any], value: Any, what: str) -> Any:
     try:
         return call(value)
     except StoreError as error:
-        raise type(error)(f"{what}: {error}") from error
+        raise type(error)(f"{what} {k}: {error}") from error
 
 
 @dataclass(slots=True)
@@ -60,9 +67,13 @@ class CotangentForm:
 
     def take_up(self, cotangent: Any) -> None:
         """Go on with a cotangent, which another process may have left."""
-        form = form_of(cotangent)
-        if form != self.form:
+        if not has_form(cotangent, self.form):
+            form = form_of(cotangent)
             self.form, self.state, self.fitting = form, UNKNOWN, None
+
+    def of_state(self, state: Any) -> Form:
+        """The form of a state, which is mostly that of the one after it."""
+        return self.state if has_form(state, self.state) else form_of(state)
 
     def follow(self, cotangent: Any, state: Form, name: str, k: int) -> None:
         """Compare the cotangent of the state before step k with the one after it.
@@ -70,8 +81,11 @@ class CotangentForm:
         Raises:
             MachineError: If it has lost something, or does not fit the state.
         """
+        same = has_form(cotangent, self.form)
+        if same and state is self.state:
+            return
         try:
-            form = form_of(cotangent)
+            form = self.form if same else form_of(cotangent)
         except StoreError as error:
             raise MachineError(f"`{name}` returned for step {k}: {error}") from error
         if form != self.form or state != self.state:
@@ -98,7 +112,7 @@ class CotangentForm:
         Raises:
             MachineError: If they differ in form.
         """
-        form = looked_at(form_of, more, f"`cost_gradient` returned for k = {k}")
+        form = looked_at(form_of, more, "`cost_gradient` returned for k =", k)
         if form == self.form:
             return add_trees(cotangent, more)
         wrong = _cannot_be_added(self.form, form)

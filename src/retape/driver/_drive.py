@@ -18,12 +18,14 @@ from retape.driver._in_use import claimed
 from retape.driver._interrupt import heeded, obey_all
 from retape.driver._machine import (
     Machine,
+    ResumedMachine,
     TapingMachine,
     cannot_tape,
 )
 from retape.driver._obey import Loop
 from retape.driver._online_forward import find_place, sweep_forward
 from retape.driver._progress import Bar, Progress
+from retape.driver._proof import AnotherProgram
 from retape.driver._report import Report
 from retape.driver._resume import skip_done
 from retape.driver._verify import Verifier, Verify
@@ -38,6 +40,7 @@ from retape.storage import (
     Record,
     SnapshotStore,
 )
+from retape.storage._base import AnotherRun
 from retape.storage._tiered import name_tiers
 
 C = TypeVar("C")
@@ -127,14 +130,30 @@ def run(
             "gives back states that are near. Leave `verify` out, or verify with a "
             "codec without loss."
         )
-    loop = Loop(machine, MemoryStore[C]() if store is None else store, machine.start())
-    loop.verifier = _verifier(verify, fingerprint)
-    loop.watch = Bar() if progress is True else (progress or None)
-    loop.length = machine.length()
+    kept = MemoryStore[C]() if store is None else store
     title, _, more = (label or type(machine).__name__).partition("\n")
-    loop.label = f"{title} under {_named(plan)}" + (f"\n{more}" if more else "")
-    with claimed(loop.store), heeded(loop):
-        return _obeyed(loop, plan, tape_bytes, reuse)
+    named = f"{title} under {_named(plan)}" + (f"\n{more}" if more else "")
+
+    def begun() -> Loop[C, A, R]:
+        loop = Loop(machine, kept, machine.start(), label=named)
+        loop.verifier = _verifier(verify, fingerprint)
+        loop.watch = Bar() if progress is True else (progress or None)
+        loop.length = machine.length()
+        return loop
+
+    loop = begun()
+    with claimed(kept), heeded(loop):
+        try:
+            return _obeyed(loop, plan, tape_bytes, reuse)
+        except AnotherProgram:
+            if not (loop.proof and loop.proof.done) or isinstance(plan, Iterator):
+                raise
+        # The program has changed since: a run that was done has no part in its next.
+        if isinstance(machine, ResumedMachine):
+            machine.resume(0, False)
+        again = begun()
+        again.limit = loop.limit
+        return _obeyed(again, plan, tape_bytes, reuse=False)
 
 
 def _obeyed(
@@ -174,8 +193,17 @@ def _obeyed(
 
 
 def _begun(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
-    """The record of a run that goes on; one that is done is begun anew unless asked."""
-    record = store.open(label)
+    """The record of a run that goes on; one that is done is begun anew unless asked.
+
+    So is another one that is done: one folder serves a whole optimisation.
+    """
+    try:
+        record = store.open(label)
+    except AnotherRun as error:
+        if not error.is_done:
+            raise
+        store.clear()
+        record = store.open(label)
     if record is None or record.left != 0 or reuse:
         return record
     try:

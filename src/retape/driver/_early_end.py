@@ -25,7 +25,8 @@ def keep_working(loop: Loop[C, A, R]) -> bool:
     nbytes = loop.machine.nbytes(loop.working)
     with suppress(StoreError):
         # No slot of the schedule's, and on no tier that ends with the process.
-        loop.store.put(loop.at, -1, "disk", loop.packed(loop.working), nbytes)
+        signed = loop.signed(loop.at, loop.working)
+        loop.store.put(loop.at, -1, "disk", loop.packed(signed), nbytes)
         return True
     return False
 

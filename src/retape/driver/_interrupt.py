@@ -19,7 +19,7 @@ from typing import Any, SupportsFloat, TypeVar, cast
 from retape._errors import PlanError, RunInterrupted
 from retape.driver._early_end import keep_working, message, near, save_near, too_long
 from retape.driver._obey import Loop
-from retape.schedule import Action, Advance, Drop, Reverse, Sweep, Tape
+from retape.schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
 
 C = TypeVar("C")
 A = TypeVar("A")
@@ -202,14 +202,21 @@ def heeded(loop: Loop[C, A, R]) -> Generator[None]:
             "would stop at its own. Call it outside the block; a job that is ended "
             "goes on from the last record, which `every=` of the store writes."
         )
-    # What a step calls in turn is not to be ended: its run is a part of this one.
-    token = _ACTIVE.set(None)
     loop.limit = limit
+    with unheeded():
+        try:
+            yield
+        except RunInterrupted:
+            limit._heeded = True  # pyright: ignore[reportPrivateUsage]
+            raise
+
+
+@contextmanager
+def unheeded() -> Generator[None]:
+    """Let no run heed an `interruptible`: what a step calls in turn is a part of it."""
+    token = _ACTIVE.set(None)
     try:
         yield
-    except RunInterrupted:
-        limit._heeded = True  # pyright: ignore[reportPrivateUsage]
-        raise
     finally:
         _ACTIVE.reset(token)
 
@@ -286,6 +293,8 @@ _WHOLE = (Reverse, Sweep, Tape)
 
 def _expected(loop: Loop[C, A, R], action: Action) -> float:
     """The seconds that an action will take, by those before it."""
+    if isinstance(action, Store) and loop.proof is not None:
+        return _step_seconds(loop) or 0.0
     if not isinstance(action, _WHOLE):
         return 0.0
     steps = action.stop - action.start

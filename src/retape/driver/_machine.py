@@ -146,6 +146,31 @@ class ResumedMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
         ...
 
 
+@runtime_checkable
+class KnownMachine(Machine[C, A, R_co], Protocol[C, A, R_co]):
+    """A machine whose runs are known by what they do.
+
+    A process that takes its run up goes on only if the steps that it runs again give
+    the bits that they gave (`driver._proof`).
+    """
+
+    def sign(self, capsule: C, after: C) -> C:
+        """A capsule with a digest of the state one step later."""
+        ...
+
+    def agrees(self, capsule: C, after: C) -> bool:
+        """Whether one step later is what a capsule was signed with, if it was."""
+        ...
+
+    def recorded(self, cotangent: A) -> Any:
+        """What a record has of a cotangent: what leads to it, and a digest."""
+        ...
+
+    def taken_up(self, found: Any, length: int | None) -> A | None:
+        """The cotangent that this leads to; `None` if it is another one."""
+        ...
+
+
 def cannot_tape(machine: object) -> PlanError:
     """The refusal of a schedule that keeps tapes."""
     return PlanError(

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from operator import index
 from time import perf_counter
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from retape._errors import MachineError, StoreError
 from retape.driver._machine import (
+    KnownMachine,
     Machine,
     OverwritingMachine,
     PackingMachine,
@@ -16,6 +18,7 @@ from retape.driver._machine import (
     cannot_tape,
 )
 from retape.driver._progress import Progress
+from retape.driver._proof import Proof
 from retape.driver._repair import fetch
 from retape.driver._report import Report
 from retape.driver._verify import Verifier, reverse_checked
@@ -62,6 +65,9 @@ class Loop(Generic[C, A, R]):
         label: What the run is, for durable stores.
         limit: The `retape.interruptible` that the run heeds, if there is one.
         work: What this process has done.
+        ahead: A step, and the capsule after it, where that has been run already.
+        proof: What tells that this is the program which began the run, where a store
+            outlives its process.
     """
 
     machine: Machine[C, A, R]
@@ -79,7 +85,9 @@ class Loop(Generic[C, A, R]):
     resumed: bool = False
     limit: Any = None
     work: Work = field(default_factory=Work)
+    ahead: tuple[int, C] | None = None
     durable: SnapshotStore[C] | None = field(init=False)
+    proof: Proof[C, A] | None = field(init=False)
     _copy: Callable[[C], C] | None = field(init=False)
     _pack: Callable[[Any], Any] | None = field(init=False)
     _tapes: bool = field(init=False)
@@ -88,6 +96,9 @@ class Loop(Generic[C, A, R]):
     def __post_init__(self) -> None:
         # Asked once: what a protocol asks at run time takes longer than an action.
         self.durable = self.store if is_durable(self.store) else None
+        self.proof = None
+        if self.durable is not None and isinstance(self.machine, KnownMachine):
+            self.proof = Proof(self.machine, self.store)
         self._tapes = isinstance(self.machine, TapingMachine)
         self._gives_copies = self.store.gives_copies
         overwrites = isinstance(self.machine, OverwritingMachine)
@@ -138,7 +149,7 @@ class Loop(Generic[C, A, R]):
             self.tell()
 
     def _restore(self, step: int, slot: Slot) -> None:
-        self.working, self.at = None, step
+        self.working, self.at, self.ahead = None, step, None
         self.working = fetch(self, step, slot)
         self.borrowed = None if self._gives_copies else slot
         self.work.meter.read(slot[0])
@@ -185,6 +196,11 @@ class Loop(Generic[C, A, R]):
         """Run the steps start, ..., stop - 1 of a known length."""
         began = perf_counter()
         step = start
+        if self.ahead is not None:
+            (at, after), self.ahead = self.ahead, None
+            if at == start:
+                capsule, step = after, start + 1
+                self.work.checked -= 1
         while step < stop:
             upto = self.verifier.next_stop(step, stop) if self.verifier else stop
             capsule, _ = self.machine.advance(capsule, upto - step)
@@ -195,24 +211,55 @@ class Loop(Generic[C, A, R]):
         self.work.spend(self.phase, began)
         return capsule
 
+    def _step_ahead(self, step: int, capsule: C) -> tuple[C, C]:
+        """The capsule in memory that the step does not touch, and the one after it.
+
+        That is kept for the next advance.
+        """
+        began = perf_counter()
+        kept, self.ahead = self.copied(capsule), None
+        if self.working is capsule:
+            self.working, self.borrowed = kept, None
+        after, made = self.machine.advance(capsule, 1)
+        if self.verifier:
+            self.verifier.check(step, step + 1, after)
+        if index(made):
+            self.ahead = step, after
+            self.work.checked += 1
+        self.work.spend(self.phase, began)
+        return kept, after
+
+    def signed(self, step: int, capsule: C) -> C:
+        """A capsule for the store, which tells what the step from it does."""
+        # What a codec with a loss gives back has other bits than what it was given.
+        if self.proof is None or self.store.is_lossy:
+            return capsule
+        self.proof.old.discard(step)
+        return self.proof.machine.sign(*self._step_ahead(step, capsule))
+
+    def confirm(self, step: int, capsule: C) -> C:
+        """A capsule of the store's; one of an earlier process is compared."""
+        if self.proof is None or step not in self.proof.old:
+            return capsule
+        kept, after = self._step_ahead(step, capsule)
+        self.proof.confirm(step, kept, after)
+        return kept
+
     @property
     def phase(self) -> str:
         """The phase that an advanced step is counted in."""
         return "forward" if self.cotangent is None else "recompute"
 
-    def keep(
-        self,
-        step: int,
-        slot: int,
-        tier: str,
-        capsule: C,
-        *,
-        overwritten: bool = True,
-    ) -> None:
-        """Store a capsule, which the program may go on to overwrite."""
+    def keep(self, step: int, slot: int, tier: str, capsule: C) -> C:
+        """Store a capsule, which the program may overwrite; the one to go on from."""
+        capsule = self.signed(step, capsule)
+        own = capsule if self._gives_copies else self.copied(capsule)
+        self.put(step, slot, tier, own)
+        return capsule
+
+    def put(self, step: int, slot: int, tier: str, capsule: C) -> None:
+        """Store a capsule as it is."""
         began = perf_counter()
-        if overwritten and not self._gives_copies:
-            capsule = self.copied(capsule)
         nbytes = self.machine.nbytes(capsule)
         self.store.put(step, slot, tier, self.packed(capsule), nbytes)
         self.slots[tier, slot] = step
@@ -224,6 +271,7 @@ class Loop(Generic[C, A, R]):
         """Run a stage with a tape, for a slot: the tape, and the capsule after it."""
         if not self._tapes:
             raise cannot_tape(self.machine)
+        self.ahead = None
         began = perf_counter()
         machine: Any = self.machine
         made: tuple[Any, C] = machine.tape(capsule, stop - start)
@@ -280,7 +328,10 @@ class Loop(Generic[C, A, R]):
         """Write the record of a durable store, unless a stage is being reversed."""
         if self.durable is not None and self.reached is not None:
             left, cotangent = self.reached
-            given = self.length, left, self.packed(cotangent), self.label
+            found: Any = cotangent
+            if self.proof is not None and cotangent is not None:
+                found = self.proof.machine.recorded(cotangent)
+            given = self.length, left, self.packed(found), self.label
             self.durable.record(Record(*given))
 
     def release(self) -> None:
@@ -311,7 +362,7 @@ class Loop(Generic[C, A, R]):
                 f"the schedule reverses a stage that ends at step {stop}, and {left} "
                 "steps are left. Pass a schedule of the machine's length."
             )
-        self.reached = None
+        self.reached = self.ahead = None
         return reached.cotangent
 
     def _sweep(self, start: int, stop: int, slot: int, tier: str) -> None:

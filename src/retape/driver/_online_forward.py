@@ -33,11 +33,13 @@ def sweep_forward(
     """
     stage = loop.at // alpha
     # The working capsule must last: a machine that overwrites capsules runs a copy.
-    after, made = _advance(loop, loop.copied(loop.look(loop.at)), loop.at, alpha)
+    held, given = loop.look(loop.at), [loop.copied(loop.look(loop.at))]
+    after, made, loop.working = _advance(loop, given, held, state, alpha, stage)
     while made == alpha:
         held, given = loop.copied(after), [after]
-        del after  # Popped below, so that the run alone keeps it alive.
-        beyond, more = _advance(loop, given.pop(), (stage + 1) * alpha, alpha)
+        del after  # Popped there, so that the run alone keeps it alive.
+        ahead = _asked(state, stage)
+        beyond, more, held = _advance(loop, given, held, ahead, alpha, stage + 1)
         if more == 0:
             break
         state = place(loop, state, stage, alpha)
@@ -50,10 +52,19 @@ def sweep_forward(
     return loop.length, state
 
 
+def _asked(state: Placement, stage: int) -> Placement:
+    return state if _has(state, stage) else state.place(stage)[0]
+
+
+def _has(state: Placement, stage: int) -> bool:
+    """Whether this is a stage that an earlier process has stored already."""
+    return bool(state.positions) and stage <= state.positions[-1]
+
+
 def place(loop: Loop[C, A, R], state: Placement, stage: int, alpha: int) -> Placement:
     """Ask the controller about a stage whose start is the working capsule."""
-    if state.positions and stage <= state.positions[-1]:
-        return state  # A stage that an earlier process has stored already.
+    if _has(state, stage):
+        return state
     state, placed = state.place(stage)
     for at, near, far in placed.moved:
         loop.move(at * alpha, near, far)
@@ -61,7 +72,8 @@ def place(loop: Loop[C, A, R], state: Placement, stage: int, alpha: int) -> Plac
         loop.drop(at * alpha, slot, placed.tier)
     if placed.slot is not None:
         capsule, tier = loop.look(loop.at), placed.tier
-        loop.keep(stage * alpha, placed.slot, tier, capsule, overwritten=False)
+        # The run is beyond it: no step may be run from there, in memory that is used.
+        loop.put(stage * alpha, placed.slot, tier, capsule)
     return state
 
 
@@ -94,21 +106,50 @@ def find_place(
         loop.slots = {(tier, slot): at * alpha for at, slot, tier in held}
         loop.work.meter.took_up(reached.tiers)
         store.keep_only(set(loop.slots.values()))
-        loop.working, loop.at = capsule, step
-        loop.work.skipped = step
+        loop.at = loop.work.skipped = step
         loop.went_on()
+        if loop.proof is not None:
+            loop.proof.old = there
+        loop.working = loop.confirm(step, capsule)
+        loop.ahead = None
         return reached
     store.keep_only(set())
     return state
 
 
-def _advance(loop: Loop[C, A, R], capsule: C, start: int, alpha: int) -> tuple[C, int]:
-    began = perf_counter()
-    step, stop = start, start + alpha
+def _advance(
+    loop: Loop[C, A, R],
+    given: list[C],
+    held: C,
+    state: Placement,
+    alpha: int,
+    stage: int,
+) -> tuple[C, int, C]:
+    """Run a stage, or to the end.
+
+    Args:
+        loop: The run.
+        given: The start of the stage, for the machine to overwrite.
+        held: The same, which may be stored when it is known that the run goes on.
+        state: The controller, asked about the stages before.
+        alpha: The stage length.
+        stage: The stage.
+
+    Returns:
+        The capsule after it, the steps made, and `held`; if it will be stored, it says
+        what the first of the steps does.
+    """
+    began, capsule = perf_counter(), given.pop()
+    start = step = stage * alpha
+    stop = start + alpha
+    signs = loop.proof is not None and _is_stored(state, stage)
     while step < stop:
         upto = loop.verifier.next_stop(step, stop) if loop.verifier else stop
+        upto = start + 1 if signs else upto
         capsule, count = loop.machine.advance(capsule, upto - step)
         made = index(count)
+        if signs and loop.proof is not None:
+            held, signs = loop.proof.machine.sign(held, capsule), False
         if loop.verifier and step + made == upto:
             loop.verifier.check(step, upto, capsule)
         step += made
@@ -118,4 +159,8 @@ def _advance(loop: Loop[C, A, R], capsule: C, start: int, alpha: int) -> tuple[C
     loop.work.advances += total
     loop.work.spend("forward", began)
     loop.tell()
-    return capsule, total
+    return capsule, total, held
+
+
+def _is_stored(state: Placement, stage: int) -> bool:
+    return not _has(state, stage) and state.place(stage)[1].slot is not None

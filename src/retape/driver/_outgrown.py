@@ -31,7 +31,7 @@ class Sample:
         self._told[kind] = 2 * ratio
         warn(
             f"the {kind} of step {k} takes {format_bytes(nbytes)}, {ratio:.3g} times "
-            f"that of step 0, with which `plan={self.plan}` was made: the budget is "
-            f"not kept. Pass the budget divided by {ratio:.3g}, or let the first step "
-            "be one of the largest."
+            f"that of step 0, with which `plan={self.plan}` was made: its bytes are "
+            f"not kept. Pass them divided by {ratio:.3g}, or let the first step be one "
+            "of the largest."
         )

@@ -48,8 +48,7 @@ def fetch(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
             loop.keep_tape(between, stop, number, tier, made)
             at = stop
         else:
-            made = capsule
-            loop.keep(between, number, tier, capsule)
+            made = capsule = loop.keep(between, number, tier, capsule)
     return made
 
 
@@ -72,4 +71,6 @@ def _earlier(loop: Loop[C, A, R], step: int) -> tuple[int, C, list[tuple[int, Sl
 
 def _get(loop: Loop[C, A, R], step: int, slot: Slot) -> Any:
     tier, number = slot
-    return loop.store.get(step, number, tier, tape=slot in loop.tapes)
+    tape = slot in loop.tapes
+    found: Any = loop.store.get(step, number, tier, tape=tape)
+    return found if tape else loop.confirm(step, found)

@@ -28,6 +28,8 @@ class Report:
         seconds: Wall-clock time by phase: "forward" (advances before the first stage),
             "recompute" (advances after it), "reverse" (taping and sweeping back) and
             "storage" (writing, reading and dropping snapshots).
+        checked: Steps run besides, to tell what a step from a snapshot does: a store
+            that outlives its process takes a run up only where that is as it was.
         kept_tapes: Tapes written to slots, under a mixed plan.
         tiers: The counts of each tier that the schedule names, by its name.
         memory: What was predicted and measured over time, where that was asked for;
@@ -47,6 +49,7 @@ class Report:
     resumed: bool
     seconds: dict[str, float] = field(compare=False)
     kept_tapes: int = 0
+    checked: int = field(default=0, compare=False)
     tiers: dict[str, TierCounts] = field(
         default_factory=dict[str, TierCounts], compare=False, repr=False
     )

@@ -8,7 +8,7 @@ last `Store` before the next `Reverse` whose file is there.
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from retape._errors import MachineError, SnapshotError
 from retape.driver._obey import Loop, Reached
@@ -28,9 +28,14 @@ def skip_done(
 ) -> Iterator[Action]:
     """The actions that are still to be done; `loop` is set to go on from there."""
     rest = iter(actions)
+    if loop.proof is not None and not store.is_lossy:
+        loop.proof.old = store.steps()
     if record is not None and record.left is not None and record.cotangent is not None:
+        cotangent: Any = record.cotangent
+        if loop.proof is not None:
+            cotangent = loop.proof.take_up(record)
         _skip_reversed(loop, rest, record.left)
-        loop.reached = Reached(record.left, record.cotangent)
+        loop.reached = Reached(record.left, cotangent)
         loop.went_on()
     ahead = list(_until_reverse(rest))
     ahead = _skip_stored(loop, ahead, store)
@@ -84,8 +89,9 @@ def _skip_stored(
             for done in ahead[:i]:
                 _note(loop, done)
             rest = _from(loop, ahead[i], step)
-            loop.working, loop.at = capsule, step
+            loop.at = step
             loop.went_on()
+            loop.working = loop.confirm(step, capsule)
             return [*rest, *ahead[i + 1 :]]
     return ahead
 

@@ -18,7 +18,7 @@ taped step but the last one of a stage; advances copy nothing.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from retape._errors import MachineError
@@ -41,12 +41,14 @@ class StepCapsule(NamedTuple):
         state: The state.
         cost: The cost terms of the states before it, summed up.
         live: Whether the memory of the state may be the program's own.
+        after: In a store that outlives its process: a digest of what the step does.
     """
 
     step: int
     state: Any
     cost: Any
     live: bool
+    after: str = ""
 
 
 class StepTape(NamedTuple):
@@ -56,6 +58,14 @@ class StepTape(NamedTuple):
     kept: list[Any]
 
 
+class LastStep(NamedTuple):
+    """A step that was reversed: its number, and what its adjoint was given."""
+
+    step: int
+    kept: Any
+    cotangent: Any
+
+
 class Swept(NamedTuple):
     """The cotangent that the driver carries, with the run's output.
 
@@ -63,11 +73,27 @@ class Swept(NamedTuple):
         state: The state after the last step.
         cost: The sum of the cost terms of all states; `None` without them.
         cotangent: That of the state before the stages that are reversed so far.
+        begun: A digest of that of the last state, where the machine signs.
+        last: The last step that was reversed, where the machine signs.
     """
 
     state: Any
     cost: Any
     cotangent: Any
+    begun: str = ""
+    last: LastStep | None = None
+
+
+class Recorded(NamedTuple):
+    """What a record has of a cotangent.
+
+    Attributes:
+        swept: What leads to it.
+        digest: Of it.
+    """
+
+    swept: Swept
+    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +120,7 @@ class StepMachine(Generic[X, G]):
         x0: The start state; never passed to a function, and never changed.
         steps: The number of steps, if it is known.
         guarded: Whether states are handed out read-only.
+        signs: Whether a later process will compare what the functions do.
         observed: The first step whose state has not been observed.
         turned: Whether a stage has been reversed: from then on all is a repetition.
         hidden: Whether functions have state that is not their argument; that may then
@@ -111,6 +138,7 @@ class StepMachine(Generic[X, G]):
     steps: int | None
     guarded: bool = False
     hidden: bool = False
+    signs: bool = False
     observed: int = field(default=0, init=False)
     turned: bool = field(default=False, init=False)
     tensors: bool = field(default=False, init=False)
@@ -127,8 +155,8 @@ class StepMachine(Generic[X, G]):
         return StepCapsule(0, copy_tree(self.x0), cost, False)
 
     def copy_capsule(self, capsule: StepCapsule) -> StepCapsule:
-        k, x, cost, _ = capsule
-        return StepCapsule(k, looked_at(copy_tree, x, _state(k)), cost, False)
+        k, x, cost, *_ = capsule
+        return StepCapsule(k, looked_at(copy_tree, x, _STATE, k), cost, False)
 
     def resume(self, step: int, turned: bool) -> None:
         """Go on where an earlier process was: states before `step` are repetitions."""
@@ -141,7 +169,7 @@ class StepMachine(Generic[X, G]):
         if of.done is not None:
             return self._until_done(capsule, stop)
         watched = of.cost is not None or of.observe is not None
-        self.tensors = looked_at(has_tensors, x, _state(first))
+        self.tensors = looked_at(has_tensors, x, _STATE, first)
         if watched and not self.turned:
             for k in range(first, stop):
                 cost = self._passed(x, k, cost)
@@ -167,26 +195,26 @@ class StepMachine(Generic[X, G]):
         if self.functions.tape is not None:
             return self.sweep(self.tape(capsule, steps)[0], steps, cotangent)
         if steps == 1:
-            first, x, _, live = capsule
+            first, x, _, live, _ = capsule
             return self.sweep(
                 StepTape(
-                    first, [looked_at(copy_tree, x, _state(first)) if live else x]
+                    first, [looked_at(copy_tree, x, _STATE, first) if live else x]
                 ),
                 1,
                 cotangent,
             )
         # The state after the stage is not needed: the last step is not run.
-        (first, kept), (_, x, _, live) = self.tape(capsule, steps - 1)
+        (first, kept), (_, x, _, live, _) = self.tape(capsule, steps - 1)
         kept.append(self._held(x, first, live))
         return self.sweep(StepTape(first, kept), steps, cotangent)
 
     def _held(self, x: X, k: int, live: bool) -> X:
         """A state in memory of our own."""
-        return looked_at(copy_tree, x, _state(k)) if live else x
+        return looked_at(copy_tree, x, _STATE, k) if live else x
 
     def tape(self, capsule: StepCapsule, steps: int) -> tuple[StepTape, StepCapsule]:
-        first, x, cost, live = capsule
-        self.tensors = looked_at(has_tensors, x, _state(first))
+        first, x, cost, live, _ = capsule
+        self.tensors = looked_at(has_tensors, x, _STATE, first)
         kept: list[Any] = []
         for k in range(first, first + steps):
             cost = self._passed(x, k, cost)
@@ -199,16 +227,19 @@ class StepMachine(Generic[X, G]):
         self.turned = True
         (first, kept), g, of = tape, cotangent.cotangent, self.functions
         form, told = self.form, of.tape is not None and of.cost_gradient is None
+        last = cotangent.last
         form.take_up(g)
         for k in range(first + steps - 1, first - 1, -1):
             needed, more = kept[k - first], None
+            if k == first and self.signs:
+                last = LastStep(k, copy_tree(needed), copy_tree(g))
             if of.cost_gradient is not None:
                 needed, x = needed if of.tape is not None else (needed, needed)
                 # Before `reverse_step`, which may overwrite the state.
-                state = form_of(x)
+                state = form.of_state(x)
                 more = self._cost_gradient(x, k)
             else:
-                state = self.forms.pop(k, UNKNOWN) if told else form_of(needed)
+                state = self.forms.pop(k, UNKNOWN) if told else form.of_state(needed)
             g = of.reverse_step(needed, k, g)
             if g is None:
                 raise MachineError(
@@ -221,7 +252,56 @@ class StepMachine(Generic[X, G]):
             if self.watch is not None:
                 self.watch(k, g)
         # Until the next stage steps are run, which may use the memory that it is in.
-        return Swept(cotangent.state, cotangent.cost, copy_tree(g))
+        return cotangent._replace(cotangent=copy_tree(g), last=last)
+
+    def sign(self, capsule: StepCapsule, after: StepCapsule) -> StepCapsule:
+        return capsule._replace(after=self._done_by(capsule, after))
+
+    def agrees(self, capsule: StepCapsule, after: StepCapsule) -> bool:
+        return not capsule.after or capsule.after == self._done_by(capsule, after)
+
+    def _done_by(self, capsule: StepCapsule, after: StepCapsule) -> str:
+        """A digest of what a step does, and of the cost of the state before it."""
+        cost, (k, x, *_) = self.functions.cost, capsule
+        term = None if cost is None else cost(x, k)
+        return fingerprint((after.step, after.state, term)).hex()
+
+    def recorded(self, cotangent: Swept) -> Recorded:
+        # The cotangent itself follows from the last step, if there was one.
+        last, g = cotangent.last, cotangent.cotangent
+        digest = fingerprint(g).hex()
+        kept = cotangent._replace(cotangent=g if last is None else None)
+        return Recorded(kept, digest)
+
+    def taken_up(self, found: Any, length: int | None) -> Swept | None:
+        swept, digest = Recorded(*found)
+        if length is not None and not self._begins_alike(swept, length):
+            return None
+        if swept.last is not None:
+            (k, kept, g), self.watch, watch = swept.last, None, self.watch
+            given = swept._replace(cotangent=g)
+            swept = self.sweep(StepTape(k, [kept]), 1, given)
+            self.watch = watch
+        return swept if fingerprint(swept.cotangent).hex() == digest else None
+
+    def _begins_alike(self, swept: Swept, n: int) -> bool:
+        """Whether the last state is one, and leads to the cotangent that it led to."""
+        x, done = copy_tree(swept.state), self.functions.done
+        if done is not None and not is_true(done(x), n):
+            return False
+        return fingerprint(self._begin(x, swept.state, n)).hex() == swept.begun
+
+    def first_step(self) -> str:
+        """A digest of what the first step does; nothing if there is none."""
+        of, start = replace(self.functions, observe=None), self.start()
+        once: StepMachine[Any, Any] = StepMachine(of, self.x0, self.steps, self.guarded)
+        if self.steps == 0:
+            return ""
+        after, made = once.advance(start, 1)
+        if not made:
+            return ""
+        tape = None if of.tape is None else once._taped(self.start().state, 0, True)[1]
+        return self._done_by(self.start(), after) + fingerprint(tape).hex()
 
     def tape_nbytes(self, tape: StepTape) -> int:
         return tree_nbytes(tape.kept)
@@ -238,7 +318,7 @@ class StepMachine(Generic[X, G]):
         return tree_nbytes(needed)
 
     def nbytes(self, capsule: StepCapsule) -> int:
-        found: int = looked_at(tree_nbytes, capsule[1], _state(capsule[0]))
+        found: int = looked_at(tree_nbytes, capsule[1], _STATE, capsule[0])
         if self.sample is not None:
             self.sample.compare("state", capsule[0], found)
         return found
@@ -252,14 +332,23 @@ class StepMachine(Generic[X, G]):
 
     def _turn(self, capsule: StepCapsule, steps: int) -> Swept:
         """The last stage: tape it, keep the output and seed the sweep from it."""
-        tape, (n, x, cost, _) = self.tape(capsule, steps)
+        tape, (n, x, cost, *_) = self.tape(capsule, steps)
         cost = self._passed(x, n, cost)
-        last, of = looked_at(copy_tree, x, _state(n)), self.functions
+        last = looked_at(copy_tree, x, _STATE, n)
+        g = self._begin(x, last, n)
+        if self.watch is not None:
+            self.watch(n, g)
+        begun = fingerprint(g).hex() if self.signs else ""
+        return self.sweep(tape, steps, Swept(last, cost, g, begun))
+
+    def _begin(self, x: X, last: X, n: int) -> Any:
+        """The cotangent of the last state, which the functions may overwrite."""
+        of = self.functions
         more = None if of.cost_gradient is None else self._cost_gradient(x, n)
         # The seed may be the state itself, or a buffer that steps write to.
         g = None
         if of.seed is not None:
-            g = looked_at(copy_tree, of.seed(x), "`seed` returned")
+            g = looked_at(copy_tree, of.seed(x), "`seed` returned for step", n)
         begun = more if g is None else g
         if begun is None:
             name = "cost_gradient" if of.seed is None else "seed"
@@ -267,14 +356,11 @@ class StepMachine(Generic[X, G]):
                 f"`{name}` returned `None` for the last state. Return its cotangent."
             )
         self.form.begin(begun, last)
-        g = begun if g is None or more is None else self.form.add(g, more, n)
-        if self.watch is not None:
-            self.watch(n, g)
-        return self.sweep(tape, steps, Swept(last, cost, g))
+        return begun if g is None or more is None else self.form.add(g, more, n)
 
     def _until_done(self, capsule: StepCapsule, stop: int) -> tuple[StepCapsule, int]:
-        first, x, cost, live = capsule
-        self.tensors = looked_at(has_tensors, x, _state(first))
+        first, x, cost, live, _ = capsule
+        self.tensors = looked_at(has_tensors, x, _STATE, first)
         done = self.functions.done
         for k in range(first, stop):
             if done is not None and is_true(done(x), k):
@@ -297,8 +383,8 @@ class StepMachine(Generic[X, G]):
     def _cost_gradient(self, x: X, k: int) -> Any:
         """The derivative of a cost term, in memory of our own."""
         assert self.functions.cost_gradient is not None
-        what = f"`cost_gradient` returned for k = {k}"
-        return looked_at(copy_tree, self.functions.cost_gradient(x, k), what)
+        found = self.functions.cost_gradient(x, k)
+        return looked_at(copy_tree, found, "`cost_gradient` returned for k =", k)
 
     def _after(self, x: X, k: int) -> X:
         """The state after step k."""
@@ -327,7 +413,7 @@ class StepMachine(Generic[X, G]):
         of, before = self.functions, None
         if of.tape is None or of.cost_gradient is not None:
             # One of the two is kept, the other one given away.
-            other = looked_at(copy_tree, x, _state(k))
+            other = looked_at(copy_tree, x, _STATE, k)
             x, before = (x, other) if live else (other, x)
         if of.tape is None:
             if self.sample is not None:
@@ -350,14 +436,13 @@ class StepMachine(Generic[X, G]):
                 "numbers that the adjoint needs, detached, and let `reverse_step` "
                 "build the graph; or let autograd do all of it with `retape.torch`."
             )
-        needed = looked_at(copy_tree, needed, f"`tape` returned for step {k}")
+        needed = looked_at(copy_tree, needed, "`tape` returned for step", k)
         if self.sample is not None:
             self.sample.compare("tape", k, tree_nbytes(needed))
         return after, needed if of.cost_gradient is None else (needed, before)
 
 
-def _state(k: int) -> str:
-    return f"the state before step {k}"
+_STATE = "the state before step"
 
 
 def _is_pair(value: Any) -> bool:

@@ -86,15 +86,14 @@ def is_true(found: Any, k: int) -> bool:
 
 def add_term(cost: Any, term: Any, k: int) -> Any:
     """The cost so far, with the term of one more state."""
-    shapes = shape_of(form_of(cost)), shape_of(looked_at(form_of, term, _cost(k)))
+    shapes = shape_of(form_of(cost)), shape_of(looked_at(form_of, term, _COST, k))
     if None in shapes or (shapes[0] and shapes[0] != shapes[1]):
         what = f"of shape {shapes[1]}" if shapes[1] else f"`{term!r}`"
         raise MachineError(
-            f"{_cost(k)} a `{type(term).__name__}` {what}, which cannot be added to a "
+            f"{_COST} {k} a `{type(term).__name__}` {what}, which cannot be added to a "
             f"sum of shape {shapes[0]}. Return a number, the term of this state."
         )
     return cost + term
 
 
-def _cost(k: int) -> str:
-    return f"`cost` returned for k = {k}"
+_COST = "`cost` returned for k ="

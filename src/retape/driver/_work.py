@@ -30,6 +30,7 @@ class Work:
     longest: int = 0
     kept_tapes: int = 0
     repaired: int = 0
+    checked: int = 0
     skipped: int = 0
     total: int | None = None
     meter: TierMeter = field(default_factory=TierMeter)
@@ -65,6 +66,7 @@ class Work:
             peak_snapshots=peak_snapshots,
             peak_bytes=peak_bytes,
             repaired=self.repaired,
+            checked=self.checked,
             resumed=resumed,
             seconds=dict(self.seconds),
             kept_tapes=self.kept_tapes,

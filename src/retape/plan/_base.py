@@ -187,6 +187,11 @@ class Plan:
         return self if self.budget is None else replace(self, budget=self.budget * runs)
 
     @property
+    def counts_bytes(self) -> bool:
+        """Whether bytes were given to it: it is made by the first state and tape."""
+        return self.budget is not None
+
+    @property
     def limit(self) -> int:
         """The budget of a plan that has one."""
         assert self.budget is not None, "asked only of a plan with a budget"

@@ -50,6 +50,10 @@ class Tiers(ScheduledPlan):
     def far_tiers(self) -> tuple[str, ...]:
         return tuple(tier.name for tier in self.levels[1:] if tier.snapshots)
 
+    @property
+    def counts_bytes(self) -> bool:
+        return any(isinstance(tier.snapshots, str) for tier in self.levels)
+
     def schedule(
         self,
         n: int,

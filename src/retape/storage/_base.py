@@ -11,6 +11,18 @@ from retape.storage._record import Record
 C = TypeVar("C")
 
 
+class AnotherRun(StoreError):
+    """A store holds another run than the one that it was opened for.
+
+    Attributes:
+        is_done: Whether that run is done: the next one may take its place.
+    """
+
+    def __init__(self, text: str, is_done: bool = False) -> None:
+        super().__init__(text)
+        self.is_done = is_done
+
+
 class SnapshotStore(Generic[C]):
     """Keeps capsules in slots of tiers. It knows no framework and no schedule.
 
@@ -100,6 +112,10 @@ class SnapshotStore(Generic[C]):
     def is_shared(self) -> bool:
         """Whether several processes keep one run in it."""
         return False
+
+    def agree(self, said: bool) -> bool:
+        """Whether all processes that keep the run in it say so."""
+        return said
 
     @property
     def must_be_outermost(self) -> bool:
@@ -201,7 +217,8 @@ class SnapshotStore(Generic[C]):
         """Claim the store for the run `label`; give its record, if it has one.
 
         Raises:
-            StoreError: If another process has it, or it holds another run.
+            AnotherRun: If it holds another run, which the error says the end of.
+            StoreError: If another process has it.
         """
         raise _ends(self)
 

@@ -43,8 +43,9 @@ class DiskStore(SnapshotStore[C]):
     Args:
         path: A directory of the run's own; made if it is not there.
         capacity: The most snapshots to hold, or `None`.
-        capacity_bytes: The most bytes of arrays, or a text such as "2 GiB", or `None`;
-            a file takes about 1 kB more.
+        capacity_bytes: The most bytes of the arrays in them, or a text such as "2 GiB",
+            or `None`; a file takes about 1 kB more. Two records, each with two states
+            and a cotangent, come on top.
         every: The record of how far the run has come is written this many seconds after
             the last one, and whenever four dropped snapshots wait for it; but not
             before ten times as long has passed as the last one took. With 0 it is
@@ -182,7 +183,7 @@ class DiskStore(SnapshotStore[C]):
             return None
         (length, left, cotangent), kept = found
         if kept.get("run") != label:
-            raise another_run(self._directory, str(kept.get("run")), label)
+            raise another_run(self._directory, str(kept.get("run")), label, left == 0)
         if self.unpack_cotangent and cotangent is not None:
             cotangent = self.unpack_cotangent(cotangent)
         return Record(length, left, cotangent, label)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from retape._errors import SnapshotError, StoreError
 from retape._warn import warn
-from retape.storage._base import SnapshotStore, check_store_inside
+from retape.storage._base import AnotherRun, SnapshotStore, check_store_inside
 from retape.storage._record import Record
 from retape.storage._wrapper import StoreWrapper
 
@@ -113,6 +113,9 @@ class RankStore(StoreWrapper[C]):
         """What a rank decides alone would be another thing in another rank."""
         return True
 
+    def agree(self, said: bool) -> bool:
+        return all(self.comm.allgather(said))
+
     def has_room(self, nbytes: int) -> bool:
         return all(self.comm.allgather(self.inner.has_room(nbytes)))
 
@@ -132,7 +135,7 @@ class RankStore(StoreWrapper[C]):
         rank, size = self.comm.Get_rank(), self.comm.Get_size()
         self._label = f"{label}\nrank {rank} of {size}"
         self._due, self._written, self._failed = False, None, None
-        record = self._together("open its directory", self.inner.open, self._label)
+        record = self._opened()
         points = self.comm.allgather(_point(record))
         if len(set(points)) > 1:
             # Those that are ahead by a record go back to the one before.
@@ -148,6 +151,29 @@ class RankStore(StoreWrapper[C]):
             )
             record = self._together("forget its records", self.inner.forget_records)
         return None if record is None else replace(record, label=label)
+
+    def _opened(self) -> Record | None:
+        """The record of this rank; a run is done if it is for all of them."""
+        other: AnotherRun | None = None
+
+        def attempt() -> Record | None:
+            nonlocal other
+            try:
+                return self.inner.open(self._label)
+            except AnotherRun as error:
+                other = error
+                return None
+
+        record = self._together("open its directory", attempt)
+        mine = None if other is None else (str(other), other.is_done)
+        found = self.comm.allgather(mine)
+        said = [each for each in found if each is not None]
+        if said:
+            if other is None:
+                self.inner.close()
+            text, _ = min(said, key=lambda each: each[1])
+            raise AnotherRun(text, all(is_done for _, is_done in said))
+        return record
 
     def steps(self) -> set[int]:
         found = self.comm.allgather(self.inner.steps())

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from retape._errors import SnapshotError, StoreError
+from retape.storage._base import AnotherRun
 from retape.storage._codec import decode, read_label
 from retape.storage._file_lock import Lock, NoLock, sync_directory
 
@@ -266,7 +267,9 @@ def unlink(file: Path) -> None:
         raise failed(file, "removed", OSError(kind, error.strerror)) from error
 
 
-def another_run(directory: object, kept: str, asked: str) -> StoreError:
+def another_run(
+    directory: object, kept: str, asked: str, is_done: bool = False
+) -> AnotherRun:
     """The refusal of a directory, with what differs: lines of the two labels."""
     (one, *before), (other, *now) = kept.splitlines() or [""], asked.splitlines()
     differ = {line.partition(": ")[0]: None for line in now if line not in before}
@@ -277,8 +280,9 @@ def another_run(directory: object, kept: str, asked: str) -> StoreError:
     else:
         what = f"another run, `{one}`, and this one is `{other}`"
         what += f"; they differ in {names}" if names else ""
-    return StoreError(
-        f"`{directory}` holds {what}. Use another directory, or remove that one."
+    return AnotherRun(
+        f"`{directory}` holds {what}. Use another directory, or remove that one.",
+        is_done,
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from retape._errors import SnapshotError, StoreError
-from retape.storage._base import SnapshotStore, is_durable
+from retape.storage._base import AnotherRun, SnapshotStore, is_durable
 from retape.storage._record import Record
 
 C = TypeVar("C")
@@ -88,6 +88,9 @@ class TieredStore(SnapshotStore[C]):
     def is_shared(self) -> bool:
         """Whether several processes keep one run in a part that outlives them."""
         return any(part.is_shared for part in self._durable)
+
+    def agree(self, said: bool) -> bool:
+        return all([part.agree(said) for part in self._durable])
 
     @property
     def must_be_outermost(self) -> bool:
@@ -230,11 +233,19 @@ class TieredStore(SnapshotStore[C]):
         self.peak_snapshots = self.peak_bytes = 0
         opened: list[Any] = []
         records: list[Record] = []
+        others: list[AnotherRun] = []
         try:
             for part in self._durable:
-                record = part.open(label)
+                try:
+                    record = part.open(label)
+                except AnotherRun as error:
+                    others.append(error)
+                    continue
                 opened.append(part)
                 records += [record] if record is not None else []
+            if others:
+                # One that is not done goes before one that is.
+                raise min(others, key=lambda error: error.is_done)
         except BaseException:
             for part in opened:
                 part.close()

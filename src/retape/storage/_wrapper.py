@@ -85,6 +85,9 @@ class StoreWrapper(SnapshotStore[C]):
     def is_shared(self) -> bool:
         return self.inner.is_shared
 
+    def agree(self, said: bool) -> bool:
+        return self.inner.agree(said)
+
     @property
     def must_be_outermost(self) -> bool:
         return self.inner.must_be_outermost

@@ -95,6 +95,10 @@ class ZarrStore(DiskStore[C]):
         """Tell whether several processes keep one run in it."""
         return isinstance(self._arrays, SharedDirectory)
 
+    def agree(self, said: bool) -> bool:
+        arrays = self._arrays
+        return arrays.agree(said) if isinstance(arrays, SharedDirectory) else said
+
     def put(
         self,
         step: int,

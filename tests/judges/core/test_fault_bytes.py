@@ -39,6 +39,7 @@ def iterates(many: int) -> Any:
 def told(step: Any, plan: Any, **options: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        options.setdefault("store", retape.MemoryStore())
         reverse = back if "tape" not in options else lambda t, k, g: 0.9 * g
         retape.adjoint(
             step, reverse, np.ones(100), seed=np.copy, steps=STEPS, plan=plan, **options
@@ -46,8 +47,21 @@ def told(step: Any, plan: Any, **options: Any) -> list[str]:
     return [str(one.message) for one in caught]
 
 
-WITHIN = retape.within("40 kB")
-FIXED = retape.fixed_space(snapshots=6)
+IN_BYTES: dict[str, Any] = {
+    "within": retape.within("40 kB"),
+    "tiers, memory": retape.tiers(memory="40 kB", disk=4),
+    "tiers, disk": retape.tiers(memory=4, disk="40 kB", stage=1),
+    "levels": retape.tiers(
+        levels=(retape.Tier("memory", "40 kB"), retape.Tier("disk", 4, 5, 5))
+    ),
+    "chain": retape.chain(
+        forward=[1] * STEPS, states=[800] * STEPS, tapes=[800] * STEPS, budget="40 kB"
+    ),
+}
+COUNTED: dict[str, Any] = {
+    "fixed space": retape.fixed_space(snapshots=6),
+    "tiers": retape.tiers(memory=3, disk=4),
+}
 ROWS: dict[str, Any] = {
     "states that grow": (grows, {}, "state", 2),
     "tapes that differ": (stays, {"tape": iterates(20)}, "tape", 15),
@@ -55,19 +69,27 @@ ROWS: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("plan", IN_BYTES)
 @pytest.mark.parametrize("row", ROWS)
-def test_what_outgrows_a_budget_is_told_with_the_ratio(row):
+def test_what_outgrows_the_bytes_of_a_plan_is_told_with_the_ratio(plan, row):
     step, options, kind, least = ROWS[row]
-    said = told(step, WITHIN, **options)
+    said = told(step, IN_BYTES[plan], **options)
     ratios = [float(one.partition(" times")[0].rpartition(", ")[2]) for one in said]
     assert said and all(one.startswith(f"the {kind} of step") for one in said)
     assert max(ratios) >= least and len(said) < 6
-    assert told(step, FIXED, **options) == []
 
 
+@pytest.mark.parametrize("plan", COUNTED)
+@pytest.mark.parametrize("row", ROWS)
+def test_a_plan_without_bytes_has_none_to_be_outgrown(plan, row):
+    step, options, *_ = ROWS[row]
+    assert told(step, COUNTED[plan], **options) == []
+
+
+@pytest.mark.parametrize("plan", IN_BYTES)
 @pytest.mark.parametrize("options", [{}, {"tape": iterates(1)}])
-def test_what_stays_as_it_is_is_not_told(options):
-    assert told(stays, WITHIN, **options) == []
+def test_what_stays_as_it_is_is_not_told(plan, options):
+    assert told(stays, IN_BYTES[plan], **options) == []
 
 
 class Killed(BaseException):

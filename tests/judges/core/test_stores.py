@@ -234,7 +234,8 @@ def test_what_is_in_memory_is_written_when_a_run_is_asked_to_stop(name, tmp_path
     found = steps_of_two_processes(lambda: stack(name, tmp_path / "run", tiers))
     places = map(str, count())  # Another directory each time: nothing is found.
     anew = steps_of_two_processes(lambda: tiers(tmp_path / next(places)))
-    assert anew - found >= 145
+    # Less a few that show that it is the same program.
+    assert anew - found >= 142
 
 
 @pytest.mark.parametrize(

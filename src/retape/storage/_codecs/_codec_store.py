@@ -182,9 +182,10 @@ class CodecStore(StoreWrapper[C]):
         for leaf, spec, data in zip(leaves, specs, packed[2], strict=True):
             if leaf.dtype.kind in "fc" and leaf.size:
                 largest = float(np.abs(leaf).max())
+                if not 0 < largest < np.inf:
+                    continue  # The difference of what is infinite says nothing.
                 error = float(np.abs(decompress(spec, data) - leaf).max())
-                if largest > 0 and np.isfinite(largest):
-                    self.largest_error = max(self.largest_error, error / largest)
+                self.largest_error = max(self.largest_error, error / largest)
 
     def _keep_promise(self, step: int, tape: bool, nbytes: int, size: int) -> None:
         """Refuse snapshots that need more than a plan in bytes was told."""

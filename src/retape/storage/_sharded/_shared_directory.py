@@ -176,6 +176,10 @@ class SharedDirectory:
         """What the first process says."""
         return self._first(says)
 
+    def agree(self, said: bool) -> bool:
+        """Whether all processes say so."""
+        return all(self._processes.all_gather(b"yes" if said else b""))
+
     def tell(self, failure: BaseException) -> None:
         """Tell the processes that wait in `settle` that this one goes no further."""
         self._processes.all_gather(b"\2" + _described(failure).encode())
