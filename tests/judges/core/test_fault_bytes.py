@@ -1,8 +1,7 @@
-"""What is measured once and used for a whole run, and what is read through a module."""
+"""What is measured once and used for a whole run."""
 
 from __future__ import annotations
 
-import sys
 import time
 import warnings
 from typing import Any
@@ -90,54 +89,6 @@ def test_a_plan_without_bytes_has_none_to_be_outgrown(plan, row):
 @pytest.mark.parametrize("options", [{}, {"tape": iterates(1)}])
 def test_what_stays_as_it_is_is_not_told(plan, options):
     assert told(stays, IN_BYTES[plan], **options) == []
-
-
-class Killed(BaseException):
-    """The end of a process."""
-
-
-@pytest.mark.parametrize("nested", [False, True])
-@pytest.mark.parametrize("changed", [False, True])
-def test_a_setting_in_a_module_is_a_part_of_the_run(nested, changed, tmp_path, request):
-    name = f"settings_{abs(hash(request.node.name))}"
-    (tmp_path / f"{name}.py").write_text("import types\ndt = 0.01\n")
-    sys.path.insert(0, str(tmp_path))
-    try:
-        settings: Any = __import__(name)
-    finally:
-        sys.path.remove(str(tmp_path))
-
-    def direct(u: Any) -> Any:
-        return settings.dt * np.sin(u)
-
-    part = direct
-    if nested:
-        part = lambda u: (lambda v: settings.dt * np.sin(v))(u)  # noqa: E731
-
-    def call(stop: int | None) -> Any:
-        def watch(progress: Any) -> None:
-            if stop and progress.done >= stop:
-                raise Killed
-
-        return retape.adjoint(
-            lambda u, k: u + part(u),
-            lambda u, k, g: g + settings.dt * np.cos(u) * g,
-            np.ones(3),
-            seed=np.copy,
-            steps=30,
-            plan=retape.fixed_space(snapshots=4),
-            store=retape.DiskStore(tmp_path / "run", every=0),
-            progress=watch,
-        )
-
-    with pytest.raises(Killed):
-        call(25)
-    if changed:
-        settings.dt = 0.02
-        with pytest.raises(retape.StoreError, match="settings.dt"):
-            call(None)
-    else:
-        assert call(None).report.resumed
 
 
 BUDGETS: dict[str, tuple[Any, int | None]] = {
