@@ -19,7 +19,7 @@ NOT_YET = {"engines/jaxpr": 155, "nnx": 2}
 
 SEAMS = {
     # What the page "How to add a plan" tells its reader to write.
-    "retape.plan._obeyers": "who obeys which plan",
+    "retape.plan._support": "who obeys which plan",
     "retape.plan._parse": "plans as text",
     "retape.plan._registry": "all plans",
     # Building, loading and keeping machine code, for both engines that have some.
@@ -83,7 +83,7 @@ PATCHED = {
         "retape.driver._step_machine.copy_tree", "retape.driver._interrupt._PART",
         "retape.engines.vlad.session.", "retape.engines.jaxpr.api._hosted.run",
         "retape._adjoint.run", "retape.cli._plan.run",
-        "retape.plan._within.optimal_advances",
+        "retape.plan._budget_search.optimal_advances",
     ),
 }  # fmt: skip
 """Private names that tests may replace, by the reason."""

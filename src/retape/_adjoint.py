@@ -30,7 +30,7 @@ from retape.driver._interrupt import unheeded
 from retape.driver._outgrown import Sample
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.plan._base import Plan
-from retape.plan._fixed_space import fixed_space
+from retape.plan._constructors import fixed_space
 from retape.storage import (
     DiskStore,
     SnapshotStore,

@@ -8,7 +8,7 @@ from retape.driver import Outcome, Progress, run
 from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
-from retape.plan._fixed_space import fixed_space
+from retape.plan._constructors import fixed_space
 
 
 def run_in_processes(

@@ -48,7 +48,7 @@ def shown(name: str, value: Any) -> str:
         >>> shown("peak_bytes", 1536), shown("seconds", {"sweep": 0.25})
         ('1.5 KiB', 'sweep 0.25')
     """
-    if name.endswith(("bytes", "budget")) and isinstance(value, int):
+    if name.endswith(("bytes", "budget", "memory")) and isinstance(value, int):
         for unit, size in _UNITS:
             if value >= size:
                 return f"{-(-value * 10 // size) / 10} {unit}"

@@ -46,7 +46,7 @@ def parameters() -> list[Any]:
     "retape.engines.eager.api._compiler_budget",
     "retape.engines.jaxpr.api._transform",
     "retape.engines.jaxpr.layers.planner._advise",
-    "retape.plan._fixed_space",
+    "retape.plan._constructors",
 )
 @pytest.mark.parametrize("name", parameters())
 def test_docstring_examples_print_what_they_show(

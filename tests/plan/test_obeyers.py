@@ -9,7 +9,7 @@ import pytest
 
 import retape
 from retape import PlanError
-from retape.plan import _obeyers
+from retape.plan import _support
 from tests.plan.seams import KINDS, parse_plan
 
 ROOT = Path(__file__).parents[2]
@@ -107,16 +107,16 @@ def by_vlad(plan):
 
 
 TRY = {
-    _obeyers.ADJOINT: by_adjoint,
-    _obeyers.JAX: by_jax,
-    _obeyers.JAX_HOSTED: by_jax_hosted,
-    _obeyers.RECOMPUTE: by_recompute,
-    _obeyers.CHAIN: by_chain,
-    _obeyers.VLAD: by_vlad,
+    _support.ADJOINT: by_adjoint,
+    _support.JAX: by_jax,
+    _support.JAX_HOSTED: by_jax_hosted,
+    _support.RECOMPUTE: by_recompute,
+    _support.CHAIN: by_chain,
+    _support.VLAD: by_vlad,
 }
 
 
-@pytest.mark.parametrize("by", _obeyers.OBEYERS, ids=lambda by: by.short)
+@pytest.mark.parametrize("by", _support.OBEYERS, ids=lambda by: by.short)
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
 def test_a_plan_is_obeyed_or_refused_as_the_table_says(kind, by):
     plan = parse_plan(kind.text)
@@ -129,10 +129,10 @@ def test_a_plan_is_obeyed_or_refused_as_the_table_says(kind, by):
     assert why in str(refused.value) and repr(plan) in str(refused.value)
 
 
-@pytest.mark.parametrize("by", _obeyers.OBEYERS[1:], ids=lambda by: by.short)
+@pytest.mark.parametrize("by", _support.OBEYERS[1:], ids=lambda by: by.short)
 def test_offload_is_obeyed_or_refused_by_name(by):
     plan = retape.logarithmic(offload="host")
-    if by is _obeyers.JAX_HOSTED:
+    if by is _support.JAX_HOSTED:
         with pytest.raises(PlanError, match="say the same thing twice"):
             TRY[by](plan)
         return
@@ -143,7 +143,7 @@ def test_offload_is_obeyed_or_refused_by_name(by):
         TRY[by](plan)
 
 
-@pytest.mark.parametrize("by", _obeyers.OBEYERS, ids=lambda by: by.short)
+@pytest.mark.parametrize("by", _support.OBEYERS, ids=lambda by: by.short)
 def test_what_is_no_plan_is_refused(by):
     for wrong in (3, "segments", retape.fixed_space, retape.Plan):
         with pytest.raises(PlanError, match="is no(t a)? plan"):
@@ -153,7 +153,7 @@ def test_what_is_no_plan_is_refused(by):
 def test_a_split_that_a_running_program_cannot_have_is_refused():
     plan = retape.fixed_space(snapshots=3, split="bisection")
     with pytest.raises(PlanError, match="`split='bisection'` is not offered.*Leave"):
-        _obeyers.check_plan(plan, _obeyers.RECOMPUTE)
+        _support.check_plan(plan, _support.RECOMPUTE)
 
 
 def test_a_large_program_without_a_loop_refuses_tiers_by_name():
@@ -176,7 +176,7 @@ def test_a_large_program_without_a_loop_refuses_tiers_by_name():
 
 def test_the_tables_of_the_page_are_those_of_the_registry():
     page = (ROOT / "docs" / "plans.md").read_text()
-    table = _obeyers.table()
+    table = _support.table()
     assert table in page, f"put this on the page:\n{table}"
     for kind in KINDS:
         row = f"| `{kind.call}` | {kind.fixed} | {kind.follows} |\n"
@@ -212,12 +212,12 @@ def named_classes(text: str, classes: set[str]) -> list[str]:
 
 def test_no_engine_names_a_class_of_plans():
     classes = plan_classes()
-    assert {"FixedSpace", "Within", "TreePlan", "ScheduledPlan", "Tiers"} <= classes
+    assert {"MixedSpace", "ScheduledPlan", "Tiers", "ChainPlan"} <= classes
     for path in sorted(SOURCES.rglob("*.py")):
         if path.parent.name != "plan" or "engines" in path.parts:
             assert named_classes(path.read_text(), classes) == [], path
 
 
 def test_the_reading_of_names_can_say_no():
-    text = "def f():\n    from retape.plan._within import Within, within\n"
-    assert named_classes(text, plan_classes()) == ["Within"]
+    text = "def f():\n    from retape.plan._tiers import Tiers, tiers\n"
+    assert named_classes(text, plan_classes()) == ["Tiers"]

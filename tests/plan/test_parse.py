@@ -87,7 +87,7 @@ def test_plans_that_cannot_be_are_refused(text, message):
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
 def test_the_text_of_a_kind_makes_its_plan(kind):
-    assert kind.make.__name__ == parse_plan(kind.text).NAME
+    assert kind.make.__name__ == parse_plan(kind.text).name
 
 
 def test_whole_numbers_are_exact():

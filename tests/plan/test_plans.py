@@ -45,6 +45,47 @@ def test_a_prediction_is_what_a_replay_counts(plan):
             assert prediction.advances <= prediction.t * n
 
 
+RECORDS = {
+    "snapshots": ({"snapshots": 4}, retape.fixed_space(snapshots=4)),
+    "stages": (
+        {"snapshots": 3, "stage": 5, "split": "treeverse"},
+        retape.fixed_space(snapshots=3, stage=5, split="treeverse"),
+    ),
+    "sweeps": ({"sweeps": 3}, retape.fixed_time(sweeps=3)),
+    "one sweep": ({"sweeps": 1, "stage": 7}, retape.segments(stage=7)),
+    "one sweep, fixed": ({"sweeps": 1}, retape.fixed_time(sweeps=1)),
+    "bytes": ({"memory": "1 kB"}, retape.within(1000)),
+    "nothing": ({}, retape.logarithmic()),
+    "host": ({"offload": "host"}, retape.logarithmic(offload="host")),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_short_ways_make_the_one_record(name):
+    options, plan = RECORDS[name]
+    assert retape.Plan(**options) == plan and type(plan) is retape.Plan
+    assert eval(repr(plan)) == plan and hash(plan) == hash(retape.Plan(**options))
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"snapshots": 2, "sweeps": 2}, "`snapshots=2` and `sweeps=2` do not go"),
+        ({"sweeps": 2, "memory": 9}, "`sweeps=2` and `memory=9` do not go together"),
+        ({"memory": "1 kB", "stage": 3}, "`stage=3` does not go with `memory=1000`"),
+        ({"memory": 9, "offload": "host"}, "`offload='host'` does not go with `mem"),
+        ({"memory": "much"}, "`memory='much'` is not an amount of memory"),
+        ({"snapshots": 0}, "`snapshots=0` cannot be: .*start"),
+        ({"sweeps": 1.5}, "`sweeps=1.5` cannot be"),
+        ({"split": "thirds"}, "`split='thirds'` is not a way"),
+        ({"stage": True}, "`stage=True` cannot be"),
+    ],
+)
+def test_a_record_that_cannot_be_is_refused(options, text):
+    with pytest.raises(PlanError, match=text):
+        retape.Plan(**options)
+
+
 @pytest.mark.parametrize("n", [2, 3, 10, 97, 1000])
 def test_each_plan_keeps_what_it_fixes(n):
     assert retape.fixed_space(snapshots=5).resolve(n).d <= 5
@@ -144,7 +185,7 @@ def test_within_large_budgets_is_quick_and_keeps_to_them(monkeypatch):
         asked += 1
         return optimal_advances(stages, snapshots)
 
-    monkeypatch.setattr("retape.plan._within.optimal_advances", counted)
+    monkeypatch.setattr("retape.plan._budget_search.optimal_advances", counted)
     for n, w, r in [(10**9, 800, 2400), (10**7, 8000, 24000), (10**12, 8, 8)]:
         prediction = retape.within("6 MB").predict(n, w, r)
         assert prediction.peak_bytes is not None

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from retape.driver._progress import Progress
-from retape.schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
+from retape.schedule import Action, Drop, Restore, Reverse, Sweep
+from retape.schedule._in_use import in_use
 
 _MOST = 4096
 """Samples kept: neighbours are merged beyond, so long runs take no more memory."""
@@ -127,13 +128,10 @@ def predict_memory(
     """
     kept: list[Moment] = []
     stride, count = 1, 0
-    slots: dict[tuple[str, int], int] = {}
-    held = {True: 0, False: 0}
-    work, working = 0, working_bytes
+    working = working_bytes
 
-    def moment(tape: int = 0) -> None:
+    def keep(now: Moment) -> None:
         nonlocal stride, count
-        now = Moment(work, held[False], tape, working, held[True])
         if count % stride and kept:
             kept[-1] = max(kept[-1], now, key=lambda m: m.total)
         else:
@@ -144,30 +142,19 @@ def predict_memory(
             kept[:] = [max(pair, key=lambda m: m.total) for pair in pairs]
             stride *= 2
 
-    for action in actions:
-        match action:
-            case Advance(start, stop):
-                work += stop - start
-                moment()
-            case Store(_, slot, tier):
-                slots[tier, slot] = capsule_bytes
-                held[on_disk or tier in far] += capsule_bytes
-                moment()
-            case Tape(start, stop, slot, tier):
-                work += stop - start
-                slots[tier, slot] = (stop - start) * tape_bytes
-                held[on_disk or tier in far] += slots[tier, slot]
-                moment()
-            case Drop(_, slot, tier):
-                held[on_disk or tier in far] -= slots.pop((tier, slot))
-            case Reverse(start, stop):
-                work, working = work + stop - start, working_bytes + cotangent_bytes
-                moment((stop - start) * tape_bytes)
-            case Sweep():
-                working = working_bytes + cotangent_bytes
-                moment()
-            case _:
-                pass
+    def tape_of(start: int, stop: int) -> int:
+        return (stop - start) * tape_bytes
+
+    for action, work, held in in_use(actions, lambda step: capsule_bytes, tape_of):
+        if isinstance(action, Drop | Restore):
+            continue
+        tape = 0
+        if isinstance(action, Reverse):
+            tape = tape_of(action.start, action.stop)
+        if isinstance(action, Reverse | Sweep):
+            working = working_bytes + cotangent_bytes
+        disk = sum(held[tier] for tier in held if on_disk or tier in far)
+        keep(Moment(work, sum(held.values()) - disk, tape, working, disk))
     return tuple(kept)
 
 

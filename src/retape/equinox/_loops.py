@@ -19,7 +19,7 @@ from retape._errors import PlanError
 from retape.equinox._buffers import as_arrays, as_buffers, like
 from retape.equinox._filtered import filter_checkpointed
 from retape.plan._base import Plan
-from retape.plan._fixed_space import fixed_space
+from retape.plan._constructors import fixed_space
 
 Kind = Literal["lax", "checkpointed", "bounded"]
 ScanKind = Literal["lax", "checkpointed"]

@@ -4,57 +4,166 @@ The paper's `PICK` (Figs. 26 and 27) chooses alpha, d and t from n. A plan is th
 choice as data: it knows no framework and no program. An engine asks it what it needs
 and may do (`needs_length`, `keeps_tapes`, `budget`, `offload`, ...), and to `resolve` a
 number of steps and the bytes of a capsule and of a taped step. No engine asks which
-kind of plan it is: `_obeyers` says who can do what, `_registry` lists the kinds.
+kind of plan it is: `_support` says who can do what, `_registry` lists the kinds.
+
+A `Plan` picks alpha and d; t and the schedule follow from the number of steps, and an
+engine that cannot obey single actions makes the same schedule from the three numbers
+(`retape.jax` in a compiled loop, `retape.torch` while a program runs). Plans whose
+schedule alone says what to do are subclasses (`_scheduled`).
 """
 
+import re
 from dataclasses import MISSING, Field, dataclass, fields, replace
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
+from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape._html import record_html
-from retape.plan._options import Loops, Memory
+from retape.plan._options import (
+    Loops,
+    Memory,
+    check_count,
+    check_offload,
+    check_split,
+    check_stage,
+)
+from retape.plan._pick import pick
 from retape.plan._prediction import AnySchedule, Bytes, Prediction, Resolved
-from retape.schedule import Online, OnlineBinomial, Split
+from retape.schedule import (
+    Online,
+    OnlineBinomial,
+    Schedule,
+    Split,
+)
 from retape.schedule._whole import whole
-
-MANY_STEPS = 1 << 40
-"""What an unknown length is taken for where a plan needs a bound: 10^12 steps."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan:
-    """Base class of all plans; `retape.fixed_space` and its like make one.
+    """What is fixed of a run, and the way to cut intervals.
 
-    Its attributes are what an engine asks; a kind of plan leaves those alone that it
-    has not.
+    `retape.fixed_space(snapshots=...)` and its like are short for it.
 
-    Attributes:
-        NAME: The function that makes such plans.
-        is_tree: The plan is (alpha, d, t) and a way to cut intervals, so that an engine
-            can make its own schedule from `resolve`. Otherwise only `schedule` tells
-            what to do, and it is obeyed action by action.
-        needs_length: The number of steps must be known before the run.
-        keeps_tapes: Slots may hold tapes.
-        sizes_stages: How long stages are is what the plan is about: leave it alone.
+    Args:
+        snapshots: d is fixed: the start state's slot included.
+        sweeps: t is fixed. One sweep is a run in segments.
+        memory: The bytes that all that a gradient holds share, or a text such as
+            "512 MiB". Of these three at most one is given; without any there are as
+            many snapshots as sweeps.
         stage: The stage length that the user has fixed, or `None`.
         split: Where intervals are cut.
         offload: The memory in which snapshots wait, or `None` for the device's own.
-        budget: The bytes that all that a gradient holds share, or `None`.
         loops: For whom a compiled gradient's loops are made, whatever it is lowered
             for; `None` to go by that. `retape.jax.grad(..., loops=...)` sets it.
+
+    Attributes:
+        is_tree: The plan is (alpha, d, t) and a way to cut intervals, so that an engine
+            can make its own schedule from `resolve`. Otherwise only `schedule` tells
+            what to do, and it is obeyed action by action.
+        keeps_tapes: Slots may hold tapes.
+
+    Raises:
+        PlanError: If an option cannot be, or does not go with another.
+
+    Examples:
+        >>> import retape
+        >>> retape.Plan(snapshots=9) == retape.fixed_space(snapshots=9)
+        True
+        >>> retape.Plan(memory="1 kB")
+        retape.within(1000)
+        >>> retape.Plan(snapshots=9, memory="1 kB")
+        Traceback (most recent call last):
+            ...
+        retape._errors.PlanError: `snapshots=9` and `memory=1000` do not go together:
+        either follows from the other. Pass one of them.
     """
 
-    NAME: ClassVar[str] = "Plan"
-    is_tree: ClassVar[bool] = False
-    needs_length: ClassVar[bool] = False
-    sizes_stages: ClassVar[bool] = False
+    is_tree: ClassVar[bool] = True
     keeps_tapes: ClassVar[bool] = False
 
+    snapshots: int | None = None
+    sweeps: int | None = None
+    memory: int | str | None = None
     stage: int | None = None
     split: Split = "binomial"
     offload: Memory | None = None
-    budget: int | None = None
     loops: Loops | None = None
+
+    def __post_init__(self) -> None:
+        made: dict[str, Any] = {
+            "stage": check_stage(self.stage),
+            "split": check_split(self.split),
+            "offload": check_offload(self.offload),
+        }
+        for name, why in _COUNTED.items():
+            if getattr(self, name) is not None:
+                made[name] = check_count(name, getattr(self, name), why)
+        if self.memory is not None:
+            made["memory"] = parse_bytes(self.memory, "memory")
+        for name, value in made.items():
+            object.__setattr__(self, name, value)
+        if self.is_tree:
+            self._check_together()
+
+    def _check_together(self) -> None:
+        """Refuse what says the same thing twice."""
+        said = [
+            f"`{name}={getattr(self, name)!r}`"
+            for name in ("snapshots", "sweeps", "memory")
+            if getattr(self, name) is not None
+        ]
+        if len(said) > 1:
+            raise PlanError(
+                f"{' and '.join(said)} do not go together: either follows from the "
+                "other. Pass one of them."
+            )
+        if self.memory is None:
+            return
+        for name in ("stage", "offload"):
+            if getattr(self, name) is not None:
+                raise PlanError(
+                    f"`{name}={getattr(self, name)!r}` does not go with `memory="
+                    f"{self.memory}`: a budget is shared by all that a gradient holds. "
+                    "Pass a number of snapshots, such as "
+                    f"`fixed_space(snapshots=20, {name}={getattr(self, name)!r})`."
+                )
+
+    @property
+    def name(self) -> str:
+        """The function that makes such plans."""
+        if self.memory is not None:
+            return "within"
+        if self.snapshots is not None:
+            return "fixed_space"
+        if self.sweeps is None:
+            return "logarithmic"
+        return "segments" if self.sizes_stages else "fixed_time"
+
+    @property
+    def budget(self) -> int | None:
+        """The bytes that all that a gradient holds share, or `None`."""
+        return None if self.memory is None else self.limit
+
+    @property
+    def limit(self) -> int:
+        """The budget of a plan that has one."""
+        assert isinstance(self.memory, int), "asked only of a plan with a budget"
+        return self.memory
+
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether bytes were given to it: it is made by the first state and tape."""
+        return self.budget is not None
+
+    @property
+    def needs_length(self) -> bool:
+        """The number of steps must be known before the run."""
+        return self.sweeps is not None
+
+    @property
+    def sizes_stages(self) -> bool:
+        """How long stages are is what the plan is about: leave it alone."""
+        return self.sweeps == 1 and self.split == "binomial"
 
     @property
     def far_tiers(self) -> tuple[str, ...]:
@@ -86,7 +195,21 @@ class Plan:
             >>> retape.fixed_space(snapshots=3).resolve(10)
             Resolved(alpha=1, d=3, t=2)
         """
-        raise NotImplementedError(type(self).__name__)
+        n = None if n is None else whole("n", n)
+        if n is not None and n < 0:
+            raise PlanError(
+                f"`n={n}` cannot be: the number of steps is at least 0. Pass the "
+                "length of the run."
+            )
+        if n == 0:
+            return Resolved(1, 0, 0)
+        alpha, d = pick(self, n, both_bytes(capsule_bytes, tape_bytes))
+        if n is None:
+            return Resolved(alpha, d, None)
+        alpha = min(alpha, n)
+        stages = -(-n // alpha)
+        d = min(d, stages - 1)
+        return Resolved(alpha, d, Schedule(n, d, alpha, self.split).sweeps)
 
     def schedule(
         self,
@@ -116,7 +239,8 @@ class Plan:
             Drop(step=0, slot=0, tier='memory')
             Reverse(start=0, stop=2)
         """
-        raise NotImplementedError(type(self).__name__)
+        alpha, d, _ = self.resolve(n, capsule_bytes, tape_bytes)
+        return Schedule(n, d, alpha, self.split)
 
     def online(
         self, capsule_bytes: int | None = None, tape_bytes: int | None = None
@@ -162,7 +286,17 @@ class Plan:
             >>> prediction.advances, prediction.peak_snapshots, prediction.t
             (3999, 9, 5)
         """
-        raise NotImplementedError(type(self).__name__)
+        n = whole("n", n)
+        alpha, d, t = self.resolve(n, capsule_bytes, tape_bytes)
+        counts = Schedule(n, d, alpha, self.split).counts()
+        both = both_bytes(capsule_bytes, tape_bytes)
+        if both is None or self.offload is None:
+            peak = counts.peak_bytes(*both) if both else None
+            return Prediction(alpha, d, t or 0, counts, peak)
+        w, r = both
+        host = counts.peak_snapshots * w
+        peak = counts.peak_bytes(0, r)
+        return Prediction(alpha, d, t or 0, counts, peak, host_bytes=host)
 
     def with_stage(self, stage: int) -> Self:
         """The same plan with stages of so many steps, unless the user has fixed them.
@@ -184,18 +318,7 @@ class Plan:
             >>> retape.within("1 kB").for_batch(3)
             retape.within(3000)
         """
-        return self if self.budget is None else replace(self, budget=self.budget * runs)
-
-    @property
-    def counts_bytes(self) -> bool:
-        """Whether bytes were given to it: it is made by the first state and tape."""
-        return self.budget is not None
-
-    @property
-    def limit(self) -> int:
-        """The budget of a plan that has one."""
-        assert self.budget is not None, "asked only of a plan with a budget"
-        return self.budget
+        return self if self.budget is None else replace(self, memory=self.limit * runs)
 
     def _repr_html_(self) -> str:
         """Its options as a table, for notebooks."""
@@ -205,37 +328,33 @@ class Plan:
         """The call that makes this plan."""
         # What must be said comes first, such as `snapshots`; what goes without saying
         # is left out.
-        given = [
-            f"{each.name}={getattr(self, each.name)!r}"
+        given = {
+            each.name: getattr(self, each.name)
             for each in sorted(
                 fields(self), key=lambda f: _default_of(f) is not MISSING
             )
             if each.name != "loops"  # an option of who obeys the plan
             if getattr(self, each.name) != _default_of(each)
-        ]
-        return f"retape.{self.NAME}({', '.join(given)})"
+        }
+        name = self.name
+        if name == "segments":
+            del given["sweeps"]
+        said = [f"{option}={value!r}" for option, value in given.items()]
+        # A budget is what `within` is given first, without its name.
+        bytes_as = "" if name == "within" else "budget="
+        said = [re.sub("^memory=", bytes_as, each) for each in said]
+        return f"retape.{name}({', '.join(said)})"
+
+
+_COUNTED = {
+    "snapshots": "holds the start state, so there is at least one",
+    "sweeps": "is how often a step may be advanced, at least once",
+}
 
 
 def _default_of(each: Field[Any]) -> Any:
     made = each.default_factory
     return each.default if made is MISSING else made()
-
-
-def refuse_unknown_length(kind: str, since: str) -> NoReturn:
-    """Refuse a run whose length only its end tells.
-
-    Args:
-        kind: The plan.
-        since: Why it needs the length.
-
-    Raises:
-        PlanError: Always.
-    """
-    raise PlanError(
-        f"`{kind}` needs the number of steps beforehand, since its {since}, and this "
-        "run tells its length only at its end. Use `fixed_space(snapshots=...)` with "
-        "states only, `logarithmic()` or `within(...)`."
-    )
 
 
 def both_bytes(capsule_bytes: int | None, tape_bytes: int | None) -> Bytes | None:

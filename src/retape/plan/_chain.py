@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
-from typing import ClassVar
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
@@ -17,14 +16,15 @@ from retape.schedule._whole import whole
 class ChainPlan(ScheduledPlan):
     """`retape.chain`."""
 
-    NAME: ClassVar[str] = "chain"
-
-    forward: tuple[float, ...]
-    states: tuple[int, ...]
-    tapes: tuple[int, ...]
-    budget: int  # pyright: ignore[reportGeneralTypeIssues]  # required here
+    forward: tuple[float, ...] = ()
+    states: tuple[int, ...] = ()
+    tapes: tuple[int, ...] = ()
     units: int | None = None
     store: frozenset[Kind] = frozenset({"state", "tape"})
+
+    @property
+    def name(self) -> str:
+        return "chain"
 
     @property
     def keeps_tapes(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -47,7 +47,7 @@ class ChainPlan(ScheduledPlan):
             self.forward,
             self.states,
             self.tapes,
-            self.budget,
+            self.limit,
             self.units,
             keep_tapes=self.keeps_tapes,
         )
@@ -125,7 +125,7 @@ def chain(
         forward=entries[0],
         states=entries[1],
         tapes=entries[2],
-        budget=parse_bytes(budget),
+        memory=parse_bytes(budget),
         units=units,
         store=frozenset({"state", "tape"} if keeps_tapes(store) else {"state"}),
     )

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import MANY_STEPS, both_bytes
+from retape.plan._base import both_bytes
+from retape.plan._pick import MANY_STEPS
 from retape.plan._prediction import Prediction
 from retape.plan._scheduled import ScheduledPlan, stage_within
 from retape.schedule import Mixed, OnlineMixed
@@ -15,11 +16,20 @@ from retape.schedule._whole import whole
 class MixedSpace(ScheduledPlan):
     """`retape.fixed_space(store={"state", "tape"})`."""
 
-    NAME: ClassVar[str] = "fixed_space"
     keeps_tapes: ClassVar[bool] = True
-    needs_length: ClassVar[bool] = False
 
-    snapshots: int
+    def __post_init__(self) -> None:
+        super(MixedSpace, self).__post_init__()
+        if self.split != "binomial":
+            raise PlanError(
+                f"`split={self.split!r}` does not go with tapes in slots: where to cut "
+                "comes out of a dynamic programme. Leave it out."
+            )
+
+    @property
+    def needs_length(self) -> bool:
+        """States are placed while the end is not known, and tapes on the way back."""
+        return False
 
     def schedule(
         self,
@@ -47,7 +57,7 @@ class MixedSpace(ScheduledPlan):
         # a state's bytes hold several tapes.
         tape = -(-alpha * r // w) if both else 1
         state = min(_FINEST, max(1, w // (alpha * r))) if both else 1
-        return self.snapshots * state, state, tape, alpha
+        return self._slots * state, state, tape, alpha
 
     def predict(
         self,
@@ -65,12 +75,17 @@ class MixedSpace(ScheduledPlan):
             peak = held + counts.longest_stage * r
         return Prediction(
             schedule.stage,
-            self.snapshots,
+            self._slots,
             sweeps,
             counts,
             peak,
             bound=schedule.bound(),
         )
+
+    @property
+    def _slots(self) -> int:
+        assert self.snapshots is not None, "`fixed_space` has it"
+        return self.snapshots
 
     def __repr__(self) -> str:
         given = f"snapshots={self.snapshots}"
@@ -84,13 +99,3 @@ class MixedSpace(ScheduledPlan):
 
 _FINEST = 8
 """The most tapes that are counted into one state's bytes; more make large tables."""
-
-
-def mixed_space(snapshots: int, stage: int | None, split: str) -> MixedSpace:
-    """`fixed_space` with tapes in its slots; what cannot go with them is refused."""
-    if split != "binomial":
-        raise PlanError(
-            f"`split={split!r}` does not go with tapes in slots: where to cut comes "
-            "out of a dynamic programme. Leave it out."
-        )
-    return MixedSpace(snapshots=snapshots, stage=stage)

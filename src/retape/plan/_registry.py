@@ -11,12 +11,14 @@ from dataclasses import dataclass
 
 from retape.plan._base import Plan
 from retape.plan._chain import chain
-from retape.plan._fixed_space import fixed_space
-from retape.plan._fixed_time import fixed_time
-from retape.plan._logarithmic import logarithmic
-from retape.plan._segments import segments
+from retape.plan._constructors import (
+    fixed_space,
+    fixed_time,
+    logarithmic,
+    segments,
+    within,
+)
 from retape.plan._tiers import tiers
-from retape.plan._within import within
 
 
 @dataclass(frozen=True, slots=True)

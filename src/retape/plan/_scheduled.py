@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from retape._errors import PlanError
-from retape.plan._base import Plan, refuse_unknown_length
+from retape.plan._base import Plan
+from retape.plan._pick import refuse_unknown_length
 from retape.plan._prediction import Resolved
 
 
@@ -17,7 +18,12 @@ from retape.plan._prediction import Resolved
 class ScheduledPlan(Plan):
     """A plan whose schedule is obeyed action by action."""
 
-    needs_length: ClassVar[bool] = True
+    is_tree: ClassVar[bool] = False
+
+    @property
+    def needs_length(self) -> bool:
+        """Its schedule comes out of a dynamic programme over all steps."""
+        return True
 
     def resolve(
         self,
@@ -39,7 +45,7 @@ class ScheduledPlan(Plan):
     @property
     def _shown(self) -> str:
         """The plan in messages."""
-        return self.NAME
+        return self.name
 
 
 def stage_within(n: int, stage: int | None, roomy: int) -> int:

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 from retape._errors import PlanError
-from retape.plan._base import MANY_STEPS, both_bytes
-from retape.plan._options import check_stage, refuse_others
+from retape.plan._base import both_bytes
+from retape.plan._options import refuse_others
+from retape.plan._pick import MANY_STEPS
 from retape.plan._prediction import Prediction, Resolved, tier_uses
 from retape.plan._scheduled import ScheduledPlan
 from retape.plan._tier_slots import (
@@ -27,13 +28,15 @@ DISK = 5.0
 class Tiers(ScheduledPlan):
     """`retape.tiers`."""
 
-    NAME: ClassVar[str] = "tiers"
-
-    levels: tuple[Tier, ...]
+    levels: tuple[Tier, ...] = ()
     costs: StepCosts = field(default_factory=StepCosts)
 
     @property
-    def needs_length(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def name(self) -> str:
+        return "tiers"
+
+    @property
+    def needs_length(self) -> bool:
         """Two tiers can be filled while the end of a run is not known."""
         return len(self.levels) != 2
 
@@ -184,9 +187,7 @@ def tiers(
     given = _memory_and_disk(memory, disk) if levels is None else levels
     if levels is not None:
         _check_alone(memory, disk)
-    return Tiers(
-        levels=_checked(given), costs=costs or StepCosts(), stage=check_stage(stage)
-    )
+    return Tiers(levels=_checked(given), costs=costs or StepCosts(), stage=stage)
 
 
 def _memory_and_disk(memory: int | str | None, disk: int | str | None) -> list[Tier]:

@@ -51,6 +51,7 @@ from retape.schedule._action import (
 from retape.schedule._chain_table import ChainCosts, ChainTable
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
+from retape.schedule._in_use import in_use
 from retape.schedule._repr_html import schedule_html
 from retape.schedule._running_sums import running_sums
 from retape.schedule._whole import settle
@@ -241,24 +242,19 @@ class Chain:
 
     def peak_bytes(self) -> int:
         """The most bytes of snapshots and tape at once, in the sizes given."""
-        held = peak = 0
-        taken: dict[int, int] = {}
-        for action in self:
-            match action:
-                case Store(step):
-                    taken[step] = self.states[step]
-                    held += taken[step]
-                case Tape(start, stop):
-                    taken[start] = sum(self.tapes[start:stop])
-                    held += taken[start]
-                case Drop(step):
-                    held -= taken[step]
-                case Reverse(start, stop):
-                    peak = max(peak, held + sum(self.tapes[start:stop]))
-                case _:
-                    continue
-            peak = max(peak, held)
+        peak = 0
+        for now in in_use(self, self._state_bytes, self._tape_bytes):
+            beside = 0
+            if isinstance(now.action, Reverse):
+                beside = self._tape_bytes(now.action.start, now.action.stop)
+            peak = max(peak, now.total + beside)
         return peak
+
+    def _state_bytes(self, step: int) -> int:
+        return self.states[step]
+
+    def _tape_bytes(self, start: int, stop: int) -> int:
+        return sum(self.tapes[start:stop])
 
 
 class _Waiting(NamedTuple):

@@ -165,7 +165,7 @@ class ChainTable:
         rooms = self._rooms[k]
         if not len(rooms):
             return
-        low = int(np.searchsorted(left, rooms[0]))
+        low = int(np.searchsorted(left, int(rooms[0])))
         # From `high` on all tapes fit.
         high = int(np.searchsorted(left, self.tape[-1] - self.tape[k]))
         if high < len(left):

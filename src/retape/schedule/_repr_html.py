@@ -6,8 +6,9 @@ from itertools import islice
 from typing import Any, Protocol
 
 from retape._html import staircase, table
-from retape.schedule._action import Action, Advance, Drop, Reverse, Store, Tape
+from retape.schedule._action import Action, Drop, Store, Tape
 from retape.schedule._cost import Counts
+from retape.schedule._in_use import in_use
 
 _MOST_ACTIONS = 20_000
 
@@ -45,20 +46,8 @@ def slots_in_use(actions: Iterable[Action]) -> list[tuple[int, int]]:
         >>> slots_in_use(Schedule(2, snapshots=1))
         [(0, 1), (2, 0)]
     """
-    found: list[tuple[int, int]] = []
-    work = held = 0
-    for action in actions:
-        match action:
-            case Advance(start, stop) | Reverse(start, stop):
-                work += stop - start
-                continue
-            case Tape(start, stop):
-                work, held = work + stop - start, held + 1
-            case Store():
-                held += 1
-            case Drop():
-                held -= 1
-            case _:
-                continue
-        found.append((work, held))
-    return found
+    return [
+        (now.work, now.total)
+        for now in in_use(actions)
+        if isinstance(now.action, Store | Tape | Drop)
+    ]

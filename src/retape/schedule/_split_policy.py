@@ -13,12 +13,16 @@ from retape.schedule._split import (
 )
 
 
+def _in_memory(room: Any) -> Held[Any]:
+    return Held("memory", False, room)
+
+
 class BinomialPolicy:
     """Cuts at the binomial split. What is free is a number of slots."""
 
     # The same few of both are asked for again and again: half of a stream's time.
     _split = staticmethod(lru_cache(maxsize=4096)(binomial_split))
-    _held = staticmethod(lru_cache(maxsize=4096)(lambda r: Held("memory", False, r)))
+    _held = staticmethod(lru_cache(maxsize=4096)(_in_memory))
 
     def keep(self, stages: int, room: int) -> Held[int]:
         """The state, always."""

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, TypeAlias
 
 from retape.driver import TapingMachine, run
-from retape.plan._fixed_space import fixed_space
+from retape.plan._constructors import fixed_space
 from retape.schedule import Mixed, Schedule
 from retape.testing._probe import Probe, is_count, shown
 

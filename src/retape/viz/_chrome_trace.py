@@ -6,11 +6,12 @@ work: one step is one microsecond. A measured run has its own clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from retape.driver import MemoryTrace
 from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule._in_use import in_use
 from retape.viz._timeline import HasMemory, trace_of
 
 Event = dict[str, Any]
@@ -57,16 +58,15 @@ def chrome_trace(what: Iterable[Action] | HasMemory | MemoryTrace) -> dict[str, 
 def _of_actions(actions: Iterable[Action]) -> list[Event]:
     events: list[Event] = []
     clock = 0
-    held = {"memory": 0, "disk": 0}
 
     def span(name: str, length: int) -> None:
         nonlocal clock
         events.append({"ph": "X", "name": name, "ts": clock, "dur": length} | _PROCESS)
         clock += length
 
-    def hold(tier: str, by: int) -> None:
-        held[tier] = held.get(tier, 0) + by
-        counter = {"ph": "C", "name": "slots in use", "ts": clock, "args": dict(held)}
+    def count(held: Mapping[str, int]) -> None:
+        args = {"memory": 0, "disk": 0} | dict(held)
+        counter = {"ph": "C", "name": "slots in use", "ts": clock, "args": args}
         events.append(counter | _PROCESS)
 
     def slot(begin: bool, number: int, tier: str, step: int) -> None:
@@ -74,13 +74,13 @@ def _of_actions(actions: Iterable[Action]) -> list[Event]:
         name = f"snapshot of step {step} ({tier} {number})"
         events.append({"ph": "b" if begin else "e", "name": name, "ts": clock} | where)
 
-    for action in actions:
+    for action, _, held in in_use(actions):
         match action:
             case Advance(start, stop):
                 span(f"advance {start}-{stop}", stop - start)
             case Tape(start, stop, number, tier):
                 span(f"tape {start}-{stop}", stop - start)
-                hold(tier, 1)
+                count(held)
                 slot(True, number, tier, start)
             case Reverse(start, stop):
                 # Taped, and swept back.
@@ -88,10 +88,10 @@ def _of_actions(actions: Iterable[Action]) -> list[Event]:
             case Sweep(start, stop):
                 span(f"sweep {start}-{stop}", stop - start)
             case Store(step, number, tier):
-                hold(tier, 1)
+                count(held)
                 slot(True, number, tier, step)
             case Drop(step, number, tier):
-                hold(tier, -1)
+                count(held)
                 slot(False, number, tier, step)
             case Restore(step, number, tier):
                 mark = {"ph": "i", "s": "t", "name": f"restore {step}", "ts": clock}

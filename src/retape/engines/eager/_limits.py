@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from retape._bytes import parse_bytes
 from retape.plan._base import Plan
-from retape.plan._obeyers import CHAIN, RECOMPUTE, check_plan
+from retape.plan._support import CHAIN, RECOMPUTE, check_plan
 
 BACKWARD_NUMBERS = 1024
 """Bytes of the seed of the backward and of the single numbers that formulas make."""

@@ -15,10 +15,9 @@ from retape._errors import GradientTypeError
 from retape.engines.jaxpr.api._trace import is_array
 from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._base import Plan
-from retape.plan._given import check_no_plan
-from retape.plan._obeyers import JAX, JAX_HOSTED
-from retape.plan._obeyers import check_plan as obeyed
 from retape.plan._options import check_loops
+from retape.plan._support import JAX, JAX_HOSTED, check_no_plan
+from retape.plan._support import check_plan as obeyed
 
 
 @dataclass(frozen=True, slots=True)

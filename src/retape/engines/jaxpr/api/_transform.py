@@ -23,8 +23,8 @@ from retape.engines.jaxpr.calls._rules import call, hoisted_sweep
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.plan._base import Plan
-from retape.plan._given import check_no_plan
 from retape.plan._options import Loops
+from retape.plan._support import check_no_plan
 from retape.storage import SnapshotStore
 
 P = ParamSpec("P")

@@ -32,7 +32,7 @@ from retape.engines.jaxpr.layers.remat._strategies import (
     Sqrt,
     Strategy,
 )
-from retape.plan._within import within
+from retape.plan._constructors import within
 
 __all__ = ["by_depth", "every_n", "names", "selective", "sqrt", "within"]
 

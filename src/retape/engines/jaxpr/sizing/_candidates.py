@@ -91,7 +91,7 @@ def _pooled(plan: Plan, compiled: Compiled) -> Candidate | Infeasible:
     least = fixed + snapshot_bytes(compiled) + compiled.tape_bytes(1)
     if plan.limit < least:
         return Infeasible(least, compiled, _settings_of(plan, 1, 1, None))
-    rest = replace(plan, budget=plan.limit - fixed)
+    rest = replace(plan, memory=max(1, plan.limit - fixed))
     settings = resolved(rest, compiled)
     return Candidate(compiled, settings, relative_cost(compiled, settings, compiled))
 

@@ -29,8 +29,7 @@ from retape.engines.jaxpr.sizing._candidates import (
 from retape.engines.jaxpr.sizing._fit_budget import fit_budget, is_manual
 from retape.engines.jaxpr.xla._standalone import Shardings
 from retape.plan._base import Plan
-from retape.plan._fixed_space import fixed_space
-from retape.plan._logarithmic import logarithmic
+from retape.plan._constructors import fixed_space, logarithmic
 
 _LINE = 1 << 24
 """A program without a loop is cut if it tapes more, whatever the plan."""

@@ -48,7 +48,7 @@ from retape.engines.jaxpr.sizing._candidates import (
 from retape.engines.jaxpr.sizing._measured_bytes import compiled_temporary_bytes
 from retape.engines.jaxpr.xla._standalone import Shardings, devices_sharing, is_explicit
 from retape.plan._base import Plan
-from retape.plan._within import within
+from retape.plan._constructors import within
 
 _FINER = (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 """How many times less a piece may tape than the hungriest block does."""
@@ -111,7 +111,7 @@ class BudgetSearch:
 
     def estimated(self, plan: Plan) -> list[Candidate | Infeasible]:
         """Candidates by estimates, up to one that advances each step at most once."""
-        plan = replace(plan, budget=int(plan.limit * self.shared))
+        plan = replace(plan, memory=max(1, int(plan.limit * self.shared)))
         found: list[Candidate | Infeasible] = list(candidates(plan, self.whole))
         for finer in self.finer():
             if is_good_enough(found):
@@ -177,7 +177,7 @@ class BudgetSearch:
         estimate = peak_bytes(found.compiled, found.settings) / self.shared
         if taken is None or taken > 2 * plan.limit:
             return None
-        less = replace(plan, budget=max(1, int(plan.limit * estimate / taken)))
+        less = replace(plan, memory=max(1, int(plan.limit * estimate / taken)))
         other = min(self.estimated(less), key=sort_key)
         if isinstance(other, Infeasible):
             return None

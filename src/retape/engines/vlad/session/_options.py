@@ -2,9 +2,9 @@
 
 from retape._errors import PlanError
 from retape.plan._base import Plan
-from retape.plan._logarithmic import logarithmic
-from retape.plan._obeyers import VLAD
-from retape.plan._obeyers import check_plan as check
+from retape.plan._constructors import logarithmic
+from retape.plan._support import VLAD
+from retape.plan._support import check_plan as check
 
 DEFAULT_PLAN: Plan = logarithmic(stage=100_000)
 """As many snapshots as sweeps, and stages of 100,000 steps."""

@@ -33,9 +33,9 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     plan_of_settings,
 )
 from retape.plan._base import Plan
-from retape.plan._offload import on_host
 from retape.plan._options import Loops
 from retape.plan._prediction import Prediction
+from retape.plan._support import on_host
 
 
 @dataclass(frozen=True, slots=True)

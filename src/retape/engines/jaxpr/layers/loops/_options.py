@@ -9,9 +9,8 @@ from typing import Any
 from retape._errors import PlanError
 from retape.engines.jaxpr.layers.remat._policy import as_policy
 from retape.plan._base import Plan
-from retape.plan._obeyers import JAX, check_plan
-from retape.plan._offload import on_host
 from retape.plan._options import Memory, check_offload
+from retape.plan._support import JAX, check_plan, on_host
 
 
 @dataclass(frozen=True, slots=True)

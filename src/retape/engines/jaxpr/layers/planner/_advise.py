@@ -15,8 +15,7 @@ from retape.engines.jaxpr.layers.planner._candidates import (
 )
 from retape.engines.jaxpr.layers.planner._plan import LayerPlan, nothing_fits, plan
 from retape.engines.jaxpr.layers.planner._whole_program import StepMachine
-from retape.plan._logarithmic import logarithmic
-from retape.plan._within import within
+from retape.plan._constructors import logarithmic, within
 
 
 def advise(

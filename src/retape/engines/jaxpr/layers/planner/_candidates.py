@@ -34,7 +34,7 @@ from retape.engines.jaxpr.layers.remat._compiled_footprint import (
 from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
 from retape.engines.jaxpr.layers.remat._strategies import Strategy
 from retape.plan._base import Plan
-from retape.plan._within import within
+from retape.plan._constructors import within
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint
 from retape.engines.jaxpr.layers.remat._strategies import Sqrt, Strategy
 from retape.engines.jaxpr.layers.remat._within_budget import Least, Within
 from retape.plan._base import Plan
-from retape.plan._within import within
+from retape.plan._constructors import within
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any
 from retape._errors import PlanError
 from retape.engines.jaxpr.layers.remat._within_budget import Within
 from retape.plan._base import Plan
-from retape.plan._within import within
+from retape.plan._constructors import within
 
 Policy = Callable[..., Any]
 """What `jax.checkpoint` takes as a policy: an operation to whether it is saved."""

@@ -1,4 +1,4 @@
-"""The plan that keeps to a number of bytes, and its search.
+"""The search of `within`: alpha and d with the fewest advances within some bytes.
 
 With a capsule of w bytes, r bytes of tape per step, d snapshots and stages of alpha
 steps a run needs d*w + alpha*r bytes at its peak.
@@ -6,88 +6,10 @@ steps a run needs d*w + alpha*r bytes at its peak.
 
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from typing import ClassVar
 
-from retape._bytes import format_bytes, parse_bytes
-from retape._errors import BudgetError, PlanError
-from retape.plan._options import check_split, refuse_others
-from retape.plan._prediction import Bytes
-from retape.plan._tree_plan import TreePlan
-from retape.schedule import Split, optimal_advances
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Within(TreePlan):
-    """`retape.within`."""
-
-    NAME: ClassVar[str] = "within"
-
-    budget: int  # pyright: ignore[reportGeneralTypeIssues]  # required here
-
-    def __repr__(self) -> str:
-        whole = super(Within, self).__repr__()
-        return whole.replace("budget=", "", 1)
-
-    def _pick(self, n: int | None, both: Bytes | None) -> tuple[int, int]:
-        if both is None:
-            raise PlanError(
-                f"`within({self.budget})` counts bytes, and neither `capsule_bytes` "
-                "nor `tape_bytes` was given. Pass them, or a plan that counts "
-                "snapshots, such as `fixed_space(snapshots=20)`."
-            )
-        return within_budget(n, *both, self.budget)
-
-
-def within(
-    budget: int | str,
-    *,
-    split: Split = "binomial",
-    **others: object,
-) -> Within:
-    """A number of bytes to keep to, with as little work done again as that allows.
-
-    It is a plan, and accepted wherever a budget is meant: as `plan=`, and as the
-    `policy=` of `retape.jax.checkpoint` and of the loops.
-
-    As a plan it chooses the stage length and the number of snapshots. Where the length
-    of a run is not known, half of the bytes go to either.
-
-    As a policy of `retape.jax` it chooses for the pieces of a function whether they are
-    stored, run again but for their matrix products, or run again whole. Their gradients
-    are compiled, by bisection, and the cheapest whose temporaries keep to the budget by
-    the compiler's own figure is taken: that of `jax.jit(jax.grad(f))`, by the arguments
-    that the gradient is taken by. Arguments, gradients and the value are not counted.
-    This takes some compilations when a derivative is taken (about ten of each function;
-    the same function is not searched again), and a larger budget never leads to more
-    work. Under an outer `vmap`, or as a part of a larger program, the figure is that of
-    the function alone.
-
-    Args:
-        budget: Bytes, or a text such as "512 MiB". Snapshots and the tape of a stage
-            share it.
-        split: Where intervals are cut.
-        **others: None; an option of another plan is refused by name.
-
-    Raises:
-        PlanError: If `budget` is no number of bytes, or an option cannot be, or is
-            another plan's.
-        BudgetError: When the plan is used, if the budget is below the least possible,
-            which is named.
-
-    Examples:
-        >>> import retape
-        >>> retape.within("1 kB").resolve(1000, capsule_bytes=10, tape_bytes=20)
-        Resolved(alpha=36, d=27, t=1)
-    """
-    if others.get("offload") is not None:
-        raise PlanError(
-            f"`offload={others['offload']!r}` is not an option of `within`: a budget "
-            "is shared by all that a gradient holds, and what is on the host is none "
-            "of it. Pass a number of snapshots, such as `fixed_space(snapshots=20, "
-            "offload='host')`."
-        )
-    refuse_others("within", {k: v for k, v in others.items() if k != "offload"})
-    return Within(budget=parse_bytes(budget), split=check_split(split))
+from retape._bytes import format_bytes
+from retape._errors import BudgetError
+from retape.schedule import optimal_advances
 
 
 def within_budget(n: int | None, w: int, r: int, budget: int) -> tuple[int, int]:
@@ -144,7 +66,7 @@ class _Search:
     n: int
     w: int
     r: int
-    budget: int  # pyright: ignore[reportGeneralTypeIssues]  # required here
+    budget: int
 
     def best(self, most: int) -> tuple[int, int]:
         """alpha and d, over 1 <= d <= most."""

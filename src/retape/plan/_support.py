@@ -1,15 +1,17 @@
-"""The parts of the library that obey plans, and what each can do.
+"""Who obeys plans, what each can do, and what an engine may ask of a plan.
 
 A plan says what it needs; whoever obeys it says here what he can. From the two follow
-the refusals and the table of the page "Plans": no engine lists kinds of plans.
+the refusals and the table of the page "Plans": no engine lists kinds of plans. Here is
+also what is said where no plan was passed, and the same plan with its snapshots in the
+host's memory, which a compiled gradient of `retape.jax` has and all others refuse.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
+from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._base import Plan
-from retape.plan._given import check_given_plan
 from retape.schedule import Split
 
 ALL_SPLITS: frozenset[Split] = frozenset(get_args(Split))
@@ -147,7 +149,7 @@ def check_plan(plan: Any, by: Obeyer) -> Plan:
         another store: the host then steers the run.
     """
     given = _as_plan(plan)
-    check_given_plan(given)
+    _check_given(given)
     why = by.refusal(given)
     if why is not None:
         raise PlanError(
@@ -160,6 +162,92 @@ def _as_plan(plan: Any) -> Any:
     """The plan that an object stands for, such as what `retape.jax.plan` found."""
     stands = hasattr(plan, "as_plan") and not isinstance(plan, type)
     return plan.as_plan() if stands else plan
+
+
+_CALLS = {
+    "fixed_space": "fixed_space(snapshots=8)",
+    "fixed_time": "fixed_time(sweeps=2)",
+    "logarithmic": "logarithmic()",
+    "segments": "segments()",
+    "within": 'within("1 GB")',
+}
+"""A call of each function that makes a plan."""
+
+
+def _check_given(plan: Any) -> None:
+    """Refuse what is no plan.
+
+    Raises:
+        PlanError: Says what to write instead.
+    """
+    if not isinstance(plan, Plan):
+        raise PlanError(f"`plan={plan!r}` is not a plan. {_advice(plan)}")
+
+
+def check_no_plan(name: str, value: Any) -> None:
+    """Refuse a plan that stands in the place of another argument.
+
+    Raises:
+        PlanError: Says where a plan belongs.
+    """
+    if isinstance(value, Plan):
+        raise PlanError(
+            f"`{name}={value!r}` is a plan, which is passed by name. Write "
+            "`plan=...` in front of it."
+        )
+
+
+def _advice(plan: Any) -> str:
+    name = getattr(plan, "__name__", plan)
+    if isinstance(name, str) and name.removeprefix("retape.") in _CALLS:
+        return f"Write `plan=retape.{_CALLS[name.removeprefix('retape.')]}`."
+    try:
+        parse_bytes(plan)
+    except (PlanError, TypeError):
+        return (
+            "Pass one that `retape.fixed_space`, `fixed_time`, `logarithmic`, "
+            "`segments` or `within` makes."
+        )
+    said = f"For a budget of bytes write `plan=retape.within({plan!r})`"
+    if isinstance(plan, int):
+        return f"{said}, for snapshots `plan=retape.fixed_space(snapshots={plan!r})`."
+    return f"{said}."
+
+
+def on_host(plan: Plan | None) -> Plan:
+    """The same plan with its snapshots in the host's memory.
+
+    Args:
+        plan: By default `retape.logarithmic()`.
+
+    Raises:
+        PlanError: If it counts bytes of which those snapshots would be none, or is one
+            that a compiled gradient does not obey.
+
+    Examples:
+        >>> import retape
+        >>> on_host(retape.fixed_space(snapshots=20)).offload
+        'host'
+    """
+    if plan is None:
+        return Plan(offload="host")
+    if plan.is_tree and plan.budget is None:
+        return replace(plan, offload="host")
+    raise PlanError(f"`offload='host'` does not go with `plan={plan!r}`: {_why(plan)}.")
+
+
+def _why(plan: Plan) -> str:
+    if plan.is_tree:
+        return (
+            "a budget is shared by all that a gradient holds, and what is on the host "
+            "is none of it. Pass a number of snapshots, such as "
+            "`retape.fixed_space(snapshots=20, offload='host')`"
+        )
+    return (
+        "it is obeyed action by action, by `retape.adjoint` and `retape.driver.run`, "
+        "with a store for its snapshots. Pass another, such as "
+        "`retape.fixed_space(snapshots=20, offload='host')`"
+    )
 
 
 def table() -> str:
