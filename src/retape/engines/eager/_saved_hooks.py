@@ -31,6 +31,21 @@ def without_hooks() -> Iterator[None]:
 
 
 @contextmanager
+def hooks_are_allowed() -> Iterator[None]:
+    """Let hooks be put on inside, also where a transform allows nobody to."""
+    module = _autograd()
+    message = module._saved_tensors_hooks_get_disabled_error_message()
+    if message is None:
+        yield
+        return
+    module._saved_tensors_hooks_enable()
+    try:
+        yield
+    finally:
+        module._saved_tensors_hooks_disable(message)
+
+
+@contextmanager
 def hooks_are_refused(why: str) -> Iterator[None]:
     """Let nobody put hooks on inside; PyTorch raises a `RuntimeError` of this text."""
     with without_hooks(), torch.autograd.graph.disable_saved_tensors_hooks(why):

@@ -65,16 +65,6 @@ def test_vmap_around_a_recomputation() -> None:
     assert torch.equal(found, expected)
 
 
-def test_reverse_transforms_around_are_refused_by_name() -> None:
-    w = weight().detach()
-    with pytest.raises(UnsupportedError, match="inside of `torch.func.grad`"):
-        torch.func.grad(small()(body))(w)
-    run = small()  # nothing is left behind by the refusal
-    with run:
-        body(weight())
-    assert run.report.steps > 20
-
-
 def row(w: torch.Tensor) -> torch.Tensor:
     return torch.sin(torch.ones(6) @ w).square().sum()
 

@@ -10,8 +10,9 @@ import torch
 
 from retape._warn import warn
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
+from retape.engines.eager._function_levels import Levels, inside_of_transform
 from retape.engines.eager._limits import Limits, read_bytes, read_plan
-from retape.engines.eager._saved_hooks import hooks_are_on
+from retape.engines.eager._saved_hooks import hooks_are_allowed, hooks_are_on
 from retape.engines.eager._torch_compile import (
     being_compiled,
     compiled_code_runs_eagerly,
@@ -120,6 +121,12 @@ class Recomputation:
             return self
         if hooks_are_on():
             warn(_HOOKS)
+        if self._loop and inside_of_transform():
+            raise UnsupportedError(
+                "`recompute(mode='loop')` cannot begin inside of a transform of "
+                "`torch.func`, whose tensors it would take for others. Leave `mode` "
+                "out."
+            )
         self._tally = Tally()
         if self._loop:
             block = LoopBlock(self._limits, self._tally)
@@ -205,15 +212,13 @@ def _yields(function: Any) -> bool:
 
 
 def _enter_hooks(scope: contextlib.ExitStack, recorder: Recorder) -> None:
-    hooks = torch.autograd.graph.saved_tensors_hooks(recorder.pack, recorder.unpack)
-    try:
-        scope.enter_context(hooks)
-    except RuntimeError as error:
-        raise UnsupportedError(
-            "A recomputation cannot begin inside of `torch.func.grad`, `vjp` or "
-            "`jacrev`: they do not let anybody else save tensors for their backward. "
-            "Use `torch.autograd.grad`, or `torch.func.functional_call` with it."
-        ) from error
+    pack, unpack = recorder.pack, recorder.unpack
+    if inside_of_transform():  # below it, no tensor shows that it gets a gradient
+        recorder.opaque = recorder.run.trace.opaque = True
+        levels = Levels(pack, unpack)
+        pack, unpack = levels.pack, levels.unpack
+    scope.enter_context(hooks_are_allowed())
+    scope.enter_context(torch.autograd.graph.saved_tensors_hooks(pack, unpack))
 
 
 @budget_by_name

@@ -19,9 +19,13 @@ for _name in ("CUDA", "XPU", "MPS", "HPU", "PrivateUse1"):
     _AUTOCAST = _AUTOCAST | torch._C.DispatchKeySet(
         getattr(torch._C.DispatchKey, f"Autocast{_name}")
     )
-# A backward may run under `vmap` (`is_grads_batched`), which refuses random numbers.
+# A backward may run under `vmap` (`is_grads_batched`), which refuses random numbers, or
+# inside of another transform, which would take part in it.
 _ABOVE = _AUTOCAST
-for _name in ("FuncTorchVmapMode", "VmapMode"):
+for _name in (
+    "FuncTorchVmapMode", "VmapMode", "FuncTorchDynamicLayerFrontMode",
+    "FuncTorchDynamicLayerBackMode",
+):  # fmt: skip
     _key = torch._C._parse_dispatch_key(_name)
     assert _key is not None
     _ABOVE = _ABOVE | torch._C.DispatchKeySet(_key)
