@@ -60,7 +60,7 @@ def test_the_bare_command_prints_its_help(capsys):
         ("doktor", "doctor"),
         ("plan --snapshots 3 --steps 9 --kapsule=3", "--capsule"),
         ("plan --snapshots 3 --steps 9 --jsson", "--json"),
-        ("plot --snapshots 3 --steps 9 --color alway", "always"),
+        ("plot --snapshots 3 --steps 9 --color autoo", "auto"),
         ("completion zhs", "zsh"),
     ],
 )

@@ -103,7 +103,8 @@ def save_wrapper(
 
 def _answers_itself(kind: Any) -> bool:
     """Tell whether a class handles operators, as no plain tensor's does."""
-    return kind.__torch_dispatch__ is not Tensor.__torch_dispatch__
+    plain: Any = Tensor
+    return kind.__torch_dispatch__ is not plain.__torch_dispatch__
 
 
 def refusal_of(error: BaseException) -> UnsupportedError | None:
