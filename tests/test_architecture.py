@@ -57,6 +57,7 @@ def layer_of(module: str) -> str:
         "_adjoint_health",
         "_adjoint_processes",
         "_adjoint_watch",
+        "_forward",
         "_online_interop",
         "_peer_actions",
         "interop",

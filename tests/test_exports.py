@@ -21,6 +21,7 @@ TOP_LEVEL = {
     "DeterminismError",
     "DiskStore",
     "Fault",
+    "Forward",
     "GradientTypeError",
     "Health",
     "LanguageError",
@@ -45,6 +46,7 @@ TOP_LEVEL = {
     "UnsupportedError",
     "adjoint",
     "check_adjoint",
+    "forward",
     "interruptible",
     "register_state",
 } | {kind.make.__name__ for kind in KINDS}

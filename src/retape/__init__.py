@@ -23,6 +23,8 @@ from retape._errors import ScheduleError as ScheduleError
 from retape._errors import SnapshotError as SnapshotError
 from retape._errors import StoreError as StoreError
 from retape._errors import UnsupportedError as UnsupportedError
+from retape._forward import Forward as Forward
+from retape._forward import forward as forward
 from retape.driver import AdjointCheck as AdjointCheck
 from retape.driver import Fault as Fault
 from retape.driver import Health as Health

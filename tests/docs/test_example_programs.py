@@ -29,6 +29,7 @@ SMALL = {
 SLOW = {
     "adaptive_grid.py",
     "decoder/train.py",
+    "optimisation.py",
     "seismic.py",
     "shallow_water/kill.py",
     "torch/budget.py",

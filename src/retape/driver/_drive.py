@@ -123,7 +123,7 @@ def run(
         >>> outcome.report.advances, outcome.report.peak_snapshots
         (490, 3)
     """
-    _check(plan, store, progress)
+    check_run(plan, store, progress)
     if verify is not None and store is not None and store.is_lossy:
         raise PlanError(
             f"`verify={verify!r}` compares states to the bit, and `store={store!r}` "
@@ -167,7 +167,7 @@ def _obeyed(
     durable = loop.durable
     record = _begun(durable, loop.label, reuse) if durable else None
     try:
-        actions = _actions(loop, plan, tape_bytes, record, durable)
+        actions = remaining_actions(loop, plan, tape_bytes, record, durable)
         obey_all(loop, foretold(actions, loop.store))
     except KeyboardInterrupt:
         loop.record()
@@ -213,7 +213,7 @@ def _begun(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
     return store.open(label)
 
 
-def _check(plan: object, store: object, progress: object) -> None:
+def check_run(plan: object, store: object, progress: object) -> None:
     """Refuse what is no plan, no store and no watcher."""
     if not isinstance(plan, type) and getattr(plan, "offload", None) is not None:
         raise PlanError(
@@ -240,7 +240,7 @@ def _check(plan: object, store: object, progress: object) -> None:
         )
 
 
-def _actions(
+def remaining_actions(
     loop: Loop[C, A, R],
     plan: Planner | Iterable[Action],
     tape_bytes: int | None,

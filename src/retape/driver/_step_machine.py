@@ -58,6 +58,15 @@ class StepTape(NamedTuple):
     kept: list[Any]
 
 
+class End(NamedTuple):
+    """The end of a run: the tape of its last stage, the steps, the state, the cost."""
+
+    tape: StepTape
+    steps: int
+    state: Any
+    cost: Any
+
+
 class LastStep(NamedTuple):
     """A step that was reversed: its number, and what its adjoint was given."""
 
@@ -131,6 +140,7 @@ class StepMachine(Generic[X, G]):
         sample: What a budget was shared out by, if there is one.
         form: What cotangents look like.
         forms: What the states of taped steps look like, where tapes do not tell.
+        end: The last stage, taped, before it is swept.
     """
 
     functions: StepFunctions[X, G]
@@ -146,6 +156,7 @@ class StepMachine(Generic[X, G]):
     sample: Sample | None = field(default=None, init=False)
     form: CotangentForm = field(default_factory=CotangentForm, init=False)
     forms: dict[int, Form] = field(default_factory=dict[int, Form], init=False)
+    end: End | None = field(default=None, init=False)
 
     def length(self) -> int | None:
         return self.steps
@@ -332,14 +343,22 @@ class StepMachine(Generic[X, G]):
 
     def _turn(self, capsule: StepCapsule, steps: int) -> Swept:
         """The last stage: tape it, keep the output and seed the sweep from it."""
-        tape, (n, x, cost, *_) = self.tape(capsule, steps)
-        cost = self._passed(x, n, cost)
-        last = looked_at(copy_tree, x, _STATE, n)
-        g = self._begin(x, last, n)
+        if self.end is None:
+            self.reach_end(capsule, steps)
+        assert self.end is not None
+        (tape, n, last, cost), self.end = self.end, None
+        g = self._begin(copy_tree(last), last, n)
         if self.watch is not None:
             self.watch(n, g)
         begun = fingerprint(g).hex() if self.signs else ""
         return self.sweep(tape, steps, Swept(last, cost, g, begun))
+
+    def reach_end(self, capsule: StepCapsule, steps: int) -> StepCapsule:
+        """Tape the last stage; what stands for its start, until it is swept."""
+        tape, (n, x, cost, *_) = self.tape(capsule, steps)
+        cost = self._passed(x, n, cost)
+        self.end = End(tape, n, looked_at(copy_tree, x, _STATE, n), cost)
+        return StepCapsule(tape.first, None, None, False)
 
     def _begin(self, x: X, last: X, n: int) -> Any:
         """The cotangent of the last state, which the functions may overwrite."""

@@ -1,0 +1,216 @@
+"""`retape.forward`: the value first, and gradients later, if they are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Generic, TypeVar, cast
+from weakref import finalize
+
+from retape._adjoint import Adjoint
+from retape._adjoint_arguments import check_arguments, single_step
+from retape._errors import PlanError
+from retape.driver._interrupt import unheeded
+from retape.driver._step_machine import StepFunctions, StepMachine
+from retape.driver._two_parts import Paused, run_to_the_end
+from retape.plan._base import Plan
+from retape.plan._fixed_space import fixed_space
+from retape.storage import SnapshotStore, copy_tree
+from retape.storage._base import is_durable
+
+X = TypeVar("X")
+G = TypeVar("G")
+
+
+class Forward(Generic[X, G]):
+    """A run that has come to its end, with the snapshots of the way.
+
+    Attributes:
+        value: The state after the last step.
+        cost: The sum of the cost terms of all states; `None` without `cost`.
+        length: The number of steps.
+    """
+
+    def __init__(self, machine: StepMachine[X, G], paused: Paused[Any]) -> None:
+        self._machine, self._paused = machine, paused
+        assert machine.end is not None
+        _, self.length, value, self.cost = machine.end
+        self.value: X = copy_tree(value)
+        self.close = finalize(self, paused.claim.close)
+        """Give the snapshots up, as the end of this object does."""
+
+    def gradient(self, seed: Callable[[X], G] | None = None) -> Adjoint[X, G]:
+        """Run the adjoint back, once.
+
+        Args:
+            seed: From the last state to its cotangent; it may be left out if there is a
+                `cost_gradient`.
+
+        Returns:
+            What `retape.adjoint` returns; its report has both ways.
+
+        Raises:
+            PlanError: If the way back was made before, or there is no cotangent.
+        """
+        return self._back(self._machine.functions, seed)
+
+    def gradients(self, seeds: Sequence[Callable[[X], G]]) -> list[Adjoint[X, G]]:
+        """Run the adjoint back once for several objectives of the last state.
+
+        Each step is run again as often as for one; `reverse_step` is called for each.
+
+        Args:
+            seeds: Functions from the last state to its cotangent.
+
+        Returns:
+            A result for each, with one report.
+        """
+        if not seeds or not all(map(callable, seeds)):
+            raise PlanError(
+                f"`seeds={seeds!r}` cannot be: pass a list of functions, each from the "
+                "last state to its cotangent."
+            )
+        of = self._machine.functions
+        many = replace(
+            of,
+            reverse_step=partial(_for_each, of.reverse_step),
+            cost_gradient=of.cost_gradient and partial(_of_each, of, len(seeds)),
+        )
+        found = self._back(many, lambda x: tuple(s(copy_tree(x)) for s in seeds))
+        cotangents = cast("tuple[G, ...]", found.cotangent)
+        return [replace(found, cotangent=g) for g in cotangents]
+
+    def _back(self, of: StepFunctions[Any, Any], seed: Any) -> Adjoint[Any, Any]:
+        if not self.close.alive:
+            raise PlanError(
+                "this `Forward` has been run back, or closed, and its snapshots are "
+                "gone. Pass several seeds to `gradients`, which runs back once for all "
+                "of them, or call `retape.forward` again."
+            )
+        if seed is None and of.cost_gradient is None:
+            raise PlanError(
+                "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from "
+                "the last state to its cotangent, or `cost` and `cost_gradient` to "
+                "`retape.forward`."
+            )
+        self._machine.functions = replace(of, seed=seed)
+        try:
+            (state, cost, cotangent, *_), report = self._paused.go_on()
+        finally:
+            self.close()
+        return Adjoint(state, cotangent, report, cost)
+
+
+def forward(
+    step: Callable[[X, int], X] | None,
+    reverse_step: Callable[[Any, int, G], G],
+    x0: X,
+    *,
+    steps: int | None = None,
+    done: Callable[[X], bool] | None = None,
+    tape: Callable[[X, int], tuple[X, Any]] | None = None,
+    many: Callable[[X, int, int], X] | None = None,
+    observe: Callable[[X, int], object] | None = None,
+    cost: Callable[[X, int], Any] | None = None,
+    cost_gradient: Callable[[X, int], G] | None = None,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+) -> Forward[X, G]:
+    """Run a simulation to its end, keep what a gradient needs, and wait.
+
+    For a line search, which asks for values and for a gradient where it stays; and for
+    several objectives of one run. The work is that of `retape.adjoint`: nothing is run
+    twice for the value's sake.
+
+    Args:
+        step: As in `retape.adjoint`, and so are all others.
+        reverse_step: The adjoint of a step.
+        x0: The start state.
+        steps: The number of steps; or
+        done: a predicate.
+        tape: A step, and what its adjoint needs.
+        many: Many steps at a call: `forward=` of `retape.adjoint`.
+        observe: Shown each state.
+        cost: A term of the objective for each state.
+        cost_gradient: Its derivative.
+        plan: How memory and time are traded; by default
+            `retape.fixed_space(snapshots=20)`. The tape of its last stage waits, too.
+        store: Where snapshots wait: a `MemoryStore`, or one around it.
+
+    Returns:
+        The value, and what runs back.
+
+    Raises:
+        PlanError: If the arguments do not go together, or the store outlives the
+            process: a run that is to survive is one call, `retape.adjoint`.
+
+    Examples:
+        The value of x -> x**8 at 1.5, and derivatives of it and of its logarithm.
+
+        >>> import retape
+        >>> run = retape.forward(
+        ...     lambda x, k: x * x, lambda x, k, g: 2 * x * g, 1.5, steps=3
+        ... )
+        >>> run.value
+        25.62890625
+        >>> [g.cotangent for g in run.gradients([lambda x: 1.0, lambda x: 1 / x])]
+        [136.6875, 5.333333333333334]
+    """
+    passed = {
+        "step": step,
+        "reverse_step": reverse_step,
+        "seed": _no_seed,  # One is asked for on the way back.
+        "done": done,
+        "tape": tape,
+        "forward": many,
+        "observe": observe,
+        "cost": cost,
+        "cost_gradient": cost_gradient,
+    }
+    steps = check_arguments(passed, steps)
+    if is_durable(store):
+        raise PlanError(
+            f"`store={store!r}` outlives its process, and a value that waits for its "
+            "gradient does not. Pass a `retape.MemoryStore`, or call `retape.adjoint`, "
+            "which a later process takes up."
+        )
+    one = step if step is not None or many is None else single_step(many)
+    functions: StepFunctions[Any, Any] = StepFunctions(
+        cast("Callable[[X, int], X]", one),
+        reverse_step,
+        None,
+        done,
+        tape,
+        many,
+        observe,
+        cost,
+        cost_gradient,
+    )
+    machine: StepMachine[Any, Any] = StepMachine(functions, x0, steps)
+    chosen = fixed_space(snapshots=20) if plan is None else plan
+    with unheeded():
+        tape_bytes = machine.step_tape_nbytes()
+        return Forward(machine, run_to_the_end(machine, chosen, store, tape_bytes))
+
+
+def _no_seed(state: object) -> None:
+    """In the place of a function that is passed later."""
+    del state
+
+
+def _for_each(reverse_step: Any, needed: Any, k: int, cotangents: Any) -> Any:
+    """The adjoint of a step for several cotangents; it may overwrite what it is given.
+
+    What it returns may lie in one buffer of its own.
+    """
+    return tuple(
+        copy_tree(reverse_step(copy_tree(needed), k, each)) for each in cotangents
+    )
+
+
+def _of_each(of: StepFunctions[Any, Any], many: int, x: Any, k: int) -> Any:
+    """The derivative of a cost term, a part of each objective."""
+    assert of.cost_gradient is not None
+    found = copy_tree(of.cost_gradient(x, k))
+    return tuple(copy_tree(found) for _ in range(many))

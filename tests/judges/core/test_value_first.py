@@ -1,0 +1,141 @@
+"""The value first, gradients later: the same bits and the same work as in one call."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import numpy as np
+import pytest
+
+import retape
+from retape.storage import CodecStore
+from tests.judges.core.programs import PROGRAMS, by_hand
+
+STEPS = 40
+PLANS: dict[str, Any] = {
+    "space": retape.fixed_space(snapshots=4),
+    "stages": retape.fixed_space(snapshots=3, stage=7),
+    "tapes": retape.fixed_space(snapshots=5, store={"state", "tape"}),
+    "within": retape.within("2 kB"),
+    "one stage": retape.fixed_space(snapshots=1, stage=STEPS),
+}
+STORES: dict[str, Any] = {
+    "none": lambda: None,
+    "memory": retape.MemoryStore,
+    "codec": lambda: CodecStore(retape.MemoryStore()),
+}
+
+
+def begun(program: Any, plan: Any, store: Any = None, steps: int = STEPS) -> Any:
+    options = dict(program.options)
+    options.pop("seed", None)
+    options["many"] = options.pop("forward", None)
+    return retape.forward(
+        program.step,
+        program.reverse_step,
+        program.x0,
+        steps=steps,
+        plan=plan,
+        store=store,
+        **options,
+    )
+
+
+def at_once(program: Any, plan: Any, steps: int = STEPS, **other: Any) -> Any:
+    return retape.adjoint(
+        program.step,
+        program.reverse_step,
+        program.x0,
+        steps=steps,
+        plan=plan,
+        **program.options | other,
+    )
+
+
+@pytest.mark.parametrize("make", PROGRAMS)
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("store", STORES)
+def test_in_two_parts_as_in_one(make, plan, store):
+    program = make()
+    run = begun(program, PLANS[plan], STORES[store]())
+    value, cost = program.array(run.value).tobytes(), run.cost
+    begun(program, PLANS[plan]).close()  # What it does to buffers is nobody's matter.
+    found = run.gradient(program.options.get("seed"))
+    alone = at_once(make(), PLANS[plan])
+    state, g = by_hand(STEPS, program.costs)
+    assert value == program.array(found.state).tobytes() == state.tobytes()
+    assert np.allclose(program.array(found.cotangent), g, rtol=1e-13)
+    same = program.array(found.cotangent), program.array(alone.cotangent)
+    assert same[0].tobytes() == same[1].tobytes()
+    assert cost == found.cost == alone.cost
+    assert run.length == STEPS
+    assert found.report.advances == alone.report.advances
+    assert found.report.taped == alone.report.taped == STEPS
+
+
+def times(seed: Any, factor: float) -> Any:
+    def made(x: Any) -> Any:
+        found = seed(x)
+        if isinstance(found, dict):
+            return {name: factor * part for name, part in found.items()}
+        return factor * found
+
+    return made
+
+
+@pytest.mark.parametrize("make", [p for p in PROGRAMS if p.__name__ != "with_costs"])
+@pytest.mark.parametrize("plan", PLANS)
+def test_several_objectives_of_one_run(make, plan):
+    program = make()
+    seed = program.options["seed"]
+    seeds = [times(seed, factor) for factor in (1.0, 2.0, -3.0)]
+    several = begun(program, PLANS[plan]).gradients(seeds)
+    for found, one in zip(several, seeds, strict=True):
+        alone = at_once(make(), PLANS[plan], seed=one)
+        same = program.array(found.cotangent), program.array(alone.cotangent)
+        assert same[0].tobytes() == same[1].tobytes()
+        assert found.report.advances == alone.report.advances
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2])
+def test_short_runs_and_runs_that_tell_their_end(steps):
+    ends = [{"steps": steps}, {"done": lambda x: x[1] >= steps}]
+    for how in ends:
+        run = retape.forward(
+            lambda x, k: [x[0] * 1.5, x[1] + 1],
+            lambda x, k, g: [1.5 * g[0], 0],
+            [2.0, 0],
+            **how,
+        )
+        assert run.value == [2.0 * 1.5**steps, steps]
+        assert run.gradient(lambda x: [1.0, 0]).cotangent == [1.5**steps, 0]
+
+
+def test_what_ends_with_it_and_what_is_refused(tmp_path):
+    program, store = PROGRAMS[0](), retape.MemoryStore()
+    run = begun(program, PLANS["space"], store)
+    with pytest.raises(retape.StoreError, match="Give each run a store of its own"):
+        begun(program, PLANS["space"], store)
+    run.gradient(np.copy)
+    with pytest.raises(retape.PlanError, match="Pass several seeds to `gradients`"):
+        run.gradient(np.copy)
+    run = begun(program, PLANS["space"], store)
+    assert store.nbytes > 0
+    del run  # A point that a line search has passed by.
+    gc.collect()
+    assert store.nbytes == 0
+    run = begun(program, PLANS["space"], store)
+    run.close()
+    with pytest.raises(retape.PlanError, match="gone"):
+        run.gradient(np.copy)
+    with pytest.raises(retape.PlanError, match="Pass a `retape.MemoryStore`"):
+        begun(program, PLANS["space"], retape.DiskStore(tmp_path))
+    with pytest.raises(retape.PlanError, match="Pass `seed`"):
+        begun(program, PLANS["space"]).gradient()
+    with pytest.raises(retape.PlanError, match="`seeds="):
+        begun(program, PLANS["space"]).gradients([])
+    with pytest.raises(retape.StoreError, match="is no store"):
+        begun(program, PLANS["space"], 7)
+    with pytest.raises(retape.PlanError, match="is no plan"):
+        begun(program, "within")
