@@ -15,7 +15,7 @@ from retape.driver._interrupt import unheeded
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan
-from retape.plan._fixed_space import fixed_space
+from retape.plan._constructors import fixed_space
 from retape.storage import SnapshotStore, copy_tree
 from retape.storage._base import is_durable
 
