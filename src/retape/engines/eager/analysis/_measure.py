@@ -18,49 +18,16 @@ from retape.engines.eager.analysis._measured import (
 )
 from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.analysis._packed import Packed
-from retape.engines.eager.analysis._partition import MOST_UNITS, cut_run
+from retape.engines.eager.analysis._partition import cut_run
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
 from retape.engines.eager.analysis._uses import Uses
 from retape.engines.eager.trace._run import Run
 from retape.engines.eager.trace._step import made_by
 
-# What follows a chain is a loss; its formula may have as many tensors of the size of
-# the chain's result, while everything that is kept is there.
-_LOSS_TENSORS = 4
 
-
-def measure(
-    run: Run,
-    boundaries: Sequence[int] = (),
-    result_bytes: int = 0,
-    most: int = MOST_UNITS,
-    end: ForwardEnd | None = None,
-) -> Measured:
-    """Cut a run at the boundaries of its functions, and finer where there is room.
-
-    Args:
-        run: A recorded run whose graph is alive, unless there is an `end`.
-        boundaries: Positions at which a function began, if it is a chain of functions.
-        result_bytes: Bytes of what the run returned, if a loss of it follows.
-        most: About how many units.
-        end: The end of its forward, if the graph need not be alive any more.
-    """
-    (found,) = _with_bookkeeping(
-        run, [_measure(run, boundaries, result_bytes, most, end)]
-    )
-    return found
-
-
-def _measure(
-    run: Run,
-    boundaries: Sequence[int] = (),
-    result_bytes: int = 0,
-    most: int = MOST_UNITS,
-    end: ForwardEnd | None = None,
-) -> Measured:
-    end = ForwardEnd.of(run) if end is None else end
+def _measure(run: Run, most: int, end: ForwardEnd) -> Measured:
     trace, uses, costs = run.trace, Uses(run, end.alive), step_costs(run.trace)
-    cuts = cut_run(trace, uses, boundaries, most)
+    cuts = cut_run(trace, uses, most)
     states = uses.crossing(cuts)
     counts = [uses.counts(cut) for cut in cuts]
     sizes = UnitSizes(run, uses, costs)
@@ -81,9 +48,6 @@ def _measure(
         )
         for k, unit in enumerate(units)
     ]
-    if units:
-        peak = units[-1].tape_bytes + _LOSS_TENSORS * result_bytes
-        units[-1] = units[-1]._replace(reverse_peak=max(units[-1].reverse_peak, peak))
     return Measured(
         tuple(cuts),
         tuple(counts),
@@ -107,15 +71,20 @@ def _measure(
 def measure_in_parts(
     run: Run, counts: Sequence[int], end: ForwardEnd | None = None
 ) -> list[Measured]:
-    """Several partitions of one run, which have the tables of its steps in common."""
-    first = _measure(run, most=counts[0], end=end)
+    """Cut a run into units, where few bytes cross.
+
+    Args:
+        run: A recorded run whose graph is alive, unless there is an `end`.
+        counts: About how many units; partitions have the tables of steps in common.
+        end: The end of its forward, if the graph need not be alive any more.
+    """
+    end = ForwardEnd.of(run) if end is None else end
+    first = _measure(run, counts[0], end)
     shared = {
         name: getattr(first, name)
         for name in ("needs", "reads", "producer", "nbytes", "costs")
     }
-    others = (
-        replace(_measure(run, most=each, end=end), **shared) for each in counts[1:]
-    )
+    others = (replace(_measure(run, each, end), **shared) for each in counts[1:])
     return _with_bookkeeping(run, [first, *others])
 
 

@@ -1,4 +1,4 @@
-"""Partition of a recorded run into units: at given boundaries, at narrow places.
+"""Partition of a recorded run into units, at narrow places.
 
 A unit is the least that is taped or not. With units of a hundredth of all that autograd
 saves, the optimum among them is near the optimum among operators. A cut where few bytes
@@ -13,13 +13,9 @@ from itertools import accumulate
 from retape.engines.eager.analysis._uses import Uses
 from retape.engines.eager.trace._trace import Trace
 
-MOST_UNITS = 100
 
-
-def cut_run(
-    trace: Trace, uses: Uses, boundaries: Sequence[int], most: int = MOST_UNITS
-) -> list[int]:
-    """Positions of about `most` units: boundaries, joined or divided by bytes."""
+def cut_run(trace: Trace, uses: Uses, most: int) -> list[int]:
+    """Positions of about `most` units, divided by the bytes that they save."""
     length = uses.length
     saved_at = [0] * (length + 2)
     seen: set[int] = set()
@@ -29,15 +25,9 @@ def cut_run(
             saved_at[step] += trace.nbytes[slot]
     sums = list(accumulate(saved_at, initial=0))
     size = max(1.0, sums[-1] / most)
-    widths = uses.widths()
-    ends = sorted({0, *(cut for cut in boundaries if 0 < cut < length), length})
-    cuts = [0]
-    for begin, end in zip(ends, ends[1:], strict=False):
-        cuts += _divided(begin, end, sums, size, widths)
-        last = end == length
-        if last or sums[end] - sums[cuts[-1]] >= size or len(ends) <= most:
-            cuts.append(end)
-    return cuts
+    if not length:
+        return [0]
+    return [0, *_divided(0, length, sums, size, uses.widths()), length]
 
 
 def _divided(

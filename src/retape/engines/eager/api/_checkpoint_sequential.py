@@ -1,12 +1,11 @@
 """`checkpoint_sequential`: a chain of functions, by segments, a plan or a budget.
 
-Under a budget the first call of a chain on given shapes is run by the general engine
-and measured: what each part saves, what crosses between parts, what each costs. Later
-calls follow the schedule that the dynamic programme finds for these numbers.
+A budget is that of `recompute` around the calls: it learns from a run what each part
+saves, what crosses between parts, what each costs, and later runs follow the schedule
+of least cost. With a plan the functions are its steps.
 """
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -14,25 +13,19 @@ from torch import nn
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager._limits import Limits, budget_of, read_bytes
-from retape.engines.eager.analysis._measure import measure
-from retape.engines.eager.analysis._measured import Measured
 from retape.engines.eager.api._checkpoint import checkpoint
 from retape.engines.eager.api._recompute import Recomputation
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import Store, as_store
 from retape.engines.eager.plan._from_schedule import descents_of
-from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
-from retape.engines.eager.plan._program import Program
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._run import Run
 from retape.schedule import Action
 from retape.storage._tiered import name_tiers
 
 Functions = nn.Sequential | Sequence[Callable[[Any], Any]]
-_REMEMBERED = 64
-_TRIES = 3
 
 
 class Planner(Protocol):
@@ -61,10 +54,10 @@ def checkpoint_sequential(
         segments: Parts of equal length, all but the last recomputed; as in PyTorch.
         input: What the first function is given.
         use_reentrant: Accepted; there is one implementation.
-        memory: Instead of `segments`: a budget in bytes, or text such as `"2GB"`. The
-            first call on given shapes measures the chain; later ones follow the
-            schedule of least cost for the measured sizes, in which parts are
-            kept, recomputed once, or several times.
+        memory: Instead of `segments`: a budget in bytes, or text such as `"2GB"`, as
+            `recompute(memory=...)` around the calls. The second run of a chain follows
+            the schedule of least cost, in which parts are kept, recomputed once, or
+            several times.
         plan: Instead of both: a plan such as `retape.fixed_space(snapshots=4)`, or
             actions such as a `retape.schedule.Chain`, with the functions as steps.
             `retape.within(bytes)` is `memory=bytes`.
@@ -111,12 +104,11 @@ def checkpoint_sequential(
             f"`store={store!r}` is for `memory=` and `plan=`: what segments keep is "
             "in memory. Give one of these, or leave `store` out."
         )
-    if store is not None and memory is not None:
-        limits = Limits(read_bytes(memory), None, 0)
-        with Recomputation(limits, store=as_store(store)):
-            return _call_all(chain, input)
     if memory is not None:
-        return _within(chain, input, read_bytes(memory))
+        limits = Limits(read_bytes(memory), None, 0)
+        kept = None if store is None else as_store(store)
+        with Recomputation(limits, store=kept):
+            return _call_all(chain, input)
     if plan is not None:
         return _by_plan(chain, input, plan, store)
     assert segments is not None
@@ -142,58 +134,29 @@ def _call_all(functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
 
 
 class ChainRecomputation(Recomputation):
-    """A recomputation that follows a plan, and may measure what it runs."""
+    """A recomputation that follows a plan, whose units are functions."""
 
     _learns = False
 
-    def __init__(
-        self,
-        limits: Limits,
-        plan: UnitSchedule | None,
-        measured: bool,
-        store: Store | None = None,
-    ) -> None:
+    def __init__(self, limits: Limits, plan: UnitSchedule, store: Store | None) -> None:
         super().__init__(limits, store=store)
-        self.plan = plan
-        self.found: Measured | None = None
-        self._measured = measured
-        self._run: Run | None = None
-        self._keeper: Keeper | None = None
-        self._boundaries: list[int] = []
+        self._plan = plan
+        self._keeper: PlannedKeeper | None = None
 
     def run(self, functions: Sequence[Callable[[Any], Any]], value: Any) -> Any:
         """Call the functions one after the other."""
         with self:
             for k, function in enumerate(functions):
-                self._begin(k)
+                if self._keeper is not None:  # else inside another recomputation
+                    self._keeper.begin(k)
                 value = function(value)
-        run = self._run
-        known = run is not None and run.living and not run.sections
-        if self._measured and run is not None and known:
-            nbytes = sum(tensor.nbytes for tensor in _tensors_in(value))
-            self.found = measure(run, self._boundaries, nbytes)
         return value
 
-    def _begin(self, k: int) -> None:
-        if self._run is None:  # inside another recomputation
-            return
-        self._boundaries.append(len(self._run.trace.steps))
-        plan = self.plan
-        if plan is not None and plan.measured is None:
-            assert isinstance(self._keeper, PlannedKeeper)
-            self._keeper.begin(k)
-
     def _equipment(self, run: Run) -> tuple[Keeper, Sweep]:
-        self._run = run
-        if self.plan is None:
-            keeper, sweep = super()._equipment(run)
-        else:
-            if self._store is not None:
-                self.plan.store_in(self._store, run)
-            keeper = PlannedKeeper(run, self._limits, self.plan)
-            sweep = PlannedSweep(run, self._limits, self.plan)
-        self._keeper = keeper
-        return keeper, sweep
+        if self._store is not None:
+            self._plan.store_in(self._store, run)
+        self._keeper = PlannedKeeper(run, self._limits, self._plan)
+        return self._keeper, PlannedSweep(run, self._limits, self._plan)
 
 
 def _by_plan(
@@ -209,87 +172,4 @@ def _by_plan(
     kept = None if store is None else as_store(store)
     if kept is not None:
         name_tiers(kept, getattr(plan, "tier_names", ()))
-    return ChainRecomputation(limits, schedule, False, kept).run(chain, input)
-
-
-class ChainProgram(Program):
-    """A chain, told by its functions and shapes: calls of it may yet differ."""
-
-    def __init__(self, memory: int) -> None:
-        super().__init__(memory)
-        self._measurements = 0
-
-    def wants_measuring(self) -> bool:
-        """Tell whether the next call is to be measured."""
-        return self.measured is None and self._measurements < _TRIES
-
-    def learn(self, measured: Measured) -> None:
-        """Look for a plan for what a call was measured to take."""
-        self.measured = measured
-        self._measurements += 1
-        self.find_plan()
-
-    def fail(self, plan: UnitSchedule) -> None:
-        """Forget a failed run: its functions keep no values any more.
-
-        A chain that did something else than was measured is measured anew.
-        """
-        if plan.excess:
-            self.fit.learn(plan)
-            self.find_plan()
-        else:
-            self.measured, self.descents = None, ()
-
-
-_programs: Recent[Any, ChainProgram] = Recent(_REMEMBERED)
-_programs_lock = threading.Lock()
-
-
-def _within(chain: list[Callable[[Any], Any]], input: Any, memory: int) -> Any:
-    program = _program(_key(chain, input, memory), memory)
-    with _programs_lock:
-        program.settle()
-        plan, measured = program.plan(), program.wants_measuring()
-    job = ChainRecomputation(Limits(memory, None, 0), plan, measured)
-    value = job.run(chain, input)
-    with _programs_lock:
-        if job.found is not None:
-            program.learn(job.found)
-        elif plan is not None:
-            program.watch(plan)
-    return value
-
-
-def _program(key: Any, memory: int) -> ChainProgram:
-    with _programs_lock:
-        return _programs.use(key, lambda: ChainProgram(memory))
-
-
-def _key(chain: Sequence[Callable[[Any], Any]], input: Any, memory: int) -> Any:
-    """Equal for calls that will probably do the same; a plan finds out if they do not.
-
-    Identity would not do: the next function may be made where the last one died.
-    """
-    names = tuple(
-        (
-            getattr(each, "__qualname__", type(each).__qualname__),
-            getattr(each, "training", None),
-        )
-        for each in chain
-    )
-    shapes = tuple(
-        (each.shape, each.dtype, each.device, each.requires_grad)
-        for each in _tensors_in(input)
-    )
-    return names, shapes, memory, torch.is_grad_enabled()
-
-
-def _tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for each in value:
-            yield from _tensors_in(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from _tensors_in(each)
+    return ChainRecomputation(limits, schedule, kept).run(chain, input)

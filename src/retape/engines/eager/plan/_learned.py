@@ -14,9 +14,11 @@ import threading
 from collections import OrderedDict
 
 from retape.engines.eager.analysis._measure import measure_in_parts
-from retape.engines.eager.analysis._measured import whole_mark
+from retape.engines.eager.analysis._measured import Measured, whole_mark
+from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
+from retape.engines.eager.plan._fit import Fit
 from retape.engines.eager.plan._known import (
     Known,
     forget_programs,
@@ -25,7 +27,6 @@ from retape.engines.eager.plan._known import (
 )
 from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
-from retape.engines.eager.plan._program import Program
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._run import Run
 
@@ -49,23 +50,35 @@ UNITS = (50, 25)
 FEWEST_ENTRIES = 6_000_000
 
 
-class LearnedProgram(Program):
-    """A program that was told by what it does.
+class LearnedProgram:
+    """A program in one budget, told by what it does, and the best plan known.
+
+    Plans are left where a program does something else than was measured or holds more.
+    That may show in the backward, when runs of other programs, or of the same, have
+    begun since. So each run that follows a plan tells its program itself that it left
+    it, and what it tells is looked at before the next run.
 
     Attributes:
+        memory: The budget, in bytes.
         mark: Of what it does.
         tally: Of its first run, by rules of thumb; `None` if it had a plan.
+        measured: A run of it; `None` if there is none yet.
+        descents: The plan, if there is one that is worth while.
+        fit: What plans have to leave.
         failures: How often the plan was left.
         recorded: There is a record of a run, and it may be planned.
         studied: A plan has been looked for.
     """
 
     def __init__(self, memory: int, mark: int, tally: Tally | None = None) -> None:
-        super().__init__(memory)
-        self.mark, self.tally = mark, tally
+        self.memory, self.mark, self.tally = memory, mark, tally
+        self.measured: Measured | None = None
+        self.descents: tuple[Descent, ...] = ()
+        self.fit = Fit()
         self.failures = 0
         self.recorded = self.studied = False
         self._known: Known | None = None
+        self._left: list[UnitSchedule] = []
 
     def learn(self, known: Known) -> None:
         """Look for a plan for what runs have shown."""
@@ -81,9 +94,25 @@ class LearnedProgram(Program):
         choice = self._known and self._known.choices.get(self.memory)
         if choice and self.descents:
             self.measured, self.descents = choice.measured, choice.descents
-        return super().plan()
+        if self.measured is None or not self.descents:
+            return None
+        return self.fit.plan(self.descents, self.measured)
 
-    def fail(self, plan: UnitSchedule) -> None:
+    def watch(self, plan: UnitSchedule) -> None:
+        """Hear of it if a run leaves its plan, or has left it."""
+        plan.on_leaving = self._left.append
+        if plan.broken:
+            self._left.append(plan)
+
+    def settle(self) -> None:
+        """Learn from the plans that were left since the last time."""
+        while self._left:
+            plan = self._left.pop(0)
+            # Several runs may have followed the same plan at once: one lesson will do.
+            if self.descents and plan.descents is self.descents:
+                self._fail(plan)
+
+    def _fail(self, plan: UnitSchedule) -> None:
         """Plan with less room. If it did not hold more, no plan would fare better."""
         self.failures += 1 if plan.excess else _MOST_FAILURES
         self.fit.learn(plan)
