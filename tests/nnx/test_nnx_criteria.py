@@ -10,7 +10,7 @@ import pytest
 from flax import nnx
 
 import retape.nnx
-from retape.engines.jaxpr.analysis._flops import flops
+from tests.engines.jaxpr.support.networks import work
 from tests.nnx.stacks import WIDTH, Tanh, batch, difference
 
 STACKED: dict[str, Any] = {"in_axes": (nnx.Carry, 0), "out_axes": nnx.Carry}
@@ -80,9 +80,6 @@ def test_a_snapshot_more_is_one_carry_more() -> None:
 
 
 def test_segments_run_each_layer_at_most_twice_more() -> None:
-    def work(f: Any, *args: Any) -> int:
-        return sum(map(flops, jax.make_jaxpr(f)(*args).jaxpr.eqns))
-
     graph, state = nnx.split(Tanh(LAYERS))
 
     def slope(scan: Any, **options: Any) -> Any:

@@ -128,7 +128,6 @@ def test_a_copy_that_is_none_is_caught(monkeypatch):
 def test_the_machine_of_a_jax_program_keeps_the_laws(known, monkeypatch, tmp_path):
     jax = pytest.importorskip("jax")
     import retape.jax
-    from retape.engines.jaxpr.api import _hosted
 
     def looped(x, n):
         body = lambda c: (c[0] + 1, jax.numpy.sin(c[1] * x))  # noqa: E731
@@ -144,7 +143,7 @@ def test_the_machine_of_a_jax_program_keeps_the_laws(known, monkeypatch, tmp_pat
         checked.append(check_machine(machine, stage=plan.stage, **kept))
         return drive(machine, plan, **others)
 
-    monkeypatch.setattr(_hosted, "run", check)
+    monkeypatch.setattr("retape.engines.jaxpr.api._hosted.run", check)
     plan = retape.fixed_space(snapshots=3, stage=4)
     store = retape.DiskStore(tmp_path / "own")
     got = retape.jax.grad(looped, plan=plan, store=store)(0.7, 12)

@@ -8,13 +8,9 @@ import pytest
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 pytest.importorskip("jax")
 
-import functools  # noqa: E402
-
 import jax  # noqa: E402
 
-from retape.engines.jaxpr._pipeline import compile_program  # noqa: E402
-from retape.engines.jaxpr.calls import _rules as _primitives  # noqa: E402
-from retape.engines.jaxpr.jaxprs._caches import forget  # noqa: E402
+from tests.engines.jaxpr.support import seams  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -26,11 +22,11 @@ def double_precision() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def nothing_known() -> None:
     """What an earlier test made the engine believe is forgotten."""
-    forget()
+    seams.forget()
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> None:
+def opened() -> Iterator[None]:
     """Every scan is opened, as one whose residuals are large would be."""
-    anyhow = functools.partial(compile_program, grain=0)
-    monkeypatch.setattr(_primitives, "compile_program", anyhow)
+    with seams.finely():
+        yield

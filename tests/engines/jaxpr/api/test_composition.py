@@ -19,6 +19,8 @@ import retape
 import retape.jax
 from tests.engines.jaxpr.support.programs import assert_close
 
+pytestmark = pytest.mark.release
+
 Function = Callable[..., Any]
 PLAN = retape.fixed_space(snapshots=2, stage=2)
 STEPS = 5

@@ -12,7 +12,6 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.api.health._find_operation import forward_fault, reverse_fault
 
 STEPS, AT = 40, 23
 PLAN = retape.fixed_space(snapshots=4, stage=3)
@@ -64,6 +63,13 @@ def in_a_branch(y: Any, x: Any) -> Any:
     return jax.lax.cond(y[0] > -1, lambda y: y + jnp.sqrt(y * 0.0), jnp.sin, y)
 
 
+def in_a_scan(y: Any, x: Any) -> Any:
+    def body(c: Any, x: Any) -> Any:
+        return c * x + jnp.where(x == 3.0, jnp.sqrt(c * 0.0), 0.0), c
+
+    return y + jax.lax.scan(body, y[0], jnp.asarray([1.0, 3.0, 2.0]))[0]
+
+
 def only_the_parameter(y: Any, x: Any) -> Any:
     return y + jnp.sqrt(x * 0.0)
 
@@ -98,15 +104,18 @@ def test_a_derivative_that_is_not_finite(step: Any) -> None:
 
 
 def test_a_scan_that_is_a_part_of_a_step_is_gone_into() -> None:
-    def body(c: Any, x: Any) -> Any:
-        return c * x + jnp.where(x == 3.0, jnp.sqrt(c * 0.0), 0.0), c
+    def fun(x: Any) -> Any:
+        def body(c: Any) -> Any:
+            sine = lambda y, x: 0.9 * jnp.sin(y)  # noqa: E731
+            return c[0] + 1, jax.lax.cond(c[0] == AT, in_a_scan, sine, c[1], x)
 
-    def step(c: Any, xs: Any) -> Any:
-        return jax.lax.scan(body, c, xs)
+        # Of a length that is not known, so that the scan alone is a part of a step.
+        going = lambda c: (c[0] < STEPS) & (c[1][0] < 9.0)  # noqa: E731
+        return jnp.sum(jax.lax.while_loop(going, body, (0, x))[1] ** 2)
 
-    given = [jnp.asarray(0.5), jnp.asarray([1.0, 3.0, 2.0])]
-    found = reverse_fault(jax.make_jaxpr(step)(*given), given, [np.ones(()), None])
-    assert found is not None and found.name == "sqrt" and "jnp.sqrt(c" in found.text
+    fault = retape.jax.measure(fun, X, plan=PLAN, health=True).health.fault
+    assert (fault.step, fault.operation, fault.variable) == (AT + 1, "sqrt", "c")
+    assert "jnp.sqrt(c * 0.0)" in fault.text
 
 
 def test_a_value_that_is_not_finite() -> None:
@@ -167,12 +176,14 @@ def test_norms_stand_for_all_steps_in_a_fixed_number_of_rows() -> None:
     np.testing.assert_allclose([min(norms), max(norms)], [0.02, 1.0])
 
 
-def test_the_search_says_no_where_nothing_is_wrong() -> None:
-    jaxpr = jax.make_jaxpr(lambda x: jnp.sin(x) * x)(X)
-    assert forward_fault(jaxpr, [X]) is None
-    assert reverse_fault(jaxpr, [X], [None]) is None
-    steepest = reverse_fault(jaxpr, [X], [np.ones(3)])
-    assert steepest is not None and steepest.finite and steepest.name == "mul"
+def test_a_source_that_cannot_be_read_names_nothing() -> None:
+    scope: dict[str, Any] = {"jnp": jnp}
+    exec("def step(y, x): return y + jnp.sqrt(y * 0.0)", scope)
+    done = retape.jax.measure(run(scope["step"]), X, plan=PLAN, health=True)
+    fault = done.health.fault
+    assert (fault.operation, fault.text, fault.variable) == ("sqrt", "", "")
+    fine = retape.jax.measure(run(lambda y, x: jnp.sin(y)), X, plan=PLAN, health=True)
+    assert fine.health.fault is None
 
 
 def test_a_factor_that_cannot_be() -> None:

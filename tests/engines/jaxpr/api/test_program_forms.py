@@ -12,8 +12,6 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.analysis._activity import propagate
-from retape.engines.jaxpr.primitives._aux_output import aux_output
 from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import (
     Form,
@@ -27,6 +25,7 @@ BY_NAME = {f.name: f for f in FORMS}
 FEW = retape.fixed_space(snapshots=2, stage=2)
 
 
+@pytest.mark.release
 @pytest.mark.slow(
     "closed_over_arrays",
     "halt_on_data",
@@ -304,11 +303,6 @@ def test_aux_has_a_derivative_for_who_differentiates_it(way: str) -> None:
     else:
         xs = jnp.asarray([0.7, 0.8])
         assert_close(jax.vmap(jax.grad(ours))(xs), jnp.stack([want(x) for x in xs]))
-
-
-def test_aux_has_no_cotangent() -> None:
-    jaxpr = jax.make_jaxpr(lambda x: (x**2, aux_output(x**3)))(0.7)
-    assert propagate(jaxpr, (True,)) == [True, False]
 
 
 @pytest.mark.parametrize("outer", [jax.grad, jax.jacfwd, retape.jax.grad])

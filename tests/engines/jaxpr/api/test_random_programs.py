@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +14,6 @@ from hypothesis import strategies as st
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.sweep import _forward
 from tests.engines.jaxpr.support.programs import (
     Unrolled,
     assert_close,
@@ -130,17 +128,13 @@ def program(loops: Any, code: Any) -> Callable[[Any], Any]:
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(code=programs, plan=plans, largest=st.sampled_from([0, _forward._LARGEST_COPY]))
+@given(code=programs, plan=plans)
 @pytest.mark.slow
-def test_gradient_equals_forward_mode(
-    opened: None, code: Any, plan: Any, largest: int
-) -> None:
+def test_gradient_equals_forward_mode(opened: None, code: Any, plan: Any) -> None:
     del opened
     x = jnp.asarray(0.37)
     fun = program(jax.lax, code)
-    # Whether the taping code advances, too.
-    with mock.patch.object(_forward, "_LARGEST_COPY", largest):
-        value, gradient = retape.jax.value_and_grad(fun, plan=plan)(x)
+    value, gradient = retape.jax.value_and_grad(fun, plan=plan)(x)
     assert_close(value, jax.jit(fun)(x))
     assert_close(gradient, forward_gradient(fun, x), 1e-8)
 

@@ -10,7 +10,6 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.calls._forward_form import forward_form
 from tests.engines.jaxpr.support.programs import assert_close
 
 PLAN = retape.fixed_space(snapshots=4, stage=32)
@@ -56,25 +55,34 @@ def squares(x: Any) -> Any:
     return jax.lax.fori_loop(0, 5, lambda _, v: v * v, x)
 
 
-def talks(x: Any) -> Any:
-    def step(v: Any) -> Any:
-        jax.debug.callback(lambda _: None, v)
-        return 2 * v
-
-    return jax.lax.while_loop(lambda v: v < 9, step, x)
+def loops_in(fun: Any) -> int:
+    return jax.jit(fun).lower(1.0).as_text().count("stablehlo.while")
 
 
-@pytest.mark.parametrize("fun", [squares, talks])
-def test_what_does_not_wait_or_talks_stays_as_it_is(fun: Any) -> None:
-    program = jax.make_jaxpr(fun)(1.0)
-    assert forward_form(program, None, ["cuda"]) is program
-    assert forward_form(program, None, ["cpu"]) is program
+def test_what_does_not_wait_stays_as_it_is() -> None:
+    forced = retape.jax.checkpointed(squares, plan=PLAN, loops="device")
+    assert loops_in(forced) == loops_in(squares) == 1
 
 
-def test_a_sweep_is_none_of_these() -> None:
-    """Batched or differentiated it keeps the form that it was made in."""
-    gradient = retape.jax.grad(until, plan=PLAN)
-    batch = jax.make_jaxpr(jax.vmap(gradient))(jnp.stack([X[:9], X[:9]]))
-    (call,) = (e for e in batch.eqns if e.primitive.name == "retape_call")
-    made = call.params["jaxpr"]
-    assert forward_form(made, PLAN, ["cuda"]) is made
+def test_what_talks_says_the_same() -> None:
+    said: list[float] = []
+
+    def talks(x: Any) -> Any:
+        def step(v: Any) -> Any:
+            jax.debug.callback(lambda v: said.append(float(v)), v)
+            return 2 * v
+
+        return jax.lax.while_loop(lambda v: v < 9, step, x)
+
+    assert retape.jax.checkpointed(talks, plan=PLAN, loops="device")(1.0) == 16
+    jax.effects_barrier()
+    assert said == [1, 2, 4, 8]
+
+
+@pytest.mark.parametrize("how", [jax.vmap, lambda f: jax.jit(jax.vmap(f))])
+def test_a_batch_of_sweeps_keeps_its_numbers(how: Any) -> None:
+    """They are in this form already, and are not put into it once more."""
+    gradient = retape.jax.grad(until, plan=PLAN, loops="device")
+    xs = jnp.stack([X[:9], 0.5 * X[:9]])
+    want = jnp.stack([retape.jax.grad(until, plan=PLAN, loops="host")(x) for x in xs])
+    assert_close(how(gradient)(xs), want, 1e-5)

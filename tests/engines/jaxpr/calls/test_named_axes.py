@@ -16,6 +16,8 @@ import retape
 import retape.jax
 from retape.jax import Checkpointed, checkpoint, checkpointed, policies
 
+pytestmark = pytest.mark.release
+
 Function = Callable[..., Any]
 X = jnp.linspace(0.1, 1.0, 5)
 PLAN = retape.fixed_space(snapshots=2, stage=1)

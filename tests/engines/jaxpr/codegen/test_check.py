@@ -7,17 +7,9 @@ import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.codegen._check import (
-    check_code,
-    check_layout,
-    check_linearized,
-    check_sharing,
-    check_taped,
-)
-from retape.engines.jaxpr.codegen._share_cotangents import without_sharing
-from retape.engines.jaxpr.ir._ir import Var, blocks_of
-from retape.engines.jaxpr.ir._liveness import liveness
+import retape.jax
+from tests.engines.jaxpr.support import seams
+from tests.engines.jaxpr.support.seams import Read, Var, blocks_of
 
 
 def program(x, w):
@@ -27,167 +19,157 @@ def program(x, w):
 
 
 def compiled():
-    jaxpr = jax.make_jaxpr(program)(jnp.ones(3), jnp.ones(3))
-    return compile_program(jaxpr, [True, True], grain=0)
+    return seams.compiled(program, jnp.ones(3), jnp.ones(3))
 
 
-def parts():
-    """The program, its stream's place, the block that writes it, the last block."""
-    made = compiled()
-    (place,) = made.layout.turned
-    *others, last = blocks_of(made.program.items)
-    (writer,) = (b for b in others if b.writes)
-    return made, place, writer, last
+# Places: what the pass made, and the program that it made it of ---------------------
 
 
-# Sharing ------------------------------------------------------------------------------
+def without_derivatives(made, program):
+    layout, live = made
+    return replace(layout, active=frozenset()), live
 
 
-def read_by_a_step(made, place, writer, last):
-    writer.moves[Var(stream_of(made, place).aval)] = stream_of(made, place)
+def one_register_for_two(made, program):
+    layout, _ = made
+    first, second, *_ = (v for v, p in layout.where.items() if p.kind == "register")
+    layout.where[first] = layout.where[second]
 
 
-def row_read_by_a_step(made, place, writer, last):
-    from retape.engines.jaxpr.ir._ir import Read
-
-    stream, at = stream_of(made, place), writer.writes[0].at
-    row = Var(stream.aval.update(shape=stream.aval.shape[1:]))
-    writer.reads.append(Read(row, stream, at))
-    writer.moves[Var(row.aval)] = row
+# Functions of blocks ----------------------------------------------------------------
 
 
-def returned(made, place, writer, last):
-    made.program.outs = (*made.program.outs, stream_of(made, place))
+def of_the_writer(made, program, **changes):
+    """The functions of all blocks, that of the one which writes rows another one."""
+    label = the_writer(program).label
+    return made | {label: replace(made[label], **changes)}
 
 
-def not_read_at_the_end(made, place, writer, last):
-    last.ops.clear()
+def the_writer(program):
+    return next(b for b in blocks_of(program.items) if b.writes)
 
 
-def assigned_at_the_end(made, place, writer, last):
-    last.moves[stream_of(made, place)] = next(iter(made.program.operands))
+def numbered(made, program, *_):
+    return of_the_writer(
+        made, program, number=made[the_writer(program).label].number + 1
+    )
 
 
-def never_written(made, place, writer, last):
-    writer.writes.clear()
+def turned_inputs(made, program, *_):
+    return of_the_writer(made, program, ins=made[the_writer(program).label].ins[::-1])
 
 
-def stream_of(made, place):
-    return next(v for v, p in made.layout.where.items() if p == place)
-
-
-SHARED = {
-    read_by_a_step: "read before the last block",
-    row_read_by_a_step: "a row read again",
-    returned: "an output is overwritten",
-    not_read_at_the_end: "nothing makes its cotangent",
-    assigned_at_the_end: "the last block changes it",
-    never_written: "no stream",
-}
-
-
-@pytest.mark.parametrize("lie", SHARED, ids=lambda f: f.__name__)
-def test_a_place_that_is_still_needed_is_not_shared(lie):
-    made, place, writer, last = parts()
-    alone = without_sharing(made.layout)
-    check_sharing(made.program, alone, made.layout)
-    lie(made, place, writer, last)
-    with pytest.raises(AssertionError, match=SHARED[lie]):
-        check_sharing(made.program, alone, made.layout)
-
-
-def test_registers_are_never_shared():
-    made, *_ = parts()
-    (register, *_) = made.layout.places("register")
-    wrong = replace(made.layout, turned=frozenset({register}))
-    with pytest.raises(AssertionError, match="a snapshot would hold a cotangent"):
-        check_sharing(made.program, without_sharing(made.layout), wrong)
-
-
-def test_sharing_moves_nothing():
-    made, place, *_ = parts()
-    wrong = replace(made.layout, fills={place: 1.0})
-    with pytest.raises(AssertionError, match="sharing moved something"):
-        check_sharing(made.program, without_sharing(made.layout), wrong)
+def turned_results(made, program, *_):
+    return of_the_writer(made, program, outs=made[the_writer(program).label].outs[::-1])
 
 
 # Derivatives --------------------------------------------------------------------------
 
 
-TAPED = {
-    "a cotangent goes astray": lambda t: {"active_ins": t.active_ins[1:]},
-    "a cotangent goes astray in": lambda t: {"active_outs": t.active_outs[::-1]},
-    "another block ends the run": lambda t: {"ending": not t.ending},
+def cotangents_lost(made, *_):
+    return replace(made, active_ins=made.active_ins[1:])
+
+
+def cotangents_exchanged(made, *_):
+    return replace(made, active_outs=made.active_outs[::-1])
+
+
+def ends_elsewhere(made, *_):
+    return replace(made, ending=not made.ending)
+
+
+def registers_read_again(made, code, layout):
+    kinds = [layout.where[v].kind for v in code.ins]
+    registers = {i for i, kind in enumerate(kinds) if kind == "register"}
+    return replace(made, lasting=made.lasting | registers)
+
+
+# Sharing ------------------------------------------------------------------------------
+
+
+def read_by_a_step(made, program, *_):
+    stream = shared(made)
+    the_writer(program).moves[Var(stream.aval)] = stream
+
+
+def row_read_by_a_step(made, program, *_):
+    stream, writer = shared(made), the_writer(program)
+    row = Var(stream.aval.update(shape=stream.aval.shape[1:]))
+    writer.reads.append(Read(row, stream, writer.writes[0].at))
+    writer.moves[Var(row.aval)] = row
+
+
+def returned(made, program, *_):
+    program.outs = (*program.outs, shared(made))
+
+
+def not_read_at_the_end(made, program, *_):
+    [*blocks_of(program.items)][-1].ops.clear()
+
+
+def assigned_at_the_end(made, program, *_):
+    [*blocks_of(program.items)][-1].moves[shared(made)] = program.operands[0]
+
+
+def never_written(made, program, *_):
+    the_writer(program).writes.clear()
+
+
+def registers_shared(made, *_):
+    return replace(made, turned=frozenset(made.places("register")[:1]))
+
+
+def moved(made, *_):
+    return replace(made, fills={next(iter(made.turned)): 1.0})
+
+
+def shared(layout):
+    """The stream whose place is its cotangent's."""
+    (place,) = layout.turned
+    return next(v for v, p in layout.where.items() if p == place)
+
+
+LIES = [
+    ("allocate", without_derivatives, "a place loses a derivative"),
+    ("allocate", one_register_for_two, "two live variables in one place"),
+    ("encode", numbered, "program order"),
+    ("encode", turned_inputs, "an input of another type"),
+    ("encode", turned_results, "a result of another type"),
+    ("linearize", cotangents_lost, "a cotangent goes astray"),
+    ("linearize", cotangents_exchanged, "a cotangent goes astray in"),
+    ("linearize", ends_elsewhere, "another block ends the run"),
+    ("linearize", registers_read_again, None),
+    ("share_cotangents", read_by_a_step, "read before the last block"),
+    ("share_cotangents", row_read_by_a_step, "a row read again"),
+    ("share_cotangents", returned, "an output is overwritten"),
+    ("share_cotangents", not_read_at_the_end, "nothing makes its cotangent"),
+    ("share_cotangents", assigned_at_the_end, "the last block changes it"),
+    ("share_cotangents", never_written, "no stream"),
+    ("share_cotangents", registers_shared, "a snapshot would hold a cotangent"),
+    ("share_cotangents", moved, "sharing moved something"),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "lie", "said"),
+    [pytest.param(*each, id=f"{each[0]}: {each[1].__name__}") for each in LIES],
+)
+def test_a_lie_is_caught(name, lie, said):
+    compiled()
+    with seams.lying(name, lie), pytest.raises(AssertionError, match=said):
+        compiled()
+
+
+HALVES = {
+    "read again, and gone by then": lambda r, *_: replace(r, sources=(0, 1, 2)),
+    "other results": lambda r, *_: replace(r, taped=r.restore),
+    "other values on the way back": lambda r, *_: replace(r, sources=()),
 }
 
 
-@pytest.mark.parametrize("said", TAPED)
-def test_cotangents_go_where_they_belong(said):
-    made, _, writer, _ = parts()
-    check_taped(made.program, made.layout, made.taped)
-    wrong = replace(made.taped[writer.label], **TAPED[said](made.taped[writer.label]))
-    with pytest.raises(AssertionError, match=said):
-        check_taped(made.program, made.layout, made.taped | {writer.label: wrong})
-
-
-def test_registers_are_not_read_again_when_a_stage_is_swept_back():
-    made, _, writer, _ = parts()
-    taped = made.taped[writer.label]
-    register = next(
-        i
-        for i, v in enumerate(taped.code.ins)
-        if made.layout.where[v].kind == "register"
-    )
-    wrong = replace(taped, lasting=taped.lasting | {register})
-    with pytest.raises(AssertionError):
-        check_taped(made.program, made.layout, made.taped | {writer.label: wrong})
-
-
-SPLIT = {
-    "other values taped": lambda s: {"kinds": s.kinds[1:]},
-    "read again, and gone by then": lambda s: {"sources": (0, 1, 2)},
-    "other results": lambda s: {"taped": s.pullback},
-    "other values on the way back": lambda s: {"pullback": s.taped},
-}
-
-
-@pytest.mark.parametrize("said", SPLIT)
+@pytest.mark.parametrize("said", HALVES)
 def test_halves_fit_one_another(said):
-    made, _, writer, _ = parts()
-    taped = made.taped[writer.label]
-    check_linearized(taped, taped.halves)
-    wrong = replace(taped.halves, **SPLIT[said](taped.halves))
-    with pytest.raises(AssertionError, match="other|read again"):
-        check_linearized(taped, wrong)
-
-
-# Places and functions -----------------------------------------------------------------
-
-
-def test_a_place_keeps_the_derivative_of_its_variables():
-    made, *_ = parts()
-    wrong = replace(made.layout, active=frozenset())
-    live = liveness(made.program, lasting=residents(made))
-    check_layout(made.program, made.layout, live)
-    with pytest.raises(AssertionError, match="a place loses a derivative"):
-        check_layout(made.program, wrong, live)
-
-
-def residents(made):
-    return {v for v, p in made.layout.where.items() if p.kind == "resident"}
-
-
-CODE = {
-    "program order": lambda c: {"number": c.number + 1},
-    "an input of another type": lambda c: {"ins": c.ins[::-1]},
-    "a result of another type": lambda c: {"outs": c.outs[::-1]},
-}
-
-
-@pytest.mark.parametrize("said", CODE)
-def test_functions_have_the_types_of_their_places(said):
-    made, _, writer, _ = parts()
-    check_code(made.program, made.layout, made.code)
-    wrong = replace(made.code[writer.label], **CODE[said](made.code[writer.label]))
-    with pytest.raises(AssertionError, match=said):
-        check_code(made.program, made.layout, made.code | {writer.label: wrong})
+    """A tape that is chosen wrongly is seen before anything runs."""
+    lie = seams.lying("choose_residuals", HALVES[said])
+    with seams.finely(), lie, pytest.raises(AssertionError, match="other|read again"):
+        jax.eval_shape(retape.jax.grad(program), jnp.ones(3), jnp.ones(3))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,12 +14,9 @@ from jax import lax
 
 import retape
 import retape.jax
-from retape.engines.jaxpr import _pipeline
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.codegen import _share_cotangents as _turned
-from retape.engines.jaxpr.sweep import _forward
 from tests.engines.jaxpr.streams.test_fuse_row_loops import solved
 from tests.engines.jaxpr.streams.test_promote_buffers import filled
+from tests.engines.jaxpr.support import seams
 from tests.engines.jaxpr.support.programs import Unrolled, assert_close
 
 X = np.asarray([0.9, -0.4, 1.3])
@@ -82,8 +80,7 @@ TURNED: dict[str, tuple[Program, int]] = {
 
 
 def turned(fun: Callable[[Any], Any]) -> int:
-    jaxpr = jax.make_jaxpr(fun)(X)
-    return len(compile_program(jaxpr, [True], grain=0).layout.turned)
+    return len(seams.compiled(fun, X).layout.turned)
 
 
 def looped(name: str) -> Callable[[Any], Any]:
@@ -133,71 +130,61 @@ def test_rows_of_each_device() -> None:
 # Not turned -----------------------------------------------------------------------
 
 
-def rows_of(x: Any) -> Any:
+def rows_of(x: Any, row: Any, *shape: int) -> Any:
     def turn(c: Any) -> Any:
-        return c[0] + 1, jnp.sin(c[1]) * 0.8, c[2].at[c[0]].set(c[1] * x)
+        return c[0] + 1, jnp.sin(c[1]) * 0.8, c[2].at[c[0]].set(row(c[1]))
 
     def on(c: Any) -> Any:
         return jnp.sum(c[1] ** 2) > 0.02
 
-    return lax.while_loop(on, turn, (0, x, jnp.zeros((20, 3))))[2]
+    kind = int if shape == (20,) else float
+    return lax.while_loop(on, turn, (0, x, jnp.zeros(shape, kind)))
 
 
 def handed_back(x: Any) -> Any:
-    rows = rows_of(x)
+    rows = rows_of(x, lambda v: v * x, 20, 3)[2]
     return jnp.sum(jnp.tanh(rows)), rows
 
 
-def test_rows_that_are_handed_back_stay() -> None:
-    plan = retape.fixed_space(snapshots=2, stage=2)
-    assert turned(lambda x: handed_back(x)) == 0
-    gradient, rows = jax.jit(retape.jax.grad(handed_back, has_aux=True, plan=plan))(X)
-    assert_close(rows, handed_back(X)[1])
-    assert_close(gradient, jax.jacfwd(lambda x: handed_back(x)[0])(X))
+def of_integers(x: Any) -> Any:
+    _, v, rows = rows_of(x, lambda v: jnp.sum(v > 0.1), 20)
+    return jnp.sum(v) * jnp.sum(rows), rows
 
 
-def test_rows_of_integers_stay() -> None:
-    def counted(x: Any) -> Any:
-        def turn(c: Any) -> Any:
-            i, v, rows = c
-            return i + 1, jnp.sin(v) * 0.8, rows.at[i].set(jnp.sum(v > 0.1))
-
-        def on(c: Any) -> Any:
-            return jnp.sum(c[1] ** 2) > 0.02
-
-        _, v, rows = lax.while_loop(on, turn, (0, x, jnp.zeros(20, int)))
-        return jnp.sum(v) * jnp.sum(rows)
-
-    assert turned(counted) == 0
-    plan = retape.fixed_space(snapshots=2, stage=2)
-    assert_close(
-        jax.jit(retape.jax.grad(counted, plan=plan))(X), jax.jacfwd(counted)(X)
-    )
+@pytest.mark.parametrize("fun", [handed_back, of_integers])
+def test_rows_that_stay(fun: Any) -> None:
+    """Rows that are handed back, and rows without a derivative."""
+    assert turned(fun) == 0
+    gradient = retape.jax.grad(fun, has_aux=True, plan=PLANS["online"])
+    found, rows = jax.jit(gradient)(X)
+    assert_close(rows, fun(X)[1])
+    assert_close(found, jax.jacfwd(lambda x: fun(x)[0])(X))
 
 
 # The tests above see it -----------------------------------------------------------
 
 
-def test_rows_written_over_cotangents_would_be_seen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_forward, "select", lambda truth, old, new: new)
-    with pytest.raises(AssertionError):
-        test_gradients("a row at every step", "online")
+def none(*_: Any) -> None:
+    """In the place of a checker."""
 
 
-@pytest.mark.usefixtures("opened")
+def all_of_them(layout: Any, *_: Any) -> Any:
+    streams = frozenset(layout.places("resident")) & layout.active
+    return replace(layout, turned=streams)
+
+
 def test_a_stream_that_is_read_after_all_would_be_seen(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_turned, "_only_writes", lambda *_: True)
-    with pytest.raises(AssertionError, match="a row read again"):
-        turned(looped("one that is not read before"))
-    # What the checker would let through is wrong.
-    monkeypatch.setattr(_pipeline, "check_sharing", lambda *_: None)
-    assert turned(looped("one that is not read before")) == 2
-    with pytest.raises(AssertionError):
-        test_gradients("one that is not read before", "online")
+    name = "one that is not read before"
+    with seams.lying("share_cotangents", all_of_them), seams.finely():
+        with pytest.raises(AssertionError, match="a row read again"):
+            turned(looped(name))
+        # What the checker would let through is wrong.
+        monkeypatch.setattr("retape.engines.jaxpr._pipeline.check_sharing", none)
+        assert turned(looped(name)) == 2
+        with pytest.raises(AssertionError):
+            test_gradients(name, "online")
 
 
 # What it is for -------------------------------------------------------------------

@@ -5,7 +5,6 @@ The oracle is plain reverse mode of the program as it is.
 
 from __future__ import annotations
 
-import functools
 import re
 from dataclasses import replace
 from itertools import combinations
@@ -20,20 +19,10 @@ from hypothesis import strategies as st
 
 import retape
 import retape.jax
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.calls import _rules as _primitives
-from retape.engines.jaxpr.codegen._allocate import allocate
-from retape.engines.jaxpr.codegen._split_blocks import (
-    _bounds,
-    check_split,
-    max_tape_bytes,
-    split_blocks,
-)
-from retape.engines.jaxpr.ir._ir import Block, Program, Var, blocks_of
-from retape.engines.jaxpr.lower._lower_jaxpr import lower_jaxpr
-from retape.engines.jaxpr.sizing import _choose_settings as _settle
+from tests.engines.jaxpr.support import seams
 from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import assert_close, forward_gradient
+from tests.engines.jaxpr.support.seams import Block, Var, blocks_of
 
 SIZE = 32
 
@@ -67,20 +56,13 @@ def state(dtype: Any = np.float64, rows: int = 4) -> Any:
     return jnp.asarray(np.random.default_rng(1).normal(size=(rows, SIZE)), dtype)
 
 
-def program(fun: Any, *args: Any) -> Program:
-    jaxpr = jax.make_jaxpr(fun)(*args)
-    return lower_jaxpr(jaxpr, [True] * len(jaxpr.in_avals), grain=0)[0]
+def cut(piece: int | None = None) -> Any:
+    """Two layers in a loop, cut into pieces that tape so many bytes."""
+    return seams.compiled(scanned, weights(2), state(), piece=piece)
 
 
-@pytest.fixture
-def pieces(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Every scan is opened, and every block cut so that it tapes so many bytes."""
-
-    def at_most(limit: int) -> None:
-        small = functools.partial(compile_program, grain=0, piece=limit)
-        monkeypatch.setattr(_primitives, "compile_program", small)
-
-    return at_most
+def labels(form: Any) -> list[Any]:
+    return [b.label for b in blocks_of(form.items)]
 
 
 # Where ------------------------------------------------------------------------------
@@ -112,26 +94,25 @@ def test_places_are_the_best_of_all(costs: Any, data: Any, limit: int) -> None:
         for inner in combinations(range(1, n), k)
         if allowed([0, *inner, n])
     ]
-    found = _bounds(costs, widths, limit)
+    found = seams.best_bounds(costs, widths, limit)
     assert found in every
     assert price(found) == min(map(price, every))
 
 
 def test_a_cut_falls_where_little_is_alive() -> None:
-    whole = program(scanned, weights(3), state())
-    after = split_blocks(whole, 2 * max_tape_bytes(whole) // 3)
-    assert len(list(blocks_of(after.items))) > len(list(blocks_of(whole.items)))
-    before, wide = allocate(whole)[0].capsule_bytes(), 4 * SIZE * 4 * 8
+    whole = cut()
+    after = cut(2 * seams.max_tape_bytes(whole.program) // 3)
+    assert len(after.code) > len(whole.code)
+    before, wide = whole.layout.capsule_bytes(), 4 * SIZE * 4 * 8
     # A state or two more, and none of the hidden values.
-    assert allocate(after)[0].capsule_bytes() < before + wide
-    assert after.length is not None and whole.length is not None
-    assert after.length > whole.length
+    assert after.layout.capsule_bytes() < before + wide
+    assert after.program.length > whole.program.length
 
 
 def test_a_block_within_the_limit_stays_whole() -> None:
-    whole = program(scanned, weights(3), state())
-    after = split_blocks(whole, max_tape_bytes(whole))
-    assert list(blocks_of(after.items)) == list(blocks_of(whole.items))
+    whole = cut()
+    after = cut(seams.max_tape_bytes(whole.program))
+    assert len(after.code) == len(whole.code)
 
 
 # What it does ------------------------------------------------------------------------
@@ -142,23 +123,21 @@ def test_a_block_within_the_limit_stays_whole() -> None:
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [("float32", 2e-5), ("float64", 1e-12)]
 )
-def test_gradient_of_a_cut_program(
-    fun: Any, dtype: Any, tolerance: float, pieces: Any
-) -> None:
-    pieces(20_000)
+def test_gradient_of_a_cut_program(fun: Any, dtype: Any, tolerance: float) -> None:
     w, x = weights(2, dtype), state(dtype)
     plan = retape.fixed_space(snapshots=3, stage=1)
-    got = retape.jax.grad(fun, (0, 1), plan=plan)(w, x)
+    with seams.finely(piece=20_000):
+        got = retape.jax.grad(fun, (0, 1), plan=plan)(w, x)
     assert_close(got, jax.grad(fun, (0, 1))(w, x), tolerance)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 3])
-def test_stages_of_pieces(stage: int, pieces: Any) -> None:
-    pieces(5_000)
+def test_stages_of_pieces(stage: int) -> None:
     w, x = weights(2), state()
     plan = retape.fixed_space(snapshots=2, stage=stage)
-    got = retape.jax.grad(scanned, plan=plan)(w, x)
+    with seams.finely(piece=5_000):
+        got = retape.jax.grad(scanned, plan=plan)(w, x)
     assert_close(got, jax.grad(scanned)(w, x), 1e-12)
 
 
@@ -174,12 +153,12 @@ def test_stages_of_pieces(stage: int, pieces: Any) -> None:
     limit=st.sampled_from([1, 8, 24, 100]),
     snapshots=st.sampled_from([1, 3]),
 )
-def test_forms_cut_anyhow(form: Any, limit: int, snapshots: int, pieces: Any) -> None:
-    pieces(limit)
+def test_forms_cut_anyhow(form: Any, limit: int, snapshots: int) -> None:
     args = form.arguments()
     fun = form.with_loops(jax.lax)
     plan = retape.fixed_space(snapshots=snapshots, stage=1)
-    value, gradient = retape.jax.value_and_grad(fun, plan=plan)(*args)
+    with seams.finely(piece=limit):
+        value, gradient = retape.jax.value_and_grad(fun, plan=plan)(*args)
     assert_close(value, jnp.asarray(fun(*args)))
     assert_close(gradient, forward_gradient(fun, *args))
 
@@ -208,11 +187,9 @@ def test_a_budget_below_a_whole_block(fun: Any) -> None:
         assert far < 2e-6, far
 
 
-def test_a_straight_line_is_cut_whatever_the_plan(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(_settle, "_LINE", 1 << 16)
-    w, x = weights(4), state()
+def test_a_straight_line_is_cut_whatever_the_plan() -> None:
+    """One that tapes tens of megabytes; nothing of it is run."""
+    w, x = weights(4), jax.ShapeDtypeStruct((4000, SIZE), np.float64)
     explained = retape.jax.explain(unrolled, w, x, plan=retape.logarithmic())
     assert explained.steps is not None and explained.steps > 8
     assert explained.stage == 1 and 1 < explained.snapshots < 10
@@ -236,83 +213,80 @@ def test_the_least_budget_is_named_and_is_enough() -> None:
 # Checked -----------------------------------------------------------------------------
 
 
-def cut_in_two() -> tuple[Program, Program, list[Block]]:
-    whole = program(scanned, weights(2), state())
-    after = split_blocks(whole, max_tape_bytes(whole) // 3)
-    check_split(whole, after)
-    heads = {b.label for b in blocks_of(whole.items)}
-    chain = [b for b in blocks_of(after.items) if b.label not in heads]
+def chain_of(after: Any, whole: Any) -> list[Any]:
+    """The blocks that a cut made."""
+    chain = [b for b in blocks_of(after.items) if b.label not in labels(whole)]
     assert chain
-    return whole, after, chain
+    return chain
 
 
-def test_the_checker_misses_a_lost_operation() -> None:
-    whole, after, chain = cut_in_two()
-    chain[0].ops.pop()
-    with pytest.raises(AssertionError, match="lost in cutting|before it is made"):
-        check_split(whole, after)
+def loses_an_operation(after: Any, whole: Any, _: int) -> None:
+    chain_of(after, whole)[0].ops.pop()
 
 
-def test_the_checker_catches_an_order_that_cannot_be() -> None:
-    whole, after, chain = cut_in_two()
-    block = max(chain, key=lambda b: len(b.ops))
-    block.ops.reverse()
-    with pytest.raises(AssertionError, match="before it is made"):
-        check_split(whole, after)
+def turns_a_piece_round(after: Any, whole: Any, _: int) -> None:
+    max(chain_of(after, whole), key=lambda b: len(b.ops)).ops.reverse()
 
 
-def test_the_checker_catches_an_early_assignment() -> None:
-    whole, after, chain = cut_in_two()
-    last = next(b for b in chain if b.moves)
+def assigns_early(after: Any, whole: Any, _: int) -> None:
+    last = next(b for b in chain_of(after, whole) if b.moves)
     before = next(
         b for b in blocks_of(after.items) if b.next.targets[:1] == (last.label,)
     )
     before.moves, last.moves = last.moves, {}
-    with pytest.raises(AssertionError, match="only the last piece"):
-        check_split(whole, after)
 
 
-def test_the_checker_catches_a_stray_block() -> None:
-    whole, after, chain = cut_in_two()
-    stray = Block(type(chain[0].label)())
-    with pytest.raises(AssertionError, match="belongs to no block"):
-        check_split(whole, replace(after, items=[*after.items, stray]))
+def adds_a_block(after: Any, whole: Any, _: int) -> Any:
+    stray = Block(type(labels(whole)[0])())
+    return replace(after, items=[*after.items, stray])
+
+
+LIES = {
+    loses_an_operation: "lost in cutting|before it is made",
+    turns_a_piece_round: "before it is made",
+    assigns_early: "only the last piece",
+    adds_a_block: "belongs to no block",
+}
+
+
+@pytest.mark.parametrize("lie", LIES, ids=lambda f: f.__name__)
+def test_a_lie_is_caught(lie: Any) -> None:
+    piece = seams.max_tape_bytes(cut().program) // 3
+    cut(piece)
+    with (
+        seams.lying("split_blocks", lie),
+        pytest.raises(AssertionError, match=LIES[lie]),
+    ):
+        cut(piece)
 
 
 def test_what_the_pieces_share_is_registers_only() -> None:
     """Rows are read, and what follows from them made, in each piece that needs it."""
-    _, after, chain = cut_in_two()
-    rows = [r.out for b in chain for r in b.reads]
-    assert all(isinstance(v, Var) for v in rows)
-    uses = set().union(*(b.uses() for b in chain))
-    assert not uses & set(rows)
+    blocks = list(blocks_of(cut(seams.max_tape_bytes(cut().program) // 3).items))
+    rows = [r.out for b in blocks for r in b.reads]
+    assert rows and all(isinstance(v, Var) for v in rows)
+    assert not set().union(*(b.uses() for b in blocks)) & set(rows)
+
+
+def checked(x: Any) -> Any:
+    """Third-party code has branches that only check; nothing reads what they give."""
+    for _ in range(6):
+        jax.lax.cond(jnp.sum(x) > 0, lambda: (), lambda: ())
+        x = jnp.sin(x) * jnp.cos(x)
+    return jnp.sum(x)
 
 
 @pytest.mark.slow
 def test_an_operation_without_results_is_cut_around() -> None:
-    """Third-party code has branches that only check; nothing reads what they give."""
-
-    def fun(x: Any) -> Any:
-        for _ in range(6):
-            jax.lax.cond(jnp.sum(x) > 0, lambda: (), lambda: ())
-            x = jnp.sin(x) * jnp.cos(x)
-        return jnp.sum(x)
-
-    jaxpr = jax.make_jaxpr(fun)(jnp.ones(1000))
-    assert any(not e.outvars for e in jaxpr.eqns)
-    made = compile_program(jaxpr, [True], piece=20_000)
-    assert len(made.code) > 1
-    patched = functools.partial(compile_program, piece=20_000)
     x = jnp.linspace(0.1, 1.0, 1000)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_primitives, "compile_program", patched)
-        got = retape.jax.grad(fun)(x)
-    assert_close(got, jax.grad(fun)(x))
+    assert any(not e.outvars for e in jax.make_jaxpr(checked)(x).eqns)
+    assert len(seams.compiled(checked, x, piece=20_000).code) > 1
+    with seams.finely(piece=20_000):
+        assert_close(retape.jax.grad(checked)(x), jax.grad(checked)(x))
 
 
-def test_what_only_another_block_reads_is_made(pieces: Any) -> None:
+def test_what_only_another_block_reads_is_made() -> None:
     """Cheap to make of an operand, and of no use to the block that it stands in."""
-    pieces(1)
 
     def fun(x: Any) -> Any:
         def step(c: Any) -> Any:
@@ -328,5 +302,6 @@ def test_what_only_another_block_reads_is_made(pieces: Any) -> None:
 
     x = jnp.asarray([0.7, -0.4, 1.1])
     plan = retape.fixed_space(snapshots=2, stage=1)
-    got = jax.jit(retape.jax.grad(fun, plan=plan))(x)
+    with seams.finely(piece=1):
+        got = jax.jit(retape.jax.grad(fun, plan=plan))(x)
     assert_close(got, jax.jacfwd(fun)(x))

@@ -7,8 +7,8 @@ With the flags `jax_remat3`, `jax_custom_jvp3` and `jax_custom_vjp3` all of them
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 
 import jax
@@ -21,21 +21,25 @@ from jax.experimental import hijax
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.api._trace import flatten_call, trace
-from retape.engines.jaxpr.jaxprs import _jax_internals
-from retape.engines.jaxpr.layers.loops._fitted_scan import fitted_scan
+
+pytestmark = pytest.mark.release
 
 PLAN = retape.fixed_space(snapshots=3, stage=2)
 X = np.linspace(0.3, 0.9, 4)
+FLAGS = ("jax_remat3", "jax_custom_jvp3", "jax_custom_vjp3")
+"""Under which JAX builds them of the new kind: from 0.9 on one after the other."""
 
 
 @pytest.fixture(params=["old", "new"])
 def kind(request: pytest.FixtureRequest) -> Iterator[str]:
     """What JAX builds is of the old kind, or of the new one as far as it can be."""
-    with ExitStack() as stack:
-        for flag in _jax_internals._FLAGS:
-            stack.enter_context(flag(request.param == "new"))
-        yield request.param
+    config: Any = jax.config
+    before = {name: getattr(config, name) for name in FLAGS if hasattr(config, name)}
+    for name in before:
+        config.update(name, request.param == "new")
+    yield request.param
+    for name, value in before.items():
+        config.update(name, value)
 
 
 def looped(x: Any) -> Any:
@@ -222,9 +226,7 @@ def test_functions_that_some_releases_build_of_the_new_kind() -> None:
         y = lax.while_loop(lambda v: v[0] < 20.0, turn, x)
         return jnp.einsum("i,i->", y, x) * root_of(x[0])
 
-    assert "call_hi_primitive" not in str(
-        trace(fun, flatten_call((X,), {}), None).jaxpr
-    )
+    assert "call_hi_primitive" not in retape.jax.show(fun, X, plan=PLAN)
     check(fun)
 
 
@@ -290,28 +292,35 @@ def bent(x: Any) -> Any:
 bent.defjvps(lambda t, y, x: t * (1 - y * y))
 
 
+def step(carry: Any, _: Any = None) -> tuple[Any, None]:
+    """A step with a rule and a mark of its own."""
+    return jax.checkpoint(lambda c: bent(jnp.sin(bent(c))))(carry), None
+
+
 def deep(scan: Callable[..., Any]) -> Callable[..., Any]:
-    """A scan whose body has a rule and a mark of its own."""
-
-    def step(carry: Any, _: Any) -> tuple[Any, None]:
-        return jax.checkpoint(lambda c: bent(jnp.sin(bent(c))))(carry), None
-
     return lambda x: jnp.sum(scan(step, x, None, length=24)[0])
 
 
-def carries_of(scan: Callable[..., Any]) -> float:
+def carries(fun: Callable[..., Any]) -> float:
     """Temporaries of the gradient, in carries."""
-    compiled = jax.jit(jax.grad(deep(scan))).lower(WIDE).compile()
+    compiled = jax.jit(jax.grad(fun)).lower(WIDE).compile()
     return compiled.memory_analysis().temp_size_in_bytes / WIDE.nbytes
 
 
 @pytest.mark.slow("old")
 def test_segments_and_a_budget_for_them_keep_as_few_carries(kind: str) -> None:
     assert kind
-    segments = carries_of(functools.partial(retape.jax.scan, segment_length=4))
-    assert segments < 24 / 4 + 4 + 4 < carries_of(lax.scan)
-    fitted = functools.partial(fitted_scan, memory=16 * WIDE.nbytes)
-    assert carries_of(fitted) < 16
+    segments = functools.partial(retape.jax.scan, segment_length=4)
+    assert carries(deep(segments)) < 24 / 4 + 4 + 4 < carries(deep(lax.scan))
+    nnx = pytest.importorskip("flax.nnx")
+    fitted = importlib.import_module("retape.nnx").remat_scan(
+        lambda x: step(x)[0],
+        in_axes=nnx.Carry,
+        out_axes=nnx.Carry,
+        length=24,
+        memory=16 * WIDE.nbytes,
+    )
+    assert carries(lambda x: jnp.sum(fitted(x))) < 16
 
 
 def test_names_in_a_loop_are_found(kind: str) -> None:

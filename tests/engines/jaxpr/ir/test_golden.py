@@ -21,12 +21,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
-from jax.extend import core
 
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.codegen._pretty import pretty_layout, pretty_tape
-from retape.engines.jaxpr.ir._ir import Program
-from retape.engines.jaxpr.ir._pretty import pretty
+from tests.engines.jaxpr.support import seams
 
 FOLDER = Path(__file__).with_name("golden")
 CASE = re.compile(r"\[case ([^\n]*)\]\n(.*?)\[out\]\n(.*?)(?=\[case |\Z)", re.DOTALL)
@@ -42,61 +38,23 @@ def cases() -> list[tuple[str, str, str, str]]:
 
 def shown(stage: str, source: str) -> str:
     """The text of what a pass makes of a program."""
-    texts: dict[str, str] = {}
+    texts: list[str] = []
     with jax.enable_x64(True):
         scope: dict[str, Any] = {"jax": jax, "jnp": jnp, "lax": lax}
         exec(source, scope)
+        options = {k: scope[k] for k in ("piece", "grain") if k in scope}
 
         def run(*types: Any) -> Any:
-            jaxpr = jax.make_jaxpr(scope["program"])(*types)
-            active = [jnp.issubdtype(v.dtype, jnp.inexact) for v in jaxpr.in_avals]
-            compile_program(
-                jaxpr,
-                active,
-                piece=scope.get("piece"),
-                grain=scope.get("grain", 0),
-                watch=lambda name, output: texts.update({name: text_of(output)}),
-            )
+            form = seams.form_after(stage, scope["program"], *types, **options)
+            texts.append(seams.text(form))
             return types[-1]
 
         around = scope.get("around", lambda run: run(*scope["types"]))
         around(run)
-    return texts[stage] + "\n"
+    return texts[-1] + "\n"
 
 
-def text_of(output: Any) -> str:
-    match output:
-        case core.ClosedJaxpr():
-            return "\n".join(outline(output.jaxpr))
-        case Program():
-            return pretty(output)
-        case (Program() as program, layout):
-            return pretty_layout(program, layout)
-        case _ if all(hasattr(v, "halves") for v in output.values()):
-            return pretty_tape(output)
-        case _:
-            blocks = output.values()
-            return "\n".join(
-                f"block {c.number}: {' '.join(map(name, c.jaxpr.eqns)) or 'nothing'}"
-                for c in blocks
-            )
-
-
-def outline(jaxpr: Any, margin: str = "") -> list[str]:
-    """Names of operations, those of inner programs below: JAX's text changes."""
-    lines: list[str] = []
-    for eqn in jaxpr.eqns:
-        length = eqn.params.get("length")
-        lines.append(margin + name(eqn) + (f" {length} times" if length else ""))
-        for inner in core.jaxprs_in_params(eqn.params):
-            lines += outline(getattr(inner, "jaxpr", inner), margin + "  ")
-    return lines
-
-
-def name(eqn: Any) -> str:
-    return eqn.primitive.name
-
-
+@pytest.mark.release
 @pytest.mark.parametrize(
     ("stage", "source", "text"),
     [
@@ -109,10 +67,7 @@ def test_a_pass_makes_this_of_the_program(stage, source, text):
 
 
 def test_every_pass_has_a_case():
-    told: set[str] = set()
-    jaxpr = jax.make_jaxpr(lambda x: jnp.sin(x))(1.0)
-    compile_program(jaxpr, [True], piece=1, watch=lambda name, _: told.add(name))
-    assert told <= {stage for stage, *_ in cases()}
+    assert set(seams.passes()) <= {stage for stage, *_ in cases()}
 
 
 def write() -> None:

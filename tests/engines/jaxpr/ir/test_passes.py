@@ -11,29 +11,16 @@ import numpy as np
 import pytest
 
 import retape.jax
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.analysis._activity import propagate
-from retape.engines.jaxpr.codegen._allocate import allocate
-from retape.engines.jaxpr.codegen._check import check_layout
-from retape.engines.jaxpr.ir._check import check_program
-from retape.engines.jaxpr.ir._ir import (
-    Block,
-    Jump,
-    Label,
-    Lit,
-    Loop,
-    Program,
-    Var,
-    blocks_of,
-)
-from retape.engines.jaxpr.ir._liveness import liveness
-from retape.engines.jaxpr.lower._lower_jaxpr import lower_jaxpr
+from tests.engines.jaxpr.support import seams
+from tests.engines.jaxpr.support.seams import Block, Jump, Label, Lit, Loop, Var
 
 
-def flat(fun: Callable[..., Any], *args: Any) -> Program:
-    jaxpr = jax.make_jaxpr(fun)(*args)
-    active = [jnp.issubdtype(v.dtype, jnp.floating) for v in jaxpr.in_avals]
-    return lower_jaxpr(jaxpr, active, grain=0)[0]
+def flat(fun: Callable[..., Any], *args: Any) -> Any:
+    return seams.form_after("lower_jaxpr", fun, *args)
+
+
+def places(fun: Callable[..., Any], *args: Any) -> Any:
+    return seams.form_after("allocate", fun, *args)[1]
 
 
 def climb(x: Any) -> Any:
@@ -86,7 +73,7 @@ def test_what_carries_no_derivative_stays_whole() -> None:
         n = jax.lax.while_loop(lambda i: i < 9, lambda i: i + 2, 0)
         return x * n
 
-    assert len(list(blocks_of(flat(fun, 0.5).items))) == 1
+    assert len(list(seams.blocks_of(flat(fun, 0.5).items))) == 1
 
 
 def test_activity_is_a_least_fixed_point() -> None:
@@ -99,14 +86,18 @@ def test_activity_is_a_least_fixed_point() -> None:
         body = lambda c: (c[0] * 2, c[1] + 1.0)  # noqa: E731
         return jax.lax.while_loop(lambda c: c[1] < 9, body, (x, 0.0))
 
-    assert propagate(jax.make_jaxpr(rotate)(0.5), [True]) == [True] * 4 + [False]
-    assert propagate(jax.make_jaxpr(apart)(0.5), [True]) == [True, False]
+    assert active(rotate) == [True] * 4 + [False]
+    assert active(apart) == [True, False]
+
+
+def active(fun: Callable[..., Any]) -> list[bool]:
+    return [v.active for v in flat(fun, 0.5).outs]
 
 
 # The checker ------------------------------------------------------------------------
 
 
-def the_body(program: Program) -> Block:
+def the_body(program: Any) -> Block:
     loop = program.items[1]
     assert isinstance(loop, Loop)
     body = loop.items[0]
@@ -114,44 +105,44 @@ def the_body(program: Program) -> Block:
     return body
 
 
-def jumps_nowhere(program: Program) -> None:
+def jumps_nowhere(program: Any) -> None:
     the_body(program).next = Jump(None, (Label(),))
 
 
-def label_twice(program: Program) -> None:
+def label_twice(program: Any) -> None:
     program.items.append(Block(the_body(program).label))
 
 
-def reads_what_is_not_assigned(program: Program) -> None:
+def reads_what_is_not_assigned(program: Any) -> None:
     body = the_body(program)
     (dst,) = body.moves
     body.moves[dst] = Var(dst.aval, dst.active)
 
 
-def moves_between_types(program: Program) -> None:
+def moves_between_types(program: Any) -> None:
     body = the_body(program)
     (dst,) = body.moves
     body.moves[dst] = Lit(np.int32(0), jax.typeof(np.int32(0)))
 
 
-def assigns_an_operand(program: Program) -> None:
+def assigns_an_operand(program: Any) -> None:
     body = the_body(program)
     body.moves[program.operands[0]] = program.operands[0]
 
 
-def loses_a_derivative(program: Program) -> None:
+def loses_a_derivative(program: Any) -> None:
     body = the_body(program)
     (dst,) = body.moves
     body.moves[Var(dst.aval, active=False)] = body.moves[dst]
 
 
-def empty_loop(program: Program) -> None:
+def empty_loop(program: Any) -> None:
     loop = program.items[1]
     assert isinstance(loop, Loop)
     program.items.insert(1, Loop([], 3))
 
 
-def does_not_end(program: Program) -> None:
+def does_not_end(program: Any) -> None:
     last = program.items[-1]
     assert isinstance(last, Block)
     last.next = Jump(None, (last.label,))
@@ -171,78 +162,50 @@ BROKEN = [
 
 @pytest.mark.parametrize(("spoil", "message"), BROKEN, ids=lambda v: str(v)[:24])
 def test_broken_programs_are_refused(spoil: Any, message: str) -> None:
-    program = flat(climb, 0.5)
-    check_program(program)
-    spoil(program)
-    with pytest.raises(AssertionError, match=message):
-        check_program(program)
+    flat(climb, 0.5)
+    lie = seams.lying("lower_jaxpr", lambda made, *_: spoil(made[0]))
+    with lie, pytest.raises(AssertionError, match=message):
+        flat(climb, 0.5)
 
 
-def test_two_live_variables_in_one_place_are_refused() -> None:
-    program = flat(lambda x: _both(x), 0.5)
-    layout, live = allocate(program)
-    check_layout(program, layout, live)
-    carried = [v for v in live.entry[the_body(program).label] if v.active]
-    assert len(carried) == 2
-    layout.where[carried[0]] = layout.where[carried[1]]
-    with pytest.raises(AssertionError, match="two live variables in one place"):
-        check_layout(program, layout, live)
-
-
-def _both(x: Any) -> Any:
+def both(x: Any) -> Any:
     body = lambda c: (c[1] * 1.1, c[0] + x)  # noqa: E731
     a, b = jax.lax.while_loop(lambda c: c[0] < 5.0, body, (x, 2 * x))
     return a + b
 
 
-# Liveness and places ---------------------------------------------------------------
+# Places -----------------------------------------------------------------------------
 
 
-def test_liveness_of_a_loop() -> None:
-    program = flat(climb, 0.5)
-    live = liveness(program)
-    before, _, after = program.items
-    body = the_body(program)
-    (carry,) = live.entry[body.label]
-    # The operand is always there and is not counted; the start has no past.
-    assert isinstance(before, Block)
-    assert isinstance(after, Block)
-    assert live.entry[before.label] == frozenset()
-    assert live.exit[body.label] == {carry}
-    assert live.entry[after.label] == {carry}
-    assert program.outs == (carry,)
+def closed_over(x: Any) -> Any:
+    big = np.ones(1000)
+    body = lambda v: v * 1.5 + jnp.sum(big)  # noqa: E731
+    return jax.lax.while_loop(lambda v: v < 5.0, body, x)
 
 
-def test_variables_that_never_live_together_share_a_slot() -> None:
-    program = flat(two_in_turn, 0.5)
-    layout, _ = allocate(program)
-    assert len(layout.places("register")) == 1
-    assert layout.capsule_bytes() == 4 + 8
-
-
-def test_variables_that_live_together_do_not() -> None:
-    layout, _ = allocate(flat(_both, 0.5))
-    assert len(layout.places("register")) == 2
-    assert layout.capsule_bytes() == 4 + 2 * 8
+@pytest.mark.parametrize(
+    ("fun", "registers"),
+    [
+        # Variables that never live together share a place; those that do have two.
+        (two_in_turn, 1),
+        (both, 2),
+        # Arrays that are closed over are operands.
+        (closed_over, 1),
+    ],
+)
+def test_a_capsule_holds_the_counter_and_the_registers(
+    fun: Callable[..., Any], registers: int
+) -> None:
+    layout = places(fun, 0.5)
+    assert len(layout.places("register")) == registers
+    assert layout.capsule_bytes() == 4 + 8 * registers
 
 
 def test_stacked_rows_are_kept_beside_the_capsules() -> None:
-    layout, _ = allocate(flat(scanned, 0.5))
+    layout = places(scanned, 0.5)
     kept = [layout.avals[p].shape for p in layout.places("resident")]
     assert (5,) in kept
     assert all(layout.avals[p].shape == () for p in layout.places("register"))
-
-
-def test_closed_over_arrays_are_operands() -> None:
-    big = np.ones(1000)
-
-    def fun(x: Any) -> Any:
-        body = lambda v: v * 1.5 + jnp.sum(big)  # noqa: E731
-        return jax.lax.while_loop(lambda v: v < 5.0, body, x)
-
-    layout, _ = allocate(flat(fun, 0.5))
-    assert layout.capsule_bytes() < 100
-    assert [layout.avals[p].shape for p in layout.places("operand")] == [(), (1000,)]
 
 
 # Code ---------------------------------------------------------------------------------
@@ -269,8 +232,7 @@ def exchanged(x: Any) -> Any:
 
 
 def test_what_stays_in_its_place_is_not_assigned() -> None:
-    jaxpr = jax.make_jaxpr(handed_down)(np.ones(3, np.float32))
-    compiled = compile_program(jaxpr, (True,), grain=0)
+    compiled = seams.compiled(handed_down, np.ones(3, np.float32))
     passing = [
         t for t in compiled.taped.values() if not t.has_derivative and t.code.outs
     ]
@@ -281,9 +243,9 @@ def test_what_stays_in_its_place_is_not_assigned() -> None:
 
 
 def test_what_changes_places_is_assigned() -> None:
-    compiled = compile_program(jax.make_jaxpr(exchanged)(0.5), (True,), grain=0)
+    compiled = seams.compiled(exchanged, 0.5)
     (loop,) = (i for i in compiled.items if isinstance(i, Loop))
-    code = compiled.code[next(blocks_of([loop])).label]
+    code = compiled.code[next(seams.blocks_of([loop])).label]
     assert sum(v.active for v in code.outs) == 2
     assert float(retape.jax.grad(exchanged)(0.5)) == pytest.approx(np.cos(0.5))
 
@@ -294,7 +256,6 @@ def test_an_output_is_in_no_snapshot() -> None:
     def fun(x: Any) -> Any:
         return jnp.outer(*[jax.lax.while_loop(lambda v: v[0] < 9, jnp.exp, x)] * 2)
 
-    jaxpr = jax.make_jaxpr(fun)(jnp.ones(4))
-    layout = compile_program(jaxpr, [True]).layout
+    layout = seams.compiled(fun, jnp.ones(4)).layout
     assert layout.capsule_bytes() >= layout.snapshot_bytes() + 16 * 8
     assert layout.snapshot_bytes() == 4 + 4 * 8

@@ -1,22 +1,15 @@
 """The table of traits: rows hold together, and every row is of a primitive there is."""
 
 import jax
-import jax.extend
 import jax.numpy as jnp
 import pytest
 from jax.interpreters import ad
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.jaxprs._primitive_table import (
-    TABLE,
-    Again,
-    Also,
-    Kernel,
-    callee,
-    is_a,
-    traits,
-)
+from tests.engines.jaxpr.support.seams import TABLE, Again, Also, Kernel
+
+pytestmark = pytest.mark.release
 
 
 def test_whoever_may_stand_in_place_of_its_call_has_a_body():
@@ -29,25 +22,9 @@ def test_whatever_is_made_again_by_every_block_takes_no_flops():
     assert rows and not any(row.flops for row in rows)
 
 
-@pytest.mark.parametrize(
-    ("function", "name"), [(jnp.sin, "sin"), (jax.jit(jnp.tanh), "jit")]
-)
-def test_an_equation_is_looked_up_by_its_primitive(function, name):
-    (eqn,) = jax.make_jaxpr(function)(1.0).eqns
-    assert traits(eqn) is TABLE[name]
-
-
-def test_the_body_of_a_plain_call_is_found():
-    (eqn,) = jax.make_jaxpr(jax.jit(jnp.sin))(1.0).eqns
-    body = callee(eqn)
-    assert is_a(eqn, Also.JIT)
-    assert body is not None and [e.primitive.name for e in body.eqns] == ["sin"]
-
-
-def test_a_primitive_without_a_row_is_never_computed_again_nor_in_a_kernel():
-    (eqn,) = jax.make_jaxpr(lambda x: jax.lax.sort(x))(jnp.ones(3)).eqns
-    unknown = eqn.replace(primitive=jax.extend.core.Primitive("third_party"))
-    row = traits(unknown)
+def test_an_operation_without_a_row_is_left_alone():
+    """It is never computed again, and in no kernel; nothing is looked for in it."""
+    row = type(TABLE["add"])()
     assert row.again is Again.NEVER and row.kernel is Kernel.NEVER
     assert row.body is None and not row.also
 

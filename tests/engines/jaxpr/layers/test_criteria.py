@@ -12,8 +12,6 @@ import pytest
 from jax import lax
 
 import retape.jax
-from retape.engines.jaxpr.analysis._flops import flops
-from retape.engines.jaxpr.layers.loops._segment_lengths import nest
 from retape.jax import Checkpointed, checkpoint, policies
 from tests.engines.jaxpr.support.networks import (
     assert_near,
@@ -23,7 +21,9 @@ from tests.engines.jaxpr.support.networks import (
     start,
     temp_bytes,
     weights,
+    work,
 )
+from tests.engines.jaxpr.support.seams import nest
 
 # A specification of `checkpoint` -----------------------------------------------------
 
@@ -99,8 +99,7 @@ def found(way: str) -> tuple[int, int]:
         body = lambda h, w: (layer(h, w), None)  # noqa: E731
         return (loops[way](body, h, w)[0] ** 2).mean()
 
-    eqns = jax.make_jaxpr(jax.grad(whole))(w, h).jaxpr.eqns
-    return sum(map(flops, eqns)), temp_bytes(whole, w, h)
+    return work(jax.grad(whole), w, h), temp_bytes(whole, w, h)
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from retape.engines.jaxpr.lower._hoist_pvary import hoist_pvary
+from tests.engines.jaxpr.support import seams
 
 STEPS = (
     "direct",
@@ -55,7 +55,10 @@ def test_the_oracle_catches_a_small_lie(found: dict[str, float]) -> None:
 
 
 def test_a_program_without_such_a_loop_is_left_alone() -> None:
-    jaxpr = jax.make_jaxpr(
-        lambda x: jax.lax.while_loop(lambda v: v < 5, lambda v: v * jnp.exp(x), x)
-    )(1.0)
-    assert hoist_pvary(jaxpr) is jaxpr
+    def run(x):
+        return jax.lax.while_loop(lambda v: v < 5, lambda v: v * jnp.exp(x), x)
+
+    before, after = (
+        seams.form_after(name, run, 1.0) for name in ("on_device", "hoist_pvary")
+    )
+    assert str(before) == str(after)

@@ -12,7 +12,6 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.analysis._short_loops import cheaper_stored, residual_bytes
 
 SIZE = 5_000
 STATE = 8 * SIZE
@@ -103,12 +102,3 @@ def test_they_take_less_than_opened() -> None:
 def test_loops_that_snapshots_are_for_are_opened(step: Any) -> None:
     # What a loop of eight layers stores is more than the grain allows.
     assert retape.jax.explain(run(step), Y0, plan=FEW).loops == 2
-
-
-def test_what_is_there_anyway_is_not_counted() -> None:
-    body = jax.make_jaxpr(lambda w, c: [jnp.sin(c) * w])(Y0, Y0)
-    # cos(c), sin(c) and w: the last is the same in every trip.
-    assert residual_bytes(body, [True, True], {1}) == 2 * STATE
-    assert residual_bytes(body, [True, True], {0, 1}) == 3 * STATE
-    assert cheaper_stored(body, [True, True], slice(1, None), 1)
-    assert not cheaper_stored(body, [True, True], slice(1, None), 2)

@@ -2,15 +2,12 @@
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
 
-from retape.engines.jaxpr.ir._ir import Loop, Var, Write, blocks_of
-from retape.engines.jaxpr.lower._lower_jaxpr import lower_jaxpr
-from retape.engines.jaxpr.streams._check import Outline, check_promoted
-from retape.engines.jaxpr.streams._promote_buffers import promote_buffers
+from tests.engines.jaxpr.support import seams
+from tests.engines.jaxpr.support.seams import Loop, Var, Write, blocks_of
 
 
 def program(x):
@@ -24,12 +21,13 @@ def program(x):
 
 
 def promoted():
-    """The program, its outline before, its stream, and the block that writes rows."""
-    made, constants = lower_jaxpr(jax.make_jaxpr(program)(0.5), [True], grain=0)
-    before = Outline.of(made)
-    promote_buffers(made, constants)
+    return seams.form_after("promote_buffers", program, 0.5)
+
+
+def writer(made):
+    """The block that writes rows."""
     (block,) = (b for b in blocks_of(made.items) if b.writes)
-    return made, before, block.writes[0].stream, block
+    return block
 
 
 def begins_again(made, stream, block):
@@ -73,15 +71,20 @@ LIES = {
 }
 
 
-def test_what_promotion_makes_is_fine():
-    made, before, _, block = promoted()
-    check_promoted(before, made)
+def test_rows_are_written_in_the_loop():
+    made = promoted()
+    block = writer(made)
     assert any(isinstance(i, Loop) and block in i.items for i in made.items)
 
 
 @pytest.mark.parametrize("lie", LIES, ids=lambda f: f.__name__)
 def test_a_lie_is_caught(lie):
-    made, before, stream, block = promoted()
-    lie(made, stream, block)
-    with pytest.raises(AssertionError, match=LIES[lie]):
-        check_promoted(before, made)
+    def spoil(made, *_):
+        block = writer(made)
+        lie(made, block.writes[0].stream, block)
+
+    with (
+        seams.lying("promote_buffers", spoil),
+        pytest.raises(AssertionError, match=LIES[lie]),
+    ):
+        promoted()

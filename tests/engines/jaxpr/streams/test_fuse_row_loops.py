@@ -15,14 +15,9 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.calls import _rules as _primitives
-from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.ir._ir import Loop, Program, blocks_of
-from retape.engines.jaxpr.jaxprs._avals import nbytes
-from retape.engines.jaxpr.streams import _fuse_row_loops as _absorb
-from retape.engines.jaxpr.streams import _row_loop
+from tests.engines.jaxpr.support import seams
 from tests.engines.jaxpr.support.programs import Unrolled, assert_close
+from tests.engines.jaxpr.support.seams import Loop, blocks_of
 
 FEW = retape.fixed_space(snapshots=2, stage=2)
 X = np.asarray([0.9, -0.4, 1.3])
@@ -94,8 +89,8 @@ PROVED: dict[str, dict[str, Any]] = {
 }
 
 
-def program(fun: Callable[[Any], Any], x: Any = X) -> Compiled:
-    return compile_program(jax.make_jaxpr(fun)(x), [True])
+def program(fun: Callable[[Any], Any], **options: Any) -> Any:
+    return seams.compiled(fun, X, **{"grain": seams.GRAIN} | options)
 
 
 def blocks_in_loops(fun: Callable[[Any], Any]) -> int:
@@ -136,10 +131,9 @@ def test_a_snapshot_holds_what_a_step_begins_with() -> None:
     assert step_bytes(many) == step_bytes(compiled) < 200
 
 
-def step_bytes(compiled: Compiled) -> int:
-    """Bytes that a step in a loop tapes."""
-    (taped,) = [t for t in compiled.taped.values() if not t.code.once]
-    return sum(nbytes(kind) for kind in taped.pushed())
+def step_bytes(compiled: Any) -> int:
+    """Bytes that one more step in a loop tapes."""
+    return compiled.tape_bytes(100) - compiled.tape_bytes(99)
 
 
 @pytest.mark.parametrize(
@@ -156,17 +150,16 @@ def test_plans(plan: retape.Plan) -> None:
     check(solved, plan, times=np.linspace(0.0, 1.0, 12))
 
 
-def test_a_step_is_cut_beside_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_is_cut_beside_its_loop() -> None:
     """Pieces of a step; no stream is a register between them."""
-    small = functools.partial(compile_program, piece=1)
-    monkeypatch.setattr(_primitives, "compile_program", small)
-    compiled = small(jax.make_jaxpr(looped)(X), [True])
+    compiled = program(looped, piece=1)
     assert len(compiled.code) > len(program(looped).code) + 2
     looped_code = [c for c in compiled.code.values() if not c.once]
     assert any(c.filled for c in looped_code)
     handed_on = [v.aval.shape for c in looped_code for v in c.outs]
     assert (len(TIMES), 3) not in handed_on
-    check(solved)
+    with seams.finely(grain=seams.GRAIN, piece=1):
+        check(solved)
 
 
 @pytest.mark.parametrize("kind", ["memory", "disk"])
@@ -372,76 +365,67 @@ def test_transformations_of_the_gradient() -> None:
 # Lies ------------------------------------------------------------------------------
 
 
-def test_a_lost_trip_would_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The gradients above differ if one row in a step gives no cotangent."""
-    honest = _row_loop._Backwards.__call__
+def row_loop(made: Any) -> tuple[Any, int]:
+    """The block that holds a loop of rows, and where it does."""
+    for block in blocks_of(made.items):
+        for i, op in enumerate(block.ops):
+            if "own" in op.eqn.params:
+                return block, i
+    raise AssertionError("no loop is a part of a step")
 
-    def lies(self: Any, kept: Any, cotangents: Any) -> Any:
-        loop = self.loop
-        env = dict(zip([*loop.carry, *self.given], kept[1:], strict=True))
-        start = env[loop.block.writes[0].at.count]
-        spoilt = [c.at[start].multiply(0.999) for c in cotangents]
-        return honest(self, kept, spoilt)
 
-    monkeypatch.setattr(_row_loop._Backwards, "__call__", lies)
-    with pytest.raises(AssertionError):
+def test_a_lost_cotangent_would_be_seen() -> None:
+    """The gradients above differ if one row gives a little less of its cotangent."""
+
+    def less(made: Any, *_: Any) -> None:
+        block, i = row_loop(made)
+        own = block.ops[i].eqn.params["own"]
+
+        class Less:
+            run = own.run
+
+            def ruled(self, *values: Any) -> Any:
+                """The same numbers; their derivative is a thousandth less."""
+                found = own.ruled(*values)
+                return [
+                    r + 1e-3 * (jax.lax.stop_gradient(r) - r)
+                    if jnp.issubdtype(r.dtype, jnp.floating)
+                    else r
+                    for r in found
+                ]
+
+            def __getattr__(self, name: str) -> Any:
+                return getattr(own, name)
+
+        eqn = block.ops[i].eqn
+        spoilt = eqn.replace(params=eqn.params | {"own": Less()})
+        block.ops[i] = replace(block.ops[i], eqn=spoilt)
+
+    with seams.lying("fuse_row_loops", less), pytest.raises(AssertionError):
         check(solved)
 
 
-def test_a_loop_taken_for_one_that_carries_nothing(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The gradients above differ if a derivative that is carried is left out."""
-
-    def lies(body: Any, flow: Any) -> Any:
-        flat = replace_active(body)
-        return honest(flat, flow)
-
-    def replace_active(body: Any) -> Any:
-        for var in body.moves:
-            object.__setattr__(var, "active", False)
-        return body
-
-    honest = _absorb._row_loop
-    monkeypatch.setattr(_absorb, "_row_loop", lies)
-    with pytest.raises(AssertionError):
-        check(carrying)
+def loses_an_operation(block: Any, _: int) -> None:
+    block.ops.pop()
 
 
-def absorbed() -> tuple[Program, Program]:
-    seen: list[tuple[Program, Program]] = []
+def writes_twice(block: Any, _: int) -> None:
+    block.writes = [*block.writes, *block.writes]
 
-    def note(before: Program, after: Program) -> None:
-        seen.append((before, after))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("retape.engines.jaxpr._pipeline.check_fused", note)
+def reads_too_early(block: Any, loop: int) -> None:
+    block.ops[0] = replace(block.ops[0], ins=(block.ops[loop].outs[0],))
+
+
+CAUGHT = {
+    loses_an_operation: "an operation was lost",
+    writes_twice: "written twice",
+    reads_too_early: "before it is made",
+}
+
+
+@pytest.mark.parametrize("lie", CAUGHT, ids=lambda f: f.__name__)
+def test_a_lie_is_caught(lie: Any) -> None:
+    spoil = seams.lying("fuse_row_loops", lambda made, *_: lie(*row_loop(made)))
+    with spoil, pytest.raises(AssertionError, match=CAUGHT[lie]):
         program(looped)
-    return seen[0]
-
-
-def test_the_checker_says_no() -> None:
-    before, after = absorbed()
-    _absorb.check_fused(before, after)
-    block = next(b for b in blocks_of(after.items) if _absorb._row_loops_of(b))
-    (loop,) = _absorb._row_loops_of(block)
-
-    last = block.ops.pop()
-    with pytest.raises(AssertionError, match="an operation was lost"):
-        _absorb.check_fused(before, after)
-    block.ops.append(last)
-
-    writes = block.writes
-    block.writes = [*writes, *writes]
-    with pytest.raises(AssertionError, match="written twice"):
-        _absorb.check_fused(before, after)
-    block.writes = writes
-
-    late = next(i for i, op in enumerate(block.ops) if "own" in op.eqn.params)
-    early = replace(block.ops[0], ins=(block.ops[late].outs[0],))
-    block.ops[0], first = early, block.ops[0]
-    with pytest.raises(AssertionError, match="before it is made"):
-        _absorb.check_fused(before, after)
-    block.ops[0] = first
-    assert loop.streams
-    _absorb.check_fused(before, after)

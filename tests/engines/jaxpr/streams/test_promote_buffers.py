@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -12,9 +13,7 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.streams import _buffer_versions as _names
-from retape.engines.jaxpr.streams import _increasing_rows as _rising
+from tests.engines.jaxpr.support import seams
 from tests.engines.jaxpr.support.programs import Unrolled, assert_close
 
 FEW = retape.fixed_space(snapshots=2, stage=2)
@@ -113,12 +112,8 @@ PROVED: dict[str, dict[str, Any]] = {
 }
 
 
-def layout(fun: Callable[[Any], Any]) -> Any:
-    return compile_program(jax.make_jaxpr(fun)(X), [True]).layout
-
-
 def snapshot_arrays(fun: Callable[[Any], Any]) -> list[tuple[int, ...]]:
-    found = layout(fun)
+    found = seams.compiled(fun, X, grain=seams.GRAIN).layout
     return [found.avals[p].shape for p in found.places("register")]
 
 
@@ -222,24 +217,33 @@ def test_registers_are_right(name: str) -> None:
     check(filled, REFUSED[name])
 
 
-def test_a_proof_that_lies_gives_a_wrong_answer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The gradients above would show a buffer kept that is read before it is full."""
-    options = REFUSED["read where it is not written yet"]
-    monkeypatch.setattr(_names, "_newest", lambda *_: True)
-    with pytest.raises(AssertionError):
-        check(filled, options)
+def a_row_lost(made: Any) -> None:
+    """One that the program returns is never written."""
+    for block in seams.blocks_of(made.items):
+        block.writes.clear()
 
 
-@pytest.mark.parametrize("name", ["on the spot", "two rows at a time"])
-def test_a_row_that_is_set_twice_after_all(
-    name: str, monkeypatch: pytest.MonkeyPatch
+def a_row_twice(made: Any) -> None:
+    """Each row overwrites the first."""
+    for block in seams.blocks_of(made.items):
+        block.writes[:] = [
+            replace(w, at=replace(w.at, length=1, reverse=True)) for w in block.writes
+        ]
+
+
+@pytest.mark.parametrize("lie", [a_row_lost, a_row_twice])
+def test_rows_in_the_wrong_place_would_be_seen(
+    lie: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The gradients above would show rows that overwrite one another."""
-    monkeypatch.setattr(_rising.Rising, "holds", lambda _: True)
-    with pytest.raises(AssertionError):
-        check(filled, REFUSED[name])
+    """The gradients above would show rows that are lost or overwrite one another."""
+    monkeypatch.setattr("retape.engines.jaxpr._pipeline.check_promoted", none)
+    with seams.lying("promote_buffers", lambda made, *_: lie(made)):
+        with pytest.raises(AssertionError):
+            check(filled, {})
+
+
+def none(*_: Any) -> None:
+    """In the place of a checker."""
 
 
 def test_the_compiled_program_needs_less() -> None:

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.ad_checkpoint import checkpoint_name
 from jax.extend import core
 
-from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
-from retape.engines.jaxpr.jaxprs._primitive_table import TABLE, Kernel
-from retape.engines.jaxpr.primitives._with_primal import with_primal
-from retape.engines.jaxpr.xla import _single_kernel as _kernel
+import retape.jax
+from tests.engines.jaxpr.support import seams
+from tests.engines.jaxpr.support.seams import TABLE, Kernel
 
 
 def elementwise(x: Any, i: Any, p: Any) -> Iterator[Any]:
@@ -33,7 +33,7 @@ def elementwise(x: Any, i: Any, p: Any) -> Iterator[Any]:
     yield from (lax.square(x), lax.stop_gradient(x), x - y, lax.tan(x), lax.tanh(x))
     yield from (lax.asin(y * 0.1), lax.acos(y * 0.1), lax.atan(x), lax.sinh(x))
     yield from (lax.cosh(x), lax.asinh(x), lax.acosh(y + 1.0), lax.atanh(y * 0.1))
-    yield from (lax.erf(x), with_primal(x, y), jnp.copy(x), lax.select(p, x, y))
+    yield from (lax.erf(x), instead().bind(x, y), jnp.copy(x), lax.select(p, x, y))
     yield from (i & 3, i | 3, i ^ 3, ~i, ~p, p & (x > y), i << 1, i // 3, i % 3)
     yield from (lax.shift_right_arithmetic(i, i * 0 + 1), i.astype(x.dtype))
     yield from (lax.shift_right_logical(i, i * 0 + 1), i * 2 - i, i.astype(np.uint8))
@@ -57,8 +57,25 @@ def shapes(x: Any, i: Any, p: Any) -> Iterator[Any]:
     yield from lax.optimization_barrier((x, y))
 
 
-def bodies(x: Any, _i: Any, p: Any) -> Iterator[Any]:
+def instead() -> core.Primitive:
+    """Our own operation on elements, from a program that has it."""
+    names = retape.jax.policies.names(save=["kept"])
+    kept = lambda v: jnp.cos(checkpoint_name(jnp.sin(v), "kept"))  # noqa: E731
+    stack = [jax.make_jaxpr(retape.jax.checkpoint(kept, policy=names))(0.5).jaxpr]
+    for jaxpr in stack:
+        for eqn in jaxpr.eqns:
+            if eqn.primitive.name == "retape_instead":
+                return eqn.primitive
+            inner = core.jaxprs_in_params(eqn.params)
+            stack += [getattr(j, "jaxpr", j) for j in inner]
+    raise AssertionError("no saved value is read instead of a computed one")
+
+
+def bodies(x: Any, i: Any, p: Any) -> Iterator[Any]:
     """Operations that hold programs."""
+    # XLA finds that `i` does not matter, and that `x` is handed through.
+    turn = lambda c: (c[0] * 0.5, c[1] + (i - i), c[2])  # noqa: E731
+    yield from lax.while_loop(lambda c: c[0] > 1.0, turn, (x[0] + 7, i, x))
     yield lax.scan(lambda c, v: (c * 0.9 + v, c), x[0], x)[1]
     yield lax.cond(p[0], lambda v: v * 2, lambda v: v - 1, x)
     yield lax.while_loop(lambda v: v[0] < 30, lambda v: v * 1.5 + 1, x)
@@ -90,24 +107,15 @@ def check(each: Callable[..., Iterator[Any]], *args: Any) -> set[str]:
     many = lambda *given: [jnp.asarray(v) for v in each(*given)]  # noqa: E731
     # The last input is one that nothing uses.
     inner = lambda *given: many(*given[:-1])  # noqa: E731
-    program = jax.make_jaxpr(lambda *a: _kernel.in_one_kernel(inner, *a))(
-        *args, np.arange(3.0)
-    )
-    assert _kernel._can_be_one(program.jaxpr.eqns[-1]), program
-    one = jax.jit(core.jaxpr_as_fun(_kernel.mark_kernels(program)))
-    assert "xla_cpu_small_call" in one.lower(*args, np.arange(3.0)).as_text()
+    given = (*args, np.arange(3.0))
+    program = seams.kernel(inner, *given)
+    one = jax.jit(core.jaxpr_as_fun(program))
+    assert "xla_cpu_small_call" in one.lower(*given).as_text(), program
     expected = many(*map(jnp.asarray, args))
-    for a, b in zip(one(*args, np.arange(3.0)), expected, strict=True):
+    for a, b in zip(one(*given), expected, strict=True):
         tight = 2e-5 if b.dtype == np.float32 else 1e-12
         np.testing.assert_allclose(a, b, rtol=tight, atol=tight)
-    return set(names(program.jaxpr))
-
-
-def names(jaxpr: core.Jaxpr) -> Iterator[str]:
-    for eqn in jaxpr.eqns:
-        yield eqn.primitive.name
-        for inner in jaxprs_in_params(eqn.params):
-            yield from names(getattr(inner, "jaxpr", inner))
+    return set(seams.operations(program))
 
 
 def main() -> None:
@@ -117,7 +125,7 @@ def main() -> None:
         for n, each in ((6, elementwise), (6, shapes), (6, bodies)):
             x, i = np.linspace(0.1, 1.2, n).astype(kind), np.arange(n) - 2
             seen |= check(each, x, i, i % 2 == 0)
-        large, summed = _kernel.LARGEST, _kernel.SUMMED
+        large, summed = seams.LARGEST, seams.SUMMED
         for n, each in ((large, elementwise), (large, sums), (summed, largest)):
             x, i = np.linspace(0.9, 1.1, n).astype(kind), np.arange(n)
             check(each, x, i, i % 2 == 0)

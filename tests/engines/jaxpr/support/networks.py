@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend import core
 
 
 def layer(h: Any, w: Any) -> Any:
@@ -60,3 +61,37 @@ def assert_near(a: Any, b: Any, tolerance: float = 1e-11) -> None:
         np.testing.assert_allclose(x, y, rtol=0, atol=tolerance * largest)
 
     jax.tree.map(compare, a, b)
+
+
+def compilations(run: Any) -> int:
+    """How many programs are compiled while something runs."""
+    seen: list[str] = []
+
+    def listen(event: str, _: float, **__: Any) -> None:
+        if event == "/jax/core/compile/backend_compile_duration":
+            seen.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        run()
+        return len(seen)
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def work(fun: Callable[..., Any], *args: Any) -> int:
+    """The flops of all matrix products of a program, those in loops at each turn."""
+    return _products(jax.make_jaxpr(fun)(*args).jaxpr)
+
+
+def _products(jaxpr: Any) -> int:
+    total = 0
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name == "dot_general":
+            ((contracted, _), _) = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape
+            along = np.prod([shape[i] for i in contracted], dtype=int)
+            total += 2 * int(along) * eqn.outvars[0].aval.size
+        inner = [getattr(j, "jaxpr", j) for j in core.jaxprs_in_params(eqn.params)]
+        total += eqn.params.get("length", 1) * sum(map(_products, inner))
+    return total

@@ -19,6 +19,8 @@ from jax import lax
 import retape
 import retape.jax
 
+pytestmark = pytest.mark.release
+
 STATE, SNAPSHOTS, STAGE = 1009, 7, 5
 PLAN = retape.fixed_space(snapshots=SNAPSHOTS, stage=STAGE)
 

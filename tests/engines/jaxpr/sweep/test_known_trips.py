@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr._pipeline import compile_program
-from retape.engines.jaxpr.api.inspect import _measure
-from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
 from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import assert_close
 
@@ -41,15 +36,22 @@ def assert_same_in_both_forms(fun: Any, args: Any, plan: Any) -> None:
         ("ys_feed_a_later_loop", 3),
     ],
 )
-def test_a_gradient_and_its_counts(
-    name: str, stage: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Scans of any size are opened.
-    opened = partial(compile_program, grain=0)
-    monkeypatch.setattr(_measure, "compile_program", opened)
+@pytest.mark.usefixtures("opened")
+def test_a_gradient_and_its_counts(name: str, stage: int) -> None:
     form = BY_NAME[name]
     plan = retape.fixed_space(snapshots=2, stage=stage)
     assert_same_in_both_forms(form.with_loops(jax.lax), form.arguments(), plan)
+
+
+@pytest.mark.usefixtures("opened")
+@pytest.mark.parametrize(
+    "name", ["two_inner_loops", "loops_in_sequence", "zero_trips", "ys_feed_a_while"]
+)
+def test_a_run_in_chunks_returns_what_the_program_does(name: str) -> None:
+    run = BY_NAME[name].with_loops(jax.lax)
+    args = BY_NAME[name].arguments()
+    chunks = retape.jax.checkpointed(run, loops="device")
+    assert_close(jax.jit(chunks)(*args), jnp.asarray(run(*args)))
 
 
 def simulate(x: jax.Array, n: int = 300) -> jax.Array:
@@ -107,9 +109,6 @@ def test_a_rule_with_a_loop_keeps_its_guard() -> None:
         more = lambda s: s[0] < 9  # noqa: E731
         return jax.lax.while_loop(more, lambda s: (s[0] + 1, root(s[1] + 1)), (0, x))[1]
 
-    program = compile_program(jax.make_jaxpr(run)(2.0), [True])
-    for stage in (1, 4):
-        assert len(chunk_sizes(program, stage).guarded) == 1
     assert_same_in_both_forms(run, (2.0,), retape.fixed_space(snapshots=2, stage=4))
 
 
@@ -195,17 +194,3 @@ def test_a_stage_is_longer_where_the_plan_leaves_it_open() -> None:
     ]
     assert stages == [16, 64]
     assert "device" not in repr(retape.jax.explain(simulate, x, loops="device").plan)
-
-
-def test_sweeps_without_a_loop() -> None:
-    from retape.engines.jaxpr.control._integers import INT
-    from retape.engines.jaxpr.control._reach_table import sweeps_at_once
-    from retape.engines.jaxpr.control._splits import sweeps
-
-    lengths = [*range(1, 40), 500, 10**3, 10**4, 10**5, 10**6, 10**10]
-    pairs = [(n, s) for n in lengths for s in (3, 4, 7, 20, 63, 64, 65, 300, 5000)]
-    pairs = [(n, s) for n, s in pairs if not (n > 10**6 and s < 8)]
-    n, s = (jnp.asarray(np.asarray(c, INT)) for c in zip(*pairs, strict=True))
-    found = jax.jit(sweeps_at_once)(n, s)
-    expected = jax.jit(jax.vmap(sweeps))(n, s)
-    assert [v.tolist() for v in found] == [v.tolist() for v in expected]

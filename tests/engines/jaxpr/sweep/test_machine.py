@@ -15,9 +15,7 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
-from retape.engines.jaxpr.sweep._compiled_steps import CompiledSteps
-from retape.engines.jaxpr.sweep._machine import JaxprMachine
+from retape.driver import run as drive
 from retape.storage import AsyncStore, CodecStore
 
 
@@ -25,6 +23,43 @@ def iterated(x: Any, n: Any) -> Any:
     """A `while` whose trip count is an argument."""
     body = lambda c: (c[0] + 1, jnp.sin(c[1]))  # noqa: E731
     return jnp.sum(jax.lax.while_loop(lambda c: c[0] < n, body, (0, x))[1])
+
+
+class Noted:
+    """A machine that notes what the driver asks of it."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+        self.asked: list[tuple[str, Any, Any]] = []
+        """What was called, with what, and what it gave back."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.machine, name)
+        if name not in ("advance", "reverse", "to_store"):
+            return found
+
+        def call(*given: Any) -> Any:
+            made = found(*given)
+            self.asked.append((name, given, made))
+            return made
+
+        return call
+
+    def calls(self, name: str) -> list[tuple[Any, Any]]:
+        return [(given, made) for called, given, made in self.asked if called == name]
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> list[Noted]:
+    """The machines that the host steers from now on."""
+    seen: list[Noted] = []
+
+    def run(machine: Any, plan: Any, **others: Any) -> Any:
+        seen.append(Noted(machine))
+        return drive(seen[-1], plan, **others)
+
+    monkeypatch.setattr("retape.engines.jaxpr.api._hosted.run", run)
+    return seen
 
 
 X = jnp.arange(4.0) / 4
@@ -80,29 +115,26 @@ def test_with_known_trip_counts_it_gives_the_same_gradient(
 
 
 def test_with_known_trip_counts_it_waits_once_for_many_steps(
-    monkeypatch: pytest.MonkeyPatch,
+    machines: list[Noted],
 ) -> None:
-    calls: list[Any] = []
-    advance = CompiledSteps.advance
-
-    def noted(steps: CompiledSteps, *given: Any) -> Any:
-        calls.append((steps, given))
-        return advance(steps, *given)
-
-    monkeypatch.setattr(CompiledSteps, "advance", noted)
     waits = {}
     for loops in ("host", "device"):
-        calls.clear()
         store, plan = retape.MemoryStore(), retape.fixed_space(snapshots=3, stage=50)
         retape.jax.grad(iterated, plan=plan, store=store, loops=loops)(X, 400)  # type: ignore[arg-type]
-        with own_types():
-            waits[loops] = [
-                (int(given[2]), retape.jax.count_waits(steps._advance, *given).waits)
-                for steps, given in calls
-            ]
+        machine = machines[-1]
+        waits[loops] = [
+            (int(steps), waits_of(machine.machine, capsule, steps))
+            for (capsule, steps), _ in machine.calls("advance")
+        ]
     asked = sum(steps for steps, _ in waits["host"])
     assert sum(found for _, found in waits["host"]) > 0.9 * asked > 500
     assert all(found <= 2 for _, found in waits["device"])
+
+
+def waits_of(machine: Any, capsule: Any, steps: int) -> int:
+    """How often the host waits while a machine advances."""
+    advance = lambda capsule: machine.advance(capsule, steps)  # noqa: E731
+    return retape.jax.count_waits(advance, capsule).waits
 
 
 def layers(ws: Any, x: Any) -> Any:
@@ -111,55 +143,35 @@ def layers(ws: Any, x: Any) -> Any:
     return jnp.sum(jax.lax.scan(step, x, None, length=3000)[0])
 
 
-def test_cotangents_give_their_place(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    aliased: list[int] = []
-    reverse = CompiledSteps.reverse
-
-    def noted(steps: CompiledSteps, *given: Any) -> Any:
-        taken = steps._reversing.lower(*given).compile().memory_analysis()
-        aliased.append(taken.alias_size_in_bytes)
-        return reverse(steps, *given)
-
-    monkeypatch.setattr(CompiledSteps, "reverse", noted)
+def test_cotangents_give_their_place(machines: list[Noted], tmp_path: Path) -> None:
+    """The next ones are written over them: of each there is one at a time."""
     ws, x = jnp.eye(50) / 2, jnp.linspace(0.1, 1, 50)
     plan = retape.fixed_space(snapshots=3, stage=700)
     want = jax.grad(layers)(ws, x)
     for store in (retape.MemoryStore(), retape.DiskStore(tmp_path / "run")):
         got = retape.jax.grad(layers, plan=plan, store=store)(ws, x)
         np.testing.assert_allclose(got, want, rtol=1e-6)
-    assert len(aliased) == 10 and min(aliased) >= ws.nbytes
+        swept = [given[2] for given, _ in machines[-1].calls("reverse")]
+        assert len(swept) == 5 and swept[0] is None
+        for cotangent in swept[1:]:
+            large = [v for v in jax.tree.leaves(cotangent) if v.nbytes >= ws.nbytes]
+            assert large and all(v.is_deleted() for v in large)
 
 
 def test_only_what_is_stored_or_recorded_crosses_to_the_host(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    machines: list[Noted], tmp_path: Path
 ) -> None:
     """A capsule that is advanced, or swept back from, stays where it is."""
-    crossed: list[int] = []
-    to_store = JaxprMachine.to_store
-    taken: list[Any] = []
-    advance = JaxprMachine.advance
-
-    def counted(machine: JaxprMachine, tree: Any) -> Any:
-        found = to_store(machine, tree)
-        assert all(isinstance(v, np.ndarray) for v in jax.tree.leaves(found))
-        crossed.append(len(jax.tree.leaves(found)))
-        return found
-
-    def noted(machine: JaxprMachine, capsule: Any, steps: int) -> Any:
-        taken.append(type(capsule[1]))
-        return advance(machine, capsule, steps)
-
-    monkeypatch.setattr(JaxprMachine, "to_store", counted)
-    monkeypatch.setattr(JaxprMachine, "advance", noted)
     plan = retape.fixed_space(snapshots=3, stage=3)
     store = retape.DiskStore(tmp_path / "run")
     found = retape.jax.grad(iterated, plan=plan, store=store)(X, 41)
     want = retape.jax.grad(iterated, plan=plan)(X, 41)
     np.testing.assert_array_equal(found, want)
+    crossed = [made for _, made in machines[0].calls("to_store")]
     assert crossed
+    assert all(isinstance(v, np.ndarray) for v in jax.tree.leaves(crossed))
     # Restored ones come from the host; those that go on from an advance do not.
+    taken = [type(capsule[1]) for (capsule, _), _ in machines[0].calls("advance")]
     assert np.ndarray in taken
     assert sum(t is not np.ndarray for t in taken) > 0.4 * len(taken)
 

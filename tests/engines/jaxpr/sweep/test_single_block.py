@@ -13,7 +13,7 @@ from jax import lax
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.jaxprs._rewrite import contains
+from tests.engines.jaxpr.support import seams
 
 X = np.linspace(0.1, 1.0, 16)
 W = np.eye(16) * 0.7 + 0.01
@@ -60,7 +60,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
 
 def turns(jaxpr: Any) -> bool:
     """Whether a loop of no fixed length is left, as the controller's is."""
-    return contains(jaxpr, lambda eqn: eqn.primitive.name == "while")
+    return "while" in seams.operations(jaxpr)
 
 
 @pytest.mark.parametrize("name", PROGRAMS)

@@ -14,10 +14,15 @@ import pytest
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.xla import _search_progress
 from retape.jax import SearchProgress, policies
 
 W = np.eye(48) * 0.5
+
+
+def patience(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """How long a search goes on before it writes a line."""
+    monkeypatch.setattr("retape.engines.jaxpr.xla._search_progress._PATIENCE", seconds)
+    monkeypatch.setattr("retape.engines.jaxpr.xla._search_progress._EVERY", 0.01)
 
 
 def layers(w: Any) -> Any:
@@ -87,8 +92,7 @@ def test_a_long_one_writes_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Renewed while a program is compiled, and left standing with the last count."""
-    monkeypatch.setattr(_search_progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr(_search_progress, "_EVERY", 0.01)
+    patience(monkeypatch, 0.0)
     with retape.jax.search_progress():
         by_policy()
     written = capsys.readouterr().err
@@ -100,8 +104,7 @@ def test_a_long_one_writes_a_line(
 def test_a_line_ends_with_its_search_and_without_its_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(_search_progress, "_PATIENCE", 0.0)
-    monkeypatch.setattr(_search_progress, "_EVERY", 0.01)
+    patience(monkeypatch, 0.0)
     closed = io.StringIO()
     closed.close()
     monkeypatch.setattr("sys.stderr", closed)
@@ -114,7 +117,7 @@ def test_a_line_ends_with_its_search_and_without_its_stream(
 def test_a_short_one_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_search_progress, "_PATIENCE", 1000.0)
+    patience(monkeypatch, 1000.0)
     with retape.jax.search_progress():
         by_policy()
     assert capsys.readouterr() == ("", "")

@@ -6,6 +6,7 @@ import functools
 import inspect
 import itertools
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,8 @@ from jax import lax
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.layers.loops._options import LoopOptions
-from retape.engines.jaxpr.layers.loops._scan import Theirs, _Nested
-from retape.engines.jaxpr.layers.loops._segment_lengths import Nest, nest, segmented
+from tests.engines.jaxpr.support import seams
+from tests.engines.jaxpr.support.seams import Nest, nest
 
 WAYS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -174,19 +174,23 @@ def test_the_nest_is_the_best_of_all(bytes_: tuple[int, int]) -> None:
             assert score(chosen, *bytes_) == best(n, levels, *bytes_)
 
 
-@pytest.mark.parametrize("factors", [(4, 16), (4, 4, 4), (4, 2, 8)])
-def test_each_level_gathers_the_weights_gradients_as_predicted(
-    factors: tuple[int, ...],
-) -> None:
-    cut, width = Nest(factors), 64
+@pytest.mark.parametrize(
+    "options", [{"segment_length": 16}, {"levels": 2}, {"levels": 3}], ids=str
+)
+def test_each_level_gathers_the_weights_gradients_as_predicted(options: Any) -> None:
+    length, width = 64, 64
+    each = 4 * width * width
+    if "levels" in options:
+        cut = nest(length, options["levels"], 4 * width, each)
+    else:
+        cut = Nest((4, 16))
 
     def run(w: Any, h: Any) -> Any:
-        return _Nested(heavy, cut, Theirs(), LoopOptions()).run(h, w)[0].sum()
+        return retape.jax.scan(heavy, h, w, **options)[0].sum()
 
-    w = jax.ShapeDtypeStruct((cut.length, width, width), jnp.float32)
+    w = jax.ShapeDtypeStruct((length, width, width), jnp.float32)
     h = jax.ShapeDtypeStruct((1, width), jnp.float32)
     compiled = jax.jit(jax.grad(run)).lower(w, h).compile()
-    each = 4 * width * width
     # Beside what is gathered, one step's own: its weights' gradient, and its weights.
     own = compiled.memory_analysis().temp_size_in_bytes - cut.peak(4 * width, each)
     assert 0 < own < 2 * each
@@ -202,10 +206,21 @@ def test_long_loops_keep_about_the_root_at_each_level(n: int) -> None:
         assert nest(n, levels).peak(1, 0) <= 1.05 * levels * n ** (1 / levels)
 
 
-def test_segments_are_of_exactly_the_length_asked_for() -> None:
-    assert segmented(13, 4) == Nest((3, 4), 1)
-    assert segmented(12, 4) == Nest((3, 4))
-    assert segmented(13, 1) == segmented(13, 20) == Nest((13,))
+@pytest.mark.parametrize(
+    ("length", "segment", "loops"),
+    [(13, 4, [3, 4]), (12, 4, [3, 4]), (13, 1, [13]), (13, 20, [13])],
+)
+def test_segments_are_of_exactly_the_length_asked_for(
+    length: int, segment: int, loops: list[int]
+) -> None:
+    def run(h: Any) -> Any:
+        grown = lambda h, _: (jnp.sin(h), None)  # noqa: E731
+        scan = functools.partial(retape.jax.scan, segment_length=segment)
+        return scan(grown, h, None, length=length)[0]
+
+    made = seams.text(jax.make_jaxpr(run)(0.5))
+    found = [int(n) for n in re.findall(r"scan (\d+) times", made) if n != "1"]
+    assert found == loops
 
 
 # What is refused ------------------------------------------------------------------
@@ -250,9 +265,13 @@ def test_every_argument_of_jax_s_own_loops_is_one_of_ours(
         assert have[name].kind == parameter.kind, name
 
 
-def test_numpy_s_whole_numbers_will_do() -> None:
-    assert LoopOptions(levels=np.int64(3)).levels == 3  # pyright: ignore
-    assert isinstance(LoopOptions(segment_length=np.int8(4)).segment_length, int)  # pyright: ignore
+@pytest.mark.parametrize("option", ["levels", "segment_length"])
+def test_numpy_s_whole_numbers_will_do(option: str) -> None:
+    def made(number: Any) -> str:
+        run = lambda h: retape.jax.scan(heavy, h, jnp.ones((9, 2, 2)), **number)  # noqa: E731
+        return str(jax.make_jaxpr(run)(jnp.ones((2, 2))))
+
+    assert made({option: np.int8(3)}) == made({option: 3})
 
 
 def test_a_carry_that_changes_type_is_said_to() -> None:

@@ -16,7 +16,6 @@ from jax import lax
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.layers.planner._candidates import asked
 from retape.jax import checkpoint
 from retape.viz import draw_tradeoff
 
@@ -260,8 +259,8 @@ def test_a_whole_step_of_training_is_what_must_fit() -> None:
     assert not found.fits
     assert peak(found.apply(loss)) == found.chosen.peak_bytes <= memory
     # Without donation the results take a place of their own.
-    kept = asked(loss, args, {}, 0, has_aux=True, step=step).as_it_is()
-    assert kept.peak_bytes > most
+    kept = retape.jax.plan(loss, *args, memory="1 GB", has_aux=True, step=step)
+    assert kept.chosen.peak_bytes > most
 
 
 def test_a_step_that_cannot_be_planned_is_refused() -> None:

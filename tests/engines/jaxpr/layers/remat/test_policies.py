@@ -14,15 +14,10 @@ from jax import lax
 from jax.ad_checkpoint import checkpoint_name
 
 import retape
-from retape.engines.jaxpr.layers.remat._choose_segments import (
-    Cutter,
-    least_peak,
-    least_work_cut,
-)
-from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of
 from retape.jax import checkpoint, policies, scan
 from tests.engines.jaxpr.support.networks import (
     assert_near,
+    compilations,
     compiled,
     graded,
     layer,
@@ -30,6 +25,13 @@ from tests.engines.jaxpr.support.networks import (
     start,
     temp_bytes,
     weights,
+)
+from tests.engines.jaxpr.support.seams import (
+    Cutter,
+    Graph,
+    graph_of,
+    least_peak,
+    least_work_cut,
 )
 
 LAYERS = 4
@@ -214,22 +216,6 @@ def test_every_budget_holds_when_compiled_and_costs_less_the_larger_it_is(
     # One byte less than the least is refused: the number named is exact.
     with pytest.raises(retape.BudgetError, match=f"would do is {least} bytes"):
         jax.grad(checkpoint(f, policy=policies.within(least - 1)))(*args)
-
-
-def compilations(run: Any) -> int:
-    """How many programs are compiled while something runs."""
-    seen: list[str] = []
-
-    def listen(event: str, _: float, **__: Any) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":
-            seen.append(event)
-
-    jax.monitoring.register_event_duration_secs_listener(listen)
-    try:
-        run()
-        return len(seen)
-    finally:
-        jax.monitoring.unregister_event_duration_listener(listen)
 
 
 @pytest.mark.slow
