@@ -2,10 +2,7 @@
 
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
-import os
-import subprocess
-import sys
-
+from tests.hints.processes import alone
 from tests.hints.rows import Row
 
 PRELUDE = """
@@ -46,18 +43,8 @@ def tell(call):
 
 def on_two_devices(expression: str) -> str:
     """What an expression gives there, or is told."""
-    found = subprocess.run(
-        [sys.executable, "-c", f"{PRELUDE}tell(lambda: {expression})"],
-        env=dict(
-            os.environ,
-            PYTHONPATH=os.pathsep.join(sys.path),
-            XLA_FLAGS="--xla_force_host_platform_device_count=2",
-        ),
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-    )
-    return found.stdout.strip()
+    devices = "--xla_force_host_platform_device_count=2"
+    return alone(f"{PRELUDE}tell(lambda: {expression})", XLA_FLAGS=devices)
 
 
 def row(says: str, wrong: str, right: str, expected: str, written: str = "") -> Row:

@@ -2,33 +2,24 @@
 
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
-import os
-import subprocess
 import sys
 from typing import Any
 
 import numpy as np
 
 import retape
+from tests.hints.processes import alone
 from tests.hints.rows import Row, installs, without
 
 
 def old_jax() -> str:
     """What `retape.jax` says to a release of JAX that it was not made for."""
-    program = (
+    return alone(
         "import jax\n"
         "jax.__version__, jax.__version_info__ = '0.9.2', (0, 9, 2)\n"
         "try:\n    import retape.jax\n"
         "except ImportError as error:\n    print(error)\n"
     )
-    found = subprocess.run(
-        [sys.executable, "-c", program],
-        env=dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return found.stdout
 
 
 def doctor(monkeypatch: Any, capsys: Any, folder: Any) -> str:
@@ -66,19 +57,6 @@ ROWS = [
         "retape.adjoint(lambda x, k: x * x, lambda x, k, g: 2 * x * g, np.ones(9),\n"
         "  steps=3, seed=lambda x: np.ones(9), store=store).cotangent",
         "8 * np.ones(9)",
-    ),
-    Row(
-        "Run `pip install numpy`",
-        "without(monkeypatch, 'numpy')\nretape.DiskStore(tmp_path)",
-        "installs('THE_CODE') == {'numpy'}",
-    ),
-    Row(
-        "use a `retape.MemoryStore`",
-        "without(monkeypatch, 'numpy')\nretape.DiskStore(tmp_path)",
-        "without(monkeypatch, 'numpy')\n"
-        "retape.adjoint(lambda x, k: x * x, lambda x, k, g: 2 * x * g, 1.5, steps=3,\n"
-        "  seed=lambda x: 1.0, store=retape.MemoryStore()).cotangent",
-        "8 * 1.5**7",
     ),
     Row(
         "Run `{}`",

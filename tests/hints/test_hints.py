@@ -13,6 +13,8 @@ import pytest
 
 import retape
 from tests.hints import (
+    core_plans,
+    core_runs,
     jax_adapters,
     jax_devices,
     jax_gradients,
@@ -39,6 +41,8 @@ TABLES: tuple[ModuleType, ...] = (
     torch_forms,
     torch_gradients,
     trainers,
+    core_runs,
+    core_plans,
 )
 ROWS = [(table, row) for table in TABLES for row in table.ROWS]
 CELLS = [
@@ -51,16 +55,8 @@ CELLS = [
     for table, row in ROWS
 ]
 
-HELD = (
-    "engines/vlad",
-    "engines/jaxpr",
-    "diffrax",
-    "nnx",
-    "_extras",
-    "engines/eager",
-    "lightning",
-)
-"""The parts of the library that are held to the law."""
+NOT_YET = ("storage/", "_native_code/")
+"""The parts of the library that are not yet held to the law."""
 
 
 @pytest.mark.parametrize(("table", "row"), CELLS)
@@ -82,7 +78,8 @@ def without_a_row(found: list[Hint], said: list[str]) -> list[str]:
     places = Counter(hint.phrase for hint in found)
     kinds = sorted({hint.phrase: hint for hint in found}.values(), key=_most_known)
     for phrase in said:
-        told = next((hint for hint in kinds if hint.is_said_by(phrase)), None)
+        open_ = (hint for hint in kinds if places[hint.phrase] > 0)
+        told = next((hint for hint in open_ if hint.is_said_by(phrase)), None)
         if told is not None:
             places[told.phrase] -= 1
     return [f"{h.place}: {h.phrase}" for h in kinds if places[h.phrase] > 0]
@@ -93,7 +90,7 @@ def _most_known(hint: Hint) -> int:
 
 
 def test_every_hint_has_a_row() -> None:
-    found = [hint for hint in hints() if hint.place.startswith(HELD)]
+    found = [hint for hint in hints() if not hint.place.startswith(NOT_YET)]
     rows, others = [row.says for _, row in ROWS], [phrase for phrase, _ in ELSEWHERE]
     missing = without_a_row(found, rows + others)
     assert not missing, "\n".join(missing)

@@ -3,13 +3,12 @@
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import retape
 from retape import vlad
+from tests.hints.processes import alone
 from tests.hints.rows import Row
 
 
@@ -38,16 +37,12 @@ def typed(monkeypatch: Any, *lines: str) -> str:
 
 def terminal(line: str, PYTHONIOENCODING: str) -> str:  # noqa: N803
     """What the prompt says to a line, in a process with this setting."""
-    command = [sys.executable, "-c", "from retape import vlad; vlad.repl()"]
-    setting = {"PYTHONPATH": os.pathsep.join(sys.path), "HOME": os.devnull}
-    found = subprocess.run(
-        command,
-        input=line.encode(),
-        env=setting | {"PYTHONIOENCODING": PYTHONIOENCODING},
-        stdout=subprocess.PIPE,
-        check=True,
+    return alone(
+        "from retape import vlad; vlad.repl()",
+        line,
+        HOME=os.devnull,
+        PYTHONIOENCODING=PYTHONIOENCODING,
     )
-    return found.stdout.decode()
 
 
 LOOP = (

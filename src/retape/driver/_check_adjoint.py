@@ -184,6 +184,8 @@ def check_adjoint(
     states, last = _states(step, x0, length, each)
     weight = direction(last, rng)
     like = _like(weight, last, seed, cost_gradient, length)
+    if inner is None:
+        _check_fits(like, last, length - 1)
     functions: StepFunctions[Any, Any] = StepFunctions(
         step,
         reverse_step,
@@ -294,7 +296,8 @@ class _Trial:
         needed = of.tape(copy_tree(x), k)[1] if of.tape else copy_tree(x)
         assert of.seed is not None
         w = direction(of.seed(copy_tree(after)), self.rng)
-        self._check_fits(w, after, k)
+        if self.own:
+            _check_fits(w, after, k)
         form = CotangentForm()
         form.begin(w, after)
         back = of.reverse_step(copy_tree(needed), k, copy_tree(w))
@@ -327,14 +330,16 @@ class _Trial:
             )
         return found
 
-    def _check_fits(self, w: Any, after: Any, k: int) -> None:
-        if self.own and not fits(form_of(w), form_of(after)):
-            raise MachineError(
-                f"`seed` returns a `{type(w).__name__}` that has not the shapes of the "
-                f"state after step {k}, a `{type(after).__name__}`: their product is "
-                "not known. Pass `inner=`, the product of a cotangent with a direction "
-                "of the state."
-            )
+
+def _check_fits(w: Any, after: Any, k: int) -> None:
+    """Refuse a cotangent whose product with a direction only its maker knows."""
+    if not fits(form_of(w), form_of(after)):
+        raise MachineError(
+            f"`seed` returns a `{type(w).__name__}` that has not the shapes of the "
+            f"state after step {k}, a `{type(after).__name__}`: their product is "
+            "not known. Pass `inner=`, the product of a cotangent with a direction "
+            "of the state."
+        )
 
 
 def _taylor(

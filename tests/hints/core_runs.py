@@ -1,0 +1,398 @@
+"""Hints on runs of step functions: `retape.adjoint`, its checks and the driver."""
+
+# ruff: noqa: F401 - the statements of the rows use what is imported
+
+import datetime
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from checkpoint_schedules import TwoLevelCheckpointSchedule
+
+import retape
+from retape.driver import ToyMachine, run
+from retape.interop import from_checkpoint_schedules
+from retape.storage import RankStore
+from retape.testing import check_machine
+from tests.hints.processes import alone
+from tests.hints.rows import Row, without
+
+
+def step(x: Any, k: int) -> Any:
+    """One step: a square."""
+    del k
+    return x * x
+
+
+def reverse_step(x: Any, k: int, g: Any) -> Any:
+    del k
+    return 2 * x * g
+
+
+def adjoint(**options: Any) -> Any:
+    """The derivative of x**8 at 1.5, as three squarings: 8 * 1.5**7."""
+    given = {
+        "step": step, "reverse_step": reverse_step, "x0": 1.5, "seed": one, "steps": 3,
+    }  # fmt: skip
+    return retape.adjoint(**(given | options)).cotangent
+
+
+def check(**options: Any) -> bool:
+    """The same, tested."""
+    given = {"step": step, "reverse_step": reverse_step, "x0": np.ones(2), "steps": 3}
+    return retape.check_adjoint(**(given | options)).ok
+
+
+def one(x: Any) -> Any:
+    del x
+    return 1.0
+
+
+def growing(x: Any, k: int) -> Any:
+    """A step of another form where the state is a little larger."""
+    return (x * x, 0.0) if float(np.sum(x)) > 2.0 else x * x
+
+
+def taped(x: Any, k: int) -> Any:
+    """A step, and what its adjoint reads: the two ends of the step."""
+    return x * x, (x, x * x)
+
+
+def stages_of(lock: Any) -> Any:
+    """A step that reads what cannot be told from another."""
+    return lambda x, k: x * x if lock else x
+
+
+def in_a_thread(call: Any) -> Any:
+    """What a call gives in another thread than the main one.
+
+    Raises:
+        BaseException: What it raises there.
+    """
+    found: list[Any] = []
+
+    def inside() -> None:
+        try:
+            found.append(call())
+        except BaseException as error:  # noqa: BLE001 - it is raised again, below
+            found.append(error)
+
+    thread = threading.Thread(target=inside)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], BaseException):
+        raise found[0]
+    return found[0]
+
+
+class Unlike:
+    """A cotangent of another form than its state."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def copy(self) -> "Unlike":
+        return Unlike(self.value.copy())
+
+    def nbytes(self) -> int:
+        return self.value.nbytes
+
+    def to_arrays(self) -> Any:
+        return self.value
+
+    @classmethod
+    def from_arrays(cls, arrays: Any) -> "Unlike":
+        return cls(arrays)
+
+
+TWO_TIERS = "retape.tiers(memory=1, disk=2)"
+VALUE = "8 * 1.5**7"
+ROWS = [
+    Row(
+        "Write `import retape.jax`",
+        "retape.grad",
+        "import retape.jax\ncallable(retape.jax.grad)",
+        error=AttributeError,
+    ),
+    Row(
+        "Write `import retape.interop`",
+        "unloaded(monkeypatch, 'interop')\nretape.interop",
+        "unloaded(monkeypatch, 'interop')\nimport retape.interop\n"
+        "callable(retape.interop.to_checkpoint_schedules)",
+        error=AttributeError,
+    ),
+    Row(
+        "Pass a `retape.TieredStore`",
+        f"adjoint(plan={TWO_TIERS})",
+        f"store = retape.TieredStore(retape.MemoryStore(), retape.DiskStore(tmp_path))"
+        f"\nadjoint(plan={TWO_TIERS}, store=store)",
+        VALUE,
+    ),
+    Row(
+        "or `store=retape.MemoryStore()`",
+        f"adjoint(plan={TWO_TIERS})",
+        f"adjoint(plan={TWO_TIERS}, store=retape.MemoryStore())",
+        VALUE,
+    ),
+    Row(
+        "Pass `seed`",
+        "retape.adjoint(step, reverse_step, 1.5, steps=3)",
+        "retape.adjoint(step, reverse_step, 1.5, steps=3, seed=one).cotangent",
+        VALUE,
+    ),
+    Row(
+        "or `cost` and `cost_gradient`",
+        "retape.adjoint(step, reverse_step, 1.5, steps=3)",
+        "retape.adjoint(step, reverse_step, 1.5, steps=3, cost=lambda x, k: x,\n"
+        "  cost_gradient=one_more).cotangent",
+        "1 + 2 * 1.5 + 4 * 1.5**3 + 8 * 1.5**7",
+        written="cost_gradient=",
+    ),
+    Row(
+        "pass `value`",
+        "check(**OF_PARAMETERS)",
+        "check(**OF_PARAMETERS, value=lambda x: x['x'].sum(),\n"
+        "  seed=lambda x: {'x': np.ones(2), 'p': 0.0})",
+        error=KeyError,
+        written="value=",
+    ),
+    Row(
+        "Pass `inner=`",
+        "check(seed=lambda x: Unlike(np.ones(2)), value=lambda x: x.sum(),\n"
+        "  reverse_step=lambda x, k, g: Unlike(2 * x * g.value))",
+        "check(seed=lambda x: Unlike(np.ones(2)), value=lambda x: x.sum(),\n"
+        "  reverse_step=lambda x, k, g: Unlike(2 * x * g.value),\n"
+        "  inner=lambda g, v: float((g.value * v).sum()))",
+    ),
+    Row(
+        "Pass `inner=`",
+        "check(step=growing, steps=1)",
+        "check(inner=lambda g, v: float(np.sum(g * v)))",
+    ),
+    Row(
+        "Pass `tangent=`",
+        "check(step=growing, steps=1, seed=np.ones_like,\n"
+        "  value=lambda x: float(np.sum(x[0] if type(x) is tuple else x)))",
+        "check(tangent=lambda x, k, v: 2 * x * v)",
+    ),
+    Row(
+        "pass `store`",
+        "adjoint(plan=retape.fixed_space(snapshots=3, offload='host'))",
+        "adjoint(plan=retape.fixed_space(snapshots=3), store=retape.MemoryStore())",
+        VALUE,
+    ),
+    Row(
+        "Pass one, such as `retape.fixed_space(snapshots=20)`",
+        "adjoint(plan='fixed')",
+        "adjoint(plan=retape.fixed_space(snapshots=20))",
+        VALUE,
+    ),
+    Row(
+        "Pass a `retape.MemoryStore()`",
+        "adjoint(store='memory')",
+        "adjoint(store=retape.MemoryStore())",
+        VALUE,
+    ),
+    Row("Pass `True`", "adjoint(progress=3)", "adjoint(progress=True)", VALUE),
+    Row(
+        "Pass a plan with `stage={}`",
+        "jobs(0.2, retape.fixed_space(snapshots=1, stage=60), tmp_path / 'one')",
+        "jobs(60, retape.fixed_space(snapshots=1, THE_CODE), tmp_path / 'another')",
+        "81.0",
+    ),
+    Row(
+        "Pass how many times larger cotangents may become, for example `growth=1e6`",
+        "adjoint(growth=0.5, health=True)",
+        "adjoint(growth=1e6, health=True)",
+        VALUE,
+    ),
+    Row(
+        "Pass `key=`",
+        "adjoint(step=stages_of(threading.Lock()), store=retape.DiskStore(tmp_path))",
+        "adjoint(step=stages_of(threading.Lock()), key='squares',\n"
+        "  store=retape.DiskStore(tmp_path))",
+        VALUE,
+    ),
+    Row(
+        "use a `MemoryStore`",
+        "adjoint(step=stages_of(threading.Lock()), store=retape.DiskStore(tmp_path))",
+        "adjoint(step=stages_of(threading.Lock()), store=retape.MemoryStore())",
+        VALUE,
+    ),
+    Row(
+        "Pass `store=retape.DiskStore(...)`",
+        "with retape.interruptible(time_limit=60):\n    adjoint()",
+        "with retape.interruptible(time_limit=60):\n"
+        "    found = adjoint(store=retape.DiskStore(tmp_path))\nfound",
+        VALUE,
+    ),
+    Row(
+        "pass a number of seconds, or a `datetime.timedelta`",
+        "retape.interruptible(time_limit='an hour')",
+        "hour = datetime.timedelta(hours=1)\n"
+        "retape.interruptible(time_limit=hour).time_limit",
+        "3600.0",
+    ),
+    Row(
+        "pass the seconds of a step and a share of at most 1, and a `time_limit`",
+        "retape.interruptible().longest_stage(20.0)",
+        "retape.interruptible(time_limit=23.5 * 3600).longest_stage(20.0)",
+        "141",
+    ),
+    Row(
+        "Pass `signals=()`",
+        "in_a_thread(retape.interruptible().__enter__)",
+        "store = retape.DiskStore(tmp_path)\n"
+        "def call():\n    with retape.interruptible(signals=()):\n"
+        "        return adjoint(store=store)\nin_a_thread(call)",
+        VALUE,
+    ),
+    Row(
+        "call `request`",
+        "in_a_thread(retape.interruptible().__enter__)",
+        """
+limit, store = retape.interruptible(signals=()), retape.DiskStore(tmp_path)
+
+def call():
+    with limit:
+        limit.request('the queue is closed')
+        try:
+            return adjoint(store=store)
+        except retape.RunInterrupted as ended:
+            return type(ended).__name__
+
+in_a_thread(call)
+""",
+        "'RunInterrupted'",
+    ),
+    Row(
+        "Pass those of `retape.schedule`",
+        "adjoint(plan=['advance'])",
+        "from retape.schedule import Reverse\n"
+        "adjoint(plan=retape.schedule.Schedule(3, snapshots=2))",
+        VALUE,
+    ),
+    Row(
+        "Set `OMP_NUM_THREADS=1`",
+        "alone(f'{THREADS}{HIDDEN}tell(3)')",
+        "alone(f'{THREADS}{HIDDEN}tell(3)', OMP_NUM_THREADS='1')",
+        "'9.0'",
+        written="OMP_NUM_THREADS='1'",
+        slow=True,
+    ),
+    Row(
+        "Use a plan with fewer snapshots and `stage=1`",
+        "alone(f'{HIDDEN}limit()\\ntell(20)', OMP_NUM_THREADS='1')",
+        "alone(f'{HIDDEN}limit()\\ntell(2)', OMP_NUM_THREADS='1')",
+        "'9.0'",
+        written="tell(2)",
+    ),
+    Row(
+        "Pass `view=`",
+        "check_machine(Opaque(9))",
+        "seen = lambda value: value.count if type(value) is Held else value\n"
+        "len(check_machine(Opaque(9), view=seen)) > 5",
+    ),
+    Row(
+        "Pass one with `finalize`",
+        "schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)\n"
+        "list(from_checkpoint_schedules((each for each in schedule), 10))",
+        "schedule = TwoLevelCheckpointSchedule(3, binomial_snapshots=2)\n"
+        "assert hasattr(schedule, 'finalize')\n"
+        "actions = list(from_checkpoint_schedules(schedule, 10))\n"
+        "run(ToyMachine(10), actions).result",
+        "ToyMachine(10).reverse(ToyMachine(10).start(), 10, None)",
+    ),
+    Row(
+        "Pass a stream of actions, such as `retape.schedule.Schedule(20, snapshots=3)`",
+        "import retape.viz\nretape.viz.draw_text(3)",
+        "import retape.viz\n"
+        "retape.viz.draw_text(retape.schedule.Schedule(20, snapshots=3)) != ''",
+    ),
+]
+
+
+HIDDEN = """
+import resource, retape
+
+state = [1.0]
+
+def step(x, k):
+    state[0] += 1.0
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (24, 24))
+
+def tell(snapshots):
+    plan = retape.fixed_space(snapshots=snapshots, stage=1)
+    try:
+        print(retape.adjoint(
+            step, lambda x, k, g: g + state[0] * (k == 7), None, seed=lambda x: 1.0,
+            steps=30, plan=plan, snapshots="process",
+        ).cotangent)
+    except retape.RetapeError as error:
+        print(error)
+
+"""
+"""A run whose state nobody sees: at step 7 it is 8."""
+THREADS = """
+import torch
+torch.ones(300, 300) @ torch.ones(300, 300)
+"""
+
+
+def jobs(time_limit: float, plan: Any, folder: Any) -> Any:
+    """The last state of a run of 80 short steps, in jobs of limited time."""
+
+    def slow(x: Any, k: int) -> Any:
+        time.sleep(0.005)
+        return x + 1.0
+
+    while True:
+        with suppress(retape.RunInterrupted):
+            with retape.interruptible(time_limit=time_limit):
+                return retape.adjoint(
+                    slow,
+                    lambda x, k, g: g,
+                    1.0,
+                    seed=one,
+                    steps=80,
+                    plan=plan,
+                    store=retape.DiskStore(folder),
+                    key="eighty",
+                ).state
+
+
+class Held:
+    """A result that nobody knows how to compare."""
+
+    def __init__(self, count: Any) -> None:
+        self.count = count
+
+
+class Opaque(ToyMachine):
+    def finish(self, cotangent: Any) -> Any:
+        return Held(super().finish(cotangent))
+
+
+def unloaded(monkeypatch: Any, part: str) -> None:
+    """As if a part of the library had not been imported."""
+    monkeypatch.delitem(sys.modules, f"retape.{part}", raising=False)
+    monkeypatch.delattr(retape, part, raising=False)
+
+
+def one_more(x: Any, k: int) -> Any:
+    del x, k
+    return 1.0
+
+
+OF_PARAMETERS: dict[str, Any] = {
+    "step": lambda x, k: {"x": x["x"] ** 2},
+    "reverse_step": lambda x, k, g: {"x": 2 * x["x"] * g["x"], "p": g["p"] + k},
+    "x0": {"x": np.ones(2)},
+}
+"""An adjoint that accumulates the gradient of a parameter beside the state's."""
