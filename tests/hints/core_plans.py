@@ -96,6 +96,13 @@ ROWS = [
         "'host'",
     ),
     Row(
+        "Pass a number of snapshots, such as `fixed_space(snapshots=20, stage=2)`",
+        "retape.Plan(memory=10**6, stage=2)",
+        "from retape import fixed_space\n"
+        "adjoint(plan=fixed_space(snapshots=20, stage=2))",
+        VALUE,
+    ),
+    Row(
         "Write `name=value`",
         "planned(capsys, 'tiers:3')",
         "planned(capsys, 'tiers:memory=1,disk=3')",

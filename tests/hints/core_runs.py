@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
+import ctypes
 import datetime
 import sys
 import threading
@@ -60,11 +61,6 @@ def growing(x: Any, k: int) -> Any:
 def taped(x: Any, k: int) -> Any:
     """A step, and what its adjoint reads: the two ends of the step."""
     return x * x, (x, x * x)
-
-
-def stages_of(lock: Any) -> Any:
-    """A step that reads what cannot be told from another."""
-    return lambda x, k: x * x if lock else x
 
 
 def in_a_thread(call: Any) -> Any:
@@ -211,17 +207,12 @@ ROWS = [
         VALUE,
     ),
     Row(
-        "Pass `key=`",
-        "adjoint(step=stages_of(threading.Lock()), store=retape.DiskStore(tmp_path))",
-        "adjoint(step=stages_of(threading.Lock()), key='squares',\n"
-        "  store=retape.DiskStore(tmp_path))",
-        VALUE,
-    ),
-    Row(
-        "use a `MemoryStore`",
-        "adjoint(step=stages_of(threading.Lock()), store=retape.DiskStore(tmp_path))",
-        "adjoint(step=stages_of(threading.Lock()), store=retape.MemoryStore())",
-        VALUE,
+        "call `clear()`",
+        "begun(tmp_path, 2.0, dies_at=3)\nbegun(tmp_path, 3.0)",
+        "begun(tmp_path, 2.0, dies_at=3)\n"
+        "retape.DiskStore(tmp_path).clear()\n"
+        "begun(tmp_path, 3.0)",
+        "3.0**29",
     ),
     Row(
         "Pass `store=retape.DiskStore(...)`",
@@ -365,6 +356,30 @@ def jobs(time_limit: float, plan: Any, folder: Any) -> Any:
                     store=retape.DiskStore(folder),
                     key="eighty",
                 ).state
+
+
+def begun(folder: Any, factor: float, dies_at: int = -1) -> Any:
+    """The derivative of a run of 30 products, of which some die on their way back.
+
+    What it reads lies in memory of C's, where no process sees the difference.
+    """
+    hidden, end = ctypes.c_double(factor), ctypes.c_long(dies_at)
+
+    def back(x: Any, k: int, g: Any) -> Any:
+        if k == end.value:
+            raise InterruptedError
+        return (hidden.value if k else 1.0) * g
+
+    with suppress(InterruptedError):
+        return retape.adjoint(
+            lambda x, k: (hidden.value if k else 1.0) * x,
+            back,
+            1.0,
+            seed=one,
+            steps=30,
+            plan=retape.fixed_space(snapshots=3),
+            store=retape.DiskStore(folder, every=0),
+        ).cotangent
 
 
 class Held:

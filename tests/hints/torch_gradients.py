@@ -176,12 +176,6 @@ grad(lambda x: asyncio.run(f(x)))
         PLAIN,
     ),
     Row(
-        "Use `torch.autograd.grad`",
-        "torch.func.grad(recompute(memory='1MB')(chain))(leaf())",
-        "x = leaf()\ntorch.autograd.grad(recompute(memory='1MB')(chain)(x), x)[0]",
-        PLAIN,
-    ),
-    Row(
         'Pass "cpu" for host memory, or a `retape.DiskStore`',
         "recompute(snapshots=2, stage=1, store='disk')",
         "store = retape.DiskStore(tmp_path / 'run')\n"

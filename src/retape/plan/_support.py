@@ -218,11 +218,10 @@ def on_host(plan: Plan | None) -> Plan:
     """The same plan with its snapshots in the host's memory.
 
     Args:
-        plan: By default `retape.logarithmic()`.
+        plan: One that a compiled gradient obeys; by default `retape.logarithmic()`.
 
     Raises:
-        PlanError: If it counts bytes of which those snapshots would be none, or is one
-            that a compiled gradient does not obey.
+        PlanError: If it counts bytes, of which those snapshots would be none.
 
     Examples:
         >>> import retape
@@ -231,22 +230,12 @@ def on_host(plan: Plan | None) -> Plan:
     """
     if plan is None:
         return Plan(offload="host")
-    if plan.is_tree and plan.budget is None:
+    if plan.budget is None:
         return replace(plan, offload="host")
-    raise PlanError(f"`offload='host'` does not go with `plan={plan!r}`: {_why(plan)}.")
-
-
-def _why(plan: Plan) -> str:
-    if plan.is_tree:
-        return (
-            "a budget is shared by all that a gradient holds, and what is on the host "
-            "is none of it. Pass a number of snapshots, such as "
-            "`retape.fixed_space(snapshots=20, offload='host')`"
-        )
-    return (
-        "it is obeyed action by action, by `retape.adjoint` and `retape.driver.run`, "
-        "with a store for its snapshots. Pass another, such as "
-        "`retape.fixed_space(snapshots=20, offload='host')`"
+    raise PlanError(
+        f"`offload='host'` does not go with `plan={plan!r}`: a budget is shared by all "
+        "that a gradient holds, and what is on the host is none of it. Pass a number "
+        "of snapshots, such as `retape.fixed_space(snapshots=20, offload='host')`."
     )
 
 
