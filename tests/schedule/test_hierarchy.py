@@ -148,3 +148,23 @@ def test_beyond_the_table_segments_are_as_near_as_the_rules():
         schedule = checked(Hierarchy(n, tiers)) if n < 10**5 else Hierarchy(n, tiers)
         assert not schedule.exact
         assert 1 <= schedule.bound() < 1.25
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("n", "memory", "disk", "write", "read", "most"),
+    [
+        # Costs that other rules have reached: none of ours may be dearer.
+        (89_513, 5, 1233, 0, 0.5, 407_961.5),
+        (423_168, 26, 1963, 0, 0.5, 1_901_257),
+        (86_341, 29, 32, 20, 0, 506_719.4),
+        (100_000, 10, 100, 5, 5, 597_175),
+    ],
+)
+def test_a_long_run_over_a_disk_is_as_cheap_as_by_any_rule(
+    n, memory, disk, write, read, most
+):
+    near = Tier("memory", memory, *((0.1, 0.1) if read == 0 else (0, 0)))
+    schedule = Hierarchy(n, (near, Tier("disk", disk, write, read)))
+    assert not schedule.exact
+    assert schedule.cost() <= most * (1 + 1e-12)
