@@ -62,10 +62,12 @@ PACKAGES = [
 
 
 def exported(source: str) -> set[str]:
-    """The names that a module re-exports as `X as X`."""
+    """The names that a module re-exports as `X as X`, loaded at once or when used."""
+    body = ast.parse(source).body
+    later = [node for each in body if isinstance(each, ast.If) for node in each.body]
     return {
         alias.asname
-        for node in ast.parse(source).body
+        for node in [*body, *later]
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.asname == alias.name
@@ -75,6 +77,12 @@ def exported(source: str) -> set[str]:
 def test_the_top_level_names_are_these():
     source = (SOURCES / "__init__.py").read_text()
     assert exported(source) == TOP_LEVEL
+
+
+def test_every_top_level_name_is_there_when_it_is_used():
+    assert set(dir(retape)) >= TOP_LEVEL
+    for name in TOP_LEVEL:
+        assert getattr(retape, name).__name__ == name
 
 
 @pytest.mark.parametrize("package", PACKAGES)

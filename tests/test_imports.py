@@ -43,6 +43,16 @@ def test_the_framework_free_part_is_framework_free(statement):
     assert loaded_by(statement) == []
 
 
+def test_a_bare_import_loads_neither_numpy_nor_what_runs_a_program():
+    code = (
+        "import sys, retape\n"
+        "print(*[name for name in ('numpy', 'retape.driver', 'retape.storage')"
+        " if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == [], done.stderr
+
+
 @pytest.mark.parametrize("part", ["jax", "torch", "native", "viz"])
 def test_a_part_that_was_not_imported_is_told_how(part):
     done = subprocess.run(

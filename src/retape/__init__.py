@@ -5,10 +5,9 @@ functions in plain Python. The gradients of whole programs are in `retape.jax`,
 `retape.torch` and `retape.vlad`, each of which loads its framework.
 """
 
+import importlib as _importlib
 import typing as _typing
 
-from retape._adjoint import Adjoint as Adjoint
-from retape._adjoint import adjoint as adjoint
 from retape._errors import BudgetError as BudgetError
 from retape._errors import DeterminismError as DeterminismError
 from retape._errors import GradientTypeError as GradientTypeError
@@ -23,33 +22,70 @@ from retape._errors import ScheduleError as ScheduleError
 from retape._errors import SnapshotError as SnapshotError
 from retape._errors import StoreError as StoreError
 from retape._errors import UnsupportedError as UnsupportedError
-from retape._forward import Forward as Forward
-from retape._forward import forward as forward
-from retape.driver import AdjointCheck as AdjointCheck
-from retape.driver import Fault as Fault
-from retape.driver import Health as Health
-from retape.driver import Progress as Progress
-from retape.driver import Report as Report
-from retape.driver import check_adjoint as check_adjoint
-from retape.driver import interruptible as interruptible
-from retape.plan._base import Plan as Plan
-from retape.plan._chain import chain as chain
-from retape.plan._constructors import fixed_space as fixed_space
-from retape.plan._constructors import fixed_time as fixed_time
-from retape.plan._constructors import logarithmic as logarithmic
-from retape.plan._constructors import segments as segments
-from retape.plan._constructors import within as within
-from retape.plan._prediction import Prediction as Prediction
-from retape.plan._prediction import Resolved as Resolved
-from retape.plan._tiers import tiers as tiers
-from retape.schedule import StepCosts as StepCosts
-from retape.schedule import Tier as Tier
-from retape.storage import DiskStore as DiskStore
-from retape.storage import MemoryStore as MemoryStore
-from retape.storage import TieredStore as TieredStore
-from retape.storage import register_state as register_state
+
+if _typing.TYPE_CHECKING:
+    from retape._adjoint import Adjoint as Adjoint
+    from retape._adjoint import adjoint as adjoint
+    from retape._forward import Forward as Forward
+    from retape._forward import forward as forward
+    from retape.driver import AdjointCheck as AdjointCheck
+    from retape.driver import Fault as Fault
+    from retape.driver import Health as Health
+    from retape.driver import Progress as Progress
+    from retape.driver import Report as Report
+    from retape.driver import check_adjoint as check_adjoint
+    from retape.driver import interruptible as interruptible
+    from retape.plan._base import Plan as Plan
+    from retape.plan._chain import chain as chain
+    from retape.plan._constructors import fixed_space as fixed_space
+    from retape.plan._constructors import fixed_time as fixed_time
+    from retape.plan._constructors import logarithmic as logarithmic
+    from retape.plan._constructors import segments as segments
+    from retape.plan._constructors import within as within
+    from retape.plan._prediction import Prediction as Prediction
+    from retape.plan._prediction import Resolved as Resolved
+    from retape.plan._tiers import tiers as tiers
+    from retape.schedule import StepCosts as StepCosts
+    from retape.schedule import Tier as Tier
+    from retape.storage import DiskStore as DiskStore
+    from retape.storage import MemoryStore as MemoryStore
+    from retape.storage import TieredStore as TieredStore
+    from retape.storage import register_state as register_state
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    **dict.fromkeys(("Adjoint", "adjoint"), "retape._adjoint"),
+    **dict.fromkeys(("Forward", "forward"), "retape._forward"),
+    **dict.fromkeys(
+        (
+            "AdjointCheck",
+            "Fault",
+            "Health",
+            "Progress",
+            "Report",
+            "check_adjoint",
+            "interruptible",
+        ),
+        "retape.driver",
+    ),
+    **dict.fromkeys(("Plan",), "retape.plan._base"),
+    **dict.fromkeys(("chain",), "retape.plan._chain"),
+    **dict.fromkeys(
+        ("fixed_space", "fixed_time", "logarithmic", "segments", "within"),
+        "retape.plan._constructors",
+    ),
+    **dict.fromkeys(("Prediction", "Resolved"), "retape.plan._prediction"),
+    **dict.fromkeys(("tiers",), "retape.plan._tiers"),
+    **dict.fromkeys(("StepCosts", "Tier"), "retape.schedule"),
+    **dict.fromkeys(
+        ("DiskStore", "MemoryStore", "TieredStore", "register_state"), "retape.storage"
+    ),
+}
+"""Where each name is, which is loaded when it is first used: `import retape` by itself
+loads neither NumPy nor what runs a program."""
+
+_PACKAGES = ("driver", "plan", "schedule", "storage")
 
 _PARTS = (
     *("jax", "torch", "nnx", "vlad", "native", "viz", "testing", "interop"),
@@ -69,6 +105,12 @@ _ELSEWHERE = {
 if not _typing.TYPE_CHECKING:  # else any name would be one for a type checker
 
     def __getattr__(name: str) -> object:
+        if name in _HOMES:
+            found = getattr(_importlib.import_module(_HOMES[name]), name)
+            globals()[name] = found
+            return found
+        if name in _PACKAGES:
+            return _importlib.import_module(f"retape.{name}")
         if name in _PARTS:
             raise AttributeError(
                 f"`retape.{name}` is not loaded by `import retape`, which loads no "
@@ -81,3 +123,6 @@ if not _typing.TYPE_CHECKING:  # else any name would be one for a type checker
                 f"`{part}.{name}`."
             )
         raise AttributeError(f"module 'retape' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_HOMES, *_PACKAGES})
