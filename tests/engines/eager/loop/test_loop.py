@@ -97,9 +97,10 @@ def test_a_refusal_inside_arithmetic_keeps_its_name() -> None:
         def forward(ctx: object, x: torch.Tensor) -> torch.Tensor:
             return x * 2
 
+    x = torch.ones(2, requires_grad=True)
     with pytest.raises(UnsupportedError, match="inside an `autograd.Function`"):
         with retape_torch.recompute(memory="1MB", mode="loop"):
-            Twice.apply(torch.ones(2, requires_grad=True))
+            Twice.apply(x)
 
 
 def test_a_loop_is_reversed_once() -> None:

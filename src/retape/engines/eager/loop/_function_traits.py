@@ -95,6 +95,18 @@ _BY_GRADIENT = frozenset(
 )  # fmt: skip
 
 
+# Each runs many operators as one call, which can only be reversed whole: an LSTM of
+# four layers took 338 kB in a budget of 162 (PyTorch 2.13, 2026-11-26).
+_FUSED = frozenset(
+    {"lstm", "gru", "rnn_tanh", "rnn_relu", "multi_head_attention_forward"}
+)
+
+
+def is_fused(function: Any) -> bool:
+    """True of functions whose backward takes bytes that nobody knows beforehand."""
+    return getattr(function, "__name__", "") in _FUSED
+
+
 def chooses_kernel_by_gradient(function: Any) -> bool:
     """True of functions whose bits depend on whether a graph is made."""
     return getattr(function, "__name__", "") in _BY_GRADIENT

@@ -33,6 +33,7 @@ from retape.engines.eager.loop._function_traits import (
     attention_is_chosen,
     call_kind_of,
     chooses_kernel_by_gradient,
+    is_fused,
     kinds,
 )
 from retape.engines.eager.loop._records import Call
@@ -121,6 +122,19 @@ class LoopRecorder(TorchFunctionMode):
                 f"`{_name(func)}` was called under autocast, in inference mode or "
                 "inside an `autograd.Function`, which `recompute(mode='loop')` cannot "
                 "run again. " + _LEAVE_OUT
+            )
+        if kwargs and kwargs.get("requires_grad"):
+            raise UnsupportedError(
+                f"`{_name(func)}(requires_grad=True)` makes a leaf under "
+                "`recompute(mode='loop')`, which would get no gradient: its calls run "
+                "without a graph. Make it before the block."
+            )
+        if calls.memory is not None and kind is CallKind.RANDOM and is_fused(func):
+            raise UnsupportedError(
+                f"`{_name(func)}` runs a whole layer as one call, and how many bytes "
+                "that takes to reverse is not known, so `recompute(mode='loop')` "
+                "cannot keep it within `memory`. Give `snapshots` instead, use cells "
+                "such as `LSTMCell`, or leave `mode` out."
             )
         if kind is CallKind.RANDOM and "attention" in _name(func):
             if attention_is_chosen():
