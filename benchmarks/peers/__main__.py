@@ -72,11 +72,11 @@ def report(suite: Suite, file: Path) -> int:
         elif failure is None:
             counts["passed"] += 1
         else:
-            test = case.get("name", "")
-            reason = next((r for t, r in suite.differs.items() if t in test), "")
+            test, message = case.get("name", ""), failure.get("message") or ""
+            known = (d for t, d in suite.differs.items() if t in test)
+            reason = next((d.reason for d in known if d.says in message), "")
             counts["differs by design" if reason else "failed"] += 1
-            line = (failure.get("message") or "").splitlines() or [""]
-            print(f"{test}: {reason or line[0][:160]}")
+            print(f"{test}: {reason or (message.splitlines() or [''])[0][:160]}")
             rest += [] if reason else [test]
     print(", ".join(f"{n} {what}" for what, n in counts.items()))
     return 1 if rest else 0

@@ -126,3 +126,15 @@ def test_a_face_keeps_a_budget(face: str) -> None:
         assert error.least is not None and error.least > BUDGET
         return
     assert told is not None and told.temp_size_in_bytes <= BUDGET
+
+
+def test_arrays_that_are_closed_over_are_told() -> None:
+    """They are there before the gradient is: no budget counts them, and all can see."""
+    table = jnp.linspace(0.0, 1.0, 1000)
+    looked_up = lambda x: lax.fori_loop(  # noqa: E731
+        0, 5, lambda i, c: step(c) * table[i], x
+    )
+    told = retape.jax.explain(looked_up, X, plan=PLAN)
+    assert told.closed_over_bytes == table.nbytes
+    assert "closed over" in str(told)
+    assert retape.jax.explain(step, X, plan=PLAN).closed_over_bytes == 0

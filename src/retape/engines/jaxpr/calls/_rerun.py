@@ -20,7 +20,7 @@ from jax.extend import core
 from jax.interpreters import batching, mlir
 
 from retape.engines.jaxpr.analysis._activity import propagate, wide
-from retape.engines.jaxpr.jaxprs._avals import blank, struct
+from retape.engines.jaxpr.jaxprs._avals import blank, struct, varying
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
 from retape.engines.jaxpr.jaxprs._subprogram import variables
@@ -119,8 +119,26 @@ def _when_arrived(
         return list(map(blank, pull.out_avals))
 
     # Other platforms keep the barrier, and there `arrived` is a constant.
-    read, seeds = lax.optimization_barrier((list(read), list(seeds)))
+    both = _behind_barriers([*read, *seeds])
+    read, seeds = both[: len(read)], both[len(read) :]
     return lax.cond(arrived(seeds), back, nothing, read)
+
+
+def _behind_barriers(values: Sequence[Any]) -> list[Any]:
+    """The values behind barriers; each keeps its type.
+
+    One barrier for all would make those that are the same on all devices of a mesh vary
+    like the others.
+    """
+    found = list(values)
+    kinds: dict[Any, list[int]] = {}
+    for i, v in enumerate(values):
+        kinds.setdefault(varying(jax.typeof(v)), []).append(i)
+    for group in kinds.values():
+        after = lax.optimization_barrier([values[i] for i in group])
+        for i, value in zip(group, after, strict=True):
+            found[i] = value
+    return found
 
 
 def arrived(values: Sequence[Any]) -> Any:

@@ -20,6 +20,7 @@ from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.ir._ir import count_loops
+from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import was_tried
 from retape.engines.jaxpr.nest._chunk_sizes import most_waits
 from retape.engines.jaxpr.sizing._byte_counts import (
@@ -56,6 +57,8 @@ class Explanation:
         peak_bytes: Predicted: registers, cotangents, snapshots and tape together.
         host_bytes: Of the snapshots that wait in the host's memory, if any; they are
             no part of `peak_bytes`.
+        closed_over_bytes: Of the arrays that the function closes over. Like arguments
+            they are there before the gradient is, and in no budget.
         prediction: Exact counts of the schedule, if the number of steps is known.
         untried: The release of JAX, if Retape was not tried with it: it is right there
             but leaves out what relies on how a release compiles (a sweep over small
@@ -78,6 +81,7 @@ class Explanation:
     stage: int
     peak_bytes: int
     host_bytes: int
+    closed_over_bytes: int
     prediction: Prediction | None
     untried: str | None = None
     form: Loops = "host"
@@ -100,6 +104,11 @@ class Explanation:
         ]
         if self.host_bytes:
             lines[-1] += f", {format_bytes(self.host_bytes)} on the host"
+        if self.closed_over_bytes:
+            size = format_bytes(self.closed_over_bytes)
+            lines.append(
+                f"beside    {size} of arrays that are closed over, in no budget"
+            )
         if self.prediction is not None:
             lines.append(f"schedule  {self.prediction}")
         if self.form == "device":
@@ -177,11 +186,16 @@ def explain(
         stage=settings.stage,
         peak_bytes=peak_bytes(program, settings) - host_bytes(program, settings),
         host_bytes=host_bytes(program, settings),
+        closed_over_bytes=sum(map(_size, problem.values[: problem.constants])),
         prediction=prediction,
         untried=None if was_tried() else jax.__version__,
         form="device" if settings.device else "host",
         waits=_waits_of(program, settings, prediction),
     )
+
+
+def _size(value: Any) -> int:
+    return nbytes(jax.typeof(value))
 
 
 def _predict(
