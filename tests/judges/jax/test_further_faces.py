@@ -64,8 +64,8 @@ class Layer(nnx.Module):
 
 
 def _stack() -> Layer:
-    make = nnx.vmap(lambda rngs: Layer(rngs), in_axes=0, out_axes=0)
-    return make(nnx.Rngs(0).fork(split=STEPS))
+    make = nnx.vmap(lambda key: Layer(nnx.Rngs(key)), in_axes=0, out_axes=0)
+    return make(jax.random.split(jax.random.key(0), STEPS))
 
 
 def _through_stack(scan: Function, x: Any) -> Any:
