@@ -81,9 +81,13 @@ def _inside_of_wrapper() -> bool:
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
     while frame is not None:
         code = frame.f_code
+        caller = frame.f_back
         if code.co_name == "compile_wrapper" and "_dynamo" in code.co_filename:
-            return True
-        frame = frame.f_back
+            # `scan` and its like compile what they are given, for themselves alone.
+            file = caller.f_code.co_filename if caller else ""
+            if "_higher_order_ops" not in file:
+                return True
+        frame = caller
     return False
 
 
