@@ -79,9 +79,9 @@ grad(compiled(f, backend=budget))
     Row(
         "call it outside of `torch.compile`",
         "compiled(recompute(memory='1MB')(chain))(leaf())",
-        "grad(recompute(memory='1MB')(compiled(chain)))",
+        "grad(recompute(memory='1MB')(chain))",
         PLAIN,
-        written="recompute(memory='1MB')(compiled(chain))",
+        written="recompute(memory='1MB')(chain)",
     ),
     Row(
         "Run it once under `recompute`",

@@ -8,6 +8,7 @@ from retape.plan._base import Plan
 from retape.plan._mixed import MixedSpace
 from retape.plan._options import Kind, Memory, keeps_tapes, refuse_others
 from retape.schedule import Split
+from retape.schedule._whole import whole
 
 
 def fixed_space(
@@ -50,6 +51,7 @@ def fixed_space(
         1823
     """
     refuse_others("fixed_space", others)
+    whole("snapshots", snapshots)
     if not keeps_tapes(store):
         return Plan(snapshots=snapshots, stage=stage, split=split, offload=offload)
     if offload is not None:

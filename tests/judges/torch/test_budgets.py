@@ -51,8 +51,8 @@ COLUMNS: dict[str, Any] = {
 # What `mode="loop"` can run, of the hard programs; the others it refuses by name.
 LOOPS = {
     "deep_mlp", "dropout_everywhere", "views_and_strides", "data_dependent_branches",
-    "python_random_and_counter", "lstm", "lstm_cells",
-    "packed_gru", "scaled_dot_product", "two_live_graphs", "complex_numbers",
+    "python_random_and_counter", "lstm_cells",
+    "scaled_dot_product", "two_live_graphs", "complex_numbers",
     "linear_algebra", "unet_skips", "additive_chain_that_saves_nothing",
     "gradient_accumulation", "weight_shared_and_reparametrised",
 }  # fmt: skip

@@ -186,7 +186,7 @@ def explain(
         stage=settings.stage,
         peak_bytes=peak_bytes(program, settings) - host_bytes(program, settings),
         host_bytes=host_bytes(program, settings),
-        closed_over_bytes=sum(map(_size, problem.values[: problem.constants])),
+        closed_over_bytes=sum(map(_bytes_of, problem.values[: problem.constants])),
         prediction=prediction,
         untried=None if was_tried() else jax.__version__,
         form="device" if settings.device else "host",
@@ -194,7 +194,7 @@ def explain(
     )
 
 
-def _size(value: Any) -> int:
+def _bytes_of(value: Any) -> int:
     return nbytes(jax.typeof(value))
 
 
