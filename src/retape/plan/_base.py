@@ -95,7 +95,7 @@ class Plan:
             "split": check_split(self.split),
             "offload": check_offload(self.offload),
         }
-        for name, why in _COUNTED.items():
+        for name, why in COUNTED.items():
             if getattr(self, name) is not None:
                 made[name] = check_count(name, getattr(self, name), why)
         if self.memory is not None:
@@ -346,7 +346,7 @@ class Plan:
         return f"retape.{name}({', '.join(said)})"
 
 
-_COUNTED = {
+COUNTED = {
     "snapshots": "holds the start state, so there is at least one",
     "sweeps": "is how often a step may be advanced, at least once",
 }

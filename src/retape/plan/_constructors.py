@@ -4,11 +4,16 @@ from collections.abc import Set
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.plan._base import Plan
+from retape.plan._base import COUNTED, Plan
 from retape.plan._mixed import MixedSpace
-from retape.plan._options import Kind, Memory, keeps_tapes, refuse_others
+from retape.plan._options import (
+    Kind,
+    Memory,
+    check_count,
+    keeps_tapes,
+    refuse_others,
+)
 from retape.schedule import Split
-from retape.schedule._whole import whole
 
 
 def fixed_space(
@@ -51,7 +56,7 @@ def fixed_space(
         1823
     """
     refuse_others("fixed_space", others)
-    whole("snapshots", snapshots)
+    check_count("snapshots", snapshots, COUNTED["snapshots"])
     if not keeps_tapes(store):
         return Plan(snapshots=snapshots, stage=stage, split=split, offload=offload)
     if offload is not None:
@@ -92,6 +97,7 @@ def fixed_time(
         Resolved(alpha=1, d=17, t=3)
     """
     refuse_others("fixed_time", others)
+    check_count("sweeps", sweeps, COUNTED["sweeps"])
     return Plan(sweeps=sweeps, stage=stage, split=split, offload=offload)
 
 

@@ -181,7 +181,7 @@ def test_a_run_that_dies_at_any_step_goes_on_with_the_same_bits(plan, tmp_path):
     deaths = 0
     for _ in range(40):
         # A process that takes a run up makes some steps for the comparison first.
-        left, program = draw.randint(25, 60), make()
+        left, program = draw.randint(12, 30) + deaths, make()
         try:
             found = call(program, PLANS[plan], kind, tmp_path / "run", wrapped=dying)
         except Dies:
