@@ -15,10 +15,6 @@ from retape.jax import checkpoint
 from tests.engines.jaxpr.support.networks import (
     assert_near,
     compilations,
-    layer,
-    loss,
-    start,
-    weights,
 )
 
 
@@ -79,31 +75,3 @@ def test_two_traces_of_one_program_are_compiled_once() -> None:
 
     assert compilations(ask) > 0
     assert compilations(ask) == 0
-
-
-@pytest.mark.slow
-def test_equal_layers_are_differentiated_once() -> None:
-    """A derivative rule is asked as often for six layers as for two."""
-    asked: list[int] = []
-
-    @jax.custom_jvp
-    def bent(x: Any) -> Any:
-        return jnp.tanh(x)
-
-    @bent.defjvp
-    def _(point: Any, way: Any) -> Any:
-        asked.append(1)
-        return bent(*point), way[0] * (1 - jnp.tanh(*point) ** 2)
-
-    def bending(h: Any, w: Any) -> Any:
-        return bent(layer(h, w))
-
-    def calls(layers: int) -> int:
-        asked.clear()
-        w, h = weights(layers, 4), start(4)
-        got = jax.grad(lambda w, h: loss(checkpoint(bending), w, h))(w, h)
-        count = len(asked)
-        assert_near(got, jax.grad(lambda w, h: loss(bending, w, h))(w, h))
-        return count
-
-    assert calls(6) - calls(2) < 4
