@@ -131,17 +131,17 @@ class EvaluatorEngine:
         with deep_recursion():
             code = self.linker.link(self.program.expressions[index])
         self._others["(expression)"] = code
-        with no_cycles():
+        with no_cycles(), deep_recursion():  # `MAX_LEVEL` drivers deep
             done = self.evaluator.evaluate(code)
         return done.value, done.steps
 
     def apply(self, name: str, argument: Value) -> Value:
-        with no_cycles():
+        with no_cycles(), deep_recursion():  # `MAX_LEVEL` drivers deep
             return self.evaluator.apply(self._function(name), argument).value
 
     def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
         operation = self.operators.table()[operator]
-        with no_cycles():
+        with no_cycles(), deep_recursion():  # `MAX_LEVEL` drivers deep
             try:
                 return operation(self._function(name), argument, seed)
             except Mismatch as error:
