@@ -13,7 +13,13 @@ import pytest
 import retape
 from retape import vlad
 from tests.engines.vlad.support.cases import FILES, read_cases
-from tests.engines.vlad.support.seams import RUNTIME, c_of, forms, intermediate
+from tests.engines.vlad.support.seams import (
+    RUNTIME,
+    c_of,
+    complete,
+    forms,
+    intermediate,
+)
 
 IGNORED = Path(__file__).parents[4] / ".gitignore"
 
@@ -75,12 +81,13 @@ def test_the_c_compiles_without_a_warning(
 ) -> None:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    source = RUNTIME / "runtime.c"
+    text = (RUNTIME / "runtime.c").read_text()
     if file is not None:
         prelude, cases = read_cases(file)
         text = "\n".join([prelude, *(case.text for case in cases)])
-        source = tmp_path / "program.c"
-        source.write_text(c_of(text, file))
+        text = c_of(text, file)
+    source = tmp_path / "program.c"
+    source.write_text(complete(text))
     flags = "-std=c11 -Wall -Wextra -Werror -O2 -S -o /dev/null".split()
     command = [compiler, *flags, f"-I{RUNTIME}", str(source)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -16,12 +16,37 @@ import pytest
 from retape.engines.vlad.compiler import _pipeline
 from retape.engines.vlad.compiler.ir import _check, _ir, _pretty
 from retape.engines.vlad.compiler.load import _c_compiler
+from retape.engines.vlad.language._builtins import ARITY
 from retape.engines.vlad.language._diagnostics import Source
 from retape.engines.vlad.language._program import Session, load
+from retape.engines.vlad.operators import _row, _table
 from retape.engines.vlad.session._engines import Setting, make_engine
 from retape.engines.vlad.values._values import show as show
 
 RUNTIME = _c_compiler.RUNTIME
+complete = _c_compiler.complete
+"""A file of C with what stands before each when it is compiled."""
+
+OPERATORS = _table.OPERATORS
+WITH_PARTIALS = {n: r.arity for n, r in OPERATORS.items() if r.by and n in ARITY}
+"""Operators of the language that have derivatives, and how many reals each takes."""
+
+NEW_ROW = """
+import math
+from retape.engines.vlad.operators._row import REAL, Operator
+from retape.engines.vlad.operators._table import OPERATORS
+OPERATORS["cbrt"] = Operator(
+    "cbrt", (REAL,), REAL, "cbrt(a)", math.cbrt, ("1.0 / (3.0 * y * y)",)
+)
+"""
+"""The row of CONTRIBUTING's page, before anything is made of the table."""
+
+
+def table_of(**fields: Any) -> Any:
+    """A table of one row that takes and gives reals."""
+    row = _row.Operator(takes=("real",), gives="real", **fields)
+    return _row.table((row,))
+
 
 forms = SimpleNamespace(
     **{name: getattr(_ir, name) for name in vars(_ir) if not name.startswith("_")},

@@ -27,7 +27,7 @@ from retape.engines.vlad.evaluators._cps_convert import (
 from retape.engines.vlad.evaluators._cps_interpreter import NO_LIMIT
 from retape.engines.vlad.evaluators._machine import Capsule, Done
 from retape.engines.vlad.evaluators._run_errors import Failed, entering, run_error
-from retape.engines.vlad.language._builtins import BUILTINS
+from retape.engines.vlad.language._builtins import BUILTIN_SOURCE
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.values._match import Environment
 from retape.engines.vlad.values._primitives import World
@@ -137,7 +137,7 @@ class Hybrid:
             raise Failed(message, e.where, k) from None
 
 
-START = BUILTINS["+"].where
+START = Where(BUILTIN_SOURCE, 0)
 """The place of what no text says."""
 
 HALT = Closure(Instr(HALTED, START), ())

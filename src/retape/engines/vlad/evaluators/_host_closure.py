@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from retape.engines.vlad.evaluators._code import Instr
 from retape.engines.vlad.evaluators._link import INTERRUPT, RESUME, VAR
 from retape.engines.vlad.evaluators._machine import Capsule
-from retape.engines.vlad.language._builtins import BUILTINS
+from retape.engines.vlad.language._builtins import NOWHERE
 from retape.engines.vlad.values._values import Closure, Value
-
-_NOWHERE = BUILTINS["+"].where
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,12 +24,12 @@ class _Host:
 
 
 def _place(index: int) -> Instr:
-    return Instr(VAR, _NOWHERE, index=index)
+    return Instr(VAR, NOWHERE, index=index)
 
 
 _INTERRUPT = Instr(
     INTERRUPT,
-    _NOWHERE,
+    NOWHERE,
     fn=None,
     value="interrupt",
     a=_place(1),
@@ -40,7 +38,7 @@ _INTERRUPT = Instr(
 )
 _I = _Host("interrupt", _INTERRUPT, 2, takes=True)
 R = Closure(
-    _Host("resume", Instr(RESUME, _NOWHERE, fn=None, a=_place(0)), 0, takes=True), ()
+    _Host("resume", Instr(RESUME, NOWHERE, fn=None, a=_place(0)), 0, takes=True), ()
 )
 """(6o): the closure of (lambda (z) (resume z))."""
 

@@ -16,34 +16,10 @@ from retape.engines.vlad.language._core import (
     Var,
 )
 from retape.engines.vlad.language._diagnostics import Source, Where
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import OPERATORS, READ_REAL
 
-ELEMENTARY = (
-    "sqrt exp log sin cos tan asin acos sinh cosh tanh expm1 log1p log2 log10 erf abs"
-).split()
-"""Real to real, each with a derivative."""
-
-UNARY_REAL = (*ELEMENTARY, "floor")
-"""Real to real; `floor` has no derivative."""
-
-NEGATE = "(-)"
-"""The builtin of `(- e)`: the negative of a real, the difference of a pair's parts."""
-
-TESTS_OF_REALS = ("zero?", "positive?", "negative?")
-TESTS = ("null?", "boolean?", "real?", "pair?", "procedure?")
-INPUT_OUTPUT = ("read-real", "real", "write-real")
-BINARY_REAL = ("+", "-", "*", "/", "atan", "expt", "modulo", "min", "max")
-COMPARISONS = ("=", "<", ">", "<=", ">=")
-VECTORS = {
-    "vector?": 1,
-    "make-vector": 2,
-    "vector-length": 1,
-    "vector-ref": 2,
-    "vector-set": 3,
-    "vector-dot": 2,
-    "matrix-product": 3,
-}
-"""The extension, which the paper's language does not have."""
-OPERATORS = ("j*", "*j", "checkpoint-*j")
+DERIVATIVES = ("j*", "*j", "checkpoint-*j")
 
 PYTHON_FAULTS = (
     "division by zero",
@@ -58,10 +34,12 @@ PYTHON_FAULTS = (
 """Why a compiled Python function stops: operators `fault:0`, `fault:1`, and so on."""
 
 ARITY: dict[str, int] = {
-    **dict.fromkeys((*UNARY_REAL, *TESTS_OF_REALS, *TESTS, *INPUT_OUTPUT, NEGATE), 1),
-    **dict.fromkeys((*BINARY_REAL, *COMPARISONS), 2),
-    **dict.fromkeys(OPERATORS, 3),
-    **VECTORS,
+    **{
+        name: row.arity
+        for name, row in OPERATORS.items()
+        if not row.traits & (Trait.HIDDEN | Trait.ITEM)
+    },
+    **dict.fromkeys(DERIVATIVES, 3),
 }
 """Every builtin with the number of its parameters; `read-real` takes none, as `()`."""
 
@@ -74,17 +52,20 @@ BUILTIN_SOURCE = Source("builtin", "")
 
 
 def _builtin(name: str, arity: int) -> Lambda:
-    where = Where(BUILTIN_SOURCE, 0)
+    where = NOWHERE
     names = [f"{letter}.{name}" for letter in "abc"[:arity]]
     param: Pattern = PVar(names[-1])
     for left in reversed(names[:-1]):
         param = PPair(PVar(left), param)
     args: tuple[Core, ...] = tuple(Var(where, each) for each in names)
-    if name == "read-real":
+    if name == READ_REAL:
         param, args = PConst(()), ()
-    shown = "-" if name == NEGATE else name
+    shown = OPERATORS[name].shown if name in OPERATORS else name
     return Lambda(where, shown, param, Prim(where, name, args), ())
 
+
+NOWHERE = Where(BUILTIN_SOURCE, 0)
+"""The place of what stands in no text."""
 
 BUILTINS: dict[str, Lambda] = {name: _builtin(name, n) for name, n in ARITY.items()}
 

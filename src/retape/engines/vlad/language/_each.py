@@ -14,16 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TypeAlias
 
-from retape.engines.vlad.language._builtins import ELEMENTARY
+from retape.engines.vlad.operators._table import OPERATORS
 
 DIRECT_OPERANDS = 3
 """Operands that an operator takes as they are; more are a list."""
 
-CHECKED = {"/!": "division by zero", "expt!": "math domain or range error"}
-"""Operators that are faults where Python's are; only the last of all may be one."""
-
-ITEM_BINARY = ("+", "-", "*", "/", "expt", *CHECKED)
-ITEM_UNARY = ("(-)", "square", *ELEMENTARY)
 _EACH, _SUM = "each", "sum"
 
 
@@ -114,7 +109,7 @@ def each_of(operator: str) -> Each | None:
         elif word.startswith("#"):
             stack.append(ItemNumber(word[1:]))
         else:
-            count = 2 if word in ITEM_BINARY else 1
+            count = OPERATORS[word].arity
             args = tuple(stack[-count:])
             stack[-count:] = [ItemOf(word, args)]
     (item,) = stack

@@ -6,7 +6,7 @@ A function has one parameter. Several arguments are a tuple: `(f a b c)` passes
 
 from collections.abc import Sequence
 
-from retape.engines.vlad.language._builtins import NEGATE, RESERVED
+from retape.engines.vlad.language._builtins import RESERVED
 from retape.engines.vlad.language._core import (
     App,
     Const,
@@ -29,6 +29,7 @@ from retape.engines.vlad.language._syntax_checks import (
     require,
     split_definition,
 )
+from retape.engines.vlad.operators._table import CONS, NEGATE
 
 
 class Expander:
@@ -93,7 +94,7 @@ class Expander:
         parts = [self.expression(item, scope) for item in items]
         result = parts.pop()
         while parts:
-            result = Prim(where, "cons", (parts.pop(), result))
+            result = Prim(where, CONS, (parts.pop(), result))
         return result
 
     def function(

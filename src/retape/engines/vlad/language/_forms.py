@@ -22,6 +22,7 @@ from retape.engines.vlad.language._core import (
 from retape.engines.vlad.language._reader import Datum, Form, Symbol
 from retape.engines.vlad.language._scope import Scope
 from retape.engines.vlad.language._syntax_checks import constant, refuse, require
+from retape.engines.vlad.operators._table import CONS
 
 if TYPE_CHECKING:
     from retape.engines.vlad.language._expander import Expander
@@ -45,7 +46,7 @@ def _if(expander: "Expander", form: Form, scope: Scope | None) -> Core:
 def _cons(expander: "Expander", form: Form, scope: Scope | None) -> Core:
     require(form, len(form.items) == 3, "`cons` takes two expressions")
     left, right = (expander.expression(e, scope) for e in form.items[1:])
-    return Prim(form.where, "cons", (left, right))
+    return Prim(form.where, CONS, (left, right))
 
 
 # (cons* e ...)
@@ -58,7 +59,7 @@ def _list(expander: "Expander", form: Form, scope: Scope | None) -> Core:
     parts = [expander.expression(e, scope) for e in form.items[1:]]
     result: Core = Const(form.where, ())
     while parts:
-        result = Prim(form.where, "cons", (parts.pop(), result))
+        result = Prim(form.where, CONS, (parts.pop(), result))
     return result
 
 
@@ -134,7 +135,7 @@ FORMS: dict[str, Callable[["Expander", Form, Scope | None], Core]] = {
     "let": let,
     "let*": let_star,
     "if": _if,
-    "cons": _cons,
+    CONS: _cons,
     "cons*": _cons_star,
     "list": _list,
     "cond": _cond,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock
 
-from retape.engines.vlad.language._builtins import BUILTINS, NEGATE
+from retape.engines.vlad.language._builtins import BUILTINS
 from retape.engines.vlad.language._core import Core, Global, Lambda, walk
 from retape.engines.vlad.language._diagnostics import Source, SyntaxFault, TooLong
 from retape.engines.vlad.language._expander import Expander
@@ -24,6 +24,7 @@ from retape.engines.vlad.language._externals import (
 )
 from retape.engines.vlad.language._reader import Form, Text, read
 from retape.engines.vlad.language._syntax_checks import is_form, refuse
+from retape.engines.vlad.operators._table import NEGATE
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,27 +6,19 @@
 
 #include "program.h"
 
-#define BINARY(to, symbol, name, a, b, site)                      \
+/* Operators with a rule: their values on doubles are given. */
+#define LIFTED_2(to, value, name, a, b, site)                     \
   if (LIKELY(is_double(a) & is_double(b))) {                      \
-    to = box(unbox(a) symbol unbox(b));                           \
+    to = box(value);                                              \
   } else {                                                        \
     G.hp = hp, G.k = k;                                           \
     to = slow_##name(a, b, site);                                 \
     hp = G.hp;                                                    \
   }
 
-#define CALLED(to, name, a, b, site)                              \
-  if (LIKELY(is_double(a) & is_double(b))) {                      \
-    to = box(double_##name(unbox(a), unbox(b)));                  \
-  } else {                                                        \
-    G.hp = hp, G.k = k;                                           \
-    to = slow_##name(a, b, site);                                 \
-    hp = G.hp;                                                    \
-  }
-
-#define UNARY(to, name, a, site)                                  \
+#define LIFTED_1(to, value, name, a, site)                        \
   if (LIKELY(is_double(a))) {                                     \
-    to = box(double_##name(unbox(a)));                            \
+    to = box(value);                                              \
   } else {                                                        \
     G.hp = hp, G.k = k;                                           \
     to = slow_##name(a, site);                                    \
@@ -39,7 +31,7 @@
     to = box(-unbox(a));                                          \
   } else if (tag_of(a) == TAG_PAIR) {                             \
     Val left = object(a)->field[0], right = object(a)->field[1];  \
-    BINARY(to, -, sub, left, right, site)                         \
+    LIFTED_2(to, unbox(left) - unbox(right), sub, left, right, site)                         \
   } else {                                                        \
     G.hp = hp, G.k = k;                                           \
     to = slow_negative(a, site);                                  \
@@ -49,13 +41,6 @@
 /* A real below its derivatives; sees through them for tests and what has none. */
 #define PRIMAL(a, text, site) \
   (LIKELY(is_double(a)) ? unbox(a) : (G.k = k, strip(a, text, site)))
-
-#define COMPARE(to, symbol, text, a, b, site)                     \
-  {                                                               \
-    double left = PRIMAL(a, text, site);                          \
-    double right = PRIMAL(b, text, site);                         \
-    to = boolean(left symbol right);                              \
-  }
 
 #define UNCONS(a, site, whole)                                    \
   if (UNLIKELY(tag_of(a) != TAG_PAIR)) {                          \

@@ -50,17 +50,11 @@ static uint32_t each_columns(const Each *e, const Val *args, int count, int32_t 
   return length;
 }
 
-static Val checked_quotient(Val a, Val b, int32_t site) {
-  if (strip(b, "/", site) == 0.0) fail(PYTHON_FAULT, "", site, box(0.0), NOTHING);
-  return real_div(a, b);
-}
-
-static Val checked_power(Val a, Val b, int32_t site) {
-  Val y = binary(EXPT, a, b);
-  if (!isfinite(strip(y, "expt", site)) && isfinite(strip(a, "expt", site)) &&
-      isfinite(strip(b, "expt", site)))
-    fail(PYTHON_FAULT, "", site, box(1.0), NOTHING);
-  return y;
+/* Operators on items only, some of which are faults; b is the last operand. */
+static Val on_items(unsigned char word, Val a, Val b, int32_t site) {
+  Val y;
+  switch (word) { ON_ITEMS }
+  return NOTHING;
 }
 
 static Val each_item(const Each *e, const Column *column, uint32_t i, int32_t site) {
@@ -71,29 +65,19 @@ static Val each_item(const Each *e, const Column *column, uint32_t i, int32_t si
       *top++ = c->element ? c->element[i] : c->number;
       continue;
     }
-    if (*word < EACH_ADD) {
+    if (*word < EACH_OF_TWO) {
       *top++ = box(e->number[*word - EACH_NUMBER]);
       continue;
     }
-    if (*word == EACH_SQUARE) {
-      top[-1] = real_mul(top[-1], top[-1]);
-      continue;
-    }
-    if (*word >= EACH_UNARY) {
-      top[-1] = unary((enum Unary)(*word - EACH_UNARY), top[-1]);
-      continue;
-    }
-    top--;
+    Val last = top[-1];
+    if ((*word < EACH_OF_ONE || IS_ITEM_OF_TWO(*word))) top--;
     Val *to = top - 1;
-    switch (*word) {
-      case EACH_ADD: *to = real_add(*to, *top); break;
-      case EACH_SUB: *to = real_sub(*to, *top); break;
-      case EACH_MUL: *to = real_mul(*to, *top); break;
-      case EACH_DIV: *to = real_div(*to, *top); break;
-      case EACH_EXPT: *to = binary(EXPT, *to, *top); break;
-      case EACH_CHECKED_DIV: *to = checked_quotient(*to, *top, site); break;
-      default: *to = checked_power(*to, *top, site);
-    }
+    if (*word >= EACH_OF_ITEMS)
+      *to = on_items(*word, *to, last, site);
+    else if (*word >= EACH_OF_ONE)
+      *to = unary((enum Unary)(*word - EACH_OF_ONE), last);
+    else
+      *to = binary((enum Binary)(*word - EACH_OF_TWO), *to, last);
   }
   return stack[0];
 }

@@ -1,5 +1,5 @@
-/* Arithmetic on any real. The rules do the same operations, in the same order, as those
-   of `_numbers.py`, so that the implementations agree in every bit. */
+/* Arithmetic on any real. The rules are made of the table of operators, as those of
+   `values/_dual_and_taped.py` are, so that the implementations agree in every bit. */
 
 #ifndef VLAD_NUMBERS_H
 #define VLAD_NUMBERS_H
@@ -34,68 +34,47 @@ static Val make_dual(int level, Val primal, Val tangent) {
   return tagged(TAG_DUAL, o);
 }
 
-enum Binary { ADD, SUB, MUL, DIV, ATAN, REMAINDER, EXPT };
-
 #define X(name, text) OP_##name,
-enum Unary { ELEMENTARY(X) };
+enum Unary { OPERATORS_OF_ONE(X) };
+enum Binary { OPERATORS_OF_TWO(X) };
 #undef X
 
 static Val unary(enum Unary op, Val a);
 
-#define BINARY(name, symbol)                                   \
-  static inline Val real_##name(Val a, Val b) {                       \
-    if (LIKELY(is_double(a) & is_double(b)))                   \
-      return box(unbox(a) symbol unbox(b));                    \
-    return slow_##name(a, b, -1);                              \
+#define X(name, text)                                           \
+  static inline Val real_##name(Val a, Val b) {                 \
+    if (LIKELY(is_double(a) & is_double(b)))                    \
+      return box(double_##name(unbox(a), unbox(b)));            \
+    return slow_##name(a, b, -1);                               \
   }
-BINARY(add, +)
-BINARY(sub, -)
-BINARY(mul, *)
-BINARY(div, /)
-#undef BINARY
+OPERATORS_OF_TWO(X)
+#undef X
 
 static inline Val binary(enum Binary op, Val a, Val b) {
-  int plain = is_double(a) & is_double(b);
   switch (op) {
-    case ADD: return real_add(a, b);
-    case SUB: return real_sub(a, b);
-    case MUL: return real_mul(a, b);
-    case DIV: return real_div(a, b);
-    case ATAN: return plain ? box(atan2(unbox(a), unbox(b))) : slow_atan(a, b, -1);
-    case REMAINDER:
-      return plain ? box(double_remainder(unbox(a), unbox(b))) : slow_remainder(a, b, -1);
-    default: return plain ? box(pow(unbox(a), unbox(b))) : slow_expt(a, b, -1);
+#define X(name, text) \
+  case OP_##name: return real_##name(a, b);
+    OPERATORS_OF_TWO(X)
+#undef X
   }
+  return NOTHING;
 }
 
-static inline Val by_left(enum Binary op, Val a, Val b) {
-  switch (op) {
-    case ADD:
-    case SUB:
-    case REMAINDER: return box(1.0);
-    case MUL: return b;
-    case DIV: return real_div(box(1.0), b);
-    case ATAN: return real_div(b, real_add(real_mul(a, a), real_mul(b, b)));
-    default: /* b a^(b-1); zero for the constant a^0 */
-      if (strip(b, "expt", -1) == 0.0) return box(0.0);
-      return real_mul(b, binary(EXPT, a, real_sub(b, box(1.0))));
-  }
+/* The partials of the table: of y = op(a, b) by either operand, and of y = op(a). */
+static inline Val by_left(enum Binary op, Val a, Val b, Val y) {
+  (void)y;
+  switch (op) { BY_LEFT }
+  return NOTHING;
 }
 
 static inline Val by_right(enum Binary op, Val a, Val b, Val y) {
-  switch (op) {
-    case ADD: return box(1.0);
-    case SUB: return box(-1.0);
-    case MUL: return a;
-    case DIV: return real_div(real_sub(box(0.0), y), b);
-    case ATAN:
-      return real_div(real_sub(box(0.0), a), real_add(real_mul(a, a), real_mul(b, b)));
-    case REMAINDER: /* the whole number of times that b goes into a, with a minus */
-      return box(-rint((strip(a, "%", -1) - strip(y, "%", -1)) / strip(b, "%", -1)) + 0.0);
-    default: /* a^b log a; zero where a is, as the limit from above */
-      if (strip(a, "expt", -1) == 0.0) return box(0.0);
-      return real_mul(y, unary(OP_log, a));
-  }
+  switch (op) { BY_RIGHT }
+  return NOTHING;
+}
+
+static inline Val derivative(enum Unary op, Val a, Val y) {
+  switch (op) { PARTIALS_OF_ONE }
+  return NOTHING;
 }
 
 /* The result of an operation at a level, recorded there, or with its tangent. */
@@ -139,7 +118,7 @@ static inline __attribute__((always_inline)) Val on_one_tape(enum Binary op, Val
   if (left && right && taped_level(b) != level) return NOTHING;
   Val p = left ? left->value : a, q = right ? right->value : b;
   Val y = binary(op, p, q);
-  Val dl = left ? by_left(op, p, q) : box(0.0);
+  Val dl = left ? by_left(op, p, q, y) : box(0.0);
   Val dr = right ? by_right(op, p, q, y) : box(0.0);
   uint32_t i = left ? (uint32_t)a : NO_NODE, j = right ? (uint32_t)b : NO_NODE;
   return taped(level, plain_new_node(level, y, i, dl, j, dr));
@@ -154,57 +133,17 @@ static inline __attribute__((always_inline)) Val lifted(enum Binary op, const ch
   Val p = left == level ? primal_of(a) : a;
   Val q = right == level ? primal_of(b) : b;
   Val y = binary(op, p, q);
-  Val dl = left == level ? by_left(op, p, q) : box(0.0);
+  Val dl = left == level ? by_left(op, p, q, y) : box(0.0);
   Val dr = right == level ? by_right(op, p, q, y) : box(0.0);
   return recorded(level, y, a, dl, left == level, b, dr, right == level);
 }
 
-#define SLOW(name, op, text)                                                       \
+#define X(name, text)                                                      \
   __attribute__((noinline)) Val slow_##name(Val a, Val b, int32_t site) { \
-    return lifted(op, text, a, b, site);                                           \
+    return lifted(OP_##name, text, a, b, site);                            \
   }
-SLOW(add, ADD, "+")
-SLOW(sub, SUB, "-")
-SLOW(mul, MUL, "*")
-SLOW(div, DIV, "/")
-SLOW(atan, ATAN, "atan")
-SLOW(expt, EXPT, "expt")
-SLOW(remainder, REMAINDER, "%")
-#undef SLOW
-
-/* sqrt(1 - a^2) */
-static Val cosine(Val a) {
-  return unary(OP_sqrt, real_sub(box(1.0), real_mul(a, a)));
-}
-
-/* The derivative of y = op(a). */
-static inline Val derivative(enum Unary op, Val a, Val y) {
-  double d;
-  switch (op) {
-    case OP_sqrt: return real_div(box(0.5), y);
-    case OP_exp: return y;
-    case OP_log: return real_div(box(1.0), a);
-    case OP_sin: return unary(OP_cos, a);
-    case OP_cos: return real_sub(box(0.0), unary(OP_sin, a));
-    case OP_tan: return real_add(box(1.0), real_mul(y, y));
-    case OP_asin: return real_div(box(1.0), cosine(a));
-    case OP_acos: return real_div(box(-1.0), cosine(a));
-    case OP_sinh: return unary(OP_cosh, a);
-    case OP_cosh: return unary(OP_sinh, a);
-    case OP_tanh: return real_sub(box(1.0), real_mul(y, y));
-    case OP_expm1: return real_add(y, box(1.0));
-    case OP_log1p: return real_div(box(1.0), real_add(box(1.0), a));
-    case OP_log2: return real_div(box(1.4426950408889634), a);
-    case OP_log10: return real_div(box(0.4342944819032518), a);
-    case OP_erf: /* 2 / sqrt(pi) exp(-a^2) */
-      return real_mul(box(1.1283791670955126),
-                      unary(OP_exp, real_sub(box(0.0), real_mul(a, a))));
-    case OP_abs:
-      d = strip(a, "abs", -1);
-      return box(d > 0.0 ? 1.0 : d < 0.0 ? -1.0 : 0.0);
-    default: return box(-1.0);
-  }
-}
+OPERATORS_OF_TWO(X)
+#undef X
 
 static inline __attribute__((always_inline)) Val lifted_unary(enum Unary op,
                                                              const char *name, Val a,
@@ -226,14 +165,14 @@ static inline __attribute__((always_inline)) Val lifted_unary(enum Unary op,
   __attribute__((noinline)) Val slow_##name(Val a, int32_t site) {  \
     return lifted_unary(OP_##name, text, a, site);                                 \
   }
-ELEMENTARY(X)
+OPERATORS_OF_ONE(X)
 #undef X
 
 static Val unary(enum Unary op, Val a) {
   switch (op) {
 #define X(name, text) \
   case OP_##name: return is_double(a) ? box(double_##name(unbox(a))) : slow_##name(a, -1);
-    ELEMENTARY(X)
+    OPERATORS_OF_ONE(X)
 #undef X
   }
   return NOTHING;
@@ -241,19 +180,19 @@ static Val unary(enum Unary op, Val a) {
 
 /* Operators that are called where some operand of a row of operators is no double. */
 
-#define X(name)                                                                     \
+#define X(name, text)                                                               \
   __attribute__((noinline)) Val any_##name(Val a, Val b, int32_t site) { \
     if (is_double(a) & is_double(b)) return box(double_##name(unbox(a), unbox(b))); \
     return slow_##name(a, b, site);                                                 \
   }
-X(add) X(sub) X(mul) X(div) X(atan) X(expt) X(remainder)
+OPERATORS_OF_TWO(X)
 #undef X
 
 #define X(name, text)                                                               \
   __attribute__((noinline)) Val any_##name(Val a, int32_t site) {    \
     return is_double(a) ? box(double_##name(unbox(a))) : slow_##name(a, site);      \
   }
-ELEMENTARY(X)
+OPERATORS_OF_ONE(X)
 #undef X
 
 /* The negative of a real, or the difference of the parts of a pair. */

@@ -33,19 +33,15 @@ typedef struct Each {
 /* Below EACH_NUMBER are operands, then numbers, then operators. */
 enum {
   EACH_NUMBER = 32,
-  EACH_ADD = 64,
-  EACH_SUB,
-  EACH_MUL,
-  EACH_DIV,
-  EACH_EXPT,
-  EACH_CHECKED_DIV,
-  EACH_CHECKED_EXPT,
-  EACH_SQUARE,
-  EACH_UNARY = 96,
+  EACH_OF_TWO = 64,
+  EACH_OF_ONE = 96,
+  EACH_OF_ITEMS = 224,
   EACH_END = 255
 };
 #define X(name, text) EACH_##name,
-enum { EACH_BEFORE = EACH_UNARY - 1, ELEMENTARY(X) };
+enum { BEFORE_TWO = EACH_OF_TWO - 1, OPERATORS_OF_TWO(X) };
+enum { BEFORE_ONE = EACH_OF_ONE - 1, OPERATORS_OF_ONE(X) };
+enum { BEFORE_ITEMS = EACH_OF_ITEMS - 1, ITEM_OPERATORS(X) };
 #undef X
 
 /* Of the runtime. */
@@ -79,15 +75,15 @@ Val matrix_product(Val shape, Val a, Val b, int32_t site);
 Val each(const Each *e, const Val *args, int count, int32_t site);
 
 /* Operators where some operand is no double, and where that is not known. */
-#define X(name)                                \
+#define X(name, text)                          \
   Val slow_##name(Val a, Val b, int32_t site); \
   Val any_##name(Val a, Val b, int32_t site);
-X(add) X(sub) X(mul) X(div) X(atan) X(expt) X(remainder)
+OPERATORS_OF_TWO(X)
 #undef X
 #define X(name, text)                   \
   Val slow_##name(Val a, int32_t site); \
   Val any_##name(Val a, int32_t site);
-ELEMENTARY(X)
+OPERATORS_OF_ONE(X)
 #undef X
 Val any_negation(Val a, int32_t site);
 

@@ -8,17 +8,6 @@
 /* Functions of the runtime: their types, names, parameters and arguments. */
 #define OF_TWO(X, name) X(Val, name, (Val a, Val b, int32_t site), (a, b, site))
 #define OF_ONE(X, name) X(Val, name, (Val a, int32_t site), (a, site))
-#define ARITHMETIC_OF(X, kind)                                    \
-  OF_TWO(X, kind##_add) OF_TWO(X, kind##_sub) OF_TWO(X, kind##_mul) \
-  OF_TWO(X, kind##_div) OF_TWO(X, kind##_atan) OF_TWO(X, kind##_expt) \
-  OF_TWO(X, kind##_remainder)
-#define ELEMENTARY_OF(X, kind)                                    \
-  OF_ONE(X, kind##_sqrt) OF_ONE(X, kind##_exp) OF_ONE(X, kind##_log) \
-  OF_ONE(X, kind##_sin) OF_ONE(X, kind##_cos) OF_ONE(X, kind##_tan) \
-  OF_ONE(X, kind##_asin) OF_ONE(X, kind##_acos) OF_ONE(X, kind##_sinh) \
-  OF_ONE(X, kind##_cosh) OF_ONE(X, kind##_tanh) OF_ONE(X, kind##_expm1) \
-  OF_ONE(X, kind##_log1p) OF_ONE(X, kind##_log2) OF_ONE(X, kind##_log10) \
-  OF_ONE(X, kind##_erf) OF_ONE(X, kind##_abs) OF_ONE(X, kind##_negative)
 #define USED_LATER(X)                                             \
   X(Object *, small_object, (uint32_t code, uint32_t size), (code, size)) \
   X(Object *, paused_object, (uint32_t code, uint32_t size), (code, size)) \
@@ -33,9 +22,7 @@
   X(Val, matrix_product, (Val shape, Val a, Val b, int32_t site), (shape, a, b, site)) \
   X(Val, each, (const Each *e, const Val *args, int count, int32_t site),          \
     (e, args, count, site))                                       \
-  OF_ONE(X, any_negation)                                         \
-  ARITHMETIC_OF(X, slow) ARITHMETIC_OF(X, any)                    \
-  ELEMENTARY_OF(X, slow) ELEMENTARY_OF(X, any)
+  OF_ONE(X, any_negation) LIFTED_OF_ONE(X) LIFTED_OF_TWO(X)
 
 #define MEMBER(type, name, parameters, arguments) type (*name) parameters;
 typedef struct There {

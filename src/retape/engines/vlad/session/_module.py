@@ -6,9 +6,9 @@ from pathlib import Path
 from threading import RLock
 from typing import Any
 
-from retape.engines.vlad.language._builtins import NEGATE
 from retape.engines.vlad.language._externals import External
 from retape.engines.vlad.language._program import Program, Session
+from retape.engines.vlad.operators._table import NEGATE
 from retape.engines.vlad.session._console import source_of
 from retape.engines.vlad.session._disk import Disk, Store
 from retape.engines.vlad.session._engines import (

@@ -9,9 +9,7 @@ from collections.abc import Callable, Sequence
 from itertools import repeat
 from typing import Any
 
-from retape.engines.vlad.language._builtins import ELEMENTARY
 from retape.engines.vlad.language._each import (
-    CHECKED,
     DIRECT_OPERANDS,
     Each,
     Item,
@@ -19,8 +17,17 @@ from retape.engines.vlad.language._each import (
     ItemOperand,
     each_of,
 )
-from retape.engines.vlad.values import _operators as operators
-from retape.engines.vlad.values._dual_and_taped import Real, add, mul, strip, sub
+from retape.engines.vlad.operators._partials import expression
+from retape.engines.vlad.operators._row import Operator, Trait
+from retape.engines.vlad.operators._table import OPERATORS
+from retape.engines.vlad.values._dual_and_taped import (
+    CALLED,
+    LIFTED,
+    Real,
+    RealStyle,
+    add,
+    strip,
+)
 from retape.engines.vlad.values._products import elements_of, unlike
 from retape.engines.vlad.values._values import Mismatch, Value
 from retape.engines.vlad.values._versioned_arrays import vector
@@ -28,33 +35,29 @@ from retape.engines.vlad.values._versioned_arrays import vector
 OfItems = Callable[[Sequence[Real]], Real]
 
 
-def _divided(a: Real, b: Real) -> Real:
-    if strip("/", b) == 0.0:
-        raise Mismatch(CHECKED["/!"])
-    return operators.div(a, b)
+def _item_operator(row: Operator) -> Callable[..., Real]:
+    """An operator on items that is made of others."""
+    if row.fault is None:  # a text in its operand
+        return eval(f"lambda a: {expression(row.c, RealStyle())}", {**CALLED})
+    of_items, why, shown = _ON_ITEMS[row.checked], row.fault.why, row.shown
+    names = {"isfinite": math.isfinite}
+    fails = eval(f"lambda a, b, y: {row.fault.when}", names)
+
+    def checked(a: Real, b: Real) -> Real:
+        y = of_items(a, b)
+        if fails(*(strip(shown, x) for x in (a, b, y))):
+            raise Mismatch(why)
+        return y
+
+    return checked
 
 
-def _power(a: Real, b: Real) -> Real:
-    y = operators.expt(a, b)
-    if not math.isfinite(strip("expt", y)):
-        if all(math.isfinite(strip("expt", x)) for x in (a, b)):
-            raise Mismatch(CHECKED["expt!"])
-    return y
-
-
-_ON_ITEMS: dict[str, Callable[..., Real]] = {
-    **{name: getattr(operators, name) for name in ELEMENTARY if name != "abs"},
-    "abs": operators.absolute,
-    "(-)": operators.negative,
-    "square": lambda a: mul(a, a),
-    "+": add,
-    "-": sub,
-    "*": mul,
-    "/": operators.div,
-    "expt": operators.expt,
-    "/!": _divided,
-    "expt!": _power,
-}
+_ON_ITEMS: dict[str, Callable[..., Real]] = {**LIFTED}
+_ON_ITEMS.update(
+    (name, _item_operator(row))
+    for name, row in OPERATORS.items()
+    if row.traits & Trait.ITEM
+)
 
 
 def each_operator(name: str) -> Callable[..., Value] | None:

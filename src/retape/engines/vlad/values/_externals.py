@@ -13,38 +13,40 @@ from retape.engines.vlad.values._dual_and_taped import (
 )
 from retape.engines.vlad.values._values import Mismatch
 
-Operator = Callable[..., Any]
+HostOperator = Callable[..., Any]
 
 
-def external_table(externals: Sequence[NumberedExternal]) -> dict[str, Operator]:
+def external_table(
+    externals: Sequence[NumberedExternal],
+) -> dict[str, HostOperator]:
     """The operator of each external function."""
-    operators: list[Operator] = []
+    operators: list[HostOperator] = []
     for external in externals:
         lift = _unary if external.operands == 1 else _binary
         operators.append(lift(external, operators))
     return {f"{PREFIX}{number}": each for number, each in enumerate(operators)}
 
 
-def _unary(external: NumberedExternal, operators: list[Operator]) -> Operator:
+def _unary(external: NumberedExternal, operators: list[HostOperator]) -> HostOperator:
     def slope(a: Any, y: Any) -> Any:
         return _partial(external, 0, operators)(a)
 
     return _checked(external, unary(UnaryRule(external.name, _value(external), slope)))
 
 
-def _binary(external: NumberedExternal, operators: list[Operator]) -> Operator:
-    def slope(operand: int) -> Operator:
+def _binary(external: NumberedExternal, operators: list[HostOperator]) -> HostOperator:
+    def slope(operand: int) -> HostOperator:
         return lambda a, b, y: _partial(external, operand, operators)(a, b)
 
     rule = Rule(external.name, _value(external), slope(0), slope(1))
     return _checked(external, binary(rule))
 
 
-def _value(external: NumberedExternal) -> Operator:
+def _value(external: NumberedExternal) -> HostOperator:
     return lambda *operands: float(external.function(*operands))
 
 
-def _checked(external: NumberedExternal, operator: Operator) -> Operator:
+def _checked(external: NumberedExternal, operator: HostOperator) -> HostOperator:
     """The operator, for reals only: the function must not be handed anything else."""
 
     def checked(*operands: Any) -> Any:
@@ -56,8 +58,8 @@ def _checked(external: NumberedExternal, operator: Operator) -> Operator:
 
 
 def _partial(
-    external: NumberedExternal, operand: int, operators: list[Operator]
-) -> Operator:
+    external: NumberedExternal, operand: int, operators: list[HostOperator]
+) -> HostOperator:
     number = external.partials[operand]
     if number < 0:
         raise Mismatch(no_derivative(external.name, operand))

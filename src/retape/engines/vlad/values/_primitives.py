@@ -5,19 +5,26 @@ Operators of one and two operands are Python functions. Reading and printing bel
 there.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from operator import eq, ge, gt, le, lt
 from typing import Any
 
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.language._reader import show_constant
+from retape.engines.vlad.operators._row import Operator, Trait
+from retape.engines.vlad.operators._table import (
+    CHECK_INTEGER,
+    CONS,
+    IS_NULL,
+    IS_PAIR,
+    LARGEST_INTEGER,
+    NEGATE,
+    OPERATORS,
+    READ_REAL,
+    WRITE_REAL,
+)
 from retape.engines.vlad.values import _dual_and_taped as numbers
-from retape.engines.vlad.values import _float_functions as floats
-from retape.engines.vlad.values import _operators as operators
-from retape.engines.vlad.values import _python_integers as integers
 from retape.engines.vlad.values._products import PRODUCT_BUILTINS
 from retape.engines.vlad.values._values import Closure, Mismatch, Value, show_atom
 from retape.engines.vlad.values._vectors import TABLE as VECTORS
@@ -25,24 +32,35 @@ from retape.engines.vlad.values._vectors import TABLE as VECTORS
 Table = dict[str, Callable[..., Value]]
 
 
-def _compare(name: str, test: Callable[[Any, Any], bool]) -> Callable[..., bool]:
-    """A comparison, which sees through derivatives."""
+def _through_derivatives(row: Operator) -> Callable[..., Value]:
+    """An operator of reals that has no rule: it sees through derivatives."""
+    name, python = row.shown, row.python
+    assert python is not None, "floats have every operator of reals"
+    if row.traits & Trait.CHOICE:
+        first_is = python
 
-    def operator(a: Value, b: Value) -> bool:
+        def choice(a: Value, b: Value) -> Value:
+            """One of the operands, with its derivatives."""
+            x, y = numbers.strip(name, a), numbers.strip(name, b)
+            return a if first_is(x, y) is x else b
+
+        return choice
+    if row.arity == 1:
+        return lambda a: python(numbers.strip(name, a))
+
+    def operator(a: Value, b: Value) -> float | bool:
         if type(a) is float and type(b) is float:
-            return test(a, b)
-        return test(numbers.strip(name, a), numbers.strip(name, b))
+            return python(a, b)
+        return python(numbers.strip(name, a), numbers.strip(name, b))
 
     return operator
 
 
-def _sign(name: str, test: Callable[[float], bool]) -> Callable[[Value], bool]:
-    return lambda a: test(numbers.strip(name, a))
-
-
-def _on_primal(name: str, function: Callable[..., float]) -> Callable[..., float]:
-    """An operator without a derivative."""
-    return lambda *args: function(*(numbers.strip(name, a) for a in args))
+def _negate(value: Any) -> Value:
+    """`(- e)`: the negative of a real, or the difference of the parts of a pair."""
+    if type(value) is tuple and value:
+        return numbers.sub(*value)
+    return numbers.LIFTED[NEGATE](value)
 
 
 def _real(a: Value) -> Value:
@@ -51,60 +69,44 @@ def _real(a: Value) -> Value:
     return a
 
 
+def too_large(value: float) -> str:
+    """The message for an int that a double may not hold."""
+    return (
+        f"the int {value:.17g} is not below 2**53 and may be rounded; compute with "
+        "floats"
+    )
+
+
+def _check_integer(value: Any) -> Value:
+    """An int of Python, which a double holds exactly below 2**53."""
+    primal = numbers.strip("int", value)
+    if not abs(primal) < LARGEST_INTEGER:
+        raise Mismatch(too_large(primal))
+    return value
+
+
 def _stop(why: str) -> Value:
     raise Mismatch(why)
 
 
 PURE: Table = {
-    "+": numbers.add,
-    "-": numbers.sub,
-    "*": numbers.mul,
-    "/": operators.div,
-    "atan": operators.atan,
-    "sqrt": operators.sqrt,
-    "exp": operators.exp,
-    "log": operators.log,
-    "sin": operators.sin,
-    "cos": operators.cos,
-    "tan": operators.tan,
-    "asin": operators.asin,
-    "acos": operators.acos,
-    "sinh": operators.sinh,
-    "cosh": operators.cosh,
-    "tanh": operators.tanh,
-    "expm1": operators.expm1,
-    "log1p": operators.log1p,
-    "log2": operators.log2,
-    "log10": operators.log10,
-    "erf": operators.erf,
-    "abs": operators.absolute,
-    "expt": operators.expt,
-    "min": operators.least,
-    "max": operators.greatest,
-    "(-)": operators.negate,
-    "=": _compare("=", eq),
-    "<": _compare("<", lt),
-    ">": _compare(">", gt),
-    "<=": _compare("<=", le),
-    ">=": _compare(">=", ge),
-    "zero?": _sign("zero?", lambda a: a == 0.0),
-    "positive?": _sign("positive?", lambda a: a > 0.0),
-    "negative?": _sign("negative?", lambda a: a < 0.0),
-    "modulo": _on_primal("modulo", floats.modulo),
-    "floor": _on_primal("floor", floats.floor),
-    "null?": lambda a: type(a) is tuple and not a,
+    **numbers.LIFTED,
+    NEGATE: _negate,
+    **{
+        name: _through_derivatives(row)
+        for name, row in OPERATORS.items()
+        if row.is_of_reals and row.python and not row.is_lifted
+    },
+    IS_NULL: lambda a: type(a) is tuple and not a,
     "boolean?": lambda a: type(a) is bool,
     "real?": numbers.is_real,
-    "pair?": lambda a: type(a) is tuple and bool(a),
+    IS_PAIR: lambda a: type(a) is tuple and bool(a),
     "procedure?": lambda a: type(a) is Closure,
     "real": _real,
-    "cons": lambda a, b: (a, b),
+    CHECK_INTEGER: _check_integer,
+    CONS: lambda a, b: (a, b),
     **VECTORS,
     **PRODUCT_BUILTINS,
-    "finite?": lambda a: math.isfinite(numbers.strip("float", a)),
-    "check-integer": integers.check_integer,
-    "remainder": integers.remainder,
-    "floor-divide": integers.floor_divide,
     **{f"fault:{i}": partial(_stop, why) for i, why in enumerate(PYTHON_FAULTS)},
 }
 
@@ -152,7 +154,7 @@ class World:
         return self.inputs[self.position - 1]
 
     def write_real(self, value: Value) -> Value:
-        primal = numbers.strip("write-real", value)
+        primal = numbers.strip(WRITE_REAL, value)
         if self.writes == self.printed:
             self.write(show_constant(primal))
             self.printed += 1
@@ -160,4 +162,4 @@ class World:
         return value
 
     def table(self) -> Table:
-        return {"read-real": self.read_real, "write-real": self.write_real}
+        return {READ_REAL: self.read_real, WRITE_REAL: self.write_real}

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from retape.engines.vlad.operators._table import MATRIX_PRODUCT, VECTOR_DOT
 from retape.engines.vlad.values._dual_and_taped import (
     Dual,
     Real,
@@ -46,15 +47,15 @@ class Sizes:
 
 def vector_dot(a: Value, b: Value) -> Real:
     """`(vector-dot a b)`."""
-    x, y = elements_of("vector-dot", a), elements_of("vector-dot", b)
+    x, y = elements_of(VECTOR_DOT, a), elements_of(VECTOR_DOT, b)
     if len(x) != len(y):
-        raise Mismatch(unlike("vector-dot", len(x), len(y)))
+        raise Mismatch(unlike(VECTOR_DOT, len(x), len(y)))
     return _product(Sizes(1, len(x), 1), a, b)[0]
 
 
 def matrix_product(shape: Value, a: Value, b: Value) -> Version:
     """`(matrix-product s a b)`."""
-    x, y = elements_of("matrix-product", a), elements_of("matrix-product", b)
+    x, y = elements_of(MATRIX_PRODUCT, a), elements_of(MATRIX_PRODUCT, b)
     sizes = _sizes(shape, len(x), len(y))
     if sizes is None:
         raise Mismatch(no_product(shape, len(x), len(y)))
@@ -243,8 +244,8 @@ def _split_sum(terms: Sequence[Real], plus: OnReals) -> Real:
 
 
 PRODUCT_BUILTINS: dict[str, Callable[..., Any]] = {
-    "vector-dot": vector_dot,
-    "matrix-product": matrix_product,
+    VECTOR_DOT: vector_dot,
+    MATRIX_PRODUCT: matrix_product,
 }
 """What each builtin does."""
 

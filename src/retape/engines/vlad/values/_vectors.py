@@ -3,6 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
+from retape.engines.vlad.operators._table import (
+    MAKE_VECTOR,
+    VECTOR_LENGTH,
+    VECTOR_REF,
+    VECTOR_SET,
+)
 from retape.engines.vlad.values._dual_and_taped import is_real, strip
 from retape.engines.vlad.values._values import Mismatch, Value, show_atom
 from retape.engines.vlad.values._versioned_arrays import Array, Version
@@ -21,19 +27,19 @@ def make_vector(length: Value, value: Value) -> Version:
 
 def vector_length(v: Value) -> float:
     """`(vector-length v)`."""
-    return float(len(_items("vector-length", v)))
+    return float(len(_items(VECTOR_LENGTH, v)))
 
 
 def vector_ref(v: Value, index: Value) -> Value:
     """`(vector-ref v i)`."""
-    items = _items("vector-ref", v)
-    return items[_index("vector-ref", items, index)]
+    items = _items(VECTOR_REF, v)
+    return items[_index(VECTOR_REF, items, index)]
 
 
 def vector_set(v: Value, index: Value, value: Value) -> Version:
     """`(vector-set v i x)`: the vector that has x at i, and else what v has."""
-    items = _items("vector-set", v)
-    return v.updated(_index("vector-set", items, index), value)
+    items = _items(VECTOR_SET, v)
+    return v.updated(_index(VECTOR_SET, items, index), value)
 
 
 def _items(name: str, v: Value) -> list[Value]:
@@ -57,10 +63,10 @@ def whole_below(value: Value, bound: int) -> int | None:
 
 TABLE: dict[str, Callable[..., Any]] = {
     "vector?": lambda a: type(a) is Version,
-    "make-vector": make_vector,
-    "vector-length": vector_length,
-    "vector-ref": vector_ref,
-    "vector-set": vector_set,
+    MAKE_VECTOR: make_vector,
+    VECTOR_LENGTH: vector_length,
+    VECTOR_REF: vector_ref,
+    VECTOR_SET: vector_set,
 }
 """What each builtin does."""
 

@@ -16,6 +16,8 @@ from retape.engines.vlad.compiler.typed._each_items import ItemCode, each_takes
 from retape.engines.vlad.compiler.typed._form import Do, Register, TypedAtom
 from retape.engines.vlad.compiler.typed._row_operations import row_operands
 from retape.engines.vlad.language._each import Each, ItemOf, each_of
+from retape.engines.vlad.operators._partials import filled
+from retape.engines.vlad.operators._table import OPERATORS
 
 if TYPE_CHECKING:
     from retape.engines.vlad.compiler.adjoint._emit_frames import FrameEmission
@@ -109,12 +111,10 @@ def _fault(each: Each, code: ItemCode) -> str:
     if not isinstance(each.item, ItemOf):
         return ""
     a, b = (code.value(arg) for arg in (each.item.args[0], each.item.args[-1]))
-    if each.item.op == "/!":
-        return f"{b} == 0.0"
-    if each.item.op == "expt!":
-        y = code.value(each.item)
-        return f"!isfinite({y}) && isfinite({a}) && isfinite({b})"
-    return ""
+    fault = OPERATORS[each.item.op].fault
+    if fault is None:
+        return ""
+    return filled(fault.c, {"a": a, "b": b, "y": code.value(each.item)})
 
 
 def _backward(name: str, each: Each, operand: int) -> Iterator[str]:

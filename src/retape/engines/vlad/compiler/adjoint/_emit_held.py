@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from retape.engines.vlad.compiler.typed._form import Do, Register
 from retape.engines.vlad.compiler.typed._row_operations import CELL
+from retape.engines.vlad.operators._table import CAR, CDR, IS_NULL, IS_PAIR
 
 if TYPE_CHECKING:
     from retape.engines.vlad.compiler.adjoint._emit_frames import FrameEmission
@@ -75,8 +76,8 @@ def _is_cell(emission: "FrameEmission", term: Do) -> None:
 
 LISTS: "dict[str, Callable[[FrameEmission, Do], None]]" = {
     CELL: _cell,
-    "car": _car,
-    "cdr": _cdr,
-    "null?": _is_empty,
-    "pair?": _is_cell,
+    CAR: _car,
+    CDR: _cdr,
+    IS_NULL: _is_empty,
+    IS_PAIR: _is_cell,
 }

@@ -40,6 +40,16 @@ from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import is_each
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 from retape.engines.vlad.compiler.typed._whole import TESTS_OF_TWO
+from retape.engines.vlad.operators._table import (
+    CHECK_INTEGER,
+    MAKE_VECTOR,
+    MATRIX_PRODUCT,
+    OWN_SET,
+    VECTOR_DOT,
+    VECTOR_LENGTH,
+    VECTOR_REF,
+    VECTOR_SET,
+)
 
 
 class RecordEmission(FrameEmission):
@@ -286,7 +296,7 @@ class RecordEmission(FrameEmission):
             self.line(f"{var} = {made};")
             return
         self.line(f"{var} = {operator_text(term.op, a, b)};")
-        if term.op == "check-integer":
+        if term.op == CHECK_INTEGER:
             bound = "9007199254740992.0"
             self.line(f"if (UNLIKELY(!(fabs({a}) < {bound}))) goto GIVE_UP;")
 
@@ -367,13 +377,13 @@ def _run(loop: Way) -> str:
 
 
 _ON_OBJECTS: dict[str, Callable[[RecordEmission, Do], None]] = {
-    "vector-ref": RecordEmission._ref,
-    "vector-set": RecordEmission._set,
-    "own-set": RecordEmission._own_set,
-    "vector-dot": record_dot,
-    "matrix-product": record_product,
-    "make-vector": RecordEmission._make,
-    "vector-length": RecordEmission._length,
+    VECTOR_REF: RecordEmission._ref,
+    VECTOR_SET: RecordEmission._set,
+    OWN_SET: RecordEmission._own_set,
+    VECTOR_DOT: record_dot,
+    MATRIX_PRODUCT: record_product,
+    MAKE_VECTOR: RecordEmission._make,
+    VECTOR_LENGTH: RecordEmission._length,
     "mark": RecordEmission._mark,
     **LISTS,
 }

@@ -6,18 +6,17 @@ from retape.engines.vlad.compiler.adjoint._emit_frames import ON_TAPE
 from retape.engines.vlad.compiler.adjoint._names import (
     words_in,
 )
+from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.compiler.typed._derivatives import (
-    BESIDE,
-    CHEAP,
-    LEFT,
-    RIGHT,
-    filled,
+    companion_of,
+    partials_of,
 )
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
     Go,
     Invoke,
+    Nil,
     Register,
     TypedAtom,
     TypedProgram,
@@ -31,6 +30,16 @@ from retape.engines.vlad.compiler.typed._row_operations import (
     row_operands,
 )
 from retape.engines.vlad.compiler.typed._ways import Passed, Way, Ways
+from retape.engines.vlad.operators._partials import filled
+from retape.engines.vlad.operators._table import (
+    CAR,
+    MAKE_VECTOR,
+    MATRIX_PRODUCT,
+    OWN_SET,
+    VECTOR_DOT,
+    VECTOR_REF,
+    VECTOR_SET,
+)
 
 _HELD = {"d": "const double", "v": "const uint64_t", "l": "Cell *const"}
 """The types of what the tape has: of a row its trace."""
@@ -99,10 +108,13 @@ class WayReverse:
         """The values on the tape, and those that are computed of them."""
         self._from_tape(self.tape.kept)
         for step in self.tape.again:
-            text = filled(CHEAP[step.op], self._values(step, ""))
+            text = self._again(step)
             name = self.names.slot(step.var)
             kind = _HELD[step.var.kind]
             self._line(f"{kind} {name} = {text}; (void){name};")
+
+    def _again(self, step: Do) -> str:
+        return operator_text(step.op, *(self._atom(a) for a in (*step.args, Nil())[:2]))
 
     def _from_tape(self, kept: tuple[Register, ...]) -> None:
         if kept:
@@ -189,19 +201,19 @@ class WayReverse:
             self._line(f"{self.names.adjoint(atom)} += {text};")
 
     def _step(self, step: Do) -> None:
-        if step.op == "vector-set":
+        if step.op == VECTOR_SET:
             row, at, value = step.args
             place = f"adjoint_of({self._atom(row)})[(uint32_t){self._atom(at)}]"
             self._add(value, place)
             self._line(f"{place} = 0.0;")
-        elif step.op == "own-set":
+        elif step.op == OWN_SET:
             self._own_set(step)
-        elif step.op == "matrix-product":
+        elif step.op == MATRIX_PRODUCT:
             _, _, columns, a, b = (self._atom(arg) for arg in step.args)
             made = self.names.slot(step.var)
             self._line(f"row_product_back({made}, {columns}, {a}, {b});")
             self._line(f"row_ends({made});")
-        elif step.op == "make-vector":
+        elif step.op == MAKE_VECTOR:
             self._add(step.args[1], f"row_adjoint({self.names.slot(step.var)})")
             self._line(f"row_ends({self.names.slot(step.var)});")
         elif is_each(step.op) and step.var.kind == "v":
@@ -214,26 +226,27 @@ class WayReverse:
             if is_each(step.op):
                 self._each(step, g)
                 return
-            if step.op == "vector-dot":
+            if step.op == VECTOR_DOT:
                 a, b = (self._atom(arg) for arg in step.args)
                 self._line(f"row_dot_back({g}, {a}, {b});")
                 return
-            if step.op == "vector-ref":
+            if step.op == VECTOR_REF:
                 row, at = (self._atom(arg) for arg in step.args)
                 self._line(f"adjoint_of({row})[(uint32_t){at}] += {g};")
                 return
-            if step.op == "car":
+            if step.op == CAR:
                 self._line(f"{self._atom(step.args[0])}->adjoint += {g};")
                 return
             beside = self.tape.beside.get(step.var)
             if beside is not None:
                 values = {"p": self.names.slot(beside), "g": g}
-                self._add(step.args[0], filled(BESIDE[step.op][1].text, values))
+                companion = companion_of(step.op)
+                assert companion is not None, "another value is beside it"
+                self._add(step.args[0], filled(companion.text, values))
                 return
             values = self._values(step, g)
-            for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):
-                if step.op in rules:
-                    self._add(arg, filled(rules[step.op].text, values))
+            for arg, partial in zip(step.args, partials_of(step.op), strict=False):
+                self._add(arg, filled(partial.text, values))
 
     def _own_set(self, step: Do) -> None:
         row, at, value = step.args

@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from retape.engines.vlad.compiler.typed._derivatives import LEFT
+from retape.engines.vlad.compiler.typed._derivatives import partials_of
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Nil,
@@ -25,9 +25,10 @@ from retape.engines.vlad.compiler.typed._form import (
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import PRODUCTS, is_each
 from retape.engines.vlad.compiler.typed._ways import Way
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import names_with
 
-_FINITE_IF_TAKEN = ("+", "-", "*", "(-)", "check-integer", "real", "min", "max", "abs")
-_BOUNDED = ("sin", "cos", "tanh")
+_FINITE = names_with(Trait.FINITE)
 _EXPONENT = 1_000
 """Powers of two that are doubles, and some to spare."""
 
@@ -60,7 +61,7 @@ def _is_tame(step: Do) -> bool:
         return isinstance(divisor, float) and abs(divisor) > 1e-300
     if any(isinstance(arg, float) and not math.isfinite(arg) for arg in step.args):
         return False
-    return step.op not in LEFT or step.op in (*_FINITE_IF_TAKEN, *_BOUNDED)
+    return step.op in _FINITE or not partials_of(step.op)
 
 
 def _sizes_again(tape: Recorded) -> Iterable[_Size]:

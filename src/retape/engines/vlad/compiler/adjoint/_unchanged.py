@@ -15,9 +15,10 @@ from retape.engines.vlad.compiler.typed._form import (
     TypedProgram,
     terms_of,
 )
-from retape.engines.vlad.language._builtins import ELEMENTARY
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import names_with
 
-_CHEAP = ("sqrt", "abs", "negative")
+_COSTLY = names_with(Trait.COSTLY)
 
 
 def applied_again(program: TypedProgram) -> frozenset[Register]:
@@ -47,8 +48,5 @@ def _applied_again(function: TypedFunction) -> list[Register]:
     return [
         term.var
         for term in terms
-        if isinstance(term, Do)
-        and term.op in ELEMENTARY
-        and term.op not in _CHEAP
-        and term.args[0] in same
+        if isinstance(term, Do) and term.op in _COSTLY and term.args[0] in same
     ]

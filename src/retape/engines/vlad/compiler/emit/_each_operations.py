@@ -4,18 +4,7 @@ from collections.abc import Sequence
 
 from retape.engines.vlad.compiler.ir._operator_text import real_text
 from retape.engines.vlad.language._each import Each, postfix
-
-_CODES = {
-    "+": "ADD",
-    "-": "SUB",
-    "*": "MUL",
-    "/": "DIV",
-    "expt": "EXPT",
-    "/!": "CHECKED_DIV",
-    "expt!": "CHECKED_EXPT",
-    "square": "SQUARE",
-    "(-)": "negative",
-}
+from retape.engines.vlad.operators._table import OPERATORS
 
 
 def each_operation(each: Each, to: str, args: Sequence[str], site: int) -> str:
@@ -27,7 +16,7 @@ def each_operation(each: Each, to: str, args: Sequence[str], site: int) -> str:
             codes.append(f"EACH_NUMBER + {len(numbers)}")
             numbers.append(real_text(float.fromhex(word[1:])))
         else:
-            codes.append(word if word.isdigit() else f"EACH_{_CODES.get(word, word)}")
+            codes.append(word if word.isdigit() else f"EACH_{OPERATORS[word].called}")
     code = ", ".join([*codes, "EACH_END"])
     number = ", ".join(numbers or ["0.0"])
     return (

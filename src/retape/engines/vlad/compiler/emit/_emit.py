@@ -52,6 +52,7 @@ from retape.engines.vlad.compiler.ir._ir import (
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import CONS
 
 
 class Emission:
@@ -241,7 +242,7 @@ class Emission:
             self._cont(cont)
 
     def _let(self, term: Let) -> None:
-        if term.op == "cons":
+        if term.op == CONS:
             self.out.allocate(term.var, "PAIR", 0, term.args)
             return
         if term.op == "pack":

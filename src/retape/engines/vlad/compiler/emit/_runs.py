@@ -5,28 +5,20 @@ the arm after it is straight code on doubles, without the branches and calls tha
 the C compiler's work long. The other arm is straight, too: each operator is a call.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from retape.engines.vlad.compiler.emit._operations import ARITHMETIC, COMPARE, SIGN
+from retape.engines.vlad.compiler.emit._operations import of_primals
 from retape.engines.vlad.compiler.emit._output import Output
 from retape.engines.vlad.compiler.ir._ir import Atom, Let, Lit, Term, Tick
 from retape.engines.vlad.compiler.ir._operator_text import operator_text
-from retape.engines.vlad.language._builtins import ELEMENTARY
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import NEGATE, OPERATORS
 
-_CALLED = ("atan", "expt", "remainder")
-_ON_DOUBLES = {
-    "min": "y < x ? {1} : {0}",
-    "max": "y > x ? {1} : {0}",
-    "modulo": "box(vlad_modulo(x, y))",
-    "floor-divide": "box(python_floor_divide(x, y))",
-    "floor": "box(floor(x))",
-    "finite?": "boolean(isfinite(x) != 0)",
+_RUNNABLE = {
+    name: row
+    for name, row in OPERATORS.items()
+    if row.is_of_reals and not row.traits & (Trait.CHECK | Trait.ITEM)
 }
-_NAMES = {"finite?": "float"}
-_TRUTHS = frozenset((*COMPARE, *SIGN, "finite?"))
-_RUNNABLE = frozenset(
-    (*ARITHMETIC, *ELEMENTARY, *_CALLED, *_ON_DOUBLES, *_TRUTHS, "(-)")
-)
 
 
 def run_of(term: Term) -> tuple[list[Let], int, Term]:
@@ -41,7 +33,7 @@ def run_of(term: Term) -> tuple[list[Let], int, Term]:
         elif isinstance(at, Let) and _is_runnable(at, truths):
             lets.append(at)
             steps, waiting = steps + waiting, 0
-            if at.op in _TRUTHS:
+            if _RUNNABLE[at.op].is_test:
                 truths.add(at.var)
             rest = at.body
         else:
@@ -86,30 +78,16 @@ def write_run(out: Output, lets: Sequence[Let]) -> None:
 def _fast(out: Output, let: Let) -> str:
     a, *rest = [f"unbox({out.atom(arg)})" for arg in let.args]
     text = operator_text(let.op, a, rest[0] if rest else "")
-    return f"boolean({text})" if let.op in _TRUTHS else f"box({text})"
+    return f"boolean({text})" if _RUNNABLE[let.op].is_test else f"box({text})"
 
 
 def _slow(out: Output, let: Let) -> str:
     """The call of an operator; whether operands are reals, the runtime asks."""
+    row = _RUNNABLE[let.op]
     args = [out.atom(arg) for arg in let.args]
     to = out.register(let.var) if out.is_used(let.var) else "unused"
-    if let.op in ARITHMETIC:
-        return f"{to} = any_{ARITHMETIC[let.op]}({args[0]}, {args[1]}, {let.site});"
-    if let.op in _CALLED:
-        return f"{to} = any_{let.op}({args[0]}, {args[1]}, {let.site});"
-    if let.op in ELEMENTARY:
-        return f"{to} = any_{let.op}({args[0]}, {let.site});"
-    if let.op == "(-)":
+    if let.op == NEGATE:  # of a pair it is the difference
         return f"{to} = any_negation({args[0]}, {let.site});"
-    value = _ON_DOUBLES.get(let.op, "").format(*args)
-    if let.op in COMPARE:
-        value = f"boolean(x {COMPARE[let.op]} y)"
-    elif let.op in SIGN:
-        value = f"boolean(x {SIGN[let.op]} 0.0)"
-    return f"{{ {' '.join(_stripped(let, args))} {to} = {value}; }}"
-
-
-def _stripped(let: Let, args: Sequence[str]) -> Iterator[str]:
-    for letter, arg in zip("xy", args, strict=False):
-        name = _NAMES.get(let.op, let.op)
-        yield f'double {letter} = strip({arg}, "{name}", {let.site});'
+    if row.is_lifted:
+        return f"{to} = any_{row.called}({', '.join(args)}, {let.site});"
+    return of_primals(row, to, args, f'strip({{}}, "{row.shown}", {let.site})')

@@ -26,9 +26,10 @@ from retape.engines.vlad.compiler.ir._ir import (
     Uncons,
     atoms_of,
 )
-from retape.engines.vlad.language._builtins import TESTS
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import names_with
 
-TOTAL = frozenset({"cons", *TESTS, "vector?"})
+TOTAL = names_with(Trait.TOTAL)
 """Operators that neither fail nor do anything but give a value."""
 
 

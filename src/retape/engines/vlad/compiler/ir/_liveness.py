@@ -33,6 +33,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     binds,
 )
 from retape.engines.vlad.language._each import each_of
+from retape.engines.vlad.operators._table import OPERATORS
 
 LiveNames = frozenset[str]
 
@@ -84,14 +85,17 @@ class Liveness:
         return live
 
 
-_WORDS = {"cons": 3, "make-vector": 3, "vector-set": 3, "matrix-product": 3}
-"""What operators allocate; the arrays of vectors are no young objects."""
+_VERSION_WORDS = 3
+"""What a vector takes; its array is no young object."""
 
 
 def _words_of(term: Let) -> int:
     if term.op == "pack":
         return 1 + len(term.args)
-    return _WORDS["make-vector"] if each_of(term.op) else _WORDS.get(term.op, 0)
+    row = OPERATORS.get(term.op)
+    if row is None:
+        return _VERSION_WORDS if each_of(term.op) else 0
+    return row.words
 
 
 @dataclass(frozen=True, slots=True)

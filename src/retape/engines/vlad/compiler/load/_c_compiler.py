@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from retape import _native_code as native_code
+from retape.engines.vlad.compiler.ir._operators_header import operators_header
 
 RUNTIME = Path(__file__).parents[2] / "runtime"
 # No contraction to fused operations: the interpreters must give the same bits. And no
@@ -63,6 +64,11 @@ def effort_for(*, large: bool, typed: bool) -> tuple[str, ...]:
     return IF_TYPED if typed else ()
 
 
+def complete(text: str) -> str:
+    """A file of C with what the table of operators is in C before it."""
+    return operators_header() + text
+
+
 def build(
     files: Sequence[str], extra: Sequence[str] = (), with_file: str = "runtime.c"
 ) -> bytes:
@@ -79,9 +85,9 @@ def build(
         UnsupportedError: If there is no compiler, or all of them fail.
     """
     compiled = tuple(flag for flag in FLAGS if flag != "-shared")
-    text = (RUNTIME / with_file).read_text(encoding="utf-8")
+    text = complete((RUNTIME / with_file).read_text(encoding="utf-8"))
     runtime = native_code.Program(text, ".c", (*compiled, "-c"), headers=(RUNTIME,))
-    first, *beside = files
+    first, *beside = map(complete, files)
     program = native_code.Program(
         first,
         ".c",

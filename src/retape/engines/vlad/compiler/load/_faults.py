@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from retape.engines.vlad.compiler.ir._ir import Site
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.values._externals import no_derivative
+from retape.engines.vlad.values._primitives import too_large
 from retape.engines.vlad.values._products import no_product, unlike
-from retape.engines.vlad.values._python_integers import too_large
 from retape.engines.vlad.values._values import (
     Value,
     describe_shape,

@@ -6,6 +6,7 @@ from retape.engines.vlad.compiler.ir._ir import Atom, Lit, Match, Term, Uncons
 from retape.engines.vlad.compiler.lower._builder import Builder
 from retape.engines.vlad.compiler.lower._denoted import Denoted, Facts, Pair
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
+from retape.engines.vlad.operators._table import CAR, CDR
 
 
 class Taking:
@@ -53,7 +54,7 @@ class Taking:
         if a in facts and isinstance(a, str):
             car, cdr = facts[a]
             return self._take_both(pattern, car, cdr, facts, place, rest)
-        left, right = self._build.fresh("car"), self._build.fresh("cdr")
+        left, right = self._build.fresh(CAR), self._build.fresh(CDR)
         known = {**facts, a: (left, right)} if isinstance(a, str) else facts
         body = self._take_both(pattern, left, right, known, place, rest)
         return Uncons(left, right, a, *place, body)

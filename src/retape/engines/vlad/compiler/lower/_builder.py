@@ -30,6 +30,7 @@ from retape.engines.vlad.compiler.lower._denoted import (
 )
 from retape.engines.vlad.language._core import Pattern
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import CONS
 
 
 class Builder:
@@ -91,7 +92,7 @@ class Builder:
     ) -> Term:
         var = self.fresh("pair")
         known = {**facts, var: (car, cdr)}
-        return Let(var, "cons", (car, cdr), -1, rest(var, known))
+        return Let(var, CONS, (car, cdr), -1, rest(var, known))
 
     def settle(self, d: Denoted, facts: Facts, rest: Rest) -> Term:
         """Build a pair that is about to get a name, and remember its parts."""

@@ -37,7 +37,7 @@ from retape.engines.vlad.compiler.lower._denoted import (
     TopLevel,
 )
 from retape.engines.vlad.compiler.lower._functions import Functions
-from retape.engines.vlad.language._builtins import BUILTINS, OPERATORS
+from retape.engines.vlad.language._builtins import BUILTINS, DERIVATIVES, NOWHERE
 from retape.engines.vlad.language._core import (
     App,
     Const,
@@ -53,6 +53,7 @@ from retape.engines.vlad.language._core import (
 )
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._program import Program
+from retape.engines.vlad.operators._table import CONS
 
 
 class Lowering:
@@ -91,7 +92,7 @@ class Lowering:
         inner = {**env, **dict(zip(names, params, strict=True))}
         self._calls.begin()
         body = self._core(source.body, inner, {}, RETURN, source.where)
-        site = self._build.site(_NO_PLACE, source.name, source.param)
+        site = self._build.site(NOWHERE, source.name, source.param)
         return Fun(index, source.name, source.param, params, free, site, body)
 
     def _core(
@@ -187,10 +188,10 @@ class Lowering:
         where = at if is_builtin_place(core.where) else core.where
 
         def finish(ds: tuple[Denoted, ...], known: Facts) -> Term:
-            if core.op == "cons":
+            if core.op == CONS:
                 return self._build.deliver(Pair(ds[0], ds[1]), known, context)
             site = self._build.site(where)
-            if core.op in OPERATORS:
+            if core.op in DERIVATIVES:
                 return self._build.named(
                     context,
                     known,
@@ -293,7 +294,4 @@ class Lowering:
 
 def is_builtin_place(where: Where) -> bool:
     """Tell whether a place is that of no text at all, but of a builtin."""
-    return where.source is _NO_PLACE.source
-
-
-_NO_PLACE = BUILTINS["+"].where
+    return where.source is NOWHERE.source

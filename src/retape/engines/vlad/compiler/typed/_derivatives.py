@@ -1,10 +1,19 @@
-"""The derivatives of typed code's operators: the table of `runtime/numbers.h`, as C.
+"""The partials of the table as typed code: C on doubles.
 
 `g` is the adjoint of the result `y` of operands `a` and `b`. Each product is the one
-that the general way computes, in its order, so that both agree in every bit.
+that boxed code computes, in its order, so that both agree in every bit.
 """
 
+import ast
+import re
 from dataclasses import dataclass
+from functools import cache
+
+from retape.engines.vlad.operators._partials import on_doubles
+from retape.engines.vlad.operators._row import Operator, Trait, parsed
+from retape.engines.vlad.operators._table import OPERATORS
+
+_SCALED = {"0.0": "0.0", "1.0": "g", "-1.0": "-g"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,81 +24,68 @@ class Partial:
     takes: str = ""
 
 
-SUM = "a * a + b * b"
+@cache
+def partials_of(name: str) -> tuple[Partial, ...]:
+    """What the adjoints of an operator's operands get; none if it has no derivative.
 
-LEFT: dict[str, Partial] = {
-    "+": Partial("g"),
-    "-": Partial("g"),
-    "*": Partial("b * g", "b"),
-    "/": Partial("(1.0 / b) * g", "b"),
-    "atan": Partial(f"(b / ({SUM})) * g", "ab"),
-    "expt": Partial("(b == 0.0 ? 0.0 : b * pow(a, b - 1.0)) * g", "ab"),
-    "remainder": Partial("g"),
-    "min": Partial("(b < a ? 0.0 : g)", "ab"),
-    "max": Partial("(b > a ? 0.0 : g)", "ab"),
-    "(-)": Partial("-g"),
-    "check-integer": Partial("g"),
-    "real": Partial("g"),
-    "square": Partial("a * g + a * g", "a"),
-    "sqrt": Partial("(0.5 / y) * g", "y"),
-    "exp": Partial("y * g", "y"),
-    "log": Partial("(1.0 / a) * g", "a"),
-    "sin": Partial("cos(a) * g", "a"),
-    "cos": Partial("(0.0 - sin(a)) * g", "a"),
-    "tan": Partial("(1.0 + y * y) * g", "y"),
-    "asin": Partial("(1.0 / sqrt(1.0 - a * a)) * g", "a"),
-    "acos": Partial("(-1.0 / sqrt(1.0 - a * a)) * g", "a"),
-    "sinh": Partial("cosh(a) * g", "a"),
-    "cosh": Partial("sinh(a) * g", "a"),
-    "tanh": Partial("(1.0 - y * y) * g", "y"),
-    "expm1": Partial("(y + 1.0) * g", "y"),
-    "log1p": Partial("(1.0 / (1.0 + a)) * g", "a"),
-    "log2": Partial("(1.4426950408889634 / a) * g", "a"),
-    "log10": Partial("(0.4342944819032518 / a) * g", "a"),
-    "erf": Partial("(1.1283791670955126 * exp(0.0 - a * a)) * g", "a"),
-    "abs": Partial("(a > 0.0 ? 1.0 : a < 0.0 ? -1.0 : 0.0) * g", "a"),
-}
-"""By the first operand. Operators that are not here have no derivative."""
-
-RIGHT: dict[str, Partial] = {
-    "+": Partial("g"),
-    "-": Partial("-g"),
-    "*": Partial("a * g", "a"),
-    "/": Partial("((0.0 - y) / b) * g", "by"),
-    "atan": Partial(f"((0.0 - a) / ({SUM})) * g", "ab"),
-    "expt": Partial("(a == 0.0 ? 0.0 : y * log(a)) * g", "ay"),
-    "remainder": Partial("(-rint((a - y) / b) + 0.0) * g", "aby"),
-    "min": Partial("(b < a ? g : 0.0)", "ab"),
-    "max": Partial("(b > a ? g : 0.0)", "ab"),
-}
-"""By the second operand."""
-
-BESIDE: dict[str, tuple[str, Partial]] = {
-    "sin": ("cos", Partial("p * g", "p")),
-    "cos": ("sin", Partial("(0.0 - p) * g", "p")),
-    "sinh": ("cosh", Partial("p * g", "p")),
-    "cosh": ("sinh", Partial("p * g", "p")),
-}
-"""Operators whose derivative is another one's value, `p`, if that was applied, too."""
-
-CHEAP = {
-    "+": "a + b",
-    "-": "a - b",
-    "*": "a * b",
-    "(-)": "-a",
-    "check-integer": "a",
-    "real": "a",
-    "car": "(a) ->value",
-    "cdr": "(a) ->next",
-}
-"""Operators that the reverse runs again instead of keeping their values."""
+    Examples:
+        >>> [partial.text for partial in partials_of("/")]
+        ['(1.0 / b) * g', '((0.0 - y) / b) * g']
+    """
+    row = OPERATORS.get(name)
+    if row is None or not row.by:
+        return ()
+    if len(row.by) > row.arity:  # an operand is used more than once
+        takes = "".join(sorted({*map(_letters_in, row.by)}))
+        return (Partial(" + ".join(_scaled(row, by) for by in row.by), takes),)
+    return tuple(Partial(_scaled(row, by), _letters_in(by)) for by in row.by)
 
 
-def filled(text: str, values: dict[str, str]) -> str:
-    """A rule's text, with the variables for its letters."""
-    words = text.replace("(", " ( ").replace(")", " ) ").replace(",", " ,").split(" ")
-    words = [
-        "-" + values[w[1:]] if w[:1] == "-" and w[1:] in values else values.get(w, w)
-        for w in words
-    ]
-    return " ".join(word for word in words if word)
+def _letters_in(text: str) -> str:
+    names = {node.id for node in ast.walk(parsed(text)) if isinstance(node, ast.Name)}
+    return "".join(letter for letter in "aby" if letter in names)
+
+
+def _scaled(row: Operator, text: str) -> str:
+    """A partial times `g`; a choice passes it on, whatever it is, or nothing."""
+    if text in _SCALED:
+        return _SCALED[text]
+    node = parsed(text)
+    if row.traits & Trait.CHOICE:
+        assert isinstance(node, ast.IfExp), "a choice is between two operands"
+        arms = (_SCALED[ast.unparse(arm)] for arm in (node.body, node.orelse))
+        return f"({ast.unparse(node.test)} ? {' : '.join(arms)})"
+    factor = on_doubles(text)
+    return f"({factor}) * g" if isinstance(node, ast.BinOp) else f"{factor} * g"
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """Another operator's value that is in a partial, such as the cosine in a sine's.
+
+    Attributes:
+        name: The other operator; its operand is the same.
+        text: What the operand's adjoint gets, of the other one's value `p`.
+    """
+
+    name: str
+    text: str
+
+
+@cache
+def companion_of(name: str) -> Companion | None:
+    """The operator whose value saves computing a partial; `None` if there is none.
+
+    Examples:
+        >>> companion_of("cos")
+        Companion(name='sin', text='(0.0 - p) * g')
+    """
+    row = OPERATORS.get(name)
+    if row is None or not row.is_elementary:
+        return None
+    for other in OPERATORS.values():
+        text, found = re.subn(rf"\b{other.called}\(a\)", "p", row.by[0])
+        if found and other.is_elementary and "a" not in _letters_in(text):
+            factor = f"({text})" if " " in text else text
+            return Companion(other.name, f"{factor} * g")
+    return None

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from retape.engines.vlad.compiler.ir._operator_text import operator_text, real_text
-from retape.engines.vlad.compiler.typed._derivatives import LEFT, RIGHT, filled
+from retape.engines.vlad.compiler.typed._derivatives import partials_of
 from retape.engines.vlad.language._each import (
     Each,
     Item,
@@ -18,8 +18,8 @@ from retape.engines.vlad.language._each import (
     ItemOperand,
     each_of,
 )
-
-_UNCHECKED = {"/!": "/", "expt!": "expt"}
+from retape.engines.vlad.operators._partials import filled
+from retape.engines.vlad.operators._table import OPERATORS
 
 
 @dataclass(slots=True)
@@ -56,10 +56,7 @@ class ItemCode:
                 return self._bound(f"r{item.at}[i]")
             case ItemOf():
                 args = [self.value(arg) for arg in item.args]
-                op = _UNCHECKED.get(item.op, item.op)
-                if op == "square":
-                    return self._bound(f"{args[0]} * {args[0]}")
-                return self._bound(operator_text(op, args[0], args[-1]))
+                return self._bound(operator_text(_unchecked(item), args[0], args[-1]))
 
     def _bound(self, text: str) -> str:
         name = f"v{len(self.lines)}"
@@ -77,11 +74,10 @@ class ItemCode:
             found.append(g)
         if not isinstance(item, ItemOf):
             return
-        op = _UNCHECKED.get(item.op, item.op)
-        for arg, rules in zip(item.args, (LEFT, RIGHT), strict=False):
-            if op not in rules or not _mentions(arg, operand):
+        partials = partials_of(_unchecked(item))
+        for arg, rule in zip(item.args, partials, strict=False):
+            if not _mentions(arg, operand):
                 continue
-            rule = rules[op]
             values = {letter: self._letter(item, letter) for letter in rule.takes}
             text = filled(rule.text, {**values, "g": g})
             inner = g if text == g else self._bound(text)
@@ -94,6 +90,11 @@ class ItemCode:
             self.reads_result = True
             return "y"
         return self.value(item)
+
+
+def _unchecked(item: ItemOf) -> str:
+    """An item's operator, or the one that it is where it is no fault."""
+    return OPERATORS[item.op].checked or item.op
 
 
 def _mentions(item: Item, operand: int) -> bool:

@@ -34,33 +34,18 @@ from retape.engines.vlad.compiler.ir._ir import (
     all_functions,
     subterms,
 )
-from retape.engines.vlad.language._builtins import ELEMENTARY
 from retape.engines.vlad.language._each import DIRECT_OPERANDS, each_of
-
-REAL, TRUTH, UNIT, ROW, MIXED = "real", "bool", "unit", "row", "mixed"
-LIST = "list"
-
-_REAL_TO_REAL = (
-    *("+", "-", "*", "/", "atan", "expt", "remainder", "min", "max"),
-    *("(-)", "floor", "modulo", "floor-divide", "check-integer", "real"),
-    *ELEMENTARY,
+from retape.engines.vlad.operators._row import ANY, REAL, ROW, TRUTH, Kind
+from retape.engines.vlad.operators._table import (
+    CONS,
+    IS_NULL,
+    IS_PAIR,
+    OPERATORS,
 )
-_TESTS = ("=", "<", ">", "<=", ">=", "zero?", "positive?", "negative?", "finite?")
 
-Kind: TypeAlias = "str | tuple[Kind, Kind]"
+UNIT, MIXED, LIST = "unit", "mixed", "list"
 
-Signature: TypeAlias = tuple[tuple[Kind, ...], str]
-
-_SIGNATURES: dict[str, Signature] = {
-    **{op: ((REAL, REAL), REAL) for op in _REAL_TO_REAL},
-    **{op: ((REAL, REAL), TRUTH) for op in _TESTS},
-    "vector-ref": ((ROW, REAL), REAL),
-    "vector-set": ((ROW, REAL, REAL), ROW),
-    "vector-length": ((ROW,), REAL),
-    "make-vector": ((REAL, REAL), ROW),
-    "vector-dot": ((ROW, ROW), REAL),
-    "matrix-product": (((REAL, REAL), ROW, ROW), ROW),
-}
+Signature: TypeAlias = tuple[tuple[Kind, ...], Kind]
 
 
 def signature_of(op: str) -> Signature | None:
@@ -72,7 +57,8 @@ def signature_of(op: str) -> Signature | None:
     """
     each = each_of(op)
     if each is None:
-        return _SIGNATURES.get(op)
+        row = OPERATORS.get(op)
+        return None if row is None or ANY in row.takes else (row.takes, row.gives)
     kinds: list[Kind] = [ROW if kind == "v" else REAL for kind in each.kinds]
     if len(kinds) > DIRECT_OPERANDS:
         *rest, listed = kinds
@@ -82,7 +68,7 @@ def signature_of(op: str) -> Signature | None:
     return tuple(kinds), REAL if each.is_sum else ROW
 
 
-LIST_TESTS = ("null?", "pair?")
+LIST_TESTS = (IS_NULL, IS_PAIR)
 """Operators that tell the empty list from others."""
 
 
@@ -210,7 +196,7 @@ class Kinds:
 
     def _let(self, term: Let) -> None:
         value = self._variable(term.var)
-        if term.op == "cons":
+        if term.op == CONS:
             left, right = (self._atom(a) for a in term.args)
             unify(value, Node((left, right)))
         elif term.op in LIST_TESTS:
@@ -218,7 +204,7 @@ class Kinds:
             unify(self._atom(term.args[0]), Node(empty=True))
         elif (signature := signature_of(term.op)) is not None:
             operands, result = signature
-            unify(value, Node(result))
+            unify(value, _node_of(result))
             for arg, kind in zip(term.args, operands, strict=False):
                 unify(self._atom(arg), _node_of(kind))
         elif not term.op.startswith("fault:"):

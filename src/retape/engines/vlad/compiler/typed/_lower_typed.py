@@ -60,6 +60,14 @@ from retape.engines.vlad.compiler.typed._shapes import (
 )
 from retape.engines.vlad.compiler.typed._typed_functions import Typable
 from retape.engines.vlad.language._core import Pattern, PConst, PPair, PVar
+from retape.engines.vlad.operators._table import (
+    CAR,
+    CDR,
+    CONS,
+    IS_NULL,
+    OWN_SET,
+    VECTOR_SET,
+)
 
 _LETTERS = {REAL: "d", TRUTH: "b", ROW: "v", LIST: "l"}
 
@@ -93,7 +101,7 @@ class TypedLowering:
         }
         self.entered = entered(module) & self.module.functions.keys()
         self.program = TypedProgram()
-        self._set = "own-set" if keeps_rows(module) else "vector-set"
+        self._set = OWN_SET if keeps_rows(module) else VECTOR_SET
         self._frames: dict[str, Frame] = {}
         self._env: Bindings = {}
         self._params: dict[str, str] = {}
@@ -247,7 +255,7 @@ class TypedLowering:
     def _let(self, term: Let, known: Bindings) -> TypedTerm:
         if term.op.startswith("fault:") or is_refused(term):
             return Stop()
-        if term.op == "cons":
+        if term.op == CONS:
             kind = self.kinds.of(term.var)
             if kind == LIST:
                 return self._cons_list(term, known)
@@ -264,13 +272,13 @@ class TypedLowering:
         args = tuple(part for a in term.args for part in parts_of(shape_of(a, known)))
         var = self.new(term.var)
         assert isinstance(var, Register)
-        op = self._set if term.op == "vector-set" else term.op
+        op = self._set if term.op == VECTOR_SET else term.op
         return Do(var, op, args, self._term(term.body, {**known, term.var: var}))
 
     def _list_test(self, term: Let, known: Bindings) -> TypedTerm:
         shape = shape_of(term.args[0], known)
         if not isinstance(shape, Register):
-            is_so = shape == () and term.op == "null?"
+            is_so = shape == () and term.op == IS_NULL
             return self._term(term.body, {**known, term.var: is_so})
         test = self._slot(term.var, "b")
         rest = self._term(term.body, {**known, term.var: test})
@@ -288,7 +296,7 @@ class TypedLowering:
         car, cdr = self._slot(term.car, "d"), self._slot(term.cdr, "l")
         parts: Bindings = {term.car: car, term.cdr: cdr}
         rest = self._term(term.body, {**known, **parts})
-        return Do(car, "car", (cell,), Do(cdr, "cdr", (cell,), rest))
+        return Do(car, CAR, (cell,), Do(cdr, CDR, (cell,), rest))
 
     def _match(self, term: Match, known: Bindings) -> TypedTerm:
         value, wanted = shape_of(term.arg, known), term.constant.value
@@ -297,7 +305,7 @@ class TypedLowering:
             if wanted != ():
                 return Stop()
             test = self._slot("empty", "b")
-            return Do(test, "null?", (value,), IfTyped(test, body, Stop()))
+            return Do(test, IS_NULL, (value,), IfTyped(test, body, Stop()))
         if isinstance(value, Tuple) or (value == ()) != (wanted == ()):
             return Stop()
         if isinstance(value, tuple) or isinstance(wanted, tuple):

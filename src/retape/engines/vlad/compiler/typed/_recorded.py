@@ -10,7 +10,7 @@ does not change is on the tape once for all times that its way was taken in a ro
 
 from dataclasses import dataclass
 
-from retape.engines.vlad.compiler.typed._derivatives import BESIDE, CHEAP, LEFT, RIGHT
+from retape.engines.vlad.compiler.typed._derivatives import companion_of, partials_of
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Invoke,
@@ -27,6 +27,19 @@ from retape.engines.vlad.compiler.typed._row_operations import (
     product_takes,
 )
 from retape.engines.vlad.compiler.typed._ways import Passed, Way
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import (
+    CAR,
+    CDR,
+    MAKE_VECTOR,
+    OWN_SET,
+    VECTOR_REF,
+    VECTOR_SET,
+    names_with,
+)
+
+_AGAIN = names_with(Trait.AGAIN)
+"""Operators that the reverse runs again instead of keeping their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +76,7 @@ def recorded(way: Way, useful: frozenset[Register]) -> Recorded:
     cells = _cells_again(way, wanted, same)
     again: list[Do] = []
     for step in reversed(way.steps):
-        if isinstance(step, Do) and step.var in wanted and step.op in CHEAP:
+        if isinstance(step, Do) and step.var in wanted and step.op in _AGAIN:
             atoms = (same.get(a, a) for a in step.args)
             operands = [a for a in atoms if isinstance(a, Register)]
             known = (*wanted, *fixed, *cells)
@@ -90,7 +103,7 @@ def _cells_again(
         if isinstance(step, Do) and step.op == CELL:
             rest = same.get(step.args[1], step.args[1])
             if isinstance(rest, Register) and rest in wanted and rest not in found:
-                found[rest] = Do(rest, "cdr", (step.var,), Stop())
+                found[rest] = Do(rest, CDR, (step.var,), Stop())
     for rest in found:
         del wanted[rest]
     return found
@@ -102,18 +115,22 @@ def _other_names(way: Way) -> dict[TypedAtom, TypedAtom]:
     for step in way.steps:
         if isinstance(step, Passed):
             same[step.var] = same.get(step.value, step.value)
-        elif step.op == "vector-set":
+        elif step.op == VECTOR_SET:
             same[step.var] = same.get(step.args[0], step.args[0])
     return same
 
 
 def _beside(way: Way, same: dict[TypedAtom, TypedAtom]) -> dict[Register, Register]:
     """The variables of a way whose derivative it has computed, too."""
-    steps = [step for step in way.steps if isinstance(step, Do) and step.op in BESIDE]
+    steps = [
+        step for step in way.steps if isinstance(step, Do) and companion_of(step.op)
+    ]
     made = {(s.op, same.get(s.args[0], s.args[0])): s.var for s in steps}
     found: dict[Register, Register] = {}
     for step in steps:
-        other = made.get((BESIDE[step.op][0], same.get(step.args[0], step.args[0])))
+        companion = companion_of(step.op)
+        assert companion is not None, "so it was chosen"
+        other = made.get((companion.name, same.get(step.args[0], step.args[0])))
         if other is not None:
             found[step.var] = other
     return found
@@ -137,7 +154,7 @@ def _unchanged(way: Way, same: dict[TypedAtom, TypedAtom]) -> set[TypedAtom]:
 
 def _is_changing(op: str) -> bool:
     """Whether an operator does not give the same of the same operands."""
-    return op in ("vector-ref", "mark", CELL) or gives_another(op)
+    return op in (VECTOR_REF, "mark", CELL) or gives_another(op)
 
 
 def _taken(
@@ -147,24 +164,23 @@ def _taken(
     atoms: list[TypedAtom] = []
     if beside is not None:
         atoms = [beside] if step.args[0] in useful else []
-    elif step.op == "vector-ref":
+    elif step.op == VECTOR_REF:
         atoms = list(step.args)
-    elif step.op == "vector-set":
+    elif step.op == VECTOR_SET:
         atoms = list(step.args[:2])
-    elif step.op == "own-set":
+    elif step.op == OWN_SET:
         atoms = [*step.args[:2], step.var]
     elif step.op in PRODUCTS:
         atoms = list(product_takes(step))
-    elif step.op in ("make-vector", CELL):
+    elif step.op in (MAKE_VECTOR, CELL):
         atoms = [step.var]
     elif is_each(step.op):
         atoms = list(each_atoms(step))
-    elif step.op == "car":
+    elif step.op == CAR:
         atoms = list(step.args) if step.var in useful else []
     else:
-        for arg, rules in zip(step.args, (LEFT, RIGHT), strict=False):
-            if step.op in rules and isinstance(arg, Register) and arg in useful:
-                takes = rules[step.op].takes
+        for arg, partial in zip(step.args, partials_of(step.op), strict=False):
+            if isinstance(arg, Register) and arg in useful:
                 values = {"a": step.args[0], "b": step.args[-1], "y": step.var}
-                atoms += [values[letter] for letter in takes]
+                atoms += [values[letter] for letter in partial.takes]
     return [atom for atom in atoms if isinstance(atom, Register)]

@@ -19,13 +19,20 @@ from retape.engines.vlad.compiler.typed._form import (
     letter_of,
 )
 from retape.engines.vlad.language._each import each_of
+from retape.engines.vlad.operators._table import (
+    MAKE_VECTOR,
+    MATRIX_PRODUCT,
+    OWN_SET,
+    VECTOR_DOT,
+    VECTOR_SET,
+)
 
 CELL = "cell"
 """The operator that puts a real before a list."""
 
-PRODUCTS = ("vector-dot", "matrix-product")
-SETS = ("vector-set", "own-set")
-_GIVING_ROWS = (*SETS, "make-vector", "matrix-product")
+PRODUCTS = (VECTOR_DOT, MATRIX_PRODUCT)
+SETS = (VECTOR_SET, OWN_SET)
+_GIVING_ROWS = (*SETS, MAKE_VECTOR, MATRIX_PRODUCT)
 
 
 def keeps_rows(module: Module) -> bool:
@@ -81,7 +88,7 @@ def each_atoms(step: Do) -> tuple[TypedAtom, ...]:
 
 def product_takes(step: Do) -> tuple[TypedAtom, ...]:
     """What the reverse of a product takes; the shape is its parts, after a mark."""
-    if step.op == "vector-dot":
+    if step.op == VECTOR_DOT:
         return step.args
     _, _, columns, a, b = step.args
     return (step.var, columns, a, b)

@@ -36,6 +36,7 @@ from retape.engines.vlad.compiler.typed._kinds import (
     Kinds,
     signature_of,
 )
+from retape.engines.vlad.operators._table import CONS
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +108,7 @@ def _is_plain_term(term: Term, kinds: Kinds) -> bool:
         case Apply() | Operate() | Close():
             return False
         case Let():
-            is_known = term.op in ("cons", *LIST_TESTS)
+            is_known = term.op in (CONS, *LIST_TESTS)
             is_known |= signature_of(term.op) is not None
             if not is_known and not term.op.startswith("fault:"):
                 return False

@@ -9,7 +9,7 @@ doubles vary with the input, would need to know what the caller differentiates b
 
 from collections.abc import Callable
 
-from retape.engines.vlad.compiler.typed._derivatives import LEFT, RIGHT
+from retape.engines.vlad.compiler.typed._derivatives import partials_of
 from retape.engines.vlad.compiler.typed._form import (
     Do,
     Give,
@@ -32,6 +32,7 @@ from retape.engines.vlad.compiler.typed._row_operations import (
     is_each,
     row_operands,
 )
+from retape.engines.vlad.operators._table import MAKE_VECTOR
 
 
 def useful_slots(program: TypedProgram) -> frozenset[Register]:
@@ -86,14 +87,13 @@ def _operand_flows(term: Do, found: set[Register], flows: Flow) -> None:
         found |= {a for a in term.args[2:] if isinstance(a, Register)}
     elif term.op == CELL:
         found |= {a for a in term.args[:1] if isinstance(a, Register)}
-    elif term.op == "make-vector":
+    elif term.op == MAKE_VECTOR:
         found |= {a for a in term.args[1:] if isinstance(a, Register)}
     elif is_each(term.op):
         for arg in row_operands(term):
             if gives_row(term) and isinstance(arg, Register):
                 found.add(arg)
             flows(arg, term.var)
-    elif term.op in LEFT:
-        flows(term.args[0], term.var)
-        if term.op in RIGHT:
-            flows(term.args[1], term.var)
+    else:
+        for arg, _ in zip(term.args, partials_of(term.op), strict=False):
+            flows(arg, term.var)

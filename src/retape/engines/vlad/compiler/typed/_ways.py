@@ -26,6 +26,7 @@ from retape.engines.vlad.compiler.typed._form import (
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._row_operations import CELL, gives_row
+from retape.engines.vlad.operators._table import CDR
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +160,7 @@ class _Finder:
 
         What follows in a list is looked at again, where the reverse takes it.
         """
-        return term.var in self.useful or term.op in (CELL, "cdr") or gives_row(term)
+        return term.var in self.useful or term.op in (CELL, CDR) or gives_row(term)
 
     def _join(self, term: Join) -> list[Way]:
         self.found.joins[term.name] = term

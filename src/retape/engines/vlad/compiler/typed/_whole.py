@@ -23,19 +23,23 @@ from retape.engines.vlad.compiler.typed._form import (
     terms_of,
 )
 from retape.engines.vlad.compiler.typed._row_operations import SETS
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import (
+    OPERATORS,
+    VECTOR_LENGTH,
+    names_with,
+)
 
 _MOST_WHOLE = 2.0**53
 
-PLACES = {"vector-ref": 1, "vector-set": 1, "own-set": 1, "make-vector": 0}
+PLACES = {n: row.place for n, row in OPERATORS.items() if row.place is not None}
 """Operators with a place or a length, and which of their operands it is."""
 
-TESTS_OF_TWO = ("=", "<", ">", "<=", ">=")
+TESTS_OF_TWO = {n for n, row in OPERATORS.items() if row.is_test and row.arity == 2}
 
 _SUMS = ("+", "-")
-_FLOORS = ("floor", "floor-divide")
-_KEEPING = ("+", "-", "*", "(-)", "abs", "min", "max", "remainder", "modulo")
-_CHECKS = ("check-integer", "real")
-_KEEPING_CHECKED = (*_KEEPING, *_CHECKS)
+_FLOORS, _CHECKS = names_with(Trait.FLOOR), names_with(Trait.CHECK)
+_KEEPING_CHECKED = names_with(Trait.INTEGRAL | Trait.CHECK)
 
 
 def is_whole_constant(atom: TypedAtom) -> bool:
@@ -204,7 +208,7 @@ class _Flows:
         return all(a in found or is_whole_constant(a) for a in self.into.get(slot, ()))
 
     def _computes(self, step: Do, found: set[Register]) -> bool:
-        if step.op == "vector-length":
+        if step.op == VECTOR_LENGTH:
             return True
         given = [a in found or is_whole_constant(a) for a in step.args]
         if step.op in _CHECKS and not given[0]:

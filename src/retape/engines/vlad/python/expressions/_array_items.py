@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from retape.engines.vlad.language._core import Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import CONS, VECTOR_REF, VECTOR_SET
 from retape.engines.vlad.python.read._types import (
     BOOL,
     INT,
@@ -52,7 +53,7 @@ class ArrayItems:
         indices = self._indices(node, type_.rank, env)
 
         def read(vector: Core, at: Core) -> Core:
-            return Prim(where, "vector-ref", (vector, at))
+            return Prim(where, VECTOR_REF, (vector, at))
 
         return self._at(where, core, indices, read), type_.item
 
@@ -66,7 +67,7 @@ class ArrayItems:
         indices = self._indices(node, type_.rank, env)
 
         def write(vector: Core, at: Core) -> Core:
-            return Prim(where, "vector-set", (vector, at, value))
+            return Prim(where, VECTOR_SET, (vector, at, value))
 
         return self._at(where, array, indices, write, rebuild=True)
 
@@ -137,7 +138,7 @@ class ArrayItems:
             def inner(row: Core, column: Core) -> Core:
                 place = Prim(where, "+", (Prim(where, "*", (row, columns)), column))
                 done = act(data, in_column(where, column, columns, j_natural, place))
-                return Prim(where, "cons", (shape, done)) if rebuild else done
+                return Prim(where, CONS, (shape, done)) if rebuild else done
 
             row = i if i_natural else None
             column = j if j_natural else None

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import Const, Core, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import CONS, MATRIX_PRODUCT, VECTOR_DOT
 from retape.engines.vlad.python.read._types import FLOAT, ArrayType
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._array_terms import (
@@ -45,20 +46,20 @@ class ArrayProducts:
 
     def _dot(self, where: Where, a: Core, b: Core) -> Core:
         lengths = [length_of(where, a), length_of(where, b)]
-        return if_alike(where, lengths, Prim(where, "vector-dot", (a, b)))
+        return if_alike(where, lengths, Prim(where, VECTOR_DOT, (a, b)))
 
     def _matrix_vector(self, where: Where, a: Core, b: Core) -> Core:
         def multiplied(shape: Core, rows: Core, columns: Core, items: Core) -> Core:
-            one = Prim(where, "cons", (rows, Const(where, 1.0)))
-            result = Prim(where, "matrix-product", (one, items, b))
+            one = Prim(where, CONS, (rows, Const(where, 1.0)))
+            result = Prim(where, MATRIX_PRODUCT, (one, items, b))
             return if_alike(where, [columns, length_of(where, b)], result)
 
         return opened(self._build, where, a, multiplied)
 
     def _vector_matrix(self, where: Where, a: Core, b: Core) -> Core:
         def multiplied(shape: Core, rows: Core, columns: Core, items: Core) -> Core:
-            one = Prim(where, "cons", (Const(where, 1.0), columns))
-            result = Prim(where, "matrix-product", (one, a, items))
+            one = Prim(where, CONS, (Const(where, 1.0), columns))
+            result = Prim(where, MATRIX_PRODUCT, (one, a, items))
             return if_alike(where, [length_of(where, a), rows], result)
 
         return opened(self._build, where, b, multiplied)
@@ -68,9 +69,9 @@ class ArrayProducts:
             def right(other: Core, height: Core, columns: Core, more: Core) -> Core:
                 both = self._build.fresh("shape")
                 result = Var(where, both)
-                made = Prim(where, "matrix-product", (result, items, more))
-                pair = Prim(where, "cons", (result, made))
-                whole = Prim(where, "cons", (rows, columns))
+                made = Prim(where, MATRIX_PRODUCT, (result, items, more))
+                pair = Prim(where, CONS, (result, made))
+                whole = Prim(where, CONS, (rows, columns))
                 bound = self._build.let_var(where, both, whole, pair)
                 return if_alike(where, [inner, height], bound)
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import CONS, MAKE_VECTOR
 from retape.engines.vlad.python.read._types import (
     INT,
     ArrayType,
@@ -76,7 +77,7 @@ class Arrays:
         core, type_ = shape
         self._owner.fresh = True
         if type_ in (INT, TupleType((INT,))):
-            return Prim(where, "make-vector", (core, value)), ArrayType(1)
+            return Prim(where, MAKE_VECTOR, (core, value)), ArrayType(1)
         if type_ != TupleType((INT, INT)):
             self.refuse(
                 node,
@@ -86,8 +87,8 @@ class Arrays:
             self._build.fresh(n) for n in ("rows", "columns", "shape")
         )
         size = Prim(where, "*", (Var(where, rows), Var(where, columns)))
-        data = Prim(where, "make-vector", (size, value))
-        made = Prim(where, "cons", (Var(where, both), data))
+        data = Prim(where, MAKE_VECTOR, (size, value))
+        made = Prim(where, CONS, (Var(where, both), data))
         pair = nested_pattern([PVar(rows), PVar(columns)])
         inside = self._build.let(where, pair, Var(where, both), made)
         return self._build.let_var(where, both, core, inside), ArrayType(2)

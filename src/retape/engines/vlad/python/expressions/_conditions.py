@@ -4,6 +4,7 @@ import ast
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
+from retape.engines.vlad.operators._table import IS_ZERO
 from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -33,7 +34,7 @@ class Conditions:
         core, type_ = self._owner.expr(node, env)
         where = self._owner.text.where(node)
         if type_ in NUMBERS:
-            return self._owner.arithmetic.inverse(where, Prim(where, "zero?", (core,)))
+            return self._owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (core,)))
         if type_ not in (BOOL, UNKNOWN):
             self.refuse(
                 node, f"a condition is a bool or a number, not {kind_of_type(type_)}"

@@ -17,6 +17,7 @@ from retape.engines.vlad.language._core import (
     Var,
 )
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.read._types import (
     NUMBERS,
     ArrayType,
@@ -208,7 +209,7 @@ def shaped(
         shape, data, others, values = (
             owner.build.fresh(n) for n in ("shape", "data", "zeros", "values")
         )
-        made = Prim(where, "cons", (Var(where, shape), Var(where, values)))
+        made = Prim(where, CONS, (Var(where, shape), Var(where, values)))
         right = nested_pattern([PVar(others), PVar(values)])
         inner = owner.build.let(where, right, cotangent, made)
         left = nested_pattern([PVar(shape), PVar(data)])

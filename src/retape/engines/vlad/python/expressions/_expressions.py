@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import NEGATE
 from retape.engines.vlad.python.expressions._array_items import ArrayItems
 from retape.engines.vlad.python.expressions._array_products import ArrayProducts
 from retape.engines.vlad.python.expressions._arrays import Arrays
@@ -240,7 +241,7 @@ class Expressions:
         operand = self.expr(node.operand, env)
         self.refuse_ints(node, operand[1])
         if isinstance(operand[1], ArrayType) and isinstance(node.op, ast.USub):
-            return self.wholes.unary(node, "(-)", operand)
+            return self.wholes.unary(node, NEGATE, operand)
         operand = self.as_number(node, operand)
         if isinstance(node.op, ast.UAdd):
             return operand

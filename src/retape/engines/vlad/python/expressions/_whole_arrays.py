@@ -23,6 +23,14 @@ from retape.engines.vlad.language._each import (
     ItemOperand,
     postfix,
 )
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import (
+    CHECKED_DIV,
+    CHECKED_EXPT,
+    CONS,
+    SQUARE,
+    names_with,
+)
 from retape.engines.vlad.python.read._types import FLOAT, ArrayType, kind_of_type
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
 from retape.engines.vlad.python.terms._array_terms import if_alike, length_of, opened_as
@@ -30,8 +38,7 @@ from retape.engines.vlad.python.terms._array_terms import if_alike, length_of, o
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
 
-_LIGHT = ("+", "-", "*", "/", "(-)", "abs", "square")
-"""Operators that no fault can come of, and that are as quick as a place in memory."""
+_LIGHT = names_with(Trait.LIGHT)
 
 _MOST_OPERANDS, _MOST_WORDS = 8, 30
 
@@ -193,7 +200,7 @@ class WholeArrays:
         where = self._owner.text.where(node)
         core = self._operator(where, whole, is_sum=False)
         if whole.shape is not None:
-            core = Prim(where, "cons", (whole.shape[0], core))
+            core = Prim(where, CONS, (whole.shape[0], core))
         core = _surrounded(whole, core)
         self._made[core] = whole
         self._owner.fresh = True
@@ -205,7 +212,7 @@ class WholeArrays:
         if len(args) > DIRECT_OPERANDS:
             *rest, result = args
             for arg in reversed(rest):
-                result = Prim(where, "cons", (arg, result))
+                result = Prim(where, CONS, (arg, result))
             args = (result,)
         return Prim(where, name, args)
 
@@ -231,11 +238,11 @@ def _item_of(op: ast.operator, left: Item, right: Item) -> Item:
     constant = right.value if isinstance(right, ItemNumber) else None
     match op:
         case ast.Div():
-            return ItemOf("/" if constant else "/!", (left, right))
+            return ItemOf("/" if constant else CHECKED_DIV, (left, right))
         case ast.Pow() if constant == 2.0:
-            return ItemOf("square", (left,))
+            return ItemOf(SQUARE, (left,))
         case ast.Pow():
-            return ItemOf("expt!", (left, right))
+            return ItemOf(CHECKED_EXPT, (left, right))
     return ItemOf(_PLAIN[type(op)], (left, right))
 
 

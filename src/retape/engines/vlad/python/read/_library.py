@@ -3,16 +3,18 @@
 import math
 from typing import Any
 
-from retape.engines.vlad.language._builtins import ELEMENTARY
+from retape.engines.vlad.operators._table import OPERATORS
+
+_ELEMENTARY = [name for name, row in OPERATORS.items() if row.is_elementary]
 
 MATH: dict[str, str] = {
-    **{name: name for name in ELEMENTARY if hasattr(math, name)},
+    **{name: name for name in _ELEMENTARY if hasattr(math, name)},
     "fabs": "abs",
 }
 """Functions of `math` of one number, and their operators; they raise as Python's do."""
 
 NUMPY: dict[str, str] = {
-    **{name: name for name in ELEMENTARY if name != "erf"},
+    **{name: name for name in _ELEMENTARY if name != "erf"},
     "absolute": "abs",
     "arcsin": "asin",
     "arccos": "acos",

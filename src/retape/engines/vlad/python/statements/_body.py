@@ -15,6 +15,7 @@ import ast
 from collections.abc import Sequence
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
+from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Instance, Unit
 from retape.engines.vlad.python.expressions._variables import (
@@ -126,7 +127,7 @@ class Body(Expressions):
             return lambda: core
         where = self.text.where(node)
         number = Const(where, self.unit.number_of(type_))
-        return lambda: Prim(where, "cons", (number, core))
+        return lambda: Prim(where, CONS, (number, core))
 
     def _if(self, node: ast.If, env: Variables, go: After, exits: Exits | None) -> Emit:
         where = self.text.where(node)

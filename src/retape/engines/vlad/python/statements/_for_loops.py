@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import IS_POSITIVE, IS_ZERO, VECTOR_REF
 from retape.engines.vlad.python.expressions._variables import Variable, Variables
 from retape.engines.vlad.python.read._names import assigned
 from retape.engines.vlad.python.read._types import INT, UNKNOWN, ArrayType
@@ -74,7 +75,7 @@ class _Counter:
         up, down = Prim(self.where, "<", (i, end)), Prim(self.where, ">", (i, end))
         if self.sign:
             return up if self.sign > 0 else down
-        rises = Prim(self.where, "positive?", (Var(self.where, self.stride),))
+        rises = Prim(self.where, IS_POSITIVE, (Var(self.where, self.stride),))
         return If(self.where, rises, up, down)
 
     def advance(self, env: Variables) -> Core:
@@ -127,7 +128,7 @@ def _opened(owner: "Body", counter: _Counter, loop: Core) -> Core:
     where, build = counter.where, owner.build
     if not counter.sign:
         wrong = fault(where, "`range` with a step of zero")
-        zero = Prim(where, "zero?", (Var(where, counter.stride),))
+        zero = Prim(where, IS_ZERO, (Var(where, counter.stride),))
         loop = If(where, zero, wrong, loop)
         loop = build.let_var(where, counter.stride, counter.range.step, loop)
     loop = build.let_var(where, counter.last, counter.range.stop, loop)
@@ -165,7 +166,7 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
         stop, _ = owner.arrays.length(node, (core, type_))
         item = type_.item
         return _Range(
-            zero, stop, one, lambda i: (Prim(where, "vector-ref", (core, i)), item)
+            zero, stop, one, lambda i: (Prim(where, VECTOR_REF, (core, i)), item)
         )
     return owner.refuse(
         iterated,

@@ -12,14 +12,25 @@ from collections.abc import Callable
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._row import Trait
+from retape.engines.vlad.operators._table import (
+    CHECK_INTEGER,
+    EXPT,
+    FLOOR,
+    FLOOR_DIVIDE,
+    IS_FINITE,
+    IS_NEGATIVE,
+    IS_ZERO,
+    NEGATE,
+    OPERATORS,
+    REMAINDER,
+)
 from retape.engines.vlad.python.read._types import BOOL, FLOAT, INT, UNKNOWN, Type
 from retape.engines.vlad.python.terms._core_builder import CoreBuilder
 
 Operand = tuple[Core, Type]
 
 LARGEST_INT = 2**53
-_OF_FINITE = ("sin", "cos", "tan", "asin", "acos")
-_TO_INFINITY = ("sqrt", "log", "log1p", "log2", "log10")
 
 
 def fault(where: Where, kind: str) -> Core:
@@ -58,10 +69,10 @@ class Arithmetic:
             case ast.Div():
                 return self._divided(where, "/", a, b), FLOAT
             case ast.FloorDiv():
-                core = self._divided(where, "floor-divide", a, b)
+                core = self._divided(where, FLOOR_DIVIDE, a, b)
                 return self._one_zero(core, both), both
             case ast.Mod():
-                core = self._divided(where, "remainder", a, b)
+                core = self._divided(where, REMAINDER, a, b)
                 return self._one_zero(core, both), both
             case ast.Pow():
                 return self.power(where, left, right)
@@ -75,7 +86,7 @@ class Arithmetic:
 
     def exact(self, where: Where, core: Core, type_: Type) -> Core:
         """An int that is refused if it is not below 2**53."""
-        return Prim(where, "check-integer", (core,)) if type_ is INT else core
+        return Prim(where, CHECK_INTEGER, (core,)) if type_ is INT else core
 
     def _divided(self, where: Where, op: str, a: Core, b: Core) -> Core:
         if isinstance(b, Const) and b.value != 0.0:
@@ -85,7 +96,7 @@ class Arithmetic:
             (a, b),
             lambda x, y: If(
                 where,
-                Prim(where, "zero?", (y,)),
+                Prim(where, IS_ZERO, (y,)),
                 fault(where, "division by zero"),
                 Prim(where, op, (x, y)),
             ),
@@ -103,7 +114,7 @@ class Arithmetic:
         if s is INT and t is INT and exponent is None:
             return self._power_of_int(where, a, b), INT
         type_ = INT if whole else FLOAT
-        core = self.finite(where, "expt", (a, b))
+        core = self.finite(where, EXPT, (a, b))
         return self.exact(where, core, type_), type_
 
     def _power_of_int(self, where: Where, a: Core, b: Core) -> Core:
@@ -111,9 +122,9 @@ class Arithmetic:
         wrong = PYTHON_FAULTS[-1]
 
         def checked(x: Core, y: Core) -> Core:
-            result = self.exact(where, self.finite(where, "expt", (x, y)), INT)
+            result = self.exact(where, self.finite(where, EXPT, (x, y)), INT)
             return If(
-                where, Prim(where, "negative?", (y,)), fault(where, wrong), result
+                where, Prim(where, IS_NEGATIVE, (y,)), fault(where, wrong), result
             )
 
         return self.named(where, (a, b), checked)
@@ -123,19 +134,20 @@ class Arithmetic:
 
         Python's rule: no number of a number, and an infinity of what is finite.
         """
-        if op not in (*_OF_FINITE, *_TO_INFINITY):
+        traits = OPERATORS[op].traits
+        if not traits & (Trait.OF_FINITE | Trait.ENDLESS):
             return self.finite(where, op, (arg,))
 
         def checked(x: Core) -> Core:
             result = self._build.fresh("y")
             value = Var(where, result)
             wrong = fault(where, "math domain or range error")
-            if op in _OF_FINITE:  # of infinities they are no numbers
+            if traits & Trait.OF_FINITE:  # of infinities they are no numbers
                 is_wrong = Prim(where, "=", (x, x))
             else:  # infinite of infinity, of which minus infinity is no number
                 is_wrong = Prim(where, "<", (x, Const(where, math.inf)))
             failed = If(where, is_wrong, wrong, value)
-            test = If(where, Prim(where, "finite?", (value,)), value, failed)
+            test = If(where, Prim(where, IS_FINITE, (value,)), value, failed)
             return self._build.let_var(where, result, Prim(where, op, (x,)), test)
 
         return self.named(where, (arg,), checked)
@@ -148,8 +160,8 @@ class Arithmetic:
             value = Var(where, result)
             wrong = fault(where, "math domain or range error")
             for operand in operands:
-                wrong = If(where, Prim(where, "finite?", (operand,)), wrong, value)
-            test = If(where, Prim(where, "finite?", (value,)), value, wrong)
+                wrong = If(where, Prim(where, IS_FINITE, (operand,)), wrong, value)
+            test = If(where, Prim(where, IS_FINITE, (value,)), value, wrong)
             return self._build.let_var(where, result, Prim(where, op, operands), test)
 
         return self.named(where, args, checked)
@@ -162,27 +174,27 @@ class Arithmetic:
             ), type_
         if type_ is INT:
             return Prim(where, "-", (Const(where, 0.0), core)), type_
-        return Prim(where, "(-)", (core,)), type_
+        return Prim(where, NEGATE, (core,)), type_
 
     def truncated(self, where: Where, core: Core) -> Core:
         """`int(x)`: towards zero."""
 
         def both(x: Core) -> Core:
-            below = Prim(where, "(-)", (Prim(where, "floor", (self._minus(x),)),))
-            above = Prim(where, "floor", (x,))
-            return If(where, Prim(where, "negative?", (x,)), below, above)
+            below = Prim(where, NEGATE, (Prim(where, FLOOR, (self._minus(x),)),))
+            above = Prim(where, FLOOR, (x,))
+            return If(where, Prim(where, IS_NEGATIVE, (x,)), below, above)
 
         return self._whole(where, self.named(where, (core,), both))
 
     def _minus(self, core: Core) -> Core:
-        return Prim(core.where, "(-)", (core,))
+        return Prim(core.where, NEGATE, (core,))
 
     def ceiling(self, where: Where, core: Core) -> Core:
-        floor = Prim(where, "floor", (self._minus(core),))
-        return self._whole(where, Prim(where, "(-)", (floor,)))
+        floor = Prim(where, FLOOR, (self._minus(core),))
+        return self._whole(where, Prim(where, NEGATE, (floor,)))
 
     def rounded_down(self, where: Where, core: Core) -> Core:
-        return self._whole(where, Prim(where, "floor", (core,)))
+        return self._whole(where, Prim(where, FLOOR, (core,)))
 
     def _whole(self, where: Where, core: Core) -> Core:
         return self.exact(where, self._one_zero(core, INT), INT)
@@ -210,8 +222,8 @@ class Arithmetic:
             parts = Prim(where, "/", (x, m)), Prim(where, "/", (y, m))
             length = Prim(where, "*", (m, self.named(where, parts, root)))
             zero_or_nan = Prim(where, "+", tuple(_absolute(each) for each in (x, y)))
-            safe = If(where, Prim(where, "zero?", (m,)), zero_or_nan, length)
-            return If(where, Prim(where, "finite?", (m,)), safe, m)
+            safe = If(where, Prim(where, IS_ZERO, (m,)), zero_or_nan, length)
+            return If(where, Prim(where, IS_FINITE, (m,)), safe, m)
 
         def chosen(x: Core, y: Core) -> Core:
             # No number is not larger than zero; so an infinity is found beside one.

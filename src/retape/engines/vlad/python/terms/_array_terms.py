@@ -8,6 +8,7 @@ from typing import Literal
 
 from retape.engines.vlad.language._core import Core, If, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import IS_NEGATIVE, VECTOR_LENGTH
 from retape.engines.vlad.python.terms._arithmetic import fault
 from retape.engines.vlad.python.terms._core_builder import CoreBuilder, nested_pattern
 
@@ -22,13 +23,13 @@ def if_alike(where: Where, lengths: list[Core], result: Core) -> Core:
 
 def length_of(where: Where, vector: Core) -> Core:
     """The length of an array of one dimension."""
-    return Prim(where, "vector-length", (vector,))
+    return Prim(where, VECTOR_LENGTH, (vector,))
 
 
 def wrapped(where: Where, index: Core, length: Core) -> Core:
     """An index that may count from the end."""
     moved = Prim(where, "+", (index, length))
-    return If(where, Prim(where, "negative?", (index,)), moved, index)
+    return If(where, Prim(where, IS_NEGATIVE, (index,)), moved, index)
 
 
 def in_column(
@@ -39,7 +40,7 @@ def in_column(
     inner = If(where, Prim(where, "<", (column, columns)), at, wrong)
     if natural:
         return inner
-    return If(where, Prim(where, "negative?", (column,)), wrong, inner)
+    return If(where, Prim(where, IS_NEGATIVE, (column,)), wrong, inner)
 
 
 def opened(

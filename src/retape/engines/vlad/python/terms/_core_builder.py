@@ -18,6 +18,7 @@ from retape.engines.vlad.language._core import (
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._free_variables import FreeVariables
 from retape.engines.vlad.language._scope import Names
+from retape.engines.vlad.operators._table import CONS
 
 
 class CoreBuilder:
@@ -66,7 +67,7 @@ def tuple_of(where: Where, items: Sequence[Core]) -> Core:
         return Const(where, ())
     *rest, result = items
     for item in reversed(rest):
-        result = Prim(where, "cons", (item, result))
+        result = Prim(where, CONS, (item, result))
     return result
 
 

@@ -73,3 +73,18 @@ def modulo(a: float, b: float) -> float:
 def floor(a: float) -> float:
     """The largest integer not above, also of infinities."""
     return float(math.floor(a)) if math.isfinite(a) else a
+
+
+def remainder(a: float, b: float) -> float:
+    """`%` of Python's floats, and no number where it raises."""
+    return a % b if b != 0.0 and math.isfinite(a) else math.nan
+
+
+def floor_divide(a: float, b: float) -> float:
+    """`//` of Python's floats, and no number where it raises."""
+    return a // b if b != 0.0 else math.nan
+
+
+def rint(a: float) -> float:
+    """The nearest integer, the even one of two, also of infinities."""
+    return float(round(a)) if math.isfinite(a) else a
