@@ -33,7 +33,7 @@ SEAMS = {
     "retape.engines.vlad.compiler.ir._ir": "the form",
     "retape.engines.vlad.compiler.ir._pretty": "its text",
     "retape.engines.vlad.evaluators._paper": "the paper's figures, as printed there",
-    "retape.engines.vlad.language._diagnostics": "places in a program's text",
+    "retape.engines.vlad.operators": "the table of operators, and a row that is added",
     "retape.engines.vlad.language._program": "a program that was read",
     "retape.engines.vlad.values._values": "values of the language",
     "retape.engines.vlad.values._versioned_arrays": "arrays with versions",

@@ -16,10 +16,8 @@ import pytest
 from retape.engines.vlad.compiler import _pipeline
 from retape.engines.vlad.compiler.ir import _check, _ir, _pretty
 from retape.engines.vlad.compiler.load import _c_compiler
-from retape.engines.vlad.language._builtins import ARITY
-from retape.engines.vlad.language._diagnostics import Source
-from retape.engines.vlad.language._program import Session, load
-from retape.engines.vlad.operators import _row, _table
+from retape.engines.vlad.language._program import Session, Source, load
+from retape.engines.vlad.operators import _table
 from retape.engines.vlad.session._engines import Setting, make_engine
 from retape.engines.vlad.values._values import show as show
 
@@ -28,7 +26,12 @@ complete = _c_compiler.complete
 """A file of C with what stands before each when it is compiled."""
 
 OPERATORS = _table.OPERATORS
-WITH_PARTIALS = {n: r.arity for n, r in OPERATORS.items() if r.by and n in ARITY}
+_HIDDEN = _table.Trait.HIDDEN | _table.Trait.ITEM
+WITH_PARTIALS = {
+    name: row.arity
+    for name, row in OPERATORS.items()
+    if row.by and not row.traits & _HIDDEN
+}
 """Operators of the language that have derivatives, and how many reals each takes."""
 
 NEW_ROW = """
@@ -44,8 +47,8 @@ OPERATORS["cbrt"] = Operator(
 
 def table_of(**fields: Any) -> Any:
     """A table of one row that takes and gives reals."""
-    row = _row.Operator(takes=("real",), gives="real", **fields)
-    return _row.table((row,))
+    row = _table.Operator(takes=("real",), gives="real", **fields)
+    return _table.table((row,))
 
 
 forms = SimpleNamespace(
