@@ -38,7 +38,8 @@ ROWS = [
     Row(
         "Run `{}`",
         "without(monkeypatch, 'optimistix')\n"
-        "monkeypatch.delitem(sys.modules, 'retape.optimistix', raising=False)\n"
+        "for name in [n for n in sys.modules if n.startswith('retape.optimistix')]:\n"
+        "    monkeypatch.delitem(sys.modules, name)\n"
         "import retape.optimistix",
         "'optimistix' in installs('''THE_CODE''')",
     ),

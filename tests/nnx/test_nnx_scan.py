@@ -88,6 +88,7 @@ def test_values_gradients_and_state_are_those_of_a_python_loop(length: int) -> N
     assert difference(ours, unrolled(length)) < CLOSE
 
 
+@pytest.mark.slow("{'plan': retape.fixed_space(snapshots=2)}")
 @pytest.mark.parametrize(
     "options",
     [

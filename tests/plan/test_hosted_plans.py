@@ -132,6 +132,7 @@ def test_mixed_slots_save_advances_and_sizes_matter():
     assert retape.fixed_space(snapshots=9, store={"state"}) == plain
 
 
+@pytest.mark.slow
 def test_a_prediction_reads_well():
     text = str(retape.fixed_space(snapshots=2, store=BOTH).predict(6, 8, 8))
     assert text.endswith("2 snapshots, peak 24 B; 3 tapes kept")

@@ -133,6 +133,7 @@ def test_of_schedules_that_cost_the_same_the_fewest_advances_are_made(slots):
     assert Hierarchy(50, two(0, 3), StepCosts(0, 0, 0)).cost() == 5 + 49 * 5
 
 
+@pytest.mark.slow
 def test_costs_of_zero_have_a_bound():
     nothing = StepCosts(0, 0, 0)
     for memory, disk, n in [(3, 30, 100_000), (2, 2, 20), (0, 3, 50)]:
@@ -142,6 +143,7 @@ def test_costs_of_zero_have_a_bound():
     assert Hierarchy(100_000, two(0, 30), nothing).bound() >= 1.0
 
 
+@pytest.mark.slow
 def test_beyond_the_table_segments_are_as_near_as_the_rules():
     """A run over two tiers whose far one has more starts than it needs."""
     for n, tiers in [(2_500, two(8, 24)), (30_000, two(2, 5)), (10**6, two(4, 20))]:

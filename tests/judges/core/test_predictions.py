@@ -67,6 +67,7 @@ def in_time(seconds=SECONDS):
         signal.signal(signal.SIGPROF, before)
 
 
+@pytest.mark.slow("one tape-no bytes")
 @pytest.mark.parametrize("sizes", BYTES)
 @pytest.mark.parametrize(
     "plan",

@@ -125,7 +125,10 @@ REVERSED = ["carry_swaps", "nested_scans", "linear_algebra", "custom_jvp_inside"
 
 # That policies which cut between operations gain nothing in a loop is advice.
 @pytest.mark.slow(
-    "linear_algebra-checkpoint", "linear_algebra-names", "linear_algebra-within"
+    "linear_algebra-checkpoint",
+    "linear_algebra-names",
+    "linear_algebra-within",
+    "linear_algebra-Checkpointed",
 )
 @pytest.mark.filterwarnings("ignore:.*Write the loop as `retape.jax.scan`")
 @pytest.mark.parametrize("layer", LAYERS)

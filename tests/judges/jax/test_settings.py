@@ -120,6 +120,7 @@ def outcome(run: Function) -> Any:
     "checkpoint within bytes-threefry_partitionable",
     "scan-threefry_partitionable",
     "grad by the host-default_matmul_precision",
+    "vjp-threefry_partitionable",
 )
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("way", WAYS)

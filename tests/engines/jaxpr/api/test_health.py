@@ -103,6 +103,7 @@ def test_a_derivative_that_is_not_finite(step: Any) -> None:
     assert fault.variable == SPOILT.get(step, "y")
 
 
+@pytest.mark.slow
 def test_a_scan_that_is_a_part_of_a_step_is_gone_into() -> None:
     def fun(x: Any) -> Any:
         def body(c: Any) -> Any:
@@ -176,6 +177,7 @@ def test_norms_stand_for_all_steps_in_a_fixed_number_of_rows() -> None:
     np.testing.assert_allclose([min(norms), max(norms)], [0.02, 1.0])
 
 
+@pytest.mark.slow
 def test_a_source_that_cannot_be_read_names_nothing() -> None:
     scope: dict[str, Any] = {"jnp": jnp}
     exec("def step(y, x): return y + jnp.sqrt(y * 0.0)", scope)

@@ -79,6 +79,7 @@ def test_what_talks_says_the_same() -> None:
     assert said == [1, 2, 4, 8]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [jax.vmap, lambda f: jax.jit(jax.vmap(f))])
 def test_a_batch_of_sweeps_keeps_its_numbers(how: Any) -> None:
     """They are in this form already, and are not put into it once more."""

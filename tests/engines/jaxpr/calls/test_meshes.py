@@ -11,6 +11,9 @@ import pytest
 
 from tests.engines.jaxpr.calls.test_shard_map import finish, start
 
+# One process runs all programs, for two minutes.
+pytestmark = pytest.mark.slow
+
 NAMES = [
     "checkpoint, alone",
     "checkpoint, sqrt",
@@ -37,7 +40,6 @@ def found() -> Any:
     return finish(start("meshes.py"))
 
 
-@pytest.mark.slow("checkpoint, alone (Auto)")
 @pytest.mark.parametrize("case", CASES)
 def test_equal_to_plain_jax_on_the_mesh(found: Any, case: str) -> None:
     assert found["compared"][case] < 1e-12

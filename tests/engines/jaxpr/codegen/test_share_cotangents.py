@@ -101,7 +101,10 @@ def test_a_stream_makes_room_for_its_cotangent(name: str) -> None:
 
 
 @pytest.mark.slow(
-    "a row at every step-online", "a row now and then-online", "one of two-online"
+    "a row at every step-online",
+    "a row now and then-online",
+    "one of two-online",
+    "a row now and then-a stage of one step",
 )
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("plan", PLANS)

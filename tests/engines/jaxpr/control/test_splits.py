@@ -117,6 +117,7 @@ def test_counts_of_a_known_run(n: int, d: int, alpha: int, split: Any) -> None:
 STEPS = [0, 1, 2, 3, 5, 7, 12, 20, 21, 34, 61, 180]
 
 
+@pytest.mark.slow("2-1-device", "5-1-device")
 @pytest.mark.parametrize(
     ("d", "alpha", "loops"),
     [

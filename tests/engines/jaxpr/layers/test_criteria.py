@@ -43,6 +43,7 @@ def test_every_fourth_layer_may_be_marked() -> None:
     assert temp_bytes(functools.partial(loss, checkpoint(layer)), *args) < taken < most
 
 
+@pytest.mark.slow
 def test_a_list_of_wrapped_layers_is_run_as_it_was() -> None:
     blocks = [Checkpointed(functools.partial(layer, w=each)) for each in weights(2)]
 

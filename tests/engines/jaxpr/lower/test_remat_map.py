@@ -78,6 +78,7 @@ def run(loops: Any, x: Any, step: Callable[..., Any]) -> Any:
     return jnp.sum(jnp.tanh(loops.while_loop(on, turn, start)[1]))
 
 
+@pytest.mark.slow("a map in a map", "rows")
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("name", STEPS)
 def test_gradients(name: str) -> None:
@@ -91,6 +92,7 @@ def test_gradients(name: str) -> None:
     assert abs(jnp.sum(found[1]) - along) < 1e-7
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("opened")
 def test_a_second_derivative() -> None:
     fun = lambda x: run(lax, x, counted)  # noqa: E731
@@ -145,6 +147,7 @@ def test_which_are_opened(fun: Callable[[Any], Any], loops: int) -> None:
     assert retape.jax.explain(fun, LARGE, plan=FEW).loops == loops
 
 
+@pytest.mark.slow
 def test_it_needs_what_a_step_needs() -> None:
     """Snapshots and tape hold the state, and one trip's residuals are few."""
 

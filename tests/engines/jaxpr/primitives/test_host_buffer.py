@@ -66,6 +66,7 @@ TRANSFORMED = {
 }
 
 
+@pytest.mark.slow("vmap of jvp-while", "vmap-while")
 @pytest.mark.parametrize(
     ("how", "program"),
     [
@@ -81,6 +82,7 @@ def test_gradients_are_those_of_forward_mode(how: str, program: str) -> None:
     assert_same(transform(gradient(program))(x), transform(forward(program))(x))
 
 
+@pytest.mark.slow
 def test_a_gradient_of_a_gradient_is_that_of_forward_mode() -> None:
     plan = retape.fixed_space(snapshots=2, stage=1, offload="host")
 
@@ -107,6 +109,7 @@ def looped_to_the_edge(x: Any) -> Any:
     return lax.while_loop(lambda v: v[0] < 4, body, x).sum()
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_has_no_derivative_beyond_its_end() -> None:
     # Mapped, its body goes on for the others: to the root of a number below zero.
     lanes = np.array([[0.2, 0.4], [3.9, 1.0], [2.0, 1.5], [1.0, 0.2]])

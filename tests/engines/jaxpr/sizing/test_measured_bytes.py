@@ -31,6 +31,7 @@ def taken(fun: Any, *args: Any) -> int:
     return report.temp_size_in_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [True, False])
 def test_a_small_budget_holds_and_is_used_up(known: bool) -> None:
     budget, capsule = 70_000, 4096

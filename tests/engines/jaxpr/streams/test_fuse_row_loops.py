@@ -114,6 +114,9 @@ def check(fun: Callable[..., Any], plan: Any = FEW, **options: Any) -> None:
     assert_close(np.vdot(gradient, way), along, 1e-7)
 
 
+@pytest.mark.slow(
+    "all before the end of the last step", "numbers", "one at every step and more"
+)
 @pytest.mark.parametrize("name", PROVED)
 def test_rows_are_written_within_a_step(name: str) -> None:
     options = PROVED[name]
@@ -136,6 +139,7 @@ def step_bytes(compiled: Any) -> int:
     return compiled.tape_bytes(100) - compiled.tape_bytes(99)
 
 
+@pytest.mark.slow("a budget")
 @pytest.mark.parametrize(
     "plan",
     [
@@ -175,6 +179,7 @@ def test_the_host_machine(kind: str, tmp_path: Path) -> None:
     assert_close(got, jax.jacfwd(looped)(X))
 
 
+@pytest.mark.slow
 def test_single_precision() -> None:
     x = X.astype(np.float32)
 
@@ -187,6 +192,7 @@ def test_single_precision() -> None:
     assert_close(got, want, 2e-6)
 
 
+@pytest.mark.slow
 def test_two_loops_in_a_step() -> None:
     """Two buffers of other shapes, filled at other times, one after the other."""
 
@@ -301,6 +307,7 @@ def bounded(loops: Any, x: Any, rise: int = 1) -> Any:
     return jnp.sum(rows**2) + jnp.sum(y)
 
 
+@pytest.mark.slow("0-False")
 @pytest.mark.parametrize(("rise", "kept"), [(1, True), (0, False)])
 def test_a_short_loop_is_laid_out_only_if_it_would_stay_open(
     rise: int, kept: bool

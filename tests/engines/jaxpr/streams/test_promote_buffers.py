@@ -202,7 +202,7 @@ def test_other_buffers_are_registers(name: str) -> None:
     assert shape in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
 
 
-@pytest.mark.slow("by nearly the same condition")
+@pytest.mark.slow("by nearly the same condition", "a row twice", "read as a whole")
 @pytest.mark.parametrize(
     "name",
     [

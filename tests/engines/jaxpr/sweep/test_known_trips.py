@@ -26,6 +26,7 @@ def assert_same_in_both_forms(fun: Any, args: Any, plan: Any) -> None:
         assert getattr(device.report, name) == getattr(host.report, name), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "stage"),
     [
@@ -77,6 +78,7 @@ def nested(x: jax.Array) -> jax.Array:
     return jnp.sum(jax.lax.fori_loop(0, 30, turn, x) ** 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fun", [simulate, until, nested])
 def test_the_host_hardly_waits(fun: Any) -> None:
     # So large that the inner loop is not taped with the step around it.

@@ -72,6 +72,7 @@ PLANS: dict[str, retape.Plan] = {
 }
 
 
+@pytest.mark.slow("memory-within")
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS.keys())
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_the_host_machine_gives_the_same_gradient(
@@ -100,6 +101,7 @@ def nested(x: Any, n: Any) -> Any:
     return jnp.sum(jax.lax.fori_loop(0, n, turn, x))
 
 
+@pytest.mark.slow("nested")
 @pytest.mark.parametrize("program", [iterated, nested])
 def test_with_known_trip_counts_it_gives_the_same_gradient(
     program: Any, tmp_path: Path
@@ -114,6 +116,7 @@ def test_with_known_trip_counts_it_gives_the_same_gradient(
             store.clear()
 
 
+@pytest.mark.slow
 def test_with_known_trip_counts_it_waits_once_for_many_steps(
     machines: list[Noted],
 ) -> None:

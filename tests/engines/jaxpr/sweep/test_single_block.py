@@ -119,6 +119,7 @@ def test_expensive_scalars_stay_out_of_the_loops_over_arrays() -> None:
     np.testing.assert_allclose(gradient(X), jax.grad(turned)(X), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_derivatives_of_it_and_batches() -> None:
     """What is made of a sweep is differentiated and mapped as before."""
     ours = retape.jax.checkpointed(chain, plan=PLAN)

@@ -42,6 +42,7 @@ def unoptimized() -> Iterator[None]:
         jax.config.update(name, was)
 
 
+@pytest.mark.slow
 def test_another_budget_compiles_nothing_again() -> None:
     found: list[retape.jax.LayerPlan] = []
     retape.jax.clear_caches()
@@ -62,6 +63,7 @@ ANOTHER: dict[str, Callable[[], object]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", ANOTHER)
 def test_what_makes_another_program_is_another_question(what: str) -> None:
     plan()

@@ -29,6 +29,7 @@ def run(fun: Any, *args: Any) -> list[Any]:
     return core.jaxpr_as_fun(seams.kernel(fun, *args))(*args)
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(1, 70), min_size=1, max_size=3),
     st.integers(1, 5),
@@ -133,6 +134,7 @@ def test_what_goes_together(fun: Any, widths: list[int]) -> None:
 _OPERATION = st.tuples(st.integers(0, 4), st.integers(0, 9), st.integers(0, 9))
 
 
+@pytest.mark.slow
 @given(st.lists(_OPERATION, max_size=20))
 def test_random_programs(drawn: list[tuple[int, int, int]]) -> None:
     """Sums, and what follows from them, in any order."""

@@ -56,6 +56,7 @@ SEARCHES: dict[str, Callable[[], None]] = {
 }
 
 
+@pytest.mark.slow("plan", "policy")
 @pytest.mark.parametrize("search", SEARCHES)
 def test_each_program_is_told(search: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of all three kinds of search, before the first program and after each."""
@@ -69,6 +70,7 @@ def test_each_program_is_told(search: str, capsys: pytest.CaptureFixture[str]) -
     assert capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_nobody_is_told_who_did_not_ask(capsys: pytest.CaptureFixture[str]) -> None:
     told: list[SearchProgress] = []
     with retape.jax.search_progress(told.append):
@@ -77,6 +79,7 @@ def test_nobody_is_told_who_did_not_ask(capsys: pytest.CaptureFixture[str]) -> N
     assert not told and capsys.readouterr() == ("", "")
 
 
+@pytest.mark.slow
 def test_the_inner_one_is_told_and_an_error_ends_it() -> None:
     outer: list[SearchProgress] = []
     inner: list[SearchProgress] = []
@@ -88,6 +91,7 @@ def test_the_inner_one_is_told_and_an_error_ends_it() -> None:
     assert inner[-1].compiled >= 1 and outer[-1].compiled >= 1
 
 
+@pytest.mark.slow
 def test_a_long_one_writes_a_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

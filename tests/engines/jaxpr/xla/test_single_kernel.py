@@ -62,6 +62,7 @@ ALONE = """
 """
 
 
+@pytest.mark.slow
 def test_one_kernel_gives_the_same_bits_and_takes_no_more_memory() -> None:
     """Against the same process with kernels switched off by the environment."""
     one, many = (_alone(ALONE, RETAPE_ONE_KERNEL=k).split() for k in ("1", "0"))
@@ -105,6 +106,7 @@ def test_what_is_not_small_elementwise_work_stays_as_it_is(fun: Any) -> None:
     assert whole(retape.jax.grad(walk, plan=PLAN), *POINT)
 
 
+@pytest.mark.slow
 def test_a_batch_of_sweeps_is_judged_as_a_batch() -> None:
     """Rows taken at an index for each become a gather, which is not let in."""
     many = jax.vmap(retape.jax.grad(walk, plan=PLAN), (0, None))
@@ -115,6 +117,7 @@ def test_a_batch_of_sweeps_is_judged_as_a_batch() -> None:
     np.testing.assert_allclose(got, expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_sweep_over_several_devices_is_not_marked() -> None:
     run = """
         import jax, jax.numpy as jnp
@@ -165,6 +168,7 @@ def test_a_release_of_jax_that_was_not_tried_out(
 # Every operation that is let in -----------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_operation_that_is_let_in_is_compiled_and_right() -> None:
     run = """
         from tests.engines.jaxpr.support.kernel_operations import main

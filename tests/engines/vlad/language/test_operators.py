@@ -130,8 +130,8 @@ def test_python_functions_and_whole_arrays_have_a_new_operator(
 @pytest.mark.parametrize(
     ("by", "says"),
     [
-        (("1.0 / c",), "write it of the operands"),
-        (("b",), "write it of the operands"),
+        (("1.0 / c",), "neither an operand"),
+        (("b",), "neither an operand"),
         (("gamma(a)",), "and functions that have rows"),
         (("sqrt(a",), "never closed"),
     ],

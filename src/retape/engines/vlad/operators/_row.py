@@ -172,7 +172,7 @@ def table(*groups: tuple[Operator, ...]) -> dict[str, Operator]:
             if not names <= known:
                 raise ValueError(
                     f"the partial `{text}` of `{row.name}` mentions "
-                    f"{sorted(names - known)}; write it of the operands `a` and `b`, "
-                    "the value `y`, and functions that have rows"
+                    f"{sorted(names - known)}, which is neither an operand (`a`, `b`) "
+                    "nor the value `y` nor a function that has a row"
                 )
     return rows

@@ -55,6 +55,7 @@ def test_the_prediction_of_the_chosen_way_is_within_a_tenth() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_the_prediction_as_it_is_is_within_a_tenth() -> None:
     as_it_is = found().candidates[0]
     taken = total(looped, *arguments())

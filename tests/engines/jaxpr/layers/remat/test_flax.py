@@ -244,6 +244,7 @@ def assert_same(got: Any, want: Any) -> None:
     "metrics",
     "sown values",
     "static arguments",
+    "rngs as argument",
 )
 @pytest.mark.filterwarnings("ignore:Using 'Module.sow:DeprecationWarning")
 @pytest.mark.parametrize("name", MODELS)
