@@ -132,7 +132,7 @@ def test_python_functions_and_whole_arrays_have_a_new_operator(
     [
         (("1.0 / c",), "neither an operand"),
         (("b",), "neither an operand"),
-        (("gamma(a)",), "and functions that have rows"),
+        (("gamma(a)",), "nor a function that has a row"),
         (("sqrt(a",), "never closed"),
     ],
 )
