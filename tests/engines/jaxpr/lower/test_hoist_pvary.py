@@ -44,7 +44,7 @@ def found() -> dict[str, float]:
     return json.loads(done.stdout[done.stdout.rindex("{") :])
 
 
-@pytest.mark.slow("direct, outside")
+@pytest.mark.slow  # one process runs all of them, for most of a minute
 @pytest.mark.parametrize("case", [*CASES, "forward over reverse"])
 def test_each_device_leaves_at_its_own_time(found: dict[str, float], case: str) -> None:
     assert found[case] < 1e-12

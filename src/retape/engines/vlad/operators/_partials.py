@@ -119,6 +119,6 @@ def on_doubles(text: str) -> str:
 
     Examples:
         >>> on_doubles("0.0 if b == 0.0 else b * expt(a, b - 1.0)")
-        '(b == 0.0 ? 0.0 : b * pow(a, (b - 1.0)))'
+        '(b == 0.0 ? 0.0 : b * (pow(a, (b - 1.0))))'
     """
     return expression(text, _OnDoubles())
