@@ -73,7 +73,7 @@ demo: $(VENV)/.ready-demo
 PYTEST := -m pytest -n auto --dist worksteal
 
 # The aim is 2: `make test PROCESSOR_SECONDS=2` names what is still above it.
-PROCESSOR_SECONDS ?= 30
+PROCESSOR_SECONDS ?= 60
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python $(PYTEST) -m "not slow" --processor-seconds $(PROCESSOR_SECONDS) $(ARGS)

@@ -50,6 +50,7 @@ def test_each_device_leaves_at_its_own_time(found: dict[str, float], case: str) 
     assert found[case] < 1e-12
 
 
+@pytest.mark.slow
 def test_the_oracle_catches_a_small_lie(found: dict[str, float]) -> None:
     assert 1e-9 < found["a small lie"] < 1e-4
     assert found.keys() == {*CASES, "forward over reverse", "a small lie"}
