@@ -3,17 +3,17 @@
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar
 
 from retape._adjoint_arguments import (
     check_arguments,
     check_key,
+    machine_of,
+    planned,
     run_label,
-    single_step,
 )
 from retape._adjoint_health import CotangentWatch, diagnose
 from retape._adjoint_processes import run_in_processes
-from retape._warn import warn
 from retape.driver import (
     Bar,
     Health,
@@ -27,8 +27,7 @@ from retape.driver import (
 )
 from retape.driver._health import check_growth
 from retape.driver._interrupt import unheeded
-from retape.driver._outgrown import Sample
-from retape.driver._step_machine import StepFunctions, StepMachine
+from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
 from retape.storage import (
@@ -201,21 +200,7 @@ def adjoint(
     steps = check_arguments(passed, steps)
     check_growth(growth)
     check_key(key)
-    one = step if step is not None or forward is None else single_step(forward)
-    functions: StepFunctions[Any, Any] = StepFunctions(
-        cast("Callable[[X, int], X]", one),
-        reverse_step,
-        seed,
-        done,
-        tape,
-        forward,
-        observe,
-        cost,
-        cost_gradient,
-    )
-    machine: StepMachine[Any, Any] = StepMachine(
-        functions, x0, steps, in_place is False
-    )
+    machine: StepMachine[Any, Any] = machine_of(passed, x0, steps, in_place is False)
     if snapshots != "copy":
         refused = {
             "store": store,
@@ -228,16 +213,9 @@ def adjoint(
         outcome = run_in_processes(machine, plan, progress, snapshots, refused)
         state, total, cotangent, *_ = outcome.result
         return Adjoint(state, cotangent, outcome.report, total)
-    chosen = fixed_space(snapshots=20) if plan is None else plan
-    if store is None and isinstance(chosen, Plan):
-        _warn_of_tiers(chosen, steps)
     cotangents = CotangentWatch(growth)
     machine.watch = cotangents if health else None
-    with unheeded():
-        tape_bytes = machine.step_tape_nbytes()
-    if isinstance(chosen, Plan) and chosen.counts_bytes:
-        sizes = {"state": tree_nbytes(x0), "tape": tape_bytes}
-        machine.sample = Sample(repr(chosen), sizes)
+    chosen, tape_bytes = planned(machine, plan, store)
     label = ""
     if is_durable(store):
         machine.signs = True
@@ -269,17 +247,6 @@ def adjoint(
     ends = state, 0.0 if total is None else total
     found = diagnose(machine, cotangents, again, report.length, ends)
     return Adjoint(state, cotangent, report, total, found)
-
-
-def _warn_of_tiers(plan: Plan, steps: int | None) -> None:
-    """Say that tiers without stores are one."""
-    if plan.far_tiers and (steps is not None or not plan.needs_length):
-        far = ", ".join(plan.far_tiers)
-        warn(
-            f"`plan={plan!r}` without `store`: snapshots of {far} stay in "
-            "memory, too. Pass a `retape.TieredStore` with a part for each tier, or "
-            "`store=retape.MemoryStore()` if that is meant."
-        )
 
 
 def _memory(

@@ -1,15 +1,19 @@
-"""The arguments of `retape.adjoint`: checked, and what they say a run is."""
+"""The arguments of `adjoint` and `forward`: checked, and made into a run."""
 
 from collections.abc import Callable
 from operator import index
 from typing import Any, SupportsIndex, TypeVar, cast
 
 from retape._errors import PlanError
+from retape._warn import warn
 from retape.driver._hints import hints, unwrapped
+from retape.driver._interrupt import unheeded
+from retape.driver._outgrown import Sample
+from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.driver._user_functions import check_functions
-from retape.storage import (
-    fingerprint,
-)
+from retape.plan._base import Plan
+from retape.plan._constructors import fixed_space
+from retape.storage import SnapshotStore, fingerprint, tree_nbytes
 
 X = TypeVar("X")
 
@@ -52,7 +56,48 @@ def _step_count(steps: object) -> int:
     return count
 
 
-def single_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:
+def machine_of(
+    functions: dict[str, Any], x0: Any, steps: int | None, guarded: bool = False
+) -> StepMachine[Any, Any]:
+    """The program that functions of these names are, `None` for those left out."""
+    if functions["step"] is None:
+        functions = functions | {"step": _single_step(functions["forward"])}
+    return StepMachine(StepFunctions(**functions), x0, steps, guarded)
+
+
+def planned(
+    machine: StepMachine[Any, Any],
+    plan: Plan | None,
+    store: SnapshotStore[Any] | None,
+) -> tuple[Plan, int]:
+    """The plan of a run, and the bytes of a step's tape.
+
+    What the plan was made with is compared with what the run meets; tiers without a
+    store for each are told to be one.
+    """
+    chosen = fixed_space(snapshots=20) if plan is None else plan
+    if store is None and isinstance(chosen, Plan):
+        _warn_of_tiers(chosen, machine.steps)
+    with unheeded():
+        tape_bytes = machine.step_tape_nbytes()
+    if isinstance(chosen, Plan) and chosen.counts_bytes:
+        sizes = {"state": tree_nbytes(machine.x0), "tape": tape_bytes}
+        machine.sample = Sample(repr(chosen), sizes)
+    return chosen, tape_bytes
+
+
+def _warn_of_tiers(plan: Plan, steps: int | None) -> None:
+    """Say that tiers without stores are one."""
+    if plan.far_tiers and (steps is not None or not plan.needs_length):
+        far = ", ".join(plan.far_tiers)
+        warn(
+            f"`plan={plan!r}` without `store`: snapshots of {far} stay in "
+            "memory, too. Pass a `retape.TieredStore` with a part for each tier, or "
+            "`store=retape.MemoryStore()` if that is meant."
+        )
+
+
+def _single_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:
     """A step by a function that makes many."""
     return lambda x, k: forward(x, k, k + 1)
 

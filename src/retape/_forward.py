@@ -9,13 +9,12 @@ from typing import Any, Generic, TypeVar, cast
 from weakref import finalize
 
 from retape._adjoint import Adjoint
-from retape._adjoint_arguments import check_arguments, single_step
+from retape._adjoint_arguments import check_arguments, machine_of, planned
 from retape._errors import PlanError
 from retape.driver._interrupt import unheeded
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan
-from retape.plan._constructors import fixed_space
 from retape.storage import SnapshotStore, copy_tree
 from retape.storage._base import is_durable
 
@@ -175,22 +174,9 @@ def forward(
             "gradient does not. Pass a `retape.MemoryStore`, or call `retape.adjoint`, "
             "which a later process takes up."
         )
-    one = step if step is not None or many is None else single_step(many)
-    functions: StepFunctions[Any, Any] = StepFunctions(
-        cast("Callable[[X, int], X]", one),
-        reverse_step,
-        None,
-        done,
-        tape,
-        many,
-        observe,
-        cost,
-        cost_gradient,
-    )
-    machine: StepMachine[Any, Any] = StepMachine(functions, x0, steps)
-    chosen = fixed_space(snapshots=20) if plan is None else plan
+    machine: StepMachine[Any, Any] = machine_of(passed | {"seed": None}, x0, steps)
+    chosen, tape_bytes = planned(machine, plan, store)
     with unheeded():
-        tape_bytes = machine.step_tape_nbytes()
         return Forward(machine, run_to_the_end(machine, chosen, store, tape_bytes))
 
 

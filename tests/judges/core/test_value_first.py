@@ -139,3 +139,28 @@ def test_what_ends_with_it_and_what_is_refused(tmp_path):
         begun(program, PLANS["space"], 7)
     with pytest.raises(retape.PlanError, match="is no plan"):
         begun(program, "within")
+
+
+@pytest.mark.parametrize("both", ["adjoint", "forward"])
+@pytest.mark.parametrize(
+    ("plan", "told"),
+    [
+        (retape.tiers(memory=2, disk=2), "snapshots of disk stay in memory"),
+        (retape.within("6 kB"), "times that of step 0"),
+    ],
+    ids=["tiers without stores", "a state that grows"],
+)
+def test_a_plan_that_is_not_kept_is_told_of_in_both(both, plan, told):
+    def step(x, k):
+        return np.tile(x, 2) if k < 3 else x + 0.0
+
+    def back(x, k, g):
+        return g.reshape(2, -1).sum(0) if k < 3 else g + 0.0
+
+    options = {"steps": 12, "plan": plan}
+    with pytest.warns(retape.RetapeWarning, match=told):
+        if both == "adjoint":
+            retape.adjoint(step, back, np.ones(16), seed=np.ones_like, **options)
+        else:
+            run = retape.forward(step, back, np.ones(16), **options)
+            run.gradient(np.ones_like)
