@@ -6,12 +6,9 @@ by its arguments; all run in one process of two devices.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.judges.jax.judging import told_on_devices
 
 PROGRAM = """
 import json
@@ -83,13 +80,4 @@ print(json.dumps({"asked": asked, "wrong": wrong}))
 
 @pytest.mark.slow
 def test_gradients_over_devices_are_those_of_one() -> None:
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, **flags, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    assert json.loads(run.stdout) == {"asked": 18, "wrong": []}
+    assert told_on_devices(2, PROGRAM) == {"asked": 18, "wrong": []}

@@ -6,12 +6,9 @@ before it is known where its arguments are, and the user is told so.
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
+
+from tests.judges.jax.judging import told_on_devices
 
 PROGRAM = """
 import json, warnings
@@ -61,16 +58,7 @@ print(json.dumps({
 
 @pytest.mark.slow
 def test_a_budget_on_automatic_axes_is_told_of() -> None:
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
-    run = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        env={**os.environ, **flags, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=600,
-    )
-    assert json.loads(run.stdout) == {
+    assert told_on_devices(4, PROGRAM) == {
         "one device": False,
         "data parallel": True,
         "weights in parts": True,

@@ -42,18 +42,6 @@ class Placement(NamedTuple):
     base: Any
 
 
-def initial_placement(snapshots: int) -> Placement:
-    """The state before stage 0."""
-    zero = jnp.zeros((), INT)
-    return Placement(
-        at=jnp.zeros(snapshots + 1, INT),
-        slot=jnp.arange(snapshots + 1, dtype=np.int32),
-        held=jnp.int32(0),
-        phase=zero,
-        base=zero,
-    )
-
-
 def which_leaves(state: Placement, stage: Any, at_once: bool = False) -> Any:
     """Which of the snapshots leaves for the capsule before `stage`.
 
