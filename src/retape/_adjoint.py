@@ -158,7 +158,9 @@ def adjoint(
     With d snapshots in memory and alpha steps in a stage no more than d + alpha + 3
     states are alive at once: the snapshots, the tape, the state that is worked on, its
     copy, and the last state of the run, which is part of the result. What `step` makes
-    inside it, x0 itself and the cotangent come on top.
+    inside it, x0 itself and the cotangent come on top. With a store on disk the
+    snapshots are none of them, and two states with their cotangents are held for the
+    record, as what the adjoint of the last reversed steps was given.
 
     Returns:
         The last state, the cotangent of x0, a `Report` and the cost.
@@ -264,6 +266,9 @@ def _memory(
     else:
         online = plan.online(None if tape is None else capsule, tape)
         schedule = online.actions(length)
+    # For its record: what the adjoint of the last reversed step was given, copied, and
+    # the same of the step before until the new one is complete.
+    proof = 2 * ((tape or capsule) + cotangent) if is_durable(store) else 0
     predicted = predict_memory(
         schedule,
         capsule,
@@ -271,7 +276,7 @@ def _memory(
         # The state that is worked on, the next one, a copy, and the run's last state.
         working_bytes=4 * capsule,
         # The cotangents after a step and before it.
-        cotangent_bytes=2 * cotangent,
+        cotangent_bytes=2 * cotangent + proof,
         on_disk=isinstance(store, DiskStore),
     )
     source, budget = "Python's heap (tracemalloc)", plan.budget
