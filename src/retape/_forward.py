@@ -11,7 +11,6 @@ from weakref import finalize
 from retape._adjoint import Adjoint
 from retape._adjoint_arguments import check_arguments, machine_of, planned
 from retape._errors import PlanError
-from retape.driver._interrupt import unheeded
 from retape.driver._step_machine import StepFunctions, StepMachine
 from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan
@@ -176,8 +175,7 @@ def forward(
         )
     machine: StepMachine[Any, Any] = machine_of(passed | {"seed": None}, x0, steps)
     chosen, tape_bytes = planned(machine, plan, store)
-    with unheeded():
-        return Forward(machine, run_to_the_end(machine, chosen, store, tape_bytes))
+    return Forward(machine, run_to_the_end(machine, chosen, store, tape_bytes))
 
 
 def _no_seed(state: object) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from retape.driver._drive import Outcome, Planner, check_run, remaining_actions
 from retape.driver._in_use import claimed
+from retape.driver._interrupt import heeded
 from retape.driver._obey import Loop
 from retape.driver._step_machine import StepMachine
 from retape.schedule import Action, Reverse
@@ -36,8 +37,9 @@ class Paused(Generic[R]):
     def go_on(self) -> Outcome[R]:
         """Run back."""
         loop = self.loop
-        for action in self.rest:
-            loop.obey(action)
+        with heeded(loop):
+            for action in self.rest:
+                loop.obey(action)
         assert loop.cotangent is not None
         return Outcome(loop.machine.finish(loop.cotangent), loop.report())
 
@@ -57,7 +59,7 @@ def run_to_the_end(
         tape_bytes: What taping one step takes.
 
     Raises:
-        PlanError: If it is none.
+        PlanError: If it is none, or the run is to be ended early, which loses it.
         StoreError: If a snapshot cannot be kept.
     """
     check_run(plan, store, False)
@@ -70,7 +72,8 @@ def run_to_the_end(
     try:
         name_tiers(kept, getattr(plan, "tier_names", ()))
         rest = iter(remaining_actions(loop, plan, tape_bytes, None, None))
-        last = _obeyed_until_reverse(loop, rest)
+        with heeded(loop):
+            last = _obeyed_until_reverse(loop, rest)
         # The machine has the last stage; something is where the action looks for it.
         loop.working = machine.reach_end(loop.take(last.start), last.stop - last.start)
     except BaseException:

@@ -164,3 +164,12 @@ def test_a_plan_that_is_not_kept_is_told_of_in_both(both, plan, told):
         else:
             run = retape.forward(step, back, np.ones(16), **options)
             run.gradient(np.ones_like)
+
+
+def test_what_would_be_lost_is_not_ended_early_on_either_way():
+    run = begun(PROGRAMS[0](), PLANS["space"])
+    with retape.interruptible(signals=()):
+        with pytest.raises(retape.PlanError, match="call it outside the block"):
+            begun(PROGRAMS[0](), PLANS["space"])
+        with pytest.raises(retape.PlanError, match="call it outside the block"):
+            run.gradient(np.ones_like)
