@@ -241,9 +241,12 @@ def main() -> int:
     lists = [(file, title) for file, title in LISTS if only in title.lower()]
     results = Results()
     asked = [t.test for t in tables] + [file for file, _ in lists]
-    with contextlib.redirect_stdout(io.StringIO()):
+    told = io.StringIO()
+    with contextlib.redirect_stdout(told):
         options = ["-q", "-p", "no:cacheprovider", "--rootdir", str(ROOT)]
         status = pytest.main([*options, *(str(ROOT / a) for a in asked)], [results])
+    if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        sys.exit(told.getvalue())
     versions = ", ".join(
         f"{name} {importlib.metadata.version(name)}"
         for name in ("jax", "torch", "numpy")
