@@ -29,7 +29,7 @@ def command(library, case):
     return [sys.executable, "-W", "error", os.fspath(HERE / "hidden.py"), library, case]
 
 
-@pytest.mark.slow("gradients")
+@pytest.mark.slow("gradients", "limits")
 @pytest.mark.parametrize(
     "case",
     [

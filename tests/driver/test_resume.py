@@ -107,7 +107,7 @@ PLANS = {
 }
 
 
-@pytest.mark.slow("tapes", "unknown")
+@pytest.mark.slow("tapes", "unknown", "known")
 @pytest.mark.parametrize("kind", PLANS)
 def test_power_lost_before_and_after_any_call_to_the_disk(
     tmp_path, monkeypatch, seeded, kind

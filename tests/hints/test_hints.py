@@ -59,6 +59,12 @@ NOT_YET = ("storage/", "_native_code/", "_forward.py", "engines/eager/loop/")
 """The parts of the library that are not yet held to the law."""
 
 
+@pytest.mark.slow(
+    "jax_gradients-pass `retape.fixed_space`",
+    "jax_gradients-use `retape.jax.value_and_grad`",
+    "core_runs-Use a plan with fewer snapshots and `stage=1`",
+    "vlad_programs-set `PYTHONIOENCODING=utf-8`",
+)
 @pytest.mark.parametrize(("table", "row"), CELLS)
 def test_a_hint_does_what_it_says(
     table: ModuleType,

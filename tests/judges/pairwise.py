@@ -7,6 +7,9 @@ full product of the columns has them all, and is too large to run each time.
 import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import combinations, product
+from typing import Any
+
+import pytest
 
 Cell = tuple[Hashable, ...]
 TRIES = 30
@@ -46,3 +49,26 @@ def pairwise(
 def pairs_of(cell: Cell) -> list[tuple[tuple[int, Hashable], ...]]:
     """All pairs of values of a cell, each with the number of its column."""
     return list(combinations(enumerate(cell), 2))
+
+
+def dealt(
+    rows: Sequence[Hashable], columns: Sequence[Hashable], rounds: int = 1
+) -> list[Any]:
+    """All cells of a table, of which those beside some of its diagonals are `slow`.
+
+    A diagonal goes round the shorter side: each row and each column is on it.
+
+    Examples:
+        >>> [cell.values for cell in dealt("abc", "xy") if not cell.marks]
+        [('a', 'x'), ('b', 'y'), ('c', 'x')]
+    """
+    longer = max(len(rows), len(columns))
+    diagonals = {
+        (rows[i % len(rows)], columns[(i + number) % len(columns)])
+        for number in range(rounds)
+        for i in range(longer)
+    }
+    return [
+        pytest.param(*cell, marks=[] if cell in diagonals else [pytest.mark.slow])
+        for cell in product(rows, columns)
+    ]

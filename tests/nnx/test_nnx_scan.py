@@ -88,7 +88,10 @@ def test_values_gradients_and_state_are_those_of_a_python_loop(length: int) -> N
     assert difference(ours, unrolled(length)) < CLOSE
 
 
-@pytest.mark.slow("{'plan': retape.fixed_space(snapshots=2)}")
+@pytest.mark.slow(
+    "{'plan': retape.fixed_space(snapshots=2)}",
+    "{'plan': retape.fixed_space(snapshots=2), 'offload': 'host'}",
+)
 @pytest.mark.parametrize(
     "options",
     [
@@ -404,7 +407,7 @@ FORMS = [
 ]
 
 
-@pytest.mark.slow("random_numbers_of_its_own", "slices_and_outputs")
+@pytest.mark.slow("random_numbers_of_its_own", "slices_and_outputs", "scans_in_scans")
 @pytest.mark.parametrize("form", FORMS, ids=lambda f: f.__name__.strip("_"))
 def test_a_form_of_the_call_gives_what_nnx_scan_gives(form: Any) -> None:
     expected = form(nnx.scan)

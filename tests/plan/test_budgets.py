@@ -54,6 +54,7 @@ def test_a_budget_is_a_policy():
         jax.grad(retape.jax.checkpoint(deep, policy=retape.within(9)))(X)
 
 
+@pytest.mark.slow
 def test_a_budget_is_a_policy_of_a_loop():
     def stacked(x):
         step = lambda c, _: (jnp.sin(jnp.cumsum(c)), None)  # noqa: E731

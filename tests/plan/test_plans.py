@@ -118,6 +118,7 @@ def test_segments_have_the_least_peak_of_all_stage_lengths(n, w, r):
     assert peak(alpha) == min(peak(a) for a in range(1, n + 1))
 
 
+@pytest.mark.slow
 @given(st.integers(2, 300), st.integers(2, 4), st.integers(1, 50), st.integers(1, 50))
 def test_fixed_time_has_the_least_peak_of_all_stage_lengths(n, t, w, r):
     peaks = []

@@ -96,7 +96,7 @@ def test_a_buffer_that_is_read_and_written_twice_has_the_right_gradient() -> Non
         np.testing.assert_allclose(got, jax.grad(fun)(x, plain), rtol=1e-14)
 
 
-@pytest.mark.slow("2", "None")
+@pytest.mark.slow
 @pytest.mark.parametrize("checkpoints", [None, 2, "all"])
 def test_scan_as_equinox(checkpoints: Any) -> None:
     xs = jnp.linspace(0.1, 0.9, 24).reshape(12, 2)

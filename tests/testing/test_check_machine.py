@@ -124,6 +124,7 @@ def test_a_copy_that_is_none_is_caught(monkeypatch):
         check_machine(Buffered)
 
 
+@pytest.mark.slow("False")
 @pytest.mark.parametrize("known", [True, False])
 def test_the_machine_of_a_jax_program_keeps_the_laws(known, monkeypatch, tmp_path):
     jax = pytest.importorskip("jax")

@@ -67,7 +67,7 @@ def in_time(seconds=SECONDS):
         signal.signal(signal.SIGPROF, before)
 
 
-@pytest.mark.slow("one tape-no bytes")
+@pytest.mark.slow("one tape-no bytes", "one tape-small tapes", "one tape-small states")
 @pytest.mark.parametrize("sizes", BYTES)
 @pytest.mark.parametrize(
     "plan",

@@ -45,6 +45,7 @@ def wanted(name: str) -> tuple[Any, Any]:
     "optimistix of ours-grad",
     "optimistix of ours-vjp",
     "optimistix of ours-value_and_grad",
+    "optimistix of ours-checkpointed",
 )
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", BY_NAME)
@@ -109,6 +110,7 @@ TELLING = {f.__name__: f for f in (explained, measured, advised, listed)}
     "optimistix implicit-advised",
     "optimistix of ours-advised",
     "optimistix of ours-measured",
+    "a reference-advised",
 )
 @pytest.mark.parametrize("way", TELLING)
 @pytest.mark.parametrize("name", BY_NAME)
@@ -117,7 +119,12 @@ def test_what_tells_of_it_agrees(name: str, way: str) -> None:
 
 
 @pytest.mark.slow(
-    "a marked function", "custom jvp", "custom vjp", "lanes", "symbolic zeros"
+    "a marked function",
+    "custom jvp",
+    "custom vjp",
+    "lanes",
+    "symbolic zeros",
+    "shard map",
 )
 @pytest.mark.parametrize("name", [c.name for c in CONSTRUCTS if not c.calls_back])
 def test_its_gradient_is_exported_for_any_number_of_lanes(name: str) -> None:

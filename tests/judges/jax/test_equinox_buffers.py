@@ -58,7 +58,7 @@ ROWS: dict[str, Callable[..., Any]] = {
 }
 
 
-@pytest.mark.slow("its type", "of both loops", "of the outer loop")
+@pytest.mark.slow("its type", "of both loops", "of the outer loop", "set")
 @pytest.mark.parametrize("row", ROWS)
 def test_gradients_are_equinox_s(row: str) -> None:
     found, wanted = (

@@ -207,6 +207,8 @@ def _wanted(column: str) -> Any:
     "within-Equinox, checkpointed",
     "checkpoint-Equinox, scan",
     "sqrt-Equinox, checkpointed",
+    "Checkpointed-Equinox, checkpointed",
+    "checkpoint-Equinox, checkpointed",
 )
 @pytest.mark.parametrize(("row", "column"), _cells(GRADIENTS))
 @pytest.mark.filterwarnings("ignore::retape.RetapeWarning")

@@ -97,6 +97,7 @@ class _Stack(linen.Module):
         return x
 
 
+@pytest.mark.slow("True")
 @pytest.mark.parametrize("train", [True, False])
 def test_a_flag_leaves_weights_as_they_are(train: bool) -> None:
     keys = {"params": jax.random.key(0), "dropout": jax.random.key(1)}

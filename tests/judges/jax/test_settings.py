@@ -16,6 +16,7 @@ import pytest
 
 import retape
 import retape.jax
+from tests.judges.pairwise import dealt
 
 X = np.arange(1.0, 5.0, dtype=np.float32)
 PLAN = retape.fixed_space(snapshots=2, stage=1)
@@ -116,14 +117,9 @@ def outcome(run: Function) -> Any:
     return found.dtype, np.asarray(found).tobytes()
 
 
-@pytest.mark.slow(
-    "checkpoint within bytes-threefry_partitionable",
-    "scan-threefry_partitionable",
-    "grad by the host-default_matmul_precision",
-    "vjp-threefry_partitionable",
+@pytest.mark.parametrize(
+    ("way", "setting"), dealt(list(WAYS), list(SETTINGS), rounds=2)
 )
-@pytest.mark.parametrize("setting", SETTINGS)
-@pytest.mark.parametrize("way", WAYS)
 def test_an_answer_is_that_of_the_settings_it_is_asked_under(
     way: str, setting: str
 ) -> None:

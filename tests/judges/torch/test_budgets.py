@@ -163,6 +163,12 @@ def judge_or_refused(cell: Cell, folder: Path) -> None:
     "random_2-0.2-3 runs-operators-accelerated-tiers",
     "random_2-least-3 runs-operators-accelerated-estimated",
     "shared_products-least-1 runs-operators-accelerated-estimated-disk",
+    "convolution_blocks-0.2-3 runs-operators-estimated-disk",
+    "heads-least-1 runs-operators-accelerated-estimated-disk",
+    "lstm_cells-least-3 runs-operators-disk",
+    "perceptron-0.2-3 runs-operators-accelerated-disk",
+    "transformer-0.2-3 runs-operators-disk",
+    "wide_values_on_the_way-0.2-1 runs-operators-estimated-disk",
 )
 @pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("cell", CHOSEN, ids=str)
@@ -289,6 +295,7 @@ def _is_quick(number: int, program: str, way: str) -> bool:
     "random_1-estimated",
     "random_3-by a plan",
     "wide_values_on_the_way-estimated",
+    "functional-by a plan",
 )
 @pytest.mark.parametrize(("program", "way"), some_of(CURVES))
 def test_more_memory_is_no_more_work(program: str, way: str, tmp_path: Path) -> None:

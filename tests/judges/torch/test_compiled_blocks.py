@@ -171,6 +171,7 @@ CELLS = [
 ]
 
 
+@pytest.mark.slow("blocks-inductor-verify")
 @pytest.mark.parametrize(("compiler", "face"), CELLS)
 @pytest.mark.parametrize("name", FORMS)
 def test_they_are_exact_and_a_warning_names_the_door(

@@ -245,6 +245,7 @@ def test_the_least_that_is_named_is_enough_for_any_operator(name: str) -> None:
         retape.torch.accelerate(False)
 
 
+@pytest.mark.slow("silu", "gelu", "layer_norm", "mul", "square")
 @pytest.mark.parametrize("name", ["silu", "mm", "gelu", "layer_norm", "mul", "square"])
 def test_no_more_is_asked_for_than_is_taken(name: str) -> None:
     program = Twice(name)

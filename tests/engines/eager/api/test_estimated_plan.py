@@ -10,7 +10,7 @@ from tests.engines.eager.plan.test_learned import Hoarder, net, peak_in
 from tests.engines.eager.support.seams import forget
 
 
-@pytest.mark.slow("False")
+@pytest.mark.slow
 @pytest.mark.parametrize("lets_go", [False, True])
 def test_what_a_program_holds_itself_is_seen_beforehand(lets_go: bool) -> None:
     chain, memory, reports = net(), 1_700_000, list[EagerReport]()

@@ -28,6 +28,7 @@ def llama() -> torch.nn.Module:
     return transformers.LlamaForCausalLM(config)
 
 
+@pytest.mark.slow("gpt2")
 @pytest.mark.parametrize("make", [gpt2, llama])
 def test_gradients_are_the_plain_ones(make: Any) -> None:
     outcomes = []

@@ -226,7 +226,7 @@ DEBUGGED = {
 }
 
 
-@pytest.mark.slow("checkpointed", "measure", "vjp", "vmap")
+@pytest.mark.slow("checkpointed", "measure", "vjp", "vmap", "budget")
 @pytest.mark.parametrize("name", DEBUGGED)
 def test_with_jit_off(name: str) -> None:
     """`jax.disable_jit` runs loops in Python; a sweep is compiled nevertheless."""
@@ -250,7 +250,7 @@ WAYS = {
 }
 
 
-@pytest.mark.slow("grad")
+@pytest.mark.slow("grad", "checkpointed")
 @pytest.mark.parametrize("name", WAYS)
 def test_nans_are_found(name: str) -> None:
     wrong, right = map(WAYS[name], (not_a_number, loss))

@@ -88,7 +88,14 @@ FAULTS = {
 SPOILT = {masked_quotient: "y, zero", only_the_parameter: "x"}
 
 
-@pytest.mark.slow("in_a_branch", "masked_root", "norm_of_zero", "only_the_parameter")
+@pytest.mark.slow(
+    "in_a_branch",
+    "masked_root",
+    "norm_of_zero",
+    "only_the_parameter",
+    "masked_quotient",
+    "power_of_zero",
+)
 @pytest.mark.parametrize("step", FAULTS, ids=lambda f: f.__name__)
 def test_a_derivative_that_is_not_finite(step: Any) -> None:
     """Forward all is well: only the way back knows."""
@@ -214,6 +221,7 @@ def one_line(name: str) -> str:
     return f"return jax.lax.fori_loop(0, 9, lambda i, {name}: jnp.sqrt({name}), x)"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 50])
 def test_growth_that_comes_and_goes_within_a_stage(stage: int) -> None:
     """A step multiplies by 1e9, and the one before it by 1e-9."""

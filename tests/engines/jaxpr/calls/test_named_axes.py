@@ -92,7 +92,7 @@ class Normed(eqx.Module):
         return jnp.tanh(x), state
 
 
-@pytest.mark.slow("Checkpointed")
+@pytest.mark.slow
 @pytest.mark.parametrize("mark", [Checkpointed, checkpointed])
 def test_equinox_s_batch_norm(mark: Any) -> None:
     model, state = eqx.nn.make_with_state(Normed)()

@@ -21,7 +21,7 @@ def ended() -> Any:
     return finish(start("waiting.py"))
 
 
-@pytest.mark.slow("twice, inside (Auto)")
+@pytest.mark.slow("twice, inside (Auto)", "lanes (Auto)")
 @pytest.mark.parametrize("case", CASES)
 def test_it_ends_and_equals_plain_jax(ended: Any, case: str) -> None:
     assert ended["found"][case] < 1e-12

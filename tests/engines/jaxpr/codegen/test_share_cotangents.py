@@ -18,6 +18,7 @@ from tests.engines.jaxpr.streams.test_fuse_row_loops import solved
 from tests.engines.jaxpr.streams.test_promote_buffers import filled
 from tests.engines.jaxpr.support import seams
 from tests.engines.jaxpr.support.programs import Unrolled, assert_close
+from tests.judges.pairwise import dealt
 
 X = np.asarray([0.9, -0.4, 1.3])
 
@@ -100,15 +101,8 @@ def test_a_stream_makes_room_for_its_cotangent(name: str) -> None:
     assert turned(looped(name)) == TURNED[name][1]
 
 
-@pytest.mark.slow(
-    "a row at every step-online",
-    "a row now and then-online",
-    "one of two-online",
-    "a row now and then-a stage of one step",
-)
 @pytest.mark.usefixtures("opened")
-@pytest.mark.parametrize("plan", PLANS)
-@pytest.mark.parametrize("name", TURNED)
+@pytest.mark.parametrize(("name", "plan"), dealt(list(TURNED), list(PLANS)))
 def test_gradients(name: str, plan: str) -> None:
     found = jax.jit(retape.jax.value_and_grad(looped(name), plan=PLANS[plan]))(X)
     unrolled = lambda x: TURNED[name][0](Unrolled, x)  # noqa: E731

@@ -41,6 +41,7 @@ def test_least_sweeps_and_their_reach() -> None:
     assert reach.tolist() == [beta(s, k) for (_, s), k in zip(GRID, want, strict=True)]
 
 
+@pytest.mark.slow("binomial-binomial_split")
 @pytest.mark.parametrize(
     ("name", "rule"),
     [("binomial", binomial_split), ("bisection", bisection_split)],

@@ -55,6 +55,7 @@ def check(fun: Callable[..., Any], oracle: Callable[..., Any] | None = None) -> 
     np.testing.assert_allclose(got, jax.jacfwd(oracle or fun)(X), rtol=1e-10)
 
 
+@pytest.mark.slow("old")
 def test_a_loop_in_a_marked_function_is_opened(kind: str) -> None:
     fun = lambda x: jnp.sum(jax.checkpoint(looped)(x) ** 2)  # noqa: E731
     seen = retape.jax.explain(fun, X, plan=PLAN)

@@ -108,6 +108,7 @@ def test_one_more_forward_pass_is_a_third_of_the_work() -> None:
     assert 1.25 < found("all run again")[0] / found("stored")[0] < 1.4
 
 
+@pytest.mark.slow
 def test_selective_saving_gets_memory_for_less_than_the_full_bill() -> None:
     (all_work, most), (less_work, less), (full_work, least) = (
         found(way) for way in ("stored", "selective", "all run again")

@@ -46,6 +46,7 @@ def test_lanes_that_stand_have_no_part_in_a_gradient(argnums: tuple[int, ...]) -
     assert_close(gradient(X, 1.0), wanted(1.0)[: len(argnums)])
 
 
+@pytest.mark.slow
 def test_both_orders_of_map_and_gradient_agree() -> None:
     alone = retape.jax.grad(climb, plan=PLAN)
     found = jax.jit(jax.vmap(alone, (0, None)))(X, 1.0)
@@ -87,6 +88,7 @@ def test_a_gate_of_a_branch_is_not_one_of_the_loop() -> None:
     assert_close(found, (jnp.stack(by_x), sum(by_w)))
 
 
+@pytest.mark.slow
 def test_lanes_inside_mapped_gradients() -> None:
     """A gate for all of a run's lanes is none for one of them."""
     gradient = retape.jax.grad(all_of, argnums=(0, 1), plan=PLAN)

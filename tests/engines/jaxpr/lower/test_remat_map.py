@@ -78,7 +78,7 @@ def run(loops: Any, x: Any, step: Callable[..., Any]) -> Any:
     return jnp.sum(jnp.tanh(loops.while_loop(on, turn, start)[1]))
 
 
-@pytest.mark.slow("a map in a map", "rows")
+@pytest.mark.slow
 @pytest.mark.usefixtures("opened")
 @pytest.mark.parametrize("name", STEPS)
 def test_gradients(name: str) -> None:

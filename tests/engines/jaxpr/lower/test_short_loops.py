@@ -75,6 +75,7 @@ def test_the_stages_of_a_step_are_no_place_for_snapshots(unsure: bool) -> None:
     assert found.capsule_bytes < 1.01 * STATE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unsure", [False, True])
 def test_their_gradient_is_that_of_forward_mode(unsure: bool) -> None:
     loss = run(stages(7, unsure))
@@ -84,6 +85,7 @@ def test_their_gradient_is_that_of_forward_mode(unsure: bool) -> None:
     np.testing.assert_allclose(gradient @ along, slope, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_they_take_less_than_opened() -> None:
     """Seven stages: a snapshot inside would hold seven slopes."""
 

@@ -66,7 +66,7 @@ TRANSFORMED = {
 }
 
 
-@pytest.mark.slow("vmap of jvp-while", "vmap-while")
+@pytest.mark.slow("vmap of jvp-while", "vmap-while", "vmap of vmap-while", "vmap-scan")
 @pytest.mark.parametrize(
     ("how", "program"),
     [
@@ -98,6 +98,7 @@ def test_a_run_that_is_counted_first() -> None:
     assert_same(gradient("while", plan)(X), forward("while")(X))
 
 
+@pytest.mark.slow
 def test_runs_of_different_lengths_are_mapped_together() -> None:
     mapped = jax.vmap(retape.jax.grad(searched, plan=PLAN))
     lanes = np.stack([X, 3 * X, 9 * X])
@@ -121,6 +122,7 @@ def test_a_run_that_ended_has_no_derivative_beyond_its_end() -> None:
     assert_same(jax.vmap(mapped)(lanes[:, None])[:, 0], wanted)
 
 
+@pytest.mark.slow
 def test_shared_arguments_have_a_cotangent_for_each_run() -> None:
     def run(x: Any, a: Any) -> Any:
         return lax.while_loop(lambda v: v.sum() > 1, lambda v: v / 2 + a * v, x).sum()

@@ -56,6 +56,7 @@ def test_estimates_alone_would_leave_room(monkeypatch: pytest.MonkeyPatch) -> No
     assert lowered.compile().memory_analysis().temp_size_in_bytes < 60_000
 
 
+@pytest.mark.slow
 def test_the_least_budget_that_an_error_names_is_enough() -> None:
     def gradient(budget: int) -> Any:
         return retape.jax.grad(lambda x: loss(x, 200), plan=retape.within(budget))
@@ -69,6 +70,7 @@ def test_the_least_budget_that_an_error_names_is_enough() -> None:
         jax.eval_shape(gradient(least - 4096), X)
 
 
+@pytest.mark.slow
 def test_a_short_loop_is_divided_where_its_residuals_do_not_fit() -> None:
     # 400 kB of residuals: with memory to spare one operation that stores them all.
     def short(x: Any) -> Any:

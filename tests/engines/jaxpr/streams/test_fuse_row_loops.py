@@ -115,7 +115,17 @@ def check(fun: Callable[..., Any], plan: Any = FEW, **options: Any) -> None:
 
 
 @pytest.mark.slow(
-    "all before the end of the last step", "numbers", "one at every step and more"
+    "all before the end of the last step",
+    "numbers",
+    "one at every step and more",
+    "a row now and then",
+    "all in one step",
+    "as long as the data says",
+    "more are due than there is room",
+    "none",
+    "one",
+    "tables",
+    "what the data chooses",
 )
 @pytest.mark.parametrize("name", PROVED)
 def test_rows_are_written_within_a_step(name: str) -> None:
@@ -139,7 +149,7 @@ def step_bytes(compiled: Any) -> int:
     return compiled.tape_bytes(100) - compiled.tape_bytes(99)
 
 
-@pytest.mark.slow("a budget")
+@pytest.mark.slow("a budget", "steps")
 @pytest.mark.parametrize(
     "plan",
     [
@@ -243,6 +253,7 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_loops_stay_open(name: str) -> None:
     options = REFUSED[name]

@@ -202,7 +202,12 @@ def test_other_buffers_are_registers(name: str) -> None:
     assert shape in snapshot_arrays(lambda x: filled(jax.lax, x, **options))
 
 
-@pytest.mark.slow("by nearly the same condition", "a row twice", "read as a whole")
+@pytest.mark.slow(
+    "by nearly the same condition",
+    "a row twice",
+    "read as a whole",
+    "a row that was there",
+)
 @pytest.mark.parametrize(
     "name",
     [
@@ -246,6 +251,7 @@ def none(*_: Any) -> None:
     """In the place of a checker."""
 
 
+@pytest.mark.slow
 def test_the_compiled_program_needs_less() -> None:
     rows, plan = 500, retape.fixed_space(snapshots=16, stage=4)
 

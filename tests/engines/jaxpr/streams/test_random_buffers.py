@@ -218,7 +218,11 @@ PROVED = {
 }
 
 
-@pytest.mark.slow("a row if it is new")
+@pytest.mark.slow(
+    "a row if it is new",
+    "inside, under a condition, and outside",
+    "moved on under less",
+)
 @pytest.mark.parametrize("name", PROVED)
 def test_a_buffer_is_kept_once_in(name: str) -> None:
     code = PROVED[name]

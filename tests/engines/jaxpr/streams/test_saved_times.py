@@ -102,6 +102,7 @@ def test_a_snapshot_does_not_grow_with_what_is_saved(name: str) -> None:
     assert size < 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [3, 20])
 def test_saving_at_times_is_a_part_of_a_step(number: int) -> None:
     """The loop over the rows that fall into it splits no step, be it short or long."""
@@ -147,6 +148,7 @@ def trajectory(x: Any) -> Any:
     return jnp.vdot(found[2], jnp.arange(1.0, 13.0)) + found[1]
 
 
+@pytest.mark.slow
 def test_buffers_of_equinox() -> None:
     layout = retape.jax.explain(trajectory, 0.4)
     assert layout.capsule_bytes < 12 * 8

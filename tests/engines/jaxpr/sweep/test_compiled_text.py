@@ -205,6 +205,7 @@ ENDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ENDS)
 def test_what_a_program_ends_with_is_not_computed_at_every_turn(name: str) -> None:
     """In the loop of all turns there is one that goes round when a block runs."""

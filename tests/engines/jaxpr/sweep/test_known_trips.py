@@ -152,6 +152,7 @@ def test_the_counter_goes_into_functions_with_rules_of_their_own() -> None:
         retape.jax.count_waits(parts, jnp.ones(1))
 
 
+@pytest.mark.slow
 def test_a_lowering_for_cuda_has_the_devices_form() -> None:
     x = jnp.linspace(0.1, 1, 1000)
     gradient = jax.jit(retape.jax.grad(simulate, plan=retape.fixed_space(snapshots=8)))

@@ -101,7 +101,7 @@ def nested(x: Any, n: Any) -> Any:
     return jnp.sum(jax.lax.fori_loop(0, n, turn, x))
 
 
-@pytest.mark.slow("nested")
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [iterated, nested])
 def test_with_known_trip_counts_it_gives_the_same_gradient(
     program: Any, tmp_path: Path
@@ -146,6 +146,7 @@ def layers(ws: Any, x: Any) -> Any:
     return jnp.sum(jax.lax.scan(step, x, None, length=3000)[0])
 
 
+@pytest.mark.slow
 def test_cotangents_give_their_place(machines: list[Noted], tmp_path: Path) -> None:
     """The next ones are written over them: of each there is one at a time."""
     ws, x = jnp.eye(50) / 2, jnp.linspace(0.1, 1, 50)

@@ -73,6 +73,7 @@ def test_nothing_steers_and_the_gradient_is_the_plain_one(name: str) -> None:
         np.testing.assert_allclose(got, plain, rtol=1e-12, atol=1e-14)
 
 
+@pytest.mark.slow("short_scan")
 @pytest.mark.parametrize("name", ["chain", "perceptron", "short_scan"])
 def test_it_takes_no_more_memory_than_the_plain_derivative(name: str) -> None:
     """Neither registers nor slots nor a second copy of the cotangents."""

@@ -71,6 +71,7 @@ def results_of(program: Callable[..., Any]) -> list[int]:
     return [int(found or 1) for found in CALLED.findall(text)]
 
 
+@pytest.mark.slow("twice-before1-after1")
 @pytest.mark.parametrize(
     ("program", "before", "after"),
     [

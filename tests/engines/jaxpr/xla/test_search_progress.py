@@ -56,7 +56,7 @@ SEARCHES: dict[str, Callable[[], None]] = {
 }
 
 
-@pytest.mark.slow("plan", "policy")
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 def test_each_program_is_told(search: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of all three kinds of search, before the first program and after each."""
@@ -105,6 +105,7 @@ def test_a_long_one_writes_a_line(
     assert "search, 0 compiled" not in written.rsplit("\r", 1)[1]
 
 
+@pytest.mark.slow
 def test_a_line_ends_with_its_search_and_without_its_stream(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -118,6 +119,7 @@ def test_a_line_ends_with_its_search_and_without_its_stream(
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 def test_a_short_one_writes_nothing(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -137,6 +137,7 @@ def test_a_sweep_over_several_devices_is_not_marked() -> None:
     assert _alone(run, devices=4).split() == ["True"]
 
 
+@pytest.mark.slow
 def test_a_mesh_of_one_device() -> None:
     mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
 

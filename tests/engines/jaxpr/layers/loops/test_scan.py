@@ -80,6 +80,7 @@ def wanted(n: int, reverse: bool) -> Any:
     return jax.grad(functools.partial(loss, theirs), argnums=(0, 1))(*pieces(n))
 
 
+@pytest.mark.slow("default")
 @pytest.mark.parametrize("way", WAYS)
 def test_gradients_are_those_of_lax_scan(way: str) -> None:
     n, reverse = 13, way in ("3 levels", "segments")

@@ -63,6 +63,7 @@ def test_the_prediction_as_it_is_is_within_a_tenth() -> None:
     assert as_it_is.extra == 0
 
 
+@pytest.mark.slow
 def test_the_cheapest_that_fits_is_chosen() -> None:
     table = found()
     fitting = [c for c in table.candidates if c.peak_bytes <= table.memory]

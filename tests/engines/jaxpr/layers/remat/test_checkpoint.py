@@ -27,6 +27,7 @@ from tests.engines.jaxpr.support.networks import (
     temp_bytes,
     weights,
 )
+from tests.judges.pairwise import dealt
 
 FLOAT = jax.ShapeDtypeStruct((), "float64")
 Fun = Callable[..., Any]
@@ -95,7 +96,7 @@ OPERATIONS: dict[str, Fun] = {
 }
 
 
-@pytest.mark.slow("custom rule")
+@pytest.mark.slow("custom rule", "indexing", "linear algebra")
 @pytest.mark.parametrize("name", OPERATIONS)
 def test_all_differentiable_operations(name: str) -> None:
     x = jnp.asarray(np.random.default_rng(3).normal(size=(3, 4)))
@@ -179,22 +180,7 @@ def _arguments() -> tuple[Any, Any]:
     return jnp.asarray(rng.normal(size=(2, 3))), jnp.asarray(rng.normal(size=(5, 3, 3)))
 
 
-@pytest.mark.slow(
-    "cond-within",
-    "grad of grad-checkpoint",
-    "grad of grad-every_n",
-    "grad of grad-selective",
-    "grad of vmap-every_n",
-    "grad-every_n",
-    "jvp of grad-checkpoint",
-    "jvp of grad-every_n",
-    "scan-checkpoint",
-    "scan-within",
-    "vmap of grad-checkpoint",
-    "vmap of grad-every_n",
-)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("row", TABLE)
+@pytest.mark.parametrize(("row", "way"), dealt(list(TABLE), list(WAYS)))
 def test_composition(row: str, way: str) -> None:
     assert_near(TABLE[row](value(WAYS[way]))(*_arguments()), _wanted(row), 1e-10)
 
@@ -240,7 +226,7 @@ def test_static_arguments_are_not_traced() -> None:
     assert jax.grad(power)(1.0, 2, twice=True, scale=3.0) == 81.0
 
 
-@pytest.mark.slow("policy1")
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", [policies.sqrt(), policies.within("50 kB")])
 def test_a_print_inside_happens_once_and_saves_as_without(
     policy: Any, capfd: pytest.CaptureFixture[str]

@@ -234,18 +234,7 @@ def assert_same(got: Any, want: Any) -> None:
     jax.tree.map(compare, got, want)
 
 
-@pytest.mark.slow(
-    "a function of modules",
-    "a method",
-    "as attributes",
-    "cache of keys and values",
-    "counters",
-    "dropout",
-    "metrics",
-    "sown values",
-    "static arguments",
-    "rngs as argument",
-)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Using 'Module.sow:DeprecationWarning")
 @pytest.mark.parametrize("name", MODELS)
 def test_training_is_as_without_it(name: str) -> None:

@@ -56,7 +56,7 @@ def plain() -> tuple[Any, int]:
     return graded(whole, weights(LAYERS), start())
 
 
-@pytest.mark.slow("every_n")
+@pytest.mark.slow("every_n", "by_depth")
 @pytest.mark.parametrize("name", POLICIES)
 def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
     if name in EACH_LAYER:
