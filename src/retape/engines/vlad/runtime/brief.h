@@ -43,10 +43,10 @@ static int64_t brief_typed(uint32_t code, double *real, int64_t count) {
     push_word(*type == 'b' ? (Word){.u = d != 0.0} : (Word){.d = d == d ? d : NAN});
   }
   push_word((Word){.u = ENTER_BY | code});
-  int ended = typed_record(G.brief) == ENDED;
+  int ended = typed_record(G.brief) == ENDED && gave_real();
   G.saved = G.pauses = 0;
   T.forgetful = 0;
-  if (ended) *real = T.result;
+  if (ended) *real = T.at->d;
   typed_clear();
   return ended ? 1 : -1;
 }
@@ -71,8 +71,7 @@ static int64_t brief_general(Val f, double *real, int64_t count, int64_t boolean
 static int64_t brief_call(Val f, double *real, int64_t count, int64_t booleans,
                           int64_t room) {
   int is_static = (object(f)->header & IS_STATIC) != 0;
-  if (is_typed && is_static && code_of(object(f)) < typed_real_size &&
-      typed_real[code_of(object(f))])
+  if (is_typed && is_static && type_of_code(ENTER_BY | code_of(object(f))))
     return brief_typed(code_of(object(f)), real, count);
   int64_t made = brief_general(f, real, count, booleans, room);
   if (G.old_words + G.log_words > G.major_at) {

@@ -110,8 +110,8 @@ extern const double typed_largest;
 /* The types of frames, and of values on their way to them; of closures. */
 extern const char *const typed_frames[], *const typed_results[], *const typed_entries[];
 /* Whether the functions of closures give a real. */
-extern const char typed_real[];
-extern const uint32_t typed_real_size;
+/* Of what functions give, by a number from 1. */
+extern const char *const typed_values[];
 /* Run so many steps, and put on the tape what the reverse takes. */
 int typed_record(int64_t fuel);
 void typed_reverse(double seed);

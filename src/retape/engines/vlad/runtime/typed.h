@@ -114,7 +114,7 @@ typedef struct {
   uint64_t marks, walk;
   int64_t fuel;   /* what a run has left */
   int forgetful;  /* the tape is not kept: nothing is to be reversed */
-  double result;
+  int gives; /* the number of the type of the value, whose words are at `at` */
   const Word *reversed; /* where a part of the reverse has come to */
   double *adjoint_at;
   size_t bytes, peak_bytes;

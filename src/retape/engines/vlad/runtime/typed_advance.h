@@ -52,6 +52,14 @@ static int unload_typed(const char **type, const Word **word, Val *place) {
   }
 }
 
+/* The value that a run has given; 0 if a vector of it has changed since. */
+static int unload_value(Val *value) {
+  const char *type = typed_values[T.gives];
+  const Word *word = T.at;
+  met_clear();
+  return unload_typed(&type, &word, value);
+}
+
 static uint32_t fields_of_type(const char *type) {
   uint32_t fields = 0;
   for (size_t open = 0; *type; type++) {
@@ -116,7 +124,7 @@ static int typed_advance(Val frame, int64_t fuel, Val *state, int *stopped) {
     int how = typed_run(fuel);
     *stopped = how == STOPPED;
     if (how == STOPPED && is_shallow()) done = unload_state(state);
-    if (how == ENDED) *state = box(T.result), done = 1;
+    if (how == ENDED) done = unload_value(state);
     G.fuel = T.fuel;
   }
   typed_clear();
@@ -130,12 +138,10 @@ static size_t typed_grown(void) {
   return 2 * (size_t)(T.top - T.stack) + (T.peak_live + T.peak_cells) / sizeof(Word);
 }
 
-/* The value of a function that is applied, if typed code has it and it is a real. */
+/* The value of a function that is applied, if typed code has it. */
 static int typed_value(Val frame, Val *value) {
   int stopped;
-  uint32_t code = code_of(object(object(frame)->field[2]));
-  return code < typed_real_size && typed_real[code] &&
-         typed_advance(frame, NO_LIMIT, value, &stopped);
+  return typed_advance(frame, NO_LIMIT, value, &stopped);
 }
 
 #endif

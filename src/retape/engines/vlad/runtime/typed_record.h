@@ -18,17 +18,13 @@ static int record_part_of(uint64_t code) {
 int typed_record(int64_t fuel) {
   int next = DO_POP, part;
   T.fuel = fuel;
-  gave_real = 0;
+  gives = 0;
   for (;;) {
     switch (next) {
       case DO_STOP: return STOPPED;
       case DO_GIVE_UP: return GAVE_UP;
       case DO_POP:
-        if (T.at[-1].u == HALT) {
-          if (!gave_real) return GAVE_UP;
-          T.result = qd0;
-          return ENDED;
-        }
+        if (T.at[-1].u == HALT) return value_given() ? ENDED : GAVE_UP;
         part = record_part_of(T.at[-1].u);
         if (!part) return GAVE_UP;
         break;

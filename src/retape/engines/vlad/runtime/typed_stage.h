@@ -88,9 +88,12 @@ static void note_typed(void) {
   G.tape_nodes = 0;
 }
 
+/* Whether what a run has given is a real. */
+static int gave_real(void) { return !strcmp(typed_values[T.gives], "d"); }
+
 static int typed_ends(int how, Val cotangents, int last, double *seed) {
   if (!last) return how == STOPPED && seed_state(object(cotangents));
-  if (how != ENDED || !is_double(cotangents)) return 0;
+  if (how != ENDED || !gave_real() || !is_double(cotangents)) return 0;
   *seed = unbox(cotangents) + 0.0;
   return 1;
 }
@@ -176,6 +179,7 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
         T.adjoint_room = room;
       }
       if (typed_ends(how, G.shadow[at], last, &seed)) {
+        double given = last ? T.at->d : 0.0;
         leave_rows();
         Word *end = T.tape;
         Piece *piece = T.piece;
@@ -183,7 +187,7 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
         T.tape = end, T.piece = piece;
         note_typed();
         done = typed_cotangents(result);
-        if (last) *value = box(T.result);
+        if (last) *value = box(given);
       }
     }
   }

@@ -8,8 +8,7 @@
 const int is_typed = 0;
 const double typed_largest = 0.0;
 const char *const typed_frames[1], *const typed_results[1], *const typed_entries[1];
-const char typed_real[1];
-const uint32_t typed_real_size = 0;
+const char *const typed_values[1];
 
 int typed_record(int64_t fuel) {
   (void)fuel;

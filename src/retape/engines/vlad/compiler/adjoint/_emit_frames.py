@@ -8,6 +8,7 @@ from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
     words_in,
 )
+from retape.engines.vlad.compiler.adjoint._tables import given_types, type_of_value
 from retape.engines.vlad.compiler.typed._form import (
     Frame,
     Join,
@@ -48,6 +49,8 @@ class FrameEmission:
         self.program, self.names, self.part = program, names, part
         self.ways = ways
         self.taped = taped
+        self.given = given_types(program)
+        self.gives = 0
         self.lines: list[str] = []
         self.slots: dict[Register, None] = {}
         self.returned: dict[str, None] = {}
@@ -135,13 +138,26 @@ class FrameEmission:
             self._return(code, join)
 
     def halt(self) -> None:
-        """The way out."""
+        """The way out: the value's words stand behind the frames."""
         self.line("case HALT: {")
-        self.returned["qd0"] = None
-        self.line("  if (!gave_real) goto GIVE_UP;")
-        self.line("  T.at = sp; T.tape = tp; T.fuel = fuel; T.result = qd0;")
+        self.lines += self.value_given("goto GIVE_UP;")
+        self.line("  T.at = sp; T.tape = tp; T.fuel = fuel; T.gives = gives;")
         self.line("  return ENDED;")
         self.line("}")
+
+    def value_given(self, otherwise: str) -> list[str]:
+        """What puts the value on the stack, by the number of its type."""
+        lines = ["  switch (gives) {"]
+        shapes = {type_of_value(f.result): f for f in self.program.functions.values()}
+        for text, number in self.given.items():
+            words = self.registers(tuple(parts_of(shapes[text].result)))
+            lines.append(f"  case {number}: STACK({len(words)})")
+            lines += [
+                f"    sp[{i}].{field} = {_to_word(name)};"
+                for i, (name, field) in enumerate(words)
+            ]
+            lines.append("    break;")
+        return [*lines, f"  default: {otherwise}", "  }"]
 
     def _entry(self, function: TypedFunction, frame: Frame, code: int) -> None:
         """The case of a frame that waits to run a function."""

@@ -118,11 +118,11 @@ def _record(
     for emission, _ in made[1:]:
         first.slots.update(emission.slots)
         first.returned.update(emission.returned)
-    first.returned["qd0"] = None
+    given = first.value_given("return 0;")
     fixed = [line for slot in first.slots for line in first.declared(slot)]
     fixed += first.returned_declared()
     everywhere = {name for name in first.returned} | shared
-    yield "static int gave_real;"
+    yield "static int gives;"
     yield from _declared(fixed, everywhere, static=True)
     for number, (emission, text) in enumerate(made):
         yield f"static int record_part_{number}(int next) {{"
@@ -144,6 +144,10 @@ def _record(
         yield from ("  switch (sp[-1].u) {", *text.cases)
         yield from ("  default: next = DO_POP; goto LEAVE;", "  }", *text.body)
         yield from ("  RECORD_PART_END", "}")
+    yield "static int value_given(void) {"
+    yield "  Word *sp = T.at, *top = T.top;"
+    yield from given
+    yield from ("  T.at = sp; T.gives = gives; (void)top;", "  return 1;", "}")
     codes = {c: i for i, part in enumerate(parts) for c in _codes(part)}
     entries = {c: i for i, part in enumerate(parts) for c in _entries(part)}
     functions = {c: i for i, part in enumerate(parts) for c in part.functions}

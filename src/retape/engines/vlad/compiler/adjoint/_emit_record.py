@@ -17,6 +17,7 @@ from retape.engines.vlad.compiler.adjoint._emit_held import (
 from retape.engines.vlad.compiler.adjoint._names import (
     TapeNames,
 )
+from retape.engines.vlad.compiler.adjoint._tables import type_of_value
 from retape.engines.vlad.compiler.adjoint._unchanged import applied_again
 from retape.engines.vlad.compiler.ir._operator_text import operator_text
 from retape.engines.vlad.compiler.typed._form import (
@@ -33,7 +34,6 @@ from retape.engines.vlad.compiler.typed._form import (
     TypedFunction,
     TypedProgram,
     TypedTerm,
-    letter_of,
     parts_of,
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
@@ -91,7 +91,7 @@ class RecordEmission(FrameEmission):
         yield "int typed_record(int64_t fuel) {"
         yield "  Word *sp = T.at, *tp = T.tape, *top = T.top;"
         yield from self.room()
-        yield "  int gave_real = 0;"
+        yield "  int gives = 0;"
         for slot in self.slots:
             yield from self.declared(slot)
         yield from self.returned_declared()
@@ -147,6 +147,7 @@ class RecordEmission(FrameEmission):
 
     def _function(self, function: TypedFunction) -> None:
         code = function.resume.code
+        self.gives = self.given[type_of_value(function.result)]
         self.lines.append(f"F{function.index}:")
         loop = self.loops.get(function.index)
         if loop is not None:
@@ -204,8 +205,7 @@ class RecordEmission(FrameEmission):
             case Give():
                 self._tape(term)
                 registers = self.registers(term.args)
-                is_real = [letter_of(arg) for arg in term.args] == ["d"]
-                self.line(f"gave_real = {int(is_real)};")
+                self.line(f"gives = {self.gives};")
                 for (name, _), (text, _) in zip(
                     registers, self.words(term.args), strict=True
                 ):

@@ -1,6 +1,6 @@
 """The tables by which the runtime reads states: types of frames, as text."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from retape.engines.vlad.compiler.ir._operator_text import real_text
 from retape.engines.vlad.compiler.typed._form import (
@@ -23,7 +23,12 @@ def tables(
     """The tables: of frames, of values that frames wait for, and two of closures."""
 
     def _types(shapes: tuple[Shape, ...]) -> str:
-        return "".join(_type(shape, useful, whole) for shape in shapes)
+        return "".join(_type(shape, letter) for shape in shapes)
+
+    def letter(slot: Register) -> str:
+        if slot in whole:
+            return "W" if slot in useful else "w"
+        return "d" if slot in useful else "i"
 
     types: dict[int, str] = {}
     results: dict[int, str] = {}
@@ -41,23 +46,19 @@ def tables(
     yield from _table("typed_frames", types, frames)
     yield from _table("typed_results", results, frames)
     yield from _table("typed_entries", entries, functions)
-    yield from _gives_real(program)
+    values = {number: text for text, number in given_types(program).items()}
+    yield from _table("typed_values", values, len(values) + 1)
 
 
-def _gives_real(program: TypedProgram) -> Iterator[str]:
-    """The closures whose functions give a real."""
-    numbers = [
-        function.enter.code
-        for function in program.functions.values()
-        if function.enter is not None
-        and isinstance(function.result, Register)
-        and function.result.kind == "d"
-    ]
-    size = max(numbers, default=0) + 1
-    yield f"const uint32_t typed_real_size = {size};"
-    yield f"const char typed_real[{size}] = {{"
-    yield from (f"  [{number}] = 1," for number in numbers)
-    yield "};" if numbers else "  0};"
+def given_types(program: TypedProgram) -> dict[str, int]:
+    """The types of what functions give, and their numbers, from 1."""
+    texts = (type_of_value(f.result) for f in program.functions.values())
+    return {text: i for i, text in enumerate(dict.fromkeys(texts), start=1)}
+
+
+def type_of_value(shape: Shape) -> str:
+    """The type of a value as text, in which each double is a real."""
+    return _type(shape, lambda _: "d")
 
 
 def _table(name: str, texts: dict[int, str], size: int) -> Iterator[str]:
@@ -67,15 +68,13 @@ def _table(name: str, texts: dict[int, str], size: int) -> Iterator[str]:
     yield "};" if texts else "  0};"
 
 
-def _type(shape: Shape, useful: frozenset[Register], whole: frozenset[Register]) -> str:
+def _type(shape: Shape, letter: Callable[[Register], str]) -> str:
+    """A type as text; a function tells the letter of each double."""
     if isinstance(shape, Tuple):
-        parts = (_type(part, useful, whole) for part in (shape.car, shape.cdr))
-        return "p" + "".join(parts)
+        return "p" + _type(shape.car, letter) + _type(shape.cdr, letter)
     if isinstance(shape, tuple):
         return "u"
     kind = letter_of(shape)
     if kind != "d" or not isinstance(shape, Register):
         return "i" if kind == "d" else kind
-    if shape in whole:
-        return "W" if shape in useful else "w"
-    return "d" if shape in useful else "i"
+    return letter(shape)

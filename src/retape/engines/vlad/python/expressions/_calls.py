@@ -72,8 +72,7 @@ class CallTranslator:
         core, type_ = self._owner.expr(function.value, env)
         if isinstance(type_, ArrayType) and not node.args and not node.keywords:
             if function.attr == "copy":
-                self._owner.fresh = True
-                return core, type_
+                return self._owner.wholes.copy(node, (core, type_))
             self._owner.refuse_ints(node, type_)
             if function.attr == "sum":
                 return self._owner.wholes.sum(node, (core, type_))

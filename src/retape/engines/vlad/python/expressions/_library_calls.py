@@ -108,8 +108,7 @@ class LibraryCalls:
                 return owner.wholes.sum(node, args[0])
             case "copy":
                 self._counted(node, args, 1)
-                owner.fresh = True
-                return args[0]
+                return owner.wholes.copy(node, args[0])
             case "power":
                 self._counted(node, args, 2)
                 return owner.apply_binary(node, ast.Pow(), args[0], args[1])

@@ -123,6 +123,13 @@ class WholeArrays:
         self._owner.fresh = False
         return _surrounded(whole, core), FLOAT
 
+    def copy(self, node: ast.AST, operand: Operand) -> Operand:
+        """An array of the same items, which is another one: it is written in place."""
+        self._owner.fresh = True
+        if not isinstance(operand[1], ArrayType):
+            return operand
+        return self._array(node, self._alone(node, operand))[0], operand[1]
+
     # operands
 
     def _whole(self, node: ast.AST, operand: Operand) -> Whole:
