@@ -22,14 +22,12 @@ TORCH_HOME := $(VENV)/torch-$(TORCH)-python-$(TORCH_PYTHON)
 # The JAX part of the suite. It needs no PyTorch, no compiler of C and no matplotlib.
 # Not docs/jax.md: the bytes that it shows are those of one release.
 PAGE := tests/docs/test_pages_run.py::test_what_a_page_shows_is_what_its_examples_print
-JAX_PAGES := README.md docs/getting-started.md docs/nnx.md \
-  docs/choosing-a-plan.md docs/plans.md docs/devdocs/jaxpr.md
+JAX_PAGES := README.md docs/start/jax-training.md docs/choosing-a-plan.md
 JAX_TESTS := tests/engines/jaxpr tests/nnx tests/judges/jax \
   $(foreach page,$(JAX_PAGES),'$(PAGE)[$(page)]')
 
 # The PyTorch part: it needs no JAX and no matplotlib.
-TORCH_PAGES := $(wildcard docs/torch/*.md) docs/start/pytorch.md docs/driver.md \
-  docs/solvers/torchdiffeq.md docs/solvers/transformers.md
+TORCH_PAGES := $(wildcard docs/torch/*.md) docs/start/pytorch.md docs/driver.md
 TORCH_MODULES := $(subst /,.,$(patsubst src/%.py,%,$(patsubst %/__init__.py,%.py,$(shell \
   grep -rl '>>> ' --include='*.py' src/retape/engines/eager src/retape/torch.py \
   src/retape/lightning src/retape/transformers))))

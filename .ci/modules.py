@@ -1,4 +1,4 @@
-"""Puts every module of the library on the page of the map, when the pages are built.
+"""Puts packages and modules on the page of the architecture, when it is built.
 
 The parts stand as in `tests/architecture.toml`, and within a package the modules stand
 in the order of reading: each after all that it imports there. The text beside a module
@@ -17,6 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ROOT / "src" / "retape"
 TABLES = tomllib.loads((ROOT / "tests" / "architecture.toml").read_text("utf-8"))
 MARK = "<!-- every module -->"
+PACKAGES = "<!-- every package -->"
 GROUND = ("schedule", "storage", "plan", "driver", "_native_code")
 ENGINES = ("jaxpr", "eager", "vlad")
 
@@ -70,12 +71,35 @@ def listing(folder: Path) -> list[str]:
     return [*head, "| module | |", "|---|---|", *rows, ""] if rows else []
 
 
+def source(engine: str, package: str) -> Path:
+    """The file whose docstring says what a package, or a module that is one, is for."""
+    folder = SOURCES / "engines" / engine
+    if package == "root":
+        return folder / "__init__.py"
+    path = folder.joinpath(*package.split("."))
+    choices = path / "__init__.py", path.with_suffix(".py")
+    found = next((each for each in choices if each.exists()), None)
+    return found or path.with_name(f"_{path.name}.py")
+
+
+def packages(engine: str) -> list[str]:
+    """An engine's packages as Markdown, in the order of its pipeline."""
+    head = [f"### {engine}", "", "| package | purpose | may import |", "|---|---|---|"]
+    rows = [
+        f"| `{name}` | {_safe(purpose(source(engine, name)))} | {', '.join(targets)} |"
+        for name, targets in TABLES[engine].items()
+    ]
+    return [*head, *rows, ""]
+
+
 def on_page_markdown(markdown: str, **_: object) -> str:
     """Called by mkdocs for each page."""
     if MARK not in markdown:
         return markdown
-    lines = [line for folder in folders() for line in listing(folder)]
-    return markdown.replace(MARK, "\n".join(lines))
+    modules = [line for folder in folders() for line in listing(folder)]
+    tables = [line for engine in ENGINES for line in packages(engine)]
+    with_packages = markdown.replace(PACKAGES, "\n".join(tables))
+    return with_packages.replace(MARK, "\n".join(modules))
 
 
 def _safe(text: str) -> str:

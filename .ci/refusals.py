@@ -1,4 +1,4 @@
-"""Puts every refusal of the sources on the page of limits, when the pages are built.
+"""Puts every refusal of the sources on the page of symptoms, when the pages are built.
 
 The texts are read from the `raise` statements themselves, so the list is complete and
 cannot grow old.

@@ -152,8 +152,8 @@ HEAD = """# What composes with what
 Every cell is a test of the suite, and the tables are printed by
 `python benchmarks/composition.py` from its results ({versions}).
 `=` means that what is said above the table holds, an empty cell that nobody has asked,
-and a word what else came out. What is refused is refused by name: the page of
-[limits](limits.md) lists every refusal.
+and a word what else came out. What is refused is an error:
+[all of them](troubleshooting.md#unsupportederror-mutationerror).
 """
 
 

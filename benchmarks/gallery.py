@@ -26,10 +26,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 PICTURE = re.compile(r"gallery-(\w+)-light\.svg")
-PAGES = (
-    *("gallery/jax", "gallery/waves", "gallery/solvers", "gallery/training"),
-    *("solvers/training-loops", "start/functions", "gallery/mjx"),
-)
+PAGES = "gallery/index", "solvers/simulators", "start/functions"
 GROUNDS = {
     "light": ("default", "#222222", ["#3274a1", "#d9a441", "#3a923a", "#c03d3e"]),
     "dark": (

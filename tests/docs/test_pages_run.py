@@ -11,13 +11,11 @@ from tests.docs.conftest import Run, needs
 from tests.docs.pages import ROOT, RUN, blocks_of
 
 SLOW = {
-    "accelerators.md", "command.md", "getting-started.md", "jax.md", "layers.md",
-    "native.md", "nnx.md", "schedules.md", "stores.md", "gallery/jax.md",
-    "gallery/solvers.md", "gallery/training.md", "gallery/waves.md",
-    "solvers/diffrax.md", "solvers/gradient-health.md", "solvers/optimistix.md",
-    "solvers/torchdiffeq.md", "solvers/training-loops.md", "solvers/transformers.md",
-    "start/arrays.md", "start/jax-simulations.md", "start/jax-training.md",
-    "torch/compile.md", "torch/index.md",
+    "choosing-a-plan.md", "command.md", "driver.md", "jax.md", "layers.md", "native.md",
+    "pictures.md", "schedules.md", "stores.md", "gallery/index.md",
+    "solvers/gradient-health.md", "solvers/simulators.md", "start/arrays.md",
+    "start/jax-simulations.md", "start/jax-training.md", "torch/distributed.md",
+    "torch/index.md", "torch/trainers.md",
 }  # fmt: skip
 """Pages of the documentation that take more than two processor seconds."""
 

@@ -175,7 +175,7 @@ def test_a_large_program_without_a_loop_refuses_tiers_by_name():
 
 
 def test_the_tables_of_the_page_are_those_of_the_registry():
-    page = (ROOT / "docs" / "plans.md").read_text()
+    page = (ROOT / "docs" / "choosing-a-plan.md").read_text()
     table = _support.table()
     assert table in page, f"put this on the page:\n{table}"
     for kind in KINDS:

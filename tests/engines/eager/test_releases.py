@@ -14,7 +14,7 @@ from retape.engines.eager import TRIED, is_tried, warn_if_untried
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs/releases.md"
-ENGINE = ROOT / "docs/devdocs/eager.md"
+ENGINE = ROOT / "docs/devdocs/engines.md"
 ROW = re.compile(r"^\| (\d+\.\d+\.\d+) \| (3\.\d+) \|.*\| (\d[\d,]*) \|", re.MULTILINE)
 
 
