@@ -7,7 +7,14 @@ import pytest
 from jax import lax
 
 from tests.engines.jaxpr.support import seams
-from tests.engines.jaxpr.support.seams import Loop, Var, Write, blocks_of
+from tests.engines.jaxpr.support.seams import (
+    Loop,
+    Position,
+    Read,
+    Var,
+    Write,
+    blocks_of,
+)
 
 
 def program(x):
@@ -48,8 +55,8 @@ def written_whole(made, stream, block):
 
 
 def read_early(made, stream, block):
-    read = block.reads[0]
-    block.moves[Var(read.out.aval)] = read.out
+    row = Var(stream.aval.update(shape=stream.aval.shape[1:]))
+    block.reads.append(Read(row, stream, Position(made.written, 9, False)))
 
 
 def loses_a_block(made, stream, block):

@@ -32,11 +32,13 @@ from retape.engines.jaxpr.codegen._min_cut import choose_residuals
 from retape.engines.jaxpr.codegen._pretty import pretty_layout, pretty_tape
 from retape.engines.jaxpr.control._splits import SPLITS, sweeps
 from retape.engines.jaxpr.ir._ir import (
+    Aval,
     Block,
     Jump,
     Label,
     Lit,
     Loop,
+    Position,
     Program,
     Read,
     Var,
@@ -56,6 +58,7 @@ from retape.engines.jaxpr.xla import _single_kernel
 
 __all__ = ["Block", "Jump", "Label", "Lit", "Loop", "Read", "Var", "Write", "blocks_of"]
 """The form that passes work on."""
+__all__ += ["Aval", "Position"]
 __all__ += ["TABLE", "Again", "Also", "Kernel"]
 """What is known of JAX's operations."""
 __all__ += ["SPLITS", "choose_residuals", "nest", "sweeps"]

@@ -10,6 +10,7 @@ differentiates.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -27,8 +28,10 @@ from retape.engines.jaxpr.ir._ir import (
     Block,
     Item,
     Label,
+    Position,
     Program,
     Read,
+    RowNumber,
     Var,
     Write,
     evaluate_ops,
@@ -36,7 +39,7 @@ from retape.engines.jaxpr.ir._ir import (
 from retape.engines.jaxpr.ir._liveness import Liveness, whole_defs
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import dce
-from retape.engines.jaxpr.jaxprs._row_ops import row
+from retape.engines.jaxpr.jaxprs._row_ops import row, take_row
 from retape.engines.jaxpr.jaxprs._scalar_ops import where
 
 
@@ -49,8 +52,10 @@ class Code:
     reads: tuple[Read, ...]
     outs: tuple[Var, ...]
     writes: tuple[Write, ...]
+    numbers: tuple[Var, ...]
+    """Computed numbers of rows that are written."""
     jaxpr: core.ClosedJaxpr
-    """`(*ins, *rows) -> (*outs, *rows, next)`, whole streams among the latter rows."""
+    """`(*ins, *rows) -> (*outs, *rows, *numbers, next)`; with whole streams as rows."""
     once: bool
     """Whether it stands outside every loop, so that it runs at most once."""
     ruled: core.ClosedJaxpr
@@ -63,8 +68,20 @@ class Code:
 
     def counters(self) -> list[Var]:
         """Integers by which rows are read and written."""
-        places = [a.at for a in (*self.reads, *self.writes) if a.at is not None]
-        return list(dict.fromkeys(at.count for at in places))
+        places = [a.at for a in (*self.reads, *self.writes)]
+        return list(dict.fromkeys(p.count for p in places if isinstance(p, Position)))
+
+    @property
+    def taken(self) -> tuple[Var, ...]:
+        """Streams whose rows give up their cotangents where they are written."""
+        placed = [w.stream for w in self.writes if w.number is not None]
+        return tuple(dict.fromkeys(v for v in placed if v.active))
+
+    def results(self, outs: Sequence[Any]) -> tuple[Sequence[Any], dict[Var, Any]]:
+        """What the code returned: values and rows; and the numbers of the rows."""
+        n = len(self.outs) + len(self.writes)
+        numbers = outs[n : n + len(self.numbers)]
+        return outs[:n], dict(zip(self.numbers, numbers, strict=True))
 
 
 def encode(program: Program, layout: Layout, live: Liveness) -> dict[Label, Code]:
@@ -108,6 +125,7 @@ def _encode(
 ) -> Code:
     outs = tuple(sorted(assigned, key=lambda v: v.serial))
     ins = tuple(sorted(_plain_uses(block, assigned), key=lambda v: v.serial))
+    numbers = block.row_numbers()
     end = len(number)
     targets = np.array([number[t] for t in block.next.targets] or [end], np.int32)
 
@@ -117,7 +135,8 @@ def _encode(
         read = evaluate_ops(block.ops, env, ruled)
         whole = [_exactly_typed(read(block.moves.get(v, v)), v.aval) for v in outs]
         written = [_exactly_typed(read(w.source), _row_aval(w)) for w in block.writes]
-        return [*whole, *written, _next(block, targets, read)]
+        rows = map(read, numbers)
+        return [*whole, *written, *rows, _next(block, targets, read)]
 
     types = [struct(v.aval) for v in ins]
     types += [struct(r.out.aval) for r in block.reads]
@@ -130,10 +149,36 @@ def _encode(
         reads=tuple(block.reads),
         outs=outs,
         writes=tuple(block.writes),
+        numbers=tuple(numbers),
         jaxpr=jaxpr,
         once=once,
         ruled=ruled,
     )
+
+
+def take_cotangents(
+    code: Code,
+    active_outs: Sequence[int],
+    numbers: Mapping[Var, Any],
+    held: dict[Var, Any],
+) -> dict[int, Any]:
+    """Cotangents of the rows that a block writes where its code says, by their outputs.
+
+    Args:
+        code: The block.
+        active_outs: Positions among `(*outs, *rows)` that have a cotangent.
+        numbers: The values of `code.numbers`.
+        held: Cotangents of streams; what is taken is zero there afterwards.
+    """
+    found: dict[int, Any] = {}
+    for j, write in reversed([*enumerate(code.writes, len(code.outs))]):
+        if not isinstance(write.at, RowNumber) or write.stream not in held:
+            continue
+        at = write.at.row(numbers)
+        value, held[write.stream] = take_row(held[write.stream], at)
+        if j in active_outs:
+            found[j] = value
+    return found
 
 
 def _plain_uses(block: Block, assigned: set[Var]) -> set[Var]:
@@ -142,6 +187,7 @@ def _plain_uses(block: Block, assigned: set[Var]) -> set[Var]:
     read: list[Atom] = [a for op in block.ops for a in op.ins]
     read += (source for v, source in block.moves.items() if v in assigned)
     read += [w.source for w in block.writes]
+    read += block.row_numbers()
     if block.next.index is not None:
         read.append(block.next.index)
     return {a for a in read if isinstance(a, Var)} - inner

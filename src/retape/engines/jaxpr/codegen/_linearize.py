@@ -72,6 +72,13 @@ class TapedCode:
     """True of the program's last block, which is not taped (`sweep/_last_block`)."""
 
     @property
+    def seeded_outs(self) -> tuple[int, ...]:
+        """Those of `active_outs` whose cotangents are not taken from a row."""
+        code, n = self.code, len(self.code.outs)
+        taken = [j for j, w in enumerate(code.writes, n) if w.number is not None]
+        return tuple(i for i in self.active_outs if i not in taken)
+
+    @property
     def has_derivative(self) -> bool:
         """Tell whether a cotangent goes through."""
         return bool(self.active_ins)
@@ -85,10 +92,15 @@ class TapedCode:
         return split
 
     def counts(self) -> list[Var]:
-        """Loop counters whose value the sweep back needs, to find a stream's rows."""
-        if not self.has_derivative or self.ending:
+        """Numbers that the sweep back needs to find a stream's rows.
+
+        Loop counters, then what the code computes.
+        """
+        if self.ending:
             return []
-        return self.code.counters()
+        counters = self.code.counters() if self.has_derivative else []
+        # A row that is written anew gives up its cotangent, whatever is written.
+        return [*counters, *(self.code.numbers if self.code.taken else ())]
 
     def pushed(self) -> list[Kind]:
         """The kinds of the values that one run of the block tapes, in order."""
@@ -116,8 +128,7 @@ def linearize(code: Code, layout: Layout, *, ending: bool = False) -> TapedCode:
     """Find which places a block's derivative goes between."""
     variables = [*code.ins, *(r.out for r in code.reads)]
     flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
-    # What a stream held before is not read by a loop that writes rows of it.
-    ins = tuple(i for i, v in enumerate(variables) if v.active and v not in code.filled)
+    ins = tuple(i for i, v in enumerate(variables) if v.active)
     outs = tuple(i for i, a in enumerate(flags) if a)
     if not ins or not outs:
         ins = outs = ()
@@ -130,12 +141,12 @@ def _linearized(block: TapedCode) -> Linearized:
     code = block.code
     if not block.has_derivative or block.ending:
         return Linearized(code.jaxpr, (), (), None)
-    n_out = len(code.outs) + len(code.writes)
+    n_out = len(code.jaxpr.out_avals)
     split = _Linearizer(code, block.active_ins, block.active_outs)
     taped = jax.make_jaxpr(split.forwards)(*map(struct, code.jaxpr.in_avals))
     refuse_effects_of_rules(taped)
-    chosen = choose_residuals(taped, n_out + 1, set(block.lasting))
-    saved = chosen.taped.out_avals[n_out + 1 :]
+    chosen = choose_residuals(taped, n_out, set(block.lasting))
+    saved = chosen.taped.out_avals[n_out:]
     kinds = tuple(map(kind_of, saved))
     cotangents = [code.jaxpr.out_avals[i].to_tangent_aval() for i in block.active_outs]
     restored, pull = len(chosen.restore.in_avals), core.jaxpr_as_fun(chosen.restore)

@@ -20,8 +20,7 @@ from dataclasses import replace
 from retape.engines.jaxpr.codegen._allocate import Layout, Location
 from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._linearize import TapedCode
-from retape.engines.jaxpr.ir._flow_graph import only_left
-from retape.engines.jaxpr.ir._ir import Block, Label, Program, Var, blocks_of
+from retape.engines.jaxpr.ir._ir import Label, Program, Var, blocks_of
 
 
 def share_cotangents(
@@ -38,7 +37,7 @@ def share_cotangents(
         and v not in program.outs
         and not _is_touched(v, ending.code)
         and any(w.stream is v for b in others for w in b.writes)
-        and all(_only_writes(b, taped[b.label].code, v) for b in others)
+        and all(_only_writes(taped[b.label].code, v) for b in others)
     }
     return replace(layout, turned=frozenset(fine))
 
@@ -54,11 +53,8 @@ def _is_touched(var: Var, code: Code) -> bool:
     return var in code.outs or any(a.stream is var for a in accesses)
 
 
-def _only_writes(block: Block, code: Code, var: Var) -> bool:
-    """Tell whether all that a block does with a stream is to write rows of it.
-
-    It may read a row to write that very row again.
-    """
+def _only_writes(code: Code, var: Var) -> bool:
+    """Tell whether all that a block does with a stream is to write rows of it."""
     if var in code.outs or (var in code.ins and var not in code.filled):
         return False
-    return not any(r.stream is var for r in code.reads) or only_left(block, {var})
+    return not any(r.stream is var for r in code.reads)

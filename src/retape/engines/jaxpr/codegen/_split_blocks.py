@@ -19,7 +19,7 @@ computed, in every piece that needs it, rather than carried across.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
@@ -89,11 +89,23 @@ def _cut_block(block: Block, operands: frozenset[Var], limit: int) -> list[Block
     own = [op for op in block.ops if not any(o in again for o in op.outs)]
     # A stream that a loop writes rows of is where it is, before and after.
     filled = {a for w in block.writes if w.at is None for a in (w.stream, w.source)}
-    widths = _widths(block, own, again, operands | filled)
+    early = _early_writes(block, own)
+    widths = _widths(block, own, early, again, operands | filled)
     costs = [_tape_bytes(op) for op in own]
     bounds = _bounds(costs, widths, limit)
-    pieces = [own[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    pieces = [
+        _Piece(own[a:b], [w for i in range(a, b) for w in early[i]])
+        for a, b in zip(bounds, bounds[1:], strict=False)
+    ]
     return _chain(block, pieces, again) if len(pieces) > 1 else [block]
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Operations, and the rows that are known by their end."""
+
+    ops: list[Op]
+    writes: list[Write]
 
 
 # Where ---------------------------------------------------------------------------
@@ -114,11 +126,12 @@ def _recomputed(block: Block, operands: frozenset[Var]) -> dict[Var, Op | Read]:
 def _widths(
     block: Block,
     own: Sequence[Op],
+    early: defaultdict[int, list[Write]],
     again: dict[Var, Op | Read],
     operands: Set[Atom],
 ) -> list[int]:
     """For each place between operations, the bytes of the values alive there."""
-    last = _last_uses(block, own, again)
+    last = _last_uses(block, own, early, again)
     made = {o: i for i, op in enumerate(own) for o in op.outs}
     carried = (v for v in last if v not in operands and v not in again)
     # Alive at the places `made + 1 .. until`.
@@ -127,37 +140,57 @@ def _widths(
 
 
 def _last_uses(
-    block: Block, own: Sequence[Op], again: dict[Var, Op | Read]
+    block: Block,
+    own: Sequence[Op],
+    early: defaultdict[int, list[Write]],
+    again: dict[Var, Op | Read],
 ) -> dict[Var, int]:
     """The number of the last operation that reads each value; the end is one more."""
     last: dict[Var, int] = {}
     for i, op in enumerate(own):
-        for var in _closure(op.ins, again):
+        for var in _closure([*op.ins, *_written(early[i])], again):
             last[var] = i
-    for var in _closure(_at_end(block), again):
+    for var in _closure(_at_end(block, _late(block, early)), again):
         last[var] = len(own)
     return last
 
 
-def _at_end(block: Block) -> list[Atom]:
+def _at_end(block: Block, late: Sequence[Write]) -> list[Atom]:
     """Values read at the end of a block: by moves, writes, the next jump."""
     index = [] if block.next.index is None else [block.next.index]
-    late = [w for w in block.writes if _is_late(w, block)]
-    return [*block.moves.values(), *(w.source for w in late), *index]
+    return [*block.moves.values(), *_written(late), *index]
 
 
-def _is_late(write: Write, block: Block) -> bool:
-    """Tell whether a row must be written at the end, and not as soon as it is known.
+def _written(writes: Sequence[Write]) -> list[Atom]:
+    """What is written, and what says where."""
+    atoms = [a for w in writes for a in (w.source, w.number)]
+    return [a for a in atoms if a is not None]
 
-    That is so if anything in the block reads the stream, or assigns it; a loop that
-    writes rows of it is the only one that does.
+
+def _early_writes(block: Block, own: Sequence[Op]) -> defaultdict[int, list[Write]]:
+    """Rows that are written as soon as they are known, by the number of an operation.
+
+    Not those of a stream that anything in the block reads, or assigns, or that is
+    written twice: these are written at the end. A loop that writes rows of a stream is
+    the only one that reads it.
     """
-    if write.at is None:
-        return False
+    made = {o: i for i, op in enumerate(own) for o in op.outs}
     read = {a for op in block.ops for a in op.ins} | {r.stream for r in block.reads}
-    made = {o for op in block.ops for o in op.outs}
     touched = read | set(block.moves)
-    return write.stream in touched or write.source not in made
+    times = Counter(w.stream for w in block.writes)
+    found: defaultdict[int, list[Write]] = defaultdict(list)
+    for write in block.writes:
+        alone = write.stream not in touched and times[write.stream] == 1
+        if write.source in made and (alone or write.at is None):
+            known = max(made[a] for a in _written([write]) if a in made)
+            found[known].append(write)
+    return found
+
+
+def _late(block: Block, early: defaultdict[int, list[Write]]) -> list[Write]:
+    """The rows that are written at the end of a block."""
+    done = {id(w) for writes in early.values() for w in writes}
+    return [w for w in block.writes if id(w) not in done]
 
 
 def _closure(atoms: Iterable[Atom], again: dict[Var, Op | Read]) -> dict[Var, None]:
@@ -210,48 +243,47 @@ def _bounds(costs: Sequence[int], widths: Sequence[int], limit: int) -> list[int
 
 
 def _chain(
-    block: Block, pieces: Sequence[Sequence[Op]], again: dict[Var, Op | Read]
+    block: Block, pieces: Sequence[_Piece], again: dict[Var, Op | Read]
 ) -> list[Block]:
     """One block for each piece, each going on to the next."""
     *firsts, last = pieces
     labels = [block.label, *(Label() for _ in firsts)]
     found = [
-        _first_piece(block, ops, again, label, Jump(None, (following,)))
-        for ops, label, following in zip(firsts, labels, labels[1:], strict=False)
+        _first_piece(block, piece, again, label, Jump(None, (following,)))
+        for piece, label, following in zip(firsts, labels, labels[1:], strict=False)
     ]
-    remade = {o for piece in found for op in piece.ops for o in op.outs}
-    return [*found, _last_piece(block, last, again, labels[-1], remade)]
+    return [*found, _last_piece(block, last, again, labels[-1], found)]
 
 
 def _first_piece(
     block: Block,
-    ops: Sequence[Op],
+    piece: _Piece,
     again: dict[Var, Op | Read],
     label: Label,
     following: Jump,
 ) -> Block:
     """A piece that assigns nothing; rows that it makes are written as soon as made."""
-    made = {o for op in ops for o in op.outs}
-    reads, own = _with_sources(block, ops, [a for op in ops for a in op.ins], again)
-    early = [w for w in block.writes if not _is_late(w, block) and w.source in made]
-    return Block(label, reads=reads, ops=own, writes=early, next=following)
+    needed = [*(a for op in piece.ops for a in op.ins), *_written(piece.writes)]
+    reads, own = _with_sources(block, piece.ops, needed, again)
+    return Block(label, reads=reads, ops=own, writes=piece.writes, next=following)
 
 
 def _last_piece(
     block: Block,
-    ops: Sequence[Op],
+    piece: _Piece,
     again: dict[Var, Op | Read],
     label: Label,
-    remade: set[Var],
+    before: Sequence[Block],
 ) -> Block:
     """The piece that assigns what the block did, and goes on where the block did."""
-    needed: list[Atom] = [*(a for op in ops for a in op.ins), *_at_end(block)]
+    done = {id(w) for b in before for w in b.writes}
+    writes = [w for w in block.writes if id(w) not in done]
+    needed = [*(a for op in piece.ops for a in op.ins), *_at_end(block, writes)]
     # What no piece has made again another block may read, or nobody.
+    remade = {o for b in before for op in b.ops for o in op.outs}
     lost = [v for v, source in again.items() if isinstance(source, Op)]
     needed += [v for v in lost if v not in remade]
-    reads, own = _with_sources(block, ops, needed, again)
-    made = {o for op in ops for o in op.outs}
-    writes = [w for w in block.writes if _is_late(w, block) or w.source in made]
+    reads, own = _with_sources(block, piece.ops, needed, again)
     return Block(label, reads, own, block.moves, writes, block.next)
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from retape.engines.jaxpr.ir._ir import (
     Atom,
     Block,
@@ -17,6 +19,9 @@ from retape.engines.jaxpr.ir._ir import (
     Program,
     blocks_of,
 )
+
+_ROW = ((), np.dtype(np.int32))
+"""The type of a row's number."""
 
 
 def check_program(program: Program) -> None:
@@ -67,6 +72,10 @@ def check_block(block: Block) -> None:
         own, source = write.stream.aval.shape, write.source
         wanted = own if write.at is None else own[1:]
         assert source.aval.shape == wanted, f"written into {own}"
+        number = write.number
+        assert number is None or (number.aval.shape, number.aval.dtype) == _ROW, (
+            f"a row is no number in {block.label}"
+        )
         assert write.stream.active or isinstance(source, Lit) or not source.active, (
             f"a derivative is lost in a row of {write.stream}"
         )

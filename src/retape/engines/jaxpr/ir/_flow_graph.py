@@ -14,7 +14,6 @@ from retape.engines.jaxpr.ir._ir import (
     blocks_of,
     loops_around,
 )
-from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 
 T = TypeVar("T")
 _OFTEN = 24
@@ -82,21 +81,3 @@ class Flow:
                     if target not in todo:
                         todo.append(target)
         return found
-
-
-def only_left(body: Block, own: set[Var]) -> bool:
-    """True if what it reads of its own streams goes only into choices of what to write.
-
-    Then it does not matter that the rows are other ones when the loop is run again.
-    """
-    whole = {a for op in body.ops for a in op.ins}
-    if own & whole:
-        return False
-    old = {r.out for r in body.reads if r.stream in own}
-    for op in body.ops:
-        if not old.isdisjoint(op.ins):
-            selects = op.eqn.primitive.name == "select_n" and op.ins[0] not in old
-            if not selects and not is_a(op.eqn, Also.SAME_CHOICE):
-                return False
-            old |= set(op.outs)
-    return not any(a in old for a in (*body.moves.values(), body.next.index))

@@ -19,7 +19,7 @@ derivative ever handles the whole array.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -85,6 +85,25 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
+class RowNumber:
+    """The row of a stream that a block's own code says; from `length` on there is none.
+
+    Such rows are written in any order, and again. So the way back *takes* a row's
+    cotangent, the last write first: what wrote the row before gets none of it.
+    """
+
+    index: Atom
+    length: int
+    rises: bool = False
+    """Whether it grows with each trip of the loop that the block is."""
+
+    def row(self, numbers: Mapping[Var, Any]) -> Any:
+        """The row number, from what the code computed."""
+        at = self.index
+        return numbers[at] if isinstance(at, Var) else np.int32(at.value)
+
+
+@dataclass(frozen=True, slots=True)
 class Read:
     """`out = stream[row]`, done before a block's code."""
 
@@ -101,8 +120,13 @@ class Write:
     """
 
     stream: Var
-    at: Position | None
+    at: Position | RowNumber | None
     source: Atom
+
+    @property
+    def number(self) -> Atom | None:
+        """What says the row, if the block's code does."""
+        return self.at.index if isinstance(self.at, RowNumber) else None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,10 +166,16 @@ class Block:
         read += self.moves.values()
         # Writing a row keeps the other rows, so the stream is read too.
         read += [a for w in self.writes for a in (w.stream, w.source)]
-        read += [w.at.count for w in self.writes if w.at is not None]
+        read += [w.at.count for w in self.writes if isinstance(w.at, Position)]
+        read += self.row_numbers()
         if self.next.index is not None:
             read.append(self.next.index)
         return {a for a in read if isinstance(a, Var)} - inner
+
+    def row_numbers(self) -> list[Var]:
+        """What the code computes to say where rows are written, each once."""
+        numbers = dict.fromkeys(w.number for w in self.writes)
+        return [n for n in numbers if isinstance(n, Var)]
 
     def defs(self) -> set[Var]:
         """Variables that it assigns, for other blocks to see if they are live."""

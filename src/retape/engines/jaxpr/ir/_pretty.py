@@ -38,6 +38,7 @@ from retape.engines.jaxpr.ir._ir import (
     Op,
     Position,
     Program,
+    RowNumber,
     Var,
     blocks_of,
 )
@@ -108,7 +109,9 @@ class Printer:
         made = f"{outs} = " if outs else ""
         return f"{made}{op.eqn.primitive.name}{_params(op.eqn.params)} {ins}".rstrip()
 
-    def row(self, stream: Var, at: Position) -> str:
+    def row(self, stream: Var, at: Position | RowNumber) -> str:
+        if isinstance(at, RowNumber):
+            return f"{self.atom(stream)}[{self.atom(at.index)}]"
         count = self.atom(at.count)
         backwards = f"{at.length - 1} - {count}"
         return f"{self.atom(stream)}[{backwards if at.reverse else count}]"

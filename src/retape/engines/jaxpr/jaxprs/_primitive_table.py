@@ -79,10 +79,6 @@ class Also(Flag):
     """Each element of its result is one of its operand."""
     SAME_NUMBER = auto()
     """It hands on a number, perhaps in another type."""
-    SAME_CHOICE = auto()
-    """It hands on what is to be written."""
-    TRUTH = auto()
-    """A comparison, or one of truths."""
     VIEW = auto()
     """Part of its operand, or all of it, in another shape."""
     PRODUCT_VIEW = auto()
@@ -107,7 +103,7 @@ class Traits:
 
 
 _UNKNOWN = Traits()
-_MOVED = Also.SAME_ELEMENTS | Also.SAME_NUMBER | Also.SAME_CHOICE
+_MOVED = Also.SAME_ELEMENTS | Also.SAME_NUMBER
 
 TABLE: dict[str, Traits] = {
     # Calls
@@ -134,7 +130,7 @@ TABLE: dict[str, Traits] = {
     "acosh": Traits(kernel=Kernel.ELEMENT, also=Also.SLOW),
     "add": Traits(Again.LIGHT, Kernel.ELEMENT),
     "add_any": Traits(Again.FUSED, Kernel.ELEMENT),
-    "and": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
+    "and": Traits(Again.LIGHT, Kernel.ELEMENT),
     "asin": Traits(kernel=Kernel.ELEMENT, also=Also.SLOW),
     "asinh": Traits(kernel=Kernel.ELEMENT, also=Also.SLOW),
     "atan": Traits(kernel=Kernel.ELEMENT, also=Also.SLOW),
@@ -154,7 +150,7 @@ TABLE: dict[str, Traits] = {
     "digamma": Traits(flops=10, also=Also.SLOW),
     "div": Traits(Again.TWICE, Kernel.ELEMENT, also=Also.SLOW),
     "empty2": Traits(kernel=Kernel.ELEMENT),
-    "eq": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
+    "eq": Traits(Again.LIGHT, Kernel.ELEMENT),
     "erf": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
     "erf_inv": Traits(flops=10, also=Also.SLOW),
     "erfc": Traits(also=Also.SLOW),
@@ -162,26 +158,26 @@ TABLE: dict[str, Traits] = {
     "exp2": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
     "expm1": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
     "floor": Traits(Again.FUSED, Kernel.ELEMENT, also=Also.NO_DERIVATIVE),
-    "ge": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
-    "gt": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
+    "ge": Traits(Again.LIGHT, Kernel.ELEMENT),
+    "gt": Traits(Again.LIGHT, Kernel.ELEMENT),
     "igamma": Traits(also=Also.SLOW),
     "imag": Traits(Again.FUSED),
     "integer_pow": Traits(Again.TWICE, Kernel.ELEMENT, also=Also.SLOW),
     "is_finite": Traits(Again.FUSED, Kernel.ELEMENT),
-    "le": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
+    "le": Traits(Again.LIGHT, Kernel.ELEMENT),
     "lgamma": Traits(flops=10, also=Also.SLOW),
     "log": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
     "log1p": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
     "logistic": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
-    "lt": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
+    "lt": Traits(Again.LIGHT, Kernel.ELEMENT),
     "max": Traits(Again.LIGHT, Kernel.ELEMENT),
     "min": Traits(Again.LIGHT, Kernel.ELEMENT),
     "mul": Traits(Again.LIGHT, Kernel.ELEMENT),
-    "ne": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
+    "ne": Traits(Again.LIGHT, Kernel.ELEMENT),
     "neg": Traits(Again.LIGHT, Kernel.ELEMENT),
     "nextafter": Traits(kernel=Kernel.ELEMENT),
-    "not": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
-    "or": Traits(Again.LIGHT, Kernel.ELEMENT, also=Also.TRUTH),
+    "not": Traits(Again.LIGHT, Kernel.ELEMENT),
+    "or": Traits(Again.LIGHT, Kernel.ELEMENT),
     "pow": Traits(Again.TWICE, Kernel.ELEMENT, flops=10, also=Also.SLOW),
     "real": Traits(Again.FUSED),
     "rem": Traits(kernel=Kernel.ELEMENT, also=Also.SLOW),
@@ -254,7 +250,6 @@ TABLE: dict[str, Traits] = {
     # Our own
     "retape_aside": Traits(also=Also.NO_DERIVATIVE),
     "retape_instead": Traits(kernel=Kernel.ELEMENT),
-    "retape_left": Traits(also=Also.SAME_CHOICE),
 }
 
 

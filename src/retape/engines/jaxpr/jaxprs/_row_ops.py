@@ -10,9 +10,11 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import numpy as np
 from jax import lax
 from jax.sharding import NamedSharding, PartitionSpec
 
+from retape.engines.jaxpr.jaxprs._avals import spread, varying, zeros_as
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 
 
@@ -40,6 +42,31 @@ def put_if(ok: Any, array: Any, value: Any, index: Any) -> Any:
     if ok is not None:
         value = chosen(ok, value, row(array, index))
     return put(array, value, index)
+
+
+def put_inside(ok: Any, array: Any, value: Any, index: Any) -> Any:
+    """`put_if`, but an index from the array's length on is that of no row."""
+    inside = lax.lt(index, np.int32(array.shape[0]))
+    inside = inside if ok is None else lax.bitwise_and(inside, ok)
+    old = row(array, index)
+    axes = varying(jax.typeof(old))
+    value, inside = spread(value, axes), spread(inside, axes)
+    return put(array, lax.select(inside, value, old), index)
+
+
+def chosen_row(ok: Any, index: Any) -> Any:
+    """An index if `ok`, or if that is `None`, else that of no row of any array."""
+    return chosen(ok, index, np.int32(2**31 - 1))
+
+
+def take_row(array: Any, index: Any) -> tuple[Any, Any]:
+    """A row, and the array with zeros there; without a row zeros, and all as it is."""
+    old = row(array, index)
+    inside = lax.lt(index, np.int32(array.shape[0]))
+    inside = spread(inside, varying(jax.typeof(old)))
+    zeros = zeros_as(old)
+    left = put(array, lax.select(inside, zeros, old), index)
+    return lax.select(inside, old, zeros), left
 
 
 def put_rows(array: Any, values: Any, index: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 
 from retape.engines.jaxpr.ir._flow_graph import Flow
 from retape.engines.jaxpr.ir._ir import Atom, Block, Label, Op, Var
-from retape.engines.jaxpr.streams._induction import Growth
+from retape.engines.jaxpr.streams._definitions import Definitions
 from retape.engines.jaxpr.streams._row_updates import RowSet, chain, is_same, row_set
 
 
@@ -47,12 +47,12 @@ class Buffer:
         return [b for b in flow.blocks if self.visits[b.label].sets]
 
 
-def buffer_of(flow: Flow, growth: dict[Label, Growth], seed: Var) -> Buffer | None:
+def buffer_of(flow: Flow, defs: dict[Label, Definitions], seed: Var) -> Buffer | None:
     """The buffer that a variable is a name of; `None` if it is not the newest in use.
 
     Also if it has no beginning outside every loop, or several.
     """
-    found = _traced_names(flow, growth, seed)
+    found = _traced_names(flow, defs, seed)
     if found is None:
         return None
     names, births = found
@@ -60,13 +60,13 @@ def buffer_of(flow: Flow, growth: dict[Label, Growth], seed: Var) -> Buffer | No
         return None
     visits: dict[Label, Visit] = {}
     for block in flow.blocks:
-        ops = growth[block.label].ops if flow.inside(block) else ()
-        visit = chain(ops, growth[block.label], names)
+        ops = defs[block.label].ops if flow.inside(block) else ()
+        visit = chain(ops, defs[block.label], names)
         if visit is None:
             return None
         visits[block.label] = Visit(*visit)
     buffer = Buffer(names, births[0], visits)
-    return buffer if _newest(flow, growth, buffer) else None
+    return buffer if _newest(flow, defs, buffer) else None
 
 
 def _same_type_vars(a: Var, b: Var) -> bool:
@@ -74,7 +74,7 @@ def _same_type_vars(a: Var, b: Var) -> bool:
 
 
 def _traced_names(
-    flow: Flow, growth: dict[Label, Growth], seed: Var
+    flow: Flow, defs: dict[Label, Definitions], seed: Var
 ) -> tuple[frozenset[Var], list[tuple[Block, Var, Atom]]] | None:
     """The names, back to where the first of them is assigned something else."""
     names, births, todo = {seed}, [], [seed]
@@ -92,7 +92,7 @@ def _traced_names(
             if source is not None:
                 sources = [source]
             elif flow.inside(block):
-                sources = _versions(growth[block.label], var)
+                sources = _versions(defs[block.label], var)
             else:
                 return None
             if not sources or not all(isinstance(s, Var) for s in sources):
@@ -109,12 +109,12 @@ def _is_name(flow: Flow, var: Var) -> bool:
     return bool(definers) and all(flow.inside(b) or var in b.moves for b in definers)
 
 
-def _versions(growth: Growth, var: Var) -> list[Atom]:
+def _versions(defs: Definitions, var: Var) -> list[Atom]:
     """The versions of which an operation makes another."""
-    op = growth.makers.get(var)
+    op = defs.makers.get(var)
     if op is None:
         return []
-    found = row_set(op, growth)
+    found = row_set(op, defs)
     if found is not None:
         return [found.old]
     if is_same(op):
@@ -123,7 +123,7 @@ def _versions(growth: Growth, var: Var) -> list[Atom]:
     return [*op.ins[1:]] if chosen else []
 
 
-def _newest(flow: Flow, growth: dict[Label, Growth], buffer: Buffer) -> bool:
+def _newest(flow: Flow, defs: dict[Label, Definitions], buffer: Buffer) -> bool:
     """Tell whether the buffer is used only under the name of its newest version."""
 
     def join(a: frozenset[Var], b: frozenset[Var], _: bool) -> frozenset[Var]:
@@ -136,9 +136,9 @@ def _newest(flow: Flow, growth: dict[Label, Growth], buffer: Buffer) -> bool:
         if block.label not in entry:
             continue
         now, visit = entry[block.label], buffer.visits[block.label]
-        if not _entry_names(visit.passed, buffer.names, growth[block.label]) <= now:
+        if not _entry_names(visit.passed, buffer.names, defs[block.label]) <= now:
             return False
-        read = _read_versions(flow, growth[block.label], block, buffer)
+        read = _read_versions(flow, defs[block.label], block, buffer)
         if read is None or (read and flow.inside(block)):
             return False
         if read and not (read <= now and flow.place[block.label] > last):
@@ -147,10 +147,10 @@ def _newest(flow: Flow, growth: dict[Label, Growth], buffer: Buffer) -> bool:
     return {o for o in flow.program.outs if o in buffer.names} <= final
 
 
-def _entry_names(ops: list[Op], names: frozenset[Var], growth: Growth) -> set[Var]:
+def _entry_names(ops: list[Op], names: frozenset[Var], defs: Definitions) -> set[Var]:
     """The names under which operations take the buffer as it is on entry."""
     found = {a for op in ops for a in op.ins if isinstance(a, Var) and a in names}
-    return found - set(growth.makers)
+    return found - set(defs.makers)
 
 
 def _names_after(buffer: Buffer, block: Block, now: frozenset[Var]) -> frozenset[Var]:
@@ -165,7 +165,7 @@ def _names_after(buffer: Buffer, block: Block, now: frozenset[Var]) -> frozenset
 
 
 def _read_versions(
-    flow: Flow, growth: Growth, block: Block, buffer: Buffer
+    flow: Flow, defs: Definitions, block: Block, buffer: Buffer
 ) -> frozenset[Var] | None:
     """Versions that a block reads otherwise than to set a row of them.
 
@@ -177,7 +177,7 @@ def _read_versions(
     if any(flow.seen_outside(v, block) for v in made - buffer.names):
         return None
     needed = _roots(flow, block, buffer, visit)
-    for op in reversed(growth.ops):
+    for op in reversed(defs.ops):
         effects = bool(op.eqn.effects)
         if id(op) not in passed and (effects or any(o in needed for o in op.outs)):
             needed |= set(op.ins)

@@ -20,8 +20,8 @@ known. A loop of which one of these facts is not found stays open:
 - It stands in another loop, is one block, and one block leads to it, one follows.
 - It assigns nothing active, has no effects, and none of its values is seen outside but
   by its moves.
-- It writes rows of streams, and reads of them only what is to be left as it is: that
-  goes nowhere but into choices of what to write.
+- It writes rows of streams, one of each a trip, always another one: the number of the
+  row grows with the trips. It reads nothing of them.
 - Nobody writes or reads those streams in the two blocks around it, and what these two
   read and write row by row is at places that are known before the step.
 """
@@ -37,14 +37,16 @@ import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.ir._check import check_block
-from retape.engines.jaxpr.ir._flow_graph import Flow, only_left
+from retape.engines.jaxpr.ir._flow_graph import Flow
 from retape.engines.jaxpr.ir._ir import (
     Atom,
     Block,
     Item,
     Loop,
     Op,
+    Position,
     Program,
+    RowNumber,
     Var,
     Write,
     blocks_of,
@@ -119,12 +121,13 @@ def _row_loop(body: Block, flow: Flow) -> RowLoop | None:
         and not any(v.active for v in carry)
         and not any(op.eqn.effects for op in body.ops)
         and not any(flow.seen_outside(v, body) for v in made)
-        and not any(w.at is None for w in body.writes)
-        and not own.keys() & body.moves.keys()
-        and all(_is_fixed(r.stream, flow) for r in body.reads if r.stream not in own)
+        and all(isinstance(w.at, RowNumber) and w.at.rises for w in body.writes)
+        and len(own) == len(body.writes)
+        and not own.keys()
+        & (body.moves.keys() | {a for op in body.ops for a in op.ins})
+        and all(_is_fixed(r.stream, flow) for r in body.reads)
         and all(_is_born_outside(s, flow) for s in own)
         and not any(varying(v.aval) for v in (*carry, *given, *own, *made))
-        and only_left(body, set(own))
     )
     return RowLoop(body, tuple(carry), tuple(given), tuple(own)) if fine else None
 
@@ -178,7 +181,8 @@ def _is_placed_before(before: Block, loop: RowLoop, after: Block) -> bool:
 
     Not `before: moves i <- i + 1`, `after: zs[i] <- z`: row i would be the old one.
     """
-    counters = {a.at.count for a in (*after.reads, *after.writes) if a.at is not None}
+    accesses = (*after.reads, *after.writes)
+    counters = {a.at.count for a in accesses if isinstance(a.at, Position)}
     made = {o for op in after.ops for o in op.outs} | {r.out for r in after.reads}
     # Nor may what the others assign be made anew in the last: it has two values then.
     return not (before.defs() | loop.block.defs()) & (counters | made)
@@ -226,12 +230,19 @@ def _joined_block(
         writes=[
             *before.writes,
             *writes,
-            *(replace(w, source=here(w.source)) for w in after.writes),
+            *(_written_here(w, here) for w in after.writes),
         ],
         next=after.next
         if after.next.index is None
         else replace(after.next, index=here(after.next.index)),
     )
+
+
+def _written_here(write: Write, here: Callable[[Atom], Atom]) -> Write:
+    at = write.at
+    if isinstance(at, RowNumber):
+        at = replace(at, index=here(at.index))
+    return replace(write, at=at, source=here(write.source))
 
 
 def _renamed(op: Op, now: dict[Atom, Atom]) -> Op:

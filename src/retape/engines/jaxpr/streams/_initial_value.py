@@ -10,40 +10,35 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from retape.engines.jaxpr.ir._ir import Atom, Lit
-from retape.engines.jaxpr.jaxprs._evaluate import bind
-from retape.engines.jaxpr.streams._induction import Growth
-from retape.engines.jaxpr.streams._row_updates import row_set
+from retape.engines.jaxpr.ir._ir import Atom
+from retape.engines.jaxpr.streams._definitions import Definitions
+from retape.engines.jaxpr.streams._row_updates import RowSet, row_set
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """An array of one number, with rows set that are known in advance."""
+    """An array of one number, with rows set before any loop."""
 
     blank: Atom
     fill: Any
-    rows: list[tuple[int, Atom]]
+    rows: list[RowSet]
 
 
-def start_of(atom: Atom, growth: Growth, constants: Mapping[Any, Any]) -> Start | None:
+def start_of(
+    atom: Atom, made: Definitions, constants: Mapping[Any, Any]
+) -> Start | None:
     """The content of an array, if it is known; `constants` has the values of some."""
-    rows: list[tuple[int, Atom]] = []
-    op = growth.maker(atom)
+    rows: list[RowSet] = []
+    op = made.maker(atom)
     while op is not None:
-        found = row_set(op, growth)
+        found = row_set(op, made)
         if found is None:
             break
-        cases = growth.cases(found.index)
-        if len(cases) != 1 or cases[0].base is not None:
-            return None
-        row = cases[0].shift
-        if not 0 <= row < atom.aval.shape[0] or row in [r for r, _ in rows]:
-            return None
-        rows.append((row, found.update))
-        atom, op = found.old, growth.maker(found.old)
+        rows = [found, *rows]
+        atom, op = found.old, made.maker(found.old)
     fill = None
     if op is not None and op.eqn.primitive.name == "broadcast_in_dim":
-        fill = _value(op.ins[0], growth)
+        fill = made.number(op.ins[0])
     elif op is None and atom in constants:
         fill = _everywhere(constants[atom])
     return None if fill is None else Start(atom, fill, rows)
@@ -60,23 +55,6 @@ def _everywhere(array: Any) -> Any:
         numbers
     )
     return numbers[0] if same else None
-
-
-def _value(atom: Atom, growth: Growth) -> Any:
-    """A number that follows from what stands in the program, else `None`."""
-    if isinstance(atom, Lit):
-        traced = isinstance(atom.value, Tracer)
-        return None if traced else np.asarray(atom.value, atom.aval.dtype)
-    op = growth.maker(atom)
-    if op is None or atom.aval.size != 1 or op.eqn.effects:
-        return None
-    ins = [_value(a, growth) for a in op.ins]
-    if not ins or any(v is None for v in ins):
-        return None
-    with jax.ensure_compile_time_eval():
-        outs = bind(op.eqn, ins)
-    found = outs[op.outs.index(atom)]
-    return np.asarray(found)
 
 
 def is_zero(value: Any) -> bool:

@@ -8,11 +8,12 @@ as many interpolated rows into a stream as fall into the step.
 From trip to trip it carries integers and the like, nothing that a derivative flows
 through. So its trips are independent but for those, and their cotangents are sums:
 backwards the loop is run again *in the same direction*, from the same integers; each
-trip pulls the cotangents of its rows back to what the loop reads, and adds them up.
-That needs what the loop read and the integers at its beginning, however often it runs.
+trip takes the cotangents of its rows, which no other trip writes, pulls them back to
+what the loop reads, and adds them up. That needs what the loop read and the integers at
+its beginning, however often it runs.
 
-    going, k, slopes, ys          ->  ys                       `run`
-    going, k, slopes, d ys        ->  d slopes = sum of trips  `_Backwards`
+    going, k, slopes, ys     ->  ys                                 `run`
+    going, k, slopes, d ys   ->  d slopes = sum of trips, d ys left  `_Backwards`
 
 Once all rows are written they need not be written again, whenever a step is.
 """
@@ -29,10 +30,10 @@ import numpy as np
 from jax import lax
 from jax.extend import core
 
-from retape.engines.jaxpr.ir._ir import Block, Read, Var, Write, evaluate_ops
+from retape.engines.jaxpr.ir._ir import Block, Read, Var, evaluate_ops
 from retape.engines.jaxpr.jaxprs._avals import blank, struct
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs
-from retape.engines.jaxpr.jaxprs._row_ops import put, row
+from retape.engines.jaxpr.jaxprs._row_ops import put_inside, row, take_row
 from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
 rows_p = core.Primitive("retape_rows")
@@ -64,18 +65,19 @@ class RowLoop:
 
     @property
     def reads(self) -> list[Read]:
-        """The rows that it reads of what it does not write."""
-        return [r for r in self.block.reads if r.stream not in self.streams]
-
-    @property
-    def old(self) -> list[Read]:
-        """The rows that it reads of its own streams, to leave them as they are."""
-        return [r for r in self.block.reads if r.stream in self.streams]
+        """The rows that it reads; none of them is of a stream that it writes."""
+        return self.block.reads
 
     @cached_property
     def trip(self) -> _TripPart:
         """One trip: whether to go on, the carry, and the rows to write."""
         return _trace_part(self.ins(), self._trip)
+
+    @cached_property
+    def places(self) -> _TripPart:
+        """One trip: the numbers of the rows that it writes, alone."""
+        n = len(self.block.writes)
+        return _trace_part(self.ins(), lambda env: self._trip(env)[-n:])
 
     @cached_property
     def count(self) -> _TripPart:
@@ -97,7 +99,8 @@ class RowLoop:
             lax.convert_element_type(read(w.source), w.source.aval.dtype)
             for w in self.block.writes
         ]
-        return [again, *(_firm(m, v) for m, v in pairs), *rows]
+        places = [read(w.number) for w in self.block.writes if w.number is not None]
+        return [again, *(_firm(m, v) for m, v in pairs), *rows, *places]
 
     # Forwards ------------------------------------------------------------------------
 
@@ -113,7 +116,7 @@ class RowLoop:
 
         def body(state: list[Any]) -> list[Any]:
             inner = env | dict(zip(self.carry, state[1:], strict=True))
-            return self.count(inner | self._rows(inner, self.reads), state[0])
+            return self.count(inner | self._rows(inner), state[0])
 
         start = [going, *(env[v] for v in self.carry)]
         return lax.while_loop(lambda s: s[0], body, start)[1:]
@@ -124,13 +127,15 @@ class RowLoop:
         first, written, *values = operands[:n]
         going, env = self._begun([first, *values], self.given)
         m, changed = 1 + len(self.carry), [*self.carry, *self.streams]
+        writes = self.block.writes
 
         def body(state: list[Any]) -> list[Any]:
             inner = env | dict(zip(changed, state[1:], strict=True))
-            found = self.trip(inner | self._rows(inner, self.block.reads), state[0])
-            for write, value in zip(self.block.writes, found[m:], strict=True):
-                at = row_at(write, inner)
-                inner[write.stream] = put(inner[write.stream], value, at)
+            found = self.trip(inner | self._rows(inner), state[0])
+            rows, places = found[m : m + len(writes)], found[m + len(writes) :]
+            for write, value, at in zip(writes, rows, places, strict=True):
+                stream = inner[write.stream]
+                inner[write.stream] = put_inside(None, stream, value, at)
             return [*found[:m], *(inner[s] for s in self.streams)]
 
         going &= ~lax.convert_element_type(written, np.bool_)
@@ -146,8 +151,10 @@ class RowLoop:
         first = lax.convert_element_type(going, np.int32) > 0
         return first, {v: _firm(value, v) for v, value in pairs}
 
-    def _rows(self, env: Values, reads: Sequence[Read]) -> Values:
-        return {r.out: row(env[r.stream], row_at(r, env)) for r in reads}
+    def _rows(self, env: Values) -> Values:
+        return {
+            r.out: row(env[r.stream], r.at.row(env[r.at.count])) for r in self.reads
+        }
 
     # Backwards -----------------------------------------------------------------------
 
@@ -166,9 +173,8 @@ class RowLoop:
 
         def back(kept: list[Any], cotangents: list[Any]) -> tuple[Any, ...]:
             found = backwards(kept, cotangents)
-            given = [found.get(v) for v in (*self.carry, *self.given)]
-            # What was in the streams before is not read, but left.
-            return (None, None, *given, *([None] * len(self.streams)))
+            given = [found.get(v) for v in (*self.carry, *self.given, *self.streams)]
+            return (None, None, *given)
 
         rows.defvjp(forwards, back)
         return rows(*operands)
@@ -184,8 +190,7 @@ class _Backwards:
         self.seeds = {w: Var(w.source.aval.to_tangent_aval()) for w in self.writes}
         self.pull = _trace_part([*loop.ins(), *self.seeds.values()], self._pulled)
         needed = set(self.pull.ins)
-        for access in (*loop.reads, *self.writes):
-            needed |= _access(access)
+        needed |= {v for r in loop.reads for v in _access(r)} | {*loop.places.ins}
         kept = [i for i, v in enumerate(loop.given) if v in needed]
         self.kept = [*range(len(loop.carry)), *(len(loop.carry) + i for i in kept)]
         """Which values the loop needs again, of its carry and of what it is given."""
@@ -198,7 +203,8 @@ class _Backwards:
         def rows(active: list[Any]) -> tuple[list[Any], list[Any]]:
             inner = env | dict(zip(self.active, active, strict=True))
             found = self.loop._trip(inner, ruled=True)
-            pairs = zip(self.loop.block.writes, found[m:], strict=True)
+            writes = self.loop.block.writes
+            pairs = zip(writes, found[m : m + len(writes)], strict=True)
             return [v for w, v in pairs if w.stream.active], found[:m]
 
         _, pull, rest = jax.vjp(rows, [env[v] for v in self.active], has_aux=True)
@@ -206,28 +212,36 @@ class _Backwards:
         return [*rest, *found]
 
     def __call__(self, kept: Sequence[Any], cotangents: Sequence[Any]) -> Values:
-        """The cotangents of what the loop is given, from those of its streams."""
+        """The cotangents of what the loop is given, from those of its streams.
+
+        And what of these goes on to whoever wrote the rows before.
+        """
         loop, m = self.loop, 1 + len(self.loop.carry)
+        n = m + len(self.active)
         going, *values = kept
         env = dict(zip([*loop.carry, *self.given], values, strict=True))
         streams = dict(zip(loop.streams, cotangents, strict=True))
-        # Rows that are left as they are: no cotangent goes by what they hold.
-        old = {r.out: blank(r.out.aval) for r in loop.old}
+        moving = [v for v in loop.streams if v.active]
 
         def body(state: list[Any]) -> list[Any]:
-            inner = env | old | dict(zip(loop.carry, state[1:m], strict=True))
-            inner |= loop._rows(inner, loop.reads)
-            for write, seed in self.seeds.items():
-                inner[seed] = row(streams[write.stream], row_at(write, inner))
+            inner = env | dict(zip(loop.carry, state[1:m], strict=True))
+            inner |= loop._rows(inner)
+            held = dict(zip(moving, state[n:], strict=True))
+            places = zip(loop.block.writes, loop.places(inner, state[0]), strict=True)
+            for write, at in places:
+                if write in self.seeds:
+                    taken = take_row(held[write.stream], at)
+                    inner[self.seeds[write]], held[write.stream] = taken
             found = self.pull(inner, state[0])
-            sums = zip(state[m:], found[m:], strict=True)
-            return [*found[:m], *(a + b for a, b in sums)]
+            sums = zip(state[m:n], found[m:], strict=True)
+            return [*found[:m], *(a + b for a, b in sums), *held.values()]
 
         zeros = [blank(v.aval.to_tangent_aval()) for v in self.active]
         first = lax.convert_element_type(going, np.int32) > 0
-        start = [first, *(env[v] for v in loop.carry), *zeros]
+        left = [streams[v] for v in moving]
+        start = [first, *(env[v] for v in loop.carry), *zeros, *left]
         found = lax.while_loop(lambda s: s[0], body, start)[m:]
-        return dict(zip(self.active, found, strict=True))
+        return dict(zip([*self.active, *moving], found, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -250,16 +264,9 @@ def _trace_part(ins: Sequence[Var], fun: Callable[[Values], list[Any]]) -> _Trip
     return _TripPart(tuple(v for v, n in zip(ins, needed, strict=True) if n), slim)
 
 
-def row_at(access: Read | Write, env: Values) -> Any:
-    """The row that is read or written, from the value of its counter."""
-    assert access.at is not None
-    return access.at.row(env[access.at.count])
-
-
-def _access(access: Read | Write) -> set[Var]:
-    """The variables that tell which row is read or written."""
-    assert access.at is not None
-    return {access.stream, access.at.count}
+def _access(read: Read) -> set[Var]:
+    """The stream of which a row is read, and the variable that tells which."""
+    return {read.stream, read.at.count}
 
 
 def _firm(value: Any, var: Var) -> Any:

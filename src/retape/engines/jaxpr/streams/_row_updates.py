@@ -27,7 +27,10 @@ from retape.engines.jaxpr.analysis._opaque_primitives import (
 from retape.engines.jaxpr.ir._ir import Atom, Op, Var
 from retape.engines.jaxpr.ir._operations import operations
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
-from retape.engines.jaxpr.streams._induction import Facts, Growth
+from retape.engines.jaxpr.streams._definitions import Definitions
+
+Facts = frozenset[tuple[Atom, bool]]
+"""Truth values, and whether each of them holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,13 @@ def _same_type(a: Any, b: Any) -> bool:
     return a.shape == b.shape and a.dtype == b.dtype
 
 
-def row_set(op: Op, growth: Growth) -> RowSet | None:
+def row_set(op: Op, made: Definitions) -> RowSet | None:
     """An operation as one that sets a row."""
     match op.eqn.primitive.name:
         case "scatter":
             return _scatter(op)
         case "dynamic_update_slice":
-            return _slice(op, growth)
+            return _slice(op, made)
         case _:
             return None
 
@@ -104,19 +107,19 @@ def _scatter(op: Op) -> RowSet | None:
     return RowSet(op, buffer, op.outs[0], index, update, clamps) if one_row else None
 
 
-def _slice(op: Op, growth: Growth) -> RowSet | None:
+def _slice(op: Op, made: Definitions) -> RowSet | None:
     buffer, update, index, *rest = op.ins
     if not isinstance(buffer, Var) or update.aval.shape != (1, *buffer.aval.shape[1:]):
         return None
-    if not _zeros(rest, growth):
+    if not _zeros(rest, made):
         return None
     return RowSet(op, buffer, op.outs[0], index, update, clamps=True)
 
 
-def _zeros(atoms: Sequence[Atom], growth: Growth) -> bool:
+def _zeros(atoms: Sequence[Atom], made: Definitions) -> bool:
     """Tell whether indices are all zero."""
-    found = [growth.cases(a) for a in atoms]
-    return all(c and all(k.base is None and k.shift == 0 for k in c) for c in found)
+    found = map(made.number, atoms)
+    return all(n is not None and not n for n in found)
 
 
 def is_same(op: Op) -> bool:
@@ -126,13 +129,13 @@ def is_same(op: Op) -> bool:
 
 
 def chain(
-    ops: Sequence[Op], growth: Growth, buffers: frozenset[Var]
+    ops: Sequence[Op], made: Definitions, buffers: frozenset[Var]
 ) -> tuple[list[RowSet], list[Op], frozenset[Var]] | None:
     """The rows of one buffer that a block sets, in turn.
 
     Args:
         ops: The block's operations.
-        growth: What is known about their integers.
+        made: What they make.
         buffers: The names of the buffer.
 
     Returns:
@@ -140,7 +143,7 @@ def chain(
         the end of the block that it had not on entry; or `None` if an old version of
         it is used again.
     """
-    versions = _Versions(growth, buffers)
+    versions = _Versions(made, buffers)
     if not all(map(versions.follow, ops)):
         return None
     return versions.sets, versions.passed, versions.newest
@@ -155,8 +158,8 @@ class _Versions:
         number: The version that each variable of the block is.
     """
 
-    def __init__(self, growth: Growth, buffers: frozenset[Var]) -> None:
-        self.growth = growth
+    def __init__(self, made: Definitions, buffers: frozenset[Var]) -> None:
+        self.made = made
         self.buffers = buffers
         self.sets: list[RowSet] = []
         self.passed: list[Op] = []
@@ -172,12 +175,12 @@ class _Versions:
         if not isinstance(atom, Var):
             return None
         # On entry to the block every name of the buffer is version 0.
-        entered = atom in self.buffers and atom not in self.growth.makers
+        entered = atom in self.buffers and atom not in self.made.makers
         return self.number.get(atom, 0 if entered else None)
 
     def follow(self, op: Op) -> bool:
         """Go on through an operation; false if it works on an old version."""
-        found = row_set(op, self.growth)
+        found = row_set(op, self.made)
         if found is not None and self.of(found.old) is not None:
             return self._set_row(op, found)
         if is_same(op) and self.of(op.ins[0]) is not None:
@@ -189,7 +192,7 @@ class _Versions:
     def _set_row(self, op: Op, found: RowSet) -> bool:
         if self.of(found.old) != len(self.sets):
             return False
-        self.sets.append(_unless_kept(found, self.growth, self.of))
+        self.sets.append(_unless_kept(found, self.made, self.of))
         self._note(op, len(self.sets))
         return True
 
@@ -201,12 +204,12 @@ class _Versions:
         """`select p no yes` of two versions: the rows between are set under `p`."""
         which, *pair = op.ins
         no, yes = map(self.of, pair)
-        if no is None or yes is None or not _is_truth(which, self.growth):
+        if no is None or yes is None or not _is_truth(which, self.made):
             return True
         old, new = min(no, yes), max(no, yes)
         if new != len(self.sets):
             return False
-        facts = self.growth.fact(which, yes > no)
+        facts = _fact(self.made, which, yes > no)
         for i in range(old, new):
             self.sets[i] = replace(self.sets[i], when=self.sets[i].when | facts)
         # The versions that it chose among are not what the buffer holds now.
@@ -219,17 +222,22 @@ class _Versions:
         self.passed.append(op)
 
 
-def _is_truth(atom: Atom, growth: Growth) -> bool:
+def _fact(made: Definitions, truth: Atom, value: bool) -> Facts:
+    """That a truth value is this."""
+    return frozenset({(made.root(truth), value)})
+
+
+def _is_truth(atom: Atom, made: Definitions) -> bool:
     """Tell whether it is one truth value, for all elements."""
-    root = growth.root(atom).aval
-    return root.shape == () and root.dtype == np.bool_
+    root = made.root(atom).aval
+    return root.size == 1 and root.dtype == np.bool_
 
 
-def _unless_kept(found: RowSet, growth: Growth, of: Any) -> RowSet:
+def _unless_kept(found: RowSet, made: Definitions, of: Any) -> RowSet:
     """A row set to what it was already, under some condition, is not set under it."""
     update, when = found.update, found.when
     while True:
-        op = growth.maker(update)
+        op = made.maker(update)
         if op is None:
             break
         if is_a(op.eqn, Also.SAME_ELEMENTS) and op.ins[0].aval.size == update.aval.size:
@@ -238,43 +246,49 @@ def _unless_kept(found: RowSet, growth: Growth, of: Any) -> RowSet:
         if op.eqn.primitive.name != "select_n" or len(op.ins) != 3:
             break
         which, no, yes = op.ins
-        if not _is_truth(which, growth):
+        if not _is_truth(which, made):
             break
-        if _is_old(no, found, growth, of):
-            update, when = yes, when | growth.fact(which, True)
-        elif _is_old(yes, found, growth, of):
-            update, when = no, when | growth.fact(which, False)
+        if _is_old(no, found, made, of):
+            update, when = yes, when | _fact(made, which, True)
+        elif _is_old(yes, found, made, of):
+            update, when = no, when | _fact(made, which, False)
         else:
             break
     return replace(found, update=update, when=when)
 
 
-def _is_old(atom: Atom, found: RowSet, growth: Growth, of: Any) -> bool:
+def _is_old(atom: Atom, found: RowSet, made: Definitions, of: Any) -> bool:
     """Tell whether an atom is the row of the buffer that is about to be set."""
-    op = growth.maker(atom)
+    op = made.maker(atom)
     while op is not None and is_a(op.eqn, Also.SAME_ELEMENTS):
         if op.ins[0].aval.size != atom.aval.size:
             return False
         atom = op.ins[0]
-        op = growth.maker(atom)
+        op = made.maker(atom)
     if op is None or op.eqn.primitive.name not in ("dynamic_slice", "gather"):
         return False
     if op.ins[0] is not found.old and of(op.ins[0]) != of(found.old):
         return False
-    index = _row_read(op, growth)
-    if index is None:
+    index = _row_read(op, made)
+    if index is None or (found.clamps and not _read_clamps(op)):
         return False
-    a, b = growth.cases(index), growth.cases(found.index)
-    return len(a) == 1 and len(b) == 1 and a == b
+    return made.same_row(index, found.index)
 
 
-def _row_read(op: Op, growth: Growth) -> Atom | None:
+def _read_clamps(op: Op) -> bool:
+    """Tell whether a row beyond the last one is read as the last one."""
+    if op.eqn.primitive.name == "dynamic_slice":
+        return True
+    return op.eqn.params["mode"] == lax.GatherScatterMode.CLIP
+
+
+def _row_read(op: Op, made: Definitions) -> Atom | None:
     """The index, if an operation reads one row."""
     shape = op.ins[0].aval.shape
     if tuple(op.eqn.params["slice_sizes"]) != (1, *shape[1:]):
         return None
     if op.eqn.primitive.name == "dynamic_slice":
-        return op.ins[1] if _zeros(op.ins[2:], growth) else None
+        return op.ins[1] if _zeros(op.ins[2:], made) else None
     dims = op.eqn.params["dimension_numbers"]
     whole = (
         dims.collapsed_slice_dims == (0,)

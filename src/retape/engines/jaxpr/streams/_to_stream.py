@@ -14,27 +14,18 @@ from retape.engines.jaxpr.ir._ir import (
     Atom,
     Aval,
     Block,
-    Jump,
-    Label,
     Lit,
     Op,
-    Position,
     Program,
-    Read,
+    RowNumber,
     Var,
     Write,
-    run_length,
 )
 from retape.engines.jaxpr.ir._operations import code
-from retape.engines.jaxpr.primitives._stop_cotangent import stop_cotangent
 from retape.engines.jaxpr.streams._buffer_versions import Buffer
-from retape.engines.jaxpr.streams._increasing_rows import RowOf, last_row
-from retape.engines.jaxpr.streams._induction import Growth
+from retape.engines.jaxpr.streams._definitions import define, rises
 from retape.engines.jaxpr.streams._initial_value import Start, is_zero
-from retape.engines.jaxpr.streams._row_updates import opened_update, row_set
-
-RowCounters = dict[tuple[Var, int, int], Var]
-"""By integer, shift, and rows: the number of the row in 32 bits."""
+from retape.engines.jaxpr.streams._row_updates import RowSet, opened_update, row_set
 
 
 class Opened:
@@ -60,7 +51,7 @@ class View:
         last = program.operands[len(program.operands) - len(constants) :]
         self.constants = dict(zip(last, constants, strict=True))
         self.flow = Flow(program)
-        self.growth = {b.label: Growth(self._ops(b)) for b in self.flow.blocks}
+        self.made = define(self.flow, self._ops)
 
     def _ops(self, block: Block) -> list[Op]:
         if not self.flow.inside(block):
@@ -70,8 +61,8 @@ class View:
     def seeds(self) -> list[Var]:
         """Buffers of which a loop sets a row."""
         inside = [b for b in self.flow.blocks if self.flow.inside(b)]
-        growths = [self.growth[b.label] for b in inside]
-        found = [row_set(op, g) for g in growths for op in g.ops]
+        made = [self.made[b.label] for b in inside]
+        found = [row_set(op, m) for m in made for op in m.ops]
         return [r.new for r in found if r is not None]
 
 
@@ -81,19 +72,22 @@ class Proved:
 
     buffer: Buffer
     start: Start
-    rows: dict[Label, list[RowOf]]
 
 
-def in_bounds(view: View, block: Block, row: RowOf) -> bool:
-    """Tell whether it is known that no row beyond the last one is set."""
-    last = last_row(view.flow, view.growth, block, row)
-    return last is not None and last < row.row.old.aval.shape[0]
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a block computes the number of a row."""
+
+    block: Block
+    row: RowSet
+    length: int
+    number: RowNumber
 
 
 class Promotion:
     """A buffer made a stream."""
 
-    def __init__(self, view: View, proved: Proved, counts: RowCounters) -> None:
+    def __init__(self, view: View, proved: Proved, places: list[Place]) -> None:
         self.view = view
         self.program = view.program
         self.flow = view.flow
@@ -102,7 +96,7 @@ class Promotion:
         some = next(iter(self.names))
         self.stream = Var(some.aval, any(v.active for v in self.names))
         self.length = int(some.aval.shape[0])
-        self.counts = counts
+        self.places = places
 
     def make(self) -> None:
         """Change the program."""
@@ -111,10 +105,7 @@ class Promotion:
         self.program.outs = tuple(map(self._new_name, self.program.outs))
         self._begin()
         for block in self.proved.buffer.writers(self.flow):
-            written: list[Write] = []
-            for row in self.proved.rows[block.label]:
-                written.append(self._write(block, row, written))
-            block.writes += written
+            self._write(block, self.proved.buffer.visits[block.label].sets)
         self._clean()
 
     def _new_name(self, atom: Any) -> Any:
@@ -142,33 +133,15 @@ class Promotion:
         where.moves[self.stream] = start.blank
         if not is_zero(start.fill):
             self.program.fills[self.stream] = start.fill
-        if start.rows:
-            self._first_rows(where, start.rows)
-
-    def _first_rows(self, where: Block, rows: Sequence[tuple[int, Atom]]) -> None:
-        """Write the rows that are known before the loops, in a block of their own.
-
-        Where to write is read before a block's code, so another block has to say it.
-        """
-        block = Block(Label(), next=where.next)
-        where.next = Jump(None, (block.label,))
-        self.program.items.insert(self.program.items.index(where) + 1, block)
-        self.program.length = run_length(self.program.items)
-        for row, update in rows:
-            at = Var(Aval((), np.dtype(np.int32)))
-            where.moves[at] = Lit(np.int32(row), at.aval)
-            here = Position(at, self.length, reverse=False)
-            block.writes.append(Write(self.stream, here, self._as_row(block, update)))
+        self._write(where, start.rows)
 
     # Its rows -------------------------------------------------------------------------
 
-    def _write(self, block: Block, row: RowOf, earlier: Sequence[Write]) -> Write:
-        here = Position(self._count(row), self.length, reverse=False)
-        update = self._as_row(block, row.row.update)
-        asked = list(row.when)
-        if asked or not in_bounds(self.view, block, row):
-            update = self._guarded(block, here, update, asked, earlier)
-        return Write(self.stream, here, update)
+    def _write(self, block: Block, rows: Sequence[RowSet]) -> None:
+        """Write rows at the end of a block, where it set them."""
+        for row in rows:
+            update = self._as_row(block, row.update)
+            block.writes.append(Write(self.stream, self._number(block, row), update))
 
     def _as_row(self, block: Block, update: Atom) -> Atom:
         shape = self.stream.aval.shape[1:]
@@ -176,72 +149,47 @@ class Promotion:
             return update
         return _append_code(block, lambda u: lax.reshape(u, shape), [update])
 
-    def _guarded(
-        self,
-        block: Block,
-        here: Position,
-        update: Atom,
-        asked: Sequence[tuple[Atom, bool]],
-        earlier: Sequence[Write],
-    ) -> Atom:
-        """The row to write; where none is to be set, what is there anyway.
+    def _number(self, block: Block, row: RowSet) -> RowNumber:
+        """The number of the row; what is said already is not said again."""
+        made = self.view.made[block.label]
+        for place in self.places:
+            if place.block is block and place.length == self.length:
+                other = place.row
+                alike = (other.when, other.clamps) == (row.when, row.clamps)
+                if alike and made.same_row(other.index, row.index):
+                    return place.number
+        known = made.number(row.index)
+        inside = known is not None and 0 <= known.item() < self.length
+        if known is not None and inside and not row.when:
+            at: Atom = Lit(np.int32(known.item()), Aval((), np.dtype(np.int32)))
+        else:
+            truths = [atom for atom, _ in row.when]
+            at = _append_code(block, self._where(row), [row.index, *truths])
+        grows = not row.clamps and rises(made, block, row.index)
+        number = RowNumber(at, self.length, grows)
+        self.places.append(Place(block, row, self.length, number))
+        return number
 
-        That may be what this block has written a moment `earlier`: a row outside the
-        buffer is its first or its last one here.
-        """
-        shape = self.stream.aval.shape[1:]
-        # No derivative goes to what it replaces: that is not read, but left.
-        old: Atom = Var(self.stream.aval.update(shape=shape))
-        block.reads.append(Read(old, self.stream, here))
-        for write in earlier:
-            assert write.at is not None
-            ins = [here.count, write.at.count, write.source, old]
-            old = _append_code(block, self._since, ins)
-        n = np.int32(self.length)
+    def _where(self, row: RowSet) -> Callable[..., Any]:
+        """The number of a row that is set, that of no row where none is."""
+        n, values = self.length, [value for _, value in row.when]
 
-        def choose(at: Any, update: Any, old: Any, *truths: Any) -> Any:
-            sets = lax.lt(at, n)
-            for truth, (_, value) in zip(truths, asked, strict=True):
+        def number(index: Any, *truths: Any) -> Any:
+            index = lax.reshape(index, ())
+            if index.dtype.itemsize < 4:
+                index = lax.convert_element_type(index, np.int32)
+            first, end = index.dtype.type(0), index.dtype.type(n)
+            if row.clamps:
+                index = lax.clamp(first, index, index.dtype.type(n - 1))
+            sets = lax.bitwise_and(lax.ge(index, first), lax.lt(index, end))
+            for truth, value in zip(truths, values, strict=True):
+                truth = lax.reshape(truth, ())
                 sets = lax.bitwise_and(sets, truth if value else lax.bitwise_not(truth))
-            return lax.select(lax.broadcast(sets, shape), update, old)
+            return lax.select(
+                sets, lax.convert_element_type(index, np.int32), np.int32(n)
+            )
 
-        return _append_code(
-            block, choose, [here.count, update, old, *(a for a, _ in asked)]
-        )
-
-    def _since(self, at: Any, before: Any, written: Any, old: Any) -> Any:
-        """The content of a row after another was written."""
-        first, last = np.int32(0), np.int32(self.length - 1)
-        same = lax.eq(lax.clamp(first, at, last), lax.clamp(first, before, last))
-        # Its cotangent goes there from the row itself.
-        return lax.select(lax.broadcast(same, old.shape), stop_cotangent(written), old)
-
-    def _count(self, row: RowOf) -> Var:
-        """The variable that has the number of the row on entry to the block."""
-        base, shift = row.base, row.shift
-        scalar = base.aval.shape == () and base.aval.dtype == np.int32
-        if scalar and not shift:
-            return base
-        key = base, shift, self.length
-        if key not in self.counts:
-            self.counts[key] = at = Var(Aval((), np.dtype(np.int32)))
-            for block in self.flow.defined[base]:
-                source = block.moves.get(base, base)
-                block.moves[at] = self._shifted(block, source, shift)
-        return self.counts[key]
-
-    def _shifted(self, block: Block, source: Atom, shift: int) -> Atom:
-        """A row number in 32 bits; those beyond the last row are all one."""
-        n, aval = self.length, Aval((), np.dtype(np.int32))
-        if isinstance(source, Lit):
-            return Lit(np.int32(min(int(source.value) + shift, n)), aval)
-
-        def count(i: Any) -> Any:
-            i = lax.reshape(i, ())
-            i = lax.min(i, i.dtype.type(n)) + i.dtype.type(shift)
-            return lax.convert_element_type(lax.min(i, i.dtype.type(n)), np.int32)
-
-        return _append_code(block, count, [source])
+        return number
 
     # What is left ---------------------------------------------------------------------
 
@@ -251,6 +199,7 @@ class Promotion:
         for block in flow.blocks:
             needed: set[Any] = set(block.moves.values())
             needed |= {w.source for w in block.writes} | {block.next.index}
+            needed |= {*block.row_numbers()}
             kept: list[Op] = []
             for op in reversed(block.ops):
                 seen = any(o in needed or flow.seen_outside(o, block) for o in op.outs)

@@ -26,9 +26,9 @@ from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._tape_pools import push
-from retape.engines.jaxpr.ir._ir import Label
+from retape.engines.jaxpr.ir._ir import Label, RowNumber
 from retape.engines.jaxpr.jaxprs._avals import agreed, elements, spread, varying
-from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
+from retape.engines.jaxpr.jaxprs._row_ops import put_if, put_inside, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in, runs
@@ -141,7 +141,8 @@ class Tape:
         outs = evaluate_block(taped.halves.taped, values, runs(state, "left"))
         n = len(code.jaxpr.out_avals)
         old, state = state, assign(self.compiled, code, outs[:n], state)
-        self.push(taped, outs[n:], old, state, counting)
+        counts = self.counts(taped, outs[:n], old)
+        self.push(taped, [*outs[n:], *counts], state, counting)
         return state | {"left": state["left"] - 1}
 
     def counting(self, left: Any) -> Any:
@@ -150,16 +151,16 @@ class Tape:
             return np.int32(1)
         return lax.convert_element_type(left <= self.last, np.int32)
 
+    def counts(self, taped: TapedCode, outs: Sequence[Any], old: State) -> list[Any]:
+        """The numbers by which the way back finds rows."""
+        where = self.compiled.layout.where
+        _, numbers = taped.code.results(outs)
+        return [numbers[v] if v in numbers else old[where[v]] for v in taped.counts()]
+
     def push(
-        self,
-        taped: TapedCode,
-        values: Sequence[Any],
-        old: State,
-        state: State,
-        counting: Any,
+        self, taped: TapedCode, values: Sequence[Any], state: State, counting: Any
     ) -> None:
-        counts = [old[self.compiled.layout.where[v]] for v in taped.counts()]
-        for kind, given in taped.by_pool([*values, *counts]).items():
+        for kind, given in taped.by_pool(values).items():
             i = self.pools[kind]
             top = state["tops"][i]
             state["pool", i] = push(state["pool", i], given, top, state.get(OK))
@@ -204,12 +205,20 @@ def assign(
     where = compiled.layout.where
     new = dict(state)
     n, ok = len(code.outs), state.get(OK)
-    for write, value in zip(code.writes, values[n:-1], strict=True):
+    found, numbers = code.results(values)
+    for write, value in zip(code.writes, found[n:], strict=True):
         place = where.get(write.stream)
         if place is None:
             continue
         if write.at is None:
             new[place] = chosen(ok, value, new[place])
+            continue
+        if isinstance(write.at, RowNumber):
+            at = write.at.row(numbers)
+            # What is run again leaves the rows as they were in the end.
+            first = lax.bitwise_not(state[WRITTEN])
+            first = first if ok is None else lax.bitwise_and(first, ok)
+            new[place] = put_inside(first, new[place], value, at)
             continue
         at = write.at.row(state[where[write.at.count]])
         if place in compiled.layout.turned:

@@ -7,13 +7,13 @@ from typing import Any
 
 import jax
 
-from retape.engines.jaxpr.codegen._block_function import Code
+from retape.engines.jaxpr.codegen._block_function import Code, take_cotangents
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._tape_pools import pool_of, pop
-from retape.engines.jaxpr.ir._ir import Label, Var
+from retape.engines.jaxpr.ir._ir import Label, Position, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
-from retape.engines.jaxpr.jaxprs._row_ops import put_if, row
+from retape.engines.jaxpr.jaxprs._row_ops import chosen_row, put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen
 from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
@@ -97,6 +97,7 @@ def cotangents_touched(compiled: Compiled, taped: TapedCode) -> set[Any]:
     sources = [*code.ins, *(r.stream for r in code.reads)]
     read = {where[sources[i]] for i in taped.active_ins}
     overwritten = {where[v] for v in code.outs if where[v].kind == "register"}
+    overwritten |= {where[v] for v in code.taken if v in where}
     return {layout.cotangent(p) for p in (read | overwritten) & layout.active}
 
 
@@ -113,12 +114,9 @@ def sweep_back(
     this point of the run. So a register that the block assigned has cotangent zero
     before it, but for what the block's own reading of that register gives back.
     """
-    code = taped.code
     pulled: Sequence[Any] = ()
+    cotangents = cotangents_out(compiled, taped, counts, state)
     if taped.has_derivative:
-        cotangents = [
-            cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
-        ]
         truth = None if OK in state else state["taped"] >= 0
         pullback = taped.halves.pullback
         assert pullback is not None
@@ -142,6 +140,8 @@ def add_cotangents(
     # Where a stream was, there was no cotangent before that of the last block.
     read = (where[code.ins[i]] for i in taped.active_ins if i < len(code.ins))
     blank |= {p for p in read if p in layout.turned}
+    # A loop in a step gives back what it did not take.
+    blank |= {layout.cotangent(where[v]) for v in code.filled if v.active}
     for i, value in zip(taped.active_ins, pulled, strict=True):
         if i < len(code.ins):
             key = layout.cotangent(where[code.ins[i]])
@@ -159,6 +159,30 @@ def add_cotangents(
     state |= {key: chosen(ok, zeros_as(state[key]), state[key]) for key in blank}
 
 
+def cotangents_out(
+    compiled: Compiled, taped: TapedCode, counts: dict[Var, Any], state: State
+) -> list[Any]:
+    """Those of `active_outs`; what rows give up is taken from the state."""
+    code, ok = taped.code, state.get(OK)
+    numbers = {v: chosen_row(ok, counts[v]) for v in code.numbers if v in counts}
+    held = taken_from(compiled, code, state)
+    rows = take_cotangents(code, taped.active_outs, numbers, held)
+    state |= {taken_key(compiled, v): d for v, d in held.items()}
+    seeds = taped.seeded_outs
+    found = rows | {i: cotangent_out(compiled, code, i, counts, state) for i in seeds}
+    return [found[i] for i in taped.active_outs]
+
+
+def taken_from(compiled: Compiled, code: Code, state: State) -> dict[Var, Any]:
+    """The cotangents of the streams whose rows give up theirs."""
+    return {v: state[taken_key(compiled, v)] for v in code.taken}
+
+
+def taken_key(compiled: Compiled, stream: Var) -> Any:
+    """The key of a stream's cotangent."""
+    return compiled.layout.cotangent(compiled.layout.where[stream])
+
+
 def cotangent_out(
     compiled: Compiled, code: Code, i: int, counts: dict[Var, Any], state: State
 ) -> Any:
@@ -170,4 +194,5 @@ def cotangent_out(
     stream = state[layout.cotangent(where[write.stream])]
     if write.at is None:
         return stream
+    assert isinstance(write.at, Position)
     return row(stream, write.at.row(counts[write.at.count]))

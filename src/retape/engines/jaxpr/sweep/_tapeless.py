@@ -33,6 +33,8 @@ from retape.engines.jaxpr.sweep._reverse import (
     add_cotangents,
     cotangent_out,
     cotangents_touched,
+    taken_from,
+    taken_key,
 )
 from retape.engines.jaxpr.sweep._values import evaluate_block
 
@@ -103,20 +105,24 @@ def pulled(
     code, where = taped.code, compiled.layout.where
     counts = {v: state[where[v]] for v in code.counters()}
     values = inputs(compiled, code, operands, state)
-    cotangents = [
-        cotangent_out(compiled, code, i, counts, state) for i in taped.active_outs
-    ]
+    seeds = taped.seeded_outs
+    cotangents = [cotangent_out(compiled, code, i, counts, state) for i in seeds]
+    held = taken_from(compiled, code, state)
+    if held:
+        ok = state.get(OK)
+        cotangents += [jnp.asarray(True) if ok is None else ok, *held.values()]
     cotangents = ordered(jaxpr, cotangents, state[by])
     truth = None if OK in state else state[by] >= 0
     found = evaluate_block(
         jaxpr, [*first, *values, *cotangents], truth, keeps_branches=bool(first)
     )
-    n = len(taped.active_ins)
-    state = dict(state)
+    n, streams = len(taped.active_ins), [taken_key(compiled, v) for v in held]
+    state = state | dict(zip(streams, found[n : n + len(held)], strict=True))
+    results = found[n + len(held) :]
     late = compiled.turned(taped)
     pairs = zip(taped.active_ins, found[:n], strict=True)
-    cotangents = [after_results(d, found[n:]) if i in late else d for i, d in pairs]
+    cotangents = [after_results(d, results) if i in late else d for i, d in pairs]
     add_cotangents(compiled, taped, cotangents, counts, state)
     if not taped.ending:
         return state
-    return assign(compiled, code, found[n:], state) | {WRITTEN: jnp.asarray(True)}
+    return assign(compiled, code, results, state) | {WRITTEN: jnp.asarray(True)}

@@ -30,7 +30,7 @@ from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.sizing._choose_settings import plan_of_settings
 from retape.engines.jaxpr.sweep._forward import inputs
 from retape.engines.jaxpr.sweep._machine import Capsule, Cotangent, JaxprMachine
-from retape.engines.jaxpr.sweep._reverse import cotangent_out
+from retape.engines.jaxpr.sweep._reverse import cotangents_out
 from retape.engines.jaxpr.sweep._watch import largest
 
 
@@ -278,8 +278,10 @@ def _code_at(
     counts = {v: state[where[v]] for v in code.counters()}
     given = inputs(compiled, code, machine.operands, state)
     wanted: list[Any] = [None] * len(code.ruled.out_avals)
-    for i in taped.active_outs:
-        wanted[i] = cotangent_out(compiled, code, i, counts, state)
+    counts |= code.results(core.jaxpr_as_fun(code.jaxpr)(*given))[1]
+    found = cotangents_out(compiled, taped, counts, state)
+    for i, cotangent in zip(taped.active_outs, found, strict=True):
+        wanted[i] = cotangent
     return code, given, wanted
 
 
