@@ -148,7 +148,7 @@ def _last_uses(
     """The number of the last operation that reads each value; the end is one more."""
     last: dict[Var, int] = {}
     for i, op in enumerate(own):
-        for var in _closure([*op.ins, *_written(early[i])], again):
+        for var in _closure([*op.ins, *_row_atoms(early[i])], again):
             last[var] = i
     for var in _closure(_at_end(block, _late(block, early)), again):
         last[var] = len(own)
@@ -158,10 +158,10 @@ def _last_uses(
 def _at_end(block: Block, late: Sequence[Write]) -> list[Atom]:
     """Values read at the end of a block: by moves, writes, the next jump."""
     index = [] if block.next.index is None else [block.next.index]
-    return [*block.moves.values(), *_written(late), *index]
+    return [*block.moves.values(), *_row_atoms(late), *index]
 
 
-def _written(writes: Sequence[Write]) -> list[Atom]:
+def _row_atoms(writes: Sequence[Write]) -> list[Atom]:
     """What is written, and what says where."""
     atoms = [a for w in writes for a in (w.source, w.number)]
     return [a for a in atoms if a is not None]
@@ -182,7 +182,7 @@ def _early_writes(block: Block, own: Sequence[Op]) -> defaultdict[int, list[Writ
     for write in block.writes:
         alone = write.stream not in touched and times[write.stream] == 1
         if write.source in made and (alone or write.at is None):
-            known = max(made[a] for a in _written([write]) if a in made)
+            known = max(made[a] for a in _row_atoms([write]) if a in made)
             found[known].append(write)
     return found
 
@@ -263,7 +263,7 @@ def _first_piece(
     following: Jump,
 ) -> Block:
     """A piece that assigns nothing; rows that it makes are written as soon as made."""
-    needed = [*(a for op in piece.ops for a in op.ins), *_written(piece.writes)]
+    needed = [*(a for op in piece.ops for a in op.ins), *_row_atoms(piece.writes)]
     reads, own = _with_sources(block, piece.ops, needed, again)
     return Block(label, reads=reads, ops=own, writes=piece.writes, next=following)
 

@@ -20,7 +20,7 @@ from retape.engines.jaxpr.ir._ir import (
     blocks_of,
 )
 
-_ROW = ((), np.dtype(np.int32))
+_NUMBER_TYPE = ((), np.dtype(np.int32))
 """The type of a row's number."""
 
 
@@ -73,9 +73,9 @@ def check_block(block: Block) -> None:
         wanted = own if write.at is None else own[1:]
         assert source.aval.shape == wanted, f"written into {own}"
         number = write.number
-        assert number is None or (number.aval.shape, number.aval.dtype) == _ROW, (
-            f"a row is no number in {block.label}"
-        )
+        assert (
+            number is None or (number.aval.shape, number.aval.dtype) == _NUMBER_TYPE
+        ), f"a row is no number in {block.label}"
         assert write.stream.active or isinstance(source, Lit) or not source.active, (
             f"a derivative is lost in a row of {write.stream}"
         )

@@ -36,8 +36,8 @@ from retape.engines.jaxpr.ir._ir import Program, Var
 from retape.engines.jaxpr.streams._buffer_versions import buffer_of
 from retape.engines.jaxpr.streams._initial_value import start_of
 from retape.engines.jaxpr.streams._to_stream import (
+    NumberedRow,
     Opened,
-    Place,
     Promotion,
     Proved,
     View,
@@ -56,7 +56,7 @@ def promote_buffers(program: Program, constants: Sequence[Any] = ()) -> None:
     """
     done: set[Var] = set()
     opens = Opened()
-    places: list[Place] = []
+    places: list[NumberedRow] = []
     while True:
         view = View(program, opens, constants)
         seeds = [s for s in view.seeds() if s not in done]

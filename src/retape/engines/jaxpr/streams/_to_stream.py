@@ -75,7 +75,7 @@ class Proved:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class NumberedRow:
     """Where a block computes the number of a row."""
 
     block: Block
@@ -87,7 +87,7 @@ class Place:
 class Promotion:
     """A buffer made a stream."""
 
-    def __init__(self, view: View, proved: Proved, places: list[Place]) -> None:
+    def __init__(self, view: View, proved: Proved, places: list[NumberedRow]) -> None:
         self.view = view
         self.program = view.program
         self.flow = view.flow
@@ -167,7 +167,7 @@ class Promotion:
             at = _append_code(block, self._where(row), [row.index, *truths])
         grows = not row.clamps and rises(made, block, row.index)
         number = RowNumber(at, self.length, grows)
-        self.places.append(Place(block, row, self.length, number))
+        self.places.append(NumberedRow(block, row, self.length, number))
         return number
 
     def _where(self, row: RowSet) -> Callable[..., Any]:
