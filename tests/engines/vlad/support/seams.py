@@ -42,7 +42,7 @@ OPERATORS["cbrt"] = Operator(
     "cbrt", (REAL,), REAL, "cbrt(a)", math.cbrt, ("1.0 / (3.0 * y * y)",)
 )
 """
-"""The row of CONTRIBUTING's page, before anything is made of the table."""
+"""The row that the architecture page shows, before anything is made of the table."""
 
 
 def table_of(**fields: Any) -> Any:
