@@ -102,23 +102,24 @@ test-torch: $(TORCH_HOME)/.ready
 FOR_A_GPU := accelerators/run.py
 
 bench: $(VENV)/.ready-dev
-	@$(BIN)/python benchmarks/quick.py
+	@$(BIN)/python -m benchmarks.quick
 	@for file in $$(grep -l '^if __name__ == "__main__"' benchmarks/*/*.py | grep -v $(FOR_A_GPU)); do \
-	  echo "== $$file"; $(BIN)/python "$$file" || exit 1; \
+	  echo "== $$file"; \
+	  $(BIN)/python -m $$(echo "$${file%.py}" | tr / . | sed 's/.__main__$$//') || exit 1; \
 	done
 
 bench-quick: $(VENV)/.ready-dev
-	@$(BIN)/python benchmarks/quick.py $(ARGS)
+	@$(BIN)/python -m benchmarks.quick $(ARGS)
 
 pictures: $(VENV)/.ready-dev
-	$(BIN)/python benchmarks/pictures.py
-	$(BIN)/python benchmarks/gallery.py
+	$(BIN)/python .ci/pictures.py
+	$(BIN)/python .ci/gallery.py
 	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
 	cp $(OUT)/adaptive-grid.svg docs/assets/
 
 bench-accelerator: $(VENV)/.ready-dev
-	$(BIN)/python benchmarks/accelerators/waits.py
-	$(BIN)/python benchmarks/accelerators/run.py $(ARGS)
+	$(BIN)/python -m benchmarks.accelerators.waits
+	$(BIN)/python -m benchmarks.accelerators.run $(ARGS)
 
 examples: $(VENV)/.ready-dev
 	@for file in examples/*.py examples/*/train.py; do \

@@ -14,33 +14,25 @@ import subprocess
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from benchmarks import harness
 
 import retape
 import retape.schedule
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = harness.ROOT
 BOOK = ROOT / "docs" / "assets" / "bench-quick.json"
 PAGE = ROOT / "docs" / "benchmarks.md"
 MARK = "<!-- figures -->"
 
 Figures = dict[str, dict[str, Any]]
 
-
-def least(run: Callable[[], object], times: int = 5) -> float:
-    """Seconds of the quickest of several runs, after one that does not count."""
-    run()
-    found: list[float] = []
-    for _ in range(times):
-        began = perf_counter()
-        run()
-        found.append(perf_counter() - began)
-    return min(found)
+least = partial(harness.least, clock=perf_counter)
 
 
 def schedules() -> Figures:
@@ -107,6 +99,7 @@ def jax_programs() -> Figures:
     """A scan of 2,000 steps under a plan, against JAX's own gradient."""
     import jax
     import jax.numpy as jnp
+    from benchmarks.jax.candidates import compiled
 
     import retape.jax
 
@@ -118,22 +111,15 @@ def jax_programs() -> Figures:
 
         return jnp.mean(jax.lax.scan(step, jnp.ones(20_000), length=2000)[0])
 
-    def made(gradient: Any) -> Any:
-        return jax.jit(gradient).lower(0.01).compile()
-
-    began = perf_counter()
-    ours = made(retape.jax.grad(f, plan=retape.fixed_space(snapshots=20)))
-    compiling = perf_counter() - began
-    began = perf_counter()
-    plain = made(jax.grad(f))
-    compiling /= perf_counter() - began
-    sizes = [each.memory_analysis().temp_size_in_bytes for each in (ours, plain)]
-    times = [least(lambda c=c: c(0.01).block_until_ready(), 3) for c in (ours, plain)]
+    plan = retape.fixed_space(snapshots=20)
+    ours = compiled(retape.jax.grad(f, plan=plan), 0.01)
+    plain = compiled(jax.grad(f), 0.01)
+    ratio = least(lambda: ours(0.01), 3) / least(lambda: plain(0.01), 3)
     note = "scan, 2,000 steps, 20 snapshots"
     return {
-        "bytes / jax.grad": figure(sizes[0] / sizes[1], "bytes", note),
-        "time / jax.grad": figure(times[0] / times[1], "time", note),
-        "compiling / jax.grad": figure(compiling, "time", note),
+        "bytes / jax.grad": figure(ours.nbytes / plain.nbytes, "bytes", note),
+        "time / jax.grad": figure(ratio, "time", note),
+        "compiling / jax.grad": figure(ours.seconds / plain.seconds, "time", note),
     }
 
 

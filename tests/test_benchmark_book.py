@@ -1,11 +1,12 @@
 """The book of benchmarks: what it says, and that it tells what got worse."""
 
 import json
-import runpy
 from pathlib import Path
 
+from benchmarks import quick
+
 ROOT = Path(__file__).resolve().parents[1]
-QUICK = runpy.run_path(str(ROOT / "benchmarks" / "quick.py"))
+QUICK = vars(quick)
 
 
 def figures(**changed):
@@ -20,7 +21,7 @@ def test_the_book_says_where_and_when():
         assert book[key]
     assert book["figures"].keys() == QUICK["ENGINES"].keys()
     page = (ROOT / "docs" / "benchmarks.md").read_text()
-    assert QUICK["as_page"](book, page) == page, "run benchmarks/quick.py --write"
+    assert QUICK["as_page"](book, page) == page, "run make bench-quick ARGS=--write"
 
 
 def test_what_got_worse_is_named():

@@ -5,7 +5,7 @@ Here it is forced on all, loops of any size opened as in the tests, and every gr
 is held against JAX's forward mode, and against plain reverse mode of the same program
 with Python's loops.
 
-Run from the project's root: `python benchmarks/accelerators/forms.py [NAME ...]
+Run from the project's root: `python -m benchmarks.accelerators.forms [NAME ...]
 [--stage N]`. It ends with how many are right, and fails if not all are.
 """
 
@@ -15,13 +15,9 @@ import argparse
 import sys
 import warnings
 from functools import partial
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 from tests.engines.jaxpr.support.forms import FORMS
 from tests.engines.jaxpr.support.programs import (
     Form,

@@ -9,7 +9,7 @@ optimum is that of all stages and numbers of snapshots that fit; beside it
   taped stage, all that four copies of a step allow, with the best lengths there are.
 
 Both counts are compared with an execution of every small case before the table is
-made. Run: `python benchmarks/accelerators/levels.py`; it takes no GPU and no JAX.
+made. Run: `python -m benchmarks.accelerators.levels`; it takes no GPU and no JAX.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ candidate is run in a process of its own, so that the device's own counter of th
 is that candidate's. Where a device has no such counter (a CPU), the compiler's figure
 of temporaries stands in for it, and the table says so.
 
-Run: `make bench-accelerator`, or `python benchmarks/accelerators/run.py [--small]
+Run: `make bench-accelerator`, or `python -m benchmarks.accelerators.run [--small]
 [--only WORKLOAD] [--out FILE]`. Without a GPU sizes are small in any case.
 """
 
@@ -15,15 +15,12 @@ from __future__ import annotations
 import argparse
 import datetime
 import json
-import os
-import re
-import statistics
-import subprocess
-import sys
-import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from benchmarks.harness import Table, in_a_process
 
 CANDIDATES = (
     "plain",
@@ -57,9 +54,7 @@ def main() -> None:
 
 def compare(only: list[str] | None, out: Path, *, small: bool) -> None:
     """Check, run all candidates, print the table and write the file."""
-    report = in_a_process(
-        "--check", *(w for name in only or () for w in ("--only", name))
-    )
+    report = alone("--check", *(w for name in only or () for w in ("--only", name)))
     if "why_not" in report:
         raise SystemExit(f"the checks {report['why_not']}")
     for name, right in report["right"].items():
@@ -69,44 +64,30 @@ def compare(only: list[str] | None, out: Path, *, small: bool) -> None:
     small = small or report["platform"] == "cpu"
     report |= {"date": datetime.date.today().isoformat(), "small": small, "rows": []}
     print(f"\n{report['device']}, JAX {report['jax']}, {report['date']}")
-    print(f"{'':44}{'time':>12}{'peak MB':>12}  {'counted by':10}{'waits':>9}")
+    table = Table("workload", "gradient", "ms", "peak MB", "counted by", "waits")
     for name in report["right"]:
         for candidate in CANDIDATES if name != TORCH else ():
             words = ["--one", name, candidate, *(["--small"] if small else [])]
-            row = {"workload": name, "candidate": candidate, **in_a_process(*words)}
+            row = {"workload": name, "candidate": candidate, **alone(*words)}
             report["rows"].append(row)
-            print(line(row), flush=True)
+            table.row(*cells(row))
     out.write_text(json.dumps(report, indent=1))
     print(f"written to {out}")
 
 
-def line(row: dict[str, Any]) -> str:
+def cells(row: dict[str, Any]) -> tuple[Any, ...]:
     """A row of the table."""
-    head = f"{row['workload']:22}{row['candidate']:22}"
+    head = row["workload"], row["candidate"]
     if "why_not" in row:
-        return f"{head}{row['why_not']:>12}"
-    waits = "" if row["waits"] is None else str(row["waits"])
-    peak = "" if row["peak"] is None else f"{row['peak'] / 1e6:.3f}"
-    took = f"{1e3 * row['seconds']:.2f} ms"
-    return f"{head}{took:>12}{peak:>12}  {row['peak_by']:10}{waits:>9}"
+        return *head, row["why_not"], None, None, None
+    peak = None if row["peak"] is None else row["peak"] / 1e6
+    return *head, 1e3 * row["seconds"], peak, row["peak_by"], row["waits"]
 
 
-def in_a_process(*words: str) -> dict[str, Any]:
-    """What this file prints when called with these words, where nothing else ran."""
-    # Without it the first process would take most of the device's memory for itself.
-    env = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
-    command = [sys.executable, __file__, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    if done.returncode:
-        return {"why_not": f"failed: {_reason(done.stderr)[:70]}"}
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def _reason(text: str) -> str:
-    """The line of a traceback that says why; JAX adds lines about itself."""
-    lines = text.strip().splitlines() or ["no message"]
-    named = [each for each in lines if re.match(r"[\w.]*(Error|Exception)\b", each)]
-    return (named or lines)[-1]
+# Without it the first process would take most of the device's memory for itself.
+alone = partial(
+    in_a_process, "benchmarks.accelerators.run", XLA_PYTHON_CLIENT_PREALLOCATE="false"
+)
 
 
 def device() -> dict[str, Any]:
@@ -126,11 +107,12 @@ def device() -> dict[str, Any]:
 def measured(name: str, candidate: str, *, small: bool) -> dict[str, Any]:
     """Time, peak and waits of one candidate."""
     if candidate.startswith("PyTorch"):
-        from with_torch import measured_torch
+        from benchmarks.accelerators.with_torch import measured_torch
 
         return measured_torch(name, small=small, rounds=ROUNDS)
     import jax
-    from workloads import ALL
+    from benchmarks.accelerators.workloads import ALL
+    from benchmarks.jax.candidates import compiled, timed
 
     import retape.jax
 
@@ -138,22 +120,16 @@ def measured(name: str, candidate: str, *, small: bool) -> dict[str, Any]:
     gradient = gradient_of(workload, candidate)
     if gradient is None:
         return {"why_not": "does not apply: the length is unknown"}
-    compiled = jax.jit(gradient).lower(workload.point).compile()
-    jax.block_until_ready(compiled(workload.point))
-    times: list[float] = []
-    for _ in range(ROUNDS):
-        began = time.perf_counter()
-        jax.block_until_ready(compiled(workload.point))
-        times.append(time.perf_counter() - began)
+    made = compiled(gradient, workload.point)
+    times = timed({"": made}, (workload.point,), ROUNDS)[""]
     stats = jax.devices()[0].memory_stats() or {}
-    analysis: Any = compiled.memory_analysis()
     peak = stats.get("peak_bytes_in_use")
     waits = None
     if small:  # by interpretation, which takes its time
         waits = retape.jax.count_waits(gradient, workload.point).waits
     return {
-        "seconds": statistics.median(times),
-        "peak": peak if peak is not None else analysis.temp_size_in_bytes,
+        "seconds": times.median,
+        "peak": peak if peak is not None else made.nbytes,
         "peak_by": "device" if peak is not None else "compiler",
         "waits": waits,
     }
@@ -162,7 +138,7 @@ def measured(name: str, candidate: str, *, small: bool) -> dict[str, Any]:
 def gradient_of(workload: Any, candidate: str) -> Any:
     """The gradient by one candidate; `None` if it cannot be taken that way."""
     import jax
-    from workloads import by_hand, equinox, scanned
+    from benchmarks.accelerators.workloads import by_hand, equinox, scanned
 
     import retape
     import retape.jax
@@ -186,7 +162,7 @@ def gradient_of(workload: Any, candidate: str) -> Any:
 
 def all_checked(only: list[str] | None) -> dict[str, Any]:
     """Which gradients are right here, and on what device."""
-    from workloads import ALL
+    from benchmarks.accelerators.workloads import ALL
 
     right = {name: checked(name) for name in only or ALL}
     return {**device(), "right": right | {TORCH: checked_torch()}}
@@ -196,7 +172,7 @@ def checked(name: str) -> bool:
     """The small form of a workload, in the form that this device gets."""
     import jax
     import numpy as np
-    from workloads import ALL, scanned
+    from benchmarks.accelerators.workloads import ALL, scanned
 
     import retape
     import retape.jax

@@ -1,7 +1,7 @@
 """Gradients compiled for a TPU, by its own compiler: no TPU is needed.
 
     pip install "jax[tpu]" equinox
-    python benchmarks/accelerators/tpu.py [--small] [WORKLOAD ...]
+    python -m benchmarks.accelerators.tpu [--small] [WORKLOAD ...]
 
 For each workload and candidate: the temporaries that the compiled gradient takes of the
 device's large memory (what is small enough, some tens of MB in all, the compiler places
@@ -19,23 +19,18 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import sys
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import jax
-from workloads import ALL, Workload, by_hand, equinox, scanned
+from benchmarks.accelerators.workloads import ALL, Workload, by_hand, equinox, scanned
+from benchmarks.for_a_tpu import lowered, place_on
 
 import retape
 import retape.jax
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from benchmarks.for_a_tpu import lowered, place_on  # noqa: E402
 
 NAMES = ("bptt", "paper", "transformer")
 MB = 1e6

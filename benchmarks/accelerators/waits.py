@@ -2,7 +2,7 @@
 
 No GPU is needed: the programs are interpreted (`retape.jax.count_waits`), so the sizes
 are small. Stages are of 64 steps.
-Run: `python benchmarks/accelerators/waits.py [NAME ...]`, with a workload's name.
+Run: `python -m benchmarks.accelerators.waits [NAME ...]`, with a workload's name.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from workloads import ALL, Workload, adaptive, humanoid, scanned
+from benchmarks.accelerators.workloads import ALL, Workload, adaptive, humanoid, scanned
 
 import retape
 import retape.jax

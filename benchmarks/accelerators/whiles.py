@@ -6,7 +6,7 @@ makes the host wait at each turn, and so does a conditional. That is how XLA loo
 it, too, before its own passes find out more. A solve by diffrax names the CPU where
 there is nothing else, and cannot be lowered for another platform there.
 
-Run: `python benchmarks/accelerators/whiles.py [NAME ...]`, with names of workloads.
+Run: `python -m benchmarks.accelerators.whiles [NAME ...]`, with names of workloads.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+from benchmarks.accelerators.workloads import ALL, Workload, by_hand, equinox, scanned
 from jax import export
-from workloads import ALL, Workload, by_hand, equinox, scanned
 
 import retape
 import retape.jax

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import statistics
 import time
 from typing import Any
 
 import torch
+from benchmarks.harness import in_turn
 from torch.utils.checkpoint import checkpoint
 
 
@@ -32,16 +32,10 @@ def measured_torch(name: str, *, small: bool, rounds: int) -> dict[str, Any]:
         if where == "cuda":
             torch.cuda.synchronize()
 
-    once()
-    times: list[float] = []
-    for _ in range(rounds):
-        began = time.perf_counter()
-        once()
-        times.append(time.perf_counter() - began)
+    times = in_turn({"": once}, rounds, time.perf_counter)[""]
     peak = torch.cuda.max_memory_allocated() if where == "cuda" else None
     counted = "device" if where == "cuda" else "nobody"
-    took = statistics.median(times)
-    return {"seconds": took, "peak": peak, "peak_by": counted, "waits": None}
+    return {"seconds": times.median, "peak": peak, "peak_by": counted, "waits": None}
 
 
 def _bptt(small: bool, where: str) -> Any:

@@ -48,6 +48,12 @@ def scanned(step: Callable[[Any], Any], state: Any, n: int) -> Any:
     return lax.scan(lambda c, _: (step(c), None), state, None, length=n)[0]
 
 
+def unknown(step: Callable[[Any], Any], state: Any, n: int) -> Any:
+    """JAX's own, with a length that only the run tells."""
+    last = n + jnp.any(jnp.isnan(jax.tree.leaves(state)[-1]))
+    return lax.fori_loop(0, last, lambda _, c: step(c), state)
+
+
 def by_hand(step: Callable[[Any], Any], state: Any, n: int) -> Any:
     """Scans nested by hand, two levels, and what is left over."""
     inner = max(1, isqrt(n))

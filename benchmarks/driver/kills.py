@@ -1,6 +1,6 @@
 """Runs that are killed with -9, some of whose files are then damaged.
 
-    python benchmarks/driver/kills.py [--kills 1000] [--damage 0.2] [--seconds 600]
+    python -m benchmarks.driver.kills [--kills 1000] [--damage 0.2] [--seconds 600]
 
 Twenty programs: steps of NumPy in place and not, with and without tapes of their own,
 costs along the run, known and unknown lengths, five plans, and stores on disk, with

@@ -5,15 +5,14 @@ loop by hand does what a careful programmer does: it copies a state when it is s
 and when it is read, and nothing else. Times are processor seconds, the least of some
 runs in turn; the ratio is what counts.
 
-Run it: `python benchmarks/driver/overhead.py`.
+Run it: `python -m benchmarks.driver.overhead`.
 """
 
 import argparse
-from collections.abc import Callable
-from time import process_time
-from typing import Any
+from functools import partial
 
 import numpy as np
+from benchmarks.harness import Table, in_turn, least
 
 import retape
 from retape.schedule import Advance, Restore, Reverse, Schedule, Store
@@ -74,36 +73,24 @@ def by_retape(x0: np.ndarray, schedule: Schedule) -> np.ndarray:
     ).cotangent
 
 
-def least(call: Callable[[], Any], runs: int) -> float:
-    """The least processor seconds of some runs."""
-    found = []
-    for _ in range(runs):
-        began = process_time()
-        call()
-        found.append(process_time() - began)
-    return min(found)
-
-
 def main() -> None:
     """Print a table of ratios."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--runs", type=int, default=7)
     runs = parser.parse_args().runs
     global ROUNDS
-    print("size  us a step   d  alpha  by hand  retape  ratio")
+    columns = "us a step", "d", "alpha", "by hand s", "retape s", "ratio"
+    table = Table("numbers", *columns)
     for size, rounds in [(64, 1), (64, 4), (64, 16), (4096, 4), (200_000, 1)]:
         ROUNDS = rounds
         x0 = np.linspace(0.1, 1.0, size)
-        one = least(lambda: [step(x0, 0) for _ in range(50)], runs) / 50  # noqa: B023
+        one = least(partial(step, x0, 0), runs)
         for d, alpha in [(5, 1), (20, 1), (5, 8)]:
             schedule = Schedule(500 if size < 10**5 else 50, d, alpha)
             assert (by_hand(x0, schedule) == by_retape(x0, schedule)).all()
-            hand = least(lambda: by_hand(x0, schedule), runs)  # noqa: B023
-            ours = least(lambda: by_retape(x0, schedule), runs)  # noqa: B023
-            print(
-                f"{size:6} {one * 1e6:8.1f} {d:3} {alpha:5} {hand:8.4f} {ours:7.4f} "
-                f"{ours / hand:6.2f}"
-            )
+            ways = {f.__name__: partial(f, x0, schedule) for f in (by_hand, by_retape)}
+            hand, ours = (each.least for each in in_turn(ways, runs).values())
+            table.row(size, one * 1e6, d, alpha, hand, ours, ours / hand)
 
 
 if __name__ == "__main__":

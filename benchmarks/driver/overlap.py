@@ -6,7 +6,7 @@ a run takes beyond its steps is waited for: the store, and opening and closing i
 busy machine the clock of the whole run says less, as the steps themselves wait for a
 processor. `simulate` predicts the waiting from the same costs.
 
-Run it: `python benchmarks/driver/overlap.py [DIRECTORY]`.
+Run it: `python -m benchmarks.driver.overlap [DIRECTORY]`.
 """
 
 import argparse

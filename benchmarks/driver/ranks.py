@@ -1,6 +1,6 @@
 """Ranks of an MPI program that are killed, and go on.
 
-    python benchmarks/driver/ranks.py [--ranks 2 4] [--kills 5] [--launcher "mpirun"]
+    python -m benchmarks.driver.ranks [--ranks 2 4] [--kills 5] [--launcher "mpirun"]
 
 Runs `examples/ring_mpi.py` whole, and then again with a random rank that ends itself at
 a random call of the step, until as many have died; then to the end. The gradient must

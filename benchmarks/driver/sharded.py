@@ -1,6 +1,6 @@
 """Processes of JAX's that share a `ZarrStore`, are killed, and change in number.
 
-    python benchmarks/driver/sharded.py [--processes 2 1 4 2]
+    python -m benchmarks.driver.sharded [--processes 2 1 4 2]
 
 Each number of processes, with two devices of a CPU each, takes the run up that the one
 before has left, and is killed at a read; the last comes to its end. The gradient must

@@ -1,7 +1,7 @@
 """Budgets in bytes, against what the compiler reports.
 
 For each program and budget: the temporary memory of the compiled gradient, and its
-share of the budget, which must not exceed 1. Run: `python benchmarks/jax/budgets.py`.
+share of the budget, which must not exceed 1. Run: `python -m benchmarks.jax.budgets`.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
+from benchmarks.harness import Table
+from benchmarks.jax.candidates import compiled
 from jax import lax
 
 import retape
@@ -57,21 +58,18 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], Any, tuple[float, ...]]] = {
 
 
 def main() -> None:
+    """Print the table; a budget that is exceeded ends the program."""
+    table = Table("", "budget MB", "MB", "share")
     for name, (program, x, budgets) in PROGRAMS.items():
-        print(name)
         for megabytes in budgets:
             plan = retape.within(int(megabytes * 1e6))
             try:
-                gradient = retape.jax.grad(program, plan=plan)
-                compiled = jax.jit(gradient).lower(x).compile()
+                got = compiled(retape.jax.grad(program, plan=plan), x).nbytes
             except retape.BudgetError as error:
-                print(f"  {megabytes:5.2f} MB  refused: {error}")
+                table.row(name, megabytes, f"at least {error.least} bytes", None)
                 continue
-            got = compiled.memory_analysis().temp_size_in_bytes
-            share = got / plan.budget
-            print(
-                f"  {megabytes:5.2f} MB  {got / 1e6:7.3f} MB  {share:5.2f}", flush=True
-            )
+            assert got <= plan.budget
+            table.row(name, megabytes, got / 1e6, got / plan.budget)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ one to five deep, and small programs: what is compiled if there is next to nothi
 compile. Processor seconds, so that other work on the machine does not count; the least
 of three, but of a program that takes five seconds and more. Of small programs the least
 of five in turn, Python (tracing and lowering) and XLA apart.
-Run: `python benchmarks/jax/compile_time.py`, or with `--small` for those alone.
+Run: `python -m benchmarks.jax.compile_time`, or with `--small` for those alone.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from benchmarks.harness import EXAMPLES
 
 import retape
 import retape.jax
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+sys.path.insert(0, str(EXAMPLES))
 
 import adaptive_grid  # noqa: E402
 

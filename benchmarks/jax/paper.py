@@ -3,7 +3,8 @@
 n = 1000 elements, l = 3203, two nested loops of unknown length. Storing everything and
 the scans by hand need to know the number of inner iterations; Equinox needs a bound for
 each loop. Retape is given the program as it is. Double precision.
-Run: `python benchmarks/jax/paper.py`.
+
+    python -m benchmarks.jax.paper [L]
 """
 
 from __future__ import annotations
@@ -11,28 +12,32 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from pathlib import Path
+from math import isqrt
 from typing import Any
 
 import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
-from _measure import compare, show
+from benchmarks.harness import EXAMPLES
+from benchmarks.jax.candidates import compare, show
 
 import retape
 import retape.jax
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples"))
+sys.path.insert(0, str(EXAMPLES))
 
 import adaptive_grid as paper  # noqa: E402
 
-N, L = 1000, 3203
+N = 1000
 
 
-def equinox(checkpoints: int) -> Callable[..., Any]:
-    """The program with Equinox's checkpointed loops in place of JAX's."""
+def equinox(checkpoints: int, most: int) -> Callable[..., Any]:
+    """The program with Equinox's checkpointed loops in place of JAX's.
 
-    def loop(going: Any, body: Any, first: Any, most: int) -> Any:
+    No loop is longer than `most`.
+    """
+
+    def loop(going: Any, body: Any, first: Any) -> Any:
         return eqxi.while_loop(
             going,
             body,
@@ -47,11 +52,10 @@ def equinox(checkpoints: int) -> Callable[..., Any]:
             i, x = state
             last = paper.inner_length(i, l)
             inner = lambda s: (s[0] + 1, paper.update(s[1]))  # noqa: E731
-            # No inner loop is longer than l.
-            _, x = loop(lambda s: s[0] <= last, inner, (jnp.ones(()), x), L)
+            _, x = loop(lambda s: s[0] <= last, inner, (jnp.ones(()), x))
             return i + 1, x
 
-        _, x = loop(lambda s: s[0] <= l, outer, (jnp.ones(()), x), L)
+        _, x = loop(lambda s: s[0] <= l, outer, (jnp.ones(()), x))
         return jnp.sum(x * x) / 2
 
     return program
@@ -89,15 +93,16 @@ def by_hand(steps: int, segments: int) -> Callable[..., Any]:
     return program
 
 
-def main() -> None:
+def main(length: int) -> None:
+    """Print the table."""
     jax.config.update("jax_enable_x64", True)
-    steps = paper.inner_iterations(L)
+    steps = paper.inner_iterations(length)
     store = functools.partial(paper.flattened, steps)
     candidates = {
         "store everything": jax.grad(functools.partial(store, branch=False)),
         "the same, scalars held": jax.grad(functools.partial(store, branch=True)),
-        "scans by hand": jax.grad(by_hand(steps, 154)),
-        "equinox, 20 snapshots": jax.grad(equinox(20)),
+        "scans by hand": jax.grad(by_hand(steps, isqrt(steps))),
+        "equinox, 20 snapshots": jax.grad(equinox(20, length)),
     }
     plans = {
         "20 snapshots": retape.fixed_space(snapshots=20),
@@ -107,10 +112,10 @@ def main() -> None:
     }
     for name, plan in plans.items():
         candidates[f"retape, {name}"] = retape.jax.grad(paper.program, plan=plan)
-    args = (paper.start(N), float(L))
-    rows = compare(candidates, args, base="store everything", rounds=3)
-    show(f"Fig. 8, l = {L}, {steps} inner iterations", rows)
+    args = (paper.start(N), float(length))
+    rows = compare(candidates, args, rounds=3)
+    show(f"Fig. 8, l = {length}, {steps} inner iterations", rows)
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3203)

@@ -5,19 +5,20 @@ needs. `alone`: all that is remembered is forgotten before each budget. Beside t
 the compiler reports, and the work over that of the plain gradient: with more memory it
 never rises, in whatever order budgets are asked for.
 
-    python benchmarks/layers/budget_search.py [--budgets 10]
+    python -m benchmarks.layers.budget_search [--budgets 10]
 """
 
 from __future__ import annotations
 
 import argparse
-import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from benchmarks.harness import Table
+from benchmarks.jax.candidates import compiled
 from jax import lax
 
 import retape
@@ -26,6 +27,7 @@ from retape.jax import checkpoint
 
 Program = tuple[Callable[..., Any], tuple[Any, ...]]
 
+COLUMNS = ("budget", "bytes", "operations", "compilations", "seconds")
 EVENT = "/jax/core/compile/backend_compile_duration"
 made: list[str] = []
 
@@ -68,11 +70,11 @@ def programs() -> dict[str, Program]:
     }
 
 
-def taken(fun: Callable[..., Any], args: tuple[Any, ...]) -> tuple[int, float]:
-    """Temporaries and operations of the gradient."""
-    program = jax.jit(jax.grad(fun)).lower(*args).compile()
-    cost: Any = program.cost_analysis()
-    return program.memory_analysis().temp_size_in_bytes, cost["flops"]
+def taken(fun: Callable[..., Any], args: tuple[Any, ...]) -> tuple[int, float, float]:
+    """Temporaries and operations of the gradient, and seconds to compile it."""
+    made_now = compiled(jax.grad(fun), *args)
+    operations = made_now.program.cost_analysis()["flops"]
+    return made_now.nbytes, operations, made_now.seconds
 
 
 def least_of(fun: Callable[..., Any], args: tuple[Any, ...]) -> int:
@@ -89,13 +91,13 @@ def main() -> None:
     count = parser.parse_args().budgets
     jax.monitoring.register_event_duration_secs_listener(listen)
     for name, (fun, args) in programs().items():
-        most, base = taken(fun, args)
+        most, base, _ = taken(fun, args)
         retape.jax.clear_caches()
         made.clear()
         least = least_of(fun, args)
         print(f"{name}: plain {most} B, least {least} B, refused after {len(made)}")
         for alone in (False, True):
-            print("  alone" if alone else "  one after the other")
+            table = Table(*COLUMNS, title="alone" if alone else "one after the other")
             retape.jax.clear_caches()
             for i in range(count):
                 if alone:
@@ -103,15 +105,9 @@ def main() -> None:
                 budget = least + (most - least) * i // max(1, count - 1)
                 marked = checkpoint(fun, policy=retape.within(budget))
                 made.clear()
-                began = time.process_time()
-                size, work = taken(marked, args)
-                seconds = time.process_time() - began
+                size, work, seconds = taken(marked, args)
                 assert size <= budget
-                print(
-                    f"    {budget:8} B: {size:8} B, operations {work / base:.3f}, "
-                    f"{len(made) - 1} compilations, {seconds:.1f} processor seconds",
-                    flush=True,
-                )
+                table.row(budget, size, work / base, len(made) - 1, seconds)
 
 
 if __name__ == "__main__":

@@ -69,6 +69,13 @@ class Linen(nn.Module):
         return layer(self.shape, h, named)
 
 
+def scan_of(shape: Shape, remat: bool = False) -> Callable[..., Any]:
+    """JAX's loop over the layers, each under `jax.checkpoint` or not."""
+    body = lambda h, w: (layer(shape, h, w), None)  # noqa: E731
+    body = jax.checkpoint(body, prevent_cse=False) if remat else body
+    return lambda h, w: jax.lax.scan(body, h, w)[0]
+
+
 def loss_by(loop: Callable[..., Any]) -> Callable[..., Any]:
     """The loss of a way to go through the layers: `loop(h, weights) -> h`."""
 

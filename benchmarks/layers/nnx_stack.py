@@ -5,7 +5,7 @@ whose loops the CPU's compiler widens to single precision. Then 8,192 tokens are
 real at reduced width. Peers: `nnx.scan` with `nnx.remat` on the layer, and
 `flax.linen.remat_scan` on a Linen module that holds the same weights.
 
-    python benchmarks/layers/nnx_stack.py [--tokens 65536] [--only-real]
+    python -m benchmarks.layers.nnx_stack [--tokens 65536] [--only-real]
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from benchmarks.harness import EXAMPLES
 from flax import linen, nnx
 
 import retape.nnx
 
-sys.path.insert(0, str(Path(__file__).parents[2] / "examples" / "decoder"))
+sys.path.insert(0, str(EXAMPLES / "decoder"))
 
 import decoder  # noqa: E402
 

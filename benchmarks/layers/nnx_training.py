@@ -4,16 +4,12 @@ Dropout, batch norm, counters, metrics, a cache of keys and values, `nnx.Rngs` a
 argument, and so on. Counters, random keys and masks are compared to the bit; floating
 numbers, in double precision, to 1e-12, as two compilations differ.
 
-    python benchmarks/layers/nnx_training.py
+    python -m benchmarks.layers.nnx_training
 """
 
 from __future__ import annotations
 
-import sys
 import warnings
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from flax import nnx
 from tests.engines.jaxpr.layers.remat import test_flax

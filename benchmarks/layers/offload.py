@@ -1,7 +1,7 @@
 """What `offload="host"` leaves on a TPU, by its compiler: no TPU is needed.
 
     pip install libtpu
-    python benchmarks/layers/offload.py --width 4096 --snapshots 8
+    python -m benchmarks.layers.offload --width 4096 --snapshots 8
 
 The program is a loop of 40 steps over a square matrix; the table says what temporaries
 the compiled gradient takes in the device's memory and in the host's.
@@ -10,19 +10,14 @@ the compiled gradient takes in the device's memory and in the host's.
 from __future__ import annotations
 
 import argparse
-import sys
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from benchmarks.for_a_tpu import lowered, place_on
 
 import retape
 import retape.jax
-
-sys.path.insert(0, str(Path(__file__).parents[2]))
-
-from benchmarks.for_a_tpu import lowered, place_on  # noqa: E402
 
 MIB = 2**20
 

@@ -1,10 +1,10 @@
 """Peak memory against time of the gradient of a 48-layer transformer, many ways.
 
-    python benchmarks/layers/run.py [--small] [--rounds 5] [--part loop]
+    python -m benchmarks.layers.run [--small] [--rounds 5] [--part loop]
 
 One table for a loop over stacked layers, one for layers called one after the other,
 and what `retape.jax.plan` predicts against what the compiler says.
-Memory is the compiler's figure for temporaries; times are processor seconds, the least
+Memory is the compiler's figure for temporaries; times are processor seconds, the median
 of all rounds. A peer's row is *met* if some row of ours takes no more memory and no
 more time, within the spread that the same program shows from run to run.
 """
@@ -13,24 +13,28 @@ from __future__ import annotations
 
 import argparse
 import functools
-import sys
+import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import flax.linen as nn
 import jax
+from benchmarks.harness import Table
+from benchmarks.jax.candidates import Row, compare, compiled, show
+from benchmarks.layers.model import (
+    Linen,
+    Shape,
+    layer,
+    loss_by,
+    scan_of,
+    start,
+    weights,
+)
 from jax import lax
 
 import retape
 import retape.jax
 from retape.jax import policies
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "jax")]
-
-from _measure import Row, show  # noqa: E402
-from measure import compare  # noqa: E402
-from model import Linen, Shape, layer, loss_by, start, weights  # noqa: E402
 
 Loss = Callable[..., Any]
 PARTS = ("loop", "unrolled", "plan")
@@ -50,8 +54,8 @@ def looped(shape: Shape) -> dict[str, Loss]:
         return loss_by(lambda h, w: retape.jax.scan(body, h, w, **options)[0])
 
     return {
-        "plain scan": loss_by(lambda h, w: lax.scan(body, h, w)[0]),
-        "scan, jax.checkpoint": loss_by(lambda h, w: lax.scan(marked, h, w)[0]),
+        "plain scan": loss_by(scan_of(shape)),
+        "scan, jax.checkpoint": loss_by(scan_of(shape, remat=True)),
         "scan, dots saved": loss_by(lambda h, w: lax.scan(dots, h, w)[0]),
         "nested by hand": loss_by(functools.partial(nested, marked, shape)),
         "nn.remat_scan": loss_by(functools.partial(remat_scan, shape)),
@@ -127,8 +131,7 @@ def listed(w: dict[str, Any]) -> list[dict[str, Any]]:
 
 def predictions(shape: Shape, args: Sequence[Any], budgets: Sequence[float]) -> float:
     """What the planner says and what the compiler does; the largest relative error."""
-    body = lambda h, w: (layer(shape, h, w), None)  # noqa: E731
-    loss = loss_by(lambda h, w: lax.scan(body, h, w)[0])
+    loss = loss_by(scan_of(shape))
     types = jax.tree.map(lambda v: jax.ShapeDtypeStruct(v.shape, v.dtype), args)
     fixed = sum(v.nbytes for v in jax.tree.leaves(args)) + sum(
         v.nbytes for v in jax.tree.leaves(args[0])
@@ -136,13 +139,25 @@ def predictions(shape: Shape, args: Sequence[Any], budgets: Sequence[float]) -> 
     worst = 0.0
     for megabytes in budgets:
         found = retape.jax.plan(loss, *types, memory=fixed + int(1e6 * megabytes))
-        slope = jax.jit(jax.value_and_grad(found.apply(loss)))
-        taken = slope.lower(*args).compile().memory_analysis().temp_size_in_bytes
+        taken = compiled(jax.value_and_grad(found.apply(loss)), *args).nbytes
         said = found.chosen.temp_bytes
         worst = max(worst, abs(said - taken) / taken)
         print(f"\n{megabytes:g} MB beside arguments and gradients:\n{found}")
         print(f"temporaries: predicted {said / 1e6:.2f} MB, found {taken / 1e6:.2f} MB")
     return worst
+
+
+def show_work(ways: dict[str, Loss], args: Sequence[Any]) -> None:
+    """Floating-point operations of each gradient, over those of the first.
+
+    The compiler counts a loop's body once, so this is for programs without loops.
+    """
+    table = Table("", "operations over the first one's")
+    once = None
+    for name, way in ways.items():
+        flops = compiled(way, *args).program.cost_analysis()["flops"]
+        once = once or flops
+        table.row(name, flops / once)
 
 
 def unmet(rows: Sequence[Row], spread: float = 0.1) -> list[str]:
@@ -185,7 +200,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for title, ways, each in tables:
         graded = {name: jax.value_and_grad(loss) for name, loss in ways.items()}
         in_a_row = isinstance(each, list)
-        rows = compare(graded, (each, h), options.rounds, counted=in_a_row)
+        if in_a_row:
+            show_work(graded, (each, h))
+        rows = compare(graded, (each, h), options.rounds, time.process_time)
         show(f"{shape.layers} {title}", rows)
         print("peers not met:", unmet(rows) or "none", flush=True)
     if "plan" in parts:

@@ -4,7 +4,7 @@ Fully sharded (FSDP), data parallel and tensor parallel; automatic axes. The com
 memory analysis, which is for one device, says what a gradient takes. Every budget is
 held, and none is refused that the plain gradient meets.
 
-    python benchmarks/layers/sharded_budgets.py [--layers 12] [--budgets 10]
+    python -m benchmarks.layers.sharded_budgets [--layers 12] [--budgets 10]
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import os
 
 os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8")
 
-from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+from benchmarks.harness import Table
+from benchmarks.jax.candidates import compiled
 from jax import lax
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
@@ -60,12 +61,6 @@ def loss(w: Any, x: Any) -> Any:
     return (lax.scan(lambda x, w: (layer(x, w), None), x, w)[0] ** 2).mean()
 
 
-def taken(gradient: Callable[..., Any], args: tuple[Any, Any]) -> int:
-    """Temporaries on each device."""
-    report: Any = jax.jit(gradient).lower(*args).compile().memory_analysis()
-    return report.temp_size_in_bytes
-
-
 def arguments(layout: str, layers: int) -> tuple[Any, Any]:
     mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
     shapes = {"qkv": (WIDTH, 3, WIDTH), "out": (WIDTH, WIDTH)}
@@ -87,22 +82,23 @@ def main() -> None:
     parser.add_argument("--layouts", nargs="*", default=list(LAYOUTS))
     given = parser.parse_args()
     failed = 0
+    table = Table("layout", "plain MB", "budget MB", "MB on each device", "")
     for layout in given.layouts:
         args = arguments(layout, given.layers)
-        most = taken(jax.grad(loss), args)
-        print(f"{layout}: plain {most / 1e6:.3f} MB on each device")
+        most = compiled(jax.grad(loss), *args).nbytes
         for i in range(given.budgets):
             budget = round(most * (0.25 + 0.85 * i / max(1, given.budgets - 1)))
             try:
-                got = taken(retape.jax.grad(loss, plan=retape.within(budget)), args)
+                ours = retape.jax.grad(loss, plan=retape.within(budget))
+                got = compiled(ours, *args).nbytes
             except retape.BudgetError as error:
                 wrong = budget >= most
                 told = f"refused, at least {(error.least or 0) / 1e6:.3f}"
             else:
-                wrong, told = got > budget, f"{got / 1e6:.3f} MB"
+                wrong, told = got > budget, got / 1e6
             failed += wrong
-            mark = "  <- WRONG" if wrong else ""
-            print(f"  {budget / 1e6:8.3f} MB: {told}{mark}", flush=True)
+            mark = "WRONG" if wrong else ""
+            table.row(layout, most / 1e6, budget / 1e6, told, mark)
     print(f"{failed} of {len(given.layouts) * given.budgets} wrong")
 
 

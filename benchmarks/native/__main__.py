@@ -11,15 +11,12 @@ and bytes multiplied: its graph grows with the run, and would not fit.
 """
 
 import argparse
-import json
 import math
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from benchmarks.harness import Table, in_a_process, least
 from benchmarks.native import functions as ten
 from benchmarks.native.rivals import InC, jax_gradient, numba_version
 
@@ -63,31 +60,16 @@ SHORTER = {
 def torch_gradient(f: Callable[..., Any], n: int) -> tuple[float, float]:
     """Seconds and bytes of PyTorch's gradient, from a shorter run."""
     less, times = SHORTER.get(f, (1, 1))
-    name = "benchmarks.native.in_torch"
-    command = [sys.executable, "-m", name, f.__name__, str(max(1, n // less))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
+    words = f.__name__, str(max(1, n // less))
+    found = in_a_process("benchmarks.native.in_torch", *words)
     (args,) = (row[1](max(1, n // less)) for row in ROWS if row[0] is f)
     assert math.isclose(found["value"], f(*args), rel_tol=1e-9)
     return times * found["seconds"], times * found["bytes"]
 
 
-_LONG = 1e-3
-"""Seconds that a clock tells well enough."""
-
-
 def seconds(f: Callable[..., Any], args: tuple, runs: int = 3) -> float:
-    """The least time of the processor of some runs; a short one is of many calls."""
-    begin = time.process_time()
-    f(*args)
-    times = [time.process_time() - begin]
-    calls = max(1, int(_LONG / max(times[0], 1e-7)))
-    for _ in range(runs):
-        begin = time.process_time()
-        for _ in range(calls):
-            f(*args)
-        times.append((time.process_time() - begin) / calls)
-    return min(times)
+    """The least time of the processor of some runs."""
+    return least(lambda: f(*args), runs)
 
 
 def mapped(gradient: Derivative, args: tuple) -> int:
@@ -111,13 +93,7 @@ def timed(f: Callable[..., Any] | None, args: tuple, value: float) -> float | No
     return seconds(f, args)
 
 
-def _text(value: float | None, form: str = ".4f") -> str:
-    if value is not None and value < 5e-5 and form == ".4f":
-        form = ".7f"
-    return "" if value is None else format(value, form)
-
-
-def row(f: Any, arguments: Any, n: int, by: tuple[int, ...], c: InC) -> list[str]:
+def row(f: Any, arguments: Any, n: int, by: tuple[int, ...], c: InC) -> list[Any]:
     """One line of the table."""
     args, short = arguments(n), arguments(max(1, n // 1_000))
     value = f(*args)
@@ -130,18 +106,17 @@ def row(f: Any, arguments: Any, n: int, by: tuple[int, ...], c: InC) -> list[str
     found = [mapped(gradient, each) for each in (short, args)]  # peaks: the less first
     reverse = seconds(gradient, args)
     assert primal is not None
-    cells = [f.__name__, f"{n:,}", _text(seconds(f, args, 1)), _text(plain)]
-    cells += [_text(theirs), _text(primal)]
-    cells.append(_text(primal / theirs if theirs else None, ".1f"))
-    cells += [_text(reverse), f"{reverse / max(primal, 1e-9):.1f}"]
+    cells: list[Any] = [f.__name__, f"{n:,}", seconds(f, args, 1), plain]
+    cells += [theirs, primal, primal / theirs if theirs else None]
+    cells += [reverse, reverse / max(primal, 1e-9)]
     cells.append(" → ".join(f"{each / 1e6:.2f}" for each in found))
     in_torch = torch_gradient(f, n)
-    theirs_in_torch = [_text(in_torch[0]), f"{in_torch[1] / 1e6:.0f}"]
+    theirs_in_torch = [in_torch[0], in_torch[1] / 1e6]
     rival, small = jax_gradient(f, args), jax_gradient(f, short)
     if rival is None or small is None:
-        return [*cells, "", "", *theirs_in_torch]
+        return [*cells, None, None, *theirs_in_torch]
     rival[0]()
-    cells.append(_text(seconds(rival[0], ())))
+    cells.append(seconds(rival[0], ()))
     return [*cells, f"{small[1] / 1e6:.2f} → {rival[1] / 1e6:.2f}", *theirs_in_torch]
 
 
@@ -168,12 +143,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="lengths divided by ten")
     quick = parser.parse_args().quick
-    print("| " + " | ".join(COLUMNS) + " |\n" + "|---" * len(COLUMNS) + "|")
-    c = InC()
+    table, c = Table(*COLUMNS), InC()
     for f, arguments, n, by in ROWS:
         length = max(1, n // 10) if quick else n
-        cells = row(f, arguments, length, by, c)
-        print("| " + " | ".join(cells) + " |", flush=True)
+        table.row(*row(f, arguments, length, by, c))
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from benchmarks.harness import Table
+
 from retape import native
 
 LINE = """
@@ -69,8 +71,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("counts", nargs="*", type=int, default=[100, 200])
     counts = parser.parse_args().counts
-    print("| function | functions | with | ours ms | C compiler ms | ms a function |")
-    print("|---|---|---|---|---|---|")
+    columns = "functions", "with", "ours ms", "C compiler ms", "ms a function"
+    table = Table("function", *columns)
     for name, shape in (("line", LINE), ("loop", LOOP)):
         for count in counts:
             for make in (native.function, native.grad):
@@ -78,8 +80,7 @@ def main() -> None:
                     os.environ["RETAPE_CACHE"] = folder
                     make(lambda x: x * x)(2.0)  # the runtime is compiled once
                     ours, c = milliseconds(make, shape, count, Path(folder))
-                cells = f"{ours:.1f} | {c:.1f} | {ours + c:.1f}"
-                print(f"| {name} | {count} | {make.__name__} | {cells} |", flush=True)
+                table.row(name, count, make.__name__, ours, c, ours + c)
 
 
 if __name__ == "__main__":

@@ -13,11 +13,12 @@ os.environ.setdefault(
     "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1",
 )
 
-import time  # noqa: E402 - threads are counted when NumPy is imported
+# Threads are counted when NumPy is imported.
 from collections.abc import Callable  # noqa: E402
 from typing import Any  # noqa: E402
 
 import numpy as np  # noqa: E402
+from benchmarks.harness import Table, least  # noqa: E402
 
 from retape import native  # noqa: E402
 
@@ -60,13 +61,7 @@ def steps(a, b, n):  # type: ignore[no-untyped-def]
 
 def seconds(f: Callable[..., Any], *args: Any) -> float:
     """The least time of nine runs."""
-    f(*args)
-    times: list[float] = []
-    for _ in range(9):
-        begin = time.process_time()
-        f(*args)
-        times.append(time.process_time() - begin)
-    return min(times)
+    return least(lambda: f(*args), 9)
 
 
 def in_jax(f: Callable[..., Any], by: tuple[int, ...]) -> Callable[..., Any]:
@@ -78,23 +73,19 @@ def in_jax(f: Callable[..., Any], by: tuple[int, ...]) -> Callable[..., Any]:
     return lambda *args: jax.block_until_ready(gradient(*args))
 
 
-def row(name: str, *times: float | None) -> None:
-    texts = ["" if t is None else f"{t:.6f}" for t in times]
-    print(f"| {name} | " + " | ".join(texts) + " |")
-
-
 def main() -> None:
     """Print the table."""
     generator = np.random.default_rng(0)
-    print("| | ours | NumPy | gradient | JAX gradient |")
-    print("|---|---|---|---|---|")
+    table = Table("", "ours s", "NumPy s", "gradient s", "JAX gradient s")
     for n in (64, 256):
         a, b = generator.normal(size=(2, n, n))
         theirs = seconds(in_jax(squares, (0, 1)), a, b)
         for f in (squares, squares_by_loops):
             ours = seconds(native.function(f), a, b)
             gradient = seconds(native.grad(f, (0, 1)), a, b)
-            row(f"{f.__name__} {n}", ours, seconds(squares, a, b), gradient, theirs)
+            table.row(
+                f"{f.__name__} {n}", ours, seconds(squares, a, b), gradient, theirs
+            )
     shapes = [(32, 64), (64,), (64, 8), (8,), (64, 32), (64, 8)]
     given = [generator.normal(size=shape) for shape in shapes]
 
@@ -107,10 +98,10 @@ def main() -> None:
     by = (0, 1, 2, 3)
     times = [seconds(f, *given) for f in (native.function(perceptron), perceptron)]
     gradient = seconds(native.grad(perceptron, by), *given)
-    row("perceptron", *times, gradient, seconds(in_jax(network, by), *given))
+    table.row("perceptron", *times, gradient, seconds(in_jax(network, by), *given))
     a, b = generator.normal(size=(2, 1_000))
     times = [seconds(f, a, b, 1_000) for f in (native.function(steps), steps)]
-    row(
+    table.row(
         "a + h * b, 1,000",
         *times,
         seconds(native.grad(steps, (0, 1)), a, b, 1_000),

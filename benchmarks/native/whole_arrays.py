@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from benchmarks.harness import Table
 from benchmarks.native.products import seconds, steps
 
 import retape
@@ -102,18 +103,15 @@ def _in_c(a: np.ndarray, b: np.ndarray, n: int) -> float:
 
 def main() -> None:
     """Print the table."""
-    print("| | C | NumPy | ours | / C | gradient | / ours |")
-    print("|---|---|---|---|---|---|---|")
+    table = Table("", "C s", "NumPy s", "ours s", "/ C", "gradient s", "/ ours")
     for name, f, args, by in _rows():
         ours = native.function(f)
         gradient = native.grad(f, by, plan=retape.logarithmic(stage=10**9))
         assert math.isclose(ours(*args), f(*args), rel_tol=1e-9)
         c = _in_c(*args) if f is steps else None
-        times = seconds(f, *args), seconds(ours, *args), seconds(gradient, *args)
-        cells = [name, "" if c is None else f"{c:.5f}", f"{times[0]:.5f}"]
-        cells += [f"{times[1]:.5f}", "" if c is None else f"{times[1] / c:.1f}"]
-        cells += [f"{times[2]:.5f}", f"{times[2] / times[1]:.1f}"]
-        print("| " + " | ".join(cells) + " |", flush=True)
+        plain, primal, reverse = (seconds(g, *args) for g in (f, ours, gradient))
+        over = None if c is None else primal / c
+        table.row(name, c, plain, primal, over, reverse, reverse / primal)
 
 
 if __name__ == "__main__":

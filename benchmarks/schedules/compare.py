@@ -1,6 +1,6 @@
 """Schedules of this library beside those of others: time to make, advances, writes.
 
-    python benchmarks/schedules/compare.py [--snapshots 10] [--limit 20]
+    python -m benchmarks.schedules.compare [--snapshots 10] [--limit 20]
 
 Each entry is made in a process of its own, and given up after `--limit` processor
 seconds; what was given up or failed is not tried at greater lengths. The time is

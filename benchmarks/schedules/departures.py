@@ -1,6 +1,6 @@
 """Where the least-cost placement should depart from the least cost, and why.
 
-    python benchmarks/schedules/departures.py [--longest 300] [--most 4]
+    python -m benchmarks.schedules.departures [--longest 300] [--most 4]
 
 A run of unknown length tells its placement nothing but that it has not ended, so a
 placement is one path: at each stage one of s ways, to keep nothing or to evict one of

@@ -1,6 +1,6 @@
 """How far schedules over many tiers are from the optimum where its table is too large.
 
-    python benchmarks/schedules/hierarchy.py [--cases 150]
+    python -m benchmarks.schedules.hierarchy [--cases 150]
 
 First, hierarchies for which the optimum is known, made as if it were not: the worst and
 the mean ratio of the costs. Then long runs: the time to decide, the bound that is

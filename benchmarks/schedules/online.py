@@ -1,6 +1,6 @@
 """How far a run of unknown length stays above the offline optimum.
 
-    python benchmarks/schedules/online.py [--longest 20000]
+    python -m benchmarks.schedules.online [--longest 20000]
 
 For each number of snapshots the worst ratio of advances over all lengths, and the
 length at which it is reached, for both placements; and the same for a placement by

@@ -1,6 +1,6 @@
 """How far two tiers and mixed slots stay above the optimum of a known length.
 
-    python benchmarks/schedules/online_tiers.py [--longest 3000]
+    python -m benchmarks.schedules.online_tiers [--longest 3000]
 
 For each pair of slots and costs of a disk's write and read, the worst and the mean
 ratio of the whole cost (advances, taping, sweeping back, writes, reads and moves) over

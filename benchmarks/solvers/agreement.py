@@ -4,7 +4,7 @@ One row for each solver, step size controller, `SaveAt`, event, Brownian path an
 transformation, with the largest difference, relative to the largest entry. Where
 diffrax refuses reverse mode (`max_steps=None`), the oracle is its forward mode.
 
-    python benchmarks/solvers/agreement.py [PART OF A NAME ...]
+    python -m benchmarks.solvers.agreement [PART OF A NAME ...]
 """
 
 from __future__ import annotations

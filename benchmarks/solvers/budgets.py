@@ -1,6 +1,6 @@
 """A diffrax solve at five sizes of memory: our adjoint beside its own, in turn.
 
-    python benchmarks/solvers/budgets.py [POINTS OF THE GRID]
+    python -m benchmarks.solvers.budgets [POINTS OF THE GRID]
 
 A reaction on a grid, adaptive steps, some 900 of them. For each number of checkpoints
 of `RecursiveCheckpointAdjoint` ours is given as many snapshots. Bytes are the
@@ -11,13 +11,13 @@ gradients are compared.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from benchmarks.harness import Table
+from benchmarks.jax.candidates import compiled, difference, timed
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -47,48 +47,31 @@ def loss(y0: Any, adjoint: Any) -> Any:
     return jnp.sum(solution.ys**2), solution.stats["num_steps"]
 
 
-def compiled(adjoint: Any, y0: Any) -> tuple[Any, int]:
-    """The gradient's program, and its temporaries' bytes."""
-    gradient = jax.jit(jax.grad(lambda y: loss(y, adjoint)[0]))
-    made = gradient.lower(y0).compile()
-    return made, made.memory_analysis().temp_size_in_bytes
-
-
-def least_seconds(programs: list[Any], y0: Any, times: int = 5) -> list[float]:
-    """The least time of each, taken in turn."""
-    best = [float("inf")] * len(programs)
-    for _ in range(times):
-        for i, program in enumerate(programs):
-            began = time.perf_counter()
-            jax.block_until_ready(program(y0))
-            best[i] = min(best[i], time.perf_counter() - began)
-    return best
-
-
 def main(points: int) -> None:
     """Print the table."""
     jax.config.update("jax_enable_x64", True)
     warnings.simplefilter("ignore")
     y0 = jnp.sin(jnp.linspace(0.0, 9.0, points))
-    forward = jax.jit(lambda y: loss(y, dfx.ForwardMode())).lower(y0).compile()
-    print(f"{points} points, {int(forward(y0)[1])} steps; MB, multiples of forward")
-    row = "{:>5} {:>9} {:>6} {:>9} {:>6} {:>11}".format
-    print(row("n", "diffrax", "time", "ours", "time", "difference"))
+    forward = compiled(lambda y: loss(y, dfx.ForwardMode()), y0)
+    title = f"{points} points, {int(forward(y0)[1])} steps; times in forward solves"
+    table = Table("n", "diffrax MB", "time", "ours MB", "time ", "apart", title=title)
     for count in (5, 10, 20, 40, 80):
         plan = retape.fixed_space(snapshots=count, stage=1)
         adjoints = (
             dfx.RecursiveCheckpointAdjoint(count),
             retape.diffrax.RetapeAdjoint(plan),
         )
-        made = [compiled(adjoint, y0) for adjoint in adjoints]
-        programs = [program for program, _ in made]
-        once, *seconds = least_seconds([forward, *programs], y0)
-        theirs, ours = [np.asarray(program(y0)) for program in programs]
-        far = np.max(np.abs(ours - theirs)) / np.max(np.abs(theirs))
-        cells: list[str] = []
-        for (_, size), taken in zip(made, seconds, strict=True):
-            cells += [f"{size / 1e6:.2f}", f"{taken / once:.1f}"]
-        print(row(count, *cells, f"{far:.0e}"), flush=True)
+        theirs, ours = (
+            compiled(jax.grad(lambda y, by=by: loss(y, by)[0]), y0) for by in adjoints
+        )
+        made = {"forward": forward, "theirs": theirs, "ours": ours}
+        times = timed(made, (y0,), 5)
+        cells: list[float] = []
+        for name in ("theirs", "ours"):
+            once = times["forward"].least
+            cells += [made[name].nbytes / 1e6, times[name].least / once]
+        far = difference(ours(y0), theirs(y0))
+        table.row(count, *cells, f"{far:.0e}")
 
 
 if __name__ == "__main__":

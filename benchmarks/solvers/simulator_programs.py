@@ -7,7 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from program import Program, Rollout, quiet
+from benchmarks.solvers.program import Program, Rollout, quiet
 
 BALL = """
 <mujoco>

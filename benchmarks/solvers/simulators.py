@@ -1,7 +1,7 @@
 """One table over simulators: what plain reverse mode says, and what a plan takes.
 
     pip install -r benchmarks/requirements.txt
-    python benchmarks/solvers/simulators.py [NAMES]
+    python -m benchmarks.solvers.simulators [NAMES]
 
 Each program is written once, with JAX's or the package's own loop. "plain" is the
 gradient by `jax.grad`: its temporaries' bytes, or the error. "ours" is the gradient
@@ -15,19 +15,34 @@ Packages that are not installed are left out by name.
 from __future__ import annotations
 
 import sys
-import time
 import warnings
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from program import Function, Program, quiet
-from simulator_programs import brax, jax_cfd, jaxley, mjx, mjx_masked, xlb
-from solver_programs import blackjax, diffrax, numpyro, optax, optimistix
+from benchmarks.harness import Table
+from benchmarks.jax.candidates import compiled, difference, timed
+from benchmarks.solvers.program import Program, quiet
+from benchmarks.solvers.simulator_programs import (
+    brax,
+    jax_cfd,
+    jaxley,
+    mjx,
+    mjx_masked,
+    xlb,
+)
+from benchmarks.solvers.solver_programs import (
+    blackjax,
+    diffrax,
+    numpyro,
+    optax,
+    optimistix,
+)
 
 import retape.jax
 
+COLUMNS = ("program", "plain: bytes, time", "ours: MB", "time", "lines", "apart")
 PROGRAMS = {
     made.__name__: made
     for made in (
@@ -46,53 +61,34 @@ PROGRAMS = {
 }
 
 
-def compiled(fun: Function, point: Any) -> tuple[Any, int]:
-    """A program, and its temporaries' bytes."""
-    made = jax.jit(fun).lower(point).compile()
-    return made, made.memory_analysis().temp_size_in_bytes
-
-
-def least_seconds(programs: list[Any], point: Any, times: int = 3) -> list[float]:
-    """The least time of each, taken in turn."""
-    best = [float("inf")] * len(programs)
-    for _ in range(times):
-        for i, program in enumerate(programs):
-            began = time.perf_counter()
-            jax.block_until_ready(program(point))
-            best[i] = min(best[i], time.perf_counter() - began)
-    return best
-
-
 def said(error: Exception) -> str:
     """What plain reverse mode says, in few words."""
     return f"refuses: {' '.join(str(error).split())[:58]}"
 
 
-def measure(program: Program) -> str:
+def measure(program: Program) -> tuple[Any, ...]:
     """A row of the table."""
     point = program.point
     gradient = program.gradient or retape.jax.grad(program.fun, plan=program.plan)
-    forward, _ = compiled(program.fun, point)
-    ours, size = compiled(gradient, point)
+    ours = compiled(gradient, point)
+    made = {"forward": compiled(program.fun, point), "ours": ours}
     found = np.asarray(ours(point), np.float64)
     try:
-        plain, plain_size = compiled(jax.grad(program.fun), point)
+        made["plain"] = compiled(jax.grad(program.fun), point)
     except Exception as error:  # that is the result
-        text, times = said(error), least_seconds([forward, ours], point)
+        text, times = said(error), timed(made, (point,), 3)
         # Forward mode: along one direction.
         along = jnp.cos(jnp.arange(point.size, dtype=point.dtype)).reshape(point.shape)
         slope = slope_along(program, along)
         far = abs(np.vdot(found, along) - slope) / abs(slope)
-        mine = f"{times[1] / times[0]:.1f}"
     else:
-        text = f"{plain_size / 1e6:.2f} MB"
-        times = least_seconds([forward, ours, plain], point)
-        want = np.asarray(plain(point), np.float64)
-        far = np.linalg.norm(found - want) / np.linalg.norm(want)
-        text += f", {times[2] / times[0]:.1f}"
-        mine = f"{times[1] / times[0]:.1f}"
-    row = (program.name, text, f"{size / 1e6:.3f} MB", mine, program.lines)
-    return "| " + " | ".join(map(str, row)) + f" | {far:.0e} |"
+        times = timed(made, (point,), 3)
+        ratio = times["plain"].least / times["forward"].least
+        text = f"{made['plain'].nbytes / 1e6:.2f} MB, {ratio:.1f}"
+        far = difference(found, made["plain"](point))
+    ratio = times["ours"].least / times["forward"].least
+    size = ours.nbytes / 1e6
+    return program.name, text, size, ratio, program.lines, f"{far:.0e}"
 
 
 def slope_along(program: Program, along: Any) -> float:
@@ -105,16 +101,15 @@ def slope_along(program: Program, along: Any) -> float:
 def main(names: list[str]) -> None:
     """Print the table, in Markdown."""
     warnings.simplefilter("ignore")
-    print("| program | plain: bytes, time | ours: bytes | time | lines | difference |")
-    print("|---|---|---|---|---|---|")
+    table = Table(*COLUMNS)
     for name in names or list(PROGRAMS):
         try:
             with quiet():
                 program = PROGRAMS[name]()
         except ImportError as error:
-            print(f"| {name} | cannot be imported: {error} | | | | |")
+            table.row(name, f"cannot be imported: {error}", None, None, None, None)
             continue
-        print(measure(program), flush=True)
+        table.row(*measure(program))
 
 
 if __name__ == "__main__":

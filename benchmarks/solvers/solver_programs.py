@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from program import Program
+from benchmarks.solvers.program import Program
 
 import retape
 

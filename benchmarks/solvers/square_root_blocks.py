@@ -1,7 +1,7 @@
 """Ten times the horizon, in the memory of square-root blocks written by hand.
 
     pip install -r benchmarks/requirements.txt
-    python benchmarks/solvers/square_root_blocks.py [jax-cfd] [XLB]
+    python -m benchmarks.solvers.square_root_blocks [jax-cfd] [XLB]
 
 What is usual where a simulation does not fit: a scan over 32 blocks of 32 steps, each
 under `jax.checkpoint`. Beside it a plan of ours over ten times as many steps. Bytes are
@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
-from program import Rollout
-from simulator_programs import lattice_boltzmann, vorticity
-from simulators import compiled, least_seconds
+from benchmarks.harness import Table
+from benchmarks.jax.candidates import compiled, difference, timed
+from benchmarks.solvers.program import Rollout
+from benchmarks.solvers.simulator_programs import lattice_boltzmann, vorticity
 
 import retape
 import retape.jax
@@ -29,30 +29,31 @@ FLOWS = {"jax-cfd": (vorticity, 40), "XLB": (lattice_boltzmann, 40)}
 """With the snapshots of our plan."""
 
 
-def measured(flow: Rollout, steps: int, gradient: Any) -> tuple[Any, str]:
-    """A gradient, and its line."""
-    forward, _ = compiled(flow.over(steps), flow.point)
-    made, size = compiled(gradient, flow.point)
-    once, there_and_back = least_seconds([forward, made], flow.point)
-    ratio = there_and_back / once
-    return made(flow.point), f"{steps:6} steps {size / 1e6:8.2f} MB {ratio:6.1f} x"
+def measured(flow: Rollout, steps: int, gradient: Any) -> tuple[Any, float, float]:
+    """A gradient, its megabytes, and its time in forward runs."""
+    made = {"forward": compiled(flow.over(steps), flow.point)}
+    made["ours"] = ours = compiled(gradient, flow.point)
+    times = timed(made, (flow.point,), 3)
+    ratio = times["ours"].least / times["forward"].least
+    return ours(flow.point), ours.nbytes / 1e6, ratio
 
 
 def main(names: list[str]) -> None:
     """Print three lines for each simulator."""
     steps = BLOCKS * BLOCKS
+    table = Table("", "way", "steps", "MB", "forward runs", "apart")
     for name in names:
         make, snapshots = FLOWS[name]
         flow = make()
         plan = retape.fixed_space(snapshots=snapshots)
         ours = partial(retape.jax.grad, plan=plan)
-        by_hand, said = measured(flow, steps, jax.grad(flow.in_blocks(BLOCKS, BLOCKS)))
-        print(f"{name:8} by hand  {said}", flush=True)
-        found, said = measured(flow, steps, ours(flow.over(steps)))
-        off = np.max(np.abs(found - by_hand)) / np.max(np.abs(by_hand))
-        print(f"{name:8} ours     {said}   difference {off:.0e}", flush=True)
-        _, said = measured(flow, LONGER * steps, ours(flow.over(LONGER * steps)))
-        print(f"{name:8} ours     {said}", flush=True)
+        in_blocks = jax.grad(flow.in_blocks(BLOCKS, BLOCKS))
+        by_hand, *cells = measured(flow, steps, in_blocks)
+        table.row(name, "by hand", steps, *cells, None)
+        found, *cells = measured(flow, steps, ours(flow.over(steps)))
+        table.row(name, "ours", steps, *cells, f"{difference(found, by_hand):.0e}")
+        _, *cells = measured(flow, LONGER * steps, ours(flow.over(LONGER * steps)))
+        table.row(name, "ours", LONGER * steps, *cells, None)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """pyadjoint under schedules of this library: gradients, and what its manager refuses.
 
     pip install -r benchmarks/requirements.txt
-    python benchmarks/solvers/with_pyadjoint.py
+    python -m benchmarks.solvers.with_pyadjoint
 
 A logistic map; its derivative by the start and by the rate is compared with one by
 hand.

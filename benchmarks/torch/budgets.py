@@ -1,6 +1,6 @@
 """Twenty budgets between the least and plain: does each hold, and does more cost less?
 
-    python benchmarks/torch/budgets.py [--small] [--loop] [mlp|gpt|lstm|resnet|llama]
+    python -m benchmarks.torch.budgets [--small] [--loop] [mlp|gpt|lstm|resnet|llama]
 
 For each budget: the peak that the CPU allocator counted beyond the start, with leaf
 gradients allocated before, and operators run again over those recorded, both of the
@@ -12,24 +12,19 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-import rivals
 import torch
-import workloads
-from measure import peak_bytes, ready_gradients, seconds
-from workloads import WORKLOADS, Workload
+from benchmarks.harness import Table
+from benchmarks.harness import least as seconds
+from benchmarks.torch import rivals
+from benchmarks.torch.allocator import peak_bytes, ready_gradients
+from benchmarks.torch.workloads import SMALL, WORKLOADS, Workload
 
 import retape.torch
 from retape._errors import BudgetError
 
 # The third run follows a plan, the fourth one that knows what the third held.
 RUNS = 4
-SMALL: dict[str, Callable[[], Workload]] = {
-    "mlp": lambda: workloads.mlp(40, 64, 512),
-    "gpt": lambda: workloads.gpt(4, 64, 2, 64),
-    "lstm": lambda: workloads.lstm(60, 32, 8),
-    "resnet": lambda: workloads.resnet(2, 32),
-    "llama": lambda: workloads.llama(3, 64, 64),
-}
+COLUMNS = ("budget MB", "first MB", "later MB", "again", "then", "time", "held")
 
 
 class Row(NamedTuple):
@@ -96,15 +91,11 @@ def main(arguments: list[str]) -> None:
         work = table[name]()
         ready_gradients(work.parameters)
         base = seconds(rivals.step(work, rivals.plain))
-        print(f"\n{work.name:22s} {'budget MB':>10s} {'first MB':>10s} again", end="")
-        print(f" {'later MB':>10s} again   time")
+        table = Table(*COLUMNS, title=work.name)
         for row in sweep(work, **options):
-            print(
-                f"{'':22s} {row.budget / 1e6:10.3f} {row.first_peak / 1e6:10.3f} "
-                f"{row.first_again:5.2f} {row.peak / 1e6:10.3f} {row.again:5.2f} "
-                f"{seconds(row.job, 2) / base:6.2f}{'' if row.holds else '  OVER'}",
-                flush=True,
-            )
+            time, held = seconds(row.job, 2) / base, "yes" if row.holds else "OVER"
+            peaks = row.budget / 1e6, row.first_peak / 1e6, row.peak / 1e6
+            table.row(*peaks, row.first_again, row.again, time, held)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Budgets of compiled models: ours, and the compiler's own, by bytes and operations.
 
-    python benchmarks/torch/compiled.py [mlp|gpt|vit ...] [--inductor]
+    python -m benchmarks.torch.compiled [mlp|gpt|vit ...] [--inductor]
 
 Ours: twenty budgets from the least to what the compiler takes by itself; the peak that
 the CPU allocator counts, and whether it is within the budget. The compiler's: its
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import torch
-from measure import peak_bytes
+from benchmarks.torch.allocator import peak_bytes
 from torch import Tensor, nn
 from torch._functorch import config
 from torch.utils.flop_counter import FlopCounterMode

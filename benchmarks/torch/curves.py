@@ -1,6 +1,6 @@
 """Memory against recomputation over 20 budgets for five models: is it monotone?
 
-    python benchmarks/torch/curves.py [--svg FILE] [--dark] [--full] [--fresh]
+    python -m benchmarks.torch.curves [--svg FILE] [--dark] [--full] [--fresh]
         [--estimated] [MODEL ...]
 
 For each budget from the least to plain: the peak that the CPU allocator counted, the
@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from measure import peak_bytes, ready_gradients, seconds
+from benchmarks.harness import least as seconds
+from benchmarks.torch.allocator import peak_bytes, ready_gradients
 from torch import Tensor, nn
 
 import retape.torch
@@ -81,7 +82,7 @@ class Costs:
 
 
 def gpt(full: bool) -> Program:
-    from workloads import GPTBlock
+    from benchmarks.torch.workloads import GPTBlock
 
     layers, width, length = (12, 256, 192) if full else (6, 64, 64)
     net = nn.Sequential(*[_Taken(GPTBlock(width, 4)) for _ in range(layers)])

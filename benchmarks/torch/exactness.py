@@ -1,6 +1,6 @@
 """Programs on which `torch.utils.checkpoint` is silently wrong or fails.
 
-    python benchmarks/torch/exactness.py
+    python -m benchmarks.torch.exactness
 
 Each is run plainly, under `torch.utils.checkpoint` (not reentrant) and under
 `retape.torch.checkpoint`; what is compared are gradients, buffers and counters.
@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from benchmarks.harness import Table
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
@@ -113,10 +114,10 @@ def verdict(case: Case, region: Region) -> str:
 
 def main() -> None:
     torch.set_num_threads(1)
-    print(f"{'':34s} {'torch.utils.checkpoint':26s} retape.torch.checkpoint")
+    table = Table("", "torch.utils.checkpoint", "retape.torch.checkpoint")
     for name, case in CASES.items():
         rival = verdict(case, lambda f, *a: checkpoint(f, *a, use_reentrant=False))
-        print(f"{name:34s} {rival:26s} {verdict(case, retape.torch.checkpoint)}")
+        table.row(name, rival, verdict(case, retape.torch.checkpoint))
 
 
 if __name__ == "__main__":

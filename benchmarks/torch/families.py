@@ -1,6 +1,6 @@
 """Models of others, exact and within budgets that the library names, by the whole heap.
 
-    python benchmarks/torch/families.py [--accelerate] [gpt2|llama|vit|odeint ...]
+    python -m benchmarks.torch.families [--accelerate] [gpt2|llama|vit|odeint ...]
 
 Small models of `transformers`, `torchdiffeq`, and of `timm` and `torch_geometric` where
 these are installed. The budgets are those that a user is told: of `estimate` the
@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from heap import _MARK, RUNS, Heap, count_heap, own_graph
+from benchmarks.torch.heap import _MARK, RUNS, Heap, count_heap, own_graph
 from torch import Tensor, nn
 
 import retape.torch

@@ -1,6 +1,6 @@
 """The heap of runs 0 to 6 in a budget, planning included, by a counter of its own.
 
-    python benchmarks/torch/heap.py [--budgets 3] [gpt|vit|unet|lstm|mamba|fft ...]
+    python -m benchmarks.torch.heap [--budgets 3] [gpt|vit|unet|lstm|mamba|fft ...]
 
 A library that is preloaded (`heap.c`, compiled here) counts what `malloc` gives out:
 tensors, PyTorch's graph, Python's objects, tables of C++ code. It knows nothing of
@@ -23,8 +23,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import torch
-from curves import MODELS, Program, _program, least
-from measure import ready_gradients
+from benchmarks.torch.allocator import ready_gradients
+from benchmarks.torch.curves import MODELS, Program, _program, least
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
@@ -76,7 +76,7 @@ def count_heap() -> None:
         subprocess.run(command, check=True)
         counted = {"LD_PRELOAD": str(library), "PYTHONMALLOC": "malloc", _MARK: "1"}
         code = subprocess.run(
-            [sys.executable, *sys.argv], env={**os.environ, **counted}
+            [sys.executable, *sys.orig_argv[1:]], env={**os.environ, **counted}
         )
         sys.exit(code.returncode)
 

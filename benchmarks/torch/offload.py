@@ -2,19 +2,20 @@
 
 The same network three times in turn: plain, with its snapshots in files, and with files
 that are written and read in the background. Gradients are compared to the bit.
-Run: `python benchmarks/torch/offload.py [--layers N] [--rounds N]`.
+Run: `python -m benchmarks.torch.offload [--layers N] [--rounds N]`.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
+from benchmarks.harness import Table, in_turn
 
 import retape.torch
 from retape.storage import AsyncStore, DiskStore
@@ -59,22 +60,17 @@ def main() -> None:
             for name, make in where.items()
         }
         expected = step(model, x, torch.enable_grad())
-        times: dict[str, list[float]] = {name: [] for name in forms}
-        for _ in range(given.rounds):
-            for name, under in forms.items():
-                began = time.perf_counter()
-                found = step(model, x, under)
-                times[name].append(time.perf_counter() - began)
-                assert all(map(torch.equal, expected, found)), name
-    base = times["in memory"]
-    print(f"{given.layers} layers, states of {state / 1e6:.1f} MB")
+
+        def run(under: Any) -> None:
+            assert all(map(torch.equal, expected, step(model, x, under)))
+
+        calls = {name: partial(run, under) for name, under in forms.items()}
+        times = in_turn(calls, given.rounds, time.perf_counter, warm=False)
+    title = f"{given.layers} layers, states of {state / 1e6:.1f} MB"
+    table = Table("", "s", "over memory", "snapshots", "steps again", title=title)
     for name, took in times.items():
-        ratio = statistics.median(a / b for a, b in zip(took, base, strict=True))
-        report = forms[name].report
-        print(
-            f"{name:20} {statistics.median(took):7.2f} s  {ratio:5.2f} of in memory, "
-            f"{report.snapshots} snapshots, {report.recomputed} steps again"
-        )
+        ratio, report = took.over(times["in memory"]), forms[name].report
+        table.row(name, took.median, ratio, report.snapshots, report.recomputed)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How near to the optimum are plans of `CompilerBudget`: OR-Tools is the referee.
 
     pip install ortools
-    python benchmarks/torch/referee.py [--seconds 60] [--graph FILE ...] [NAME ...]
+    python -m benchmarks.torch.referee [--seconds 60] [--graph FILE ...] [NAME ...]
 
 The same recomputation problem is planned by us and given to CP-SAT, in the form of
 retention intervals (Bartan et al. 2023, "Moccasin"): each value of the forward may be
@@ -100,8 +100,8 @@ class Residual(nn.Module):
 
 def models() -> dict[str, Callable[[], tuple[nn.Module, Tensor]]]:
     """The models, by name; each is made when it is asked for."""
-    from compiled import Block
-    from curves import UNet
+    from benchmarks.torch.compiled import Block
+    from benchmarks.torch.curves import UNet
 
     def stack(*layers: nn.Module) -> nn.Module:
         return nn.Sequential(*layers)

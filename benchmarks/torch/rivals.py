@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
+from benchmarks.torch.workloads import Workload
 from torch import Tensor
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
 )
-from workloads import Workload
 
 import retape.torch
 

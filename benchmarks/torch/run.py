@@ -1,6 +1,6 @@
 """Memory and time of every way to train a workload, in one process.
 
-    python benchmarks/torch/run.py [mlp|gpt|lstm|resnet|llama ...]
+    python -m benchmarks.torch.run [--small] [mlp|gpt|lstm|resnet|llama ...]
 
 Times are processor times of one forward and backward on one thread, as ratios to plain
 PyTorch in the same run. Peaks are what the CPU allocator counted beyond the start,
@@ -15,11 +15,13 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-import rivals
 import torch
-from measure import peak_bytes, python_bytes, ready_gradients, seconds
+from benchmarks.harness import Table, python_bytes
+from benchmarks.harness import least as seconds
+from benchmarks.torch import rivals
+from benchmarks.torch.allocator import peak_bytes, ready_gradients
+from benchmarks.torch.workloads import SMALL, WORKLOADS, Workload
 from torch import Tensor
-from workloads import WORKLOADS, Workload
 
 from retape._errors import BudgetError
 
@@ -69,13 +71,14 @@ def methods(name: str, work: Workload) -> list[Row]:
 
 def main(names: list[str]) -> None:
     torch.set_num_threads(1)
-    for name in names or list(WORKLOADS):
-        work = WORKLOADS[name]()
+    made = SMALL if "--small" in names else WORKLOADS
+    for name in [each for each in names if each != "--small"] or list(made):
+        work = made[name]()
         ready_gradients(work.parameters)
-        print(f"\n{work.name:34s} {'MB':>8s} {'all':>8s} {'time':>6s}")
+        table = Table("", "MB", "with Python's", "time", title=work.name)
         base, peaks = 0.0, {}
         for label, forward in methods(name, work):
-            took, peak, _ = row(label, work, forward, base)
+            took, peak = row(table, label, work, forward, base)
             base = base or took
             if label.startswith("torch"):
                 peaks[label] = peak
@@ -84,9 +87,9 @@ def main(names: list[str]) -> None:
             for kind, way in at_equal_memory(name):
                 forward = partial(way, memory=int(peak))
                 try:
-                    row(f"{kind} at '{at}'", work, forward, base)
+                    row(table, f"{kind} at '{at}'", work, forward, base)
                 except BudgetError as error:
-                    print(f"{kind} at '{at}': {error}")
+                    table.row(f"{kind} at '{at}'", f"refused: {error}", None, None)
 
 
 def at_equal_memory(name: str) -> list[tuple[str, Callable[..., Tensor]]]:
@@ -98,19 +101,19 @@ def at_equal_memory(name: str) -> list[tuple[str, Callable[..., Tensor]]]:
 
 
 def row(
-    label: str, work: Workload, forward: Callable[[Workload], Tensor], base: float
-) -> tuple[float, int, int]:
-    """Measure and print one method; seconds, peak and Python bytes."""
+    table: Table,
+    label: str,
+    work: Workload,
+    forward: Callable[[Workload], Tensor],
+    base: float,
+) -> tuple[float, int]:
+    """Measure and print one method; seconds and peak."""
     job = rivals.step(work, forward)
     for _ in range(rivals.RUNS_TO_LEARN):
         job()
     took, peak, books = seconds(job), peak_bytes(job), python_bytes(job)
-    print(
-        f"{label:34s} {peak / 1e6:8.1f} {(peak + books) / 1e6:8.1f} "
-        f"{took / (base or took):6.2f}",
-        flush=True,
-    )
-    return took, peak, books
+    table.row(label, peak / 1e6, (peak + books) / 1e6, took / (base or took))
+    return took, peak
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """A GPT under FSDP2 in ten budgets, each of one process: held, and the same to the bit?
 
-    python benchmarks/torch/sharded.py [--layers 12] [--processes 2] [--budgets 10]
+    python -m benchmarks.torch.sharded [--layers 12] [--processes 2] [--budgets 10]
 
 For each budget, from the least to what the plain run takes, and each process: the peak
 that the run itself counted; the least that the CPU allocator counted in some runs, all
@@ -20,9 +20,9 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from measure import peak_bytes
+from benchmarks.torch.allocator import peak_bytes
+from benchmarks.torch.workloads import GPTBlock
 from torch import Tensor, nn
-from workloads import GPTBlock
 
 import retape.torch
 from retape._errors import BudgetError

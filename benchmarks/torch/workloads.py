@@ -175,3 +175,11 @@ def llama(layers: int = 12, width: int = 256, length: int = 256) -> Workload:
 
 
 WORKLOADS = {"mlp": mlp, "gpt": gpt, "lstm": lstm, "resnet": resnet, "llama": llama}
+SMALL: dict[str, Callable[[], Workload]] = {
+    "mlp": lambda: mlp(40, 64, 512),
+    "gpt": lambda: gpt(4, 64, 2, 64),
+    "lstm": lambda: lstm(60, 32, 8),
+    "resnet": lambda: resnet(2, 32),
+    "llama": lambda: llama(3, 64, 64),
+}
+"""Of each a form that is done in a second."""

@@ -9,50 +9,57 @@ run of their own in which everything is collected at the end of every stage.
 """
 
 import argparse
-import json
 import math
 import shutil
 import subprocess
-import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import Table, in_a_process
+from benchmarks.vlad import interpreters
 from benchmarks.vlad.published import ORIGINAL_HERE, PUBLISHED
 
 HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
 LENGTHS = (53, 101, 211, 401, 809, 1601, 3203)
+COLUMNS = (
+    "l",
+    "steps",
+    "primal s",
+    "reverse s",
+    "reverse MB",
+    "divide and conquer s",
+    "live kB",
+    "mapped MB",
+    "Python function s",
+    "its MB",
+    "published s, none",
+    "published s, d&c",
+    "FORTRAN s",
+    "C s",
+)
 REVERSE_UP_TO = 401
 """The tape of plain reverse mode takes 0.9 GB here, and twice that for the next."""
 
 
 def measured(variant: str, l: int, *options: str, runs: int = 1) -> dict[str, float]:  # noqa: E741
     """The fastest of some runs of `measure.py`."""
-    command = [sys.executable, str(HERE / "measure.py"), variant, "1000", str(l)]
-    best: dict[str, float] = {}
-    for _ in range(runs):
-        done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, check=True
-        )
-        found = json.loads(done.stdout)
-        if not best or found["seconds"] < best["seconds"]:
-            best = found
-    return best
+    return fastest(
+        "benchmarks.vlad.measure", variant, "1000", str(l), *options, runs=runs
+    )
 
 
 def in_python(l: int, runs: int = 1) -> dict[str, float]:  # noqa: E741
     """The fastest of some runs of `in_python.py`."""
-    command = [sys.executable, "-m", "benchmarks.vlad.in_python", "1000", str(l)]
-    found = [
-        json.loads(
-            subprocess.run(
-                command, capture_output=True, text=True, check=True, cwd=ROOT
-            ).stdout
-        )
-        for _ in range(runs)
-    ]
-    assert all(each["gradient_error"] < 1e-6 for each in found)
+    found = fastest("benchmarks.vlad.in_python", "1000", str(l), runs=runs)
+    assert found["gradient_error"] < 1e-6
+    return found
+
+
+def fastest(module: str, *words: str, runs: int) -> dict[str, float]:
+    """Of some processes that measure the same."""
+    found = [in_a_process(module, *words) for _ in range(runs)]
     return min(found, key=lambda each: each["seconds"])
 
 
@@ -105,10 +112,7 @@ def tell_fits(name: str, points: list[tuple[int, float]]) -> None:
 
 def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
     """Measure and print, one line for each l."""
-    print(
-        "    l      steps | primal s | reverse s     MB | checkpointed s  live kB  "
-        "mapped MB | Python s     MB | published s (none, d&c) | FORTRAN s, C s"
-    )
+    table = Table(*COLUMNS)
     rows: list[dict[str, float]] = []
     for l in lengths:  # noqa: E741
         row: dict[str, float] = {"l": l}
@@ -125,31 +129,18 @@ def table(lengths: tuple[int, ...], runs: int) -> list[dict[str, float]]:
         row["python"], row["python_mapped"] = python["seconds"], python["mapped"]
         row.update(native_primal(l))
         rows.append(row)
-        print(_line(row))
+        table.row(*_cells(row))
     return rows
 
 
-def _line(row: dict[str, float]) -> str:
+def _cells(row: dict[str, float]) -> Iterator[object]:
     point = next(p for p in PUBLISHED if p.l == row["l"])
-    reverse = (
-        f"{row['reverse']:9.2f} {row['reverse_bytes'] / 1e6:6.0f}"
-        if "reverse" in row
-        else f"{'-':>9} {'-':>6}"
-    )
-    fortran = f"{row['gfortran']:9.5f}" if "gfortran" in row else f"{'-':>9}"
-    ours = f"{row['checkpoint']:14.2f} {row['live'] / 1e3:8.0f}"
-    others = f"{point.vlad[0]:9,.1f} {point.vlad_checkpoint[0]:9,.1f}"
-    return (
-        f"{row['l']:5.0f} {row['steps']:10.0f} | {row['primal']:8.3f} | {reverse} | "
-        f"{ours} {row['mapped'] / 1e6:10.2f} | {row['python']:8.2f} "
-        f"{row['python_mapped'] / 1e6:6.2f} | {others}     | "
-        f"{fortran}, {row.get('gcc', math.nan):.5f}"
-    )
-
-
-def interpreters() -> None:
-    """The two other implementations at n = 100, l = 20."""
-    subprocess.run([sys.executable, "-m", "benchmarks.vlad.interpreters"], check=True)
+    yield from (row["l"], f"{row['steps']:,}", row["primal"], row.get("reverse"))
+    yield row["reverse_bytes"] / 1e6 if "reverse" in row else None
+    yield from (row["checkpoint"], row["live"] / 1e3, row["mapped"] / 1e6)
+    yield from (row["python"], row["python_mapped"] / 1e6)
+    yield from (point.vlad[0], point.vlad_checkpoint[0])
+    yield from (row.get("gfortran"), row.get("gcc"))
 
 
 PUBLISHED_LINES = {
@@ -224,7 +215,7 @@ def main() -> None:
                 f"{row['checkpoint']:.2f}: {none / row['reverse']:.0f} and "
                 f"{divided / row['checkpoint']:.0f} times faster"
             )
-    interpreters()
+    interpreters.main()
     if args.figure:
         figure(rows, args.figure)
 

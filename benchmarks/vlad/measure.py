@@ -1,6 +1,6 @@
 """One measurement of the example, in a process of its own so that memory is its own.
 
-    python benchmarks/vlad/measure.py [VARIANT N L [STAGE]] [--exact]
+    python -m benchmarks.vlad.measure [VARIANT N L [STAGE]] [--exact]
 
 VARIANT is `primal`, `reverse` or `checkpoint`; the plan is the default one where no
 STAGE is named. Prints one line of JSON; with nothing

@@ -18,7 +18,7 @@ import retape
 import retape.torch
 from retape.torch import recompute
 
-BENCHMARKS = Path(__file__).parents[3] / "benchmarks" / "torch"
+ROOT = Path(__file__).parents[3]
 
 
 def cells(steps: int = 120) -> Callable[[], Tensor]:
@@ -72,10 +72,9 @@ def test_few_operators_leave_a_small_budget_to_tensors() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the counter is preloaded")
 def test_the_whole_heap_is_within_the_budget() -> None:
     """Tensors, the record, plans and how they are found, by a counter of `malloc`."""
-    command = [sys.executable, "heap.py", "--budgets", "3", "gpt", "fft"]
-    done = subprocess.run(
-        command, cwd=BENCHMARKS, capture_output=True, text=True, check=True
-    )
+    words = ("benchmarks.torch.heap", "--budgets", "3", "gpt", "fft")
+    command = [sys.executable, "-m", *words]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     rows = re.findall(r"^ +([0-9.]+):(?: +[0-9.]+)+ +([0-9.]+)(\+?)", done.stdout, re.M)
     budgets = [float(budget) for budget, *_ in rows]
     assert len(budgets) == 6 and min(budgets) > 1

@@ -1,26 +1,21 @@
 """The sweeps of the benchmark: budgets from the least to plain, of larger models."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.judges.torch.test_budgets import JUMP, rise
 
-BENCHMARKS = Path(__file__).parents[4] / "benchmarks" / "torch"
 # Each step of it is ten operators.
 SHORT = {"lstm": (20, 32, 8)}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["mlp", "gpt", "lstm", "resnet", "llama", "loop"])
-def test_budgets_hold_and_more_memory_is_less_work(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_budgets_hold_and_more_memory_is_less_work(name: str) -> None:
     if name == "llama":
         pytest.importorskip("transformers")
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    budgets = pytest.importorskip("budgets")
-    made = {**budgets.SMALL, "lstm": lambda: budgets.workloads.lstm(*SHORT["lstm"])}
+    budgets = pytest.importorskip("benchmarks.torch.budgets")
+    workloads = budgets.workloads
+    made = {**workloads.SMALL, "lstm": lambda: workloads.lstm(*SHORT["lstm"])}
     options = {"runs": 1, "mode": "loop"} if name == "loop" else {}
     rows = list(
         budgets.sweep(made["lstm" if name == "loop" else name](), count=4, **options)

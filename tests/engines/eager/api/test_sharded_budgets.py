@@ -1,18 +1,11 @@
 """A GPT of twelve layers under FSDP2: each process holds budgets of its own."""
 
-from pathlib import Path
-
 import pytest
-
-BENCHMARKS = Path(__file__).parents[4] / "benchmarks" / "torch"
 
 
 @pytest.mark.slow
-def test_a_sharded_gpt_holds_its_budgets_to_the_bit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    benchmark = pytest.importorskip("sharded")
+def test_a_sharded_gpt_holds_its_budgets_to_the_bit() -> None:
+    benchmark = pytest.importorskip("benchmarks.torch.sharded")
     found = benchmark.sweep(layers=12, width=16, length=16, budgets=3, runs=2)
     assert len(found) == 2
     for rows in found:

@@ -1,6 +1,6 @@
 """What composes with what: tables of the judges' tests, cell by cell, as they came out.
 
-Runs the tests and prints the page: `python benchmarks/composition.py` (some twenty
+Runs the tests and prints the page: `python .ci/composition.py` (some twenty
 minutes; `--only WORDS` prints the tables that have these words in their title).
 """
 
@@ -150,7 +150,7 @@ that is known, which `jax.grad` alone refuses, against the same with a counted l
 HEAD = """# What composes with what
 
 Every cell is a test of the suite, and the tables are printed by
-`python benchmarks/composition.py` from its results ({versions}).
+`python .ci/composition.py` from its results ({versions}).
 `=` means that what is said above the table holds, an empty cell that nobody has asked,
 and a word what else came out. What is refused is an error:
 [all of them](troubleshooting.md#unsupportederror-mutationerror).

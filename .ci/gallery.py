@@ -1,6 +1,6 @@
 """Draws the pictures of the gallery: each page's own blocks, run once, drawn twice.
 
-    python benchmarks/gallery.py [PAGE ...]
+    python .ci/gallery.py [PAGE ...]
 
 A block of a page that makes a `figure` is drawn light and dark; the picture below the
 block on the page, `gallery-NAME-light.svg`, says where it goes. So what a picture shows
