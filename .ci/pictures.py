@@ -17,14 +17,12 @@ ASSETS = Path(__file__).resolve().parents[1] / "docs" / "assets"
 
 def steps() -> Any:
     """A step function under nine snapshots."""
-    done = retape.adjoint(
-        lambda u, k: 1.0001 * u,
-        lambda u, k, g: 1.0001 * g,
+    done = retape.measure(
+        retape.Program(lambda u, k: 1.0001 * u, lambda u, k, g: 1.0001 * g),
         np.ones(100_000),
         seed=lambda u: u,
         steps=200,
         plan=retape.fixed_space(snapshots=8, stage=8),
-        measure=True,
     )
     return done.report
 

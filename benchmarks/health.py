@@ -3,7 +3,7 @@
     python -m benchmarks.health [--rounds 15] [driver|jax|torch ...]
 
 Programs have steps that are cheap, middling and dear, where watching weighs most and
-least: `retape.adjoint(health=True)`, `retape.jax.measure(health=True)`, compiled
+least: `retape.diagnose` of step functions, `retape.jax.measure(health=True)`, compiled
 before, and `retape.torch.diagnose`, plain and within a budget.
 """
 
@@ -56,10 +56,12 @@ def driver() -> Iterator[tuple[str, Pair]]:
         "a float, 20,000 steps": (damp, damp_back, 0.5, 20_000),
     }
     for name, (step, back, x0, steps) in programs.items():
-        call = partial(
-            retape.adjoint, step, back, x0, seed=lambda x: x, steps=steps, plan=PLAN
+        program = retape.Program(step, back)
+        how: dict[str, Any] = {"seed": lambda x: x, "steps": steps, "plan": PLAN}
+        watched, without = (
+            partial(f, program, x0, **how) for f in (retape.diagnose, retape.adjoint)
         )
-        yield name, (partial(call, health=True), call)
+        yield name, (watched, without)
 
 
 def in_jax() -> Iterator[tuple[str, Pair]]:

@@ -59,19 +59,17 @@ def step_functions() -> Figures:
     def step(u: Any, k: int) -> Any:
         return u + 0.1 * (np.roll(u, 1) + np.roll(u, -1) - 2 * u)
 
-    def run(measure: bool) -> retape.Adjoint[Any, Any]:
+    def run(call: Any = retape.adjoint) -> retape.Adjoint[Any, Any]:
         plan = retape.fixed_space(snapshots=10)
-        return retape.adjoint(
-            step,
-            lambda u, k, g: step(g, k),
+        return call(
+            retape.Program(step, lambda u, k, g: step(g, k)),
             x0,
             seed=lambda u: u,
             steps=steps,
             plan=plan,
-            measure=measure,
         )
 
-    memory = run(True).report.memory
+    memory = run(retape.measure).report.memory
     assert memory is not None
     everything = (steps + 1) * x0.nbytes
 
@@ -83,7 +81,7 @@ def step_functions() -> Figures:
         for k in reversed(range(steps)):
             g = step(g, k)
 
-    ratio = least(lambda: run(False), 3) / least(plain, 3)
+    ratio = least(run, 3) / least(plain, 3)
     return {
         "bytes / all states": figure(
             memory.measured_peak / everything, "bytes", "heap"

@@ -78,23 +78,27 @@ def main() -> None:
     solver = Solver(library, options.cells, np.ones(options.steps + 1))
 
     check = retape.check_adjoint(
-        lambda x, k: solver.forward(x, k, k + 1),
-        solver.reverse_step,
+        retape.Program(
+            lambda x, k: solver.forward(x, k, k + 1),
+            solver.reverse_step,
+            cost=solver.cost,
+            cost_gradient=solver.cost_gradient,
+        ),
         solver.start(0.02),
         steps=10,
-        cost=solver.cost,
-        cost_gradient=solver.cost_gradient,
     )
     print(check)
 
     def gradient(nu: float) -> retape.Adjoint:
         return retape.adjoint(
-            None,
-            solver.reverse_step,
+            retape.Program(
+                None,
+                solver.reverse_step,
+                many=solver.forward,
+                cost=solver.cost,
+                cost_gradient=solver.cost_gradient,
+            ),
             solver.start(nu),
-            forward=solver.forward,
-            cost=solver.cost,
-            cost_gradient=solver.cost_gradient,
             steps=options.steps,
             plan=retape.fixed_space(snapshots=10, stage=20),
         )

@@ -145,13 +145,15 @@ def main() -> None:
 
     def gradient(nu: float, f: np.ndarray) -> retape.Adjoint:
         return retape.adjoint(
-            None,
-            solver.reverse_step,
+            retape.Program(
+                None,
+                solver.reverse_step,
+                many=solver.forward,
+                cost=solver.cost,
+                cost_gradient=solver.cost_gradient,
+            ),
             solver.start(nu, f),
             seed=solver.seed,
-            forward=solver.forward,
-            cost=solver.cost,
-            cost_gradient=solver.cost_gradient,
             steps=n,
             plan=plan,
         )

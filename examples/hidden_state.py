@@ -48,7 +48,7 @@ def explicit(steps: int, plan: retape.Plan) -> np.ndarray:
 
     start = 8 + np.sin(0.01 * at)
     result = retape.adjoint(
-        step, reverse_step, start, seed=np.copy, steps=steps, plan=plan
+        retape.Program(step, reverse_step), start, seed=np.copy, steps=steps, plan=plan
     )
     return result.cotangent
 
@@ -78,13 +78,11 @@ def main() -> None:
 
     start(0.0)
     result = retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step, hidden=True),
         None,
         seed=seed,
         steps=options.steps,
         plan=plan,
-        snapshots="process",
     )
     print(result.report)
 

@@ -81,8 +81,7 @@ class Misfit:
             return step(u, k)
 
         found = retape.adjoint(
-            mortal,
-            reverse_step,
+            retape.Program(mortal, reverse_step),
             np.zeros(CELLS),
             seed=lambda u: {"u": u - TARGET, "strengths": np.zeros(SOURCES)},
             steps=STEPS,

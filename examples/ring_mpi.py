@@ -69,8 +69,7 @@ def gradient(comm, out, cells=1000, steps=400, plan=None, die_at=None):
     x0 = np.sin(np.arange(rank * cells, (rank + 1) * cells) / 50.0)
     store = RankStore(retape.DiskStore(Path(out) / f"rank{rank}", every=0.05), comm)
     result = retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step),
         x0,
         seed=lambda x: 2.0 * x,
         steps=steps,

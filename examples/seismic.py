@@ -85,13 +85,15 @@ def inverting(model, heard):
 
     def gradient(store=None, snapshots=SNAPSHOTS):
         return retape.adjoint(
-            stepping(model),
-            reverse_step,
+            retape.Program(
+                stepping(model),
+                reverse_step,
+                observe=observe,
+                cost=cost,
+                cost_gradient=cost_gradient,
+            ),
             np.zeros((2, CELLS, CELLS)),
             steps=STEPS,
-            observe=observe,
-            cost=cost,
-            cost_gradient=cost_gradient,
             plan=retape.fixed_space(snapshots=snapshots, stage=1),
             store=store,
         )

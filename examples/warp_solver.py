@@ -71,12 +71,11 @@ class WarpSteps:
         total = gathered.numpy() + self.parameters.grad.numpy()
         return before.grad, wp.array(total, dtype=gathered.dtype)
 
-    def gradient(self, x0, seed, steps, plan, **options):
+    def gradient(self, x0, seed, steps, plan, done=None, **options):
         """The last state, the two cotangents and the report."""
         zero = wp.zeros_like(self.parameters, requires_grad=False)
         done = retape.adjoint(
-            self.forward,
-            self.reverse,
+            retape.Program(self.forward, self.reverse, done=done),
             x0,
             seed=lambda x: (seed(x), zero),
             steps=steps,

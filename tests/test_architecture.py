@@ -56,6 +56,7 @@ def layer_of(module: str) -> str:
         "_adjoint_arguments",
         "_adjoint_health",
         "_adjoint_processes",
+        "_adjoint_told",
         "_adjoint_watch",
         "_forward",
         "_online_interop",

@@ -31,6 +31,7 @@ TOP_LEVEL = {
     "Plan",
     "PlanError",
     "Prediction",
+    "Program",
     "Progress",
     "Report",
     "Resolved",
@@ -46,8 +47,11 @@ TOP_LEVEL = {
     "UnsupportedError",
     "adjoint",
     "check_adjoint",
+    "diagnose",
+    "explain",
     "forward",
     "interruptible",
+    "measure",
     "register_state",
 } | {kind.make.__name__ for kind in KINDS}
 

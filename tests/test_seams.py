@@ -104,7 +104,7 @@ PATCHED = {
     "faults put in, and machines caught, where nothing public stands in between": (
         "retape.driver._step_machine.copy_tree", "retape.driver._interrupt._PART",
         "retape.engines.vlad.session.", "retape.engines.jaxpr.api._hosted.run",
-        "retape._adjoint.run", "retape.cli._plan.run",
+        "retape._adjoint_arguments.run", "retape.cli._plan.run",
         "retape.plan._budget_search.optimal_advances",
         "retape.engines.vlad.values._versioned_arrays.Array.__init__",
     ),

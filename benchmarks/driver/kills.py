@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -103,25 +103,22 @@ def run(program: Program, path: Path) -> tuple[bytes, bool]:
         kept = x.copy()
         return step(x, k), kept
 
-    more = {}
+    more: dict[str, Any] = {}
     if program.number % 4 == 1:
         more = {"cost": lambda x, k: float(x[0]), "cost_gradient": _first}
     if program.number % 5 == 2 and odd:
         more["tape"] = tape
-    ends = {"steps": STEPS}
     if not program.known:
-        ends = {"done": Done(step, odd)}
+        more["done"] = Done(step, odd)
     result = retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step, **more),
         np.linspace(0.11, 0.12, CELLS),
         seed=np.ones_like,
         plan=program.plan,
         store=store_of(program, path),
         key=f"program {program.number}",
         reuse=True,
-        **ends,
-        **more,
+        steps=STEPS if program.known else None,
     )
     return result.cotangent.tobytes() + result.state.tobytes(), result.report.resumed
 

@@ -64,8 +64,7 @@ def by_hand(x0: np.ndarray, schedule: Schedule) -> np.ndarray:
 def by_retape(x0: np.ndarray, schedule: Schedule) -> np.ndarray:
     """The same by `retape.adjoint`."""
     return retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step),
         x0,
         seed=np.ones_like,
         steps=schedule.length,

@@ -48,7 +48,12 @@ class Took(NamedTuple):
 def run(store: Any, plan: retape.Plan, x0: np.ndarray, steps: int) -> Took:
     began = perf_counter()
     result = retape.adjoint(
-        step, reverse_step, x0, seed=np.ones_like, steps=steps, plan=plan, store=store
+        retape.Program(step, reverse_step),
+        x0,
+        seed=np.ones_like,
+        steps=steps,
+        plan=plan,
+        store=store,
     )
     whole = perf_counter() - began
     worked = sum(result.report.seconds[k] for k in ("forward", "recompute", "reverse"))

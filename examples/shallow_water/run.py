@@ -34,8 +34,7 @@ def main() -> None:
         return g
 
     result = retape.adjoint(
-        channel.step,
-        channel.step_adjoint,
+        retape.Program(channel.step, channel.step_adjoint),
         channel.start(),
         seed=seed,
         steps=options.steps,

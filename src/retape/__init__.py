@@ -26,11 +26,15 @@ from retape._errors import UnsupportedError as UnsupportedError
 if _typing.TYPE_CHECKING:
     from retape._adjoint import Adjoint as Adjoint
     from retape._adjoint import adjoint as adjoint
+    from retape._adjoint_told import diagnose as diagnose
+    from retape._adjoint_told import explain as explain
+    from retape._adjoint_told import measure as measure
     from retape._forward import Forward as Forward
     from retape._forward import forward as forward
     from retape.driver import AdjointCheck as AdjointCheck
     from retape.driver import Fault as Fault
     from retape.driver import Health as Health
+    from retape.driver import Program as Program
     from retape.driver import Progress as Progress
     from retape.driver import Report as Report
     from retape.driver import check_adjoint as check_adjoint
@@ -56,12 +60,14 @@ __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(("Adjoint", "adjoint"), "retape._adjoint"),
+    **dict.fromkeys(("diagnose", "explain", "measure"), "retape._adjoint_told"),
     **dict.fromkeys(("Forward", "forward"), "retape._forward"),
     **dict.fromkeys(
         (
             "AdjointCheck",
             "Fault",
             "Health",
+            "Program",
             "Progress",
             "Report",
             "check_adjoint",
@@ -95,7 +101,7 @@ _PARTS = (
 _ELSEWHERE = {
     **dict.fromkeys(("grad", "value_and_grad", "vjp"), "jax"),
     **dict.fromkeys(("checkpoint", "checkpointed", "policies", "advise"), "jax"),
-    **dict.fromkeys(("scan", "fori_loop", "while_loop", "explain"), "jax"),
+    **dict.fromkeys(("scan", "fori_loop", "while_loop"), "jax"),
     **dict.fromkeys(("recompute", "estimate", "checkpoint_sequential"), "torch"),
     **{"function": "native", "remat_scan": "nnx", "timeline": "viz"},
     **{"check_machine": "testing", "check_store": "testing", "Schedule": "schedule"},

@@ -1,4 +1,4 @@
-"""The arguments of `adjoint` and `forward`: checked, and made into a run."""
+"""The arguments of `adjoint` and what is like it: checked, and made into a run."""
 
 from collections.abc import Callable
 from operator import index
@@ -6,40 +6,56 @@ from typing import Any, SupportsIndex, TypeVar, cast
 
 from retape._errors import PlanError
 from retape._warn import warn
+from retape.driver import Outcome, Program, Progress, Verify, run
 from retape.driver._hints import hints, unwrapped
 from retape.driver._interrupt import unheeded
 from retape.driver._outgrown import Sample
-from retape.driver._step_machine import StepFunctions, StepMachine
+from retape.driver._program import check_program
+from retape.driver._step_machine import StepMachine
 from retape.driver._user_functions import check_functions
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
 from retape.storage import SnapshotStore, fingerprint, tree_nbytes
+from retape.storage._base import is_durable
 
 X = TypeVar("X")
+G = TypeVar("G")
 
 
-def check_arguments(functions: dict[str, Any], steps: object) -> int | None:
-    """The number of steps, if it is given, of arguments that go together."""
-    done, seed = functions["done"], functions["seed"]
-    cost, cost_gradient = functions["cost"], functions["cost_gradient"]
-    if (steps is None) == (done is None):
+def machine_of(
+    program: Program[X, G],
+    x0: X,
+    steps: object,
+    seed: Callable[[X], G] | None,
+    of: str,
+) -> StepMachine[X, G]:
+    """The machine of a program, of arguments that go together.
+
+    Args:
+        program: What the user passed.
+        x0: The start state.
+        steps: The number of steps, if it is given.
+        seed: From the last state to its cotangent.
+        of: What was called, for errors.
+
+    Raises:
+        PlanError: If the arguments do not go together.
+    """
+    check_program(program)
+    if (steps is None) == (program.done is None):
         raise PlanError(
-            f"`steps={steps}` and `done={done}`: pass one of them, the number of steps "
-            "or a predicate that is true at the end."
+            f"`steps={steps}` and `Program(done={program.done})`: pass one of them, "
+            "the number of steps or a predicate that is true at the end."
         )
     count = None if steps is None else _step_count(steps)
-    if seed is None and cost_gradient is None:
+    if seed is None and program.cost_gradient is None:
         raise PlanError(
             "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from the "
-            "last state to its cotangent, or `cost` and `cost_gradient`."
+            "last state to its cotangent, or a program with `cost` and "
+            "`cost_gradient`."
         )
-    if (cost is None) != (cost_gradient is None):
-        raise PlanError(
-            f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."
-        )
-    needed = ("reverse_step", "step")[: 1 + (functions["forward"] is None)]
-    check_functions(functions, "retape.adjoint", needed)
-    return count
+    check_functions({"seed": seed}, of, ())
+    return StepMachine(program, x0, count, seed)
 
 
 def _step_count(steps: object) -> int:
@@ -54,15 +70,6 @@ def _step_count(steps: object) -> int:
             "integer."
         )
     return count
-
-
-def machine_of(
-    functions: dict[str, Any], x0: Any, steps: int | None, guarded: bool = False
-) -> StepMachine[Any, Any]:
-    """The program that functions of these names are, `None` for those left out."""
-    if functions["step"] is None:
-        functions = functions | {"step": _single_step(functions["forward"])}
-    return StepMachine(StepFunctions(**functions), x0, steps, guarded)
 
 
 def planned(
@@ -97,9 +104,40 @@ def _warn_of_tiers(plan: Plan, steps: int | None) -> None:
         )
 
 
-def _single_step(forward: Callable[[X, int, int], X]) -> Callable[[X, int], X]:
-    """A step by a function that makes many."""
-    return lambda x, k: forward(x, k, k + 1)
+def run_through(
+    machine: StepMachine[X, G],
+    plan: Plan | None,
+    store: SnapshotStore[Any] | None,
+    *,
+    key: str | int | None = None,
+    reuse: bool = False,
+    verify: Verify | None = None,
+    progress: bool | Callable[[Progress], None] = False,
+) -> tuple[Outcome[Any], Plan, int]:
+    """Run a machine forward and back; a run that lies in its store is taken up.
+
+    Returns:
+        The outcome, the plan that was obeyed, and the bytes of a step's tape.
+    """
+    check_key(key)
+    chosen, tape_bytes = planned(machine, plan, store)
+    label = ""
+    if is_durable(store):
+        machine.signs = True
+        with unheeded():
+            label = run_label(machine, key)
+    outcome = run(
+        machine,
+        chosen,
+        store=store,
+        tape_bytes=tape_bytes,
+        progress=progress,
+        verify=verify,
+        fingerprint=machine.fingerprint if verify else None,
+        label=label,
+        reuse=reuse,
+    )
+    return outcome, chosen, tape_bytes
 
 
 def check_key(key: object) -> None:
@@ -111,22 +149,18 @@ def check_key(key: object) -> None:
         )
 
 
-def run_label(
-    functions: dict[str, Any],
-    x0: object,
-    steps: int | None,
-    key: str | int | None,
-    first_step: str,
-) -> str:
+def run_label(machine: StepMachine[Any, Any], key: str | int | None) -> str:
     """The label of a run in a durable store: a title, and a line for each part."""
-    named = unwrapped(functions["step"] or functions["forward"])
+    program = machine.program
+    named = unwrapped(program.step or program.many)
     title = getattr(named, "__qualname__", type(named).__name__)
-    parts = {"x0": fingerprint(x0).hex(), "`steps`": str(steps)}
+    parts = {"x0": fingerprint(machine.x0).hex(), "`steps`": str(machine.steps)}
     if key is not None:
         title, parts["`key`"] = "a run with a key", repr(key)
     else:
+        functions = program.functions() | {"seed": machine.seed}
         for name, function in functions.items():
             if function is not None and name != "observe":
                 parts |= hints(name, function)
-    parts["what step 0 does"] = first_step
+    parts["what step 0 does"] = machine.first_step()
     return "\n".join([title, *(f"{part}: {value}" for part, value in parts.items())])

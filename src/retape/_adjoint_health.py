@@ -49,7 +49,7 @@ class _Reached(Exception):
         self.calls, self.made = calls, made
 
 
-def diagnose(
+def health_of(
     machine: StepMachine[Any, Any],
     watch: CotangentWatch,
     plan: Plan,
@@ -134,7 +134,7 @@ def _find(
     machine: StepMachine[Any, Any], plan: Plan, watch: CotangentWatch
 ) -> _Reached:
     """The first step in reverse that spoils the cotangent, with its calls."""
-    of, steps, ill = machine.functions, watch.steps, watch.ill
+    of, steps, ill = machine.program, watch.steps, watch.ill
     assert ill is not None
     # From the end: between two looks it may have been ill, and well again.
     window, calls, made, before = range(ill, steps + 1), list[_Call](), list[Any](), 0.0
@@ -150,7 +150,7 @@ def _find(
                 before = largest(args[2])
             calls.append(_Call(name, function, _copied(args)))
             made.append(copy_tree(function(*args)))
-            if last or (name == "cost_gradient" and step == steps and not of.seed):
+            if last or (name == "cost_gradient" and step == steps and not machine.seed):
                 after = largest(reduce(add_trees, made))
                 if watch.is_ill(after):
                     raise _Reached(step, before, after, calls, made)
@@ -165,12 +165,12 @@ def _find(
     again = replace(
         of,
         observe=None,
-        seed=noted("seed", of.seed, True),
         reverse_step=noted("reverse_step", of.reverse_step, True),
         cost_gradient=noted("cost_gradient", of.cost_gradient, False),
     )
     try:
-        run(StepMachine(again, machine.x0, machine.steps), plan)
+        seed = noted("seed", machine.seed, True)
+        run(StepMachine(again, machine.x0, machine.steps, seed), plan)
     except _Reached as found:
         return found
     raise DeterminismError(
@@ -184,9 +184,11 @@ def _first_bad_state(
     machine: StepMachine[Any, Any], steps: int
 ) -> tuple[int, _Call] | None:
     """The first step, forwards, that makes a state or a cost which is not finite."""
-    cost: Any = machine.functions.cost or (lambda state, k: 0.0)
-    again = StepMachine(replace(machine.functions, observe=None), machine.x0, None)
-    again.functions, again.turned = replace(again.functions, done=None), True
+    cost: Any = machine.program.cost or (lambda state, k: 0.0)
+    again = StepMachine(
+        replace(machine.program, observe=None, done=None), machine.x0, None
+    )
+    again.turned = True
     capsule = again.start()
     if _is_not_finite(capsule.state):
         return None  # then that is how the program marks something
@@ -198,7 +200,7 @@ def _first_bad_state(
             break
         capsule, _ = again.advance(capsule, 1)
         if _is_not_finite(capsule.state):
-            return k, _Call("step", machine.functions.step, (before, k))
+            return k, _Call("step", machine.program.one_step, (before, k))
     return None
 
 

@@ -9,9 +9,11 @@ from typing import Any, Generic, TypeVar, cast
 from weakref import finalize
 
 from retape._adjoint import Adjoint
-from retape._adjoint_arguments import check_arguments, machine_of, planned
+from retape._adjoint_arguments import machine_of, planned
+from retape._adjoint_processes import refuse_hidden
 from retape._errors import PlanError
-from retape.driver._step_machine import StepFunctions, StepMachine
+from retape.driver import Program
+from retape.driver._step_machine import StepMachine
 from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan
 from retape.storage import SnapshotStore, copy_tree
@@ -51,7 +53,7 @@ class Forward(Generic[X, G]):
         Raises:
             PlanError: If the way back was made before, or there is no cotangent.
         """
-        return self._back(self._machine.functions, seed)
+        return self._back(self._machine.program, seed)
 
     def gradients(self, seeds: Sequence[Callable[[X], G]]) -> list[Adjoint[X, G]]:
         """Run the adjoint back once for several objectives of the last state.
@@ -69,7 +71,7 @@ class Forward(Generic[X, G]):
                 f"`seeds={seeds!r}` cannot be: pass a list of functions, each from the "
                 "last state to its cotangent."
             )
-        of = self._machine.functions
+        of = self._machine.program
         many = replace(
             of,
             reverse_step=partial(_for_each, of.reverse_step),
@@ -79,7 +81,7 @@ class Forward(Generic[X, G]):
         cotangents = cast("tuple[G, ...]", found.cotangent)
         return [replace(found, cotangent=g) for g in cotangents]
 
-    def _back(self, of: StepFunctions[Any, Any], seed: Any) -> Adjoint[Any, Any]:
+    def _back(self, of: Program[Any, Any], seed: Any) -> Adjoint[Any, Any]:
         if not self.close.alive:
             raise PlanError(
                 "this `Forward` has been run back, or closed, and its snapshots are "
@@ -90,9 +92,9 @@ class Forward(Generic[X, G]):
             raise PlanError(
                 "`seed=None`: a run needs a cotangent to begin with. Pass `seed`, from "
                 "the last state to its cotangent, or `cost` and `cost_gradient` to "
-                "`retape.forward`."
+                "`retape.Program`."
             )
-        self._machine.functions = replace(of, seed=seed)
+        self._machine.program, self._machine.seed = of, seed
         try:
             (state, cost, cotangent, *_), report = self._paused.go_on()
         finally:
@@ -101,17 +103,10 @@ class Forward(Generic[X, G]):
 
 
 def forward(
-    step: Callable[[X, int], X] | None,
-    reverse_step: Callable[[Any, int, G], G],
+    program: Program[X, G],
     x0: X,
     *,
     steps: int | None = None,
-    done: Callable[[X], bool] | None = None,
-    tape: Callable[[X, int], tuple[X, Any]] | None = None,
-    many: Callable[[X, int, int], X] | None = None,
-    observe: Callable[[X, int], object] | None = None,
-    cost: Callable[[X, int], Any] | None = None,
-    cost_gradient: Callable[[X, int], G] | None = None,
     plan: Plan | None = None,
     store: SnapshotStore[Any] | None = None,
 ) -> Forward[X, G]:
@@ -122,16 +117,9 @@ def forward(
     twice for the value's sake.
 
     Args:
-        step: As in `retape.adjoint`, and so are all others.
-        reverse_step: The adjoint of a step.
+        program: As in `retape.adjoint`.
         x0: The start state.
-        steps: The number of steps; or
-        done: a predicate.
-        tape: A step, and what its adjoint needs.
-        many: Many steps at a call: `forward=` of `retape.adjoint`.
-        observe: Shown each state.
-        cost: A term of the objective for each state.
-        cost_gradient: Its derivative.
+        steps: The number of steps; left out if the program has `done`.
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`. The tape of its last stage waits, too.
         store: Where snapshots wait: a `MemoryStore`, or one around it.
@@ -147,38 +135,28 @@ def forward(
         The value of x -> x**8 at 1.5, and derivatives of it and of its logarithm.
 
         >>> import retape
-        >>> run = retape.forward(
-        ...     lambda x, k: x * x, lambda x, k, g: 2 * x * g, 1.5, steps=3
-        ... )
+        >>> square = retape.Program(lambda x, k: x * x, lambda x, k, g: 2 * x * g)
+        >>> run = retape.forward(square, 1.5, steps=3)
         >>> run.value
         25.62890625
         >>> [g.cotangent for g in run.gradients([lambda x: 1.0, lambda x: 1 / x])]
         [136.6875, 5.333333333333334]
     """
-    passed = {
-        "step": step,
-        "reverse_step": reverse_step,
-        "seed": _no_seed,  # One is asked for on the way back.
-        "done": done,
-        "tape": tape,
-        "forward": many,
-        "observe": observe,
-        "cost": cost,
-        "cost_gradient": cost_gradient,
-    }
-    steps = check_arguments(passed, steps)
+    refuse_hidden(program, "forward")
+    # A seed is asked for on the way back.
+    machine = machine_of(program, x0, steps, _no_seed, "retape.forward")
+    machine.seed = None
     if is_durable(store):
         raise PlanError(
             f"`store={store!r}` outlives its process, and a value that waits for its "
             "gradient does not. Pass a `retape.MemoryStore`, or call `retape.adjoint`, "
             "which a later process takes up."
         )
-    machine: StepMachine[Any, Any] = machine_of(passed | {"seed": None}, x0, steps)
     chosen, tape_bytes = planned(machine, plan, store)
     return Forward(machine, run_to_the_end(machine, chosen, store, tape_bytes))
 
 
-def _no_seed(state: object) -> None:
+def _no_seed(state: object) -> Any:
     """In the place of a function that is passed later."""
     del state
 
@@ -193,7 +171,7 @@ def _for_each(reverse_step: Any, needed: Any, k: int, cotangents: Any) -> Any:
     )
 
 
-def _of_each(of: StepFunctions[Any, Any], many: int, x: Any, k: int) -> Any:
+def _of_each(of: Program[Any, Any], many: int, x: Any, k: int) -> Any:
     """The derivative of a cost term, a part of each objective."""
     assert of.cost_gradient is not None
     found = copy_tree(of.cost_gradient(x, k))

@@ -59,10 +59,19 @@ def expected(along=False):
     return states[-1], g
 
 
-def call(step=step, seed=lambda x: state(), **options):
+def call(
+    step=step,
+    seed=lambda x: state(),
+    plan=PLAN,
+    progress=False,
+    steps=STEPS,
+    **parts,
+):
     begin()
-    options = {"steps": STEPS, "plan": PLAN, "snapshots": "process", **options}
-    result = retape.adjoint(step, reverse_step, None, seed=seed, **options)
+    program = retape.Program(step, reverse_step, hidden=True, **parts)
+    result = retape.adjoint(
+        program, None, seed=seed, steps=steps, plan=plan, progress=progress
+    )
     assert (state() == 0.2 + 0.001 * np.arange(N)).all(), "the caller's own state"
     return result
 

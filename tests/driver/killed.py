@@ -25,16 +25,15 @@ def run(path, known, length, background):
     tiered = retape.TieredStore(
         retape.MemoryStore(capacity=1), AsyncStore(disk) if background else disk
     )
-    ends = {"steps": length} if known else {"done": Done(length)}
+    program = retape.Program(step, reverse_step, done=None if known else Done(length))
     return retape.adjoint(
-        step,
-        reverse_step,
+        program,
         np.linspace(0.11, 0.12, 50),
         seed=np.ones_like,
         plan=retape.fixed_space(snapshots=4, stage=5),
         store=tiered,
         reuse=True,
-        **ends,
+        steps=length if known else None,
     )
 
 

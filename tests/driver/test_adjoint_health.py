@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import retape
+from tests.programs import run_program
 
 STEPS, AT = 300, 123
 X = np.asarray([0.5, 1.5, 2.5])
@@ -28,7 +29,7 @@ def turn_back(x: Any, k: int, g: Any) -> Any:
 def run(reverse: Any = turn_back, step: Any = turn, x0: Any = X, **options: Any) -> Any:
     options = {"seed": np.ones_like, "steps": STEPS, "plan": None} | options
     with np.errstate(all="ignore"):
-        return retape.adjoint(step, reverse, x0, health=True, **options)
+        return run_program(step, reverse, x0, **options, call=retape.diagnose)
 
 
 # Seeded faults: what is called at step AT, the line at fault, the variable. ----------
@@ -170,8 +171,8 @@ def test_a_state_that_no_cotangent_depends_on() -> None:
             y = y + np.array([0.0, np.nan, 0.0])
         return y
 
-    how: Any = {"seed": np.ones_like, "steps": 20, "health": True}
-    found = retape.adjoint(step, lambda x, k, g: 1.01 * g, np.ones(3), **how)
+    how: Any = {"seed": np.ones_like, "steps": 20, "call": retape.diagnose}
+    found = run_program(step, lambda x, k, g: 1.01 * g, np.ones(3), **how)
     assert np.isfinite(found.cotangent).all()
     fault = found.health.fault
     assert (fault.kind, fault.step) == ("forward", 7)
@@ -182,15 +183,16 @@ def test_a_cost_that_no_cotangent_depends_on() -> None:
     def cost(x: Any, k: int) -> float:
         return float("inf") if k == 5 else 0.0
 
-    found = retape.adjoint(
-        lambda x, k: 1.01 * x,
-        lambda x, k, g: 1.01 * g,
+    found = retape.diagnose(
+        retape.Program(
+            lambda x, k: 1.01 * x,
+            lambda x, k, g: 1.01 * g,
+            cost=cost,
+            cost_gradient=lambda x, k: 0.0 * x,
+        ),
         np.ones(3),
         seed=np.ones_like,
         steps=9,
-        cost=cost,
-        cost_gradient=lambda x, k: 0.0 * x,
-        health=True,
     )
     fault = found.health.fault
     assert (fault.kind, fault.step, fault.operation[:4]) == ("forward", 5, "cost")
@@ -239,19 +241,25 @@ def test_all_is_well() -> None:
     done = run()
     assert done.health.fault is None and str(done.health).endswith("fault     none")
     assert done.health.norms == (1.0,) * 30 and done.health.steps_per_norm == 10
-    assert retape.adjoint(turn, turn_back, X, seed=np.ones_like, steps=3).health is None
+    assert (
+        retape.adjoint(
+            retape.Program(turn, turn_back), X, seed=np.ones_like, steps=3
+        ).health
+        is None
+    )
     empty = run(steps=0)
     assert empty.health.fault is None and empty.health.norms == (1.0,)
 
 
 def test_numbers_and_trees_of_them() -> None:
-    done = retape.adjoint(
-        lambda x, k: {"a": x["a"] * 0.0, "n": x["n"] + 1},
-        lambda x, k, g: {"a": g["a"] + (np.inf if k == 3 else 0.0), "n": 0},
+    done = retape.diagnose(
+        retape.Program(
+            lambda x, k: {"a": x["a"] * 0.0, "n": x["n"] + 1},
+            lambda x, k, g: {"a": g["a"] + (np.inf if k == 3 else 0.0), "n": 0},
+        ),
         {"a": 1.0, "n": 0},
         seed=lambda x: {"a": 1.0, "n": 0},
         steps=9,
-        health=True,
     )
     assert done.health.fault is not None and done.health.fault.step == 3
 
@@ -271,8 +279,8 @@ def test_functions_that_do_other_things_each_time() -> None:
 def test_what_does_not_go_with_it() -> None:
     with pytest.raises(retape.PlanError, match="`growth=0.5` would call every gradien"):
         run(growth=0.5)
-    with pytest.raises(retape.PlanError, match="`health=True` does not go with `snaps"):
-        run(snapshots="process")
+    with pytest.raises(retape.PlanError, match="does not go with `retape.diagnose`"):
+        run(hidden=True)
 
 
 # Growth that comes and goes: every step is looked at. ---------------------------------
@@ -329,13 +337,16 @@ def test_numbers_whose_squares_are_none(size: int) -> None:
     """Squares overflow and underflow: it is asked in another way, and no one warns."""
     for scale in (1e200, 1e-200):
         with np.errstate(all="raise"):
-            done = retape.adjoint(
-                lambda x, k: x,
-                lambda x, k, g: g * (1e9 if k == AT else 1e-9 if k == AT - 1 else 1.0),
+            done = retape.diagnose(
+                retape.Program(
+                    lambda x, k: x,
+                    lambda x, k, g: (
+                        g * (1e9 if k == AT else 1e-9 if k == AT - 1 else 1.0)
+                    ),
+                ),
                 np.ones(size),
                 seed=lambda x, s=scale: s * np.ones(size),
                 steps=STEPS,
-                health=True,
             )
         assert done.health is not None and done.health.fault is not None
         assert done.health.fault.step == AT

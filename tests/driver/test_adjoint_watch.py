@@ -30,13 +30,14 @@ TREES: dict[str, Callable[[float], Any]] = {
 def test_the_first_of_all_that_is_too_large(tree: str, bad: float) -> None:
     for at in (1, 64, 127):
         sizes = {at: bad, max(0, at - 40): bad}
-        found = retape.adjoint(
-            lambda x, k: x,
-            lambda x, k, g, sizes=sizes: TREES[tree](sizes.get(k, 1.0)),
+        found = retape.diagnose(
+            retape.Program(
+                lambda x, k: x,
+                lambda x, k, g, sizes=sizes: TREES[tree](sizes.get(k, 1.0)),
+            ),
             1.0,
             seed=lambda x: TREES[tree](1.0),
             steps=STEPS,
-            health=True,
         ).health
         assert found is not None and found.fault is not None
         assert found.fault.step == at
@@ -44,12 +45,10 @@ def test_the_first_of_all_that_is_too_large(tree: str, bad: float) -> None:
 
 @pytest.mark.parametrize("tree", TREES)
 def test_what_stays_within_the_growth_is_no_fault(tree: str) -> None:
-    found = retape.adjoint(
-        lambda x, k: x,
-        lambda x, k, g: TREES[tree](9e5),
+    found = retape.diagnose(
+        retape.Program(lambda x, k: x, lambda x, k, g: TREES[tree](9e5)),
         1.0,
         seed=lambda x: TREES[tree](1.0),
         steps=STEPS,
-        health=True,
     ).health
     assert found is not None and found.fault is None

@@ -7,6 +7,7 @@ import pytest
 
 import retape
 from retape import PlanError
+from tests.programs import run_program
 
 MATRIX = np.random.default_rng(3).normal(size=(4, 4)) * 0.5
 
@@ -28,7 +29,7 @@ X0 = np.linspace(0.1, 0.4, 4)
 
 
 def test_a_right_adjoint_passes_and_its_text_says_so():
-    check = retape.check_adjoint(step, reverse_step, X0, steps=12)
+    check = retape.check_adjoint(retape.Program(step, reverse_step), X0, steps=12)
     assert check.ok and 1.9 < check.order < 2.1
     assert sorted(check.errors) == list(range(12))
     assert max(check.errors.values()) < 1e-9
@@ -39,7 +40,9 @@ def test_a_right_adjoint_passes_and_its_text_says_so():
 
 
 def test_with_a_tangent_model_the_steps_are_tried_to_the_last_digits():
-    check = retape.check_adjoint(step, reverse_step, X0, steps=12, tangent=tangent)
+    check = retape.check_adjoint(
+        retape.Program(step, reverse_step), X0, steps=12, tangent=tangent
+    )
     assert check.ok and max(check.errors.values()) < 1e-14
     assert check.tolerance < 1e-11
 
@@ -48,7 +51,7 @@ def test_the_step_that_is_wrong_is_named():
     def wrong(x, k, g):
         return reverse_step(x, k, g) * (1.001 if k == 7 else 1.0)
 
-    check = retape.check_adjoint(step, wrong, X0, steps=12)
+    check = retape.check_adjoint(retape.Program(step, wrong), X0, steps=12)
     assert not check.ok and check.worst_step == 7
     assert "wrong in 1, first in step 7" in str(check)
 
@@ -63,7 +66,7 @@ WRONG = {
 
 @pytest.mark.parametrize("kind", WRONG)
 def test_a_wrong_adjoint_fails_both_tests(kind):
-    check = retape.check_adjoint(step, WRONG[kind], X0, steps=5)
+    check = retape.check_adjoint(retape.Program(step, WRONG[kind]), X0, steps=5)
     assert not check.ok and max(check.errors.values()) > 1e-3
     assert check.order < 1.2
 
@@ -73,10 +76,14 @@ def test_a_value_with_a_wrong_seed_fails_where_all_steps_are_right():
         return 0.5 * float(x @ x)
 
     right = retape.check_adjoint(
-        step, reverse_step, X0, steps=5, value=value, seed=np.copy
+        retape.Program(step, reverse_step), X0, steps=5, value=value, seed=np.copy
     )
     wrong = retape.check_adjoint(
-        step, reverse_step, X0, steps=5, value=value, seed=lambda x: 2 * x
+        retape.Program(step, reverse_step),
+        X0,
+        steps=5,
+        value=value,
+        seed=lambda x: 2 * x,
     )
     assert right.ok and not wrong.ok
     assert max(wrong.errors.values()) < 1e-9 and wrong.order < 1.2
@@ -89,13 +96,14 @@ def test_costs_and_tapes_are_tested_too():
     }
     by_tape = lambda slope, k, g: MATRIX.T @ (g * slope)  # noqa: E731
     for factor, ok in ((3, True), (2, False)):
-        check = retape.check_adjoint(
+        check = run_program(
             step,
             by_tape,
             X0,
             steps=6,
-            cost_gradient=lambda x, k: factor * x**2,  # noqa: B023
+            cost_gradient=lambda x, k, factor=factor: factor * x**2,
             **options,
+            call=retape.check_adjoint,
         )
         assert check.ok is ok and max(check.errors.values()) < 1e-9
 
@@ -114,9 +122,13 @@ def test_parameters_in_the_state_and_states_of_any_kind():
     def reverse(x, k, g):
         return Model(g.u * (1 + 0.1 * x.rate), g.rate + 0.1 * float(g.u @ x.u), x.name)
 
-    assert retape.check_adjoint(run, reverse, Model(X0, 0.3), steps=6).ok
+    assert retape.check_adjoint(
+        retape.Program(run, reverse), Model(X0, 0.3), steps=6
+    ).ok
     forgets = lambda x, k, g: Model(reverse(x, k, g).u, g.rate)  # noqa: E731
-    assert not retape.check_adjoint(run, forgets, Model(X0, 0.3), steps=6).ok
+    assert not retape.check_adjoint(
+        retape.Program(run, forgets), Model(X0, 0.3), steps=6
+    ).ok
 
 
 @pytest.mark.parametrize("kind", [np.float32, np.complex128, np.longdouble])
@@ -129,22 +141,26 @@ def test_numbers_of_other_kinds(kind):
     def reverse(x, k, g):
         return g * (1 + kind(0.2) * x).conjugate()
 
-    assert retape.check_adjoint(run, reverse, x0, steps=4).ok
-    assert not retape.check_adjoint(run, lambda x, k, g: g, x0, steps=4).ok
+    assert retape.check_adjoint(retape.Program(run, reverse), x0, steps=4).ok
+    assert not retape.check_adjoint(
+        retape.Program(run, lambda x, k, g: g), x0, steps=4
+    ).ok
 
 
 def test_a_linear_run_leaves_rounding_errors():
     check = retape.check_adjoint(
-        lambda x, k: 1.5 * x, lambda x, k, g: 1.5 * g, X0, steps=9
+        retape.Program(lambda x, k: 1.5 * x, lambda x, k, g: 1.5 * g), X0, steps=9
     )
     assert check.ok and check.order is None
     assert "Taylor test: rounding errors" in str(check)
 
 
 def test_long_runs_are_tried_at_some_steps_and_empty_ones_at_none():
-    check = retape.check_adjoint(step, reverse_step, X0, steps=100, tried=4)
+    check = retape.check_adjoint(
+        retape.Program(step, reverse_step), X0, steps=100, tried=4
+    )
     assert sorted(check.errors) == [0, 25, 50, 75]
-    empty = retape.check_adjoint(step, reverse_step, X0, steps=0)
+    empty = retape.check_adjoint(retape.Program(step, reverse_step), X0, steps=0)
     assert empty.ok and empty.worst_step is None
 
 
@@ -155,8 +171,7 @@ def test_a_product_of_ones_own():
         return {"g": reverse_step(x, k, g["g"])}
 
     check = retape.check_adjoint(
-        step,
-        reverse,
+        retape.Program(step, reverse),
         X0,
         steps=5,
         value=lambda x: float(x.sum()),
@@ -168,8 +183,12 @@ def test_a_product_of_ones_own():
 
 def test_arguments_that_do_not_go_together_are_named():
     with pytest.raises(PlanError, match="pass both, a number of the last state and it"):
-        retape.check_adjoint(step, reverse_step, X0, steps=3, seed=np.copy)
+        retape.check_adjoint(
+            retape.Program(step, reverse_step), X0, steps=3, seed=np.copy
+        )
     with pytest.raises(PlanError, match="pass both or neither"):
-        retape.check_adjoint(step, reverse_step, X0, steps=3, cost=lambda x, k: 0.0)
+        retape.check_adjoint(
+            retape.Program(step, reverse_step, cost=lambda x, k: 0.0), X0, steps=3
+        )
     with pytest.raises(PlanError, match="`steps=3.0` is not an integer"):
-        retape.check_adjoint(step, reverse_step, X0, steps=3.0)
+        retape.check_adjoint(retape.Program(step, reverse_step), X0, steps=3.0)

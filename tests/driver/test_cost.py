@@ -7,6 +7,7 @@ import pytest
 
 import retape
 from retape import MachineError, PlanError
+from tests.programs import run_program
 
 N, STEPS = 3, 23
 
@@ -72,7 +73,7 @@ def _no_fsync(monkeypatch):
 def call(**options):
     options = {"store": retape.MemoryStore(), **options}
     options = {"steps": STEPS, "cost": cost, "cost_gradient": cost_gradient, **options}
-    return retape.adjoint(step, reverse_step, start(), **options)
+    return run_program(step, reverse_step, start(), **options)
 
 
 @pytest.mark.parametrize("plan", PLANS, ids=repr)
@@ -86,7 +87,7 @@ def test_the_sum_of_costs_and_its_gradient(plan, on_disk, tmp_path):
 
 def test_costs_add_to_the_seed_and_go_with_tapes_and_any_end():
     plain = retape.adjoint(
-        step, reverse_step, start(), seed=lambda x: x, steps=STEPS
+        retape.Program(step, reverse_step), start(), seed=lambda x: x, steps=STEPS
     ).cotangent
     alone = call().cotangent
     both = call(seed=lambda x: x)
@@ -98,13 +99,15 @@ def test_costs_add_to_the_seed_and_go_with_tapes_and_any_end():
         return step(x, k), slope
 
     taped = retape.adjoint(
-        step,
-        lambda slope, k, g: slope * g,
+        retape.Program(
+            step,
+            lambda slope, k, g: slope * g,
+            tape=tape,
+            cost=cost,
+            cost_gradient=cost_gradient,
+            done=lambda x: bool(x[0] >= last[0]),
+        ),
         start(),
-        tape=tape,
-        cost=cost,
-        cost_gradient=cost_gradient,
-        done=lambda x: bool(x[0] >= last[0]),
         plan=retape.fixed_space(snapshots=2, stage=3),
     )
     assert np.allclose(taped.cotangent, alone, rtol=1e-13)
@@ -121,11 +124,13 @@ def test_a_cost_gradient_may_be_the_state_and_the_adjoint_spoil_it():
         return x
 
     result = retape.adjoint(
-        step,
-        spoils,
+        retape.Program(
+            step,
+            spoils,
+            cost=lambda x, k: 0.5 * float((x**2).sum()),
+            cost_gradient=lambda x, k: x,
+        ),
         start(),
-        cost=lambda x, k: 0.5 * float((x**2).sum()),
-        cost_gradient=lambda x, k: x,
         steps=STEPS,
         plan=PLANS[1],
     )
@@ -161,6 +166,9 @@ def test_states_since_the_last_snapshot_are_observed_again_by_the_next_process(
     for dies in (5, 20, 26, 40):
         seen, calls = [], 0
 
+        def see(x, k, seen=seen):
+            seen.append(k)
+
         def mortal(x, k, dies=dies):
             nonlocal calls
             calls += 1
@@ -168,14 +176,16 @@ def test_states_since_the_last_snapshot_are_observed_again_by_the_next_process(
                 raise KeyError
             return step(x, k)
 
-        def resumed(run, dies=dies):
+        def resumed(run, dies=dies, see=see):
             return retape.adjoint(
-                run,
-                reverse_step,
+                retape.Program(
+                    run,
+                    reverse_step,
+                    cost=cost,
+                    cost_gradient=cost_gradient,
+                    observe=see,
+                ),
                 start(),
-                cost=cost,
-                cost_gradient=cost_gradient,
-                observe=lambda x, k: seen.append(k),  # noqa: B023
                 steps=STEPS,
                 plan=retape.fixed_space(snapshots=4, stage=1),
                 store=retape.DiskStore(tmp_path / str(dies), every=0),
@@ -184,7 +194,8 @@ def test_states_since_the_last_snapshot_are_observed_again_by_the_next_process(
 
         with pytest.raises(KeyError):
             resumed(mortal)
-        before, seen = list(seen), []
+        before = list(seen)
+        seen.clear()
         result = resumed(step)
         assert result.report.resumed
         assert np.isclose(result.cost, objective(start()), rtol=1e-14)
@@ -211,8 +222,7 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
         return many(x, k0, k1)
 
     one = retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step),
         start(),
         seed=np.copy,
         steps=STEPS,
@@ -221,10 +231,8 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
     )
     for single in (None, step):
         other = retape.adjoint(
-            single,
-            reverse_step,
+            retape.Program(single, reverse_step, many=forward),
             start(),
-            forward=forward,
             seed=np.copy,
             steps=STEPS,
             plan=plan,
@@ -237,14 +245,12 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
     # With a cost each state has to be seen, and with a predicate each is asked about.
     watched = call(plan=plan, seed=np.copy)
     again = retape.adjoint(
-        None,
-        reverse_step,
+        retape.Program(
+            None, reverse_step, many=forward, cost=cost, cost_gradient=cost_gradient
+        ),
         start(),
-        forward=forward,
         seed=np.copy,
         steps=STEPS,
-        cost=cost,
-        cost_gradient=cost_gradient,
         plan=plan,
         store=retape.MemoryStore(),
     )
@@ -259,7 +265,7 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
         ({"cost": cost}, "`cost=<function cost .* pass both or neither"),
         ({"cost_gradient": cost_gradient}, "pass both or neither"),
         ({"observe": 7}, "`observe=7` is not a function"),
-        ({"forward": "f"}, "`forward='f'` is not a function"),
+        ({"many": "f"}, "`many='f'` is not a function"),
         ({"step": None}, "`step=None` is not a function"),
     ],
 )
@@ -273,32 +279,31 @@ def test_functions_that_do_not_go_together_are_named(options, text):
         **options,
     }
     with pytest.raises(PlanError, match=text):
-        retape.adjoint(**options)
+        run_program(**options)
 
 
 def test_functions_that_return_nothing_or_another_shape_are_named():
     def nothing(*_):
         return None
 
-    with pytest.raises(MachineError, match="`forward` returned `None` for step 0. Ret"):
+    with pytest.raises(MachineError, match="`many` returned `None` for step 0. Ret"):
         retape.adjoint(
-            step,
-            reverse_step,
+            retape.Program(step, reverse_step, many=nothing),
             start(),
-            forward=nothing,
             seed=np.copy,
             steps=9,
             plan=PLANS[0],
         )
     with pytest.raises(MachineError, match="`seed` returned `None` for the last stat"):
-        retape.adjoint(step, reverse_step, start(), seed=nothing, steps=3)
+        retape.adjoint(
+            retape.Program(step, reverse_step), start(), seed=nothing, steps=3
+        )
     with pytest.raises(MachineError, match="same form as `seed` and `reverse_step`"):
         retape.adjoint(
-            step,
-            lambda x, k, g: (g[0],),
+            retape.Program(
+                step, lambda x, k, g: (g[0],), cost=cost, cost_gradient=lambda x, k: [x]
+            ),
             start(),
             seed=lambda x: (x,),
-            cost=cost,
-            cost_gradient=lambda x, k: [x],
             steps=3,
         )

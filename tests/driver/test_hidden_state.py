@@ -12,6 +12,7 @@ import pytest
 
 import retape
 from retape import PlanError
+from tests.programs import run_program
 
 HERE = Path(__file__).parent
 
@@ -69,10 +70,6 @@ def test_no_process_outlives_a_caller_that_is_killed(library, case):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (
-            {"snapshots": "fork"},
-            "`snapshots='fork'` is not known. Pass 'copy' or 'proc",
-        ),
         ({"store": retape.MemoryStore()}, "a process that waits cannot be written"),
         ({"verify": "full"}, "hidden states cannot be compared"),
         ({"observe": print}, "`observe=.*: steps are run in other processes"),
@@ -91,6 +88,6 @@ def test_what_does_not_go_with_processes_is_named(options, text, monkeypatch):
     monkeypatch.setattr("retape.driver._processes._system.fork", lambda: 10**9)
     monkeypatch.setattr("retape.driver._processes._system.is_gone", lambda pid: True)
     monkeypatch.setattr("os.kill", lambda pid, number: None)
-    options = {"snapshots": "process", "steps": 3, "seed": np.copy, **options}
+    options = {"hidden": True, "steps": 3, "seed": np.copy, **options}
     with pytest.raises(PlanError, match=text):
-        retape.adjoint(lambda x, k: x, lambda x, k, g: g, None, **options)
+        run_program(lambda x, k: x, lambda x, k, g: g, None, **options)

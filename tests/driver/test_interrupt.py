@@ -10,6 +10,7 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, PlanError, RunInterrupted, TieredStore
 from retape.driver import ToyMachine, run
+from tests.programs import run_program
 
 N = 60
 
@@ -24,7 +25,7 @@ def call(store, stop_at=None, ends="steps", plan=None, how=None):
             how()
         return 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k)
 
-    return retape.adjoint(
+    return run_program(
         step,
         lambda x, k, g: 3.9 * (1.0 - 2.0 * x) * g,
         np.linspace(0.11, 0.12, 5),
@@ -32,7 +33,7 @@ def call(store, stop_at=None, ends="steps", plan=None, how=None):
         plan=plan or retape.fixed_space(snapshots=3, stage=4),
         store=store,
         key="a run",
-        **({"steps": N} if ends == "steps" else {"done": LAST.__eq__}),
+        **{"steps": N} if ends == "steps" else {"done": LAST.__eq__},
     ), made[0]
 
 
@@ -211,8 +212,7 @@ def test_a_limit_that_no_stage_fits_in_is_refused(tmp_path, monkeypatch):
         limit._clock = lambda: now[0]
         with limit:
             retape.adjoint(
-                step,
-                lambda x, k, g: g,
+                retape.Program(step, lambda x, k, g: g),
                 1.0,
                 seed=lambda x: x,
                 steps=80,
@@ -266,8 +266,7 @@ def test_what_a_step_runs_is_not_ended(tmp_path):
 
     with retape.interruptible(time_limit=1e9):
         result = retape.adjoint(
-            step,
-            lambda x, k, g: g,
+            retape.Program(step, lambda x, k, g: g),
             1.0,
             seed=lambda x: x,
             steps=3,

@@ -18,6 +18,7 @@ import pytest
 
 import retape
 from retape.storage import copy_tree
+from tests.programs import run_program
 
 N, STEPS = 6, 11
 
@@ -568,7 +569,7 @@ def test_every_way_to_handle_memory_is_right(library, tmp_path, way, kind, plan)
     program = way()
     x0 = program.start()
     before = copy_tree(x0)
-    result = retape.adjoint(
+    result = run_program(
         program.step,
         program.reverse,
         x0,
@@ -598,7 +599,7 @@ def test_a_run_of_unknown_length_is_right_too(library, way):
     def done(x):
         return bool(np.asarray(program.values(x)).reshape(-1)[-1] >= ends[-1] * 0.9999)
 
-    result = retape.adjoint(
+    result = run_program(
         program.step,
         program.reverse,
         program.start(),
@@ -619,7 +620,7 @@ def test_the_table_would_see_a_run_that_copies_nothing(library, monkeypatch, way
     C.library = library
     monkeypatch.setattr("retape.driver._step_machine.copy_tree", lambda x: x)
     program = way()
-    result = retape.adjoint(
+    result = run_program(
         program.step,
         program.reverse,
         program.start(),
@@ -657,13 +658,11 @@ def test_after_a_failed_call_the_users_arrays_are_as_they_were(failing):
         calls = 0
         with pytest.raises(ArithmeticError):
             retape.adjoint(
-                step,
-                program.reverse,
+                retape.Program(step, program.reverse, in_place=in_place),
                 x0,
                 seed=program.seed,
                 steps=STEPS,
                 plan=PLANS["space"],
-                in_place=in_place,
             )
         assert (x0 == start()).all() and x0.flags.writeable
         assert all(buffer.flags.writeable for buffer in program.buffers)
@@ -674,7 +673,10 @@ def test_results_are_nobody_elses_memory():
 
     def call(x0):
         return retape.adjoint(
-            program.step, program.reverse, x0, seed=program.seed, steps=STEPS
+            retape.Program(program.step, program.reverse),
+            x0,
+            seed=program.seed,
+            steps=STEPS,
         )
 
     first = call(start())
@@ -682,7 +684,10 @@ def test_results_are_nobody_elses_memory():
     call(2 * start())
     assert (first.state == kept[0]).all() and (first.cotangent == kept[1]).all()
     empty = retape.adjoint(
-        program.step, program.reverse, kept[0], seed=lambda x: x, steps=0
+        retape.Program(program.step, program.reverse),
+        kept[0],
+        seed=lambda x: x,
+        steps=0,
     )
     assert not np.may_share_memory(empty.state, kept[0])
     assert not np.may_share_memory(empty.cotangent, empty.state)
@@ -700,8 +705,9 @@ def test_results_are_nobody_elses_memory():
 def test_what_cannot_be_copied_is_refused_before_the_first_step(x0, text):
     with pytest.raises(retape.StoreError, match=text):
         retape.adjoint(
-            lambda x, k: pytest.fail("a step was run"),
-            lambda x, k, g: g,
+            retape.Program(
+                lambda x, k: pytest.fail("a step was run"), lambda x, k, g: g
+            ),
             x0,
             seed=lambda x: x,
             steps=3,
@@ -714,5 +720,8 @@ def test_an_array_of_a_class_that_is_not_known_is_refused():
 
     with pytest.raises(retape.StoreError, match="type `Units` cannot be in a state"):
         retape.adjoint(
-            lambda x, k: x, lambda x, k, g: g, start().view(Units), seed=len, steps=3
+            retape.Program(lambda x, k: x, lambda x, k, g: g),
+            start().view(Units),
+            seed=len,
+            steps=3,
         )

@@ -41,11 +41,9 @@ def run(plan, steps=STEPS, store=None, left=None):
 
     x0 = [np.arange(3.0), np.zeros(1)]
     return retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step, done=lambda x: x[1][0] >= steps),
         x0,
         seed=lambda x: [2 * x[0], np.zeros(1)],
-        done=lambda x: x[1][0] >= steps,
         plan=plan,
         store=MemoryStore() if store is None else store,
         key="a test",
@@ -89,14 +87,11 @@ def test_a_run_that_is_killed_goes_on(plan, tiered, tmp_path, monkeypatch):
 
 
 def test_measured_memory_is_beside_a_prediction():
-    found = retape.adjoint(
-        lambda x, k: x + 1,
-        lambda x, k, g: g,
+    found = retape.measure(
+        retape.Program(lambda x, k: x + 1, lambda x, k, g: g, done=lambda x: x >= 20),
         0.0,
         seed=lambda x: 1.0,
-        done=lambda x: x >= 20,
         plan=retape.tiers(memory=1, disk=2),
         store=MemoryStore(),
-        measure=True,
     )
     assert found.report.memory is not None

@@ -262,8 +262,7 @@ def test_a_signal_would_stop_each_rank_elsewhere(tmp_path):
     with retape.interruptible(signals=()):
         with pytest.raises(PlanError, match="not go with a `RankStore` of several"):
             retape.adjoint(
-                lambda x, k: 2 * x,
-                lambda x, k, g: 2 * g,
+                retape.Program(lambda x, k: 2 * x, lambda x, k, g: 2 * g),
                 1.0,
                 seed=lambda x: 1.0,
                 steps=3,

@@ -335,8 +335,7 @@ def test_ctrl_c_while_a_cotangent_is_changed_in_place(tmp_path, interrupted):
 
     def call():
         return retape.adjoint(
-            lambda x, k: x + 1.0,
-            reverse_step,
+            retape.Program(lambda x, k: x + 1.0, reverse_step),
             np.zeros(2),
             seed=np.ones_like,
             steps=30,

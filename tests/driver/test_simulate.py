@@ -66,8 +66,7 @@ def test_what_cannot_be_is_refused(tmp_path):
     with pytest.raises(StoreError, match="`store=7` is no store"):
         measure(7)  # pyright: ignore[reportArgumentType]
     retape.adjoint(
-        lambda x, k: x,
-        lambda x, k, g: g,
+        retape.Program(lambda x, k: x, lambda x, k, g: g),
         1.0,
         seed=lambda x: x,
         steps=2,

@@ -21,6 +21,7 @@ from retape.storage import RankStore
 from retape.testing import check_machine
 from tests.hints.processes import alone
 from tests.hints.rows import Row, without
+from tests.programs import run_program
 
 
 def step(x: Any, k: int) -> Any:
@@ -34,18 +35,26 @@ def reverse_step(x: Any, k: int, g: Any) -> Any:
     return 2 * x * g
 
 
+SQUARE: Any = retape.Program(step, reverse_step)
+
+
 def adjoint(**options: Any) -> Any:
     """The derivative of x**8 at 1.5, as three squarings: 8 * 1.5**7."""
     given = {
         "step": step, "reverse_step": reverse_step, "x0": 1.5, "seed": one, "steps": 3,
     }  # fmt: skip
-    return retape.adjoint(**(given | options)).cotangent
+    return run_program(**given | options).cotangent
+
+
+def diagnose(**options: Any) -> Any:
+    """The same, watched."""
+    return adjoint(**options, call=retape.diagnose)
 
 
 def check(**options: Any) -> bool:
     """The same, tested."""
     given = {"step": step, "reverse_step": reverse_step, "x0": np.ones(2), "steps": 3}
-    return retape.check_adjoint(**(given | options)).ok
+    return run_program(**given | options, call=retape.check_adjoint).ok
 
 
 def one(x: Any) -> Any:
@@ -136,15 +145,14 @@ ROWS = [
     ),
     Row(
         "Pass `seed`",
-        "retape.adjoint(step, reverse_step, 1.5, steps=3)",
-        "retape.adjoint(step, reverse_step, 1.5, steps=3, seed=one).cotangent",
+        "retape.adjoint(SQUARE, 1.5, steps=3)",
+        "retape.adjoint(SQUARE, 1.5, steps=3, seed=one).cotangent",
         VALUE,
     ),
     Row(
         "or `cost` and `cost_gradient`",
-        "retape.adjoint(step, reverse_step, 1.5, steps=3)",
-        "retape.adjoint(step, reverse_step, 1.5, steps=3, cost=lambda x, k: x,\n"
-        "  cost_gradient=one_more).cotangent",
+        "retape.adjoint(SQUARE, 1.5, steps=3)",
+        "adjoint(seed=None, cost=lambda x, k: x,\n  cost_gradient=one_more)",
         "1 + 2 * 1.5 + 4 * 1.5**3 + 8 * 1.5**7",
         written="cost_gradient=",
     ),
@@ -202,8 +210,8 @@ ROWS = [
     ),
     Row(
         "Pass how many times larger cotangents may become, for example `growth=1e6`",
-        "adjoint(growth=0.5, health=True)",
-        "adjoint(growth=1e6, health=True)",
+        "diagnose(growth=0.5)",
+        "diagnose(growth=1e6)",
         VALUE,
     ),
     Row(
@@ -322,8 +330,10 @@ def tell(snapshots):
     plan = retape.fixed_space(snapshots=snapshots, stage=1)
     try:
         print(retape.adjoint(
-            step, lambda x, k, g: g + state[0] * (k == 7), None, seed=lambda x: 1.0,
-            steps=30, plan=plan, snapshots="process",
+            retape.Program(
+                step, lambda x, k, g: g + state[0] * (k == 7), hidden=True
+            ),
+            None, seed=lambda x: 1.0, steps=30, plan=plan,
         ).cotangent)
     except retape.RetapeError as error:
         print(error)
@@ -347,8 +357,7 @@ def jobs(time_limit: float, plan: Any, folder: Any) -> Any:
         with suppress(retape.RunInterrupted):
             with retape.interruptible(time_limit=time_limit):
                 return retape.adjoint(
-                    slow,
-                    lambda x, k, g: g,
+                    retape.Program(slow, lambda x, k, g: g),
                     1.0,
                     seed=one,
                     steps=80,
@@ -372,8 +381,7 @@ def begun(folder: Any, factor: float, dies_at: int = -1) -> Any:
 
     with suppress(InterruptedError):
         return retape.adjoint(
-            lambda x, k: (hidden.value if k else 1.0) * x,
-            back,
+            retape.Program(lambda x, k: (hidden.value if k else 1.0) * x, back),
             1.0,
             seed=one,
             steps=30,

@@ -55,7 +55,8 @@ ROWS = [
         "retape.storage.CodecStore(retape.MemoryStore(), 'zstd')",
         "without(monkeypatch, 'zstandard', 'compression')\n"
         "store = retape.storage.CodecStore(retape.MemoryStore(), codec='lossless')\n"
-        "retape.adjoint(lambda x, k: x * x, lambda x, k, g: 2 * x * g, np.ones(9),\n"
+        "square = retape.Program(lambda x, k: x * x, lambda x, k, g: 2 * x * g)\n"
+        "retape.adjoint(square, np.ones(9),\n"
         "  steps=3, seed=lambda x: np.ones(9), store=store).cotangent",
         "8 * np.ones(9)",
     ),

@@ -104,8 +104,7 @@ def test_tiers_go_where_the_plan_says(tmp_path):
     disk = retape.DiskStore(tmp_path)
     store = retape.TieredStore(retape.MemoryStore(capacity=2), disk)
     result = retape.adjoint(
-        lambda x, k: 1.01 * x,
-        lambda x, k, g: 1.01 * g,
+        retape.Program(lambda x, k: 1.01 * x, lambda x, k, g: 1.01 * g),
         np.ones(5),
         seed=np.ones_like,
         steps=40,

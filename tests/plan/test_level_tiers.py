@@ -38,8 +38,7 @@ def call(plan, store, stop=None):
         return 3.9 * (1.0 - 2.0 * x) * g
 
     return retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step),
         np.linspace(0.11, 0.12, 5),
         seed=np.ones_like,
         steps=N,
@@ -206,7 +205,10 @@ def test_bytes_that_hold_nothing_and_parts_that_do_not_fit_are_refused(tmp_path)
     step, reverse_step = lambda x, k: x, lambda x, k, g: g
     with pytest.raises(PlanError, match="needs the number of steps beforehand"):
         retape.adjoint(
-            step, reverse_step, 1.0, seed=lambda x: x, done=done, plan=PLANS[0]
+            retape.Program(step, reverse_step, done=done),
+            1.0,
+            seed=lambda x: x,
+            plan=PLANS[0],
         )
 
 

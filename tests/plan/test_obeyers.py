@@ -18,8 +18,7 @@ SOURCES = ROOT / "src" / "retape"
 
 def by_adjoint(plan):
     result = retape.adjoint(
-        lambda x, k: 1.5 * x,
-        lambda x, k, g: 1.5 * g,
+        retape.Program(lambda x, k: 1.5 * x, lambda x, k, g: 1.5 * g),
         np.ones(3),
         seed=np.ones_like,
         steps=4,

@@ -355,9 +355,10 @@ def test_who_has_no_use_for_it_says_so() -> None:
         retape.PlanError, match="a store says where snapshots go: leave"
     ):
         retape.adjoint(
-            step=lambda x, k: x * x,
-            reverse_step=lambda x, k, g: 2 * x * g,
-            x0=1.5,
+            retape.Program(
+                step=lambda x, k: x * x, reverse_step=lambda x, k, g: 2 * x * g
+            ),
+            1.5,
             seed=lambda x: 1.0,
             steps=3,
             plan=plan,

@@ -11,6 +11,7 @@ from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStor
 from retape.driver import ToyMachine, run
 from retape.schedule import Restore
 from retape.storage import AsyncStore, Record
+from tests.programs import run_program
 
 
 @pytest.fixture(autouse=True)
@@ -58,7 +59,7 @@ def call(store, plan, n=80, ends=None):
         g *= slope
         return g
 
-    return retape.adjoint(
+    return run_program(
         step,
         reverse_step,
         np.linspace(0.11, 0.12, 50),
@@ -67,7 +68,7 @@ def call(store, plan, n=80, ends=None):
         plan=PLANS[plan],
         store=store,
         key="a run",
-        **({"steps": n} if ends is None else {"done": ends}),
+        **{"steps": n} if ends is None else {"done": ends},
     )
 
 

@@ -6,6 +6,7 @@ import pytest
 import retape
 from retape import DiskStore, MemoryStore, PlanError, SnapshotError, StoreError
 from retape.storage import CodecStore, bounded, compare_codecs, copy_tree
+from tests.programs import run_program
 
 SMOOTH = np.sin(np.linspace(0, 20, 60))[:, None] * np.cos(np.linspace(0, 9, 80))
 ARRAYS = {
@@ -136,7 +137,7 @@ def call(store, plan=None, n=60, ends=None, fails=None):
                 raise KeyboardInterrupt
         return x + 0.05 * np.sin(3 * x)
 
-    return retape.adjoint(
+    return run_program(
         step,
         lambda x, k, g: g + 0.15 * np.cos(3 * x) * g,
         np.linspace(0, 1, 400),
@@ -144,7 +145,7 @@ def call(store, plan=None, n=60, ends=None, fails=None):
         plan=plan or retape.fixed_space(snapshots=4, stage=2),
         store=store,
         key="a run",
-        **({"steps": n} if ends is None else {"done": ends}),
+        **{"steps": n} if ends is None else {"done": ends},
     )
 
 
@@ -214,8 +215,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         CodecStore(DiskStore(tmp_path, pack=list, unpack=tuple))
     with pytest.raises(PlanError, match="`verify='full'` compares states to the bit"):
         retape.adjoint(
-            lambda x, k: x,
-            lambda x, k, g: g,
+            retape.Program(lambda x, k: x, lambda x, k, g: g),
             1.0,
             seed=lambda x: x,
             steps=1,

@@ -122,8 +122,7 @@ def test_runs(step, where, reference, tmp_path, monkeypatch):
     }[where]()
     x0 = start()
     found = retape.adjoint(
-        step,
-        backward,
+        retape.Program(step, backward),
         x0,
         seed=lambda u: 2 * u,
         steps=STEPS,
@@ -141,11 +140,13 @@ def test_an_adjoint_is_checked():
     def wrong(u, k, g):
         return backward(u, k, g) + 0.05 * g
 
-    assert retape.check_adjoint(compiled, backward, start(), steps=4).ok
-    assert not retape.check_adjoint(compiled, wrong, start(), steps=4).ok
+    assert retape.check_adjoint(retape.Program(compiled, backward), start(), steps=4).ok
+    assert not retape.check_adjoint(
+        retape.Program(compiled, wrong), start(), steps=4
+    ).ok
     # Types of few bits are tested in their own precision, not left out.
     few = start().astype(jnp.bfloat16)
     twice = retape.check_adjoint(
-        lambda x, k: 2 * x, lambda x, k, g: 30 * g, few, steps=3
+        retape.Program(lambda x, k: 2 * x, lambda x, k, g: 30 * g), few, steps=3
     )
     assert not twice.ok

@@ -25,8 +25,7 @@ def call(store, stops=None):
         return 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k)
 
     return retape.adjoint(
-        step,
-        lambda x, k, g: 3.9 * (1.0 - 2.0 * x) * g,
+        retape.Program(step, lambda x, k, g: 3.9 * (1.0 - 2.0 * x) * g),
         np.linspace(0.11, 0.12, 50),
         seed=np.ones_like,
         steps=60,

@@ -187,10 +187,9 @@ def test_ways_to_write_a_step(step, plan, where, reference, tmp_path, monkeypatc
     }[where]()
     x0 = start()
     found = retape.adjoint(
-        ping_pong() if step is ping_pong else step,
-        backward,
+        retape.Program(ping_pong() if step is ping_pong else step, backward),
         x0,
-        seed=lambda u: u.mul_(2),  # In place: what is returned is the state itself.
+        seed=lambda u: u.mul_(2),
         steps=STEPS,
         plan=PLANS[plan],
         store=store,
@@ -210,7 +209,9 @@ def test_steps_keep_no_graph():
         return recorded(u, k)
 
     x0 = start().requires_grad_()
-    retape.adjoint(step, backward, x0, seed=lambda u: 2 * u, steps=STEPS)
+    retape.adjoint(
+        retape.Program(step, backward), x0, seed=lambda u: 2 * u, steps=STEPS
+    )
     assert held and not any(held)
 
 
@@ -222,7 +223,10 @@ def test_a_tape_with_a_graph_is_refused():
 
     with pytest.raises(MachineError, match="autograd's graph"):
         retape.adjoint(
-            plain, backward, start(), seed=lambda u: u, steps=STEPS, tape=tape
+            retape.Program(plain, backward, tape=tape),
+            start(),
+            seed=lambda u: u,
+            steps=STEPS,
         )
 
 
@@ -237,8 +241,7 @@ def test_a_run_is_taken_up_again(tmp_path, reference):
 
     def call():
         return retape.adjoint(
-            failing,
-            backward,
+            retape.Program(failing, backward),
             start(),
             seed=lambda u: 2 * u,
             steps=STEPS,
@@ -258,8 +261,8 @@ def test_an_adjoint_is_checked():
     def wrong(u, k, g):
         return backward(u, k, g.clone()) + 0.01 * g
 
-    assert retape.check_adjoint(plain, backward, start(), steps=4).ok
-    assert not retape.check_adjoint(plain, wrong, start(), steps=4).ok
+    assert retape.check_adjoint(retape.Program(plain, backward), start(), steps=4).ok
+    assert not retape.check_adjoint(retape.Program(plain, wrong), start(), steps=4).ok
 
 
 def test_without_torch_a_file_of_it_is_named(monkeypatch):

@@ -43,8 +43,7 @@ def reverse_step(x, k, g):
 def run(mesh, store, **options):
     """A gradient whose states are sharded."""
     return retape.adjoint(
-        step,
-        reverse_step,
+        retape.Program(step, reverse_step),
         field_on(mesh),
         seed=jnp.ones_like,
         steps=LENGTH,

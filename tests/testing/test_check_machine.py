@@ -12,6 +12,7 @@ from retape.driver import TapingMachine, ToyMachine
 from retape.driver import run as drive
 from retape.storage import MemoryStore
 from retape.testing import check_machine
+from tests.programs import run_program
 
 LENGTH = 17
 
@@ -69,9 +70,9 @@ def test_the_machine_of_a_step_function_keeps_the_laws(kind, monkeypatch, tmp_pa
         checked.append(check_machine(machine, store=lambda: retape.DiskStore(place)))
         return drive(machine, plan, **others)
 
-    monkeypatch.setattr("retape._adjoint.run", check)
+    monkeypatch.setattr("retape._adjoint_arguments.run", check)
     x0 = {"x": np.linspace(0, 1, 3), "p": 0.5}
-    retape.adjoint(*functions, x0, seed=lambda x: x, **options)
+    run_program(*functions, x0, seed=lambda x: x, **options)
     (laws,) = checked
     assert len(laws) == 13 and "that died is taken up" in laws[-1]
 

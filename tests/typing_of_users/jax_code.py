@@ -57,5 +57,7 @@ def reverse(x: float, k: int, g: float) -> float:
     return 2 * x * g
 
 
-result = retape.adjoint(plain, reverse, 1.5, seed=lambda x: 1.0, steps=3)
+result = retape.adjoint(
+    retape.Program(plain, reverse), 1.5, seed=lambda x: 1.0, steps=3
+)
 assert_type(result, retape.Adjoint[float, float])

@@ -82,10 +82,9 @@ def test_the_explorer_plays_steps_and_obeys_keys(tmp_path):
 def test_a_timeline_is_drawn_with_its_words_as_text(tmp_path):
     import matplotlib
 
-    done = retape.adjoint(
-        lambda u, k: 0.5 * u, lambda u, k, g: 0.5 * g, 1.0, steps=20,
-        seed=lambda u: u, plan=retape.fixed_space(snapshots=3), measure=True,
-    )  # fmt: skip
+    program = retape.Program(lambda u, k: 0.5 * u, lambda u, k, g: 0.5 * g)
+    plan = retape.fixed_space(snapshots=3)
+    done = retape.measure(program, 1.0, steps=20, seed=lambda u: u, plan=plan)
     file = tmp_path / "timeline.svg"
     with matplotlib.rc_context({"svg.fonttype": "none"}):
         retape.viz.timeline(done.report).savefig(file)

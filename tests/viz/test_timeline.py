@@ -12,6 +12,7 @@ import retape.viz
 from retape.driver import MemoryTrace, Meter, Progress, Sample, predict_memory
 from retape.schedule import Hierarchy, Mixed, Schedule, Tier, replay
 from retape.viz import chrome_trace, timeline
+from tests.programs import run_program
 
 SIZE = 20_000
 STATE = 8 * SIZE
@@ -21,14 +22,14 @@ TIERS = Hierarchy(60, [Tier("memory", 2), Tier("disk", 9, 5, 5)])
 
 def measured(plan, **options) -> retape.Report:
     options = {"steps": 120} | options
-    return retape.adjoint(
+    return run_program(
         lambda u, k: 1.0001 * u,
         lambda u, k, g: 1.0001 * g,
         np.ones(SIZE),
         seed=lambda u: u,
         plan=plan,
-        measure=True,
         **options,
+        call=retape.measure,
     ).report
 
 
@@ -58,14 +59,12 @@ def test_a_step_that_keeps_its_states_leaves_the_areas():
         kept.append(1.0001 * u)
         return kept[-1].copy()
 
-    memory = retape.adjoint(
-        step,
-        lambda u, k, g: 1.0001 * g,
+    memory = retape.measure(
+        retape.Program(step, lambda u, k, g: 1.0001 * g),
         np.ones(SIZE),
         seed=lambda u: u,
         steps=60,
         plan=retape.fixed_space(snapshots=4),
-        measure=True,
     ).report.memory
     assert memory.measured_peak > 3 * memory.predicted_peak
 
@@ -103,12 +102,15 @@ def test_a_budget_is_in_the_picture():
 
 def test_processes_cannot_be_measured():
     with pytest.raises(retape.PlanError, match="heaps of other processes are not seen"):
-        measured(retape.fixed_space(snapshots=3), snapshots="process")
+        measured(retape.fixed_space(snapshots=3), hidden=True)
 
 
 def test_what_was_not_measured_is_refused_by_name():
     report = retape.adjoint(
-        lambda x, k: x, lambda x, k, g: g, 1.0, seed=lambda x: 1.0, steps=2
+        retape.Program(lambda x, k: x, lambda x, k, g: g),
+        1.0,
+        seed=lambda x: 1.0,
+        steps=2,
     ).report
     with pytest.raises(retape.PlanError, match="`Report` holds nothing of its run"):
         timeline(report)

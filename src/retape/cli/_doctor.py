@@ -110,7 +110,10 @@ def _adjoint() -> Finding:
     import retape
 
     cube = retape.adjoint(
-        lambda x, k: x * x, lambda x, k, g: 2 * x * g, 1.5, seed=lambda x: 1.0, steps=3
+        retape.Program(lambda x, k: x * x, lambda x, k, g: 2 * x * g),
+        1.5,
+        seed=lambda x: 1.0,
+        steps=3,
     )
     return _tried("adjoint", cube.cotangent == 8 * 1.5**7, "step functions")
 
@@ -224,7 +227,7 @@ def _temporary() -> Finding:
 def _processes() -> Finding:
     if not hasattr(os, "fork"):
         return Finding("processes", "absent", "no os.fork: snapshots are copies here")
-    return Finding("processes", "ok", "os.fork, for `snapshots='process'`")
+    return Finding("processes", "ok", "os.fork, for `Program(hidden=True)`")
 
 
 LOOKS: dict[str, Callable[[], Finding]] = {

@@ -17,6 +17,7 @@ from retape.driver._memory_trace import Meter as Meter
 from retape.driver._memory_trace import Moment as Moment
 from retape.driver._memory_trace import Sample as Sample
 from retape.driver._memory_trace import predict_memory as predict_memory
+from retape.driver._program import Program as Program
 from retape.driver._progress import Bar as Bar
 from retape.driver._progress import Progress as Progress
 from retape.driver._report import Report as Report

@@ -13,7 +13,7 @@ falls like h^2 if g is the gradient of J, and like h if it is not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 from typing import Any, TypeVar
 
@@ -32,7 +32,8 @@ from retape.driver._directions import (
     slope,
 )
 from retape.driver._drive import run
-from retape.driver._step_machine import StepFunctions, StepMachine
+from retape.driver._program import Program, check_program
+from retape.driver._step_machine import StepMachine
 from retape.driver._user_functions import check_functions
 from retape.schedule import Schedule
 from retape.schedule._whole import whole
@@ -97,16 +98,12 @@ class AdjointCheck:
 
 
 def check_adjoint(
-    step: Callable[[X, int], X],
-    reverse_step: Callable[[Any, int, G], G],
+    program: Program[X, G],
     x0: X,
     *,
     steps: int,
     value: Callable[[X], Any] | None = None,
     seed: Callable[[X], G] | None = None,
-    tape: Callable[[X, int], tuple[X, Any]] | None = None,
-    cost: Callable[[X, int], Any] | None = None,
-    cost_gradient: Callable[[X, int], G] | None = None,
     tangent: Callable[[X, int, X], X] | None = None,
     inner: Callable[[G, X], float] | None = None,
     tried: int = 20,
@@ -114,22 +111,18 @@ def check_adjoint(
 ) -> AdjointCheck:
     """Test an adjoint: each step by dot products, the whole run by Taylor's theorem.
 
-    The functions are those of `retape.adjoint`. States are trees with numbers in them;
+    States are trees with numbers in them;
     integers and all else are left as they are. Gradients of parameters that accumulate
     in the cotangent beside the state's may be there: products are taken over the parts
     that the state has. To have them tested as well, let parameters be part of a state.
 
     Args:
-        step: From the state before step k, and k, to the state after it.
-        reverse_step: Its adjoint.
+        program: As in `retape.adjoint`.
         x0: The start state.
         steps: The length of the run; ten are enough to find most errors.
         value: From the last state to the number that is differentiated. Without it a
             random linear function of the last state is.
         seed: The cotangent of the last state, the gradient of `value`.
-        tape: As in `retape.adjoint`.
-        cost: As in `retape.adjoint`.
-        cost_gradient: As in `retape.adjoint`.
         tangent: From the state before step k, k and a direction to the derivative of
             the step along it. Without it differences of two steps are taken, which are
             good to about 10 of 16 digits.
@@ -154,46 +147,36 @@ def check_adjoint(
         >>> import retape
         >>> def step(x, k):
         ...     return x + 0.1 * np.sin(x)
-        >>> right = retape.check_adjoint(
-        ...     step, lambda x, k, g: g + 0.1 * np.cos(x) * g, np.ones(3), steps=5
-        ... )
-        >>> right.ok
+        >>> right = retape.Program(step, lambda x, k, g: g + 0.1 * np.cos(x) * g)
+        >>> retape.check_adjoint(right, np.ones(3), steps=5).ok
         True
-        >>> wrong = retape.check_adjoint(
-        ...     step, lambda x, k, g: g + 0.1 * g, np.ones(3), steps=5
-        ... )
-        >>> wrong.ok, round(wrong.order)
+        >>> wrong = retape.Program(step, lambda x, k, g: g + 0.1 * g)
+        >>> found = retape.check_adjoint(wrong, np.ones(3), steps=5)
+        >>> found.ok, round(found.order)
         (False, 1)
     """
-    passed = {"step": step, "reverse_step": reverse_step, "seed": seed, "tape": tape}
-    passed |= {"cost": cost, "cost_gradient": cost_gradient, "tangent": tangent}
-    passed |= {"value": value, "inner": inner}
-    check_functions(passed, "retape.check_adjoint", ("step", "reverse_step"))
+    check_program(program)
+    passed = {"seed": seed, "tangent": tangent, "value": value, "inner": inner}
+    check_functions(passed, "retape.check_adjoint", ())
     if (value is None) != (seed is None):
         raise PlanError(
             f"`value={value}` and `seed={seed}`: pass both, a number of the last state "
             "and its gradient, or neither."
         )
-    if (cost is None) != (cost_gradient is None):
-        raise PlanError(
-            f"`cost={cost}` and `cost_gradient={cost_gradient}`: pass both or neither."
-        )
+    program = replace(program, done=None, observe=None)
+    step, cost = program.one_step, program.cost
     length, rng = whole("steps", steps), random or _default_random()
     dot = inner or own_product
     each = _spread(length, tried)
-    states, last = _states(step, x0, length, each)
+    states, last = _states(program, x0, length, each)
     weight = direction(last, rng)
-    like = _like(weight, last, seed, cost_gradient, length)
+    like = _like(weight, last, seed, program.cost_gradient, length)
     if inner is None:
         _check_fits(like, last, length - 1)
-    functions: StepFunctions[Any, Any] = StepFunctions(
-        step,
-        reverse_step,
-        seed if seed is not None else lambda x: embedded(copy_tree(weight), like),
-        tape=tape,
-        cost=cost,
-        cost_gradient=cost_gradient,
-    )
+
+    def begin(x: Any) -> Any:
+        return seed(x) if seed else embedded(copy_tree(weight), like)
+
     epsilon = precision(x0)
 
     def total(x: Any) -> float:
@@ -206,9 +189,9 @@ def check_adjoint(
         return found + float(value(x) if value else product(weight, x))
 
     along = direction(x0, rng)
-    gradient = _gradient(functions, x0, length)
+    gradient = _gradient(program, begin, x0, length)
     remainders, order = _taylor(total, x0, along, dot(gradient, along), epsilon)
-    trial = _Trial(functions, tangent, dot, inner is None, rng, epsilon)
+    trial = _Trial(program, begin, tangent, dot, inner is None, rng, epsilon)
     errors = {k: trial.error(states[k], k) for k in each}
     tolerance = epsilon**0.75 if tangent else 10 * epsilon**0.5
     return AdjointCheck(errors, tolerance, remainders, order)
@@ -222,12 +205,11 @@ def _spread(length: int, tried: int) -> list[int]:
 
 
 def _states(
-    step: Callable[[Any, int], Any], x0: Any, length: int, each: list[int]
+    program: Program[Any, Any], x0: Any, length: int, each: list[int]
 ) -> tuple[dict[int, Any], Any]:
     """The states before some steps, and the last one."""
-    plain: StepMachine[Any, Any] = StepMachine(
-        StepFunctions(step, lambda x, k, g: g, None), x0, length
-    )
+    alone = replace(program, tape=None, cost=None, cost_gradient=None)
+    plain: StepMachine[Any, Any] = StepMachine(alone, x0, length)
     capsule, kept, wanted = plain.start(), dict[int, Any](), set(each)
     for k in range(length):
         if k in wanted:
@@ -252,9 +234,11 @@ def _like(
     return weight if found is None or type(found) is float else found
 
 
-def _gradient(of: StepFunctions[Any, Any], x0: Any, length: int) -> Any:
+def _gradient(
+    of: Program[Any, Any], seed: Callable[[Any], Any], x0: Any, length: int
+) -> Any:
     """The cotangent of x0; what `reverse_step` misses in a cotangent is explained."""
-    machine: StepMachine[Any, Any] = StepMachine(of, x0, length)
+    machine: StepMachine[Any, Any] = StepMachine(of, x0, length, seed)
     schedule = Schedule(length, min(20, max(1, length)))
     try:
         return run(machine, schedule).result.cotangent
@@ -262,8 +246,8 @@ def _gradient(of: StepFunctions[Any, Any], x0: Any, length: int) -> Any:
         error.add_note(
             "`check_adjoint` begins with the cotangent that `seed` or `cost_gradient` "
             "returns; without them, with one of the state's form. Where gradients of "
-            "parameters accumulate beside it, pass `value` and `seed`, or `cost` and "
-            "`cost_gradient`, as to `retape.adjoint`."
+            "parameters accumulate beside it, pass `value` and `seed`, or a program "
+            "with `cost` and `cost_gradient`."
         )
         raise
 
@@ -273,7 +257,8 @@ class _Trial:
     """The dot-product test of single steps.
 
     Attributes:
-        of: The functions.
+        of: The program.
+        seed: The cotangent of a state.
         tangent: The derivative of a step, if there is a function for it.
         dot: The product of a cotangent with a direction.
         own: Whether that is ours, which needs a cotangent with the state's shapes.
@@ -281,7 +266,8 @@ class _Trial:
         epsilon: The precision of the state's numbers.
     """
 
-    of: StepFunctions[Any, Any]
+    of: Program[Any, Any]
+    seed: Callable[[Any], Any]
     tangent: Callable[[Any, int, Any], Any] | None
     dot: Callable[[Any, Any], float]
     own: bool
@@ -290,12 +276,11 @@ class _Trial:
 
     def error(self, x: Any, k: int) -> float:
         """|<w, A v> - <A* w, v>| of a step, relative to the norms of w and A v."""
-        of, after = self.of, copy_tree(self.of.step(copy_tree(x), k))
+        of, after = self.of, copy_tree(self.of.one_step(copy_tree(x), k))
         v = direction(x, self.rng)
         along = self._along(x, k, v, after)
         needed = of.tape(copy_tree(x), k)[1] if of.tape else copy_tree(x)
-        assert of.seed is not None
-        w = direction(of.seed(copy_tree(after)), self.rng)
+        w = direction(self.seed(copy_tree(after)), self.rng)
         if self.own:
             _check_fits(w, after, k)
         form = CotangentForm()
@@ -314,8 +299,8 @@ class _Trial:
             what = "`tangent` returned"
         else:
             h = self.epsilon ** (1 / 3)
-            ahead = copy_tree(self.of.step(moved(x, v, h), k))
-            behind = copy_tree(self.of.step(moved(x, v, -h), k))
+            ahead = copy_tree(self.of.one_step(moved(x, v, h), k))
+            behind = copy_tree(self.of.one_step(moved(x, v, -h), k))
             if form_of(ahead) != form_of(behind):
                 raise MachineError(
                     f"the states after step {k} differ in form where the states before "

@@ -53,9 +53,13 @@ class interruptible:  # noqa: N801, a verb in a `with` statement
         >>> import retape
         >>> def call(store):
         ...     return retape.adjoint(
-        ...         step=lambda x, k: x * x,
-        ...         reverse_step=lambda x, k, g: 2 * x * g,
-        ...         x0=1.5, seed=lambda x: 1.0, steps=3, store=store,
+        ...         retape.Program(
+        ...             step=lambda x, k: x * x, reverse_step=lambda x, k, g: 2 * x * g
+        ...         ),
+        ...         1.5,
+        ...         seed=lambda x: 1.0,
+        ...         steps=3,
+        ...         store=store,
         ...     )
         >>> place = tempfile.mkdtemp()
         >>> try:

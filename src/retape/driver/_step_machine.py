@@ -24,6 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 from retape._errors import MachineError
 from retape.driver._cotangent_form import CotangentForm, looked_at
 from retape.driver._outgrown import Sample
+from retape.driver._program import Program
 from retape.driver._user_functions import add_term, is_true
 from retape.storage import copy_tree, fingerprint, read_only, tree_nbytes
 from retape.storage._trees._form import UNKNOWN, Form, form_of
@@ -105,35 +106,18 @@ class Recorded(NamedTuple):
     digest: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepFunctions(Generic[X, G]):
-    """The functions of a run; `retape.adjoint` says what each is given and returns."""
-
-    step: Callable[[X, int], X]
-    reverse_step: Callable[[Any, int, G], G]
-    seed: Callable[[X], G] | None
-    done: Callable[[X], bool] | None = None
-    tape: Callable[[X, int], tuple[X, Any]] | None = None
-    forward: Callable[[X, int, int], X] | None = None
-    observe: Callable[[X, int], object] | None = None
-    cost: Callable[[X, int], Any] | None = None
-    cost_gradient: Callable[[X, int], G] | None = None
-
-
 @dataclass(slots=True)
 class StepMachine(Generic[X, G]):
     """The `TapingMachine` of Python functions.
 
     Attributes:
-        functions: What the user passed.
+        program: What the user passed.
         x0: The start state; never passed to a function, and never changed.
         steps: The number of steps, if it is known.
-        guarded: Whether states are handed out read-only.
+        seed: From the last state to its cotangent, if it is known.
         signs: Whether a later process will compare what the functions do.
         observed: The first step whose state has not been observed.
         turned: Whether a stage has been reversed: from then on all is a repetition.
-        hidden: Whether functions have state that is not their argument; that may then
-            be `None`.
         tensors: Whether states have tensors, which autograd may record: a graph that
             leads from state to state would keep all of them.
         watch: Shown the cotangent of the state before each step, and of the last one.
@@ -143,11 +127,10 @@ class StepMachine(Generic[X, G]):
         end: The last stage, taped, before it is swept.
     """
 
-    functions: StepFunctions[X, G]
+    program: Program[X, G]
     x0: X
     steps: int | None
-    guarded: bool = False
-    hidden: bool = False
+    seed: Callable[[X], G] | None = None
     signs: bool = False
     observed: int = field(default=0, init=False)
     turned: bool = field(default=False, init=False)
@@ -158,11 +141,16 @@ class StepMachine(Generic[X, G]):
     forms: dict[int, Form] = field(default_factory=dict[int, Form], init=False)
     end: End | None = field(default=None, init=False)
 
+    @property
+    def _guarded(self) -> bool:
+        """Whether states are handed out read-only."""
+        return self.program.in_place is False
+
     def length(self) -> int | None:
         return self.steps
 
     def start(self) -> StepCapsule:
-        cost = None if self.functions.cost is None else 0.0
+        cost = None if self.program.cost is None else 0.0
         return StepCapsule(0, copy_tree(self.x0), cost, False)
 
     def copy_capsule(self, capsule: StepCapsule) -> StepCapsule:
@@ -174,7 +162,7 @@ class StepMachine(Generic[X, G]):
         self.observed, self.turned = step, turned
 
     def advance(self, capsule: StepCapsule, steps: int) -> tuple[StepCapsule, int]:
-        first, cost, of = capsule.step, capsule.cost, self.functions
+        first, cost, of = capsule.step, capsule.cost, self.program
         x: Any = capsule.state
         stop = first + steps
         if of.done is not None:
@@ -185,13 +173,13 @@ class StepMachine(Generic[X, G]):
             for k in range(first, stop):
                 cost = self._passed(x, k, cost)
                 x = self._after(x, k)
-        elif of.forward is not None:
-            x = self._some(of.forward(self._given(x), first, stop), "forward", first)
-        elif self.guarded or self.tensors:
+        elif of.many is not None:
+            x = self._some(of.many(self._given(x), first, stop), "many", first)
+        elif self._guarded or self.tensors:
             for k in range(first, stop):
                 x = self._after(x, k)
         else:
-            step: Any = of.step
+            step: Any = of.one_step
             for k in range(first, stop):
                 x = step(x, k)
                 if x is None:
@@ -203,7 +191,7 @@ class StepMachine(Generic[X, G]):
     ) -> Swept:
         if cotangent is None:
             return self._turn(capsule, steps)
-        if self.functions.tape is not None:
+        if self.program.tape is not None:
             return self.sweep(self.tape(capsule, steps)[0], steps, cotangent)
         if steps == 1:
             first, x, _, live, _ = capsule
@@ -236,7 +224,7 @@ class StepMachine(Generic[X, G]):
 
     def sweep(self, tape: StepTape, steps: int, cotangent: Swept) -> Swept:
         self.turned = True
-        (first, kept), g, of = tape, cotangent.cotangent, self.functions
+        (first, kept), g, of = tape, cotangent.cotangent, self.program
         form, told = self.form, of.tape is not None and of.cost_gradient is None
         last = cotangent.last
         form.take_up(g)
@@ -273,7 +261,7 @@ class StepMachine(Generic[X, G]):
 
     def _done_by(self, capsule: StepCapsule, after: StepCapsule) -> str:
         """A digest of what a step does, and of the cost of the state before it."""
-        cost, (k, x, *_) = self.functions.cost, capsule
+        cost, (k, x, *_) = self.program.cost, capsule
         term = None if cost is None else cost(x, k)
         return fingerprint((after.step, after.state, term)).hex()
 
@@ -297,15 +285,15 @@ class StepMachine(Generic[X, G]):
 
     def _begins_alike(self, swept: Swept, n: int) -> bool:
         """Whether the last state is one, and leads to the cotangent that it led to."""
-        x, done = copy_tree(swept.state), self.functions.done
+        x, done = copy_tree(swept.state), self.program.done
         if done is not None and not is_true(done(x), n):
             return False
         return fingerprint(self._begin(x, swept.state, n)).hex() == swept.begun
 
     def first_step(self) -> str:
         """A digest of what the first step does; nothing if there is none."""
-        of, start = replace(self.functions, observe=None), self.start()
-        once: StepMachine[Any, Any] = StepMachine(of, self.x0, self.steps, self.guarded)
+        of, start = replace(self.program, observe=None), self.start()
+        once: StepMachine[Any, Any] = StepMachine(of, self.x0, self.steps)
         if self.steps == 0:
             return ""
         after, made = once.advance(start, 1)
@@ -319,10 +307,10 @@ class StepMachine(Generic[X, G]):
 
     def step_tape_nbytes(self) -> int:
         """The bytes of a step's tape, measured on the first step."""
-        if self.functions.tape is None:
+        if self.program.tape is None:
             return tree_nbytes(self.x0)
         start = self.start()
-        done = self.functions.done
+        done = self.program.done
         if self.steps == 0 or (done is not None and is_true(done(start.state), 0)):
             return tree_nbytes(self.x0)
         _, needed = self._taped(self.start().state, 0, True)
@@ -362,15 +350,15 @@ class StepMachine(Generic[X, G]):
 
     def _begin(self, x: X, last: X, n: int) -> Any:
         """The cotangent of the last state, which the functions may overwrite."""
-        of = self.functions
+        of = self.program
         more = None if of.cost_gradient is None else self._cost_gradient(x, n)
         # The seed may be the state itself, or a buffer that steps write to.
         g = None
-        if of.seed is not None:
-            g = looked_at(copy_tree, of.seed(x), "`seed` returned for step", n)
+        if self.seed is not None:
+            g = looked_at(copy_tree, self.seed(x), "`seed` returned for step", n)
         begun = more if g is None else g
         if begun is None:
-            name = "cost_gradient" if of.seed is None else "seed"
+            name = "cost_gradient" if self.seed is None else "seed"
             raise MachineError(
                 f"`{name}` returned `None` for the last state. Return its cotangent."
             )
@@ -380,7 +368,7 @@ class StepMachine(Generic[X, G]):
     def _until_done(self, capsule: StepCapsule, stop: int) -> tuple[StepCapsule, int]:
         first, x, cost, live, _ = capsule
         self.tensors = looked_at(has_tensors, x, _STATE, first)
-        done = self.functions.done
+        done = self.program.done
         for k in range(first, stop):
             if done is not None and is_true(done(x), k):
                 return StepCapsule(k, x, cost, live), k - first
@@ -390,7 +378,7 @@ class StepMachine(Generic[X, G]):
 
     def _passed(self, x: X, k: int, cost: Any) -> Any:
         """Show the state before step k to the user's functions, the first time."""
-        of = self.functions
+        of = self.program
         if of.observe is not None and not self.turned and k >= self.observed:
             of.observe(copy_tree(x), k)
             self.observed = k + 1
@@ -401,23 +389,23 @@ class StepMachine(Generic[X, G]):
 
     def _cost_gradient(self, x: X, k: int) -> Any:
         """The derivative of a cost term, in memory of our own."""
-        assert self.functions.cost_gradient is not None
-        found = self.functions.cost_gradient(x, k)
+        assert self.program.cost_gradient is not None
+        found = self.program.cost_gradient(x, k)
         return looked_at(copy_tree, found, "`cost_gradient` returned for k =", k)
 
     def _after(self, x: X, k: int) -> X:
         """The state after step k."""
         try:
-            after: Any = self.functions.step(self._given(x), k)
+            after: Any = self.program.one_step(self._given(x), k)
         except ValueError as error:
-            if self.guarded and "read-only" in str(error):
+            if self._guarded and "read-only" in str(error):
                 error.add_note(_READ_ONLY)
             raise
         return self._some(after, "step", k)
 
     def _some(self, after: Any, name: str, k: int) -> Any:
         """A state that is one."""
-        if after is None and not self.hidden:
+        if after is None and not self.program.hidden:
             raise MachineError(
                 f"`{name}` returned `None` for step {k}. Return the state after the "
                 "step, also where it is the argument, changed in place."
@@ -425,11 +413,11 @@ class StepMachine(Generic[X, G]):
         return without_graph(after) if self.tensors else after
 
     def _given(self, x: X) -> X:
-        return read_only(x) if self.guarded else x
+        return read_only(x) if self._guarded else x
 
     def _taped(self, x: X, k: int, live: bool) -> tuple[X, Any]:
         """The state after step k, and what its adjoint needs, in memory of our own."""
-        of, before = self.functions, None
+        of, before = self.program, None
         if of.tape is None or of.cost_gradient is not None:
             # One of the two is kept, the other one given away.
             other = looked_at(copy_tree, x, _STATE, k)
@@ -469,6 +457,6 @@ def _is_pair(value: Any) -> bool:
 
 
 _READ_ONLY = (
-    "With `in_place=False` states are read-only, so that a step that changes its "
-    "argument is an error. Leave `in_place` out if `step` is meant to."
+    "With `Program(in_place=False)` states are read-only, so that a step that changes "
+    "its argument is an error. Leave `in_place` out if `step` is meant to."
 )

@@ -14,7 +14,7 @@ _GIVEN = {
     "seed": ("x",),
     "done": ("x",),
     "tape": ("x", "k"),
-    "forward": ("x", "k0", "k1"),
+    "many": ("x", "k0", "k1"),
     "observe": ("x", "k"),
     "cost": ("x", "k"),
     "cost_gradient": ("x", "k"),

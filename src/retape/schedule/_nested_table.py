@@ -113,9 +113,9 @@ class NestedTable:
         if not stored.size:
             return
         sums = left[:, 1:length] + right[:, length - 1 : 0 : -1]
-        where = sums.argmin(axis=1)[:, None]
-        self.splits[k][:, length] = 1 + where[:, 0]
-        stored[:, length] = np.take_along_axis(sums, where, 1)[:, 0]
+        where = sums.argmin(axis=1)
+        self.splits[k][:, length] = 1 + where
+        stored[:, length] = sums[np.arange(len(where)), where]
         holder = value[:, length] if endless else value[1:, length]
         np.minimum(holder, tier.write + stored[:, length], out=holder)
         again = np.minimum(stored[:, length], holder)

@@ -138,9 +138,11 @@ class RoomTable:
                 sums = part.left[..., 1:length] + part.right[..., length - 1 : 0 : -1]
                 if not sums.size:
                     continue
-                where = sums.argmin(axis=-1)[..., None]
-                part.splits[..., length] = 1 + where[..., 0]
-                part.kept[..., length] = np.take_along_axis(sums, where, -1)[..., 0]
+                where = sums.argmin(axis=-1)
+                part.splits[..., length] = 1 + where
+                rows = sums.reshape(-1, length - 1), where.ravel()
+                least_sum = rows[0][np.arange(where.size), rows[1]]
+                part.kept[..., length] = least_sum.reshape(where.shape)
                 on = least[part.holder]
                 np.minimum(on, part.kept[..., length] + part.tier.write, out=on)
             value[..., length] = least

@@ -38,7 +38,7 @@ def trace_of(report: HasMemory | MemoryTrace) -> MemoryTrace:
     if not isinstance(trace, MemoryTrace):
         raise PlanError(
             f"this `{type(report).__name__}` holds nothing of its run over time. Ask "
-            "for it: `retape.adjoint(..., measure=True)`, `retape.jax.measure(...)` "
+            "for it: `retape.measure(...)`, `retape.jax.measure(...)` "
             "or a `retape.torch.MemoryMeter`."
         )
     return trace
@@ -63,9 +63,11 @@ def timeline(
 
     Examples:
         >>> import numpy as np, retape
-        >>> done = retape.adjoint(
-        ...     lambda x, k: 1.01 * x, lambda x, k, g: 1.01 * g, np.ones(10**4),
-        ...     seed=lambda x: x, steps=30, measure=True,
+        >>> done = retape.measure(
+        ...     retape.Program(lambda x, k: 1.01 * x, lambda x, k, g: 1.01 * g),
+        ...     np.ones(10**4),
+        ...     seed=lambda x: x,
+        ...     steps=30,
         ...     plan=retape.fixed_space(snapshots=3),
         ... )
         >>> memory = done.report.memory

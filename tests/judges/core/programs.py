@@ -123,7 +123,7 @@ def many_at_once():
             x = formula(x, k)
         return x
 
-    options = {"seed": lambda x: 2 * x, "forward": forward}
+    options = {"seed": lambda x: 2 * x, "many": forward}
     return Program(None, gradient, start(), options)
 
 

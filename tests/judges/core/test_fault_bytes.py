@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import retape
+from tests.programs import run_program
 
 STEPS = 60
 
@@ -40,7 +41,7 @@ def told(step: Any, plan: Any, **options: Any) -> list[str]:
         warnings.simplefilter("always")
         options.setdefault("store", retape.MemoryStore())
         reverse = back if "tape" not in options else lambda t, k, g: 0.9 * g
-        retape.adjoint(
+        run_program(
             step, reverse, np.ones(100), seed=np.copy, steps=STEPS, plan=plan, **options
         )
     return [str(one.message) for one in caught]
@@ -131,8 +132,7 @@ def test_records_that_take_long_are_no_large_part_of_a_run(tmp_path, monkeypatch
     monkeypatch.setattr("os.fsync", lambda handle: time.sleep(0.005))
     began = time.monotonic()
     retape.adjoint(
-        stays,
-        lambda x, k, g: time.sleep(0.001) or 0.9 * g,
+        retape.Program(stays, lambda x, k, g: time.sleep(0.001) or 0.9 * g),
         np.ones(9),
         seed=np.copy,
         steps=300,

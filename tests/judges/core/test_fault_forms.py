@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import retape
+from tests.programs import run_program
 
 N, SIZE = 5, 3
 X0 = np.linspace(0.2, 0.8, SIZE)
@@ -62,9 +63,9 @@ def test_a_cotangent_that_changes_its_form_is_refused_with_its_step(form, at):
         return FORMS[form](found) if k == at else found
 
     with pytest.raises(retape.RetapeError, match=f"`reverse_step`.* for step {at}"):
-        retape.adjoint(step, wrong, X0, **right())
+        run_program(step, wrong, X0, **right())
     with pytest.raises(retape.RetapeError, match=f"`reverse_step`.* for step {at}"):
-        retape.check_adjoint(step, wrong, X0, steps=N)
+        retape.check_adjoint(retape.Program(step, wrong), X0, steps=N)
 
 
 WRAPS: dict[str, Any] = {
@@ -88,7 +89,7 @@ def test_so_is_one_inside_a_tree_with_and_without_tapes(wrap, form, tapes):
     if tapes:
         options["tape"] = lambda t, k: (into(step(out(t), k)), t)
     with pytest.raises(retape.RetapeError, match="`reverse_step` returned for step 2"):
-        retape.adjoint(lambda t, k: into(step(out(t), k)), wrong, into(X0), **options)
+        run_program(lambda t, k: into(step(out(t), k)), wrong, into(X0), **options)
 
 
 USUAL: dict[str, Any] = {
@@ -128,7 +129,9 @@ USUAL: dict[str, Any] = {
 @pytest.mark.parametrize("form", USUAL)
 def test_what_only_looks_unusual_gives_the_gradient(form):
     seed, reverse, out = USUAL[form]
-    found = retape.adjoint(step, reverse, X0, seed=seed, steps=N).cotangent
+    found = retape.adjoint(
+        retape.Program(step, reverse), X0, seed=seed, steps=N
+    ).cotangent
     np.testing.assert_allclose(out(found), by_hand(), rtol=1e-6)
 
 
@@ -143,11 +146,11 @@ def test_a_state_that_grows_asks_for_cotangents_of_its_own_size(tapes):
     options: dict[str, Any] = {"seed": np.copy, "steps": N}
     if tapes:
         options["tape"] = lambda x, k: (grow(x, k), x)
-    found = retape.adjoint(grow, back, X0, **options).cotangent
+    found = run_program(grow, back, X0, **options).cotangent
     np.testing.assert_array_equal(found, X0)
     for wrong in (lambda x, k, g: g, lambda x, k, g: g[: x.size - 1]):
         with pytest.raises(retape.MachineError, match="for step 4"):
-            retape.adjoint(grow, wrong, X0, **options)
+            run_program(grow, wrong, X0, **options)
 
 
 def returns(name: str, found: Any) -> dict[str, Any]:
@@ -158,7 +161,7 @@ def returns(name: str, found: Any) -> dict[str, Any]:
         functions |= cost
     if name == "done":
         del functions["steps"]
-    if name == "forward":
+    if name == "many":
         functions["step"] = None
     if name == "tape":
         functions["tape"] = lambda x, k: (step(x, k), found)
@@ -170,7 +173,7 @@ def returns(name: str, found: Any) -> dict[str, Any]:
 BAD = {"nothing": None, "an object": object(), "a text of words": "words", "a set": {1}}
 ROWS: dict[str, tuple[str, ...]] = {
     "step": ("nothing", "an object", "a set"),
-    "forward": ("nothing", "an object", "a set"),
+    "many": ("nothing", "an object", "a set"),
     "seed": ("nothing", "an object", "a set"),
     "reverse_step": ("nothing", "an object", "a set", "a text of words"),
     "tape": ("an object", "a set"),
@@ -178,7 +181,7 @@ ROWS: dict[str, tuple[str, ...]] = {
     "cost_gradient": ("an object", "a set", "a text of words"),
     "done": ("nothing",),
 }
-SAYS = {"step": "step", "forward": "step"}
+SAYS = {"step": "step", "many": "step|many"}
 
 
 @pytest.mark.parametrize(
@@ -187,29 +190,29 @@ SAYS = {"step": "step", "forward": "step"}
 def test_what_is_no_state_cost_or_cotangent_is_refused_by_name(name, bad):
     functions = returns(name, BAD[bad])
     with pytest.raises(retape.RetapeError, match=SAYS.get(name, f"`{name}`")):
-        retape.adjoint(x0=X0, **functions)
+        run_program(x0=X0, **functions)
 
 
 @pytest.mark.parametrize("found", [np.array([True, False]), np.zeros((2, 2))])
 def test_a_predicate_that_gives_an_array_is_refused_by_name(found):
     with pytest.raises(retape.MachineError, match="`done` returned.* step 0"):
-        retape.adjoint(x0=X0, **returns("done", found))
+        run_program(x0=X0, **returns("done", found))
     functions = returns("done", None) | {"done": lambda x: np.array([x[0] > 0.3])}
-    assert retape.adjoint(x0=X0, **functions).report.length > 0
+    assert run_program(x0=X0, **functions).report.length > 0
 
 
 @pytest.mark.parametrize("found", [np.ones(2), np.ones((SIZE, 1)), np.float64(1.0)])
 def test_a_term_of_the_gradient_that_would_be_spread_is_refused(found):
     functions = returns("cost_gradient", found)
     with pytest.raises(retape.MachineError, match=f"`cost_gradient`.* k = {N}"):
-        retape.adjoint(x0=X0, **functions)
+        run_program(x0=X0, **functions)
 
 
 def test_a_cost_that_changes_its_shape_is_refused():
     functions = returns("cost", None)
     functions["cost"] = lambda x, k: np.ones((3, 1) if k == 2 else 3)
     with pytest.raises(retape.MachineError, match="`cost` returned for k = 2"):
-        retape.adjoint(x0=X0, **functions)
+        run_program(x0=X0, **functions)
 
 
 ARITIES: dict[str, Any] = {
@@ -218,7 +221,7 @@ ARITIES: dict[str, Any] = {
     "seed": lambda: 0,
     "done": lambda x, k: True,
     "tape": lambda x: (x, x),
-    "forward": lambda x, k: x,
+    "many": lambda x, k: x,
     "observe": lambda x: None,
     "cost": lambda x: 0.0,
     "cost_gradient": lambda x, k, more: x,
@@ -229,11 +232,13 @@ ARITIES: dict[str, Any] = {
 def test_a_function_of_other_parameters_is_refused_before_the_first_step(name):
     functions = returns(name, None) | {name: ARITIES[name]}
     with pytest.raises(retape.PlanError, match=f"`{name}` is called as `{name}\\("):
-        retape.adjoint(x0=X0, **functions)
+        run_program(x0=X0, **functions)
 
 
 @pytest.mark.parametrize("name", ["tangent", "inner", "value", "cost", "tape"])
 def test_so_is_one_of_check_adjoint(name):
     functions: dict[str, Any] = {name: lambda: 0.0}
     with pytest.raises(retape.PlanError, match=f"`{name}` is called as `{name}\\("):
-        retape.check_adjoint(step, reverse_step, X0, steps=2, **functions)
+        run_program(
+            step, reverse_step, X0, steps=2, **functions, call=retape.check_adjoint
+        )

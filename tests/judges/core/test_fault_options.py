@@ -70,8 +70,7 @@ def test_options_of_wrappers(tmp_path):
 
 def call(store: Any) -> Any:
     return retape.adjoint(
-        lambda x, k: 1.5 * x,
-        lambda x, k, g: 1.5 * g,
+        retape.Program(lambda x, k: 1.5 * x, lambda x, k, g: 1.5 * g),
         np.ones(2),
         seed=np.ones_like,
         steps=6,

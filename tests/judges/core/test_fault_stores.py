@@ -61,8 +61,7 @@ def test_a_folder_holds_its_capacity_and_two_records(every, stage, tmp_path):
         most = max(most, sum(sizes))
 
     retape.adjoint(
-        lambda x, k: 0.999 * x,
-        lambda x, k, g: 0.999 * g,
+        retape.Program(lambda x, k: 0.999 * x, lambda x, k, g: 0.999 * g),
         state,
         seed=np.copy,
         steps=60,

@@ -23,6 +23,7 @@ from tests.judges.core.programs import (
     many_at_once,
     start,
 )
+from tests.programs import run_program
 
 STEPS = 23
 LEVELS = (retape.Tier("near", 2), retape.Tier("far", 3, 4, 4))
@@ -68,7 +69,7 @@ def call(program, plan, kind, path, *, known=True, wrapped=lambda function: func
     ends = {"steps": STEPS} if known else {
         "done": lambda x: bool(program.array(x)[0] >= last[0] - 1e-9)
     }  # fmt: skip
-    return retape.adjoint(
+    return run_program(
         program.step and wrapped(program.step),
         wrapped(program.reverse_step),
         program.x0,
@@ -142,8 +143,7 @@ def test_the_bytes_are_what_was_promised(plan, tmp_path):
     tracemalloc.start()
     try:
         retape.adjoint(
-            formula,
-            lambda x, k, g: g,
+            retape.Program(formula, lambda x, k, g: g),
             state,
             seed=lambda x: 1.0,
             steps=steps,

@@ -17,6 +17,7 @@ import pytest
 
 import retape
 from retape.storage import AsyncStore, CodecStore
+from tests.programs import run_program
 
 STEPS = 30
 
@@ -120,21 +121,21 @@ def program(use: str, get: Any) -> dict[str, Any]:
     if use == "tape":
         found["tape"] = lambda x, k: (step(x, k), 1 + dt("tape") * np.cos(x))
         found["reverse_step"] = lambda slope, k, g: slope * g
-    if use == "forward":
+    if use == "many":
 
         def forward(x: Any, first: int, last: int) -> Any:
             for _ in range(first, last):
-                x = x + dt("forward") * np.sin(x)
+                x = x + dt("many") * np.sin(x)
             return x
 
-        found |= {"step": None, "forward": forward}
+        found |= {"step": None, "many": forward}
     if use in ("cost", "cost_gradient"):
         found["cost"] = lambda x, k: dt("cost") * float(x @ x)
         found["cost_gradient"] = lambda x, k: dt("cost_gradient") * x
     return found
 
 
-USES = ["step", "reverse_step", "seed", "tape", "forward", "cost_gradient"]
+USES = ["step", "reverse_step", "seed", "tape", "many", "cost_gradient"]
 KILLS = {"forward": 20, "reverse": 45}
 """Steps after which the process ends."""
 
@@ -148,7 +149,7 @@ def call(functions: dict[str, Any], store: Any = None, last: int | None = None) 
         if last is not None and progress.done >= last:
             raise Killed
 
-    found = retape.adjoint(
+    found = run_program(
         **functions,
         x0=np.linspace(0.2, 1.4, 5),
         plan=retape.fixed_space(snapshots=3, stage=2),
@@ -304,7 +305,7 @@ def test_what_was_passed_is_named(changed, tmp_path, monkeypatch):
 
         given = program("", None) | {"x0": np.ones(2), "plan": plan, "key": "it"}
         store = STORES["disk"](tmp_path)
-        retape.adjoint(**given | options, store=store, progress=watch)
+        run_program(**given | options, store=store, progress=watch)
 
     with pytest.raises(Killed):
         run(45)
@@ -322,7 +323,7 @@ FEWER = retape.fixed_space(snapshots=2)
 @pytest.mark.parametrize("key", [(1, 2), "two\nlines", 1.5])
 def test_what_is_no_key_is_refused(key):
     with pytest.raises(retape.PlanError, match="pass a text of one line or a number"):
-        retape.adjoint(**program("", None), x0=np.ones(2), key=key)
+        run_program(**program("", None), x0=np.ones(2), key=key)
 
 
 NEXT = [
@@ -340,7 +341,7 @@ def test_a_run_that_is_done_makes_room_for_the_next(
     functions = program(use, held.get)
 
     def gradient(path: str) -> Any:
-        found = retape.adjoint(
+        found = run_program(
             **functions,
             x0=np.linspace(0.2, 1.4, 5),
             plan=retape.fixed_space(snapshots=3, stage=2),

@@ -98,8 +98,9 @@ def gradient(store, stop=None, steps=STEPS):
         return 3.9 * (1.0 - 2.0 * x) * g
 
     return retape.adjoint(
-        lambda x, k: 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k),
-        reverse_step,
+        retape.Program(
+            lambda x, k: 3.9 * x * (1.0 - x) + 1e-3 * np.sin(k), reverse_step
+        ),
         np.linspace(0.11, 0.12, 20),
         seed=np.ones_like,
         steps=steps,
@@ -204,8 +205,7 @@ def steps_of_two_processes(make):
 
     def call():
         return retape.adjoint(
-            step,
-            lambda x, k, g: g + 0.01 * np.cos(x) * g,
+            retape.Program(step, lambda x, k, g: g + 0.01 * np.cos(x) * g),
             np.ones(3),
             seed=np.ones_like,
             steps=200,

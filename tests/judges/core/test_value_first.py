@@ -11,6 +11,7 @@ import pytest
 import retape
 from retape.storage import CodecStore
 from tests.judges.core.programs import PROGRAMS, by_hand
+from tests.programs import run_program
 
 STEPS = 40
 PLANS: dict[str, Any] = {
@@ -30,8 +31,7 @@ STORES: dict[str, Any] = {
 def begun(program: Any, plan: Any, store: Any = None, steps: int = STEPS) -> Any:
     options = dict(program.options)
     options.pop("seed", None)
-    options["many"] = options.pop("forward", None)
-    return retape.forward(
+    return run_program(
         program.step,
         program.reverse_step,
         program.x0,
@@ -39,11 +39,12 @@ def begun(program: Any, plan: Any, store: Any = None, steps: int = STEPS) -> Any
         plan=plan,
         store=store,
         **options,
+        call=retape.forward,
     )
 
 
 def at_once(program: Any, plan: Any, steps: int = STEPS, **other: Any) -> Any:
-    return retape.adjoint(
+    return run_program(
         program.step,
         program.reverse_step,
         program.x0,
@@ -102,11 +103,12 @@ def test_several_objectives_of_one_run(make, plan):
 def test_short_runs_and_runs_that_tell_their_end(steps):
     ends = [{"steps": steps}, {"done": lambda x: x[1] >= steps}]
     for how in ends:
-        run = retape.forward(
+        run = run_program(
             lambda x, k: [x[0] * 1.5, x[1] + 1],
             lambda x, k, g: [1.5 * g[0], 0],
             [2.0, 0],
             **how,
+            call=retape.forward,
         )
         assert run.value == [2.0 * 1.5**steps, steps]
         assert run.gradient(lambda x: [1.0, 0]).cotangent == [1.5**steps, 0]
@@ -160,9 +162,9 @@ def test_a_plan_that_is_not_kept_is_told_of_in_both(both, plan, told):
     options = {"steps": 12, "plan": plan}
     with pytest.warns(retape.RetapeWarning, match=told):
         if both == "adjoint":
-            retape.adjoint(step, back, np.ones(16), seed=np.ones_like, **options)
+            run_program(step, back, np.ones(16), seed=np.ones_like, **options)
         else:
-            run = retape.forward(step, back, np.ones(16), **options)
+            run = run_program(step, back, np.ones(16), **options, call=retape.forward)
             run.gradient(np.ones_like)
 
 

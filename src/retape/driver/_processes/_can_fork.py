@@ -20,25 +20,25 @@ def refuse_threads() -> None:
     """
     if not hasattr(os, "fork") or not hasattr(socket, "send_fds"):
         raise UnsupportedError(
-            '`snapshots="process"` forks processes, and this platform cannot. Use a '
+            "`Program(hidden=True)` forks processes, and this platform cannot. Use a "
             "POSIX system, or a step whose state is its argument."
         )
     others = [t.name for t in threading.enumerate() if t is not threading.main_thread()]
     if others:
         raise UnsupportedError(
-            f'`snapshots="process"` forks this process, and it has other threads '
+            f"`Program(hidden=True)` forks this process, and it has other threads "
             f"({', '.join(others)}), which a child lacks. Call it before they are "
             "started, or in a process of its own."
         )
     if "jax" in sys.modules or "jaxlib" in sys.modules:
         raise UnsupportedError(
-            '`snapshots="process"` forks this process, and JAX, which is imported, has '
-            "threads that a child lacks. Run it in a process without JAX."
+            "`Program(hidden=True)` forks this process, and JAX, which is imported, "
+            "has threads that a child lacks. Run it in a process without JAX."
         )
     harmful = _mapped(_HARMFUL)
     if harmful and _threads() > 1 and os.environ.get("OMP_NUM_THREADS") != "1":
         raise UnsupportedError(
-            f'`snapshots="process"` forks this process, and `{harmful}` may have '
+            f"`Program(hidden=True)` forks this process, and `{harmful}` may have "
             "threads that a child lacks. Set `OMP_NUM_THREADS=1` before the start."
         )
 

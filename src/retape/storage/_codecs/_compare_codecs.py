@@ -70,9 +70,14 @@ def compare_codecs(
         >>> from retape.storage import bounded, compare_codecs
         >>> def call(store):
         ...     return retape.adjoint(
-        ...         lambda x, k: x + 0.01 * np.sin(x),
-        ...         lambda x, k, g: g + 0.01 * np.cos(x) * g,
-        ...         np.linspace(0, 1, 5000), seed=lambda x: x, steps=50, store=store,
+        ...         retape.Program(
+        ...             lambda x, k: x + 0.01 * np.sin(x),
+        ...             lambda x, k, g: g + 0.01 * np.cos(x) * g,
+        ...         ),
+        ...         np.linspace(0, 1, 5000),
+        ...         seed=lambda x: x,
+        ...         steps=50,
+        ...         store=store,
         ...         plan=retape.fixed_space(snapshots=3),
         ...     ).cotangent
         >>> exact, near = compare_codecs(call, ["lossless", bounded(relative=1e-3)])

@@ -129,8 +129,10 @@ def register_state(
         ...     from_arrays=lambda tree: array.array(*tree),
         ... )
         >>> retape.adjoint(
-        ...     lambda x, k: array.array("d", [2 * v for v in x]),
-        ...     lambda x, k, g: array.array("d", [2 * v for v in g]),
+        ...     retape.Program(
+        ...         lambda x, k: array.array("d", [2 * v for v in x]),
+        ...         lambda x, k, g: array.array("d", [2 * v for v in g]),
+        ...     ),
         ...     array.array("d", [1.0]),
         ...     seed=lambda x: array.array("d", [1.0]),
         ...     steps=3,

@@ -83,7 +83,10 @@ def test_a_step_and_its_cotangents_in_an_adjoint() -> None:
         return found
 
     done = retape.adjoint(
-        lambda x, k: step(x, 0.1), back, VECTOR, seed=lambda x: 1.0 * x, steps=50
+        retape.Program(lambda x, k: step(x, 0.1), back),
+        VECTOR,
+        seed=lambda x: 1.0 * x,
+        steps=50,
     )
     assert done.cotangent == pytest.approx(VECTOR, rel=1e-12)  # rotations keep lengths
 

@@ -1,0 +1,205 @@
+"""What `adjoint` does, told: before it is done, while it is, and what spoils it."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from retape._adjoint import Adjoint
+from retape._adjoint_arguments import machine_of, planned, run_through
+from retape._adjoint_health import health_of
+from retape._adjoint_processes import refuse_hidden
+from retape._adjoint_watch import CotangentWatch
+from retape.driver import MemoryTrace, Meter, Program, Progress, predict_memory
+from retape.driver._health import check_growth
+from retape.plan._base import Plan
+from retape.plan._constructors import fixed_space
+from retape.plan._prediction import Prediction
+from retape.schedule._whole import whole
+from retape.storage import DiskStore, SnapshotStore, tree_nbytes
+from retape.storage._base import is_durable
+
+X = TypeVar("X")
+G = TypeVar("G")
+
+
+def explain(
+    program: Program[X, G], x0: X, *, steps: int, plan: Plan | None = None
+) -> Prediction:
+    """Say what a run will take: its snapshots, steps and bytes. Nothing is run back.
+
+    One step is made where the program has a `tape`, which is measured.
+
+    Args:
+        program: As in `retape.adjoint`.
+        x0: The start state.
+        steps: The number of steps, or how many you expect.
+        plan: How memory and time are traded; by default
+            `retape.fixed_space(snapshots=20)`.
+
+    Raises:
+        PlanError: If the arguments do not go together.
+        BudgetError: If a budget is too small; the least that would do is named.
+
+    Examples:
+        >>> import numpy as np
+        >>> import retape
+        >>> decay = retape.Program(lambda x, k: 0.9 * x, lambda x, k, g: 0.9 * g)
+        >>> plan = retape.within("100 kB")
+        >>> found = retape.explain(decay, np.ones(1000), steps=10_000, plan=plan)
+        >>> found.peak_snapshots, found.advances, found.peak_bytes
+        (9, 51003, 96000)
+    """
+    known = replace(program, done=None)
+    machine = machine_of(known, x0, whole("steps", steps), _no_seed, "retape.explain")
+    chosen, tape_bytes = planned(machine, plan, None)
+    return chosen.predict(steps, tree_nbytes(x0), tape_bytes)
+
+
+def measure(
+    program: Program[X, G],
+    x0: X,
+    *,
+    seed: Callable[[X], G] | None = None,
+    steps: int | None = None,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    key: str | int | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> Adjoint[X, G]:
+    """Run a program as `retape.adjoint` does, and measure Python's heap meanwhile.
+
+    That takes longer. `retape.viz.timeline(result.report)` draws what was measured over
+    what the plan predicts; `result.report.memory` has both.
+
+    Args:
+        program: As in `retape.adjoint`, and so are all others.
+        x0: The start state.
+        seed: From the last state to its cotangent.
+        steps: The number of steps.
+        plan: How memory and time are traded.
+        store: Where snapshots go.
+        key: What the run is.
+        progress: A function that is told.
+
+    Raises:
+        PlanError: If the arguments do not go together.
+
+    Examples:
+        >>> import numpy as np
+        >>> import retape
+        >>> decay = retape.Program(lambda x, k: 0.9 * x, lambda x, k, g: 0.9 * g)
+        >>> plan = retape.fixed_space(snapshots=5)
+        >>> x0 = np.ones(10**5)
+        >>> found = retape.measure(decay, x0, seed=np.copy, steps=100, plan=plan)
+        >>> memory = found.report.memory
+        >>> round(memory.measured_peak / memory.predicted_peak, 1)
+        1.0
+    """
+    refuse_hidden(program, "measure")
+    machine = machine_of(program, x0, steps, seed, "retape.measure")
+    with Meter(after=progress) as meter:
+        outcome, chosen, tape_bytes = run_through(
+            machine, plan, store, key=key, progress=meter
+        )
+    state, total, cotangent, *_ = outcome.result
+    sizes = tree_nbytes(x0), tape_bytes, tree_nbytes(cotangent)
+    memory = _memory(chosen, steps, outcome.report.length, sizes, store, meter)
+    return Adjoint(state, cotangent, replace(outcome.report, memory=memory), total)
+
+
+def diagnose(
+    program: Program[X, G],
+    x0: X,
+    *,
+    seed: Callable[[X], G] | None = None,
+    steps: int | None = None,
+    plan: Plan | None = None,
+    store: SnapshotStore[Any] | None = None,
+    key: str | int | None = None,
+    growth: float = 1e6,
+) -> Adjoint[X, G]:
+    """Run a program as `retape.adjoint` does, and watch how large cotangents are.
+
+    The step, the line and the variable that spoils them are named. Only if a cotangent
+    is not as it should be, the functions are run again to find the step. Every step is
+    looked at; where cotangents are arrays of JAX or on a device, 32 of them, evenly
+    spread.
+
+    Args:
+        program: As in `retape.adjoint`, and so are all others.
+        x0: The start state.
+        seed: From the last state to its cotangent.
+        steps: The number of steps.
+        plan: How memory and time are traded.
+        store: Where snapshots go. Of a run that was taken up again the cotangents of
+            this process are looked at.
+        key: What the run is.
+        growth: How many times larger than `seed` returned it the cotangent may become
+            before that counts as a fault.
+
+    Returns:
+        What `retape.adjoint` returns, with `health`.
+
+    Raises:
+        PlanError: If the arguments do not go together.
+        DeterminismError: If what was found is not there when the functions are run
+            again.
+
+    Examples:
+        >>> import numpy as np
+        >>> import retape
+        >>> root = retape.Program(
+        ...     lambda x, k: np.sqrt(x), lambda x, k, g: g / (2 * np.sqrt(x))
+        ... )
+        >>> with np.errstate(all="ignore"):
+        ...     found = retape.diagnose(root, np.zeros(2), seed=np.ones_like, steps=3)
+        >>> found.health.fault.kind, found.health.fault.step
+        ('reverse', 2)
+    """
+    refuse_hidden(program, "diagnose")
+    check_growth(growth)
+    machine = machine_of(program, x0, steps, seed, "retape.diagnose")
+    machine.watch = watch = CotangentWatch(growth)
+    outcome, chosen, _ = run_through(machine, plan, store, key=key)
+    state, total, cotangent, *_ = outcome.result
+    again = fixed_space(snapshots=4) if is_durable(store) else chosen
+    ends = state, 0.0 if total is None else total
+    found = health_of(machine, watch, again, outcome.report.length, ends)
+    return Adjoint(state, cotangent, outcome.report, total, found)
+
+
+def _no_seed(state: object) -> Any:
+    """In the place of a function that is not called."""
+    del state
+
+
+def _memory(
+    plan: Plan,
+    steps: int | None,
+    length: int,
+    sizes: tuple[int, int | None, int],
+    store: SnapshotStore[Any] | None,
+    meter: Meter,
+) -> MemoryTrace:
+    """The plan's prediction for this run, and the measurement."""
+    capsule, tape, cotangent = sizes
+    if steps is not None:
+        schedule = plan.schedule(length, None if tape is None else capsule, tape)
+    else:
+        online = plan.online(None if tape is None else capsule, tape)
+        schedule = online.actions(length)
+    # For its record: what the adjoint of the last reversed step was given, copied, and
+    # the same of the step before until the new one is complete.
+    proof = 2 * ((tape or capsule) + cotangent) if is_durable(store) else 0
+    predicted = predict_memory(
+        schedule,
+        capsule,
+        tape or 0,
+        # The state that is worked on, the next one, a copy, and the run's last state.
+        working_bytes=4 * capsule,
+        # The cotangents after a step and before it.
+        cotangent_bytes=2 * cotangent + proof,
+        on_disk=isinstance(store, DiskStore),
+    )
+    source, budget = "Python's heap (tracemalloc)", plan.budget
+    return MemoryTrace(predicted, tuple(meter.samples), source, budget=budget)
