@@ -81,6 +81,13 @@ def _other_float(x: Any) -> Any:
     return _widened(x.astype("bfloat16")) * x
 
 
+def _by_rule(back: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
+    """The sine with another derivative, which reads the value and the cotangent."""
+    rule = jax.custom_vjp(jnp.sin)
+    rule.defvjp(lambda x: (jnp.sin(x), x), lambda x, g: (back(x, g),))
+    return rule
+
+
 @jax.custom_vjp
 def _with_integer(n: Any, x: Any) -> Any:
     return x * n
@@ -123,6 +130,11 @@ COLUMNS: dict[str, Callable[[Any], Any]] = {
     "Equinox, prints": _prints,
     "custom_vjp around a while": _rule_with_loop,
     "custom_vjp of another float": _other_float,
+    # No linear rules: JAX calls them all the same.
+    "custom_vjp that reads no cotangent": _by_rule(lambda x, g: jnp.exp(x)),
+    "custom_vjp that gives a constant": _by_rule(lambda x, g: jnp.full_like(x, 2.0)),
+    "custom_vjp that clips its cotangent": _by_rule(lambda x, g: jnp.clip(g, 0, 0.5)),
+    "custom_vjp of signs": _by_rule(lambda x, g: jnp.sign(g) * x),
     "custom_vjp with an integer": lambda x: _with_integer(3, x),
     "custom_jvp around a while": _tangent_rule,
     "custom_root with a while": _root,

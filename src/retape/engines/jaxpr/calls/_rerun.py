@@ -14,6 +14,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 from jax.core import ShapedArray
 from jax.extend import core
@@ -23,7 +24,6 @@ from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.jaxprs._avals import blank, struct, varying
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
-from retape.engines.jaxpr.jaxprs._subprogram import variables
 from retape.plan._base import Plan
 from retape.plan._prediction import Bytes
 
@@ -67,20 +67,23 @@ def _seed_avals(jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]) -> list[Any]:
 
 
 def flows_back(jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]) -> list[bool]:
-    """For each active input, whether its cotangent follows from those of the outputs.
+    """For each active input, whether its cotangent may be anything but zero.
 
-    One that does not is zero: a rule may say that an input plays no part.
+    It is zero where a rule says that the input plays no part: zeros are made then. One
+    that does not follow from the cotangents of the outputs may be anything, since a
+    custom rule may read the values alone.
     """
-    pull, needed = _pull_back(jaxpr, active)
-    n = len(jaxpr.in_avals)
-    seeds = [i >= n for i, there in enumerate(needed) if there]
-    given = zip(pull.jaxpr.invars, seeds, strict=True)
-    follows = {v for v, seed in given if seed}
-    for eqn in pull.jaxpr.eqns:
-        if not follows.isdisjoint(variables(eqn.invars)):
-            follows.update(eqn.outvars)
-    outs = pull.jaxpr.outvars
-    return [not isinstance(v, core.Literal) and v in follows for v in outs]
+    pull = _pull_back(jaxpr, active)[0].jaxpr
+    zeros = {v for eqn in pull.eqns if _makes_zeros(eqn) for v in eqn.outvars}
+    return [v not in zeros and not _is_zero(v) for v in pull.outvars]
+
+
+def _makes_zeros(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive is lax.broadcast_in_dim_p and _is_zero(eqn.invars[0])
+
+
+def _is_zero(value: Any) -> bool:
+    return isinstance(value, core.Literal) and not np.any(value.val)
 
 
 @cached(256)
