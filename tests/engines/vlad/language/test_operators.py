@@ -37,7 +37,7 @@ IDEAS: dict[str, set[str]] = {
 ABOUT_SIGNS = {
     # signs of arithmetic, where what it does is what the pass is about
     *("language/_expander.py", "language/_program.py", "operators/_partials.py"),
-    *("typed/_whole.py", "typed/_lower_typed.py", "typed/_pretty_typed.py"),
+    *("typed/_whole.py", "typed/_lower_typed.py"),
     *("adjoint/_emit_record.py", "adjoint/_emit_parts.py", "adjoint/_tame.py"),
     *("ir/_operator_text.py", "values/_values.py", "values/_versioned_arrays.py"),
     # Python's own, translated

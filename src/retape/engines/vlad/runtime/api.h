@@ -399,9 +399,6 @@ static void density(Request *q) {
 }
 EXPORT int vlad_density(Request *q) { return guarded(density, q); }
 
-/* Stages by typed code in r; those that it gave up, for the general way, in s. */
-EXPORT void vlad_typed(Request *q) { typed_counts(&q->r, &q->s); }
-
 EXPORT int64_t vlad_collections(void) {
   return (int64_t)(G.minor_count + G.major_count);
 }

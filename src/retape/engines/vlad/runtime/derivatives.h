@@ -57,9 +57,6 @@ static int run(Val frame, int64_t fuel) {
 static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t most,
                        Val *value, Val *result);
 
-/* How many stages generated code has done, and has left to the general way. */
-static void typed_counts(int64_t *done, int64_t *given_up);
-
 /* Whether a state is one that generated reverse code can begin with. */
 static int typed_loads(Val frame);
 

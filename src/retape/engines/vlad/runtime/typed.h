@@ -132,7 +132,6 @@ typedef struct {
   Words cell_ordinals; /* three each: a cell, its ordinal, and how many in a row */
   Row *spare[2 * SPARE_LENGTHS];
   size_t spare_bytes;
-  uint64_t stages, given_up;
 } Typed;
 
 extern Typed T;

@@ -193,14 +193,7 @@ static int typed_stage(Val frame, int64_t fuel, Val cotangents, int last, size_t
   }
   G.shadows = at;
   typed_clear();
-  T.stages += (uint64_t)done;
-  T.given_up += (uint64_t)!done;
   return done;
-}
-
-static void typed_counts(int64_t *done, int64_t *given_up) {
-  *done = (int64_t)T.stages;
-  *given_up = (int64_t)T.given_up;
 }
 
 static void typed_end(void) {

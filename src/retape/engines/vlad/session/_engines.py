@@ -34,7 +34,7 @@ from retape.engines.vlad.values._values import Mismatch, Value
 from retape.plan._base import Plan
 
 if TYPE_CHECKING:
-    from retape.engines.vlad.compiler.load._quick_call import QuickCall
+    from retape.engines.vlad.compiler.load._leaf_call import LeafCall
 
 EngineName = Literal["interpreter", "hybrid", "compiled"]
 
@@ -248,11 +248,11 @@ class CompiledEngine:
     def apply(self, name: str, argument: Value) -> Value:
         return self.native.apply(self.compiled.module.definitions[name], argument)
 
-    def quick(self, name: str, count: int) -> "QuickCall":
-        """A definition that is called with so many reals, again and again."""
-        from retape.engines.vlad.compiler.load._quick_call import QuickCall
+    def quick(self, name: str) -> "LeafCall":
+        """A definition that is called with numbers and arrays, again and again."""
+        from retape.engines.vlad.compiler.load._leaf_call import LeafCall
 
-        return QuickCall(self.native, self.compiled.module.definitions[name], count)
+        return LeafCall(self.native, self.compiled.module.definitions[name])
 
     def entry(
         self, name: str, kinds: str, gives: str, looks: Sequence[Any], *around: Any

@@ -171,12 +171,6 @@ class Native:
         """
         self.dll.vlad_single_stage(steps, typed, int(waypoints))
 
-    def typed_stages(self) -> tuple[int, int]:
-        """How many stages typed code has done, and has left to the general way."""
-        request = Request()
-        self.dll.vlad_typed(ctypes.byref(request))
-        return request.r, request.s
-
     def exact(self, exact: bool) -> None:
         """Tell whether to collect everything before live bytes are noted."""
         self.dll.vlad_exact(int(exact))

@@ -71,7 +71,7 @@ def from_tokens(
     for token in reversed(tokens):
         if token == _A_REAL:
             end -= 1
-            stack.append(reals[end])
+            stack.append(float(reals[end]))
         elif token >= _REALS:
             end -= token - _REALS
             stack.append(_row(reals, end, token - _REALS, as_arrays))
@@ -90,5 +90,7 @@ def from_tokens(
 def _row(reals: Any, start: int, count: int, as_array: bool) -> Any:
     if not as_array:
         return vector(reals[start : start + count])
+    if hasattr(reals, "shape"):
+        return reals[start : start + count].copy()
     numpy = load_numpy()
     return numpy.frombuffer(reals, numpy.float64, count, 8 * start).copy()

@@ -16,6 +16,7 @@ from retape.engines.vlad.language._program import deep_recursion
 from retape.engines.vlad.python.call._values import (
     are_exact,
     argument_to_language,
+    kinds_of_leaves,
     result_to_python,
     type_of,
 )
@@ -25,6 +26,7 @@ from retape.engines.vlad.python.read._source import CompileError
 from retape.engines.vlad.python.read._types import (
     FLOAT,
     UNKNOWN,
+    ArrayType,
     FunctionType,
     OneOf,
     TupleType,
@@ -49,13 +51,15 @@ from retape.plan._base import Plan
 
 ROOT = "root"
 
+_VECTOR = ArrayType(1)
+
 
 @dataclass(slots=True)
 class Made:
     """A function compiled for arguments of some types.
 
     Attributes:
-        quick: Calls it with reals only.
+        quick: Calls it with numbers and arrays only.
         calls: How often it was called so that Python might call it at once; -1 once
             that was tried.
         entry: What Python then calls.
@@ -65,7 +69,7 @@ class Made:
     engine: Engine
     setting: Setting
     returns: Type
-    quick: Callable[[tuple[float, ...]], Value] | None = None
+    quick: Callable[[tuple[Any, ...]], Value] | None = None
     calls: int = 0
     entry: Callable[..., Any] | None = None
 
@@ -81,7 +85,7 @@ class CompiledCallable:
         self._engine: EngineName = engine
         self._plan = check_plan(plan)
         self._made: dict[tuple[Type, ...], Made] = {}
-        self._quick: dict[tuple[type, ...], Made] = {}
+        self._quick: dict[tuple[Any, ...], Made] = {}
         self._lock = RLock()
         self._busy = c_int64(0)
         follow_forks(self)
@@ -120,7 +124,7 @@ class CompiledCallable:
         reports: list[Report] | None = None,
     ) -> Any:
         if store is None and reports is None:
-            made = self._quick.get(tuple(map(type, args)))
+            made = self._quick.get(kinds_of_leaves(args))
             if made is not None and are_exact(args):
                 with self._lock:
                     self._busy.value += 1
@@ -164,11 +168,10 @@ class CompiledCallable:
 
     def _keep_quick(self, args: tuple[Any, ...], made: Made) -> None:
         """Call the program at once when arguments of these types come again."""
-        key = tuple(map(type, args))
-        engine = made.engine
-        if args and {*key} <= {float, int} and isinstance(engine, CompiledEngine):
+        key, engine = kinds_of_leaves(args), made.engine
+        if key and isinstance(engine, CompiledEngine):
             if made.quick is None:
-                made.quick = engine.quick(ROOT, len(args))
+                made.quick = engine.quick(ROOT)
             self._quick[key] = made
 
     def _for(self, types: tuple[Type, ...]) -> Made:
@@ -222,11 +225,11 @@ def _watched(
         made.engine.keep(None)
 
 
-def _quickly(made: Made, args: tuple[float, ...]) -> Any:
+def _quickly(made: Made, args: tuple[Any, ...]) -> Any:
     assert made.quick is not None, "what is kept for quick calls has one"
     try:
         value = made.quick(args)
-        if made.returns is FLOAT:
+        if made.returns is FLOAT or made.returns == _VECTOR:
             return value
         return result_to_python(value, made.returns)
     except RunError as error:
