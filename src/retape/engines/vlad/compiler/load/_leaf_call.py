@@ -78,14 +78,14 @@ class LeafCall:
         if total > _KEPT:
             reals = _Reals(total)
             request.reals = reals.at
-        _fill(reals.row, arguments, shapes)
+        _put_reals(reals.row, arguments, shapes)
         if self._run(place):
             request.a = tokens  # a fault may have come in between
             self.native.fail()
         return float(reals.row[0]) if request.t else self._given(request)
 
     def _layout(self, shapes: Any, arguments: tuple[Any, ...]) -> _Layout:
-        parts = [_shown(value) for value in arguments]
+        parts = [_sample(value) for value in arguments]
         shape: Value = parts.pop()
         while parts:
             shape = (parts.pop(), shape)
@@ -110,7 +110,7 @@ class LeafCall:
         return from_tokens(tokens, reals.row, request.s, names, as_arrays=True)
 
 
-def _fill(row: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...]) -> None:
+def _put_reals(row: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...]) -> None:
     """Put the reals of arguments into a row, in the order of their tokens."""
     at = 0
     for value, shape in zip(arguments, shapes, strict=True):
@@ -127,7 +127,7 @@ def _fill(row: Any, arguments: tuple[Any, ...], shapes: tuple[Any, ...]) -> None
             at += 1
 
 
-def _shown(value: Any) -> Value:
+def _sample(value: Any) -> Value:
     """A value of the language that has the tokens of an argument."""
     if value.__class__ is bool:
         return value
