@@ -24,6 +24,8 @@ IDEAS: dict[str, set[str]] = {
     | {"erf"},
     "python/expressions/_library_calls.py": {"log", "tanh", "erf", "abs", "min", "max"}
     | {"floor", "atan", "sin", "cos", "expt", "finite?", "zero?"},
+    "python/library/_table.py": {"min", "max"},
+    "python/statements/_sequences.py": {"min", "max"},
     "python/terms/_arithmetic.py": {"sqrt", "abs", "max"},  # formulas of these
     # the interpreters' tests of values, which only they can see
     "values/_primitives.py": {"boolean?", "real?", "procedure?", "real"},
@@ -43,6 +45,7 @@ ABOUT_SIGNS = {
     # Python's own, translated
     *("expressions/_array_items.py", "expressions/_arrays.py"),
     *("expressions/_library_calls.py", "expressions/_whole_arrays.py"),
+    "statements/_sequences.py",
     *("statements/_for_loops.py", "statements/_instance.py", "call/_function.py"),
     *("terms/_arithmetic.py", "terms/_array_terms.py", "session/_module.py"),
 }

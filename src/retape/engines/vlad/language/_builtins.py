@@ -29,6 +29,8 @@ PYTHON_FAULTS = (
     "`range` with a step of zero",
     "index out of range",
     "the shapes of two arrays differ",
+    "an array without items has no mean, no largest item",
+    "a matrix is singular",
     "a negative power of an int, which is a float; write the base as a float",
 )
 """Why a compiled Python function stops: operators `fault:0`, `fault:1`, and so on."""

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from retape.engines.vlad.language._core import Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import CONS, VECTOR_REF, VECTOR_SET
+from retape.engines.vlad.operators._table import CONS, IS_ZERO, VECTOR_REF, VECTOR_SET
+from retape.engines.vlad.python.expressions._array_parts import is_part, parts_of
 from retape.engines.vlad.python.read._types import (
     BOOL,
-    INT,
     UNKNOWN,
     ArrayType,
     TupleType,
@@ -50,12 +50,17 @@ class ArrayItems:
             return core, UNKNOWN
         if not isinstance(type_, ArrayType):
             self.refuse(node, f"{kind_of_type(type_)} has no items")
+        if is_part(node, type_):
+            return owner.parts.read(node, (core, type_), env)
         indices = self._indices(node, type_.rank, env)
 
         def read(vector: Core, at: Core) -> Core:
             return Prim(where, VECTOR_REF, (vector, at))
 
-        return self._at(where, core, indices, read), type_.item
+        item = self._at(where, core, indices, read)
+        if type_.item is BOOL:
+            item = owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (item,)))
+        return item, type_.item
 
     def with_item(
         self, node: ast.Subscript, array: Core, value: Core, env: "Variables"
@@ -75,9 +80,7 @@ class ArrayItems:
         self, node: ast.Subscript, rank: int, env: "Variables"
     ) -> list[tuple[Core, bool]]:
         """The indices, and of each whether it is known not to be negative."""
-        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        if any(isinstance(part, ast.Slice) for part in parts):
-            self.refuse(node, "slices are not compiled; write a loop over the items")
+        parts = parts_of(node)
         if len(parts) != rank:
             kind = "a[i, j]" if rank == 2 else "a[i]"
             self.refuse(
@@ -85,18 +88,7 @@ class ArrayItems:
             )
         found: list[tuple[Core, bool]] = []
         for part in parts:
-            operand = self._owner.expr(part, env)
-            if operand[1] is BOOL:
-                self.refuse(
-                    part,
-                    "an index is an int, and this is a bool, which NumPy takes for a "
-                    "mask; use `int(x)`",
-                )
-            core, type_ = self._owner.as_number(part, operand)
-            if type_ not in (INT, UNKNOWN):
-                self.refuse(
-                    part, "an index is an int, and this is a float; use `int(x)`"
-                )
+            core, _ = self._owner.parts.index(part, env)
             found.append((core, self.is_natural(part, env)))
         return found
 

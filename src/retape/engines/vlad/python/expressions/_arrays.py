@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NoReturn
 from retape.engines.vlad.language._core import Const, Core, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import CONS, MAKE_VECTOR
+from retape.engines.vlad.python.library import _tables
 from retape.engines.vlad.python.read._types import (
     INT,
     ArrayType,
@@ -38,6 +39,14 @@ class Arrays:
         self._owner.fresh = False
         if isinstance(type_, ArrayType):
             match node.attr:
+                case "T" if type_ == ArrayType(2):
+                    made = self._owner.written(
+                        node, _tables.transposed, [(core, type_)]
+                    )
+                    self._owner.fresh = False
+                    return made
+                case "T" if type_.rank == 1:
+                    return core, type_
                 case "ndim":
                     return Const(where, float(type_.rank)), INT
                 case "size":
@@ -51,7 +60,7 @@ class Arrays:
         return self.refuse(
             node,
             f"`.{node.attr}` of {kind_of_type(type_)} is not compiled; an array "
-            "has `shape`, `size`, `ndim` and `copy()`",
+            "has `shape`, `size`, `ndim`, `T` and methods such as `copy()`",
         )
 
     def length(self, node: ast.AST, operand: Operand) -> Operand:

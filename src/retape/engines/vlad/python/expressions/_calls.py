@@ -10,6 +10,7 @@ from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
 from retape.engines.vlad.python.expressions._refusals import instead_of_derivative
 from retape.engines.vlad.python.expressions._unit import Nested
 from retape.engines.vlad.python.expressions._variables import share
+from retape.engines.vlad.python.library._table import METHODS
 from retape.engines.vlad.python.read._library import known_function
 from retape.engines.vlad.python.read._names import default_of, parameters
 from retape.engines.vlad.python.read._source import MISSING
@@ -56,8 +57,10 @@ class CallTranslator:
         named = {str(k): v for k, v in keywords.items()}
         result = self.of_function(node, type_, function, args, named, tells=tells)
         if holds_arrays(result[1]) and not owner.fresh:
-            for each in (*node.args, *(k.value for k in node.keywords)):
-                share(each, env)
+            nodes = [*node.args, *(k.value for k in node.keywords)]
+            for each, given in zip(nodes, [*args, *named.values()], strict=True):
+                if holds_arrays(given[1]):
+                    share(each, env)
         return result
 
     def _plain(self, node: ast.Call) -> list[ast.expr]:
@@ -70,16 +73,15 @@ class CallTranslator:
         self, node: ast.Call, function: ast.Attribute, env: "Variables"
     ) -> Operand:
         core, type_ = self._owner.expr(function.value, env)
-        if isinstance(type_, ArrayType) and not node.args and not node.keywords:
-            if function.attr == "copy":
-                return self._owner.wholes.copy(node, (core, type_))
-            self._owner.refuse_ints(node, type_)
-            if function.attr == "sum":
-                return self._owner.wholes.sum(node, (core, type_))
+        if isinstance(type_, ArrayType) and function.attr in METHODS:
+            owner = self._owner
+            args = [(core, type_), *(owner.expr(each, env) for each in node.args)]
+            named = {str(k.arg): owner.expr(k.value, env) for k in node.keywords}
+            return self._library.call(node, ("array", function.attr), args, named)
         return self.refuse(
             node,
             f"the method `{function.attr}` of {kind_of_type(type_)} is not compiled; "
-            "arrays have `copy()` and `sum()`",
+            f"arrays have {', '.join(f'`{each}`' for each in sorted(METHODS))}",
         )
 
     def of_function(
@@ -105,9 +107,7 @@ class CallTranslator:
         if known is None and isinstance(key, Nested | PythonFunction):
             given = self._bound(node, type_, function, args, keywords or {})
             return self._compiled(node, type_, function, given, tells)
-        if keywords:
-            self.refuse(node, "keyword arguments of library functions are not compiled")
-        return self._library.call(node, known or ("", ""), args)
+        return self._library.call(node, known or ("", ""), args, keywords or {})
 
     def _compiled(
         self,

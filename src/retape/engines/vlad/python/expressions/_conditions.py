@@ -1,16 +1,19 @@
 """Conditions: comparisons, `and` and `or`, and the choice between two values."""
 
 import ast
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import IS_ZERO
 from retape.engines.vlad.python.expressions._variables import Variables, share
+from retape.engines.vlad.python.library import _rows
 from retape.engines.vlad.python.read._types import (
     BOOL,
     NUMBERS,
     UNKNOWN,
+    ArrayType,
     NoCommonType,
+    holds_arrays,
     join,
     kind_of_type,
 )
@@ -18,6 +21,16 @@ from retape.engines.vlad.python.terms._arithmetic import Operand
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
+
+
+_MASKS: dict[type[ast.cmpop], Any] = {
+    ast.Lt: _rows.less,
+    ast.Gt: _rows.less,
+    ast.LtE: _rows.less_or_equal,
+    ast.GtE: _rows.less_or_equal,
+    ast.Eq: _rows.equal,
+    ast.NotEq: _rows.different,
+}
 
 
 class Conditions:
@@ -41,10 +54,26 @@ class Conditions:
             )
         return core
 
-    def compare(self, node: ast.Compare, env: "Variables") -> Core:
+    def compare(self, node: ast.Compare, env: "Variables") -> Operand:
         """`a < b < c`: each operand once, up to the first that fails."""
-        left, _ = self._owner.number(node.left, env)
-        return self._chain(node, left, node.ops, node.comparators, env)
+        first = self._owner.expr(node.left, env)
+        if len(node.ops) == 1:
+            second = self._owner.expr(node.comparators[0], env)
+            if isinstance(first[1], ArrayType) or isinstance(second[1], ArrayType):
+                return self._mask(node, first, second)
+        left, _ = self._owner.as_number(node.left, first)
+        return self._chain(node, left, node.ops, node.comparators, env), BOOL
+
+    def _mask(self, node: ast.Compare, left: Operand, right: Operand) -> Operand:
+        """A comparison of arrays, item by item."""
+        owner, op = self._owner, type(node.ops[0])
+        for _, type_ in (left, right):
+            owner.refuse_ints(node, type_)
+        if op in (ast.Gt, ast.GtE):
+            left, right = right, left
+        if op not in _MASKS:
+            self.refuse(node, "only `<`, `<=`, `>`, `>=`, `==` and `!=` are compiled")
+        return owner.wholes.by_item(node, _MASKS[op], [left, right], BOOL)
 
     def _chain(
         self,
@@ -94,8 +123,9 @@ class Conditions:
             self._owner.expr(node.body, env),
             self._owner.expr(node.orelse, env),
         )
-        share(node.body, env)
-        share(node.orelse, env)
+        for each, type_ in ((node.body, s), (node.orelse, t)):
+            if holds_arrays(type_):
+                share(each, env)
         self._owner.fresh = False
         try:
             return If(self._owner.text.where(node), test, a, b), join(s, t)

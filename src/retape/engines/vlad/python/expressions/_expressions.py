@@ -10,6 +10,7 @@ from retape.engines.vlad.language._core import Const, Core, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import NEGATE
 from retape.engines.vlad.python.expressions._array_items import ArrayItems
+from retape.engines.vlad.python.expressions._array_parts import ArrayParts
 from retape.engines.vlad.python.expressions._array_products import ArrayProducts
 from retape.engines.vlad.python.expressions._arrays import Arrays
 from retape.engines.vlad.python.expressions._calls import CallTranslator
@@ -18,6 +19,7 @@ from retape.engines.vlad.python.expressions._refusals import instead_of_expressi
 from retape.engines.vlad.python.expressions._unit import Nested, Unit
 from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.expressions._whole_arrays import ON_ARRAYS, WholeArrays
+from retape.engines.vlad.python.library import _rows
 from retape.engines.vlad.python.read._names import (
     InnerDefinition,
     default_of,
@@ -46,6 +48,16 @@ from retape.engines.vlad.python.terms._arithmetic import (
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 from retape.engines.vlad.python.terms._statics import static_value
 
+_OF_MASKS: dict[type[ast.operator], Any] = {
+    ast.BitAnd: _rows.both,
+    ast.BitOr: _rows.either,
+}
+
+
+def is_mask(type_: Type) -> bool:
+    """Whether a type is of arrays of bools."""
+    return isinstance(type_, ArrayType) and type_.item is BOOL
+
 
 class Expressions:
     """The expressions of one function.
@@ -67,6 +79,7 @@ class Expressions:
         self.wholes = WholeArrays(self)
         self.products = ArrayProducts(self)
         self.items = ArrayItems(self)
+        self.parts = ArrayParts(self)
         self.calls = CallTranslator(self)
         self.fresh = False
         self.fresh_items: tuple[bool, ...] = ()
@@ -90,7 +103,7 @@ class Expressions:
             case ast.UnaryOp():
                 return self._unary(node, env)
             case ast.Compare():
-                return self.conditions.compare(node, env), BOOL
+                return self.conditions.compare(node, env)
             case ast.BoolOp():
                 return self.conditions.logical(node, env), BOOL
             case ast.IfExp():
@@ -132,8 +145,21 @@ class Expressions:
             )
         return core, type_
 
+    def written(self, node: ast.AST, function: Any, operands: list[Operand]) -> Operand:
+        """A function of our own library, applied."""
+        nothing = Const(self.text.where(node), ())
+        made = self.calls.of_function(node, FunctionType(function), nothing, operands)
+        self.ways = ()  # it is no call of the program's own
+        return made
+
     def refuse_ints(self, node: ast.AST, type_: Type) -> None:
         """Refuse arithmetic with a whole array of ints."""
+        if isinstance(type_, ArrayType) and type_.item is BOOL:
+            self.refuse(
+                node,
+                "an array of bools is for `np.where(mask, a, b)`, `&`, `|` and `~`; "
+                "write `np.where(mask, 1.0, 0.0)` for numbers",
+            )
         if isinstance(type_, ArrayType) and type_.item is INT:
             self.refuse(
                 node,
@@ -216,6 +242,9 @@ class Expressions:
         self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
     ) -> Operand:
         where = self.text.where(node)
+        if is_mask(left[1]) and is_mask(right[1]) and type(op) in _OF_MASKS:
+            function = _OF_MASKS[type(op)]
+            return self.wholes.by_item(node, function, [left, right], BOOL)
         for each in (left[1], right[1]):
             self.refuse_ints(node, each)
         if isinstance(op, ast.MatMult):
@@ -239,6 +268,8 @@ class Expressions:
                 where, self.conditions.condition(node.operand, env)
             ), BOOL
         operand = self.expr(node.operand, env)
+        if isinstance(node.op, ast.Invert) and is_mask(operand[1]):
+            return self.wholes.by_item(node, _rows.opposite, [operand], BOOL)
         self.refuse_ints(node, operand[1])
         if isinstance(operand[1], ArrayType) and isinstance(node.op, ast.USub):
             return self.wholes.unary(node, NEGATE, operand)
@@ -255,8 +286,9 @@ class Expressions:
         for item in items:
             parts.append(self.expr(item, env))
             fresh.append(self.fresh or not holds_arrays(parts[-1][1]))
-        for item in items:
-            share(item, env)
+        for item, (_, type_) in zip(items, parts, strict=True):
+            if holds_arrays(type_):
+                share(item, env)
         self.fresh, self.fresh_items = all(fresh), tuple(fresh)
         types = TupleType(tuple(type_ for _, type_ in parts))
         return tuple_of(where, [core for core, _ in parts]), types
@@ -277,7 +309,8 @@ class Expressions:
         for name, node in definitions.items():
             for each, default in with_default(node).items():
                 parts.append((default_of(name, each), self.expr(default, env)))
-                share(default, env)
+                if holds_arrays(parts[-1][1][1]):
+                    share(default, env)
         enclosing = frozenset(self.locals)
         group = [
             Nested(replace(self.parsed, node=node, name=name, enclosing=enclosing))

@@ -4,17 +4,32 @@ import ast
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
+from retape.engines.vlad.python.library._table import BY_ITEM, VIEWS, WRITTEN
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
     INT,
     UNKNOWN,
     ArrayType,
+    Scalar,
+    Type,
+    kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
+
+
+def _kind(type_: Type) -> str:
+    """The letter of an argument's type in the table of written functions."""
+    if isinstance(type_, ArrayType):
+        return str(type_.rank) if type_.item is FLOAT else "?"
+    return {INT: "i", FLOAT: "n"}.get(type_, "?") if isinstance(type_, Scalar) else "?"
+
+
+def _is_mask(type_: Type) -> bool:
+    return isinstance(type_, ArrayType) and type_.item is BOOL
 
 
 class LibraryCalls:
@@ -27,15 +42,25 @@ class LibraryCalls:
         self._owner.refuse(node, message)
 
     def call(
-        self, node: ast.AST, known: tuple[str, str], args: list[Operand]
+        self,
+        node: ast.AST,
+        known: tuple[str, str],
+        args: list[Operand],
+        keywords: dict[str, Operand],
     ) -> Operand:
         """A function of a library, by the kind and the name of its row."""
         kind, name = known
+        if keywords:
+            name = self._by_axis(node, name, args, keywords)
         if any(t is UNKNOWN for _, t in args):
             return Const(self._owner.text.where(node), ()), UNKNOWN
         for _, type_ in args:
-            if name not in ("len", "copy"):
+            if name not in ("len", "copy", "where"):
                 self._owner.refuse_ints(node, type_)
+        if kind == "array" or name in BY_ITEM:
+            found = self._written(node, name, args)
+            if found is not None:
+                return found
         match kind:
             case "math":
                 return self._math(node, name, args)
@@ -44,6 +69,54 @@ class LibraryCalls:
             case "array":
                 return self._array(node, name, args)
         return self._builtin(node, name, args)
+
+    def _by_axis(
+        self,
+        node: ast.AST,
+        name: str,
+        args: list[Operand],
+        keywords: dict[str, Operand],
+    ) -> str:
+        """The name of a row for one axis, which is given by name."""
+        axis = keywords.get("axis")
+        value = axis[0].value if axis and isinstance(axis[0], Const) else None
+        rank = getattr(args[0][1], "rank", 0) if args else 0
+        if len(keywords) > 1 or value is None or axis is None or axis[1] is not INT:
+            self.refuse(
+                node,
+                "of the keyword arguments of library functions `axis` alone is "
+                "compiled, with a constant",
+            )
+        assert isinstance(value, float)
+        at = int(value)
+        if not -rank <= at < rank:
+            self.refuse(node, f"an array of {rank} dimensions has no axis {at}")
+        return name if rank == 1 else f"{name} by {at % rank}"
+
+    def _written(self, node: ast.AST, name: str, args: list[Operand]) -> Operand | None:
+        """A function that is written in the language; `None` if there is none."""
+        owner = self._owner
+        if name in BY_ITEM:
+            if not any(isinstance(type_, ArrayType) for _, type_ in args):
+                return None
+            self._counted(node, args, 3 if name in ("clip", "where") else 2)
+            if name == "where" and not _is_mask(args[0][1]):
+                self.refuse(node, "`np.where` takes a comparison of arrays first")
+            return owner.wholes.by_item(node, BY_ITEM[name], args)
+        rows = WRITTEN.get(name)
+        if rows is None:
+            return None
+        kinds = "".join(_kind(type_) for _, type_ in args)
+        function = rows.get(kinds) or rows.get(kinds.replace("i", "n"))
+        if function is None and kinds[-1:] == "i":
+            function = rows.get(kinds[:-1].replace("i", "n") + "i")
+        if function is None:
+            given = " and ".join(kind_of_type(type_) for _, type_ in args) or "nothing"
+            self.refuse(node, f"`{name}` of {given} is not compiled; write a loop")
+        result = owner.written(node, function, args)
+        if name in VIEWS:
+            owner.fresh = False
+        return result
 
     def _counted(self, node: ast.AST, args: list[Operand], *counts: int) -> None:
         if len(args) not in counts:
@@ -86,6 +159,12 @@ class LibraryCalls:
     def _array(self, node: ast.AST, name: str, args: list[Operand]) -> Operand:
         owner, where = self._owner, self._owner.text.where(node)
         match name:
+            case "zeros_like" | "empty_like" | "ones_like" | "full_like":
+                self._counted(node, args, 2 if name == "full_like" else 1)
+                value = Const(where, 1.0 if name == "ones_like" else 0.0)
+                if name == "full_like":
+                    value, _ = owner.as_number(node, args[1])
+                return owner.wholes.full(node, args[0], value)
             case "zeros" | "empty" | "ones":
                 self._counted(node, args, 1)
                 value = Const(where, 1.0 if name == "ones" else 0.0)

@@ -100,6 +100,7 @@ class Unit:
     told: list[Type] = field(default_factory=list)
     _parsed: dict[Any, Parsed] = field(default_factory=dict)
     _made_of: dict[PythonFunction, tuple[Any, ...]] = field(default_factory=dict)
+    _attributes: dict[ModuleType, Any] = field(default_factory=dict)
     _count: int = 0
 
     def parsed(self, function: PythonFunction) -> Parsed:
@@ -119,7 +120,8 @@ class Unit:
         """The value of a module's attribute, which the unit then depends on."""
         value = getattr(module, name, MISSING)
         if value is not MISSING:
-            self.outside[partial(getattr, module), name] = value
+            reader = self._attributes.setdefault(module, partial(getattr, module))
+            self.outside[reader, name] = value
         return value
 
     def is_current(self) -> bool:

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from retape.engines.vlad.python.library._table import VIEWS
 from retape.engines.vlad.python.read._types import Type
 
 
@@ -30,12 +31,25 @@ Variables = dict[str, Variable]
 
 def share(node: ast.AST, env: Variables) -> None:
     """Note that the arrays in a variable have a second name from now on."""
+    node = _base(node)
     if isinstance(node, ast.Name) and node.id in env:
         variable = env[node.id]
         if variable.owned:
             for name, other in list(env.items()):
                 if other.name == variable.name:
                     env[name] = replace(other, owned=False)
+
+
+def _base(node: ast.AST) -> ast.AST:
+    """What an expression is a part, or another form, of: NumPy's may be a view."""
+    while True:
+        match node:
+            case ast.Subscript(value=inner) | ast.Attribute(value=inner):
+                node = inner
+            case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in VIEWS:
+                node = node.args[0] if node.args else inner
+            case _:
+                return node
 
 
 def parting(node: ast.expr, env: Variables, names: Iterable[str]) -> set[str]:

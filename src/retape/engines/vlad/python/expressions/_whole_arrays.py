@@ -10,7 +10,7 @@ item again, as a sine, is the last thing that an operator does.
 import ast
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
@@ -28,12 +28,26 @@ from retape.engines.vlad.operators._table import (
     CHECKED_DIV,
     CHECKED_EXPT,
     CONS,
+    MAKE_VECTOR,
     SQUARE,
     names_with,
 )
-from retape.engines.vlad.python.read._types import FLOAT, ArrayType, kind_of_type
+from retape.engines.vlad.python.library import _rows, _tables
+from retape.engines.vlad.python.read._types import (
+    FLOAT,
+    INT,
+    ArrayType,
+    Scalar,
+    TupleType,
+    kind_of_type,
+)
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
-from retape.engines.vlad.python.terms._array_terms import if_alike, length_of, opened_as
+from retape.engines.vlad.python.terms._array_terms import (
+    if_alike,
+    length_of,
+    opened_as,
+    part_of,
+)
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
@@ -91,6 +105,7 @@ class WholeArrays:
         self._owner = owner
         self._build = owner.build
         self._made: dict[Core, Whole] = {}
+        self._thin: dict[Core, tuple[Operand, bool]] = {}
 
     def unary(self, node: ast.AST, op: str, operand: Operand) -> Operand:
         """An operator of one number, for each item."""
@@ -101,11 +116,10 @@ class WholeArrays:
         self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
     ) -> Operand:
         """An operator of two numbers, item by item or with one number."""
+        spread = self._spread(node, op, left, right)
+        if spread is not None:
+            return spread
         a, b = self._whole(node, left), self._whole(node, right)
-        if a.rank and b.rank and a.rank != b.rank:
-            self._owner.refuse(
-                node, "arrays of one and of two dimensions do not combine here"
-            )
         both = self._combined(node, op, a, b)
         words = len([*postfix(both.item)])
         if len(both.operands) > _MOST_OPERANDS or words > _MOST_WORDS:
@@ -129,6 +143,118 @@ class WholeArrays:
         if not isinstance(operand[1], ArrayType):
             return operand
         return self._array(node, self._alone(node, operand))[0], operand[1]
+
+    def full(self, node: ast.AST, like: Operand, value: Core) -> Operand:
+        """An array of the shape of another one, full of one value."""
+        owner, (core, type_) = self._owner, like
+        if not isinstance(type_, ArrayType):
+            owner.refuse(node, f"{kind_of_type(type_)} has no shape; use `np.zeros`")
+        if type_.rank == 2:
+            shape = part_of(self._build, owner.text.where(node), core, "shape")
+            return owner.arrays.new(node, (shape, TupleType((INT, INT))), value)
+        return owner.arrays.new(node, owner.arrays.length(node, like), value)
+
+    def by_item(
+        self,
+        node: ast.AST,
+        function: Any,
+        operands: list[Operand],
+        item: Scalar = FLOAT,
+    ) -> Operand:
+        """A function of our library, item by item: a number is an array full of it."""
+        owner, where = self._owner, self._owner.text.where(node)
+        known = [self._alone(node, operand) for operand in operands]
+        arrays = [whole for whole in known if whole.is_array]
+        if len({whole.rank for whole in arrays}) > 1:
+            owner.refuse(
+                node, "arrays of one and of two dimensions do not combine here"
+            )
+        first, *others = arrays
+        around = [each for whole in known for each in whole.around]
+        around += [
+            each for whole in others for each in self._alike(where, first, whole)
+        ]
+        length = length_of(where, first.first)
+        types = [
+            type_ if isinstance(type_, ArrayType) else None for _, type_ in operands
+        ]
+        args: list[Operand] = []
+        for whole, type_ in zip(known, types, strict=True):
+            if type_ is not None:
+                args.append((whole.first, replace(type_, rank=1)))
+                continue
+            value = whole.operands[0] if whole.operands else self._number(where, whole)
+            args.append((Prim(where, MAKE_VECTOR, (length, value)), ArrayType(1)))
+        core, _ = owner.written(node, function, args)
+        if first.shape is not None:
+            core = Prim(where, CONS, (first.shape[0], core))
+        for each in reversed(around):
+            core = each(core)
+        owner.fresh = True
+        return core, ArrayType(first.rank, item)
+
+    def _number(self, where: Where, whole: Whole) -> Core:
+        assert isinstance(whole.item, ItemNumber)
+        return Const(where, whole.item.value)
+
+    def thin(self, node: ast.AST, vector: Operand, *, is_row: bool) -> Operand:
+        """A vector as an array of one row, or of one column."""
+        function = _tables.as_row if is_row else _tables.as_column
+        made = self._owner.written(node, function, [vector])
+        self._thin[made[0]] = vector, is_row
+        self._owner.fresh = False
+        return made
+
+    def _spread(
+        self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
+    ) -> Operand | None:
+        """Two arrays of which one is repeated, as NumPy does; or `None`."""
+        a, b = (getattr(type_, "rank", 0) for _, type_ in (left, right))
+        thin = self._thin.get(left[0]), self._thin.get(right[0])
+        if a + b == 2 and thin[0 if a else 1] is not None:
+            found = thin[0 if a else 1]
+            assert found is not None
+            vector, is_row = found
+            pair = (vector, right) if a else (left, vector)
+            return self.thin(node, self.binary(node, op, *pair), is_row=is_row)
+        first, second = thin
+        if first is not None and second is not None:
+            return self._both_thin(node, op, first, second)
+        if {a, b} == {1, 2} or (a == b == 2 and any(thin)):
+            left, right = (
+                self._repeated(node, left, right),
+                self._repeated(node, right, left),
+            )
+            return self.binary(node, op, left, right)
+        return None
+
+    def _both_thin(
+        self,
+        node: ast.AST,
+        op: ast.operator,
+        left: tuple[Operand, bool],
+        right: tuple[Operand, bool],
+    ) -> Operand:
+        """Two columns or rows; of one of each, a table."""
+        (a, is_row), (b, other) = left, right
+        if is_row == other:
+            return self.thin(node, self.binary(node, op, a, b), is_row=is_row)
+        column, row = (b, a) if is_row else (a, b)
+        like = self._owner.written(node, _rows.outer, [column, row])
+        columns = self._owner.written(node, _tables.columns_of, [column, like])
+        rows = self._owner.written(node, _tables.rows_of, [row, like])
+        pair = (rows, columns) if is_row else (columns, rows)
+        return self.binary(node, op, *pair)
+
+    def _repeated(self, node: ast.AST, operand: Operand, like: Operand) -> Operand:
+        if operand[1] == ArrayType(1):
+            return self._owner.written(node, _tables.rows_of, [operand, like])
+        found = self._thin.get(operand[0])
+        if found is None:
+            return operand
+        vector, is_row = found
+        function = _tables.rows_of if is_row else _tables.columns_of
+        return self._owner.written(node, function, [vector, like])
 
     # operands
 

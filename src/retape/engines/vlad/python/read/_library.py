@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 from retape.engines.vlad.operators._table import OPERATORS
+from retape.engines.vlad.python.library._table import BY_ITEM, WRITTEN
 
 _ELEMENTARY = [name for name, row in OPERATORS.items() if row.is_elementary]
 
@@ -46,7 +47,18 @@ _BUILTINS: dict[Any, str] = {
     math.fmod: "refused",
 }
 
-_ARRAYS = frozenset("zeros ones full empty dot sum copy arctan arctan2 power".split())
+_ARRAYS = frozenset(
+    (
+        *"zeros ones full empty dot sum copy arctan arctan2 power".split(),
+        *"zeros_like ones_like full_like empty_like".split(),
+        *(name for name in WRITTEN if " " not in name),
+        *BY_ITEM,
+    )
+) - {"minimum", "maximum"}
+
+
+_OTHER_NAMES = {"amax": "max", "amin": "min"}
+"""As releases of NumPy before 2 call them."""
 
 
 def known_function(value: Any) -> tuple[str, str] | None:
@@ -64,6 +76,7 @@ def known_function(value: Any) -> tuple[str, str] | None:
     if _is_numpy(value):
         if name in NUMPY:
             return "numpy", NUMPY[name]
+        name = _OTHER_NAMES.get(name, name)
         if name in _ARRAYS:
             return "array", name
         if name in ("minimum", "maximum"):

@@ -101,10 +101,8 @@ def kind_of_type(type_: Type) -> str:
         case TupleType():
             return f"a tuple of {len(type_.items)}"
         case ArrayType():
-            of_ints = "ints of " * (type_.item is INT)
-            return (
-                f"an array of {of_ints}{type_.rank} dimension{'s' * (type_.rank > 1)}"
-            )
+            of = {INT: "ints of ", BOOL: "bools of "}.get(type_.item, "")
+            return f"an array of {of}{type_.rank} dimension{'s' * (type_.rank > 1)}"
         case FunctionType():
             return "a function"
         case OneOf():

@@ -11,6 +11,7 @@ import ast
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Core, Pattern, PVar, Var
+from retape.engines.vlad.python.expressions._array_parts import is_part
 from retape.engines.vlad.python.expressions._variables import (
     Variable,
     Variables,
@@ -47,7 +48,8 @@ class Assignments:
         fresh = self._owner.are_fresh(node.value, leaving)
         if len(node.targets) > 1 and holds_arrays(type_):
             self.refuse(node, "one array with several names; write `b = a.copy()`")
-        if holds_arrays(type_) and not all(fresh):
+        copied = all(isinstance(each, ast.Subscript) for each in node.targets)
+        if holds_arrays(type_) and not all(fresh) and not copied:
             share(node.value, env)
         if len(node.targets) == 1:
             return self.bind(node.targets[0], node, (value, type_), fresh, env, go)
@@ -172,12 +174,19 @@ class Assignments:
                 f"the array `{name}` may have another name, as the caller's, which "
                 f"would see the change; write `{name} = {name}.copy()` before it",
             )
-        value, _ = self._owner.as_number(target, operand)
         fresh = self._owner.build.fresh(name)
         held = self._owner.build.fresh("value")
-        changed = self._owner.items.with_item(
-            target, Var(where, variable.name), Var(where, held), env
-        )
+        array = Var(where, variable.name), variable.type
+        if is_part(target, variable.type):
+            self._owner.refuse_ints(target, operand[1])
+            value, kind = operand
+            given = Var(where, held), kind
+            changed = self._owner.parts.with_part(target, array, given, env)
+        else:
+            value, _ = self._owner.as_number(target, operand)
+            changed = self._owner.items.with_item(
+                target, array[0], Var(where, held), env
+            )
         inner = go({**env, name: Variable(fresh, variable.type, True)})
         return lambda: self._owner.build.let_var(
             where,
@@ -199,8 +208,7 @@ class Assignments:
             return self.refuse(target, "attributes of objects are not compiled")
         left = self._owner.expr(read, env)
         self._owner.refuse_ints(node, left[1])
-        if isinstance(left[1], ArrayType):
-            assert isinstance(target, ast.Name)
+        if isinstance(left[1], ArrayType) and isinstance(target, ast.Name):
             if not env[target.id].owned:
                 self.refuse(
                     node,

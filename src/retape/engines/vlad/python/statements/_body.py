@@ -14,6 +14,7 @@ Types are found in a first pass over each piece; a term is made afterwards, by a
 import ast
 from collections.abc import Sequence
 
+from retape.engines.vlad.language._builtins import PYTHON_FAULTS
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.expressions._expressions import Expressions
@@ -188,8 +189,14 @@ class Body(Expressions):
     def _assert(self, node: ast.Assert, env: Variables, go: After) -> Emit:
         where = self.text.where(node)
         test, inner = self.conditions.condition(node.test, env), go(env)
-        wrong = fault(where, "assertion failed")
+        wrong = fault(where, _told(node.msg))
         return lambda: If(where, test, inner(), wrong)
+
+
+def _told(message: ast.expr | None) -> str:
+    """The fault of an assertion: our own functions say which it is."""
+    text = message.value if isinstance(message, ast.Constant) else None
+    return text if text in PYTHON_FAULTS else "assertion failed"
 
 
 def _as_statement(node: ast.IfExp) -> ast.If:

@@ -1,4 +1,4 @@
-"""`for`: a loop with a hidden counter, over a `range` or the items of an array.
+"""`for`: a loop with a hidden counter, over a `range` or the places of a sequence.
 
     for i in range(a, b, s): body; rest
 
@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import IS_POSITIVE, IS_ZERO, VECTOR_REF
+from retape.engines.vlad.operators._table import IS_POSITIVE, IS_ZERO
 from retape.engines.vlad.python.expressions._variables import Variable, Variables
-from retape.engines.vlad.python.read._names import assigned
-from retape.engines.vlad.python.read._types import INT, UNKNOWN, ArrayType
+from retape.engines.vlad.python.read._types import INT, UNKNOWN
 from retape.engines.vlad.python.statements._joins import After, Emit, only
 from retape.engines.vlad.python.statements._loops import Steering
+from retape.engines.vlad.python.statements._sequences import sequence
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
 
 if TYPE_CHECKING:
@@ -155,24 +155,8 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
                 return _Range(start, stop, step, natural=natural)
             case _:
                 pass
-    core, type_ = owner.expr(iterated, env)
-    if isinstance(iterated, ast.Name) and iterated.id in assigned(node.body):
-        owner.refuse(
-            iterated,
-            f"`{iterated.id}` is assigned in the loop over its items; loop over "
-            f"`range(len({iterated.id}))`",
-        )
-    if isinstance(type_, ArrayType) and type_.rank == 1 and isinstance(core, Var):
-        stop, _ = owner.arrays.length(node, (core, type_))
-        item = type_.item
-        return _Range(
-            zero, stop, one, lambda i: (Prim(where, VECTOR_REF, (core, i)), item)
-        )
-    return owner.refuse(
-        iterated,
-        "a loop goes over `range(...)` or over an array of one dimension that is a "
-        "variable",
-    )
+    over = sequence(owner, node, iterated, env)
+    return _Range(zero, over.length, one, over.item)
 
 
 def _sign_of_step(step: Core) -> int:

@@ -13,6 +13,7 @@ from retape.engines.vlad.language._core import (
 )
 from retape.engines.vlad.python.expressions._unit import Instance, Nested, Unit
 from retape.engines.vlad.python.expressions._variables import Variable, Variables
+from retape.engines.vlad.python.library._table import WRITES
 from retape.engines.vlad.python.read._names import captured, changes, parameters
 from retape.engines.vlad.python.read._source import Parsed
 from retape.engines.vlad.python.read._types import NONE, FunctionType, Type
@@ -45,10 +46,12 @@ def translate(
         if isinstance(each.parsed.node, ast.FunctionDef):
             type_ = FunctionType(each, function.captured)
             env[each.parsed.name] = Variable(itself, type_)
+    given = function.key in WRITES
     for name, type_ in zip(parameters(parsed.node), args, strict=True):
         unique = unit.build.fresh(name)
         patterns.append(PVar(unique))
-        env[name] = Variable(unique, type_)
+        env[name] = Variable(unique, type_, owned=given)
+        given = False
     core = _translated(body, parsed, env)
     if itself in unit.build.free(core):
         captures = tuple_of(where, [Var(where, name) for name in taken])

@@ -1,0 +1,1 @@
+"""NumPy's functions, written in the language that is compiled."""

@@ -1,0 +1,200 @@
+"""NumPy's functions of arrays of two dimensions."""
+
+from typing import Any
+
+import numpy as np
+
+
+def mean(a: Any) -> Any:
+    assert a.size > 0, "an array without items has no mean, no largest item"
+    return a.sum() / a.size
+
+
+def largest(a: Any) -> Any:
+    assert a.size > 0, "an array without items has no mean, no largest item"
+    result = a[0, 0]
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            result = np.maximum(result, a[i, j])
+    return result
+
+
+def smallest(a: Any) -> Any:
+    return -largest(-a)
+
+
+def norm(a: Any) -> Any:
+    return np.sqrt((a * a).sum())
+
+
+def transposed(a: Any) -> Any:
+    result = np.zeros((a.shape[1], a.shape[0]))
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            result[j, i] = a[i, j]
+    return result
+
+
+def flat(a: Any) -> Any:
+    result = np.zeros(a.size)
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            result[i * a.shape[1] + j] = a[i, j]
+    return result
+
+
+def trace(a: Any) -> Any:
+    result = 0.0
+    for i in range(min(a.shape[0], a.shape[1])):
+        result += a[i, i]
+    return result
+
+
+def diagonal(a: Any) -> Any:
+    count = min(a.shape[0], a.shape[1])
+    result = np.zeros(count)
+    for i in range(count):
+        result[i] = a[i, i]
+    return result
+
+
+def sums_of_columns(a: Any) -> Any:
+    result = np.zeros(a.shape[1])
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            result[j] += a[i, j]
+    return result
+
+
+def sums_of_rows(a: Any) -> Any:
+    result = np.zeros(a.shape[0])
+    for i in range(a.shape[0]):
+        for j in range(a.shape[1]):
+            result[i] += a[i, j]
+    return result
+
+
+def means_of_columns(a: Any) -> Any:
+    assert a.size > 0, "an array without items has no mean, no largest item"
+    return sums_of_columns(a) / a.shape[0]
+
+
+def means_of_rows(a: Any) -> Any:
+    assert a.size > 0, "an array without items has no mean, no largest item"
+    return sums_of_rows(a) / a.shape[1]
+
+
+def largest_of_columns(a: Any) -> Any:
+    assert a.size > 0, "an array without items has no mean, no largest item"
+    result = np.zeros(a.shape[1])
+    for j in range(a.shape[1]):
+        most = a[0, j]
+        for i in range(1, a.shape[0]):
+            most = np.maximum(most, a[i, j])
+        result[j] = most
+    return result
+
+
+def largest_of_rows(a: Any) -> Any:
+    assert a.size > 0, "an array without items has no mean, no largest item"
+    result = np.zeros(a.shape[0])
+    for i in range(a.shape[0]):
+        most = a[i, 0]
+        for j in range(1, a.shape[1]):
+            most = np.maximum(most, a[i, j])
+        result[i] = most
+    return result
+
+
+def smallest_of_columns(a: Any) -> Any:
+    return -largest_of_columns(-a)
+
+
+def smallest_of_rows(a: Any) -> Any:
+    return -largest_of_rows(-a)
+
+
+def identity(n: Any) -> Any:
+    result = np.zeros((n, n))
+    for i in range(n):
+        result[i, i] = 1.0
+    return result
+
+
+def as_column(a: Any) -> Any:
+    result = np.zeros((len(a), 1))
+    for i in range(len(a)):
+        result[i, 0] = a[i]
+    return result
+
+
+def as_row(a: Any) -> Any:
+    result = np.zeros((1, len(a)))
+    for i in range(len(a)):
+        result[0, i] = a[i]
+    return result
+
+
+def rows_of(a: Any, like: Any) -> Any:
+    """`a` as each row of an array that has the shape of another one."""
+    assert len(a) == like.shape[1], "the shapes of two arrays differ"
+    result = np.zeros(like.shape)
+    for i in range(like.shape[0]):
+        for j in range(len(a)):
+            result[i, j] = a[j]
+    return result
+
+
+def columns_of(a: Any, like: Any) -> Any:
+    """`a` as each column of an array that has the shape of another one."""
+    assert len(a) == like.shape[0], "the shapes of two arrays differ"
+    result = np.zeros(like.shape)
+    for i in range(len(a)):
+        for j in range(like.shape[1]):
+            result[i, j] = a[i]
+    return result
+
+
+def solution(a: Any, b: Any) -> Any:
+    """`x` of `a @ x = b`, by elimination; of each column's items the largest first."""
+    n = a.shape[0]
+    assert n == a.shape[1], "the shapes of two arrays differ"
+    assert n == len(b), "the shapes of two arrays differ"
+    m, x = a.copy(), b.copy()
+    for k in range(n):
+        pivot = k
+        for i in range(k + 1, n):
+            if abs(m[i, k]) > abs(m[pivot, k]):
+                pivot = i
+        assert m[pivot, k] != 0.0, "a matrix is singular"
+        if pivot != k:
+            for j in range(k, n):
+                m[k, j], m[pivot, j] = m[pivot, j], m[k, j]
+            x[k], x[pivot] = x[pivot], x[k]
+        for i in range(k + 1, n):
+            factor = m[i, k] / m[k, k]
+            for j in range(k + 1, n):
+                m[i, j] -= factor * m[k, j]
+            x[i] -= factor * x[k]
+    for i in range(n - 1, -1, -1):
+        total = x[i]
+        for j in range(i + 1, n):
+            total -= m[i, j] * x[j]
+        x[i] = total / m[i, i]
+    return x
+
+
+def solutions(a: Any, b: Any) -> Any:
+    result = np.zeros(b.shape)
+    for k in range(b.shape[1]):
+        right = np.zeros(b.shape[0])
+        for i in range(b.shape[0]):
+            right[i] = b[i, k]
+        found = solution(a, right)
+        for i in range(b.shape[0]):
+            result[i, k] = found[i]
+    return result
+
+
+def inverse(a: Any) -> Any:
+    return solutions(a, identity(a.shape[0]))

@@ -1,0 +1,153 @@
+"""What a `for` goes over: arrays, rows, `range`, `enumerate`, `zip` and `reversed`.
+
+Each is its length and the item at a place, so they stand inside of one another; the
+loop counts places.
+"""
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from retape.engines.vlad.language._core import Const, Core, Prim, Var
+from retape.engines.vlad.operators._table import VECTOR_REF
+from retape.engines.vlad.python.expressions._variables import Variables
+from retape.engines.vlad.python.read._names import assigned
+from retape.engines.vlad.python.read._types import (
+    BOOL,
+    INT,
+    UNKNOWN,
+    ArrayType,
+    TupleType,
+)
+from retape.engines.vlad.python.terms._arithmetic import Operand
+from retape.engines.vlad.python.terms._core_builder import tuple_of
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.statements._body import Body
+
+
+@dataclass(frozen=True, slots=True)
+class Sequence:
+    """What a loop goes over.
+
+    Attributes:
+        length: How many items there are; computed once, before the loop.
+        item: The item at a place.
+    """
+
+    length: Core
+    item: Callable[[Core], Operand]
+
+
+def sequence(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> Sequence:
+    """What an expression in the head of a `for` is.
+
+    Raises:
+        CompileError: If a loop over it is not compiled.
+    """
+    called = owner.static_object(node.func, env) if isinstance(node, ast.Call) else None
+    rule = _RULES.get(called) if isinstance(called, type) else None
+    if rule is not None:
+        assert isinstance(node, ast.Call)
+        if node.keywords:
+            owner.refuse(node, "keyword arguments are not compiled here")
+        return rule(owner, loop, node, env)
+    return _of_array(owner, loop, node, env)
+
+
+def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> Sequence:
+    where = owner.text.where(node)
+    core, type_ = owner.expr(node, env)
+    if isinstance(node, ast.Name) and node.id in assigned(loop.body):
+        owner.refuse(
+            node,
+            f"`{node.id}` is assigned in the loop over its items; loop over "
+            f"`range(len({node.id}))`",
+        )
+    if not isinstance(type_, ArrayType) or not isinstance(core, Var):
+        owner.refuse(
+            node,
+            "a loop goes over `range(...)`, over an array that is a variable, and over "
+            "`enumerate`, `zip` and `reversed` of those",
+        )
+    if type_.item is BOOL:
+        owner.refuse(node, "a loop over an array of bools is not compiled; use `where`")
+    length, _ = owner.arrays.length(node, (core, type_))
+
+    def item(at: Core) -> Operand:
+        if type_.rank == 2:
+            return owner.parts.row(node, (core, type_), (at, INT))
+        return Prim(where, VECTOR_REF, (core, at)), type_.item
+
+    return Sequence(length, item)
+
+
+def _of_range(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Sequence:
+    where = owner.text.where(node)
+    parts = [owner.number(arg, env) for arg in node.args]
+    for (_, type_), arg in zip(parts, node.args, strict=True):
+        if type_ not in (INT, UNKNOWN):
+            owner.refuse(arg, "`range` takes ints, and this is a float")
+    if len(parts) not in (1, 2):
+        owner.refuse(node, "inside of others, `range` is compiled without a step")
+    start = parts[0][0] if len(parts) == 2 else Const(where, 0.0)
+    if not isinstance(start, Const | Var):
+        owner.refuse(node, "the start of this `range` is a constant or a variable")
+    count = Prim(where, "-", (parts[-1][0], start))
+    length = Prim(where, "max", (count, Const(where, 0.0)))
+    return Sequence(length, lambda at: (Prim(where, "+", (start, at)), INT))
+
+
+def _enumerated(
+    owner: "Body", loop: ast.For, node: ast.Call, env: Variables
+) -> Sequence:
+    where = owner.text.where(node)
+    if len(node.args) != 1:
+        owner.refuse(node, "`enumerate` is compiled with one argument")
+    inner = sequence(owner, loop, node.args[0], env)
+
+    def item(at: Core) -> Operand:
+        core, type_ = inner.item(at)
+        return tuple_of(where, [at, core]), TupleType((INT, type_))
+
+    return Sequence(inner.length, item)
+
+
+def _zipped(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Sequence:
+    where = owner.text.where(node)
+    if not node.args:
+        owner.refuse(node, "`zip` is compiled with one argument or more")
+    each = [sequence(owner, loop, arg, env) for arg in node.args]
+    length = each[0].length
+    for other in each[1:]:
+        length = Prim(where, "min", (length, other.length))
+
+    def item(at: Core) -> Operand:
+        found = [one.item(at) for one in each]
+        types = TupleType(tuple(type_ for _, type_ in found))
+        return tuple_of(where, [core for core, _ in found]), types
+
+    return Sequence(length, item)
+
+
+def _reversed(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Sequence:
+    where = owner.text.where(node)
+    if len(node.args) != 1:
+        owner.refuse(node, "`reversed` is compiled with one argument")
+    inner_node = node.args[0]
+    is_array = not isinstance(inner_node, ast.Call)
+    is_range = not is_array and owner.static_object(inner_node.func, env) is range
+    if not is_array and not is_range:
+        owner.refuse(node, "`reversed` is of an array or of a `range`, as in Python")
+    inner = sequence(owner, loop, inner_node, env)
+    last = Prim(where, "-", (inner.length, Const(where, 1.0)))
+    return Sequence(inner.length, lambda at: inner.item(Prim(where, "-", (last, at))))
+
+
+_RULES: dict[type, Callable[..., Any]] = {
+    range: _of_range,
+    enumerate: _enumerated,
+    zip: _zipped,
+    reversed: _reversed,
+}
