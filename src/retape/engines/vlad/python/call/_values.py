@@ -99,7 +99,7 @@ def kinds_of_leaves(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(kinds)
 
 
-_ITEMS = {INT: int, BOOL: bool}
+_ITEM_TYPES = {INT: int, BOOL: bool}
 """What the items of arrays are, where they are no floats."""
 
 _NUMBERS = frozenset((float, int, bool))
@@ -206,7 +206,9 @@ def result_to_python(value: Value, type_: Type) -> Any:
         case ArrayType(rank=rank):
             shape, data = ((-1,), value) if rank == 1 else value
             array = _array(data).reshape([int(n) for n in shape])
-            return array if type_.item is FLOAT else array.astype(_ITEMS[type_.item])
+            return (
+                array if type_.item is FLOAT else array.astype(_ITEM_TYPES[type_.item])
+            )
         case FunctionType():
             raise GradientTypeError(
                 "a compiled function cannot return a function; return its values"

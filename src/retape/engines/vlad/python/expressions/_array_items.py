@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from retape.engines.vlad.language._core import Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import CONS, IS_ZERO, VECTOR_REF, VECTOR_SET
-from retape.engines.vlad.python.expressions._array_parts import is_part, parts_of
+from retape.engines.vlad.python.expressions._array_parts import indices_of, is_part
 from retape.engines.vlad.python.read._types import (
     BOOL,
     UNKNOWN,
@@ -80,7 +80,7 @@ class ArrayItems:
         self, node: ast.Subscript, rank: int, env: "Variables"
     ) -> list[tuple[Core, bool]]:
         """The indices, and of each whether it is known not to be negative."""
-        parts = parts_of(node)
+        parts = indices_of(node)
         if len(parts) != rank:
             kind = "a[i, j]" if rank == 2 else "a[i]"
             self.refuse(

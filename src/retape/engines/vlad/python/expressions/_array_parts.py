@@ -51,13 +51,13 @@ _READS: dict[str, Any] = {
 
 def is_part(node: ast.Subscript, type_: ArrayType) -> bool:
     """Whether a subscript is of more than one item."""
-    parts = parts_of(node)
+    parts = indices_of(node)
     return len(parts) < type_.rank or any(
         isinstance(each, ast.Slice) or is_new_axis(each) for each in parts
     )
 
 
-def parts_of(node: ast.Subscript) -> list[ast.expr]:
+def indices_of(node: ast.Subscript) -> list[ast.expr]:
     """The indices and slices between the brackets."""
     return node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
 
@@ -78,7 +78,7 @@ class ArrayParts:
         """A part, as an array of its own."""
         owner, (core, type_) = self._owner, array
         assert isinstance(type_, ArrayType)
-        if any(is_new_axis(each) for each in parts_of(node)):
+        if any(is_new_axis(each) for each in indices_of(node)):
             return self._with_axis(node, array)
         kind, args = self._found(node, type_, env)
         made, _ = owner.written(node, _READS[kind], [(core, type_), *args])
@@ -116,7 +116,7 @@ class ArrayParts:
         self, node: ast.Subscript, type_: ArrayType, env: "Variables"
     ) -> tuple[str, list[Operand]]:
         """Which part it is, and the arguments that tell it."""
-        parts = parts_of(node)
+        parts = indices_of(node)
         if len(parts) > type_.rank:
             self._owner.refuse(
                 node, f"{kind_of_type(type_)} has no more than {type_.rank} indices"
@@ -179,7 +179,7 @@ class ArrayParts:
 
     def _with_axis(self, node: ast.Subscript, array: Operand) -> Operand:
         """`v[:, None]`, a column; `v[None, :]`, a row."""
-        parts = parts_of(node)
+        parts = indices_of(node)
         match [is_new_axis(each) or _is_all(each) for each in parts]:
             case [True, True] if array[1] == ArrayType(1):
                 pass

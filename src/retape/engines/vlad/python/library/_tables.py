@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 
-def mean(a: Any) -> Any:
+def mean_of_table(a: Any) -> Any:
     assert a.size > 0, "an array without items has no mean, no largest item"
     return a.sum() / a.size
 
 
-def largest(a: Any) -> Any:
+def largest_of_table(a: Any) -> Any:
     assert a.size > 0, "an array without items has no mean, no largest item"
     result = a[0, 0]
     for i in range(a.shape[0]):
@@ -19,11 +19,11 @@ def largest(a: Any) -> Any:
     return result
 
 
-def smallest(a: Any) -> Any:
-    return -largest(-a)
+def smallest_of_table(a: Any) -> Any:
+    return -largest_of_table(-a)
 
 
-def norm(a: Any) -> Any:
+def norm_of_table(a: Any) -> Any:
     return np.sqrt((a * a).sum())
 
 
@@ -114,7 +114,7 @@ def smallest_of_rows(a: Any) -> Any:
     return -largest_of_rows(-a)
 
 
-def identity(n: Any) -> Any:
+def unit_table(n: Any) -> Any:
     result = np.zeros((n, n))
     for i in range(n):
         result[i, i] = 1.0
@@ -197,4 +197,4 @@ def solutions(a: Any, b: Any) -> Any:
 
 
 def inverse(a: Any) -> Any:
-    return solutions(a, identity(a.shape[0]))
+    return solutions(a, unit_table(a.shape[0]))
