@@ -26,7 +26,7 @@ def _span(start: Any, stop: Any, step: Any, length: Any) -> Any:
     return first, max(0, (first - _bound_down(stop, length) - step - 1) // -step)
 
 
-def _within(at: Any, length: Any) -> Any:
+def _checked_place(at: Any, length: Any) -> Any:
     if at < 0:
         at += length
     assert 0 <= at < length, "index out of range"
@@ -57,7 +57,7 @@ def fill_part(a: Any, start: Any, stop: Any, step: Any, value: Any) -> Any:
 
 
 def row(a: Any, i: Any, start: Any, stop: Any, step: Any) -> Any:
-    at = _within(i, a.shape[0])
+    at = _checked_place(i, a.shape[0])
     first, count = _span(start, stop, step, a.shape[1])
     result = np.zeros(count)
     for j in range(count):
@@ -66,7 +66,7 @@ def row(a: Any, i: Any, start: Any, stop: Any, step: Any) -> Any:
 
 
 def set_row(a: Any, i: Any, start: Any, stop: Any, step: Any, values: Any) -> Any:
-    at = _within(i, a.shape[0])
+    at = _checked_place(i, a.shape[0])
     first, count = _span(start, stop, step, a.shape[1])
     assert len(values) == count, "the lengths of two arrays differ"
     for j in range(count):
@@ -75,7 +75,7 @@ def set_row(a: Any, i: Any, start: Any, stop: Any, step: Any, values: Any) -> An
 
 
 def fill_row(a: Any, i: Any, start: Any, stop: Any, step: Any, value: Any) -> Any:
-    at = _within(i, a.shape[0])
+    at = _checked_place(i, a.shape[0])
     first, count = _span(start, stop, step, a.shape[1])
     for j in range(count):
         a[at, first + j * step] = value
@@ -83,7 +83,7 @@ def fill_row(a: Any, i: Any, start: Any, stop: Any, step: Any, value: Any) -> An
 
 
 def column(a: Any, start: Any, stop: Any, step: Any, j: Any) -> Any:
-    at = _within(j, a.shape[1])
+    at = _checked_place(j, a.shape[1])
     first, count = _span(start, stop, step, a.shape[0])
     result = np.zeros(count)
     for i in range(count):
@@ -92,7 +92,7 @@ def column(a: Any, start: Any, stop: Any, step: Any, j: Any) -> Any:
 
 
 def set_column(a: Any, start: Any, stop: Any, step: Any, j: Any, values: Any) -> Any:
-    at = _within(j, a.shape[1])
+    at = _checked_place(j, a.shape[1])
     first, count = _span(start, stop, step, a.shape[0])
     assert len(values) == count, "the lengths of two arrays differ"
     for i in range(count):
@@ -101,7 +101,7 @@ def set_column(a: Any, start: Any, stop: Any, step: Any, j: Any, values: Any) ->
 
 
 def fill_column(a: Any, start: Any, stop: Any, step: Any, j: Any, value: Any) -> Any:
-    at = _within(j, a.shape[1])
+    at = _checked_place(j, a.shape[1])
     first, count = _span(start, stop, step, a.shape[0])
     for i in range(count):
         a[first + i * step, at] = value
