@@ -129,7 +129,7 @@ def in_torch() -> Iterator[tuple[str, Pair]]:
 
     programs = {
         "20 layers of 256, 256 rows": (*of(stack, rows), "4MB"),
-        "transformer of 3 layers": (*of(encoder, texts), "20MB"),
+        "transformer of 3 layers": (*of(encoder, texts), "24MB"),
         "1,000 numbers, 200 steps": (*advected(1000, 200), "300kB"),
         "300,000 numbers, 20 steps": (*advected(300_000, 20), "20MB"),
     }

@@ -5,9 +5,10 @@ from operator import index
 from typing import Any, SupportsIndex, TypeVar, cast
 
 from retape._errors import PlanError
+from retape._reads import unwrapped
 from retape._warn import warn
 from retape.driver import Outcome, Program, Progress, Verify, run
-from retape.driver._hints import hints, unwrapped
+from retape.driver._hints import hints
 from retape.driver._interrupt import unheeded
 from retape.driver._outgrown import Sample
 from retape.driver._program import check_program

@@ -24,7 +24,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from retape._errors import RetapeError
-from retape.driver._hints import unwrapped
+from retape._reads import unwrapped
 
 _OWN = str(Path(__file__).resolve().parents[1])
 _LIBRARIES = (_OWN, *(sysconfig.get_path(p) for p in ("stdlib", "purelib", "platlib")))

@@ -13,8 +13,6 @@ method, also of functions that it calls. All else is passed over.
 from __future__ import annotations
 
 import inspect
-import sys
-import sysconfig
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
@@ -22,9 +20,8 @@ from hashlib import blake2b
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+from retape._reads import closure_of, globals_of, inside, is_installed, unwrapped
 from retape.storage import fingerprint
-
-_PACKAGES = tuple(sysconfig.get_paths()[name] for name in ("purelib", "platlib"))
 
 
 def hints(name: str, function: object) -> dict[str, str]:
@@ -48,28 +45,6 @@ def hints(name: str, function: object) -> dict[str, str]:
     return {what: digest for what, digest in found.items() if digest}
 
 
-def unwrapped(function: object) -> object:
-    """The Python function inside a method, a `partial` or a decorator's object."""
-    while True:
-        inner = _inside(function)
-        if inner is None:
-            return function
-        function = inner
-
-
-def _inside(function: object) -> object:
-    if isinstance(function, partial):
-        return function.func
-    if isinstance(function, MethodType):
-        return function.__func__
-    if isinstance(function, FunctionType):
-        return None
-    # Functions that `functools`, NumPy, Numba and others have wrapped.
-    names = "__wrapped__", "pyfunc", "py_func", "func"
-    inner = (getattr(function, name, None) for name in names)
-    return next((found for found in inner if isinstance(found, FunctionType)), None)
-
-
 def _variables(function: object) -> Iterator[tuple[str, Any]]:
     """The variables of a function, with their names."""
     if isinstance(function, partial):
@@ -82,26 +57,12 @@ def _variables(function: object) -> Iterator[tuple[str, Any]]:
         for name, parameter in takes.items():
             if parameter.default is not parameter.empty:
                 yield name, parameter.default
-        yield from _of_closure(function)
-        known = function.__globals__
-        yield from ((n, known[n]) for n in sorted(_names(function.__code__) & {*known}))
-    elif _inside(function) is None:
+        yield from closure_of(function).items()
+        yield from globals_of(function).items()
+    elif inside(function) is None:
         yield "self", function
-    if _inside(function) is not None:
-        yield from _variables(_inside(function))
-
-
-def _of_closure(function: FunctionType) -> Iterator[tuple[str, Any]]:
-    cells = function.__closure__ or ()
-    for name, cell in zip(function.__code__.co_freevars, cells, strict=True):
-        with suppress(ValueError):  # One that is not set yet.
-            yield name, cell.cell_contents
-
-
-def _names(code: CodeType) -> set[str]:
-    """The names in code, functions inside it included."""
-    inner = [part for part in code.co_consts if isinstance(part, CodeType)]
-    return {*code.co_names}.union(*map(_names, inner))
+    if inside(function) is not None:
+        yield from _variables(inside(function))
 
 
 def _digest(value: object) -> str:
@@ -143,7 +104,7 @@ def _feed_data(value: Any, found: list[bytes], met: set[int]) -> None:
     if isinstance(value, dict):
         parts = [part for key in value for part in (key, value[key])]
     elif not isinstance(value, list | tuple):
-        inner = _inside(value)
+        inner = inside(value)
         parts = [inner] if inner is not None else list(_attributes(value).values())
     for part in parts:
         _feed(part, found, met)
@@ -156,9 +117,4 @@ def _attributes(value: Any) -> dict[str, Any]:
 
 def _is_installed(thing: Any) -> bool:
     """Whether something is Python's or a package's, and not the user's own."""
-    name = str(getattr(thing, "__module__", None) or "builtins")
-    top = name.partition(".")[0]
-    if top in sys.stdlib_module_names and top != "__main__":
-        return True
-    file = str(getattr(sys.modules.get(name), "__file__", None) or "")
-    return top == "retape" or file.startswith(_PACKAGES)
+    return is_installed(str(getattr(thing, "__module__", None) or "builtins"))

@@ -10,6 +10,8 @@ from torch import Tensor
 from torch.nn import Module
 from torch.utils._pytree import tree_leaves
 
+from retape._reads import closure_of, globals_of
+
 
 class Before:
     """Random states and the buffers of modules, before a call.
@@ -41,17 +43,6 @@ class Before:
 
 
 def _modules(function: Any, args: Any) -> Iterator[Module]:
-    cells = getattr(function, "__closure__", None) or ()
-    read = [cell.cell_contents for cell in cells if _is_full(cell)]
-    names = getattr(getattr(function, "__code__", None), "co_names", ())
-    known: dict[str, Any] = getattr(function, "__globals__", {})
-    read += [known[name] for name in names if name in known]
+    read = [*closure_of(function).values(), *globals_of(function).values()]
     read += [function, getattr(function, "__self__", None), *tree_leaves(args)]
     yield from (each for each in read if isinstance(each, Module))
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not cell
-    except ValueError:
-        return False

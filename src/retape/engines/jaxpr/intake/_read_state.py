@@ -8,9 +8,7 @@ What changes by itself (an iterator, a generator of random numbers) cannot.
 
 from __future__ import annotations
 
-import dis
 import functools
-import sys
 import types
 import weakref
 from collections import deque
@@ -20,6 +18,8 @@ from typing import Any
 
 import jax
 import numpy as np
+
+from retape._reads import closure_of, globals_of, is_installed, names_in
 
 ReadState = tuple[Any, ...]
 """Of two equal ones, a function would be traced to the same."""
@@ -174,19 +174,14 @@ class _Walk:
 
     def _look_at_function(self, function: Any) -> None:
         self.found.append(_Same(function))
-        globals_, names = _names_read(function.__code__)
-        for cell in function.__closure__ or ():
-            try:
-                self.look(cell.cell_contents, names)
-            except ValueError:  # not written yet
-                self.found.append("empty")
+        names, closed = names_in(function.__code__), closure_of(function)
+        # One that is set later is another state.
+        self.found.append(tuple(closed))
+        self._look_at_all(closed.values(), names)
         held = function.__defaults__, function.__kwdefaults__, vars(function)
         self._look_at_all(held, names)
-        if _is_library(function.__module__):
-            return
-        for name in sorted(globals_):
-            if name in function.__globals__:
-                self.look(function.__globals__[name], names)
+        if not is_installed(function.__module__):
+            self._look_at_all(globals_of(function).values(), names)
 
     def _look_at_module(self, module: Any, names: frozenset[str]) -> None:
         self.found.append(_Same(module))
@@ -198,7 +193,7 @@ class _Walk:
     def _look_at_class(self, cls: Any) -> None:
         self.found.append(_Same(cls))
         for base in cls.__mro__:
-            if _is_library(base.__module__):
+            if is_installed(base.__module__):
                 continue
             for name, value in sorted(vars(base).items()):
                 data = not callable(value)
@@ -248,32 +243,5 @@ def _is_of_python(cls: type) -> bool:
     return not any(isinstance(v, _OF_C) for v in members)
 
 
-@functools.lru_cache(4096)
-def _names_read(code: types.CodeType) -> tuple[frozenset[str], frozenset[str]]:
-    """The globals that code reads, and all names in it, attributes, too."""
-    read = {
-        each.argval
-        for each in dis.get_instructions(code)
-        if each.opname in ("LOAD_GLOBAL", "LOAD_NAME")
-    }
-    every = set(code.co_names)
-    for inner in code.co_consts:
-        if isinstance(inner, types.CodeType):
-            more, names = _names_read(inner)
-            read |= more
-            every |= names
-    return frozenset(read), frozenset(every)
-
-
 def _top(module: str | None) -> str:
     return (module or "").partition(".")[0]
-
-
-@functools.lru_cache(1024)
-def _is_library(module: str | None) -> bool:
-    """Whether a module is no part of a user's program: its globals do not change."""
-    top = _top(module)
-    if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
-        return True
-    file = getattr(sys.modules.get(top), "__file__", None) or ""
-    return "site-packages" in file or "dist-packages" in file

@@ -9,9 +9,10 @@ import __future__
 
 import os
 import time
-from collections.abc import Iterator
 from functools import cache
 from types import CodeType, FunctionType
+
+from retape._reads import codes_in
 
 _CLOCK_TICK = 2.0
 _BEGIN = time.time() - _CLOCK_TICK
@@ -42,14 +43,7 @@ def is_changed(function: FunctionType, text: str) -> bool:
 @cache
 def _codes_of(text: str, path: str, flags: int) -> frozenset[object]:
     module = compile(text, path, "exec", flags, dont_inherit=True)
-    return frozenset(_shape(each) for each in _within(module))
-
-
-def _within(code: CodeType) -> Iterator[CodeType]:
-    for each in code.co_consts:
-        if isinstance(each, CodeType):
-            yield each
-            yield from _within(each)
+    return frozenset(_shape(each) for each in codes_in(module))
 
 
 def _shape(code: CodeType) -> object:
