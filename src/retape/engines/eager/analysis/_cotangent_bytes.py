@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from retape.engines.eager.trace._signature import Signature
+from retape.engines.eager.trace._step import made_by
 from retape.engines.eager.trace._trace import Trace
 
 
@@ -30,6 +31,12 @@ def cotangent_bytes(
     formula = results + _formula_bytes(trace, signature, reads, made, largest)
     cotangents = sum(_given_back(trace, *each) for each in inputs.items())
     return cotangents + max(formula, *summed, 0)
+
+
+def step_cotangents(trace: Trace, index: int) -> int:
+    """The bytes that going back through a recorded step may need at once."""
+    step = trace.steps[index]
+    return cotangent_bytes(trace, index, step.signature, step.reads, made_by(step))
 
 
 def _given_back(trace: Trace, slot: int, size: int) -> int:

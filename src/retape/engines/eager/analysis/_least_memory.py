@@ -7,7 +7,7 @@ import torch
 
 from retape.engines.eager._errors import BudgetError
 from retape.engines.eager._limits import BACKWARD_NUMBERS, ample_budget
-from retape.engines.eager.analysis._liveness import Span, most_crossing, waiting_bytes
+from retape.engines.eager.analysis._columns import Columns
 from retape.engines.eager.analysis._measured import outside_bytes
 from retape.engines.eager.analysis._replay_peak import stage_bytes
 from retape.engines.eager.trace._step import Step, made_by
@@ -89,7 +89,7 @@ def _enough(run: "Run", room: int, relieved: bool) -> int:
         return enough
     kept = trace.kept_bytes + trace.state_bytes() + _held_by_program(run)
     # What is computed again, and the cotangents of what waits for the backward.
-    return enough + kept + 2 * most_crossing(trace)
+    return enough + kept + 2 * Columns.of(trace).narrow
 
 
 def least_memory(run: "Run") -> int:
@@ -104,10 +104,10 @@ def least_memory(run: "Run") -> int:
     again, at = stage_bytes(trace, saved), dict[int, int]()
     for slot, step in set(saved):
         at[step] = at.get(step, 0) + trace.nbytes[slot]
-    # Of replays nothing is asked: with the uses of all it took 280 bytes an operator.
-    span = Span(trace, 0, last, (), (), waiting_bytes(trace))
+    columns = Columns.of(trace)
+    back = int(columns.going_back.max(initial=0))
     least = max(
-        (max(n + span.waiting_at(k), at[k] + span.reverse) for k, n in again.items()),
+        (max(n + columns.waiting_at(k), at[k] + back) for k, n in again.items()),
         default=0,
     )
     kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()

@@ -1,89 +1,25 @@
-"""Liveness: the bytes that cross each position of a span, and its narrow places."""
+"""The steps between two positions, run again and reversed: bytes, and narrow places."""
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
-from functools import cached_property
+from collections.abc import Sequence
+from typing import Any
 
-import torch
+import numpy as np
 
-from retape.engines.eager.analysis._cotangent_bytes import cotangent_bytes, kernel_bytes
-from retape.engines.eager.trace._native_handle import native
-from retape.engines.eager.trace._step import made_by
+from retape.engines.eager.analysis._columns import Columns, Rerun, crossing
 from retape.engines.eager.trace._trace import Trace
-from retape.schedule._running_sums import running_sums
-
-
-def waiting_bytes(trace: Trace) -> "array[int]":
-    """For each step, the bytes made before it and read by it or after it.
-
-    When the backward comes to a step, the cotangents of these wait. What gets none,
-    such as the mask of a dropout, is left out.
-    """
-    module = native()
-    last, sizes = len(trace.steps), _cotangent_sizes(trace)
-    if module is not None:
-        found = module.waiting_bytes(
-            trace.steps, trace.producer, trace.last_read, sizes
-        )
-        return array("q", found)
-    uses = zip(trace.producer, trace.last_read, sizes, strict=True)
-    waiting = (
-        (made + 1, min(read, last) + 1, nbytes)
-        for made, read, nbytes in uses
-        if 0 <= made < read and not trace.steps[made].signature.passive
-    )
-    return array("q", running_sums(waiting, last + 2))
-
-
-def _cotangent_sizes(trace: Trace) -> list[int]:
-    """Of each slot, the bytes of its cotangent: a kernel's workspace gets none."""
-    if not any(each.scratch_bytes for each in trace.signatures.values()):
-        return trace.nbytes
-    sizes = zip(trace.nbytes, trace.roots, strict=True)
-    return [0 if root.dtype is torch.uint8 else nbytes for nbytes, root in sizes]
-
-
-def most_crossing(trace: Trace) -> int:
-    """The most bytes that are made before a position and used at it or after it."""
-    last = len(trace.steps)
-    uses = zip(trace.producer, trace.last_read, trace.nbytes, strict=True)
-    crossing = (
-        (made + 1, min(read, last) + 1, nbytes)
-        for made, read, nbytes in uses
-        if 0 <= made < read
-    )
-    return max(running_sums(crossing, last + 1))
-
-
-def waiting_beside(trace: Trace) -> list[int]:
-    """For each step, the bytes made before it and read after it, not by it alone.
-
-    These cotangents wait while the backward goes through the step.
-    """
-    uses = zip(trace.producer, trace.last_read, _cotangent_sizes(trace), strict=True)
-    beside = (
-        (made + 1, read, nbytes)
-        for made, read, nbytes in uses
-        if 0 <= made < read - 1 and not trace.steps[made].signature.passive
-    )
-    return running_sums(beside, len(trace.steps) + 2)
-
-
-def step_cotangents(trace: Trace, index: int) -> int:
-    """The bytes that going back through a recorded step may need at once."""
-    step = trace.steps[index]
-    return cotangent_bytes(trace, index, step.signature, step.reads, made_by(step))
 
 
 class Span:
     """Some steps of a trace, with the uses of the slots that they make.
 
-    `saved` has pairs of a slot and a step at which autograd saved it, in order;
-    `waiting` is what `waiting_bytes` says of the trace.
+    `saved` has pairs of a slot and a step at which autograd saved it, in order.
 
     Attributes:
         steps: The steps that have to run to compute what is wanted.
+        widths: For each position from start to end, the bytes made before it by these
+            steps and used after it.
         transient: Bytes that a replay needs beside what is wanted of it.
         reverse: Bytes of the cotangents with which autograd goes back through a step.
     """
@@ -95,32 +31,48 @@ class Span:
         end: int,
         steps: Sequence[int],
         saved: Sequence[tuple[int, int]],
-        waiting: Sequence[int],
     ) -> None:
-        self._trace, self._waiting = trace, waiting
+        self._trace, self._columns = trace, Columns.of(trace)
         self._start, self._end = start, end
         # As lists of numbers these took 72 bytes more an operator while a gap is there.
         self.steps = array("q", steps)
         # By slot, the last step at which it was saved.
-        wanted = self._wanted = dict(saved)
+        wanted = dict(saved)
         self._saved = sorted((step, trace.nbytes[s]) for s, step in wanted.items())
         self._saved_steps = [step for step, _ in self._saved]
         self._sums = [0]
         for _, nbytes in self._saved:
             self._sums.append(self._sums[-1] + nbytes)
         self._earlier = self._saved_before(saved)
-        module = native()
-        if module is not None:
-            widths, self.transient, self.reverse = module.span_sums(
-                trace.steps, trace.producer, trace.nbytes, trace.last_read,
-                trace.apart, list(steps), dict(wanted), start, end,
-                list(waiting[start : end + 1]),
-            )  # fmt: skip
-        else:
-            widths = self._crossing_bytes({})
-            self.transient = self._replay_bytes(wanted)
-            self.reverse = self._reverse_bytes()
-        self.widths = array("q", widths)
+        self._measure(wanted)
+        back = self._columns.going_back[start : end + 1]
+        self.reverse = int(back.max(initial=0))
+
+    def _measure(self, wanted: dict[int, int]) -> None:
+        rerun = Rerun(self._columns, self.steps)
+        mine, other = rerun.first >= 0, rerun.first >= 0
+        other[rerun.among(wanted)] = False
+        # By slot, the step that makes it and the last one that uses it.
+        made = self._made = np.where(mine, rerun.steps[rerun.first], -1)
+        used = self._used = np.where(mine, rerun.steps[rerun.last], -1)
+        self._low = rerun.low
+        for slot, step in wanted.items():
+            place = slot - rerun.low
+            if 0 <= place < len(used) and used[place] < step:
+                used[place] = step
+        start, length = self._start, self._end - self._start + 1
+
+        def across(some: Any) -> Any:
+            first, stop = made[some] + 1 - start, used[some] + 1 - start
+            return crossing(first, stop, rerun.nbytes[some], length)
+
+        inner = (used > made) & (made >= start)
+        self.widths = array("q", across(inner).tobytes())
+        alone = rerun.first[other], rerun.nbytes[other], len(rerun.steps)
+        extra = rerun.kernel + np.bincount(*alone).astype(np.int64)
+        late = rerun.steps >= start
+        extra[late] += across(inner & other)[rerun.steps[late] - start]
+        self.transient = int(extra.max(initial=0))
 
     def _saved_before(
         self, saved: Sequence[tuple[int, int]]
@@ -134,59 +86,6 @@ class Span:
             after[slot] = step
         return found[::-1]
 
-    @cached_property
-    def _last_use(self) -> dict[int, int]:
-        """For each slot, the last step that reads it or at which it was saved."""
-        last, trace = dict(self._wanted), self._trace
-        for index in self.steps:
-            for slot in trace.steps[index].reads:
-                if trace.producer[slot] >= 0 and last.get(slot, -1) < index:
-                    last[slot] = index
-        return last
-
-    def _crossing_bytes(self, without: Mapping[int, int]) -> list[int]:
-        """For each position from start to end, the bytes made before and used after."""
-        trace, start = self._trace, self._start
-        length = self._end - start
-        crossing: list[tuple[int, int, int]] = []
-        for index in self.steps:
-            for slot in made_by(trace.steps[index]):
-                used = self._last_use.get(slot, -1)
-                if used > index >= start and slot not in without:
-                    stop = min(used, self._end) + 1 - start
-                    crossing.append((index + 1 - start, stop, trace.nbytes[slot]))
-        return running_sums(crossing, length + 1)
-
-    def _replay_bytes(self, wanted: Mapping[int, int]) -> int:
-        """The most bytes that a replay holds at once of what is not wanted."""
-        trace, start = self._trace, self._start
-        unwanted, most = self._crossing_bytes(wanted), 0
-        for index in self.steps:
-            step, slots = trace.steps[index], made_by(trace.steps[index])
-            made = sum(trace.nbytes[slot] for slot in slots if slot not in wanted)
-            made += kernel_bytes(trace, step.signature, step.reads, slots)
-            if index >= start:
-                made += unwanted[index - start]
-            most = max(most, made)
-        return most
-
-    def _reverse_bytes(self) -> int:
-        """The most bytes that going back through a step of the span takes."""
-        trace, most = self._trace, 0
-        last_read = trace.last_read
-        for index in range(self._start, min(self._end + 1, len(trace.steps))):
-            step = trace.steps[index]
-            given = zip(step.reads, step.signature.differentiable, strict=True)
-            # What is read later, too, has a cotangent already, and gets a second one.
-            first = {
-                slot
-                for slot, flag in given
-                if flag and trace.producer[slot] >= 0 and last_read[slot] <= index
-            }
-            waiting = self._waiting[index] - sum(trace.nbytes[slot] for slot in first)
-            most = max(most, step_cotangents(trace, index) + max(0, waiting))
-        return most
-
     def margin(self, position: int) -> int:
         """Bytes needed beside what is held and wanted, to reverse up to a position.
 
@@ -196,23 +95,13 @@ class Span:
 
     def waiting_at(self, position: int) -> int:
         """The bytes of cotangents that wait when the backward comes to a position."""
-        waiting = self._waiting[position]
-        if position < len(self._trace.steps):
-            step = self._trace.steps[position]
-            waiting += sum(self._trace.nbytes[slot] for slot in made_by(step))
-            waiting -= step.signature.scratch_bytes
-        return waiting
+        return self._columns.waiting_at(position)
 
     def crossing(self, start: int, cut: int) -> set[int]:
         """Slots made in [start, cut) and used at or after `cut`."""
-        steps = self._trace.steps
-        low, high = bisect_left(self.steps, start), bisect_left(self.steps, cut)
-        return {
-            slot
-            for index in self.steps[low:high]
-            for slot in made_by(steps[index])
-            if self._last_use.get(slot, -1) >= cut
-        }
+        made, used = self._made, self._used
+        slots = np.flatnonzero((made >= start) & (made < cut) & (used >= cut))
+        return set((slots + self._low).tolist())
 
     def saved_between(self, first: int, last: int) -> int:
         """Bytes saved by autograd between two steps, the last one included."""

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from retape.engines.eager._record_bytes import analysis_bytes, deep_bytes
-from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
+from retape.engines.eager.analysis._columns import Columns
 from retape.engines.eager.analysis._lifetimes import OwnPeaks
 from retape.engines.eager.analysis._measured import (
     ForwardEnd,
@@ -22,7 +22,6 @@ from retape.engines.eager.analysis._partition import cut_run
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
 from retape.engines.eager.analysis._uses import Uses
 from retape.engines.eager.trace._run import Run
-from retape.engines.eager.trace._step import made_by
 
 
 def _measure(run: Run, most: int, end: ForwardEnd) -> Measured:
@@ -38,7 +37,9 @@ def _measure(run: Run, most: int, end: ForwardEnd) -> Measured:
         *(late[k] - uses.tape(cuts[k], cuts[k + 1]).keys() for k in parts),
         late[-1],
     ]
-    needs = [_need(run, index) for index in range(len(trace.steps))]
+    columns = Columns.of(trace)
+    # Bytes that a step makes, copies and works in.
+    needs = array("q", (columns.kernel + columns.made_bytes).tobytes())
     own = OwnPeaks(uses, needs, end.there)
     units = [
         unit._replace(
@@ -60,7 +61,7 @@ def _measure(run: Run, most: int, end: ForwardEnd) -> Measured:
         Packed(tuple, [step.reads for step in trace.steps]),
         array("i", trace.producer),
         array("q", trace.nbytes),
-        array("q", needs),
+        needs,
         end.kept + _cotangents_kept(run) + end.outside,
         end.outside,
         array("q", costs),
@@ -106,14 +107,6 @@ def _with_bookkeeping(run: Run, found: list[Measured]) -> list[Measured]:
         "saved_bytes": trace.tail.nbytes,
     }
     return [replace(each, **known) for each in found]
-
-
-def _need(run: Run, index: int) -> int:
-    """Bytes that a step makes, copies and works in."""
-    trace, step = run.trace, run.trace.steps[index]
-    made = made_by(step)
-    kernel = kernel_bytes(trace, step.signature, step.reads, made)
-    return kernel + sum(trace.nbytes[made.start : made.stop])
 
 
 def _cotangents_kept(run: Run) -> int:

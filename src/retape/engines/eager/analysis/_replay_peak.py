@@ -1,61 +1,12 @@
-"""The bytes that running recorded steps again takes, counted step by step.
-
-A stage saves some values and needs others on the way, among them those that earlier
-stages of the same gap will save: those are not wanted here, yet they are made. How
-many bytes are there at once depends on where a stage begins and on what it is for, so
-it is counted for each replay before it is run.
-"""
+"""The bytes that running a program again takes, up to each of its positions."""
 
 from array import array
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 
-from retape.engines.eager.analysis._cotangent_bytes import kernel_bytes
-from retape.engines.eager.trace._native_handle import native_for
-from retape.engines.eager.trace._step import Step, made_by
+from retape.engines.eager.analysis._columns import Columns
+from retape.engines.eager.trace._step import made_by
 from retape.engines.eager.trace._trace import Trace
-
-
-def replay_bytes(trace: Trace, needed: Sequence[int], wanted: Collection[int]) -> int:
-    """The most bytes that running the needed steps holds at once, what is held before
-    left out.
-
-    Examples:
-        A chain of which nothing is held needs two of its values at a time, whatever
-        its length, if the last one is wanted.
-    """
-    module = native_for(trace)
-    if module is not None:
-        return module.replay_bytes(
-            trace.steps, trace.producer, trace.nbytes, needed, wanted
-        )
-    last_read: dict[int, int] = {}
-    for index in needed:
-        last_read.update(dict.fromkeys(trace.steps[index].reads, index))
-    wanted, alive = set(wanted), dict[int, int]()
-    live = most = 0
-    for index in needed:
-        step, made = trace.steps[index], made_by(trace.steps[index])
-        for old in _taken_over(trace, step):
-            if old not in wanted:
-                live -= alive.pop(old, 0)
-        for slot in made:
-            alive[slot] = trace.nbytes[slot]
-            live += alive[slot]
-        kernel = kernel_bytes(trace, step.signature, step.reads, made)
-        most = max(most, live + kernel)
-        for slot in (*step.reads, *made):
-            if slot not in wanted and last_read.get(slot, -1) <= index:
-                live -= alive.pop(slot, 0)
-    return most
-
-
-def _taken_over(trace: Trace, step: Step) -> list[int]:
-    """The slots whose storage a step writes its result into, if it is theirs alone.
-
-    One that is resized gets new room while the old is there.
-    """
-    nbytes = trace.nbytes
-    return [old for old, new in step.writes if nbytes[old] == nbytes[new]]
 
 
 class Forerun:
@@ -73,6 +24,11 @@ class Forerun:
 
     def __init__(self, trace: Trace, saved: Collection[int]) -> None:
         self._trace, self._saved = trace, frozenset(saved)
+        columns = Columns.of(trace)
+        self._kernel = columns.kernel.tolist()
+        self._taken_over: defaultdict[int, set[int]] = defaultdict(set)
+        for index, slot in columns.taken_over.tolist():
+            self._taken_over[index].add(slot)
         self._last = list(trace.producer)
         self.most = 0
         # Of each top, by how much the one before it is larger, and which that is.
@@ -94,10 +50,9 @@ class Forerun:
         for slot in read:
             self._use(slot, index)
         made = made_by(step)
-        taken = read.intersection(_taken_over(trace, step)) - self._saved
+        taken = read.intersection(self._taken_over[index]) - self._saved
         there = sum(trace.nbytes[slot] for slot in (read - taken) | set(made))
-        kernel = kernel_bytes(trace, step.signature, step.reads, made)
-        self._push(index, there + kernel)
+        self._push(index, there + self._kernel[index])
 
     def _use(self, slot: int, index: int) -> None:
         """A slot is there after its last use so far, up to a step."""

@@ -3,9 +3,11 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
+from retape.engines.eager.analysis._columns import Columns, crossing
 from retape.engines.eager.trace._run import Run
 from retape.engines.eager.trace._step import made_by
-from retape.schedule._running_sums import running_sums
 
 Slots = frozenset[int]
 
@@ -99,10 +101,11 @@ class Uses:
 
     def widths(self) -> list[int]:
         """For each position, the bytes made before and used at or after it."""
-        made, nbytes = self._trace.producer, self._trace.nbytes
-        uses = self.last_use.items()
-        crossing = ((made[slot] + 1, used + 1, nbytes[slot]) for slot, used in uses)
-        return running_sums(crossing, self.length + 2)[: self.length + 1]
+        columns = Columns.of(self._trace)
+        slots = np.fromiter(self.last_use, np.int64, len(self.last_use))
+        used = np.fromiter(self.last_use.values(), np.int64, len(slots))
+        first, nbytes = columns.made[slots] + 1, columns.nbytes[slots]
+        return crossing(first, used + 1, nbytes, self.length + 1).tolist()
 
     def tape(self, first: int, last: int) -> dict[int, int]:
         """Slots that autograd saved in a unit, with the step where first it did."""

@@ -5,8 +5,9 @@ are let go, by the rules of `_rules`.
 """
 
 import math
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from retape.engines.eager._limits import (
     BACKWARD_NUMBERS,
@@ -15,8 +16,9 @@ from retape.engines.eager._limits import (
     room_for_tensors,
 )
 from retape.engines.eager._record_bytes import RecordSize, analysis_bytes
+from retape.engines.eager.analysis._columns import Columns, crossing
+from retape.engines.eager.analysis._cotangent_bytes import step_cotangents
 from retape.engines.eager.analysis._least_memory import Beside, check_budget
-from retape.engines.eager.analysis._liveness import step_cotangents, waiting_beside
 from retape.engines.eager.keep._rules import Rules
 from retape.engines.eager.trace._geometry import storage_refcount
 
@@ -192,7 +194,7 @@ class Keeper:
         trace = self._run.trace
         reserved = room - trace.memory
         forward = max(trace.counter.peak, trace.counter.live) + trace.largest
-        backward = trace.memory + self._reverse_excess(waiting_beside(trace))
+        backward = trace.memory + self._reverse_excess()
         return math.ceil(reserved + max(forward, backward))
 
     def _leave_room_for_sums(self) -> None:
@@ -207,26 +209,27 @@ class Keeper:
     def _leave_room_for_waiting(self) -> None:
         """Where much is read late, cotangents come faster than the tail goes."""
         trace = self._run.trace
-        waiting = waiting_beside(trace)
-        if trace.counter.live + trace.largest + max(waiting) <= trace.memory:
+        most = int(Columns.of(trace).waiting_beside.max())
+        if trace.counter.live + trace.largest + most <= trace.memory:
             return
-        while (excess := self._reverse_excess(waiting)) > 0:
+        while (excess := self._reverse_excess()) > 0:
             goal, before = trace.counter.live - excess, trace.counter.live
             while trace.counter.live > goal and self._rules.free_some():
                 self.relieved = True
             if trace.counter.live == before:
                 return
 
-    def _reverse_excess(self, waiting: Sequence[int]) -> float:
+    def _reverse_excess(self) -> float:
         """Bytes beyond the memory at the worst place of the backward."""
-        trace = self._run.trace
-        later, most, beyond = trace.tail.nbytes, 0, len(waiting)
-        for slot, step in reversed(trace.tail.steps.items()):
-            if step < beyond:
-                most = max(most, later + max(waiting[step:beyond]))
-                beyond = step
-            later -= trace.nbytes[slot]
-        most = max(most, max(waiting[:beyond], default=0))
+        trace, columns = self._run.trace, Columns.of(self._run.trace)
+        tail, length = trace.tail.steps, columns.length + 2
+        slots, steps = (
+            np.fromiter(each, np.int64, len(tail)) for each in (tail, tail.values())
+        )
+        end = np.full(len(tail), length)
+        # What is saved at a step is there until the backward has gone through it.
+        there = crossing(steps, end, columns.nbytes[slots], length)
+        most = int((columns.waiting_beside + there).max())
         held = trace.counter.live - trace.tail.nbytes
         return held + most + trace.largest - trace.memory
 

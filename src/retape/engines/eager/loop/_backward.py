@@ -16,7 +16,6 @@ from retape.engines.eager._errors import MutationError, UnsupportedError
 from retape.engines.eager.loop._calls import Calls
 from retape.engines.eager.loop._records import Call, LoopSnapshot, Slot, overwritten
 from retape.engines.eager.loop._saved_bytes import SavedBytes
-from retape.engines.eager.trace._native_handle import native
 from retape.engines.eager.trace._random_state import RandomStates
 from retape.engines.eager.trace._report import Tally
 from retape.schedule import binomial_split
@@ -199,13 +198,7 @@ class LoopSweep:
         random: RandomStates,
     ) -> None:  # fmt: skip
         """Run some calls again, with a graph if gradient mode is on."""
-        taped, module = torch.is_grad_enabled(), native()
-        if module is not None:
-            module.run_calls(
-                self._calls, first, last, values, kept, taped, self._aliases,
-                self._alias, random.set_all,
-            )  # fmt: skip
-            return
+        taped = torch.is_grad_enabled()
         for index in range(first, last):
             torch._C._set_grad_enabled(taped and self._calls.calls[index].grad)
             try:

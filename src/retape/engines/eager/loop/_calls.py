@@ -40,12 +40,6 @@ class Calls:
     `grad` is gradient mode as the program has set it.
     """
 
-    # What compiled code reads at each call has a fixed place.
-    __slots__ = (
-        "__dict__", "_foreign_slots", "_next", "_owner", "_pending", "calls", "grad",
-        "last_read", "makes", "nbytes", "needs", "producer", "reads", "versions",
-    )  # fmt: skip
-
     def __init__(self, memory: int | None, snapshots: int | None, stage: int) -> None:
         self.memory, self.most, self.stage = memory, snapshots, stage
         self.grad = torch.is_grad_enabled()

@@ -34,10 +34,8 @@ from retape.engines.eager.loop._function_traits import (
     call_kind_of,
     chooses_kernel_by_gradient,
     is_fused,
-    kinds,
 )
 from retape.engines.eager.loop._records import Call
-from retape.engines.eager.trace._native_handle import native
 from retape.engines.eager.trace._random_state import Draws
 from retape.engines.eager.trace._report import Tally
 
@@ -73,23 +71,10 @@ class LoopRecorder(TorchFunctionMode):
             inside an arithmetic operator PyTorch takes a `TypeError` for its own.
     """
 
-    __slots__ = ("native",)
-
     def __init__(self, calls: Calls) -> None:
         super().__init__()
         self.calls = calls
         self.refusal: Exception | None = None
-        module = native()
-        if module is not None:
-            slowly = LoopRecorder.__torch_function__
-            self.__torch_function__ = module.loop(
-                self, calls, kinds, CallKind.CALL, slowly, noted
-            )
-
-    def __exit__(self, *exception: Any) -> None:
-        super().__exit__(*exception)
-        # The compiled one refers to this object.
-        self.__dict__.pop("__torch_function__", None)
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None

@@ -16,8 +16,6 @@ from types import ModuleType
 import torch
 
 from retape import _native_code as native_code
-from retape.engines.eager.loop._calls import Calls
-from retape.engines.eager.loop._records import Call, Slot
 from retape.engines.eager.trace._geometry import Geometry
 from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings, Tail
 from retape.engines.eager.trace._inputs import Input
@@ -33,8 +31,8 @@ _NAME = "_retape_native"
 _TYPES = {
     each.__name__: each
     for each in (
-        Buffer, Call, Calls, Counter, Input, Geometry, Handle, Holdings, Run,
-        Signature, Slot, Snapshot, RecomputedValues, Step, Tail, Trace,
+        Buffer, Counter, Input, Geometry, Handle, Holdings, Run,
+        Signature, Snapshot, RecomputedValues, Step, Tail, Trace,
     )
 }  # fmt: skip
 # No LTO and no `-march`: the work is in the operators, and the cache may be shared.

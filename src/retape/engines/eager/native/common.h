@@ -154,11 +154,9 @@ inline bool has(PyObject* dict, PyObject* key) {
 // Interned names and the layout of the Python classes, read once.
 struct Names {
 #define RETAPE_NAMES(X)                                                            \
-  X(_retape) X(relieve) X(native) X(needed_by_snapshot) X(before_write) X(of)      \
-  X(nbytes) X(outputs) X(single) X(root) X(pack) X(adopt) X(root_of)               \
-  X(drop_from_tail) X(let_go) X(acquire) X(release) X(differentiable) X(kind)      \
-  X(lean) X(copying) X(_retape_call) X(slot_of) X(_look) X(passive)  \
-  X(sizes) X(spare) X(workspace) X(reverse_workspace) X(scratch_bytes)
+  X(_retape) X(relieve) X(needed_by_snapshot) X(before_write) X(of)      \
+  X(outputs) X(single) X(root) X(pack) X(adopt) X(root_of) X(drop_from_tail)       \
+  X(let_go) X(acquire) X(release) X(nbytes)
 #define RETAPE_DECLARE(name) PyObject* name = PyUnicode_InternFromString(#name);
   RETAPE_NAMES(RETAPE_DECLARE)
 #undef RETAPE_DECLARE
@@ -167,20 +165,19 @@ struct Names {
 // `X(class, attribute)`: where an attribute lies in an instance.
 #define RETAPE_SLOTS(X)                                                            \
   X(Buffer, owner) X(Buffer, slot) X(Buffer, nbytes) X(Buffer, counter)            \
-  X(Buffer, uninitialised) X(Buffer, older) X(Calls, calls) X(Calls, grad)          \
-  X(Calls, last_read) X(Calls, makes) X(Calls, nbytes) X(Calls, needs)             \
-  X(Calls, producer) X(Calls, reads) X(Calls, versions) X(Calls, _foreign_slots)   \
-  X(Calls, _next) X(Calls, _owner) X(Calls, _pending) X(Counter, live) X(Counter, peak) X(Handle, run)        \
-  X(Handle, slot) X(Handle, geometry) X(Handle, number) X(Holdings, counts)        \
-  X(Holdings, storages) X(Run, alive) X(Run, living) X(Run, lock)                  \
-  X(Run, recording) X(Run, slot_handles) X(Run, stages) X(Run, trace)              \
-  X(Snapshot, position) X(RecomputedValues, high) X(RecomputedValues, left) X(RecomputedValues, low)                \
-  X(Tail, nbytes) X(Tail, partial) X(Tail, steps) X(Tail, windows)                 \
-  X(Geometry, native) X(Signature, native) X(Trace, held) X(Trace, latest) X(Trace, limit) X(Trace, moved)                  \
-  X(Trace, next_cut) X(Trace, opened) X(Trace, saved) X(Trace, section) X(Trace, tail)
+  X(Buffer, uninitialised) X(Buffer, older) X(Counter, live) X(Counter, peak)      \
+  X(Handle, run) X(Handle, slot) X(Handle, geometry) X(Handle, number)             \
+  X(Holdings, counts) X(Holdings, storages) X(Run, alive) X(Run, living)           \
+  X(Run, lock) X(Run, recording) X(Run, slot_handles) X(Run, stages)               \
+  X(Run, trace) X(Snapshot, position) X(RecomputedValues, high)                    \
+  X(RecomputedValues, left) X(RecomputedValues, low) X(Tail, nbytes)               \
+  X(Tail, partial) X(Tail, steps) X(Tail, windows) X(Geometry, native)             \
+  X(Signature, native) X(Trace, held) X(Trace, latest) X(Trace, limit)             \
+  X(Trace, moved) X(Trace, next_cut) X(Trace, opened) X(Trace, saved)              \
+  X(Trace, section) X(Trace, tail)
 
 struct Layout {
-  PyObject *step_type, *foreign_type, *python_handle_type, *call_type, *slot_type;
+  PyObject *step_type, *foreign_type, *python_handle_type;
   PyObject *buffer_type = nullptr, *handle_type = nullptr;  // the compiled kinds
 #define RETAPE_DECLARE(type, name) Slot type##_##name;
   RETAPE_SLOTS(RETAPE_DECLARE)
@@ -191,8 +188,6 @@ struct Layout {
       : step_type(find(types, "Step")),
         foreign_type(find(types, "Input")),
         python_handle_type(find(types, "Handle")),
-        call_type(find(types, "Call")),
-        slot_type(find(types, "Slot")),
 #define RETAPE_PLACE(type, name) type##_##name(find(types, #type), #name),
         RETAPE_SLOTS(RETAPE_PLACE)
 #undef RETAPE_PLACE

@@ -211,10 +211,10 @@ inline void record_slowly(
   original->dispatch(op, stack);
   const Ref signature = Ref::borrowed(layout->Trace_latest(session.trace.get()));
   if (signature.get() == Py_None) return;
-  made.facts = Facts(signature.get());
+  made.outputs = outputs_of(signature.get());
   Known known{signature, attribute(signature.get(), names->single).get() == Py_True,
               int_attribute(signature.get(), names->nbytes),
-              attribute(signature.get(), names->root), made.facts.outputs};
+              attribute(signature.get(), names->root), made.outputs};
   if (known.root.get() == Py_None) known.root = Ref();
   layout->Signature_native.set(signature.get(), capsule(std::move(made)));
   session.known.insert_or_assign(key, std::move(known));

@@ -79,8 +79,7 @@ class Replayer {
     job.reads_end = reads_.size();
     job.writes_end = writes_.size();
     if (lookup(rerun_.random, index) != nullptr) job.call = nullptr;
-    Facts otherwise;
-    made_.push_back(made_by(step, facts_of(step, otherwise)).last);
+    made_.push_back(end_of_made(step));
     jobs_.push_back(job);
   }
 
@@ -148,10 +147,10 @@ class Replayer {
     int64_t slot = job.first;
     if (stack_.size() == 1 && stack_[0].isTensorList()) {
       const auto list = stack_[0].toTensorVector();
-      for (const int64_t output : job.call->facts.outputs)
+      for (const int64_t output : job.call->outputs)
         table_.insert_or_assign(slot++, Root{list[output], true});
     } else {
-      for (const int64_t output : job.call->facts.outputs)
+      for (const int64_t output : job.call->outputs)
         table_.insert_or_assign(slot++, Root{std::move(stack_[output]).toTensor(), true});
     }
     for (size_t k = job.writes; k < job.writes_end; ++k) {

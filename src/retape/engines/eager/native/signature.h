@@ -35,42 +35,23 @@ struct Place {
   int32_t argument, index;
 };
 
-// What the analysis of a run must know of a `Signature`.
-struct Facts {
-  std::vector<int64_t> outputs;
-  std::vector<char> differentiable;
-  std::vector<int64_t> sizes;
-  int64_t spare = 0, workspace = 0, reverse_workspace = 0, scratch_bytes = 0;
-  bool lean = false, copying = false, passive = false;
+// Where the new storages are in a result.
+using Outputs = std::vector<int64_t>;
 
-  Facts() = default;
-  explicit Facts(PyObject* signature) {
-    const Ref results = attribute(signature, names->outputs);
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(results.get()); ++k)
-      outputs.push_back(as_int(PyTuple_GET_ITEM(results.get(), k)));
-    const Ref seen = attribute(signature, names->sizes);
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(seen.get()); ++k)
-      sizes.push_back(as_int(PyTuple_GET_ITEM(seen.get(), k)));
-    spare = as_int(attribute(signature, names->spare).get());
-    workspace = as_int(attribute(signature, names->workspace).get());
-    reverse_workspace = as_int(attribute(signature, names->reverse_workspace).get());
-    scratch_bytes = as_int(attribute(signature, names->scratch_bytes).get());
-    const Ref flags = attribute(signature, names->differentiable);
-    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(flags.get()); ++k)
-      differentiable.push_back(PyTuple_GET_ITEM(flags.get(), k) == Py_True);
-    passive = attribute(signature, names->passive).get() == Py_True;
-    const Ref kind = attribute(signature, names->kind);
-    lean = attribute(kind.get(), names->lean).get() == Py_True;
-    copying = attribute(kind.get(), names->copying).get() == Py_True;
-  }
-};
+inline Outputs outputs_of(PyObject* signature) {
+  Outputs found;
+  const Ref results = attribute(signature, names->outputs);
+  for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(results.get()); ++k)
+    found.push_back(as_int(PyTuple_GET_ITEM(results.get(), k)));
+  return found;
+}
 
 struct Template {
   c10::OperatorHandle op;
   std::vector<c10::IValue> arguments;
   std::vector<Place> places;
   std::vector<Sight> sights;
-  Facts facts;
+  Outputs outputs;
   bool grad;
   caffe2::TypeMeta dtype;  // the default type of numbers
 };

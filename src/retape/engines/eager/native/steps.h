@@ -29,21 +29,13 @@ inline const Template* template_of(PyObject* step) {
   return call->places.size() == reads ? call : nullptr;
 }
 
-// What is known of the signature of a step; `otherwise` is filled if it has no template.
-inline const Facts& facts_of(PyObject* step, Facts& otherwise) {
-  if (const Template* call = template_of(step)) return call->facts;
-  return otherwise = Facts(PyTuple_GET_ITEM(step, 0));
-}
-
-struct Made {
-  int64_t first, last;
-};
-
-// The slots that a step makes: its new storages first, then its overwrites.
-inline Made made_by(PyObject* step, const Facts& facts) {
-  const int64_t first = as_int(PyTuple_GET_ITEM(step, 2));
-  return {first, first + static_cast<int64_t>(facts.outputs.size()) +
-                     PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3))};
+// Behind the slots that a step makes: its new storages first, then its overwrites.
+inline int64_t end_of_made(PyObject* step) {
+  const Template* call = template_of(step);
+  const size_t outputs =
+      call ? call->outputs.size() : outputs_of(PyTuple_GET_ITEM(step, 0)).size();
+  return as_int(PyTuple_GET_ITEM(step, 2)) + static_cast<int64_t>(outputs) +
+         PyTuple_GET_SIZE(PyTuple_GET_ITEM(step, 3));
 }
 
 // Steps at or after `floor` that make the wanted slots, in order.

@@ -8,13 +8,11 @@ without recursion: the snapshots held are the stack).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from retape.engines.eager._limits import Limits
-from retape.engines.eager.analysis._liveness import waiting_bytes
-from retape.engines.eager.analysis._replay_peak import replay_bytes
+from retape.engines.eager.analysis._columns import Columns, Rerun
 from retape.engines.eager.replay._drop_snapshots import snapshots_to_drop
 from retape.engines.eager.replay._gap import Gap
 from retape.engines.eager.replay._replay import Replay, needed_steps
@@ -22,9 +20,6 @@ from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._native_handle import native_for
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._step import Snapshot
-
-if TYPE_CHECKING:
-    pass
 
 
 class Sweep:
@@ -34,7 +29,6 @@ class Sweep:
         self._run = run
         self._limits = limits
         self._gap: Gap | None = None
-        self._waiting: Sequence[int] = ()
         self._section = 0
 
     def fetch(self, handle: Handle) -> None:
@@ -90,10 +84,7 @@ class Sweep:
         run.stages.clear()
 
     def _gap_between(self, start: int, position: int) -> Gap:
-        trace = self._run.trace
-        if len(self._waiting) != len(trace.steps) + 2:
-            self._waiting = waiting_bytes(trace)
-        return Gap(self._run, start, position, self._limits, self._waiting)
+        return Gap(self._run, start, position, self._limits)
 
     def _balance(self, position: int) -> None:
         """Give the last snapshots up if their room is worth more than they are."""
@@ -210,8 +201,9 @@ class Sweep:
             return True
         if not gap.admits(left, left, position):
             return False
-        needed = needed_steps(trace, missing)
-        return gap.admits(replay_bytes(trace, needed, missing), left, position)
+        # Those are made, too, that earlier stages of the gap will save.
+        rerun = Rerun(Columns.of(trace), needed_steps(trace, missing))
+        return gap.admits(rerun.peak(missing), left, position)
 
     def _replay(self, wanted: set[int]) -> dict[int, Tensor]:
         trace, tally = self._run.trace, self._run.tally

@@ -8,7 +8,6 @@ memory is read off at each stage, so that what earlier stages gave back is used 
 later ones.
 """
 
-from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -31,7 +30,6 @@ class Gap:
         start: int,
         position: int,
         limits: Limits,
-        waiting: Sequence[int],
     ) -> None:
         self._run = run
         self._limits = limits
@@ -44,7 +42,7 @@ class Gap:
             if slot not in storages
         ]
         steps = needed_steps(run.trace, dict(saved))
-        self.span = Span(run.trace, start, position, steps, saved, waiting)
+        self.span = Span(run.trace, start, position, steps, saved)
 
     def covers(self, start: int, position: int) -> bool:
         """Tell whether this analysis serves a request."""

@@ -55,6 +55,7 @@ class Trace:
         self.counter = Counter()
         self.geometries = Geometries()
         self.signatures: dict[Any, Signature] = {}
+        self.columns: Any = None  # of the record, when an analysis has asked for them
         self.steps: list[Step] = []
         self.producer: list[int] = []
         self.nbytes: list[int] = []
