@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._scan import scan
-from retape.engines.jaxpr.layers.remat._flat_program import Graph, is_loop
+from retape.engines.jaxpr.layers.policies import selective
+from retape.engines.jaxpr.layers.remat._flat_program import (
+    Graph,
+    graph_of,
+    is_loop,
+    is_nested,
+)
+from retape.engines.jaxpr.layers.remat._loop_search import LoopWay, offer
 from retape.engines.jaxpr.layers.remat._strategies import Strategy
 
 
@@ -21,6 +29,8 @@ class Loops(Strategy):
     """The program's scans as `retape.jax.scan` with these options."""
 
     options: LoopOptions
+    deep: bool = False
+    """Whether loops in the bodies of loops are run so, too."""
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return evaluate(graph.jaxpr, values, self._apply)
@@ -31,9 +41,13 @@ class Loops(Strategy):
         params = eqn.params
         consts, carries = scan_parts(params)
         fixed = values[:consts]
+        inside = core.jaxpr_as_fun(params["jaxpr"])
+        if self.deep:
+            graph, held = graph_of(params["jaxpr"])
+            inside = lambda *given: self.run(graph, [*held, *given])  # noqa: E731
 
         def body(carry: list[Any], xs: list[Any]) -> tuple[list[Any], list[Any]]:
-            outs = core.jaxpr_as_fun(params["jaxpr"])(*fixed, *carry, *xs)
+            outs = inside(*fixed, *carry, *xs)
             return outs[:carries], outs[carries:]
 
         carry, ys = scan(
@@ -46,3 +60,33 @@ class Loops(Strategy):
             **self.options.as_keywords(),
         )
         return [*carry, *ys]
+
+
+@offer
+def ways(graph: Graph) -> list[LoopWay]:
+    """How loops may be reversed, by rising extra work; `None` is as they are."""
+    fourth = LoopOptions(levels=2, policy=selective())
+    if jax.default_backend() != "cpu":
+        fourth = LoopOptions(levels=1, offload="host")
+    options = [
+        LoopOptions(levels=1, policy=selective()),
+        LoopOptions(levels=1),
+        fourth,
+        LoopOptions(levels=2),
+    ]
+    more = [LoopOptions(levels=k) for k in (3, 5)]
+    deep = [LoopOptions(levels=k) for k in (1, 2)]
+    nested = any(is_nested(eqn) for eqn in graph.jaxpr.eqns)
+    last = [Loops(o, deep=True) for o in deep] if nested else list(map(Loops, more))
+    return [None, *map(Loops, options), *last]
+
+
+def described(way: LoopWay) -> str:
+    """A way in the words of `remat_scan`'s options."""
+    if not isinstance(way, Loops):
+        return "the loop as it is"
+    options = way.options
+    policy = ", policy=policies.selective()" if options.policy else ""
+    offload = f", offload={options.offload!r}" if options.offload else ""
+    loops = ", in the loops of its body, too" if way.deep else ""
+    return f"`levels={options.levels}{policy}{offload}`{loops}"

@@ -17,18 +17,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from retape.engines.jaxpr.analysis._flops import flops
+from retape.engines.jaxpr.analysis._flops import flops, size_of
+from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.jaxprs._subprogram import variables
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch
-from retape.engines.jaxpr.layers.remat._value_bytes import (
-    is_product,
-    kept_bytes,
-    variable_bytes,
-)
 from retape.schedule._running_sums import running_sums
 
 _CUTS = 120
@@ -74,13 +71,13 @@ class Cutter:
         self.graph = graph
         self.ways = ways
         eqns = graph.jaxpr.eqns
-        kept = kept_bytes(graph)
+        kept = _lasting_bytes(graph)
         self.held = _sums(sum(kept.get(v, 0) for v in e.outvars) for e in eqns)
         self.work = _sums(map(flops, eqns))
         self.products = _sums(
-            sum(map(variable_bytes, e.outvars)) * is_product(e) for e in eqns
+            sum(map(_variable_bytes, e.outvars)) * _is_product(e) for e in eqns
         )
-        self.cheap = _sums(0 if is_product(e) else flops(e) for e in eqns)
+        self.cheap = _sums(0 if _is_product(e) else flops(e) for e in eqns)
         self.places = self._narrow()
         self.crossing = [self._crossing(p) for p in self.places]
         self.known: dict[tuple[int, int], list[SegmentOption]] = {}
@@ -100,7 +97,7 @@ class Cutter:
         size = len(self.graph)
         made, last = self.graph.made, self.graph.last
         read = (
-            (i + 1, last[v] + 1, variable_bytes(v))
+            (i + 1, last[v] + 1, _variable_bytes(v))
             for v, i in made.items()
             if v in last
         )
@@ -117,7 +114,7 @@ class Cutter:
         """
         size, last = len(self.graph), self.graph.last
         return [
-            (i, variable_bytes(v))
+            (i, _variable_bytes(v))
             for v, i in self.graph.made.items()
             if i < place <= last.get(v, -1) and place < size
         ]
@@ -147,7 +144,7 @@ class Cutter:
     def stretch(self, a: int, b: int, way: SegmentOption) -> Stretch:
         start, stop = self.places[a], self.places[b]
         eqns = self.graph.jaxpr.eqns[start:stop] if way.products else ()
-        saved = frozenset(v for e in eqns if is_product(e) for v in e.outvars)
+        saved = frozenset(v for e in eqns if _is_product(e) for v in e.outvars)
         return Stretch(start, stop, way.marked, saved)
 
 
@@ -278,3 +275,35 @@ def _cut_of(cutter: Cutter, choices: Sequence[tuple[int, int, int]]) -> Cut:
         work += way.work
         stretches.append(cutter.stretch(a, b, way))
     return Cut(tuple(stretches), peak, work)
+
+
+# Bytes ---------------------------------------------------------------------------
+#
+# Estimates for choosing. XLA fuses what is computed element by element, so that such a
+# value takes memory only where something that is not fused reads or makes it.
+
+
+def _is_heavy(eqn: Any) -> bool:
+    """Whether an operation is one that XLA does not fuse with its neighbours."""
+    reduces = eqn.primitive.name.startswith(("reduce_", "cum", "arg"))
+    return reduces or is_a(eqn, Also.NOT_FUSED)
+
+
+def _is_product(eqn: Any) -> bool:
+    """Matrix products and convolutions: dear to compute, cheap to hold."""
+    return is_a(eqn, Also.PRODUCT)
+
+
+def _lasting_bytes(graph: Graph) -> dict[Any, int]:
+    """For each value that takes memory, its bytes."""
+    found: dict[Any, int] = {}
+    for eqn in graph.jaxpr.eqns:
+        if _is_heavy(eqn):
+            made = [v for v in variables(eqn.invars) if v in graph.made]
+            found.update((v, _variable_bytes(v)) for v in (*eqn.outvars, *made))
+    return found
+
+
+def _variable_bytes(variable: Any) -> int:
+    """Bytes of a variable's value."""
+    return size_of(variable) * getattr(variable.aval.dtype, "itemsize", 4)

@@ -16,6 +16,7 @@ from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._subprogram import excerpt, hoist, variables
 
 
@@ -82,6 +83,11 @@ class Graph:
 def is_loop(eqn: Any) -> bool:
     """Whether an operation is a scan of more than one step."""
     return eqn.primitive.name == "scan" and eqn.params["length"] > 1
+
+
+def is_nested(eqn: Any) -> bool:
+    """Whether an operation is such a loop with others in its body."""
+    return is_loop(eqn) and contains(eqn.params["jaxpr"], is_loop)
 
 
 def graph_of(closed: core.ClosedJaxpr) -> tuple[Graph, list[Any]]:

@@ -7,6 +7,10 @@ them are compiled for a budget: the one that is predicted to fit; then, predicti
 corrected by what the compiler said, one of less work, or one that takes less and stands
 at most half as far; and, if nothing fits, the ones of least prediction.
 
+A scan is one operation here, and how scans are run is another choice of the same kind
+(`_loop_search`): where they do most of the work it is made first, else if no cut fits;
+and if neither does, both together.
+
 What the compiler said is remembered, and so is what was answered: a greater budget is
 never answered by a cut of more work, nor a smaller one by a cut of less.
 """
@@ -18,7 +22,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import jax
 from jax.extend import core
 
 from retape._bytes import format_bytes
@@ -27,6 +30,7 @@ from retape.engines.jaxpr.calls._placed_budget import for_one_device, may_be_spr
 from retape.engines.jaxpr.jaxprs._avals import check_sizes_known, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
+from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.layers.remat._choose_segments import (
     Cut,
     Cutter,
@@ -39,6 +43,12 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
 from retape.engines.jaxpr.layers.remat._compiled_footprint import footprint, gradients
 from retape.engines.jaxpr.layers.remat._deferred_choice import run_late, run_tied
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
+from retape.engines.jaxpr.layers.remat._loop_search import (
+    has_loops,
+    in_way,
+    loop_search,
+    run_way,
+)
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch
 from retape.engines.jaxpr.layers.remat._strategies import Strategy
 
@@ -64,17 +74,8 @@ _OF_ONE = (
     "use a mesh with explicit axes if the arguments are spread over devices: on "
     "automatic ones these are the bytes that one device would need for all of it"
 )
-_IN_LOOPS = (
-    "write the `scan` that does most of the work, which is one operation here, as "
-    "`retape.jax.scan`, or take the gradient by `retape.jax.grad(f, plan=...)`"
-)
 
-
-def _advice(graph: Graph) -> str:
-    """What to do about a budget that cannot be kept."""
-    if may_be_spread(core.ClosedJaxpr(graph.jaxpr, ())):
-        return _OF_ONE
-    return _IN_LOOPS if graph.is_mostly_loops else _SMALLER
+Evaluation = Callable[[Sequence[Any]], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,40 +87,34 @@ class Within(Strategy):
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return run_late(graph, self, values)
 
-    def choose(
-        self, graph: Graph, moving: tuple[bool, ...]
-    ) -> Callable[[Sequence[Any]], list[Any]]:
-        """The graph with views in front, cut for these moving inputs."""
+    def choose(self, graph: Graph, moving: tuple[bool, ...]) -> Evaluation:
+        """The graph cut for these moving inputs, its loops run in a way that fits.
+
+        Raises:
+            BudgetError: If nothing fits; with the least budget that would do.
+        """
         avals = [v.aval for v in graph.jaxpr.invars]
         check_sizes_known(avals, f"`policies.within({self.budget})`")
-        graph, first = views_first(graph)
-        search = _search(PrintedGradient(graph, first, moving))
-        best = search.best(self.budget)
-        if best is None:
-            least = search.least()
+        spread = may_be_spread(core.ClosedJaxpr(graph.jaxpr, ()))
+        run, least = _fitting(graph, moving, self.budget)
+        if run is None:
             raise BudgetError(
                 f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "
                 "kept, run again what one may. The least budget that would do is "
                 f"{least} bytes ({format_bytes(least)}). Pass at least that, or "
-                f"{_advice(graph)}.",
+                f"{_OF_ONE if spread else _SMALLER}.",
                 least,
             )
-        # The same program from another trace has variables of its own.
-        own = dict(
-            zip(_written_values(search.graph), _written_values(graph), strict=True)
-        )
-        cut = [replace(s, saved=frozenset(map(own.get, s.saved))) for s in best]
-        run = partial(run_tied, graph, cut)
-        if not may_be_spread(core.ClosedJaxpr(graph.jaxpr, ())):
+        if not spread:
             return run
         looked_at = moving.index(True)
 
-        def spread(values: Sequence[Any]) -> list[Any]:
+        def refitted(values: Sequence[Any]) -> list[Any]:
             known = list(values)
             known[looked_at] = for_one_device(known[looked_at], self.budget)
             return run(known)
 
-        return spread
+        return refitted
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +124,60 @@ class Least(Strategy):
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
         return run_late(graph, self, values)
 
-    def choose(
-        self, graph: Graph, moving: tuple[bool, ...]
-    ) -> Callable[[Sequence[Any]], list[Any]]:
+    def choose(self, graph: Graph, moving: tuple[bool, ...]) -> Evaluation:
         """As `Within.choose`."""
-        ordered, first = views_first(graph)
-        search = _search(PrintedGradient(ordered, first, moving))
-        search.best(1)
-        return Within(search.least()).choose(graph, moving)
+        _, least = _fitting(graph, moving, 1)
+        return Within(least).choose(graph, moving)
+
+
+Fit = tuple[Evaluation | None, int]
+"""How to run a function within a budget; or `None`, and the least that would do."""
+
+
+def _fitting(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+    """Cuts of the function, or ways of its loops, or at last both."""
+    tries = [_by_cut, *([_by_loops, _by_both] if has_loops(graph) else [])]
+    if graph.is_mostly_loops:
+        tries[:2] = reversed(tries[:2])
+    found: list[int] = []
+    for attempt in tries:
+        run, least = attempt(graph, moving, budget)
+        if run is not None:
+            return run, least
+        found.append(least)
+    return None, min(found)
+
+
+def _by_loops(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+    """All is stored but in loops, which are run in a way of less."""
+    search = loop_search(graph, moving)
+    best = search.best(budget)
+    if best is None:
+        return None, search.least()[0]
+    return partial(run_way, graph, *best), budget
+
+
+def _by_both(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+    """Loops in the way that takes least, and cuts around them."""
+    inside, consts = in_way(graph, loop_search(graph, moving).least()[1])
+    run, least = _by_cut(inside, (*(False for _ in consts), *moving), budget)
+    if run is None:
+        return None, least
+    return lambda values: run([*consts, *values]), least
+
+
+def _by_cut(graph: Graph, moving: tuple[bool, ...], budget: int) -> Fit:
+    """The graph with views in front, cut between its operations."""
+    graph, first = views_first(graph)
+    program = deduplicate(core.ClosedJaxpr(graph.jaxpr, ()))
+    search = _search(program, first, moving)
+    best = search.best(budget)
+    if best is None:
+        return None, search.least()
+    # The same program from another trace has variables of its own.
+    own = dict(zip(_written_values(search.graph), _written_values(graph), strict=True))
+    cut = [replace(s, saved=frozenset(map(own.get, s.saved))) for s in best]
+    return partial(run_tied, graph, cut), budget
 
 
 class _BudgetSearch:
@@ -264,26 +305,8 @@ def _written_values(graph: Graph) -> list[Any]:
     return [v for eqn in graph.jaxpr.eqns for v in eqn.outvars]
 
 
-class PrintedGradient:
-    """A graph that equals another if their gradients are printed alike.
-
-    Each trace of a function makes a new graph; what was compiled for one holds for all.
-    The function alone does not tell, since what is printed of a custom rule is a name.
-    """
-
-    def __init__(self, graph: Graph, first: int, moving: tuple[bool, ...]) -> None:
-        self.graph, self.first, self.moving = graph, first, moving
-        plain = [Stretch(0, len(graph), marked=False)]
-        programs, args = _gradients(graph, plain, moving)
-        self.text = f"{graph.jaxpr}{jax.make_jaxpr(programs[0])(*args)}"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, PrintedGradient) and self.text == other.text
-
-    def __hash__(self) -> int:
-        return hash(self.text)
-
-
 @cached(32)
-def _search(printed: PrintedGradient) -> _BudgetSearch:
-    return _BudgetSearch(printed.graph, printed.first, printed.moving)
+def _search(
+    program: core.ClosedJaxpr, first: int, moving: tuple[bool, ...]
+) -> _BudgetSearch:
+    return _BudgetSearch(Graph(program.jaxpr), first, moving)

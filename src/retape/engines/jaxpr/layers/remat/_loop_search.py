@@ -1,0 +1,119 @@
+"""How the loops inside a function are reversed, as a budget asks.
+
+Their ways stand in a row, by rising extra work. What they take falls, by and large, so
+the middle one is compiled first, then the middle of one half, and so on: three ways at
+most. Which is taken depends on the budget alone, and a greater budget is never answered
+by more work: on the way down both make the same turns, until the smaller one turns to
+more work.
+
+    as it is | products with weights | every step | 2 levels, products | 2 | 3 | 5
+                                                    ^ first
+
+On an accelerator carries in the host's memory stand in the place of the fourth. Where
+loops stand in loops, the last two are 1 and 2 levels of both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+from jax.extend import core
+
+from retape.engines.jaxpr.jaxprs._avals import struct
+from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._evaluate import evaluate
+from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
+from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
+from retape.engines.jaxpr.layers.remat._compiled_footprint import footprint, gradients
+from retape.engines.jaxpr.layers.remat._deferred_choice import tied
+from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of, is_loop
+from retape.engines.jaxpr.layers.remat._strategies import Strategy
+
+LoopWay = Strategy | None
+"""How all loops of a function are run; `None` is as they are."""
+
+_offered: list[Callable[[Graph], Sequence[LoopWay]]] = []
+
+
+def offer(
+    ways: Callable[[Graph], Sequence[LoopWay]],
+) -> Callable[[Graph], Sequence[LoopWay]]:
+    """Name the ways, by rising work: a decorator for who knows how loops are run."""
+    _offered[:] = [ways]
+    return ways
+
+
+class LoopSearch:
+    """The ways of a function's loops, and what the compiler says of them."""
+
+    def __init__(self, graph: Graph, moving: tuple[bool, ...]) -> None:
+        self.graph, self.moving = graph, moving
+        self.ways = [way for ways in _offered for way in ways(graph)]
+        self.known: dict[int, int] = {}
+
+    def best(self, memory: int) -> tuple[LoopWay] | None:
+        """The way to go, in a tuple; `None` if none that was asked about fits."""
+        fits = [n for n in self.tried(memory) if self.bytes(n) <= memory]
+        return (self.ways[min(fits)],) if fits else None
+
+    def tried(self, memory: int) -> list[int]:
+        """The numbers of the ways that are compiled for a budget, in order."""
+        low, high, found = 0, len(self.ways), []
+        while low < high:
+            found.append(middle := (low + high) // 2)
+            if self.bytes(middle) <= memory:
+                high = middle
+            else:
+                low = middle + 1
+        return found
+
+    def least(self) -> tuple[int, LoopWay]:
+        """The fewest bytes of the ways that are tried where nothing fits, and that."""
+        number = min(self.tried(0), key=self.bytes)
+        return self.bytes(number), self.ways[number]
+
+    def bytes(self, number: int) -> int:
+        """Temporaries of the gradient under one way."""
+        if number not in self.known:
+            structs = [struct(v.aval) for v in self.graph.jaxpr.invars]
+            run = partial(run_way, self.graph, self.ways[number])
+            programs, args = gradients(run, structs, self.moving)
+            names = axis_names(self.graph.jaxpr)
+            taken = (footprint(p, *args, names=names).temp for p in programs)
+            self.known[number] = max(taken)
+        return self.known[number]
+
+
+def run_way(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
+    """Evaluate a function with its loops run in a way."""
+    return tied(_run(graph, way, values))
+
+
+def _run(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
+    if way is None:
+        return evaluate(graph.jaxpr, values, consts=())
+    return way.run(graph, values)
+
+
+def in_way(graph: Graph, way: LoopWay) -> tuple[Graph, list[Any]]:
+    """A function with its loops in a way, and constants that are its first inputs."""
+    structs = [struct(v.aval) for v in graph.jaxpr.invars]
+    return graph_of(jax.make_jaxpr(lambda *v: _run(graph, way, v))(*structs))
+
+
+def has_loops(graph: Graph) -> bool:
+    """Whether there is a scan of more than one step, and a way to run it."""
+    return bool(_offered) and any(map(is_loop, graph.jaxpr.eqns))
+
+
+def loop_search(graph: Graph, moving: tuple[bool, ...]) -> LoopSearch:
+    """The search of a function, which is one for all its traces."""
+    return _search_of(deduplicate(core.ClosedJaxpr(graph.jaxpr, ())), moving)
+
+
+@cached(32)
+def _search_of(program: core.ClosedJaxpr, moving: tuple[bool, ...]) -> LoopSearch:
+    return LoopSearch(Graph(program.jaxpr), moving)
