@@ -67,7 +67,7 @@ def _step_count(steps: object) -> int:
         count = -1
     if count < 0:
         raise PlanError(
-            f"`steps={steps!r}` cannot be: a run has no steps, or some. Pass an "
+            f"`steps={steps!r}` is not valid: a run has zero or more steps. Pass an "
             "integer."
         )
     return count
@@ -145,8 +145,8 @@ def check_key(key: object) -> None:
     """Refuse what is no name of a run."""
     if key is not None and (not isinstance(key, str | int) or "\n" in str(key)):
         raise PlanError(
-            f"`key={key!r}` cannot be: pass a text of one line or a number, which says "
-            "what program and what data the run is of."
+            f"`key={key!r}` is not valid: pass one line of text or a number, which "
+            "says what program and what data the run is of."
         )
 
 

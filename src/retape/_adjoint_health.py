@@ -174,9 +174,9 @@ def _find(
     except _Reached as found:
         return found
     raise DeterminismError(
-        f"the cotangent at step {ill} was not as it should be, and when the functions "
-        "were run again to find where, it was. They do other things each time: let "
-        "them depend on their arguments only."
+        f"the cotangent at step {ill} was NaN, infinite or too large, and it was "
+        "sound when the functions were run again to find the place. They give other "
+        "results each time: let them depend on their arguments only."
     )
 
 

@@ -27,7 +27,7 @@ class RetapeError(Exception):
 
 
 class PlanError(RetapeError, ValueError):
-    """A plan, or an option of one, that cannot be."""
+    """A plan, or an option of one, that is not valid."""
 
 
 class BudgetError(PlanError):

@@ -68,8 +68,8 @@ class Forward(Generic[X, G]):
         """
         if not seeds or not all(map(callable, seeds)):
             raise PlanError(
-                f"`seeds={seeds!r}` cannot be: pass a list of functions, each from the "
-                "last state to its cotangent."
+                f"`seeds={seeds!r}` is not valid: pass a list of functions, each from "
+                "the last state to its cotangent."
             )
         of = self._machine.program
         many = replace(
@@ -150,7 +150,7 @@ def forward(
         raise PlanError(
             f"`store={store!r}` outlives its process, and a value that waits for its "
             "gradient does not. Pass a `retape.MemoryStore`, or call `retape.adjoint`, "
-            "which a later process takes up."
+            "which a later process can resume."
         )
     chosen, tape_bytes = planned(machine, plan, store)
     return Forward(machine, run_to_the_end(machine, chosen, store, tape_bytes))

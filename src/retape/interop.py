@@ -133,8 +133,8 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
             return
         elif kind != "EndForward":
             raise ScheduleError(
-                f"`{action!r}` is no action of `checkpoint_schedules` that is known "
-                "here. Pass one of its schedules."
+                f"`{action!r}` is not an action of `checkpoint_schedules` that is "
+                "known here. Pass one of its schedules."
             )
     raise PlanError(f"`{schedule!r}` reverses nothing. Pass a schedule for an adjoint.")
 
@@ -146,7 +146,7 @@ def _is_online(schedule: object) -> bool:
 
 def _no_steps(length: int) -> PlanError:
     return PlanError(
-        f"`length={length}` cannot be: `checkpoint_schedules` knows no runs "
+        f"`length={length}` is not valid: `checkpoint_schedules` knows no runs "
         "without a step. Handle an empty run yourself."
     )
 

@@ -79,7 +79,7 @@ def function(fun: Callable[..., Any], *, engine: EngineName = "compiled") -> Any
     """
     if not isinstance(fun, FunctionType):
         raise GradientTypeError(
-            f"`{fun!r}` is no Python function; compile what `def` or `lambda` made"
+            f"`{fun!r}` is not a Python function, as `def` and `lambda` make them"
         )
     return NativeFunction(fun, engine)
 

@@ -40,7 +40,7 @@ def test_each_plan_can_be_named(arguments, text, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--snapshots", "0"], "retape: `snapshots=0` cannot be"),
+        (["--snapshots", "0"], "retape: `snapshots=0` is not valid"),
         (["--within", "1 kB"], "retape: `within(1000)` counts bytes"),
         (["--within", "1 kB"], "neither `--capsule` nor `--tape` was given. Pass"),
         (["--memory", "1 kB"], "`--capsule` and `--tape` were not given. Pass them"),
@@ -78,7 +78,7 @@ def test_tapes_and_tiers_can_be_asked_for(capsys):
 
 def test_a_negative_length_is_refused(capsys):
     assert main(["plan", "--steps", "-3", "--segments"]) == 1
-    assert "`--steps -3` cannot be" in capsys.readouterr().err
+    assert "`--steps -3` is not valid" in capsys.readouterr().err
 
 
 def test_wrong_usage_ends_with_2(capsys):
@@ -147,7 +147,7 @@ def test_a_plan_is_written_in_full_or_in_short(capsys):
     assert main(["plan", "--steps", "60", "--plan", "segments", "--stage", "9"]) == 0
     assert "stages of at most 9" in capsys.readouterr().out
     assert main(["plan", "--steps", "60", "--plan", "segments:stage=9", "--stage", "9"])
-    assert "`stage` of the plan is said twice" in capsys.readouterr().err
+    assert "`stage` of the plan is given twice" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
@@ -223,7 +223,7 @@ def test_a_figure_that_cannot_be_written_is_one_sentence(out, said, tmp_path, ca
 
 def test_a_drawing_that_nobody_could_look_at_is_refused(capsys):
     assert main(["plot", "--steps", "1e6", "--snapshots", "20"]) == 1
-    assert "a drawing of 1000000 stages cannot be looked at" in capsys.readouterr().err
+    assert "a drawing of 1000000 stages is too large" in capsys.readouterr().err
 
 
 def test_the_version_is_told(capsys):

@@ -52,7 +52,7 @@ def test_numbers_are_arguments_too(where, capsys):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["no_file.py:f", "0.5"], "`no_file.py` is no file, and cannot be imported"),
+        (["no_file.py:f", "0.5"], "`no_file.py` is not a file, and cannot be imported"),
         (["halve", "0.5"], "`halve` names no function: write FILE:FUNCTION"),
         (["{file}:nothing", "0.5"], "defines no function `nothing`"),
         (["{file}:NUMBER", "0.5"], "defines no function `NUMBER`"),

@@ -331,16 +331,16 @@ def test_a_step_that_is_run_again_only_for_a_tape_is_looked_at(stage):
     [
         ({}, "`steps=None` and .*done=None.*: pass one of them"),
         ({"steps": 3, "done": bool}, "`steps=3` and .*done=.*: pass one of them"),
-        ({"steps": -1}, "`steps=-1` cannot be: .* Pass an integer"),
-        ({"steps": 3.0}, "`steps=3.0` cannot be: .* Pass an integer"),
-        ({"steps": True}, "`steps=True` cannot be"),
+        ({"steps": -1}, "`steps=-1` is not valid: .* Pass an integer"),
+        ({"steps": 3.0}, "`steps=3.0` is not valid: .* Pass an integer"),
+        ({"steps": True}, "`steps=True` is not valid"),
         ({"steps": 3, "seed": np.ones(2)}, r"`seed=array.* is not a function. `retape"),
         ({"done": 7}, "`done=7` is not a function"),
         ({"steps": 3, "tape": "t"}, "`tape='t'` is not a function"),
-        ({"steps": 3, "plan": 5}, "`plan=5` is no plan. Pass one, such as"),
-        ({"steps": 3, "plan": "segments"}, "`plan='segments'` is no plan"),
-        ({"steps": 3, "plan": retape.segments}, "`plan=<function segm.* is no plan"),
-        ({"steps": 3, "progress": "yes"}, "`progress='yes'` cannot be. Pass `True`"),
+        ({"steps": 3, "plan": 5}, "`plan=5` is not a plan. Pass one, such as"),
+        ({"steps": 3, "plan": "segments"}, "`plan='segments'` is not a plan"),
+        ({"steps": 3, "plan": retape.segments}, "`plan=<function segm.* is not a plan"),
+        ({"steps": 3, "progress": "yes"}, "`progress='yes'` is not valid. Pass `True`"),
     ],
 )
 def test_what_is_passed_in_a_wrong_way_is_named(call, text):
@@ -351,7 +351,7 @@ def test_what_is_passed_in_a_wrong_way_is_named(call, text):
 
 @pytest.mark.parametrize("store", ["a folder", retape.DiskStore, retape.MemoryStore])
 def test_what_is_no_store_is_named(store):
-    with pytest.raises(retape.StoreError, match="is no store. Pass a `retape.M"):
+    with pytest.raises(retape.StoreError, match="is not a store. Pass a `retape.M"):
         retape.adjoint(
             retape.Program(step, reverse_step),
             np.ones(4),

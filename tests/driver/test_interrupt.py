@@ -276,9 +276,11 @@ def test_what_a_step_runs_is_not_ended(tmp_path):
 
 
 def test_what_cannot_be_is_refused():
-    with pytest.raises(PlanError, match=r"`time_limit='soon'` cannot be: pass a num"):
+    with pytest.raises(
+        PlanError, match=r"`time_limit='soon'` is not valid: pass a num"
+    ):
         retape.interruptible("soon")
-    with pytest.raises(PlanError, match=r"`time_limit=-1` cannot be"):
+    with pytest.raises(PlanError, match=r"`time_limit=-1` is not valid"):
         retape.interruptible(-1)
     with pytest.raises(PlanError, match="this system has no signal 'SIGNAL'"):
         retape.interruptible(signals=["SIGNAL"])

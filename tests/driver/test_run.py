@@ -244,5 +244,7 @@ def test_a_report_reads_well():
 
 
 def test_what_is_no_action_is_refused():
-    with pytest.raises(MachineError, match="`'advance'` in the schedule is no action"):
+    with pytest.raises(
+        MachineError, match="`'advance'` in the schedule is not an action"
+    ):
         run(ToyMachine(3), ["advance"])  # type: ignore[list-item]

@@ -59,11 +59,13 @@ def test_one_tier_is_all_on_disk_under_another_name():
 
 
 def test_what_cannot_be_is_refused(tmp_path):
-    with pytest.raises(PlanError, match="`buffer=-1` cannot be: pass a number of snap"):
+    with pytest.raises(
+        PlanError, match="`buffer=-1` is not valid: pass a number of snap"
+    ):
         simulate([], [Tier("memory", 1)], buffer=-1)
     with pytest.raises(StoreError, match="`/nowhere/at/all` cannot be used"):
         measure("/nowhere/at/all")
-    with pytest.raises(StoreError, match="`store=7` is no store"):
+    with pytest.raises(StoreError, match="`store=7` is not a store"):
         measure(7)  # pyright: ignore[reportArgumentType]
     retape.adjoint(
         retape.Program(lambda x, k: x, lambda x, k, g: g),

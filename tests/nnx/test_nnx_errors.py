@@ -22,10 +22,13 @@ def call(x: Any, layer: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"segment_length": 0}, "`segment_length=0` cannot be: it is the number of st"),
+        (
+            {"segment_length": 0},
+            "`segment_length=0` is not valid: it is the number of st",
+        ),
         ({"segment_length": -3}, "`segment_length=-3` cannot be"),
         ({"segment_length": 2.0}, "`segment_length=2.0` is not a whole number"),
-        ({"levels": 0}, "`levels=0` cannot be: it is the number of nested loops"),
+        ({"levels": 0}, "`levels=0` is not valid: it is the number of nested loops"),
         ({"levels": 2, "segment_length": 4}, "say the same thing twice"),
         ({"levels": 2, "plan": retape.logarithmic()}, "say the same thing twice"),
         ({"plan": 7}, "`plan=7` is not a plan"),
@@ -33,7 +36,7 @@ def call(x: Any, layer: Any) -> Any:
         ({"policy": "dots"}, "`policy='dots'` is not a policy.*Pass one of `retape.j"),
         ({"policy": lambda x: True}, "If it makes policies, call it"),
         ({"policy": retape.segments()}, "This plan counts steps: pass it"),
-        ({"transform_metadata": 3}, "`transform_metadata=3` is no mapping"),
+        ({"transform_metadata": 3}, "`transform_metadata=3` is not a mapping"),
     ],
     ids=without_address,
 )
@@ -50,9 +53,12 @@ def test_an_option_that_cannot_be_is_refused_before_any_call(
     ("axes", "said"),
     [
         ([nnx.Carry, 0], "is a list. Pass a tuple, with an entry for each argument"),
-        ((nnx.Carry, "a"), r"`in_axes\[1\]='a'` is no axis. Pass a whole number, None"),
-        ((nnx.Carry, {"w": 1.0}), r"`in_axes\[1\]\['w'\]=1.0` is no axis"),
-        ((nnx.Carry, True), r"`in_axes\[1\]=True` is no axis"),
+        (
+            (nnx.Carry, "a"),
+            r"`in_axes\[1\]='a'` is not an axis. Pass a whole number, None",
+        ),
+        ((nnx.Carry, {"w": 1.0}), r"`in_axes\[1\]\['w'\]=1.0` is not an axis"),
+        ((nnx.Carry, True), r"`in_axes\[1\]=True` is not an axis"),
     ],
     ids=without_address,
 )

@@ -151,11 +151,11 @@ def test_a_prediction_reads_well():
     [
         (
             lambda: retape.fixed_space(snapshots=2, store={"tape"}),
-            "`store={'tape'}` cannot be: slots hold states",
+            "`store={'tape'}` is not valid: slots hold states",
         ),
         (
             lambda: retape.fixed_space(snapshots=2, store="state"),
-            'cannot be: slots hold states.*Pass {"state"}',
+            'is not valid: slots hold states.*Pass {"state"}',
         ),
         (
             lambda: retape.fixed_space(snapshots=2, store=BOTH, split="bisection"),
@@ -167,15 +167,15 @@ def test_a_prediction_reads_well():
         ),
         (
             lambda: PLANS[1].resolve(10),
-            "`fixed_space.store=.*` cannot be put as a stage",
+            "`fixed_space.store=.*` cannot be expressed as a stage",
         ),
         (
             lambda: PLANS[3].resolve(None),
-            "`tiers` cannot be put as a stage",
+            "`tiers` cannot be expressed as a stage",
         ),
         (
             lambda: retape.tiers(memory=-1, disk=2),
-            "`snapshots=-1` of the tier 'memory' can",
+            "`snapshots=-1` of the tier 'memory' is not",
         ),
         (
             lambda: retape.tiers(memory=1, disk="x"),
@@ -183,9 +183,12 @@ def test_a_prediction_reads_well():
         ),
         (lambda: retape.tiers(memory=1, disk=1, store=BOTH), "an option of `tiers`"),
         (lambda: retape.tiers(memory=0, disk=0), "the start state needs a slot on one"),
-        (lambda: retape.tiers(memory=1, disk=1, stage=0), "`stage=0` cannot be"),
-        (lambda: retape.tiers(memory=1, disk=1, stage=2.5), "`stage=2.5` cannot be"),
-        (lambda: retape.tiers(memory=1, disk=1, costs=3), "`costs=3` cannot be: pass"),
+        (lambda: retape.tiers(memory=1, disk=1, stage=0), "`stage=0` is not valid"),
+        (lambda: retape.tiers(memory=1, disk=1, stage=2.5), "`stage=2.5` is not valid"),
+        (
+            lambda: retape.tiers(memory=1, disk=1, costs=3),
+            "`costs=3` is not valid: pass",
+        ),
         (
             lambda: retape.tiers(memory="1 kB", disk=1).predict(9),
             "`memory='1 kB'` counts bytes, and `capsule_bytes` and `tape_b.*` were not",

@@ -76,8 +76,8 @@ def test_plans_are_written_as_text(text, plan):
         ("tiers:memory=1,disk=1,tape=much", "`tape=much` is not a number"),
         ("within:1 MB,stage=3", "`stage=3` is not an option of `within`: it is one of"),
         ("segments:tape=3", "`tape=3` is not an option of the plan"),
-        ("fixed-space:3,snapshots=4", "`snapshots` is said twice in the plan"),
-        ("fixed-space:0", "`snapshots=0` cannot be"),
+        ("fixed-space:3,snapshots=4", "`snapshots` is given twice in the plan"),
+        ("fixed-space:0", "`snapshots=0` is not valid"),
     ],
 )
 def test_plans_that_cannot_be_are_refused(text, message):

@@ -75,10 +75,10 @@ def test_the_short_ways_make_the_one_record(name):
         ({"memory": "1 kB", "stage": 3}, "`stage=3` does not go with `memory=1000`"),
         ({"memory": 9, "offload": "host"}, "`offload='host'` does not go with `mem"),
         ({"memory": "much"}, "`memory='much'` is not an amount of memory"),
-        ({"snapshots": 0}, "`snapshots=0` cannot be: .*start"),
-        ({"sweeps": 1.5}, "`sweeps=1.5` cannot be"),
+        ({"snapshots": 0}, "`snapshots=0` is not valid: .*start"),
+        ({"sweeps": 1.5}, "`sweeps=1.5` is not valid"),
         ({"split": "thirds"}, "`split='thirds'` is not a way"),
-        ({"stage": True}, "`stage=True` cannot be"),
+        ({"stage": True}, "`stage=True` is not valid"),
     ],
 )
 def test_a_record_that_cannot_be_is_refused(options, text):
@@ -218,11 +218,11 @@ def test_plans_without_a_length():
     [
         (
             lambda: retape.fixed_space(snapshots=0),
-            "`snapshots=0` cannot be: .*start",
+            "`snapshots=0` is not valid: .*start",
         ),
-        (lambda: retape.fixed_space(snapshots=True), "`snapshots=True` cannot be"),
-        (lambda: retape.fixed_space(snapshots=2.0), "`snapshots=2.0` cannot be"),
-        (lambda: retape.fixed_space(snapshots=2, stage=0), "`stage=0` cannot be"),
+        (lambda: retape.fixed_space(snapshots=True), "`snapshots=True` is not valid"),
+        (lambda: retape.fixed_space(snapshots=2.0), "`snapshots=2.0` is not valid"),
+        (lambda: retape.fixed_space(snapshots=2, stage=0), "`stage=0` is not valid"),
         (
             lambda: retape.fixed_space(snapshots=2, sweeps=3),
             "`sweeps=3` is not an option of `fixed_space`: it is one of fixed_time",
@@ -235,7 +235,7 @@ def test_plans_without_a_length():
         (lambda: retape.segments(split="binomial"), "is not an option of `segments`"),
         (lambda: retape.within("1 MB", stage=3), "is not an option of `within`"),
         (lambda: retape.logarithmic(colour=3), "no plan has it. Leave it out"),
-        (lambda: retape.fixed_time(sweeps=0), "`sweeps=0` cannot be"),
+        (lambda: retape.fixed_time(sweeps=0), "`sweeps=0` is not valid"),
         (lambda: retape.logarithmic(split="thirds"), "`split='thirds'` is not a way"),
         (lambda: retape.logarithmic(tree="oak"), "`tree='oak'` is not an option"),
         (lambda: retape.within("lots"), "`budget='lots'` is not an amount of memory"),
@@ -243,7 +243,7 @@ def test_plans_without_a_length():
         (lambda: retape.within(0), "`budget=0` is not an amount of memory"),
         (lambda: retape.within("0.1 B"), "is less than one byte"),
         (lambda: retape.within(5).resolve(10), "`within\\(5\\)` counts bytes, and nei"),
-        (lambda: retape.logarithmic().resolve(-1), "`n=-1` cannot be"),
+        (lambda: retape.logarithmic().resolve(-1), "`n=-1` is not valid"),
         (lambda: retape.logarithmic().resolve(5, 3), "follows from both or from nei"),
         (lambda: retape.logarithmic().resolve(5, 3, -1), "bytes cannot be negative"),
         (

@@ -178,9 +178,9 @@ def test_a_cost_of_numpys_is_pythons():
     ("forward", "states"), [("ab", [1, 1]), ([1, 2], [1.5, 1]), ([None, 1], [1, 1])]
 )
 def test_what_is_no_chain_is_named(forward, states):
-    with pytest.raises(PlanError, match="cannot be: pass three sequences, of a number"):
+    with pytest.raises(PlanError, match="are not valid: pass three sequences"):
         Chain(forward, states, [1, 1], 6)
-    with pytest.raises(PlanError, match="cannot be: pass three sequences with one en"):
+    with pytest.raises(PlanError, match="are not valid: pass three sequences with one"):
         retape.chain(forward=1, states=[1], tapes=[1], budget=6)
 
 
@@ -191,7 +191,9 @@ def test_no_snapshots_reverse_nothing():
 
 
 def test_what_is_no_action_is_named():
-    with pytest.raises(ScheduleError, match="action 1, `7`, is no action of `retape.s"):
+    with pytest.raises(
+        ScheduleError, match="action 1, `7`, is not an action of `retape.s"
+    ):
         replay([*list(Schedule(1, 0))[:0], retape.schedule.Reverse(0, 0), 7], 0)
 
 

@@ -193,7 +193,10 @@ def test_dozens_of_steps_are_no_matter(seeded):
         (lambda: Chain([1], [1], [-3], 5), "hold a negative number"),
         (lambda: Chain([1, inf], [1, 1], [1, 1], 5), "a cost that is not finite"),
         (lambda: Chain([1, nan], [1, 1], [1, 1], 5), "a cost that is not finite"),
-        (lambda: Chain([1], [1], [1], 5, units=0), "`units=0` cannot be: the budget"),
+        (
+            lambda: Chain([1], [1], [1], 5, units=0),
+            "`units=0` is not valid: the budget",
+        ),
         (lambda: Chain([1] * 3, [2] * 3, [3] * 3, 4), "least possible is 5 bytes"),
         (
             lambda: Chain([1] * 3, [2] * 3, [3] * 3, 5, units=2),

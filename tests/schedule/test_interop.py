@@ -189,7 +189,7 @@ def test_there_and_back_is_the_same_schedule():
 
 
 def test_what_cannot_be_translated_is_refused():
-    with pytest.raises(retape.PlanError, match="`length=0` cannot be"):
+    with pytest.raises(retape.PlanError, match="`length=0` is not valid"):
         to_checkpoint_schedules(Schedule(0, 1), 0)
     ram, disk = TIERS
     both = [peer.Forward(0, 1, True, True, disk)]
@@ -198,7 +198,7 @@ def test_what_cannot_be_translated_is_refused():
     moved = [peer.Forward(0, 1, False, True, disk), peer.Move(0, disk, ram)]
     with pytest.raises(retape.PlanError, match="moves a tape between tiers"):
         list(from_checkpoint_schedules(moved, 2))
-    with pytest.raises(retape.ScheduleError, match="`3` is no action of"):
+    with pytest.raises(retape.ScheduleError, match="`3` is not an action of"):
         list(from_checkpoint_schedules([3], 2))
 
 

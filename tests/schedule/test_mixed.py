@@ -60,9 +60,9 @@ def test_where_all_tapes_fit_nothing_is_run_twice():
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: Mixed(-1, 3), "`length=-1`, `budget=3` and `stage=1` cannot be"),
-        (lambda: Mixed(5, 3, stage=0), "`stage=0` cannot be"),
-        (lambda: Mixed(5, 3, 0, 1), "`state=0` and `tape=1` cannot be"),
+        (lambda: Mixed(-1, 3), "`length=-1`, `budget=3` and `stage=1` are not valid"),
+        (lambda: Mixed(5, 3, stage=0), "`stage=0` are not valid"),
+        (lambda: Mixed(5, 3, 0, 1), "`state=0` and `tape=1` are not valid"),
         (lambda: Mixed(5, 2, 3, 1), "The least possible is 3 "),
         (lambda: Mixed(3, 1, 3, 1), "The least possible is 2 "),
     ],

@@ -149,10 +149,10 @@ def test_a_long_comb_needs_no_recursion():
     [
         (
             lambda: Schedule(-1, 3),
-            "`length=-1` cannot be: it counts the steps",
+            "`length=-1` is not valid: it counts the steps",
         ),
-        (lambda: Schedule(3, 0), "`snapshots=0` cannot be: .* at least 1"),
-        (lambda: Schedule(3, 1, 0), "`stage=0` cannot be: .* at least 1"),
+        (lambda: Schedule(3, 0), "`snapshots=0` is not valid: .* at least 1"),
+        (lambda: Schedule(3, 1, 0), "`stage=0` is not valid: .* at least 1"),
         (lambda: Schedule(3.0, 1), "`length=3.0` is not an integer"),  # type: ignore
     ],
 )

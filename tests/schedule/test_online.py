@@ -167,7 +167,7 @@ def test_doubling_writes_little():
 
 
 def test_no_snapshots_are_refused():
-    with pytest.raises(PlanError, match="`snapshots=0` cannot be: the start state"):
+    with pytest.raises(PlanError, match="`snapshots=0` is not valid: the start state"):
         LeastCost.begin(0)
 
 

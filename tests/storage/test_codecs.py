@@ -196,7 +196,7 @@ def test_codecs_are_compared():
     assert rows[0].gradient_error == 0.0 and rows[0].ratio > 1
     assert 0 < rows[2].gradient_error < 1e-4 < rows[1].gradient_error
     assert "times smaller, gradient off by" in str(rows[1])
-    with pytest.raises(StoreError, match="a `str` is no gradient"):
+    with pytest.raises(StoreError, match="a `str` is not a gradient"):
         compare_codecs(lambda store: "x", ["lossless"])
 
 
@@ -205,11 +205,11 @@ def test_what_cannot_be_is_refused(tmp_path):
         CodecStore(MemoryStore(), "zip")
     with pytest.raises(PlanError, match=r"bounded\(relative=None, absolute=None\)"):
         bounded()
-    with pytest.raises(PlanError, match="cannot be: pass one of them, a positive"):
+    with pytest.raises(PlanError, match="is not valid: pass one of them, a positive"):
         bounded(relative=-1.0)
     with pytest.raises(PlanError, match="`by='mgard'` is not known"):
         bounded(relative=1.0, by="mgard")
-    with pytest.raises(PlanError, match="`ratio=0` cannot be"):
+    with pytest.raises(PlanError, match="`ratio=0` is not valid"):
         CodecStore(MemoryStore(), ratio=0)
     with pytest.raises(StoreError, match="packs capsules"):
         CodecStore(DiskStore(tmp_path, pack=list, unpack=tuple))

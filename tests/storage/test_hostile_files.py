@@ -266,7 +266,7 @@ def test_a_run_without_any_record_goes_on_from_its_snapshots(tmp_path, killed_at
         run(Killed(40), plan, store=store(), label="it")
     for record in tmp_path.glob("record*.npz"):
         record.write_bytes(record.read_bytes()[:-40])
-    with pytest.warns(retape.RetapeWarning, match="what was reversed is"):
+    with pytest.warns(retape.RetapeWarning, match="goes on from its snapshots"):
         outcome = run(ToyMachine(40), plan, store=store(), label="it")
     assert outcome.result == expected and outcome.report.resumed
     whole = run(ToyMachine(40), plan).report

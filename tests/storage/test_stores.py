@@ -240,7 +240,9 @@ def test_a_directory_that_refuses_writes_is_named(disk, monkeypatch):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr("pathlib.Path.replace", refuse)
-    with pytest.raises(StoreError, match="cannot be written: Permission denied. Get"):
+    with pytest.raises(
+        StoreError, match="cannot be written: Permission denied. Correct"
+    ):
         disk.put(5, 1, "memory", 2.0, 8)
     assert sorted(os.listdir(disk.path)) == ["lock", "record.npz"]
 
@@ -296,7 +298,9 @@ def test_the_disk_store_keeps_to_its_capacities(tmp_path):
 def test_capacities_that_cannot_be_are_refused_when_a_store_is_made():
     for make in (MemoryStore, lambda **options: DiskStore("unused", **options)):
         for wrong in (-1, "2 GiB", 1.5, True):
-            with pytest.raises(StoreError, match="cannot be: it is a number of snapsh"):
+            with pytest.raises(
+                StoreError, match="is not valid: it is a number of snapsh"
+            ):
                 make(capacity=wrong)
         with pytest.raises(
             PlanError, match="`capacity_bytes='2 GHz'` is not an amount"
@@ -305,7 +309,9 @@ def test_capacities_that_cannot_be_are_refused_when_a_store_is_made():
 
 
 def test_a_directory_that_is_no_path_is_refused_when_a_store_is_made():
-    with pytest.raises(StoreError, match="`path=3` is no path. Pass the name of a di"):
+    with pytest.raises(
+        StoreError, match="`path=3` is not a path. Pass the name of a di"
+    ):
         DiskStore(3)  # type: ignore[arg-type]
 
 
@@ -438,7 +444,7 @@ def test_without_a_record_the_snapshots_tell_whose_run_it_is(disk):
         DiskStore(disk.path).open("other")
     (disk.path / "step-000000000004.npz").write_bytes(b"x")
     again = DiskStore(disk.path)
-    with pytest.warns(RetapeWarning, match="gone on with from the snapshots"):
+    with pytest.warns(RetapeWarning, match="The run goes on from its snapshots"):
         assert again.open("test") is None
     assert again.get(0, 0, "memory") == 1.0
     again.close()

@@ -97,7 +97,7 @@ def test_a_transformed_tensor_is_refused():
 
 
 def test_a_device_that_is_not_there_is_named():
-    with pytest.raises(retape.SnapshotError, match="which this process has not"):
+    with pytest.raises(retape.SnapshotError, match="which this process does not have"):
         tensor_from_array(np.ones(2), ["torch", "float64", "xpu", False, False])
 
 

@@ -193,7 +193,7 @@ def test_a_class_is_registered_for_the_process(monkeypatch):
     assert copy_tree(Foreign(1)).u == 1 and tree_nbytes(Foreign(1)) == 8
     with pytest.raises(StoreError, match="`.*Foreign` cannot be written, because anot"):
         through_a_file(Foreign(1))
-    with pytest.raises(StoreError, match=r"`register_state\('Foreign'\)` cannot be"):
+    with pytest.raises(StoreError, match=r"`register_state\('Foreign'\)` is not valid"):
         retape.register_state("Foreign", copy=1, nbytes=1, to_arrays=1, from_arrays=1)
 
 
@@ -211,7 +211,7 @@ def test_a_file_imports_nothing_and_makes_no_object_that_is_no_state(name, new):
     store, file = written(Point(1, 2))
     del sys.modules[__name__]
     try:
-        with pytest.raises(SnapshotError, match="is not there, or is no dataclass"):
+        with pytest.raises(SnapshotError, match="is not there, or is not a dataclass"):
             store.get(0, 0, "disk")
     finally:
         sys.modules[__name__] = _HERE

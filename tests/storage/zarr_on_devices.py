@@ -135,7 +135,7 @@ def test_damage_is_found(tmp_path, damage):
         folder = part.parents[3]
         folder.rename(tmp_path / "elsewhere")
         folder.symlink_to(tmp_path / "elsewhere")
-    message = "is not there or damaged|is no place of arrays"
+    message = "is not there or damaged|is not a place for arrays"
     with pytest.raises(SnapshotError, match=message):
         store.get(3, 0, "disk")
     store.close()

@@ -157,7 +157,7 @@ def plan_of(options: argparse.Namespace) -> Plan | None:
         raise PlanError("`--disk` goes with `--memory`, which may be 0. Pass both.")
     twice = given.keys() & more.keys()
     if twice:
-        raise PlanError(f"`{twice.pop()}` of the plan is said twice. Leave one out.")
+        raise PlanError(f"`{twice.pop()}` of the plan is given twice. Leave one out.")
     return make_plan(kind, {**given, **more})
 
 
@@ -175,7 +175,7 @@ def sizes_of(options: argparse.Namespace) -> tuple[int | None, int | None]:
         PlanError: If one is given alone, or they or the length cannot be.
     """
     if options.steps < 0:
-        raise PlanError(f"`--steps {options.steps}` cannot be. Pass a length.")
+        raise PlanError(f"`--steps {options.steps}` is not valid. Pass a length.")
     capsule, tape = (
         None if text is None else parse_bytes(text, name)
         for name, text in (("capsule", options.capsule), ("tape", options.tape))

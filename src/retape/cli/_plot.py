@@ -76,8 +76,8 @@ def run(options: argparse.Namespace) -> int:
         counts = schedule.counts()
     if counts.reverses > _MOST:
         raise PlanError(
-            f"a drawing of {counts.reverses} stages cannot be looked at; {_MOST} is "
-            "the most. Pass fewer `--steps`, or a longer `--stage`."
+            f"a drawing of {counts.reverses} stages is too large to look at; {_MOST} "
+            "is the most. Pass fewer `--steps`, or a longer `--stage`."
         )
     if options.json:
         actions = [{"action": type(a).__name__, **a._asdict()} for a in schedule]

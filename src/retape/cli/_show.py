@@ -119,7 +119,7 @@ def _namespace(file: str) -> dict[str, Any]:
         return vars(importlib.import_module(file))
     except ImportError as error:
         raise ShowError(
-            f"`{file}` is no file, and cannot be imported as a module: {error}."
+            f"`{file}` is not a file, and cannot be imported as a module: {error}."
         ) from error
 
 

@@ -303,15 +303,15 @@ class _Trial:
             behind = copy_tree(self.of.one_step(moved(x, v, -h), k))
             if form_of(ahead) != form_of(behind):
                 raise MachineError(
-                    f"the states after step {k} differ in form where the states before "
-                    "it are near each other: no difference of them can be taken. Pass "
+                    f"the states after step {k} differ in form although the states "
+                    "before it are close together, so they cannot be subtracted. Pass "
                     "`tangent=`, the derivative of `step`."
                 )
             found, what = map_leaves(slope(h), ahead, behind), "`step` returned"
         if not fits(form_of(found), form_of(after)):
             raise MachineError(
-                f"{what} for step {k} what has not the form of the state after the "
-                "step. Return a tree with the shapes of that state."
+                f"{what} for step {k} a tree whose form differs from that of the "
+                "state after the step. Return a tree with the shapes of that state."
             )
         return found
 
@@ -320,10 +320,10 @@ def _check_fits(w: Any, after: Any, k: int) -> None:
     """Refuse a cotangent whose product with a direction only its maker knows."""
     if not fits(form_of(w), form_of(after)):
         raise MachineError(
-            f"`seed` returns a `{type(w).__name__}` that has not the shapes of the "
-            f"state after step {k}, a `{type(after).__name__}`: their product is "
-            "not known. Pass `inner=`, the product of a cotangent with a direction "
-            "of the state."
+            f"`seed` returns a `{type(w).__name__}` whose shapes differ from those "
+            f"of the state after step {k}, a `{type(after).__name__}`, so that their "
+            "product is unknown. Pass `inner=`, the product of a cotangent with a "
+            "direction of the state."
         )
 
 

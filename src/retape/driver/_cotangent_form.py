@@ -118,9 +118,9 @@ class CotangentForm:
         wrong = _cannot_be_added(self.form, form)
         if wrong:
             raise MachineError(
-                f"`cost_gradient` returned for k = {k} what cannot be added to the "
-                f"cotangent: {wrong}. Return a cotangent of the same form as `seed` "
-                "and `reverse_step` do."
+                f"`cost_gradient` returned for k = {k} something that cannot be "
+                f"added to the cotangent: {wrong}. Return a cotangent of the same form "
+                "as `seed` and `reverse_step` do."
             )
         total = add_trees(cotangent, more)
         self.form = form_of(total)

@@ -127,8 +127,8 @@ def run(
     if verify is not None and store is not None and store.is_lossy:
         raise PlanError(
             f"`verify={verify!r}` compares states to the bit, and `store={store!r}` "
-            "gives back states that are near. Leave `verify` out, or verify with a "
-            "codec without loss."
+            "gives them back with rounding errors. Leave `verify` out, or use a "
+            "lossless codec."
         )
     kept = MemoryStore[C]() if store is None else store
     title, _, more = (label or type(machine).__name__).partition("\n")
@@ -224,19 +224,19 @@ def check_run(plan: object, store: object, progress: object) -> None:
     makes = isinstance(plan, Iterable) or hasattr(plan, "schedule")
     if isinstance(plan, str | type) or not makes:
         raise PlanError(
-            f"`plan={plan!r}` is no plan. Pass one, such as "
+            f"`plan={plan!r}` is not a plan. Pass one, such as "
             "`retape.fixed_space(snapshots=20)`, or a schedule."
         )
     if store is not None and not isinstance(store, SnapshotStore):
         raise StoreError(
-            f"`store={store!r}` is no store. Pass a `retape.MemoryStore()`, a "
+            f"`store={store!r}` is not a store. Pass a `retape.MemoryStore()`, a "
             "`retape.DiskStore(directory)` or a `retape.TieredStore` of both; one of "
             "your own is a subclass of `retape.storage.SnapshotStore`."
         )
     if not (isinstance(progress, bool) or callable(progress)):
         raise PlanError(
-            f"`progress={progress!r}` cannot be. Pass `True` for a bar, or a function "
-            "that is called with a `retape.driver.Progress`."
+            f"`progress={progress!r}` is not valid. Pass `True` for a bar, or a "
+            "function that is called with a `retape.driver.Progress`."
         )
 
 

@@ -323,7 +323,7 @@ def _seconds(given: object) -> float | None:
     seconds = _number(given)
     if not seconds >= 0:
         raise PlanError(
-            f"`time_limit={given!r}` cannot be: pass a number of seconds, or a "
+            f"`time_limit={given!r}` is not valid: pass a number of seconds, or a "
             "`datetime.timedelta`."
         )
     return seconds

@@ -141,7 +141,7 @@ class Loop(Generic[C, A, R]):
             self._sweep(action.start, action.stop, action.slot, action.tier)
         else:
             raise MachineError(
-                f"`{action!r}` in the schedule is no action. Pass those of "
+                f"`{action!r}` in the schedule is not an action. Pass those of "
                 "`retape.schedule`, such as `Advance(0, 5)`; `retape.interop` "
                 "translates others."
             )

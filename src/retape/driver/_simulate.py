@@ -86,7 +86,9 @@ def simulate(
         True
     """
     if not isinstance(buffer, int) or buffer < 0:  # pyright: ignore
-        raise PlanError(f"`buffer={buffer!r}` cannot be: pass a number of snapshots.")
+        raise PlanError(
+            f"`buffer={buffer!r}` is not valid: pass a number of snapshots."
+        )
     each = {tier.name: tier for tier in tiers}
     clock = _Clock(each, costs or StepCosts(), buffer)
     for action in foretold(actions, clock):

@@ -159,7 +159,7 @@ def scan(
 def _check_kind(kind: object, kinds: Sequence[str]) -> None:
     if kind not in kinds:
         names = ", ".join(f'"{each}"' for each in kinds)
-        raise PlanError(f"`kind={kind!r}` is no kind of loop. Pass one of {names}.")
+        raise PlanError(f"`kind={kind!r}` is not a kind of loop. Pass one of {names}.")
 
 
 def _plan_of(checkpoints: int | None, plan: Plan | None) -> Plan | None:

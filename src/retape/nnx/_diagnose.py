@@ -71,7 +71,7 @@ def check_function(f: Any) -> None:
     """
     if not callable(f):
         raise UnsupportedError(
-            f"`remat_scan({f!r})`: what cannot be called is no layer function. Pass "
+            f"`remat_scan({f!r})`: this cannot be called, so it is not a layer. Pass "
             "a function of a carry and a layer, as in `remat_scan(lambda x, layer: "
             "layer(x), in_axes=(nnx.Carry, 0), out_axes=nnx.Carry)`."
         )
@@ -93,13 +93,14 @@ def check_options(in_axes: Any, out_axes: Any, metadata: Any) -> None:
             if not is_axis(axis):
                 where = name + jax.tree_util.keystr(path)
                 raise PlanError(
-                    f"`{where}={axis!r}` is no axis. Pass a whole number, None (the "
+                    f"`{where}={axis!r}` is not an axis. Pass a whole number, None "
+                    "(the "
                     "same for all layers), nnx.Carry (handed from layer to layer), or "
                     "an nnx.StateAxes."
                 )
     if not isinstance(metadata, Mapping):
         raise PlanError(
-            f"`transform_metadata={metadata!r}` is no mapping. Pass one, such as "
+            f"`transform_metadata={metadata!r}` is not a mapping. Pass one, such as "
             '{nnx.PARTITION_NAME: "layers"}.'
         )
 

@@ -198,7 +198,7 @@ class Plan:
         n = None if n is None else whole("n", n)
         if n is not None and n < 0:
             raise PlanError(
-                f"`n={n}` cannot be: the number of steps is at least 0. Pass the "
+                f"`n={n}` is not valid: the number of steps is at least 0. Pass the "
                 "length of the run."
             )
         if n == 0:

@@ -118,8 +118,8 @@ def chain(
         entries = tuple(forward), tuple(states), tuple(tapes)
     except TypeError:
         raise PlanError(
-            f"`forward={forward!r}`, `states={states!r}` and `tapes={tapes!r}` cannot "
-            "be: pass three sequences with one entry for every step."
+            f"`forward={forward!r}`, `states={states!r}` and `tapes={tapes!r}` are not "
+            "valid: pass three sequences with one entry for every step."
         ) from None
     return ChainPlan(
         forward=entries[0],

@@ -56,7 +56,7 @@ def check_count(name: str, value: object, why: str) -> int:
         count = 0
     if count < 1:
         raise PlanError(
-            f"`{name}={value!r}` cannot be: `{name}` {_kind_or(value, why)}. Pass a "
+            f"`{name}={value!r}` is not valid: `{name}` {_kind_or(value, why)}. Pass a "
             "positive integer."
         )
     return count
@@ -108,7 +108,8 @@ def keeps_tapes(store: Set[Kind]) -> bool:
     kinds: set[object] = set(store) if isinstance(store, Set) else set()  # pyright: ignore
     if "state" not in kinds or not kinds <= {"state", "tape"}:
         raise PlanError(
-            f"`store={store!r}` cannot be: slots hold states, from which steps are run "
+            f"`store={store!r}` is not valid: slots hold states, from which steps are "
+            "run "
             'again, and may hold tapes. Pass {"state"} or {"state", "tape"}.'
         )
     return "tape" in kinds

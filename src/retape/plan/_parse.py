@@ -65,7 +65,7 @@ def read_options(text: str) -> tuple[Kind, dict[str, str]]:
             option, value = _main_option(kind, part), part
         if option in options:
             raise PlanError(
-                f"`{option}` is said twice in the plan `{text}`. Leave one out."
+                f"`{option}` is given twice in the plan `{text}`. Leave one out."
             )
         options[option] = value
     return kind, options

@@ -36,8 +36,8 @@ class ScheduledPlan(Plan):
             since = "schedule comes out of a dynamic programme"
             refuse_unknown_length(self._shown, since)
         raise PlanError(
-            f"`{self._shown}` cannot be put as a stage length, a number of snapshots "
-            "and a number of sweeps, which is what was asked for. It is for "
+            f"`{self._shown}` cannot be expressed as a stage length, a number of "
+            "snapshots and a number of sweeps, which this engine needs. It is for "
             "`retape.adjoint` and `retape.driver.run`, which obey it action by action. "
             "Pass another plan here, such as `fixed_space(snapshots=20)`."
         )

@@ -183,7 +183,9 @@ def tiers(
     """
     refuse_others("tiers", others)
     if costs is not None and not isinstance(costs, StepCosts):
-        raise PlanError(f"`costs={costs!r}` cannot be: pass `retape.StepCosts(...)`.")
+        raise PlanError(
+            f"`costs={costs!r}` is not valid: pass `retape.StepCosts(...)`."
+        )
     given = _memory_and_disk(memory, disk) if levels is None else levels
     if levels is not None:
         _check_alone(memory, disk)
@@ -207,15 +209,16 @@ def _checked(levels: Any) -> tuple[Tier, ...]:
     """The tiers, if they are some with room."""
     if not isinstance(levels, Sequence) or isinstance(levels, str):
         raise PlanError(
-            f"`levels={levels!r}` cannot be: pass the tiers, the nearest first, as in "
+            f"`levels={levels!r}` is not valid: pass the tiers, the nearest first, as "
+            "in "
             '`levels=(retape.Tier("device", 3), retape.Tier("host", 20))`.'
         )
     given: Sequence[Any] = levels
     check_tiers(given)
     if not any(tier.snapshots for tier in given):
         raise PlanError(
-            f"`levels={tuple(given)!r}` cannot be: the start state needs a slot on one "
-            "of them."
+            f"`levels={tuple(given)!r}` is not valid: the start state needs a slot on "
+            "one of them."
         )
     return tuple(given)
 

@@ -122,7 +122,8 @@ class Chain:
             )
         if self.units is not None and self.units < 1:
             raise PlanError(
-                f"`units={self.units}` cannot be: the budget is divided into so many "
+                f"`units={self.units}` is not valid: the budget is divided into so "
+                "many "
                 "parts. Pass a positive integer, or leave it out for single bytes."
             )
         object.__setattr__(self, "_table", self._make_table())
@@ -140,8 +141,8 @@ class Chain:
         except (TypeError, ValueError):
             raise PlanError(
                 f"`forward={self.forward!r}`, `states={self.states!r}` and "
-                f"`tapes={self.tapes!r}` cannot be: pass three sequences, of a number "
-                "for each step's cost and of integers for the bytes."
+                f"`tapes={self.tapes!r}` are not valid: pass three sequences, of a "
+                "number for each step's cost and of integers for the bytes."
             ) from None
         for name, made in (("forward", forward), ("states", states), ("tapes", tapes)):
             object.__setattr__(self, name, tuple(made))

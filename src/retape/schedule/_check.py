@@ -57,8 +57,8 @@ def replay(
     for position, action in enumerate(actions):
         if not isinstance(action, Action):  # pyright: ignore
             raise ScheduleError(
-                f"action {position}, `{action!r}`, is no action of `retape.schedule`. "
-                "Pass a schedule."
+                f"action {position}, `{action!r}`, is not an action of "
+                "`retape.schedule`. Pass a schedule."
             )
         reason = state.obey(action)
         if reason:

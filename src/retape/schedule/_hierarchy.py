@@ -61,13 +61,13 @@ class Hierarchy:
         object.__setattr__(self, "tiers", tuple(self.tiers))
         if self.length < 0 or self.stage < 1:
             raise PlanError(
-                f"`length={self.length}` and `stage={self.stage}` cannot be: pass no "
-                "steps or more, in stages of at least one."
+                f"`length={self.length}` and `stage={self.stage}` are not valid: pass "
+                "zero or more steps, in stages of at least one."
             )
         check_tiers(self.tiers)
         if not any(self._slots) and self.length > self.stage:
             raise PlanError(
-                f"`tiers={self.tiers!r}` cannot be: the start state needs a slot on "
+                f"`tiers={self.tiers!r}` is not valid: the start state needs a slot on "
                 "one of them. Pass at least one snapshot on one."
             )
 
@@ -168,11 +168,11 @@ def check_tiers(tiers: Sequence[object]) -> None:
     for tier in tiers:
         if not isinstance(tier, Tier):
             raise PlanError(
-                f"`{tier!r}` is no tier. Pass `retape.Tier(name, snapshots)`."
+                f"`{tier!r}` is not a tier. Pass `retape.Tier(name, snapshots)`."
             )
         names.append(tier.name)
     if not names or len(names) != len(set(names)):
         raise PlanError(
-            f"tiers named {names} cannot be: pass at least one, each with a name of "
-            "its own, since snapshots are found by it."
+            f"tiers named {names} are not valid: pass at least one, each with a name "
+            "of its own, since snapshots are found by it."
         )

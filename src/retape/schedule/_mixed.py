@@ -72,13 +72,13 @@ class Mixed:
         if min(self.length, self.budget) < 0 or self.stage < 1:
             raise PlanError(
                 f"`length={self.length}`, `budget={self.budget}` and "
-                f"`stage={self.stage}` cannot be: pass no steps or more, no room or "
-                "more, and stages of at least one step."
+                f"`stage={self.stage}` are not valid: pass zero or more steps, zero "
+                "or more slots, and stages of at least one step."
             )
         if min(self.state, self.tape) < 1:
             raise PlanError(
-                f"`state={self.state}` and `tape={self.tape}` cannot be: what is kept "
-                "takes room. Pass positive integers, such as bytes."
+                f"`state={self.state}` and `tape={self.tape}` are not valid: whatever "
+                "is kept takes room. Pass positive integers, such as bytes."
             )
         if self.budget < self.least_budget():
             least = self.least_budget()

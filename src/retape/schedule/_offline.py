@@ -95,7 +95,7 @@ class Schedule:
 def _at_least(name: str, value: int, least: int) -> None:
     if value < least:
         raise PlanError(
-            f"`{name}={value}` cannot be: it counts "
+            f"`{name}={value}` is not valid: it counts "
             f"{_COUNTED[name]}, of which there must be at least {least}."
         )
 

@@ -239,7 +239,7 @@ class OnlineTiers:
         check_tiers(self.tiers)
         if len(self.tiers) != 2 or not any(self._slots):
             raise PlanError(
-                f"`tiers={self.tiers!r}` cannot be: while the end of a run is not "
+                f"`tiers={self.tiers!r}` is not valid: while the end of a run is not "
                 "known, snapshots are placed on two tiers, a near one and a far one, "
                 "with a slot on one of them at least. Pass two."
             )

@@ -201,7 +201,7 @@ def enough(snapshots: int) -> int:
     snapshots = whole("snapshots", snapshots)
     if snapshots < 1:
         raise PlanError(
-            f"`snapshots={snapshots}` cannot be: the start state is always held. Pass "
-            "a positive integer."
+            f"`snapshots={snapshots}` is not valid: the start state is always held. "
+            "Pass a positive integer."
         )
     return snapshots

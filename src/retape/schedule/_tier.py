@@ -49,8 +49,8 @@ class Tier:
             parse_bytes(held, "snapshots")
         elif not hasattr(held, "__index__") or isinstance(held, bool) or held < 0:
             raise PlanError(
-                f"`snapshots={held!r}` of the tier {self.name!r} cannot be: pass a "
-                "number of snapshots, none or more, or bytes as a text such as "
+                f"`snapshots={held!r}` of the tier {self.name!r} is not valid: pass a "
+                "number of snapshots, zero or more, or bytes as a text such as "
                 '"50 MB".'
             )
         else:

@@ -66,12 +66,12 @@ class AsyncStore(StoreWrapper[C]):
         inner: Any = self.inner
         if isinstance(inner, AsyncStore) or not is_durable(inner):
             raise StoreError(
-                f"`AsyncStore({inner!r})` cannot be: there is nothing to wait for. "
+                f"`AsyncStore({inner!r})` is not valid: there is nothing to wait for. "
                 "Pass a store that outlives its process, such as a `DiskStore`."
             )
         if inner.is_shared:
             raise StoreError(
-                f"`AsyncStore({inner!r})` cannot be: its processes keep one run "
+                f"`AsyncStore({inner!r})` is not valid: its processes keep one run "
                 "together, and each thread would come to it in its own time. Pass it "
                 "as it is."
             )

@@ -291,8 +291,8 @@ def check_store_inside(wrapper: str, inner: Any) -> None:
     """
     if not isinstance(inner, SnapshotStore):
         raise StoreError(
-            f"`{wrapper}({inner!r})` cannot be: that is no store. Pass a store, such "
-            "as a `DiskStore`; one of your own is a subclass of "
+            f"`{wrapper}({inner!r})` is not valid: that is not a store. Pass a store, "
+            "such as a `DiskStore`; one of your own is a subclass of "
             "`retape.storage.SnapshotStore`."
         )
 

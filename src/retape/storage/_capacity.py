@@ -26,7 +26,8 @@ def check_capacities(capacity: object, capacity_bytes: int | str | None) -> int 
             count = -1
     if count is not None and count < 0:
         raise StoreError(
-            f"`capacity={capacity!r}` cannot be: it is a number of snapshots. Pass an "
+            f"`capacity={capacity!r}` is not valid: it is a number of snapshots. Pass "
+            "an "
             'integer, or bytes as `capacity_bytes="2 GiB"`.'
         )
     if capacity_bytes is not None:

@@ -209,8 +209,8 @@ class DiskStore(SnapshotStore[C]):
                 "the run then begins anew."
             ) from error
         warn(
-            f"`{self._directory}` has no record of its run that can be read: it is "
-            "gone on with from the snapshots, and what was reversed is reversed again."
+            f"`{self._directory}` has no record of its run that can be read. The run "
+            "goes on from its snapshots, and repeats what it had reversed."
         )
         self._directory.remove_records()
 
@@ -365,7 +365,7 @@ def _check_path(path: object) -> None:
         text = None
     if not isinstance(text, str) or "\0" in text:
         raise StoreError(
-            f"`path={path!r}` is no path. Pass the name of a directory of the run's "
+            f"`path={path!r}` is not a path. Pass the name of a directory of the run's "
             "own, as a text or a `pathlib.Path`."
         )
 
@@ -374,6 +374,6 @@ def _check_every(every: object) -> None:
     is_number = isinstance(every, SupportsFloat) and not isinstance(every, bool)
     if not is_number or not float(cast("SupportsFloat", every)) >= 0:
         raise StoreError(
-            f"`every={every!r}` cannot be: it is the seconds from one record to the "
+            f"`every={every!r}` is not valid: it is the seconds from one record to the "
             "next. Pass a number, 0 for a record after each stage."
         )

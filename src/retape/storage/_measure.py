@@ -77,7 +77,7 @@ def measure(
                 "is there, and may be written to."
             ) from error
     if not isinstance(store, SnapshotStore):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise StoreError(f"`store={store!r}` is no store. Pass one, or a directory.")
+        raise StoreError(f"`store={store!r}` is not a store. Pass one, or a directory.")
     return _measured(store, size, snapshots)
 
 

@@ -90,7 +90,8 @@ class RankStore(StoreWrapper[C]):
         check_store_inside("RankStore", self.inner)
         if self.inner.must_be_outermost or not self.inner.keeps_records:
             raise StoreError(
-                f"`RankStore({self.inner!r})` cannot be: ranks that died at different "
+                f"`RankStore({self.inner!r})` is not valid: ranks that died at "
+                "different "
                 "times must go back to an earlier record that all have, and that store "
                 "keeps none of its own. Pass a `DiskStore` with a directory of this "
                 "rank's own."
@@ -98,7 +99,7 @@ class RankStore(StoreWrapper[C]):
         asked = ("Get_rank", "Get_size", "allgather")
         if not all(callable(getattr(self.comm, name, None)) for name in asked):
             raise StoreError(
-                f"`comm={self.comm!r}` is no communicator. Pass "
+                f"`comm={self.comm!r}` is not a communicator. Pass "
                 "`mpi4py.MPI.COMM_WORLD`, or an object with `Get_rank`, `Get_size` and "
                 "`allgather`."
             )

@@ -238,10 +238,10 @@ def failed(file: Path, what: str, error: OSError) -> StoreError:
 
 
 _GOES_ON = "and call again: the run goes on where it was."
-_MEND = f"Mend what is wrong, {_GOES_ON}"
+_MEND = f"Correct the cause, {_GOES_ON}"
 _ADVICE = (
-    ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"Free space, {_GOES_ON}"),
-    ((errno.EACCES, errno.EPERM, errno.EROFS), f"Get the permission, {_GOES_ON}"),
+    ((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), f"Free some space, {_GOES_ON}"),
+    ((errno.EACCES, errno.EPERM, errno.EROFS), f"Correct the permissions, {_GOES_ON}"),
     (
         (errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.ENAMETOOLONG),
         "Pass the name of a directory of the run's own, which is there or can be made; "

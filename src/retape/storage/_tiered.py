@@ -63,7 +63,7 @@ class TieredStore(SnapshotStore[C]):
         known = all(isinstance(part, SnapshotStore) for part in self._parts())
         if not known or not is_durable(self.disk) or self.must_be_outermost:
             raise StoreError(
-                f"`TieredStore({self.memory!r}, {self.disk!r})` cannot be. Pass a "
+                f"`TieredStore({self.memory!r}, {self.disk!r})` is not valid. Pass a "
                 "`MemoryStore` first, or another store with a capacity, and after it "
                 "one that outlives the process, such as a `DiskStore`."
             )

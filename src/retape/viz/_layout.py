@@ -64,7 +64,7 @@ def layout(actions: Iterable[Action]) -> Layout:
     """
     if not isinstance(actions, Iterable):
         raise ScheduleError(
-            f"`{actions!r}` is no schedule. Pass a stream of actions, such as "
+            f"`{actions!r}` is not a schedule. Pass a stream of actions, such as "
             "`retape.schedule.Schedule(20, snapshots=3)` or a plan's for a number of "
             "steps, `plan.schedule(20)`."
         )

@@ -46,7 +46,7 @@ def test_an_option_of_a_store_in_memory(name):
 
 @pytest.mark.parametrize("path", NO_PATHS)
 def test_what_is_no_path(path):
-    with pytest.raises(retape.StoreError, match="is no path"):
+    with pytest.raises(retape.StoreError, match="is not a path"):
         retape.DiskStore(path)
 
 

@@ -137,9 +137,9 @@ def test_what_ends_with_it_and_what_is_refused(tmp_path):
         begun(program, PLANS["space"]).gradient()
     with pytest.raises(retape.PlanError, match="`seeds="):
         begun(program, PLANS["space"]).gradients([])
-    with pytest.raises(retape.StoreError, match="is no store"):
+    with pytest.raises(retape.StoreError, match="is not a store"):
         begun(program, PLANS["space"], 7)
-    with pytest.raises(retape.PlanError, match="is no plan"):
+    with pytest.raises(retape.PlanError, match="is not a plan"):
         begun(program, "within")
 
 

@@ -100,8 +100,8 @@ def bounded(
     given = relative if absolute is None else absolute
     if (relative is None) == (absolute is None) or not _is_positive(given):
         raise PlanError(
-            f"`bounded(relative={relative!r}, absolute={absolute!r})` cannot be: pass "
-            "one of them, a positive number."
+            f"`bounded(relative={relative!r}, absolute={absolute!r})` is not valid: "
+            "pass one of them, a positive number."
         )
     if by not in Codec.BOUNDED:
         raise PlanError(f"`by={by!r}` is not known. Pass 'bounded' or 'zfp'.")

@@ -72,12 +72,12 @@ class CodecStore(StoreWrapper[C]):
         check_store_inside("CodecStore", inner)
         if inner.packs:
             raise StoreError(
-                f"`CodecStore({inner!r})` cannot be: a store in it packs capsules "
+                f"`CodecStore({inner!r})` is not valid: a store in it packs capsules "
                 "by functions of yours, and would be given packed ones. Give their "
                 "class the four methods of `retape.storage.State`."
             )
         if ratio is not None and not (isinstance(ratio, int | float) and ratio > 0):
-            raise PlanError(f"`ratio={ratio!r}` cannot be: pass a positive number.")
+            raise PlanError(f"`ratio={ratio!r}` is not valid: pass a positive number.")
         self.inner: Any = inner
         self.codec = named(codec)
         self.ratio = ratio

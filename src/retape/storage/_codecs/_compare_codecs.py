@@ -117,7 +117,7 @@ def _numbers(gradient: Any) -> Any:
     leaves = [np.ravel(leaf) for leaf in leaves if leaf.dtype.kind in "fc"]
     if not leaves:
         raise StoreError(
-            f"a `{type(gradient).__name__}` is no gradient: it has no arrays of "
+            f"a `{type(gradient).__name__}` is not a gradient: it has no arrays of "
             "numbers. Return the cotangent of the run."
         )
     return np.concatenate(leaves)

@@ -33,7 +33,7 @@ class ArrayDirectory(RunDirectory):
         found = self.path / "arrays" / folder / name
         known = _FOLDER.fullmatch(folder) and (name.isdigit() or not name)
         if not known or any(p.is_symlink() for p in (found, *list(found.parents)[:2])):
-            raise SnapshotError(f"`{found}` is no place of arrays. Remove it.")
+            raise SnapshotError(f"`{found}` is not a place for arrays. Remove it.")
         return found
 
     def new_folder(self, stem: str) -> str:

@@ -141,8 +141,8 @@ def register_state(
     """
     if not isinstance(kind, type):
         raise StoreError(
-            f"`register_state({kind!r})` cannot be: pass the class whose objects are "
-            "states."
+            f"`register_state({kind!r})` is not valid: pass the class whose objects "
+            "are states."
         )
     _REGISTERED[kind] = Opaque(copy, nbytes, to_arrays, from_arrays)
     opaque.cache_clear()
@@ -253,7 +253,7 @@ def class_called(name: str) -> type:
     ):
         return kind
     raise SnapshotError(
-        f"the class `{name}` is not there, or is no dataclass, named tuple or "
+        f"the class `{name}` is not there, or is not a dataclass, named tuple or "
         "registered class any more. Import the module that defines it before the call."
     )
 

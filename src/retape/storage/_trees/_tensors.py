@@ -144,8 +144,8 @@ def tensor_from_array(array: Array, note: list[Any]) -> Any:
         made = made if device == "cpu" else made.to(device)
     except (RuntimeError, AssertionError) as error:
         raise SnapshotError(
-            f"a snapshot holds a tensor of `{device}`, which this process has not: "
-            f"{str(error).splitlines()[0]}. Its state is recomputed."
+            f"a snapshot holds a tensor of `{device}`, which this process does not "
+            f"have: {str(error).splitlines()[0]}. Its state is recomputed."
         ) from None
     return _marked(made, _Physical(made, is_conj, is_neg))
 
