@@ -26,7 +26,7 @@ def call(x: Any, layer: Any) -> Any:
             {"segment_length": 0},
             "`segment_length=0` is not valid: it is the number of st",
         ),
-        ({"segment_length": -3}, "`segment_length=-3` cannot be"),
+        ({"segment_length": -3}, "`segment_length=-3` is not valid"),
         ({"segment_length": 2.0}, "`segment_length=2.0` is not a whole number"),
         ({"levels": 0}, "`levels=0` is not valid: it is the number of nested loops"),
         ({"levels": 2, "segment_length": 4}, "say the same thing twice"),

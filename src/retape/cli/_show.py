@@ -66,8 +66,8 @@ def run(options: argparse.Namespace) -> int:
     arguments = [_argument(text) for text in options.arguments]
     if arguments and type(arguments[0]) is int:
         raise ShowError(
-            f"`{arguments[0]}` is a whole number, and the gradient is taken by the "
-            f"first argument. Write `{float(arguments[0])}`."
+            f"`{arguments[0]}` is a whole number, and the gradient is taken with "
+            f"respect to the first argument. Write `{float(arguments[0])}`."
         )
 
     with waiting("compiling the function"):

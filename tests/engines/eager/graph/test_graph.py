@@ -196,7 +196,7 @@ def test_overwrites_are_noticed() -> None:
 
 def test_wrong_options_are_refused() -> None:
     graph, root = chain(2)
-    with pytest.raises(PlanError, match="`n=0` is no spacing"):
+    with pytest.raises(PlanError, match="`n=0` is not a spacing"):
         auto_checkpoint_every_n(root, 0)
     with pytest.raises(PlanError, match="`depth=-1` is negative"):
         auto_checkpoint_by_depth(root, -1)

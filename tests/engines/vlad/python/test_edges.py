@@ -105,8 +105,8 @@ def twice(x):
     [
         (total, np.ma.array([1.0, 2.0], mask=[False, True]), "type `MaskedArray` may"),
         (total, np.zeros(2).view(np.recarray), "type `recarray` may mean"),
-        (twice, np.timedelta64(3, "s"), "type `timedelta64` is no value"),
-        (twice, Meters(2.0), "type `Meters` is no value"),
+        (twice, np.timedelta64(3, "s"), "type `timedelta64` is not a value"),
+        (twice, Meters(2.0), "type `Meters` is not a value"),
     ],
 )
 def test_what_only_looks_like_a_number_or_an_array_is_refused(

@@ -46,7 +46,9 @@ def test_run_takes_paths_streams_and_numbers(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_input_that_is_no_number_is_told(engine: str) -> None:
-    with pytest.raises(vlad.RunError, match="`read-real` read `x`, which is no number"):
+    with pytest.raises(
+        vlad.RunError, match="`read-real` read `x`, which is not a number"
+    ):
         vlad.run("(read-real)", engine=engine, stdin="x")  # type: ignore[arg-type]
     with pytest.raises(vlad.RunError, match="at the end of the input; give more reals"):
         vlad.run("(read-real)", engine=engine)  # type: ignore[arg-type]
@@ -93,7 +95,7 @@ def test_a_value_nested_to_the_left_is_handed_out_whole() -> None:
 
 def test_what_is_no_value_of_the_language_is_refused() -> None:
     module = vlad.compile("(define (f x) x)", engine="interpreter")
-    with pytest.raises(TypeError, match=r"`'a'` of type `str` is no value"):
+    with pytest.raises(TypeError, match=r"`'a'` of type `str` is not a value"):
         module["f"]("a")
     with pytest.raises(TypeError, match="is a tuple of one"):
         module["f"]((1,))
@@ -106,7 +108,7 @@ def test_options_that_are_none_are_refused() -> None:
         vlad.run("1", engine="fast")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="`plan=3` is not a plan"):
         vlad.run("1", plan=3)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="`form='asm'` is no form"):
+    with pytest.raises(PlanError, match="`form='asm'` is not a form"):
         vlad.emit("1", "asm")
 
 

@@ -71,7 +71,9 @@ def check_count(name: str, value: object) -> None:
         PlanError: If it is not an integer.
     """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise PlanError(f"`{name}={value!r}` is no whole number. Pass one such as `8`.")
+        raise PlanError(
+            f"`{name}={value!r}` is not a whole number. Pass one such as `8`."
+        )
 
 
 def _shown(value: object) -> str:

@@ -86,9 +86,9 @@ def diagnose(
         fault = find_derivative(call, growth)
     if fault is None:
         raise DeterminismError(
-            "A gradient was not as it should be, and when the function was called "
-            "again to find where, it was. Let it do the same each time: set what NumPy "
-            "and Python draw at random inside of it."
+            "A gradient was NaN, infinite or too large, and it was sound when the "
+            "function was called again to find the place. Let it do the same each "
+            "time: seed NumPy and Python inside of it."
         )
     return Health(norms, per, fault, steps_per_look=per)
 

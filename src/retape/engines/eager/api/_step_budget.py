@@ -66,7 +66,8 @@ def _checked(memory: object) -> int | float | str:
     """Refuse what is no budget for every step of a training."""
     if memory == "auto" or not isinstance(memory, int | float | str):
         raise PlanError(
-            f"`memory={memory!r}` is no budget for a whole training: before the first "
+            f"`memory={memory!r}` is not a budget for a whole training: before the "
+            "first "
             "step the optimiser has no state yet, so what is left then says little. "
             'Pass bytes or a text such as `memory="12GB"`; '
             "`retape.torch.estimate(model, ...)` says what a model needs."

@@ -173,7 +173,7 @@ def auto_checkpoint_every_n(
         [3, 6, 9]
     """
     if n < 1:
-        raise PlanError(f"`n={n}` is no spacing; mark every n-th node with n >= 1.")
+        raise PlanError(f"`n={n}` is not a spacing; mark every n-th node with n >= 1.")
     computed = [node for node in topological_order(root) if node.op is not None]
     return [node for node in computed[n - 1 :: n] if mark_checkpoint(node, options)]
 

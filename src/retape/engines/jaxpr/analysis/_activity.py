@@ -213,7 +213,8 @@ def _refuse_unread(eqn: Any, moving: Sequence[int], rule: core.ClosedJaxpr) -> N
             raise UnsupportedError(
                 f"The `jax.custom_jvp` rule called at {source_line(eqn)} has a "
                 "`while_loop` that carries tangents, so that JAX cannot transpose it, "
-                f"and gives a derivative by argument {i}, which the function itself "
+                f"and gives a derivative with respect to argument {i}, which the "
+                "function itself "
                 "does not read: its primal cannot be reversed in the rule's stead. "
                 "Give it a `jax.custom_vjp`, or a rule whose loops are `jax.lax.scan`."
             )

@@ -57,8 +57,9 @@ class GradientOptions:
             return [operator.index(number) for number in asked]
         except TypeError as error:
             raise GradientTypeError(
-                f"`argnums={self.argnums!r}` is no number of a positional argument, "
-                "and no sequence of such. Pass an integer or a tuple of integers."
+                f"`argnums={self.argnums!r}` is neither the number of a positional "
+                "argument nor a sequence of such numbers. Pass an integer or a tuple "
+                "of integers."
             ) from error
 
     def split(self, out: Any) -> tuple[Any, Any]:
@@ -90,21 +91,21 @@ class GradientOptions:
         except TypeError as error:
             raise GradientTypeError(
                 f"`{where}={leaf!r}` is not an array or a number, so there is no "
-                "gradient by it. Leave it out of `argnums`. By the arrays of an "
-                "Equinox module alone it is taken by "
-                "`equinox.filter_grad(retape.jax.checkpointed(fun))`."
+                "gradient with respect to it. Leave it out of `argnums`. For the "
+                "arrays of an Equinox module, "
+                "`equinox.filter_grad(retape.jax.checkpointed(fun))` takes it."
             ) from error
         if self.holomorphic and not jax.dtypes.issubdtype(dtype, np.complexfloating):
             raise GradientTypeError(
                 f"`{where}` is of type `{dtype}`, and `holomorphic=True` "
-                "differentiates by complex numbers. Convert it, or leave "
+                "differentiates with respect to complex numbers. Convert it, or leave "
                 "`holomorphic` out."
             )
         if not jax.dtypes.issubdtype(dtype, np.inexact) and not self.allow_int:
             raise GradientTypeError(
-                f"`{where}` is of type `{dtype}`, and a gradient is taken by real "
-                "numbers. Convert it to a floating type, leave it out of `argnums`, or "
-                "pass `allow_int=True` to get a `float0` in its place."
+                f"`{where}` is of type `{dtype}`, and a gradient is taken with respect "
+                "to real numbers. Convert it to a floating type, leave it out of "
+                "`argnums`, or pass `allow_int=True` to get a `float0` in its place."
             )
 
     def check_value(self, value: Any) -> None:

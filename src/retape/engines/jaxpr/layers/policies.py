@@ -93,7 +93,8 @@ def selective(flops_per_byte: float | None = None) -> Policy:
         return _weights
     if not isinstance(flops_per_byte, Real) or not flops_per_byte >= 0:
         raise PlanError(
-            f"`selective(flops_per_byte={flops_per_byte!r})` cannot be: a product of "
+            f"`selective(flops_per_byte={flops_per_byte!r})` is not valid: a product "
+            "of "
             "n terms takes 2 n operations for each number. Pass a number, such as 100, "
             "or nothing, to save the products with weights."
         )
@@ -165,6 +166,6 @@ def _are_texts(values: Iterable[Any]) -> bool:
 def _check(name: str, option: str, value: Any, least: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise PlanError(
-            f"`{name}({option}={value!r})` cannot be: operations are counted. Pass a "
-            f"whole number, at least {least}."
+            f"`{name}({option}={value!r})` is not valid: operations are counted. Pass "
+            f"a whole number, at least {least}."
         )

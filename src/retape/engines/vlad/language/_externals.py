@@ -51,7 +51,7 @@ class External:
         for each in (self.function, *self.partials):
             if each is not None and not callable(each) and type(each) is not External:
                 raise GradientTypeError(
-                    f"`{each!r}` is no function; pass functions, an `External`, or "
+                    f"`{each!r}` is not a function; pass functions, an `External`, or "
                     "`None` for a partial derivative that there is none of"
                 )
 

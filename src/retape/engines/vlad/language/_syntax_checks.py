@@ -65,7 +65,7 @@ def constant(datum: Datum) -> Constant:
                 result = (constant(item), result)
             return result
         case Symbol() | Text():
-            refuse(datum, "a quoted name is no value; the language has no symbols")
+            refuse(datum, "a quoted name is not a value; the language has no symbols")
 
 
 def split_definition(form: Form) -> Definition:
@@ -97,7 +97,7 @@ def function_definition(name: Symbol, value: Datum, whole: Datum) -> Definition:
             return _defined(name), params.items, tuple(body), value.where
     refuse(
         whole,
-        f"`{name.name}` is defined as something that is no `(lambda ...)`; only "
+        f"`{name.name}` is defined as something other than `(lambda ...)`; only "
         "functions can be defined, use `let` for values",
     )
 

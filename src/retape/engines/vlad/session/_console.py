@@ -71,7 +71,8 @@ def _numbers(stream: Any) -> Iterator[float]:
             number = to_number(word)
             if number is None:
                 raise RunError(
-                    f"`read-real` read `{word[:40]}`, which is no number; correct the "
+                    f"`read-real` read `{word[:40]}`, which is not a number; correct "
+                    "the "
                     "input",
                     None,
                 )

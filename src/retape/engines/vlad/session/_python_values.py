@@ -72,7 +72,7 @@ def from_python(value: Any) -> Value:
         parts = [from_python(item) for item in value]
         if isinstance(value, tuple) and len(parts) == 1:
             raise TypeError(
-                f"`{value!r}` is a tuple of one, which is no value of the language; "
+                f"`{value!r}` is a tuple of one, which is not a value of the language; "
                 "pass a list, or the element"
             )
         tail: Value = parts.pop() if isinstance(value, tuple) and parts else ()
@@ -83,7 +83,7 @@ def from_python(value: Any) -> Value:
         return float(value)
     except (TypeError, ValueError):
         raise TypeError(
-            f"`{value!r}` of type `{type(value).__name__}` is no value of the "
-            "language; pass numbers, booleans, lists and tuples of them, a `Vector`, "
-            "or an array of one dimension"
+            f"`{value!r}` of type `{type(value).__name__}` is not a value of "
+            "the language; pass numbers, booleans, lists and tuples of them, a "
+            "`Vector`, or an array of one dimension"
         ) from None

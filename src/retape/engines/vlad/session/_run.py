@@ -138,6 +138,8 @@ def emit(program: str | Path, form: str) -> str:
     from retape.engines.vlad.compiler.ir._pretty import pretty
 
     if form not in ("cps", "c"):
-        raise PlanError(f'`form={form!r}` is no form of a program; pass "cps" or "c"')
+        raise PlanError(
+            f'`form={form!r}` is not a form of a program; pass "cps" or "c"'
+        )
     compiled = compile_program(Session().add(source_of(program)))
     return pretty(compiled.module) if form == "cps" else compiled.text

@@ -70,6 +70,6 @@ def no_derivative(name: str, operand: int) -> str:
     """The message for an external function that is differentiated without a rule."""
     which = ("first", "second")[operand]
     return (
-        f"`{name}` has no derivative by its {which} operand; pass one in the "
-        "`partials` of its `External`"
+        f"`{name}` has no derivative with respect to its {which} operand; pass one in "
+        "the `partials` of its `External`"
     )

@@ -324,9 +324,7 @@ def test_what_cannot_be_called_is_refused() -> None:
 
 def test_static_arguments_that_a_call_has_not_are_named() -> None:
     marked = checkpoint(lambda x, n: x * n, static_argnums=(1, 5))
-    with pytest.raises(
-        retape.PlanError, match=r"2 positional arguments has not: \[5\]"
-    ):
+    with pytest.raises(retape.PlanError, match=r"2 positional arguments lacks: \[5\]"):
         marked(1.0, 2)
 
 

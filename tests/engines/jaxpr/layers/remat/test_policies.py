@@ -123,7 +123,7 @@ def test_what_is_no_list_of_names_is_refused(save: Any) -> None:
 @pytest.mark.parametrize("least", ["many", -1, float("nan")], ids=str)
 def test_an_intensity_that_is_no_number_is_refused(least: Any) -> None:
     with pytest.raises(
-        retape.PlanError, match=r"`selective\(flops_per_byte=.*cannot be"
+        retape.PlanError, match=r"`selective\(flops_per_byte=.*is not valid"
     ):
         policies.selective(least)
 
@@ -316,9 +316,9 @@ def test_slices_of_a_stack_have_all_derivatives() -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda: policies.every_n(0), r"`every_n\(n=0\)` cannot be"),
+        (lambda: policies.every_n(0), r"`every_n\(n=0\)` is not valid"),
         (lambda: policies.every_n(-3), "at least 1"),
-        (lambda: policies.by_depth(-1), r"`by_depth\(depth=-1\)` cannot be"),
+        (lambda: policies.by_depth(-1), r"`by_depth\(depth=-1\)` is not valid"),
         (lambda: policies.within("many"), "many"),
     ],
 )

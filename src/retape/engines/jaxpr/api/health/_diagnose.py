@@ -71,9 +71,9 @@ def diagnose(
             step = step or find_step(program, *given, bound, within, is_finite)
         if step is None:
             raise DeterminismError(
-                "A gradient was not as it should be, and when the program was run "
-                "again to find where, it was. Let it do the same each time: what a "
-                "callback returns depends on its arguments only."
+                "A gradient was NaN, infinite or too large, and it was sound when the "
+                "program was run again to find the place. Let it do the same each "
+                "time: what a callback returns depends on its arguments only."
             )
         fault = _fault(step, steps)
     elif not is_finite:

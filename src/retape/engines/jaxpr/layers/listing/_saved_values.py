@@ -68,8 +68,8 @@ def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[SavedValu
     """
     if not callable(fun):
         raise UnsupportedError(
-            f"`saved({fun!r})`: what cannot be called has no gradient, and keeps "
-            "nothing for it. Pass a function, then its arguments."
+            f"`saved({fun!r})`: this cannot be called, so it has no gradient. Pass a "
+            "function, then its arguments."
         )
     call = flatten_call(args, kwargs, types=True)
     moving = [i for i, v in enumerate(map(_typed, call.leaves)) if is_inexact(v)]

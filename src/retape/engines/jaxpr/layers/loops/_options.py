@@ -80,6 +80,7 @@ def _whole_number(name: str, value: Any) -> int | None:
     if count < 1:
         what = "nested loops" if name == "levels" else "steps in a segment"
         raise PlanError(
-            f"`{name}={value}` cannot be: it is the number of {what}. Pass at least 1."
+            f"`{name}={value}` is not valid: it is the number of {what}. Pass at least "
+            "1."
         )
     return count

@@ -259,7 +259,8 @@ def _length(xs: Any, length: int | None) -> int | None:
     steps = found.pop() if len(found) == 1 else None
     if steps is not None and steps < 0:
         raise PlanError(
-            f"`length={length}` cannot be: it is the number of steps. Pass 0 or more."
+            f"`length={length}` is not valid: it is the number of steps. Pass 0 or "
+            "more."
         )
     return steps
 

@@ -113,7 +113,7 @@ class Question:
                 raise
             raise UnsupportedError(
                 "the function has a `while_loop` whose number of trips is not known "
-                "while tracing: there is no gradient of it as it is to compare with, "
+                "while tracing: it has no plain gradient to compare with, "
                 "and the extra work cannot be counted. Take the gradient by "
                 "`retape.jax.grad(f, plan=retape.within(...))`, or write the loop as "
                 "`retape.jax.while_loop` to go on using `jax.grad`."
@@ -218,7 +218,7 @@ def asked(
     if beyond:
         raise PlanError(
             f"`donate_argnums={donate_argnums!r}` names positions that the call with "
-            f"{len(args)} arguments has not: {beyond}. They are counted from 0, "
+            f"{len(args)} arguments lacks: {beyond}. They are counted from 0, "
             "without the function that `step` is given."
         )
     if step is None:

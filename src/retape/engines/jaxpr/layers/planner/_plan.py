@@ -178,8 +178,8 @@ def plan(
     budget = parse_bytes(memory, "memory")
     if not callable(fun):
         raise UnsupportedError(
-            f"`plan({fun!r}, ...)`: what cannot be called has no gradient. Pass the "
-            "loss, then its arguments, or types of them."
+            f"`plan({fun!r}, ...)`: this cannot be called, so it has no gradient. Pass "
+            "the loss, then its arguments, or types of them."
         )
     question = asked(
         fun,

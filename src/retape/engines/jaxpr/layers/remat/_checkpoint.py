@@ -141,8 +141,8 @@ def checkpoint(
         return functools.partial(checkpoint, **options)
     if not callable(fn):
         raise UnsupportedError(
-            f"`checkpoint({fn!r})`: what cannot be called has nothing to run again. "
-            "Pass a function or a layer, then its arguments."
+            f"`checkpoint({fn!r})`: this cannot be called, so there is nothing to run "
+            "again. Pass a function or a layer, then its arguments."
         )
     marked = _marked(fn, **options)
     return marked(*args, **kwargs) if args or kwargs else marked
@@ -277,7 +277,7 @@ def without_static(
     if beyond:
         raise PlanError(
             f"`static_argnums={static_argnums}` names positions that a call with "
-            f"{len(args)} positional arguments has not: {beyond}. Correct them, or "
+            f"{len(args)} positional arguments lacks: {beyond}. Correct them, or "
             "use `static_argnames` for what is passed by name."
         )
     fixed = {i % len(args): args[i] for i in static_argnums}

@@ -100,7 +100,7 @@ class Within(Strategy):
         if run is None:
             raise BudgetError(
                 f"`within({self.budget})` ({format_bytes(self.budget)}) cannot be "
-                "kept, run again what one may. The least budget that would do is "
+                "kept, whatever is run again. The least budget that would do is "
                 f"{least} bytes ({format_bytes(least)}). Pass at least that, or "
                 f"{_OF_ONE if spread else _SMALLER}.",
                 least,

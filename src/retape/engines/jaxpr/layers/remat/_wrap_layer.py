@@ -82,8 +82,8 @@ class Checkpointed:
     ):
         if not callable(layer):
             raise UnsupportedError(
-                f"`Checkpointed({type(layer).__name__})`: an object that cannot be "
-                "called has nothing to run again. Pass a function or a layer."
+                f"`Checkpointed({type(layer).__name__})`: this cannot be called, so "
+                "there is nothing to run again. Pass a function or a layer."
             )
         numbers, names = static_argnums, static_argnames
         options = _Options(

@@ -111,7 +111,9 @@ class Pullback(_Directional):
         """The value at primals, and the wanted cotangents for one of the value."""
         wanted = self._by(len(primals))
         if not wanted:
-            raise GradientTypeError("`vjp` is by one argument or more; give them")
+            raise GradientTypeError(
+                "`vjp` needs at least one argument; name it in `argnums`"
+            )
         if max(wanted) >= len(primals):
             raise PlanError(
                 f"`argnums` has {max(wanted)}, and there are {len(primals)} primals, "
@@ -120,8 +122,9 @@ class Pullback(_Directional):
         for each in wanted:
             if not is_differentiable(type_of(primals[each])):
                 raise GradientTypeError(
-                    f"argument {each} is {kind_of_type(type_of(primals[each]))}, by "
-                    "which no derivative is taken; choose others with `argnums`"
+                    f"argument {each} is {kind_of_type(type_of(primals[each]))}, and "
+                    "no derivative is taken with respect to that; choose others with "
+                    "`argnums`"
                 )
         with self._ints_named(primals, "leave it out of `argnums` to keep it an int"):
             return self._run((*primals, Tangent(cotangent)))

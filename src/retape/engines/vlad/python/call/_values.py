@@ -61,7 +61,8 @@ def type_of(value: Any) -> Type:
     if key is not None:
         return FunctionType(key)
     raise GradientTypeError(
-        f"`{_brief(value)}` of type `{type(value).__name__}` is no value of a compiled "
+        f"`{_brief(value)}` of type `{type(value).__name__}` is not a value of a "
+        "compiled "
         "function; pass numbers, bools, tuples of them, functions, or NumPy arrays of "
         "one or two dimensions"
     )
@@ -131,7 +132,7 @@ def _numpy_type(numpy: Any, value: Any) -> Type | None:
         return ArrayType(value.ndim, INT)
     if value.dtype != numpy.float64:
         raise GradientTypeError(
-            f"an array of `{value.dtype}` is no value of a compiled function, whose "
+            f"an array of `{value.dtype}` is not a value of a compiled function, whose "
             "arrays are of doubles, or of `int64` if they are only read; pass "
             "`a.astype(float)`"
         )
@@ -139,8 +140,8 @@ def _numpy_type(numpy: Any, value: Any) -> Type | None:
         return FLOAT
     if value.ndim > 2:
         raise GradientTypeError(
-            f"an array of {value.ndim} dimensions is no value of a compiled function; "
-            "pass one or two dimensions"
+            f"an array of {value.ndim} dimensions is not a value of a compiled "
+            "function; pass one or two dimensions"
         )
     return ArrayType(value.ndim)
 

@@ -63,8 +63,9 @@ def derivative_call(
         if not is_differentiable(types[each]):
             owner.refuse(
                 node,
-                f"argument {each} is {kind_of_type(types[each])}, by which no "
-                "derivative is taken; choose others with `argnums`",
+                f"argument {each} is {kind_of_type(types[each])}, and no "
+                "derivative is taken with respect to that; choose others with "
+                "`argnums`",
             )
     primals: list[Operand] = [
         (Var(where, n), t) for n, (_, t) in zip(names, args, strict=True)

@@ -175,7 +175,7 @@ class Expressions:
             kind = type(value).__name__
             self.refuse(
                 node,
-                f"a {kind} is no value of a compiled function; it has floats, ints, "
+                f"a {kind} is not a value of a compiled function; it has floats, ints, "
                 "bools, tuples and arrays of floats",
             )
         try:
