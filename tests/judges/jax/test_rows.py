@@ -47,7 +47,21 @@ def downwards(rows: Any, i: Any, y: Any) -> Any:
     return rows.at[5 - i].set(y)
 
 
-PROGRAMS = [a_ring, a_scattered_history, a_second_write, where_it_holds, downwards]
+def by_chance(rows: Any, i: Any, y: Any) -> Any:
+    """A row that is drawn, of numbers that are complex in between."""
+    key = jax.random.fold_in(jax.random.key(3), i)
+    at = jax.random.randint(key, (), 0, 5)
+    return rows.at[at].set(jnp.real((y + 2j) * jnp.exp(1j * y)))
+
+
+PROGRAMS = [
+    a_ring,
+    a_scattered_history,
+    a_second_write,
+    where_it_holds,
+    downwards,
+    by_chance,
+]
 
 
 def stepped(write: Rows, state: Any) -> Any:
@@ -141,7 +155,9 @@ def test_no_snapshot_holds_it(write: Rows) -> None:
     assert capsule(600) == capsule(6) < 100
 
 
-@pytest.mark.slow("a_ring", "a_scattered_history", "where_it_holds", "downwards")
+@pytest.mark.slow(
+    "a_ring", "a_scattered_history", "where_it_holds", "downwards", "by_chance"
+)
 @pytest.mark.parametrize("write", PROGRAMS, ids=lambda f: f.__name__)
 def test_second_derivatives(write: Rows) -> None:
     loss = lambda x: in_a_loop(write)(x)[0]  # noqa: E731

@@ -17,6 +17,7 @@ from jax.core import Tracer
 from retape.engines.jaxpr.ir._flow_graph import Flow
 from retape.engines.jaxpr.ir._ir import Atom, Aval, Block, Label, Lit, Op, Var
 from retape.engines.jaxpr.jaxprs._evaluate import bind
+from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 
 _STRIDE = 2**16
@@ -52,6 +53,8 @@ class Definitions:
 
     def number(self, atom: Atom) -> Any:
         """A number that follows from what stands in the program, else `None`."""
+        if jax.dtypes.issubdtype(atom.aval.dtype, jax.dtypes.extended):
+            return None
         if isinstance(atom, Lit):
             traced = isinstance(atom.value, Tracer)
             return None if traced else np.asarray(atom.value, atom.aval.dtype)
@@ -63,6 +66,8 @@ class Definitions:
         op = self.maker(atom)
         if op is None or atom.aval.size != 1 or op.eqn.effects:
             return None
+        if any(True for _ in jaxprs_in_params(op.eqn.params)):
+            return None  # a loop may run for long
         ins = [self.number(a) for a in op.ins]
         if not ins or any(v is None for v in ins):
             return None
@@ -133,13 +138,16 @@ class Definitions:
         return self._origins[atom]
 
     def _found_origins(self, atom: Atom) -> frozenset[Var] | None:
-        known = self.number(atom)
+        whole = jax.dtypes.issubdtype(atom.aval.dtype, np.integer)
+        known = self.number(atom) if whole else None
         if known is not None:
             small = known.size == 1 and 0 <= known.item() <= _STRIDE
             return frozenset() if small else None
         op = self.maker(atom)
         if op is None:
-            return frozenset({atom}) if is_integer(atom.aval) else None
+            if isinstance(atom, Var) and is_integer(atom.aval):
+                return frozenset({atom})
+            return None
         if is_a(op.eqn, Also.SAME_NUMBER):
             truth = op.ins[0].aval.dtype == np.bool_
             return frozenset() if truth else self.origins(op.ins[0])
@@ -163,6 +171,8 @@ class Definitions:
 
 def is_integer(aval: Aval) -> bool:
     """A signed integer so wide that counting does not wrap it round."""
+    if jax.dtypes.issubdtype(aval.dtype, jax.dtypes.extended):
+        return False
     dtype = np.dtype(aval.dtype)
     return dtype.kind == "i" and dtype.itemsize >= 4 and aval.size == 1
 
@@ -195,7 +205,8 @@ def rises(made: Definitions, block: Block, index: Atom) -> bool:
 def _counters(flow: Flow, made: dict[Label, Definitions]) -> frozenset[Var]:
     """Variables of which all that they are assigned is a count from a number >= 0."""
     sources: dict[Var, frozenset[Var]] = {}
-    for var, blocks in flow.defined.items():
+    integers = ((v, them) for v, them in flow.defined.items() if is_integer(v.aval))
+    for var, blocks in integers:
         found = [made[b.label].origins(b.moves.get(var, var)) for b in blocks]
         if None not in found:
             sources[var] = frozenset().union(*(f for f in found if f is not None))
