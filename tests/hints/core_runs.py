@@ -150,7 +150,7 @@ ROWS = [
         VALUE,
     ),
     Row(
-        "or `cost` and `cost_gradient`",
+        "or a program with `cost` and `cost_gradient`",
         "retape.adjoint(SQUARE, 1.5, steps=3)",
         "adjoint(seed=None, cost=lambda x, k: x,\n  cost_gradient=one_more)",
         "1 + 2 * 1.5 + 4 * 1.5**3 + 8 * 1.5**7",
@@ -199,6 +199,18 @@ ROWS = [
         "Pass a `retape.MemoryStore()`",
         "adjoint(store='memory')",
         "adjoint(store=retape.MemoryStore())",
+        VALUE,
+    ),
+    Row(
+        "Pass `retape.Program(step, reverse_step)`",
+        "retape.adjoint(step, 1.5, seed=one, steps=3)",
+        "retape.adjoint(THE_CODE, 1.5, seed=one, steps=3).cotangent",
+        VALUE,
+    ),
+    Row(
+        "Call `retape.adjoint`",
+        "diagnose(hidden=True)",
+        "retape.adjoint(SQUARE, 1.5, seed=one, steps=3).cotangent",
         VALUE,
     ),
     Row("Pass `True`", "adjoint(progress=3)", "adjoint(progress=True)", VALUE),

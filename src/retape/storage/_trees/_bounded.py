@@ -1,8 +1,8 @@
 """Whether every number in a tree is within a bound, told in one pass where that can be.
 
-The sum of squares of an array is one call of BLAS's, a pass over memory without an
-array in between, and none of its terms is negative. Rounding to nearest keeps the order
-of sums, so that however it is added up it is never below the largest square:
+The sum of squares of an array is one pass over memory, without an array in between, and
+none of its terms is negative. Rounding to nearest keeps the order of sums, so that
+however it is added up it is never below the largest square:
 
     sum of squares <= bound**2     all magnitudes are within the bound, and none is NaN
     otherwise                      it is not known: the largest is looked for
@@ -64,7 +64,9 @@ def _sum_of_squares(array: Any) -> float:
 
     flat = array.reshape(-1)
     with np.errstate(all="ignore"):  # of the program's own numbers, none is changed
-        return float(flat.dot(flat))
+        # Not `dot`, whose threads wait for one another from 10,000 numbers on: on a
+        # busy machine 64,000 took 7 ms of the processor, and so 0.04 (two cores).
+        return float(np.einsum("i,i->", flat, flat))
 
 
 def is_in_reach(tree: Any) -> bool:
