@@ -226,6 +226,14 @@ def columns_by_themselves(v):
     return (a * a).sum() + a[1, 0]
 
 
+@right(W)
+def broadcast_again_and_again(w):
+    for _ in range(2):
+        w = (w - w.mean(axis=0)) / (1.0 + (w * w).sum(axis=1)[:, None]) + w[0]
+    a = w[0][:, None] * w[1][None, :] + w[0][:, None] * w[0] - w[1][None, :]
+    return (a * a).sum()
+
+
 # made anew
 
 
@@ -454,6 +462,43 @@ def a_row_of_a_loop_is_a_view(w):
     for row in w:
         row[0] = 1.0
     return w.sum()
+
+
+@refused(W)
+def a_row_of_a_loop_is_a_second_name(w):
+    w = w.copy()
+    row = np.zeros(4)
+    for row in w:  # noqa: B007 - it is read after the loop
+        pass
+    w[1, 0] = 7.0
+    return row.sum()
+
+
+@refused(U, W)
+def another_shape_in_place(u, w):
+    v = w[0].copy()
+    v += w
+    return v.sum()
+
+
+@refused(U)
+def a_choice_of_ints(u):
+    return np.where(u > 0.5, 1, 0)
+
+
+@refused(W)
+def an_axis_that_is_not_compiled(w):
+    return np.cumsum(w, axis=1).sum()
+
+
+@refused(U)
+def an_axis_of_what_has_none(u):
+    return np.sin(u, axis=0).sum()
+
+
+@refused(U, 2)
+def an_outer_product_of_ints(u, n):
+    return np.outer(n, n)
 
 
 @refused(U)

@@ -4,7 +4,7 @@ import ast
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
-from retape.engines.vlad.python.library._table import BY_ITEM, VIEWS, WRITTEN
+from retape.engines.vlad.python.library._table import BY_AXIS, BY_ITEM, VIEWS, WRITTEN
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
@@ -51,7 +51,7 @@ class LibraryCalls:
         """A function of a library, by the kind and the name of its row."""
         kind, name = known
         if keywords:
-            name = self._by_axis(node, name, args, keywords)
+            name = self._by_axis(node, known, args, keywords)
         if any(t is UNKNOWN for _, t in args):
             return Const(self._owner.text.where(node), ()), UNKNOWN
         for _, type_ in args:
@@ -73,19 +73,22 @@ class LibraryCalls:
     def _by_axis(
         self,
         node: ast.AST,
-        name: str,
+        known: tuple[str, str],
         args: list[Operand],
         keywords: dict[str, Operand],
     ) -> str:
         """The name of a row for one axis, which is given by name."""
+        kind, name = known
         axis = keywords.get("axis")
         value = axis[0].value if axis and isinstance(axis[0], Const) else None
         rank = getattr(args[0][1], "rank", 0) if args else 0
-        if len(keywords) > 1 or value is None or axis is None or axis[1] is not INT:
+        has_axis = kind == "array" and name in BY_AXIS and bool(rank)
+        is_known = axis is not None and axis[1] is INT and value is not None
+        if len(keywords) > 1 or not has_axis or not is_known:
             self.refuse(
                 node,
                 "of the keyword arguments of library functions `axis` alone is "
-                "compiled, with a constant",
+                f"compiled, with a constant, of {', '.join(sorted(BY_AXIS))}",
             )
         assert isinstance(value, float)
         at = int(value)
@@ -100,16 +103,14 @@ class LibraryCalls:
             if not any(isinstance(type_, ArrayType) for _, type_ in args):
                 return None
             self._counted(node, args, 3 if name in ("clip", "where") else 2)
-            if name == "where" and not _is_mask(args[0][1]):
-                self.refuse(node, "`np.where` takes a comparison of arrays first")
+            if name == "where":
+                self._chosen(node, args)
             return owner.wholes.by_item(node, BY_ITEM[name], args)
         rows = WRITTEN.get(name)
         if rows is None:
             return None
         kinds = "".join(_kind(type_) for _, type_ in args)
-        function = rows.get(kinds) or rows.get(kinds.replace("i", "n"))
-        if function is None and kinds[-1:] == "i":
-            function = rows.get(kinds[:-1].replace("i", "n") + "i")
+        function = rows.get(kinds)
         if function is None:
             given = " and ".join(kind_of_type(type_) for _, type_ in args) or "nothing"
             self.refuse(node, f"`{name}` of {given} is not compiled; write a loop")
@@ -117,6 +118,18 @@ class LibraryCalls:
         if name in VIEWS:
             owner.fresh = False
         return result
+
+    def _chosen(self, node: ast.AST, args: list[Operand]) -> None:
+        """Refuse what `np.where` would make another type of array of."""
+        if not _is_mask(args[0][1]):
+            self.refuse(node, "`np.where` takes a comparison of arrays first")
+        for _, type_ in args[1:]:
+            self._owner.refuse_ints(node, type_)
+        if all(type_ in (INT, BOOL) for _, type_ in args[1:]):
+            self.refuse(
+                node,
+                "`np.where` of two ints makes an array of ints; write one as a float",
+            )
 
     def _counted(self, node: ast.AST, args: list[Operand], *counts: int) -> None:
         if len(args) not in counts:

@@ -218,15 +218,34 @@ class WholeArrays:
             pair = (vector, right) if a else (left, vector)
             return self.thin(node, self.binary(node, op, *pair), is_row=is_row)
         first, second = thin
+        if first is not None and b == 1:  # a vector is a row
+            second = right, True
+        if second is not None and a == 1:
+            first = left, True
         if first is not None and second is not None:
             return self._both_thin(node, op, first, second)
         if {a, b} == {1, 2} or (a == b == 2 and any(thin)):
-            left, right = (
-                self._repeated(node, left, right),
-                self._repeated(node, right, left),
-            )
-            return self.binary(node, op, left, right)
+            return self._one_repeated(node, op, left, right)
         return None
+
+    def _one_repeated(
+        self, node: ast.AST, op: ast.operator, left: Operand, right: Operand
+    ) -> Operand:
+        """A table, and a row or a column as often as it has some."""
+        owner, where = self._owner, self._owner.text.where(node)
+        found = [self._repeats(operand) for operand in (left, right)]
+
+        def body(a: Core, b: Core) -> Core:
+            both = [(a, found[0][0][1]), (b, found[1][0][1])]
+            for i, (_, function) in enumerate(found):
+                if function is not None:
+                    both[i] = owner.written(node, function, [both[i], both[1 - i]])
+            return self.binary(node, op, *both)[0]
+
+        cores = tuple(operand[0] for operand, _ in found)
+        made = owner.arithmetic.named(where, cores, body)
+        owner.fresh = True
+        return made, ArrayType(2)
 
     def _both_thin(
         self,
@@ -246,15 +265,13 @@ class WholeArrays:
         pair = (rows, columns) if is_row else (columns, rows)
         return self.binary(node, op, *pair)
 
-    def _repeated(self, node: ast.AST, operand: Operand, like: Operand) -> Operand:
-        if operand[1] == ArrayType(1):
-            return self._owner.written(node, _tables.rows_of, [operand, like])
+    def _repeats(self, operand: Operand) -> tuple[Operand, Any]:
+        """What is repeated, and by which function; a table is not."""
         found = self._thin.get(operand[0])
-        if found is None:
-            return operand
-        vector, is_row = found
-        function = _tables.rows_of if is_row else _tables.columns_of
-        return self._owner.written(node, function, [vector, like])
+        if found is not None:
+            vector, is_row = found
+            return vector, _tables.rows_of if is_row else _tables.columns_of
+        return operand, _tables.rows_of if operand[1] == ArrayType(1) else None
 
     # operands
 

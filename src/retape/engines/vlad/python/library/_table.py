@@ -24,7 +24,7 @@ WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
     "diff": {"1": _rows.differences},
     "outer": {"11": _rows.outer, "nn": _rows.outer_of_numbers},
     "append": {"11": _rows.joined},
-    "linspace": {"nni": _rows.spaced},
+    "linspace": dict.fromkeys(("nni", "nii", "ini", "iii"), _rows.spaced),
     "eye": {"i": _tables.unit_table},
     "identity": {"i": _tables.unit_table},
     "trace": {"2": _tables.trace},
@@ -51,6 +51,9 @@ BY_ITEM: dict[str, Callable[..., Any]] = {
     "where": _rows.chosen,
 }
 """What is done item by item, where numbers stand for arrays that are full of them."""
+
+BY_AXIS = frozenset("sum mean max min".split())
+"""What takes an `axis`; of an array of one dimension that is the only one."""
 
 METHODS = frozenset(
     "mean max min prod argmax argmin cumsum cumprod var std trace diagonal transpose "

@@ -77,7 +77,7 @@ def known_function(value: Any) -> tuple[str, str] | None:
         if name in NUMPY:
             return "numpy", NUMPY[name]
         name = _OTHER_NAMES.get(name, name)
-        if name in _ARRAYS:
+        if name in _ARRAYS and _is_of_arrays(value):
             return "array", name
         if name in ("minimum", "maximum"):
             return "builtin", name
@@ -89,6 +89,12 @@ def known_function(value: Any) -> tuple[str, str] | None:
     except TypeError:  # not hashable
         return None
     return None if found in (None, "refused") else ("builtin", str(found))
+
+
+def _is_of_arrays(value: Any) -> bool:
+    """Whether a function is NumPy's own, and not that of its matrices or masks."""
+    module = getattr(value, "__module__", None) or type(value).__module__
+    return module in ("numpy", "numpy.linalg")
 
 
 def _is_numpy(value: Any) -> bool:

@@ -219,6 +219,9 @@ class Assignments:
         operand = self._owner.apply_binary(
             node, node.op, left, self._owner.expr(node.value, env)
         )
+        ranks = [getattr(type_, "rank", 0) for _, type_ in (left, operand)]
+        if ranks[0] and ranks[0] != ranks[1]:
+            self.refuse(node, "an array cannot be given another shape by this operator")
         return self.bind(target, node, operand, (self._owner.fresh,), env, go)
 
 

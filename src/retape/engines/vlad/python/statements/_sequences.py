@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Const, Core, Prim, Var
 from retape.engines.vlad.operators._table import VECTOR_REF
-from retape.engines.vlad.python.expressions._variables import Variables
+from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.read._names import assigned
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -73,6 +73,8 @@ def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> S
         )
     if type_.item is BOOL:
         owner.refuse(node, "a loop over an array of bools is not compiled; use `where`")
+    if type_.rank > 1:
+        share(node, env)  # a row is a view
     length, _ = owner.arrays.length(node, (core, type_))
 
     def item(at: Core) -> Operand:
