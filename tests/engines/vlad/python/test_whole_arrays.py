@@ -233,7 +233,7 @@ def uneven(a, b):  # type: ignore[no-untyped-def]
         (quotient, np.array([1.0, 0.0]), "division by zero", "a / b"),
         (power, np.array([1.0, 2000.0]), "math domain or range error", "a**b"),
         (uneven, np.ones(3), "the lengths of two arrays differ", "a - b"),
-        (uneven, np.ones((1, 2)), "one and of two dimensions", "a - b"),
+        (uneven, np.ones((1, 3)), "the shapes of two arrays differ", "a - b"),
     ],
 )
 def test_faults_stop_at_their_place(f, b, message, place, engine) -> None:  # type: ignore[no-untyped-def]

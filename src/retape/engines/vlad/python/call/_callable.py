@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_int64
 from dataclasses import dataclass
-from pathlib import Path
 from threading import RLock
 from types import FunctionType as PythonFunction
 from typing import Any
 
 from retape.driver import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
-from retape.engines.vlad.language._diagnostics import RunError, TooLong, Where
+from retape.engines.vlad.language._diagnostics import RunError, TooLong
 from retape.engines.vlad.language._program import deep_recursion
 from retape.engines.vlad.python.call._values import (
     are_exact,
@@ -23,7 +22,6 @@ from retape.engines.vlad.python.call._values import (
 )
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Unit
-from retape.engines.vlad.python.library._table import MODULES
 from retape.engines.vlad.python.read._source import CompileError
 from retape.engines.vlad.python.read._types import (
     FLOAT,
@@ -253,12 +251,4 @@ def _in_python(error: RunError) -> RunError:
         message = message.removeprefix("`make-vector`: ").replace(
             "no length", "no length of an array"
         )
-    where, chain = error.where, list(error.chain)
-    while where is not None and chain and _is_ours(where):
-        where = chain.pop(0)
-    return RunError(message, where, chain)
-
-
-def _is_ours(where: Where) -> bool:
-    """Whether a place is in a function of our library: its caller is the user's."""
-    return str(Path(where.source.name).absolute()) in MODULES
+    return RunError(message, error.where, error.chain)

@@ -89,21 +89,31 @@ class ArrayItems:
         found: list[tuple[Core, bool]] = []
         for part in parts:
             core, _ = self._owner.parts.index(part, env)
-            found.append((core, self.is_natural(part, env)))
+            least = self.least(part, env)
+            found.append((core, least is not None and least >= 0))
         return found
 
-    def is_natural(self, node: ast.expr, env: "Variables") -> bool:
-        """Tell whether an int is known not to be negative."""
+    def least(self, node: ast.expr, env: "Variables") -> int | None:
+        """An int that another one is known not to be below; `None` if none is."""
         match node:
             case ast.Constant(value=int(value)):
-                return value >= 0
+                return value
             case ast.Name(id=name):
-                return name in env and env[name].natural
-            case ast.BinOp(op=ast.Add() | ast.Mult() | ast.FloorDiv()):
-                return all(self.is_natural(n, env) for n in (node.left, node.right))
+                return env[name].least if name in env else None
+            case ast.BinOp(op=ast.Sub(), right=ast.Constant(value=int(value))):
+                left = self.least(node.left, env)
+                return None if left is None else left - value
+            case ast.BinOp(op=ast.Add() | ast.Mult() | ast.FloorDiv() as op):
+                left, right = (self.least(n, env) for n in (node.left, node.right))
+                if left is None or right is None:
+                    return None
+                if isinstance(op, ast.Add):
+                    return left + right
+                return 0 if min(left, right) >= 0 else None
             case ast.BinOp(op=ast.Mod()):
-                return self.is_natural(node.right, env)
-        return False
+                right = self.least(node.right, env)
+                return None if right is None or right < 0 else 0
+        return None
 
     def _at(
         self,

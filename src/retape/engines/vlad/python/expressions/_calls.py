@@ -13,7 +13,7 @@ from retape.engines.vlad.python.expressions._variables import share
 from retape.engines.vlad.python.library._table import METHODS
 from retape.engines.vlad.python.read._library import known_function
 from retape.engines.vlad.python.read._names import default_of, parameters
-from retape.engines.vlad.python.read._source import MISSING
+from retape.engines.vlad.python.read._source import MISSING, CalledFile
 from retape.engines.vlad.python.read._types import (
     ArrayType,
     FunctionType,
@@ -104,6 +104,10 @@ class CallTranslator:
         known = known_function(key)
         if getattr(key, "__module__", None) == "retape.native":
             self.refuse(node, instead_of_derivative(key.__name__))
+        text = self._owner.text
+        if isinstance(text, CalledFile) and isinstance(key, PythonFunction):
+            key = self._owner.unit.written(key, text.place)
+            type_ = FunctionType(key)
         if known is None and isinstance(key, Nested | PythonFunction):
             given = self._bound(node, type_, function, args, keywords or {})
             return self._compiled(node, type_, function, given, tells)

@@ -148,7 +148,8 @@ class Expressions:
     def written(self, node: ast.AST, function: Any, operands: list[Operand]) -> Operand:
         """A function of our own library, applied."""
         nothing = Const(self.text.where(node), ())
-        made = self.calls.of_function(node, FunctionType(function), nothing, operands)
+        key = self.unit.written(function, self.text.where(node))
+        made = self.calls.of_function(node, FunctionType(key), nothing, operands)
         self.ways = ()  # it is no call of the program's own
         return made
 

@@ -8,15 +8,21 @@ of a known instance, and a closure is the tuple of what it takes from outside.
 import ast
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType as PythonFunction
 from types import ModuleType
 from typing import Any, Protocol
 
 from retape.engines.vlad.language._core import Global, Lambda
+from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.language._program import Program
-from retape.engines.vlad.python.read._source import MISSING, Parsed, parse_function
+from retape.engines.vlad.python.read._source import (
+    MISSING,
+    CalledFile,
+    Parsed,
+    parse_function,
+)
 from retape.engines.vlad.python.read._types import UNKNOWN, FunctionType, Type
 from retape.engines.vlad.python.terms._core_builder import CoreBuilder
 
@@ -44,6 +50,25 @@ class Nested:
             return False
         same_scope = other.parsed.lookup is self.parsed.lookup
         return other.parsed.node is self.parsed.node and same_scope
+
+
+class Written(Nested):
+    """A function of our library, as one call has it."""
+
+    def __hash__(self) -> int:
+        return hash((id(self.parsed.node), self._place))
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Written)
+            and self.parsed.node is other.parsed.node
+            and self._place == other._place
+        )
+
+    @property
+    def _place(self) -> tuple[int, int]:
+        where = self.parsed.text.where(self.parsed.node)
+        return id(where.source), where.offset
 
 
 @dataclass(slots=True, eq=False)
@@ -190,6 +215,12 @@ class Unit:
                 del self.definitions[self.instances.pop(other).name]
         instance.done = True
         return instance
+
+    def written(self, function: PythonFunction, place: Where) -> "Written":
+        """A function of our library, whose faults are told where it is called."""
+        parsed = self.parsed(function)
+        text = CalledFile(parsed.text.source, parsed.text.tree, place)
+        return Written(replace(parsed, text=text))
 
     def number_of(self, type_: Type) -> float:
         """The number of a type, in a value that tells its own."""

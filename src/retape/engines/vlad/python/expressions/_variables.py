@@ -16,13 +16,13 @@ class Variable:
     Attributes:
         name: Its name in the core language.
         owned: Whether it holds an array that no other variable can hold.
-        natural: Whether it is known not to be negative.
+        least: An int that it is known not to be below.
     """
 
     name: str
     type: Type
     owned: bool = False
-    natural: bool = False
+    least: int | None = None
 
 
 Variables = dict[str, Variable]

@@ -7,7 +7,7 @@ number, `i` for an int. A new function is one row here, and its text in a module
 from collections.abc import Callable
 from typing import Any
 
-from retape.engines.vlad.python.library import _parts, _rows, _tables
+from retape.engines.vlad.python.library import _rows, _tables
 
 WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
     "mean": {"1": _rows.mean, "2": _tables.mean_of_table},
@@ -64,17 +64,8 @@ VIEWS = frozenset("transpose ravel diagonal T".split())
 """What NumPy gives may be another name of its argument."""
 
 WRITES = frozenset(
-    (
-        _parts.set_part,
-        _parts.fill_part,
-        _parts.set_row,
-        _parts.fill_row,
-        _parts.set_column,
-        _parts.fill_column,
-        _parts.set_block,
-        _parts.fill_block,
-    )
+    f"{how}_{part}"
+    for how in ("set", "fill")
+    for part in ("part", "row", "column", "block")
 )
 """Functions that are given their first argument for good, and write to it in place."""
-
-MODULES = frozenset(each.__file__ for each in (_parts, _rows, _tables))

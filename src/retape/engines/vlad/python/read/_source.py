@@ -58,6 +58,16 @@ class PythonFile:
 
 
 @dataclass(frozen=True, eq=False)
+class CalledFile(PythonFile):
+    """A file of our library, whose every place is that of one call of the user's."""
+
+    place: Where
+
+    def where(self, node: ast.AST) -> Where:
+        return self.place
+
+
+@dataclass(frozen=True, eq=False)
 class Parsed:
     """A function's definition, and what its names stand for outside of it.
 

@@ -35,14 +35,14 @@ class _Range:
 
     Attributes:
         item: The loop's variable, from the counter; `None` if it is the counter.
-        natural: Whether the start is known not to be negative.
+        least: An int that the start is known not to be below.
     """
 
     start: Core
     stop: Core
     step: Core
     item: Callable[[Core], Operand] | None = None
-    natural: bool = True
+    least: int | None = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class _Counter:
     @property
     def key(self) -> str:
         """Its name among the variables, which no Python program can use."""
-        return f"counter {self.where.offset}"
+        return f"counter {self.first}"
 
     @property
     def limit(self) -> str:
-        return f"limit {self.where.offset}"
+        return f"limit {self.first}"
 
     def test(self, env: Variables) -> Core:
         """Tell whether there is one more item."""
@@ -88,9 +88,9 @@ class _Counter:
         """The facts about it at the head of the loop."""
         stop = _constant(self.range.stop)
         falls_to_zero = self.sign < 0 and stop is not None and stop >= -1.0
-        natural = (self.sign > 0 and self.range.natural) or falls_to_zero
+        least = self.range.least if self.sign > 0 else 0 if falls_to_zero else None
         return {
-            self.key: Variable(self.first, INT, natural=natural),
+            self.key: Variable(self.first, INT, least=least),
             self.limit: Variable(self.last, INT),
         }
 
@@ -150,9 +150,9 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
             case [stop]:
                 return _Range(zero, stop, one)
             case [start, stop, *step]:
-                natural = owner.items.is_natural(iterated.args[0], env)
+                least = owner.items.least(iterated.args[0], env)
                 step = step[0] if step else one
-                return _Range(start, stop, step, natural=natural)
+                return _Range(start, stop, step, least=least)
             case _:
                 pass
     over = sequence(owner, node, iterated, env)

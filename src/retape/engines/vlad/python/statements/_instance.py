@@ -11,7 +11,7 @@ from retape.engines.vlad.language._core import (
     PVar,
     Var,
 )
-from retape.engines.vlad.python.expressions._unit import Instance, Nested, Unit
+from retape.engines.vlad.python.expressions._unit import Instance, Nested, Unit, Written
 from retape.engines.vlad.python.expressions._variables import Variable, Variables
 from retape.engines.vlad.python.library._table import WRITES
 from retape.engines.vlad.python.read._names import captured, changes, parameters
@@ -46,7 +46,7 @@ def translate(
         if isinstance(each.parsed.node, ast.FunctionDef):
             type_ = FunctionType(each, function.captured)
             env[each.parsed.name] = Variable(itself, type_)
-    given = function.key in WRITES
+    given = isinstance(function.key, Written) and parsed.name in WRITES
     for name, type_ in zip(parameters(parsed.node), args, strict=True):
         unique = unit.build.fresh(name)
         patterns.append(PVar(unique))

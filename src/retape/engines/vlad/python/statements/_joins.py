@@ -107,9 +107,8 @@ def common(
         return body.refuse(
             node, f"`{name}` is {error}; give it another name on one of them"
         )
-    same = a.name == b.name
-    natural = a.natural and b.natural and same
-    return Variable(a.name, type_, a.owned and b.owned, natural)
+    least = a.least if a.name == b.name and a.least == b.least else None
+    return Variable(a.name, type_, a.owned and b.owned, least)
 
 
 def only(env: Variables, names: Collection[str] | None) -> Variables:

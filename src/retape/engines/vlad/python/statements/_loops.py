@@ -140,9 +140,9 @@ class Loops:
         for each in names:
             for end in again.envs:
                 variable = common(self._owner, each, joined[each], end[each], node)
-                # A counter that goes up from zero is never negative.
-                natural = joined[each].natural and each == steering.counter
-                joined[each] = replace(variable, name=head[each].name, natural=natural)
+                # A counter that goes up is never below where it starts.
+                least = joined[each].least if each == steering.counter else None
+                joined[each] = replace(variable, name=head[each].name, least=least)
         # An array may get a second name where it is not assigned: `c = b`.
         for each in joined.keys() - set(names):
             owned = joined[each].owned and all(end[each].owned for end in again.envs)
