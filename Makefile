@@ -40,7 +40,8 @@ TORCH_TESTS := tests/engines/eager tests/judges/torch tests/trainers \
 
 .PHONY: help demo test test-slow test-pages judge test-oldest test-middle test-newest \
   test-release test-matrix test-torch bench lint format docs clean pictures screenshots \
-  release-check bench-quick bench-accelerator examples
+  release-check bench-quick bench-accelerator \
+  bench-accelerator-aot examples
 
 help:
 	@echo "make demo    the paper's adaptive-grid example: figures and a picture in $(OUT)/"
@@ -55,6 +56,7 @@ help:
 	@echo "make bench   the benchmarks: ratios, each taken in one process"
 	@echo "make pictures  every picture of the documentation, drawn anew"
 	@echo "make bench-accelerator  gradients on this machine's GPU; ARGS=--small on a CPU"
+	@echo "make bench-accelerator-aot  the same compiled for a GPU that is not here"
 	@echo "make bench-quick  a small one of each engine, as JSON, in three minutes"
 	@echo "make lint    ruff, pyright, codespell"
 	@echo "make format  put the sources in ruff's format"
@@ -99,7 +101,7 @@ test-torch: $(TORCH_HOME)/.ready
 	$(TORCH_HOME)/bin/python $(PYTEST) $(TORCH_TESTS) $(ARGS)
 
 # Whose full size takes a CPU a quarter of an hour: `make bench-accelerator`.
-FOR_A_GPU := accelerators/run.py
+FOR_A_GPU := -e accelerators/run.py -e accelerators/described.py
 
 bench: $(VENV)/.ready-dev
 	@$(BIN)/python -m benchmarks.quick
@@ -116,6 +118,10 @@ pictures: $(VENV)/.ready-dev
 	$(BIN)/python .ci/gallery.py
 	$(BIN)/python examples/adaptive_grid.py --out $(OUT)
 	cp $(OUT)/adaptive-grid.svg docs/assets/
+
+# The compiler for the device is fetched into a folder of its own: 600 MB, once.
+bench-accelerator-aot: $(VENV)/.ready-dev
+	$(BIN)/python -m benchmarks.accelerators.described $(ARGS)
 
 bench-accelerator: $(VENV)/.ready-dev
 	$(BIN)/python -m benchmarks.accelerators.waits

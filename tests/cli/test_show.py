@@ -59,7 +59,7 @@ def test_numbers_are_arguments_too(where, capsys):
         (["{file}:halve", "f32(4)"], "`f32(4)` is neither the type of an array"),
         (
             ["{file}:halve", "3"],
-            "`3` is a whole number, and the gradient is taken by t",
+            "`3` is a whole number, and the gradient is taken with r",
         ),
         (["{file}:halve", "f99[4]"], "there is no element type float99"),
         (["{file}:halve", "f32[4]", "--only", "x"], "`--only x` is none of the passes"),

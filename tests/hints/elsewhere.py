@@ -2,6 +2,11 @@
 
 ELSEWHERE: list[tuple[str, str]] = [
     (
+        "Run `pip install --no-deps --target {} jax-cuda13-plugin=={} "
+        "jax-cuda13-pjrt=={} nvidia-nvvm`",
+        "It fetches 600 MB; `make bench-accelerator-aot` runs the line as it is said.",
+    ),
+    (
         "use `jax.grad`",
         "A program with a type of JAX's experimental `hijax`, whose forms differ "
         "between releases; the hint leads out of this library.",

@@ -45,6 +45,11 @@ def heavy_by_ours(x: Any) -> Any:
 PLAIN = "jax.grad(looped)(X)"
 ROWS = [
     Row(
+        'Pass the bytes that the gradient may take, as in `memory="24 GiB"`',
+        "retape.jax.advise(lambda x: x * x, 3.0)",
+        "retape.jax.advise(lambda x: x * x, 3.0, memory='24 GiB').fits",
+    ),
+    Row(
         "Pass a `plan`",
         "jax.jit(lambda n, x: retape.jax.fori_loop("
         "0, n, lambda i, v: jnp.sin(v), x, levels=2))(9, X)",

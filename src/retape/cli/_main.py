@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from retape._errors import RetapeError
 from retape.cli._usage import CommandParser
 
-SUBCOMMANDS = ("_plan", "_plot", "_show", "_vlad", "_explore", "_doctor", "_completion")
+SUBCOMMANDS = (
+    "_plan", "_plot", "_show", "_fits", "_vlad", "_explore", "_doctor", "_completion"
+)  # fmt: skip
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +56,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _in_our_words(text: str) -> str:
     """An error of the library, whose arguments are options here."""
-    for argument, option in (("capsule_bytes", "--capsule"), ("tape_bytes", "--tape")):
+    options = {
+        "capsule_bytes": "--capsule", "tape_bytes": "--tape", "memory": "--memory",
+        "device": "--device", 'memory="24 GiB"': "--memory '24 GiB'",
+        'device="h100"': "--device h100",
+    }  # fmt: skip
+    for argument, option in options.items():
         text = text.replace(f"`{argument}`", f"`{option}`")
     return text
 

@@ -20,6 +20,7 @@ from jax.extend import core
 from retape.engines.jaxpr.calls._placed_budget import made_again
 from retape.engines.jaxpr.calls._rerun import Rerun
 from retape.engines.jaxpr.jaxprs._provenance import ORIGINS
+from retape.engines.jaxpr.jaxprs._target import platform
 from retape.engines.jaxpr.sizing._choose_settings import default_plan
 from retape.plan._options import Loops
 
@@ -29,7 +30,7 @@ _GPUS = frozenset({"cuda", "rocm", "gpu", "oneapi"})
 
 def platform_loops() -> Loops | None:
     """The form of the default backend's loops."""
-    return "device" if jax.default_backend() in _GPUS else None
+    return "device" if platform() in _GPUS else None
 
 
 def device_form(

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -20,6 +19,7 @@ from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._splits import over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
+from retape.engines.jaxpr.jaxprs._target import platform
 from retape.schedule import LeastCost
 
 FORGOTTEN, PAUSE = INT(-1), INT(-2)
@@ -119,7 +119,7 @@ def cheapest_eviction(
         return INT(-1)
     # A loop over numbers compiles in a quarter of the time. An accelerator would launch
     # a kernel for each of them.
-    if not at_once and jax.default_backend() == "cpu":
+    if not at_once and platform() == "cpu":
         return _one_by_one(at, slot, stage, asked)
     stages = jnp.take(at, slot, mode="clip")
     return _all_at_once(stages[:-1], stage, at_once)

@@ -40,6 +40,9 @@ from jax._src.interpreters.batching import BatchTracer
 # `jax.jit` from `jax.grad` there.
 from jax._src.interpreters.partial_eval import DynamicJaxprTrace
 
+# What loads the compiler of a platform that is not here.
+from jax._src.lib import xla_client
+
 # What turns reads and writes of a reference into values that are passed on.
 from jax._src.state.discharge import discharge_state
 from jax._src.state.types import AbstractRef, RefEffect
@@ -138,6 +141,39 @@ def trace_context() -> Any:
     No public name tells them all, and a list by hand lacks what the next release adds.
     """
     return _config.trace_context()
+
+
+def new_setting(name: str, about: str) -> Any:
+    """A setting of ours that JAX's caches know, traces and compiled programs alike.
+
+    Its `value` is `None`, and another one within `with setting(value):`. No public name
+    makes one.
+    """
+    return _config.string_or_object_state(
+        name, None, about, include_in_jit_key=True, include_in_trace_context=True
+    )
+
+
+def pjrt_topology(
+    platform: str, library: str, described: Mapping[str, Any]
+) -> Sequence[Any]:
+    """Devices to compile for, of a platform's plugin that is only loaded, not started.
+
+    The public `jax.experimental.topologies` asks plugins that JAX starts.
+    """
+    if library not in _LOADED:
+        # Not the platform's own name: a GPU that is here has a plugin under that.
+        _LOADED[library] = xla_client.load_pjrt_plugin_dynamically(
+            f"retape_{platform}", library
+        )
+    topology: Any = xla_client.make_c_api_device_topology(
+        _LOADED[library], "", **described
+    )
+    return topology._make_compile_only_devices()
+
+
+_LOADED: dict[str, Any] = {}
+"""Plugins that are loaded, by their libraries."""
 
 
 _CLEAN = get_opaque_trace_state(convention="nnx")

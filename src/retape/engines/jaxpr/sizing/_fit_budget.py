@@ -34,6 +34,7 @@ from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import check_sizes_known, struct, varying
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
+from retape.engines.jaxpr.jaxprs._target import platform
 from retape.engines.jaxpr.sizing._byte_counts import peak_bytes, snapshot_bytes
 from retape.engines.jaxpr.sizing._candidates import (
     Candidate,
@@ -140,7 +141,7 @@ class BudgetSearch:
 
         For a GPU a layer's 11.25 MB by estimate were 13.01 MB (jaxlib 0.10.2).
         """
-        usual = not self.device and jax.default_backend() == "cpu"
+        usual = not self.device and platform() == "cpu"
         alone = usual and self.shared == 1 and not self.is_placed
         return alone and found.compiled is self.whole and found.price <= 1
 

@@ -9,6 +9,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from retape._errors import UnsupportedError
+from retape.engines.jaxpr.jaxprs._target import Target, target
+
 
 def aot_compile(
     fun: Callable[..., Any], *args: Any, donated: Sequence[int] = ()
@@ -21,17 +24,47 @@ def aot_compile(
         donated: Positions of those whose place the results may take.
     """
     with jax.disable_jit(False):
-        return aot_lower(fun, *args, donated=donated).compile()
+        return compiled(aot_lower(fun, *args, donated=donated))
 
 
 def aot_lower(
     fun: Callable[..., Any], *args: Any, donated: Sequence[int] = ()
 ) -> jax.stages.Lowered:
-    """A function as the compiler is given it, also where the user turned `jit` off."""
+    """A function as the compiler is given it, also where the user turned `jit` off.
+
+    Where a device is described it is lowered for that, with its arguments there.
+    """
+    described = target()
     with jax.disable_jit(False), warnings.catch_warnings():
         # The user is told so when the program itself is compiled.
         warnings.filterwarnings("ignore", "Some donated buffers were not usable")
-        return jax.jit(fun, donate_argnums=tuple(donated)).lower(*args)
+        jitted = jax.jit(fun, donate_argnums=tuple(donated))
+        if described is None:
+            return jitted.lower(*args)
+        there = jax.tree.map(lambda leaf: _on(described, leaf), args)
+        traced: Any = jitted.trace(*there)
+        return traced.lower(lowering_platforms=(described.platform,))
+
+
+def _on(described: Target, leaf: Any) -> jax.ShapeDtypeStruct:
+    """The type of an argument that is on a described device."""
+    aval = jax.typeof(leaf)
+    given = getattr(leaf, "sharding", None)
+    if given is not None and len(given.device_set) > 1:
+        raise UnsupportedError(
+            f"an argument of type {aval} is spread over {len(given.device_set)} "
+            f"devices, and one {described.title} is described. Pass arguments without "
+            "shardings, or types of what one device holds."
+        )
+    return jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=described.place)
+
+
+def compiled(lowered: jax.stages.Lowered) -> jax.stages.Compiled:
+    """What was lowered, compiled for this machine's device or the described one."""
+    described = target()
+    if described is None:
+        return lowered.compile()
+    return lowered.compile(compiler_options=described.options)
 
 
 def call_compiled(compiled: Callable[..., Any], *args: Any) -> Any:

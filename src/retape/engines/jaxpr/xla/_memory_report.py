@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import jax
 
 from retape.engines.jaxpr.jaxprs._caches import forgotten
-from retape.engines.jaxpr.xla._ahead_of_time import aot_lower
+from retape.engines.jaxpr.jaxprs._target import platform, target
+from retape.engines.jaxpr.xla._ahead_of_time import aot_lower, compiled
+from retape.engines.jaxpr.xla._launches import Launches, launches
 
 # Beside the text, what decides on how JAX lets a program be compiled.
 _EFFORTS = (
@@ -36,16 +38,18 @@ class MemoryReport(NamedTuple):
         temp: Temporaries, at their most.
         arguments: What it is given.
         results: What it returns, less what takes the place of an argument.
+        launches: What it tells the device to do, where that is described.
     """
 
     temp: int
     arguments: int
     results: int
+    launches: Launches | None = None
 
     @property
     def total(self) -> int:
-        """All of them."""
-        return sum(self)
+        """All bytes."""
+        return self.temp + self.arguments + self.results
 
 
 _REPORTS: dict[bytes, MemoryReport | None] = {}
@@ -68,16 +72,19 @@ def memory_report(
         if len(_REPORTS) >= _REMEMBERED:
             # Entries stand in the order in which they came.
             del _REPORTS[next(iter(_REPORTS))]
-        _REPORTS[key] = _reported(lowered.compile())
+        _REPORTS[key] = _reported(compiled(lowered))
     return _REPORTS[key]
 
 
-def _reported(compiled: jax.stages.Compiled) -> MemoryReport | None:
-    told = compiled.memory_analysis()
+def _reported(program: jax.stages.Compiled) -> MemoryReport | None:
+    told = program.memory_analysis()
     if told is None:
         return None
     results = told.output_size_in_bytes - told.alias_size_in_bytes
-    return MemoryReport(told.temp_size_in_bytes, told.argument_size_in_bytes, results)
+    told_to_do = None if target() is None else launches(program.as_text())
+    return MemoryReport(
+        told.temp_size_in_bytes, told.argument_size_in_bytes, results, told_to_do
+    )
 
 
 def _digest(lowered: jax.stages.Lowered) -> bytes:
@@ -85,5 +92,5 @@ def _digest(lowered: jax.stages.Lowered) -> bytes:
     # Not all can be read by their name; not every release has each.
     values = jax.config.values
     efforts = [getattr(jax.config, name, values.get(name)) for name in _EFFORTS]
-    text = f"{jax.default_backend()} {efforts}\n{lowered.as_text()}"
+    text = f"{target() or platform()} {efforts}\n{lowered.as_text()}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()

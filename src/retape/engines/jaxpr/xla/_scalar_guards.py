@@ -30,6 +30,7 @@ from retape.engines.jaxpr.jaxprs._avals import blank, elements, spread, varying
 from retape.engines.jaxpr.jaxprs._evaluate import Environment, begun
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
+from retape.engines.jaxpr.jaxprs._target import platform
 
 _MANY = 64
 """Elements from which on recomputing a scalar costs more than a branch."""
@@ -144,7 +145,7 @@ Group = tuple[list[Any], list[Any]]
 
 def _groups_here(jaxpr: core.ClosedJaxpr) -> list[Group] | None:
     """The groups, on the backend that fuses scalars."""
-    return _groups(jaxpr.jaxpr) if jax.default_backend() == "cpu" else None
+    return _groups(jaxpr.jaxpr) if platform() == "cpu" else None
 
 
 def _groups(jaxpr: Any) -> list[Group] | None:

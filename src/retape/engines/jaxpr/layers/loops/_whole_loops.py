@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
+from retape.engines.jaxpr.jaxprs._target import platform
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._scan import scan
 from retape.engines.jaxpr.layers.policies import selective
@@ -66,7 +66,7 @@ class Loops(Strategy):
 def ways(graph: Graph) -> list[LoopWay]:
     """How loops may be reversed, by rising extra work; `None` is as they are."""
     fourth = LoopOptions(levels=2, policy=selective())
-    if jax.default_backend() != "cpu":
+    if platform() != "cpu":
         fourth = LoopOptions(levels=1, offload="host")
     options = [
         LoopOptions(levels=1, policy=selective()),

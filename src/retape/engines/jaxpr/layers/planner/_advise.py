@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from retape._bytes import parse_bytes
-from retape._errors import BudgetError, UnsupportedError
+from retape._errors import BudgetError, PlanError, UnsupportedError
+from retape.engines.jaxpr.jaxprs._target import Target, compiling_for
 from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate,
     Question,
@@ -15,13 +16,15 @@ from retape.engines.jaxpr.layers.planner._candidates import (
 )
 from retape.engines.jaxpr.layers.planner._plan import LayerPlan, nothing_fits, plan
 from retape.engines.jaxpr.layers.planner._whole_program import StepMachine
+from retape.engines.jaxpr.xla._described_devices import described_device
 from retape.plan._constructors import logarithmic, within
 
 
 def advise(
     fun: Callable[..., Any],
     *args: Any,
-    memory: int | str,
+    memory: int | str | None = None,
+    device: str | None = None,
     argnums: int | Sequence[int] = 0,
     has_aux: bool = False,
     step: Callable[..., Any] | None = None,
@@ -38,7 +41,10 @@ def advise(
         fun: A function that returns a scalar.
         *args: Its arguments, or `jax.ShapeDtypeStruct`s of them.
         memory: Bytes of the device, or a text such as "24 GiB": arguments, gradients
-            and temporaries share it.
+            and temporaries share it. By default three quarters of the memory of
+            `device`, which is what JAX takes of a GPU.
+        device: A device that need not be here: "h100", "h200", "a100" or "l4". What
+            its own compiler says is in the table, with the kernels that are launched.
         argnums: By which arguments the gradient is taken.
         has_aux: As for `retape.jax.plan`.
         step: As for `retape.jax.plan`: a whole step of training, which must fit.
@@ -52,9 +58,10 @@ def advise(
     Raises:
         BudgetError: If nothing fits; the least that would is named.
         UnsupportedError: If the platform's compiler does not tell what is taken.
-        PlanError: If `memory` is no amount of bytes.
+        PlanError: If `memory` is no amount of bytes, or neither it nor a device that
+            is described was passed; else as for `retape.jax.plan`.
+        MissingPackageError: If the compiler for `device` is not there.
         GradientTypeError: If `fun` does not return a scalar.
-        PlanError: As for `retape.jax.plan`.
 
     Examples:
         >>> import jax, jax.numpy as jnp, retape.jax
@@ -67,18 +74,34 @@ def advise(
         >>> retape.jax.advise(lambda x: jnp.sum(x**2), 3.0, memory="1 MB").fits
         True
     """
+    described = None if device is None else described_device(device)
+    room = _room(memory, described)
     options: dict[str, Any] = {
         "has_aux": has_aux,
         "step": step,
         "donate_argnums": donate_argnums,
     }
-    try:
-        return plan(fun, *args, memory=memory, argnums=argnums, **options, **kwargs)
-    except UnsupportedError as error:
-        # Raised from JAX's own refusal of a `while_loop`, and from nothing else.
-        if error.__cause__ is None or step is not None:
-            raise
-    return _of_unknown_length(asked(fun, args, kwargs, argnums, **options), memory)
+    with compiling_for(described):
+        try:
+            found = plan(fun, *args, memory=room, argnums=argnums, **options, **kwargs)
+        except UnsupportedError as error:
+            # Raised from JAX's own refusal of a `while_loop`, and from nothing else.
+            if error.__cause__ is None or step is not None:
+                raise
+            question = asked(fun, args, kwargs, argnums, **options)
+            found = _of_unknown_length(question, room)
+    return found if described is None else replace(found, device=described.title)
+
+
+def _room(memory: int | str | None, described: Target | None) -> int | str:
+    if memory is not None:
+        return memory
+    if described is None:
+        raise PlanError(
+            "neither `memory` nor `device` was passed. Pass the bytes that the "
+            'gradient may take, as in `memory="24 GiB"`, or `device="h100"`.'
+        )
+    return described.memory * 3 // 4
 
 
 def _of_unknown_length(question: Question, memory: int | str) -> LayerPlan:

@@ -48,6 +48,9 @@ class LayerCandidate:
         temp_bytes: The temporaries alone.
         extra: Work done once more, as a fraction of what a plain gradient does.
         note: A remark, or nothing.
+        kernels: What is launched on the device that was described; a loop of unknown
+            length counts with one turn. `None` without a description.
+        waits: Its loops of unknown length and conditionals, where the host waits.
     """
 
     name: str
@@ -56,6 +59,8 @@ class LayerCandidate:
     temp_bytes: int
     extra: float
     note: str = ""
+    kernels: int | None = None
+    waits: int | None = None
 
 
 def _first_sentence(error: Exception) -> str:
@@ -147,7 +152,10 @@ class Question:
         note = "  (no gain here)" if same else ""
         if extra is None:
             extra = 0.0 if plain is None else self.extra(marked, policy)
-        return LayerCandidate(name, policy, taken.total, taken.temp, extra, note)
+        kernels, waits = taken.launches or (None, None)
+        return LayerCandidate(
+            name, policy, taken.total, taken.temp, extra, note, kernels, waits
+        )
 
     def footprint(self, marked: Callable[..., Any]) -> MemoryReport:
         """What must fit, with the function reversed in some way."""

@@ -42,12 +42,14 @@ class LayerPlan:
         candidates: All that was looked at; the first is the function as it is.
         chosen: The one of least extra work that fits.
         refused: Name and reason of each way that cannot be gone with this function.
+        device: The device that was described, by its maker's name.
     """
 
     memory: int
     candidates: tuple[LayerCandidate, ...]
     chosen: LayerCandidate
     refused: tuple[tuple[str, str], ...] = ()
+    device: str | None = None
 
     @property
     def policy(self) -> Strategy:
@@ -90,13 +92,15 @@ class LayerPlan:
     def __str__(self) -> str:
         names = [c.name for c in self.candidates] + [name for name, _ in self.refused]
         width = max(map(len, names))
-        lines = [f"{'':{width}}        peak   extra compute"]
+        head = "" if self.device is None else "    kernels  waits"
+        lines = [f"{'':{width}}        peak   extra compute{head}"]
         for c in self.candidates:
             mark = " <- chosen" if c is self.chosen else ""
             over = "" if c.peak_bytes <= self.memory else " (too much)"
+            told = "" if c.kernels is None else f"   {c.kernels:>10}  {c.waits:>5}"
             lines.append(
                 f"{c.name:{width}}  {format_bytes(c.peak_bytes):>10}   "
-                f"{_percent(c.extra)}{over}{mark}{c.note}"
+                f"{_percent(c.extra)}{told}{over}{mark}{c.note}"
             )
         lines += [f"{name:{width}}  not possible: {why}" for name, why in self.refused]
         return "\n".join([*lines, self._advice()])
@@ -110,9 +114,14 @@ class LayerPlan:
         return table(self._advice(), rows)
 
     def _advice(self) -> str:
+        if self.device is not None:
+            return f"Compiled for one {self.device}, and not run. {self._verdict()}"
+        return self._verdict()
+
+    def _verdict(self) -> str:
         if not self.fits:
             return f"{self.chosen.name} keeps to {format_bytes(self.memory)}."
-        others = [c.extra for c in self.candidates[1:] if c.extra > 0]
+        others = [c.extra for c in self.candidates[1:] if c.extra > 0.005]
         most = f"up to {100 * max(others):.0f}% more" if others else "more"
         return (
             f"It fits as it is: do nothing. You would pay {most} compute for memory "

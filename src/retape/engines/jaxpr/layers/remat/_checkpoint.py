@@ -13,6 +13,7 @@ from retape._warn import warn
 from retape.engines.jaxpr.api._known_traces import Partial
 from retape.engines.jaxpr.api._transform import NEEDS_NUMBERS, call_traced
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
+from retape.engines.jaxpr.jaxprs._target import platform
 from retape.engines.jaxpr.layers.remat._flat_program import graph_of
 from retape.engines.jaxpr.layers.remat._inner_saves import run_saving, saves_of
 from retape.engines.jaxpr.layers.remat._names import check_names
@@ -222,7 +223,7 @@ def _arrays_marked(
             return traced.result(policy.run(graph, values))
         saves = saves_of(graph.jaxpr, policy)
         if saves.offloads:
-            if jax.default_backend() == "cpu":
+            if platform() == "cpu":
                 warn(_NOWHERE_TO_GO.format(name_of(fn)))
             return as_in_jax(*args, **kwargs)
         if saves.inside:

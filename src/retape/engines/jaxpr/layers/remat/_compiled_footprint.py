@@ -12,6 +12,7 @@ from jax.core import Tracer
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.jaxprs._target import platform
 from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
 from retape.engines.jaxpr.xla._standalone import memory_of
 
@@ -72,7 +73,7 @@ def gradients(
 
     outs = jax.eval_shape(chosen, list(structs))
     if len(outs) == 1 and not outs[0].shape:
-        alone = [] if jax.default_backend() == "cpu" else [lambda v: valued(v)[1]]
+        alone = [] if platform() == "cpu" else [lambda v: valued(v)[1]]
         return [*alone, valued], (list(structs),)
     return [both], (list(structs), outs)
 

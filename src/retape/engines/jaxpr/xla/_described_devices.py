@@ -1,0 +1,142 @@
+"""Devices that need not be here: XLA compiles for a description of one.
+
+The compiler of a platform is a plugin of JAX's. Installed beside JAX, NVIDIA's is
+started with each process, and without a driver it prints a traceback each time (JAX
+0.10.2). So it has a folder of its own, which is only looked into when it is asked for.
+Nothing is tuned without the device: a product may get another kernel there, and another
+workspace; loops and buffers are the same.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from retape._errors import MissingPackageError, PlanError
+from retape.engines.jaxpr.jaxprs._jax_internals import pjrt_topology
+from retape.engines.jaxpr.jaxprs._target import Target
+
+
+class Chip(NamedTuple):
+    """What the compiler has to know of a GPU, from its maker's data sheet.
+
+    Attributes:
+        title: Its name.
+        capability: CUDA's compute capability.
+        cores: Streaming multiprocessors.
+        memory: Bytes.
+        bandwidth: Bytes a second.
+        l2: Bytes of its second cache.
+        clock: GHz.
+        shared: Bytes of memory that a multiprocessor shares.
+        threads: Most threads of a multiprocessor.
+        lanes: Units for 32-bit numbers in a multiprocessor.
+    """
+
+    title: str
+    capability: tuple[int, int]
+    cores: int
+    memory: int
+    bandwidth: int
+    l2: int
+    clock: float
+    shared: int
+    threads: int
+    lanes: int
+
+
+CHIPS = {
+    "h100": Chip(
+        "NVIDIA H100 80GB HBM3",
+        (9, 0), 132, 84_929_347_584, 3_352_320_000_000, 52_428_800, 1.98,
+        233_472, 2048, 128,
+    ),
+    "h200": Chip(
+        "NVIDIA H200",
+        (9, 0), 132, 150_109_880_320, 4_800_000_000_000, 52_428_800, 1.98,
+        233_472, 2048, 128,
+    ),
+    "a100": Chip(
+        "NVIDIA A100-SXM4-80GB",
+        (8, 0), 108, 84_987_740_160, 2_039_000_000_000, 41_943_040, 1.41,
+        167_936, 2048, 64,
+    ),
+    "l4": Chip(
+        "NVIDIA L4",
+        (8, 9), 58, 23_642_767_360, 300_096_000_000, 50_331_648, 2.04,
+        102_400, 1536, 128,
+    ),
+}  # fmt: skip
+
+_SUBFOLDER = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
+_LIBDEVICE = "nvidia/cu13"
+
+
+def described_device(name: str) -> Target:
+    """A device by its name: "h100", "h200", "a100" or "l4".
+
+    Raises:
+        PlanError: If no device has that name.
+        MissingPackageError: If the compiler of its platform is not there.
+    """
+    chip = CHIPS.get(name.lower()) if isinstance(name, str) else None
+    if chip is None:
+        raise PlanError(
+            f"`device={name!r}` is none of those that are described: "
+            f"{', '.join(map(repr, CHIPS))}. Pass one of these names, or "
+            "none for this machine's own device."
+        )
+    return _target(name.lower(), chip, compilers_folder())
+
+
+def compilers_folder() -> Path:
+    """Where compilers of other platforms are: `$RETAPE_DEVICES`, or in the cache."""
+    if given := os.environ.get("RETAPE_DEVICES"):
+        return Path(given).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    parent = Path(base) if base else Path("~/.cache").expanduser()
+    return parent / "retape" / f"devices-{jax.__version__}"
+
+
+@cache
+def _target(name: str, chip: Chip, folder: Path) -> Target:
+    library, data = folder / _SUBFOLDER, folder / _LIBDEVICE
+    if not (library.is_file() and (data / "nvvm").is_dir()):
+        release = jax.__version__
+        raise MissingPackageError(
+            f"`device={name!r}` needs the compiler for NVIDIA's GPUs, 600 MB, in a "
+            f"folder of its own. Run `pip install --no-deps --target {folder} "
+            f"jax-cuda13-plugin=={release} jax-cuda13-pjrt=={release} nvidia-nvvm`.",
+            name="jax_cuda13_plugin",
+        )
+    devices = pjrt_topology("cuda", str(library), _description(chip))
+    options = {"xla_gpu_autotune_level": 0, "xla_gpu_cuda_data_dir": str(data)}
+    place = jax.sharding.SingleDeviceSharding(devices[0])
+    return Target(name, chip.title, "cuda", chip.memory, place, options)
+
+
+def _description(chip: Chip) -> dict[str, Any]:
+    """A chip in the text format of XLA's `GpuTargetConfigProto`."""
+    major, minor = chip.capability
+    config = f"""
+        gpu_device_info {{
+            threads_per_block_limit: 1024 threads_per_warp: 32
+            shared_memory_per_block: 49152 shared_memory_per_core: {chip.shared}
+            shared_memory_per_block_optin: {chip.shared - 1024}
+            threads_per_core_limit: {chip.threads} core_count: {chip.cores}
+            fpus_per_core: {chip.lanes} block_dim_limit_x: 2147483647
+            block_dim_limit_y: 65535 block_dim_limit_z: 65535
+            memory_bandwidth: {chip.bandwidth} l2_cache_size: {chip.l2}
+            clock_rate_ghz: {chip.clock} device_memory_size: {chip.memory}
+            cuda_compute_capability {{ major: {major} minor: {minor} }}
+            registers_per_core_limit: 65536 registers_per_block_limit: 65536
+        }}
+        platform_name: "CUDA" dnn_version_info {{ major: 9 minor: 12 }}
+        runtime_version {{ major: 13 minor: 0 patch: 0 }}
+        device_description_str: "{chip.title}"
+    """
+    return {"target_config": config, "topology": "1x1x1"}
