@@ -17,7 +17,7 @@ def main() -> None:
     for name in ("interpreter", "hybrid"):
         for l in (10, 20, 40):  # noqa: E741
             numbers = iter([100.0, float(l), 3.0])
-            reports: list[retape.driver.Report] = []
+            reports: list[retape.Report] = []
             setting = Setting(plan, lambda it=numbers: next(it), print, reports.append)
             program = Session().add(Source("example", program_text("checkpoint")))
             engine = make_engine(name, program, setting)

@@ -31,14 +31,14 @@ if _typing.TYPE_CHECKING:
     from retape._adjoint_told import measure as measure
     from retape._forward import Forward as Forward
     from retape._forward import forward as forward
-    from retape.driver import AdjointCheck as AdjointCheck
-    from retape.driver import Fault as Fault
-    from retape.driver import Health as Health
-    from retape.driver import Program as Program
-    from retape.driver import Progress as Progress
-    from retape.driver import Report as Report
-    from retape.driver import check_adjoint as check_adjoint
-    from retape.driver import interruptible as interruptible
+    from retape.driver._check_adjoint import AdjointCheck as AdjointCheck
+    from retape.driver._check_adjoint import check_adjoint as check_adjoint
+    from retape.driver._health import Fault as Fault
+    from retape.driver._health import Health as Health
+    from retape.driver._interrupt import interruptible as interruptible
+    from retape.driver._program import Program as Program
+    from retape.driver._progress import Progress as Progress
+    from retape.driver._report import Report as Report
     from retape.plan._base import Plan as Plan
     from retape.plan._chain import chain as chain
     from retape.plan._constructors import fixed_space as fixed_space
@@ -62,19 +62,12 @@ _HOMES = {
     **dict.fromkeys(("Adjoint", "adjoint"), "retape._adjoint"),
     **dict.fromkeys(("diagnose", "explain", "measure"), "retape._adjoint_told"),
     **dict.fromkeys(("Forward", "forward"), "retape._forward"),
-    **dict.fromkeys(
-        (
-            "AdjointCheck",
-            "Fault",
-            "Health",
-            "Program",
-            "Progress",
-            "Report",
-            "check_adjoint",
-            "interruptible",
-        ),
-        "retape.driver",
-    ),
+    **dict.fromkeys(("AdjointCheck", "check_adjoint"), "retape.driver._check_adjoint"),
+    **dict.fromkeys(("Fault", "Health"), "retape.driver._health"),
+    **dict.fromkeys(("interruptible",), "retape.driver._interrupt"),
+    **dict.fromkeys(("Program",), "retape.driver._program"),
+    **dict.fromkeys(("Progress",), "retape.driver._progress"),
+    **dict.fromkeys(("Report",), "retape.driver._report"),
     **dict.fromkeys(("Plan",), "retape.plan._base"),
     **dict.fromkeys(("chain",), "retape.plan._chain"),
     **dict.fromkeys(

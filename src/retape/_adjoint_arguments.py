@@ -7,11 +7,12 @@ from typing import Any, SupportsIndex, TypeVar, cast
 from retape._errors import PlanError
 from retape._reads import unwrapped
 from retape._warn import warn
-from retape.driver import Outcome, Program, Progress, Verify, run
+from retape.driver import Outcome, Verify, run
 from retape.driver._hints import hints
 from retape.driver._interrupt import unheeded
 from retape.driver._outgrown import Sample
-from retape.driver._program import check_program
+from retape.driver._program import Program, check_program
+from retape.driver._progress import Progress
 from retape.driver._step_machine import StepMachine
 from retape.driver._user_functions import check_functions
 from retape.plan._base import Plan

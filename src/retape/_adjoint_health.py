@@ -15,9 +15,9 @@ from typing import Any
 
 from retape._adjoint_watch import CotangentWatch
 from retape._errors import DeterminismError
-from retape.driver import Fault, Health, run
+from retape.driver import run
 from retape.driver._blame import blame
-from retape.driver._health import FaultKind
+from retape.driver._health import Fault, FaultKind, Health
 from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
 from retape.storage import add_trees, copy_tree

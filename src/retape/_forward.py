@@ -12,7 +12,7 @@ from retape._adjoint import Adjoint
 from retape._adjoint_arguments import machine_of, planned
 from retape._adjoint_processes import refuse_hidden
 from retape._errors import PlanError
-from retape.driver import Program
+from retape.driver._program import Program
 from retape.driver._step_machine import StepMachine
 from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan

@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from retape._errors import GradientTypeError
-from retape.driver import Report
+from retape.driver._report import Report
 from retape.engines.vlad.language._diagnostics import RunError as RunError
 from retape.engines.vlad.python.call._arguments import checked_argnums
 from retape.engines.vlad.python.call._bridges import in_jax, in_torch

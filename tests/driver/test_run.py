@@ -5,8 +5,8 @@ import io
 import pytest
 
 import retape
-from retape import MachineError, PlanError
-from retape.driver import Bar, Progress, ToyCapsule, ToyMachine, run
+from retape import MachineError, PlanError, Progress
+from retape.driver import Bar, ToyCapsule, ToyMachine, run
 from retape.schedule import Advance, OnlineBinomial, Reverse, Schedule, replay
 
 LENGTHS = [*range(0, 20), 41, 97]

@@ -9,7 +9,8 @@ import pytest
 
 import retape
 import retape.viz
-from retape.driver import MemoryTrace, Meter, Progress, Sample, predict_memory
+from retape import Progress
+from retape.driver import MemoryTrace, Meter, Sample, predict_memory
 from retape.schedule import Hierarchy, Mixed, Schedule, Tier, replay
 from retape.viz import chrome_trace, timeline
 from tests.programs import run_program

@@ -1,12 +1,7 @@
 """The executor: the only loop in the library that obeys actions."""
 
-from retape.driver._check_adjoint import AdjointCheck as AdjointCheck
-from retape.driver._check_adjoint import check_adjoint as check_adjoint
 from retape.driver._drive import Outcome as Outcome
 from retape.driver._drive import run as run
-from retape.driver._health import Fault as Fault
-from retape.driver._health import Health as Health
-from retape.driver._interrupt import interruptible as interruptible
 from retape.driver._machine import Machine as Machine
 from retape.driver._machine import OverwritingMachine as OverwritingMachine
 from retape.driver._machine import PackingMachine as PackingMachine
@@ -17,10 +12,7 @@ from retape.driver._memory_trace import Meter as Meter
 from retape.driver._memory_trace import Moment as Moment
 from retape.driver._memory_trace import Sample as Sample
 from retape.driver._memory_trace import predict_memory as predict_memory
-from retape.driver._program import Program as Program
 from retape.driver._progress import Bar as Bar
-from retape.driver._progress import Progress as Progress
-from retape.driver._report import Report as Report
 from retape.driver._simulate import Overlap as Overlap
 from retape.driver._simulate import simulate as simulate
 from retape.driver._toy import ToyCapsule as ToyCapsule

@@ -236,7 +236,7 @@ def check_run(plan: object, store: object, progress: object) -> None:
     if not (isinstance(progress, bool) or callable(progress)):
         raise PlanError(
             f"`progress={progress!r}` is not valid. Pass `True` for a bar, or a "
-            "function that is called with a `retape.driver.Progress`."
+            "function that is called with a `retape.Progress`."
         )
 
 

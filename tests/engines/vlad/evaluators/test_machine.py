@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 
 import retape
-from retape import driver, logarithmic, vlad
-from retape.driver import Report
+from retape import Report, driver, logarithmic, vlad
 from tests.engines.vlad.support.cases import ENGINES
 from tests.engines.vlad.support.seams import engine_of
 

@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from retape._errors import GradientTypeError
-from retape.driver import Health
-from retape.driver._health import LOOKS, check_growth, grows
+from retape.driver._health import LOOKS, Health, check_growth, grows
 from retape.engines.eager._errors import DeterminismError
 from retape.engines.eager.health._before import Before
 from retape.engines.eager.health._find_operator import find_derivative, find_value

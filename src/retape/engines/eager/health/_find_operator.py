@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from retape.driver import Fault
+from retape.driver._health import Fault
 from retape.engines.eager.health._first_bad_value import BadValue, FirstBadValue
 from retape.engines.eager.health._graph import (
     Grads,

@@ -8,7 +8,8 @@ from typing import Any
 from jax.extend import core
 
 from retape._errors import PlanError, StoreError
-from retape.driver import Progress, run
+from retape.driver import run
+from retape.driver._progress import Progress
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem

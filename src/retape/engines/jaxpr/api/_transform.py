@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 import jax
 
-from retape.driver import Progress
+from retape.driver._progress import Progress
 from retape.engines.jaxpr.api._call_cache import NEEDS_NUMBERS, Cached, is_traced_once
 from retape.engines.jaxpr.api._gradient_options import (
     GradientOptions,

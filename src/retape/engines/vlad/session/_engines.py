@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from retape.driver import Report
 from retape.driver import run as drive
+from retape.driver._report import Report
 from retape.engines.vlad.evaluators._codebook import CodeBook
 from retape.engines.vlad.evaluators._cps_convert import Converter
 from retape.engines.vlad.evaluators._cps_interpreter import Interpreter

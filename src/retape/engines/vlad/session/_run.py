@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from retape._errors import PlanError
-from retape.driver import Report
+from retape.driver._report import Report
 from retape.engines.vlad.language._externals import External
 from retape.engines.vlad.language._program import Program, Session
 from retape.engines.vlad.session._console import Console, Input, reader, source_of

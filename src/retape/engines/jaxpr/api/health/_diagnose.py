@@ -10,8 +10,7 @@ import jax
 import numpy as np
 
 from retape._errors import DeterminismError
-from retape.driver import Fault, Health
-from retape.driver._health import ROWS, FaultKind
+from retape.driver._health import ROWS, Fault, FaultKind, Health
 from retape.engines.jaxpr.api.health._find_step import (
     Bound,
     Step,

@@ -13,8 +13,8 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from retape._errors import UnsupportedError
-from retape.driver import Health, Report
-from retape.driver._health import check_growth
+from retape.driver._health import Health, check_growth
+from retape.driver._report import Report
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._call_cache import Places, placements
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays

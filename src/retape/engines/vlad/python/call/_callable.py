@@ -9,7 +9,7 @@ from threading import RLock
 from types import FunctionType as PythonFunction
 from typing import Any
 
-from retape.driver import Report
+from retape.driver._report import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
 from retape.engines.vlad.language._diagnostics import RunError, TooLong
 from retape.engines.vlad.language._program import deep_recursion

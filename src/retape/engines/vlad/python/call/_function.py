@@ -7,7 +7,7 @@ from types import FunctionType as PythonFunction
 from typing import TYPE_CHECKING, Any
 
 from retape._errors import GradientTypeError
-from retape.driver import Report
+from retape.driver._report import Report
 from retape.engines.vlad.python.call._arguments import (
     bound,
     checked_argnums,
