@@ -11,6 +11,7 @@ from functools import cached_property
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any
+from weakref import ref
 
 import numpy as np
 
@@ -67,7 +68,8 @@ class Columns:
     """
 
     def __init__(self, trace: Trace) -> None:
-        self._trace = trace
+        # The trace holds its columns, and must go without waiting for the collector.
+        self._ref = ref(trace)
         self.length, self._slots = len(trace.steps), len(trace.producer)
         self.made = np.array(trace.producer, dtype=_INDEX)
         self.last_read = np.array(trace.last_read, dtype=_INDEX)
@@ -81,6 +83,12 @@ class Columns:
         if found is None or (found.length, found._slots) != sizes:
             found = trace.columns = cls(trace)
         return found
+
+    @property
+    def _trace(self) -> Trace:
+        trace = self._ref()
+        assert trace is not None
+        return trace
 
     @cached_property
     def cotangent(self) -> Any:

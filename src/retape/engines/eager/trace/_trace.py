@@ -46,8 +46,8 @@ class Trace:
 
     # What compiled code reads at each operator has a fixed place.
     __slots__ = (
-        "__dict__", "held", "latest", "limit", "moved", "next_cut", "opened",
-        "received", "saved", "section", "tail",
+        "__dict__", "__weakref__", "held", "latest", "limit", "moved", "next_cut",
+        "opened", "received", "saved", "section", "tail",
     )  # fmt: skip
 
     def __init__(self) -> None:
