@@ -107,16 +107,28 @@ def _answers_itself(kind: Any) -> bool:
     return kind.__torch_dispatch__ is not plain.__torch_dispatch__
 
 
-def refusal_of(error: BaseException) -> UnsupportedError | None:
-    """The refusal that an error of PyTorch's means, if it is one.
-
-    While operators are seen from Python, a constructor of a subclass finds that what
-    it is given is a tensor of another class already.
-    """
-    if not isinstance(error, RuntimeError) or _MADE_ANEW not in str(error):
-        return None
-    return UnsupportedError(
+# What PyTorch says, and what it means inside of a recomputation.
+_MEANINGS = {
+    # A constructor finds that what it is given is a tensor of another class already.
+    _MADE_ANEW: (
         "A class of tensors was called on a tensor (`Custom(tensor)`) inside of a "
         "recomputation, and PyTorch cannot make one so while operators are recorded. "
         "Make it outside, or write `tensor.as_subclass(Custom)` and set its attributes."
-    )
+    ),
+    # It traces the functions given to an operator with stand-ins for the operands.
+    "convert all Tensors to FakeTensors first": (
+        "A function given to `torch.cond`, `scan` or another such operator reads a "
+        "tensor that is none of its operands. It runs eagerly inside of a "
+        "recomputation, where PyTorch cannot differentiate that. Pass the tensor as an "
+        "operand, or write `if` or a loop, which are exact."
+    ),
+}
+
+
+def refusal_of(error: BaseException | None) -> UnsupportedError | None:
+    """The refusal that an error of PyTorch's means, if it is one."""
+    if isinstance(error, RuntimeError | AssertionError):
+        for said, meaning in _MEANINGS.items():
+            if said in str(error):
+                return UnsupportedError(meaning)
+    return None

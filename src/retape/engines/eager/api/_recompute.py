@@ -164,15 +164,17 @@ class Recomputation:
         opened = self._open.pop()
         if opened is None:
             return
+        refusal = refusal_of(exception[1])
         if isinstance(opened, LoopBlock):
             opened.__exit__(*exception)
+            if refusal is not None:
+                raise refusal from exception[1]
             return
         recorder, scope = opened
         scope.__exit__(*exception)
         run = recorder.run
         recorder.keeper.finish()
         run.end_of_recording()
-        refusal = refusal_of(exception[1]) if exception[0] else None
         if refusal is not None:
             raise refusal from exception[1]
         if exception[0] is None:

@@ -108,6 +108,18 @@ def record_control_flow(trace: Trace, func: Any, args: Any, kwargs: Any) -> Any:
             "recomputation, and PyTorch cannot differentiate it there. Write `if`, "
             "which is exact, or return a tuple from both branches."
         )
+    if func.name() == "cond" and closures.scans and closures.differentiable:
+        raise UnsupportedError(
+            "A function given to `torch.cond` calls `scan`, which runs eagerly inside "
+            "of a recomputation, and PyTorch cannot differentiate the two there. Write "
+            "`if` for the one or a loop for the other, which are exact."
+        )
+    if func.name() == "map_impl" and closures.single and closures.differentiable:
+        raise UnsupportedError(
+            "`map` whose function returns a tensor runs eagerly inside of a "
+            "recomputation, where PyTorch gives a tuple of one. Return a tuple from "
+            "the function, or write a loop, which is exact."
+        )
     return hold_results(trace, result, ())
 
 
@@ -118,11 +130,16 @@ class _Closures(OperatorWatch):
 
     Attributes:
         shape: Of the last such tensor, if there was one.
+        differentiable: Whether an operand gets a gradient.
+        single: Whether a function returned a tensor.
+        scans: Whether one called `scan`.
     """
 
     def __init__(self, args: Any, kwargs: dict[str, Any]) -> None:
         super().__init__()
-        given = nested_tensors((args, list(kwargs.values())))
+        given = list(nested_tensors((args, list(kwargs.values()))))
+        self.differentiable = any(each.requires_grad for each in given)
+        self.single = self.scans = False
         self._storages = {_place(t) for t in given if has_storage(t)}
         self.shape: tuple[int, ...] | None = None
 
@@ -133,7 +150,9 @@ class _Closures(OperatorWatch):
     def _watched(self, function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any, **kwargs: Any) -> Any:
             with self:
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+            self.single |= isinstance(result, Tensor)
+            return result
 
         return run
 
@@ -142,6 +161,7 @@ class _Closures(OperatorWatch):
     ) -> Any:
         if isinstance(func, HigherOrderOperator):
             args = self.watched(args)
+            self.scans |= func.name() == "scan"
         for each in nested_tensors((args, list((kwargs or {}).values()))):
             if each.requires_grad and has_storage(each):
                 if _place(each) not in self._storages:
