@@ -1,10 +1,12 @@
 """Draws the pictures of the gallery: each page's own blocks, run once, drawn twice.
 
-    python .ci/gallery.py [PAGE ...]
+    python .ci/gallery.py [NAME ...]
 
 A block of a page that makes a `figure` is drawn light and dark; the picture below the
 block on the page, `gallery-NAME-light.svg`, says where it goes. So what a picture shows
-is what the page computed. `make pictures` calls this.
+is what the page computed. `make pictures` calls this; with names it draws those alone,
+and runs their sections only. Each picture ends with a stamp of the code of its
+section, so that `tests/docs/test_pictures.py` finds one that is older than its page.
 
 Blocks marked `py` are those of a page that takes too long for the tests: they are run
 here, and what they print is compared with the page.
@@ -14,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import doctest
+import hashlib
 import io
 import re
 import sys
@@ -49,18 +52,36 @@ def run(language: str, text: str, names: dict[str, Any]) -> str:
     return out.getvalue()
 
 
-def draw(page: Path) -> None:
-    """All pictures of a page."""
+def sections(page: Path) -> list[str]:
+    """The parts of a page between its headings of the second rank."""
+    return re.split(r"^(?=## )", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+
+
+def stamp(section: str) -> str:
+    """What a picture of a section ends with: a digest of the section's code."""
+    code = "".join(found[2] for found in BLOCK.finditer(section))
+    return f"<!-- drawn by {hashlib.sha256(code.encode()).hexdigest()[:16]} -->\n"
+
+
+def draw(page: Path, chosen: list[str]) -> None:
+    """All pictures of a page, or those that are named."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for section in sections(page):
+        if not chosen or set(chosen) & set(PICTURE.findall(section)):
+            draw_section(section, names)
+
+
+def draw_section(text: str, names: dict[str, Any]) -> None:
+    """The pictures of a section; `names` are what the sections before it made."""
     import matplotlib
     import matplotlib.pyplot as plt
 
-    text, names = page.read_text(encoding="utf-8"), {"__name__": "__main__"}
     for found in BLOCK.finditer(text):
         names.pop("figure", None)
         printed = run(found[1], found[2], names)
         # Before it a package may have said what else is not installed.
         if found[1] == "py" and not printed.endswith(found[3] or ""):
-            sys.exit(f"{page}: shown\n{found[3]}\nprinted\n{printed}")
+            sys.exit(f"shown\n{found[3]}\nprinted\n{printed}")
         picture = PICTURE.search(text, found.end(), found.end() + 300)
         if "figure" not in names or picture is None:
             continue
@@ -83,17 +104,18 @@ def draw(page: Path) -> None:
                 names["figure"].savefig(
                     out, metadata={"Date": None}, transparent=True, dpi=150
                 )
-                print(out.relative_to(DOCS.parent), flush=True)
+            with out.open("a", encoding="utf-8") as file:
+                file.write(stamp(text))
+            print(out.relative_to(DOCS.parent), flush=True)
 
 
-def main(pages: list[str]) -> None:
-    """Draw the pages that are named, or all."""
+def main(chosen: list[str]) -> None:
+    """Draw the pictures that are named, or all."""
     import matplotlib
 
     matplotlib.use("agg")
-    usual = [DOCS / f"{name}.md" for name in PAGES]
-    for page in [Path(p).resolve() for p in pages] or usual:
-        draw(page)
+    for name in PAGES:
+        draw(DOCS / f"{name}.md", chosen)
 
 
 if __name__ == "__main__":
