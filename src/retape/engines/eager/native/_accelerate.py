@@ -53,7 +53,8 @@ def accelerate(on: bool = True) -> None:
     """Record and replay with compiled code from now on: for small operators.
 
     The first call on a machine compiles for about half a minute; later ones load what
-    was compiled, from `$RETAPE_CACHE` or the user's cache. Results do not change.
+    was compiled, from `$RETAPE_CACHE` or the user's cache. Results do not change, and
+    blocks with `mode="loop"`, which note whole calls, run as before.
 
     Args:
         on: `False` goes back to Python.
