@@ -6,6 +6,7 @@ printed by `benchmarks/accelerators`. Here is what is asked of a user.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import retape
 import retape.jax
 from retape.cli import main
 
+ASKS = [retape.jax.advise, retape.jax.explain]
 X = jax.ShapeDtypeStruct((64, 64), jnp.float32)
 
 
@@ -33,20 +35,24 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("name", ["h100", "H200", "a100", "l4"])
+@pytest.mark.parametrize("ask", ASKS)
 def test_what_is_lacking_is_said_with_the_line_to_type(
-    name: str, nowhere: Path
+    ask: Callable[..., Any], name: str, nowhere: Path
 ) -> None:
     with pytest.raises(retape.MissingPackageError) as caught:
-        retape.jax.advise(loss, X, device=name)
+        ask(loss, X, device=name)
     line = f"pip install --no-deps --target {nowhere} "
     assert line in str(caught.value)
     assert f"jax-cuda13-plugin=={jax.__version__}" in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["h1000", "", 3])
-def test_an_unknown_device_is_refused_with_those_that_are_known(name: Any) -> None:
+@pytest.mark.parametrize("ask", ASKS)
+def test_an_unknown_device_is_refused_with_those_that_are_known(
+    ask: Callable[..., Any], name: Any
+) -> None:
     with pytest.raises(retape.PlanError, match="'h100', 'h200', 'a100', 'l4'"):
-        retape.jax.advise(loss, X, device=name)
+        ask(loss, X, device=name)
 
 
 def test_without_a_device_the_memory_has_to_be_said() -> None:

@@ -15,6 +15,7 @@ from retape.engines.jaxpr.api._gradient_call import problem_of_call
 from retape.engines.jaxpr.api._gradient_options import (
     check_plan,
 )
+from retape.engines.jaxpr.api._gradient_problem import GradientProblem
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._platform_form import platform_loops
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -22,6 +23,7 @@ from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.ir._ir import count_loops
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import was_tried
+from retape.engines.jaxpr.jaxprs._target import compiling_for
 from retape.engines.jaxpr.nest._chunk_sizes import most_waits
 from retape.engines.jaxpr.sizing._byte_counts import (
     bytes_per_step,
@@ -33,6 +35,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     default_plan,
     plan_of_settings,
 )
+from retape.engines.jaxpr.xla._described_devices import described_device
 from retape.plan._base import Plan
 from retape.plan._options import Loops
 from retape.plan._prediction import Prediction
@@ -133,6 +136,7 @@ def explain(
     plan: Plan | None = None,
     loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
+    device: str | None = None,
     **kwargs: Any,
 ) -> Explanation:
     """Predict what `retape.jax.grad(fun, argnums, plan=plan)` would do and take.
@@ -147,11 +151,15 @@ def explain(
         plan: As for `retape.jax.grad`.
         loops: As for `retape.jax.grad`; by default those of the default backend.
         argnums: As for `retape.jax.grad`.
+        device: A device that need not be here, as for `retape.jax.advise`: its form of
+            loops is explained, and its compiler measures a plan of bytes.
         **kwargs: Keyword arguments for `fun`.
 
     Raises:
-        PlanError: If the plan needs the number of steps and it is not known.
+        PlanError: If the plan needs the number of steps and it is not known, or no
+            device of that name is described.
         BudgetError: If a budget is below the least possible, which is named.
+        MissingPackageError: If the compiler for `device` is not there.
 
     Examples:
         >>> import jax, jax.numpy as jnp, retape, retape.jax
@@ -163,8 +171,14 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
-    problem = problem_of_call(fun, check_plan(plan, loops), args, kwargs, argnums)
-    plan = check_plan(plan, loops or platform_loops()) or default_plan()
+    described = None if device is None else described_device(device)
+    with compiling_for(described):
+        problem = problem_of_call(fun, check_plan(plan, loops), args, kwargs, argnums)
+        plan = check_plan(plan, loops or platform_loops()) or default_plan()
+        return _explained(problem, plan)
+
+
+def _explained(problem: GradientProblem, plan: Plan) -> Explanation:
     warn_of_hidden_tapes(problem.jaxpr, problem.active)
     program, settings = compile_for_plan(
         plan, problem.jaxpr, problem.active, compile_program
