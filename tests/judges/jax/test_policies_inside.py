@@ -133,12 +133,6 @@ def test_a_policy_that_cannot_act_inside_says_so(policy: Any) -> None:
         jax.eval_shape(rj.checkpoint(_scanned, policy=policy), X, WS)
 
 
-def test_a_budget_that_cannot_be_kept_inside_says_so() -> None:
-    marked = rj.checkpoint(_scanned, policy=retape.within(1))
-    with pytest.raises(retape.BudgetError, match=r"retape\.jax\.scan"):
-        jax.eval_shape(jax.grad(lambda x: marked(x, WS).sum()), X)
-
-
 def test_a_name_to_be_offloaded_inside_a_loop_is_warned_of_on_the_cpu() -> None:
     marked = rj.checkpoint(_scanned, policy=rj.policies.names(offload=["h"]))
     with warnings.catch_warnings(record=True) as seen:
