@@ -182,12 +182,4 @@ jax.grad(retape.jax.checkpoint(f, policy=save))(X)
         "jax.grad(retape.jax.checkpoint(heavy, policy=policies.selective()))(X)",
         "jax.grad(heavy)(X)",
     ),
-    Row(
-        "write the `scan`",
-        "jax.grad(retape.jax.checkpoint(heavy, policy=retape.within(10)))(X)",
-        "step = lambda v, _: (jnp.tanh(jnp.sin(v) @ jnp.outer(v, v)), None)\n"
-        "f = lambda x: jnp.sum(retape.jax.scan(step, x, None, 30)[0] ** 2)\n"
-        "jax.grad(retape.jax.checkpoint(f, policy=retape.within('1 MB')))(X)",
-        "jax.grad(heavy)(X)",
-    ),
 ]

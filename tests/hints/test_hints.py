@@ -59,6 +59,8 @@ NOT_YET = ("storage/", "_native_code/", "_forward.py", "engines/eager/loop/")
 """The parts of the library that are not yet held to the law."""
 
 
+# PyTorch says it of itself, when `scan` is first used.
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script")
 @pytest.mark.slow(
     "jax_gradients-pass `retape.fixed_space`",
     "jax_gradients-use `retape.jax.value_and_grad`",

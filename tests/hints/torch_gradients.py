@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._higher_order_ops import scan
 
 import retape
 import retape.torch
@@ -210,6 +211,25 @@ grad(lambda x: asyncio.run(f(x)))
         "grad(recompute(memory='1MB')(lambda x: "
         "(x.sin() if x.sum() > 0 else x.cos()).sum()))",
         "grad(lambda x: x.sin().sum())",
+    ),
+    Row(
+        "Write `if`",
+        "rows = lambda v: scan(\n"
+        "  lambda c, r: (c.clone(), r * r), torch.zeros(3), v[None])[1]\n"
+        "grad(recompute(memory='1MB')(lambda x: torch.cond("
+        "x.sum() > 0, lambda v: (rows(v),), lambda v: (v[None],), (x,)"
+        ")[0].sum()))",
+        "grad(recompute(memory='1MB')(lambda x: "
+        "((x * x)[None] if x.sum() > 0 else x[None]).sum()))",
+        "grad(lambda x: (x * x).sum())",
+    ),
+    Row(
+        "write `if`",
+        "grad(recompute(memory='1MB')(lambda w: torch.cond("
+        "w.sum() > 0, lambda v: (v * w,), lambda v: (v * 2,), (w,))[0].sum()))",
+        "grad(recompute(memory='1MB')(lambda w: "
+        "(w * w if w.sum() > 0 else w * 2).sum()))",
+        "grad(lambda x: (x * x).sum())",
     ),
     Row(
         "Write with `torch.no_grad()`",

@@ -251,11 +251,31 @@ def f(x, n):
         "def f(x):\n    y = x * x\n    return y + y",
     ),
     row(
-        "write a loop over the items",
+        "write a loop over its items, or `np.where(condition, a, b)`",
+        "THREE, THREE - 1.0",
+        "def f(a, b):\n    return a[a > b].sum()",
+        "def f(a, b):\n    condition = a > b\n"
+        "    return np.where(condition, a, b).sum()",
+    ),
+    row(
+        "write `np.where(mask, 1.0, 0.0)`",
         "THREE",
-        "def f(a):\n    return a[1:].sum()",
-        "def f(a):\n    s = 0.0\n    for i in range(1, len(a)):\n        s += a[i]\n"
-        "    return s",
+        "def f(a):\n    mask = a > 1.0\n    return (mask * 2.0).sum()",
+        "def f(a):\n    mask = a > 1.0\n"
+        "    return (np.where(mask, 1.0, 0.0) * 2.0).sum()",
+    ),
+    row(
+        "use `np.zeros`",
+        "1.5",
+        "def f(x):\n    return np.zeros_like(x) + x",
+        "def f(x):\n    return np.zeros(1)[0] + x",
+    ),
+    row(
+        "use `where`",
+        "THREE",
+        "def f(a):\n    mask = a > 1.0\n    s = 0.0\n    for each in mask:\n"
+        "        s += 1.0\n    return s",
+        "def f(a):\n    return np.where(a > 1.0, 1.0, 0.0).sum()",
     ),
     row(
         "loop over `range(len(a))`",

@@ -27,6 +27,7 @@ from retape.torch import recompute  # noqa: E402
 
 Function = Callable[[Any], Any]
 X = torch.linspace(-1, 1, 15).view(5, 3)
+ZEROS = torch.zeros(3)
 
 
 def chain(body: Function, start: Any, rows: Any) -> Any:
@@ -68,6 +69,10 @@ OPERATORS: dict[str, tuple[Callable[[Function, Any], Any], ...]] = {
     "map": (over_rows, lambda f, x: torch.stack([f(row) for row in x])),
     "cond": (branch, lambda f, x: f(x)),
     "while_loop": (turns, lambda f, x: f(f(x))),
+    "scan of a constant in cond": (
+        lambda f, x: branch(lambda y: scan(passing(f), ZEROS, y)[1], x),
+        lambda f, x: chain(passing(f), ZEROS, x),
+    ),
     "scan in cond": (
         lambda f, x: branch(lambda y: scan(passing(f), torch.zeros(3), y)[1], x),
         lambda f, x: chain(passing(f), torch.zeros(3), x),

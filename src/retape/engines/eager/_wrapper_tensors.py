@@ -107,6 +107,12 @@ def _answers_itself(kind: Any) -> bool:
     return kind.__torch_dispatch__ is not plain.__torch_dispatch__
 
 
+_NO_OPERAND = (
+    "A function given to `torch.cond`, `scan` or another such operator reads a "
+    "tensor that is none of its operands. It runs eagerly inside of a "
+    "recomputation, where PyTorch cannot differentiate that. Pass the tensor as an "
+    "operand, or write `if` or a loop, which are exact."
+)
 # What PyTorch says, and what it means inside of a recomputation.
 _MEANINGS = {
     # A constructor finds that what it is given is a tensor of another class already.
@@ -116,12 +122,8 @@ _MEANINGS = {
         "Make it outside, or write `tensor.as_subclass(Custom)` and set its attributes."
     ),
     # It traces the functions given to an operator with stand-ins for the operands.
-    "convert all Tensors to FakeTensors first": (
-        "A function given to `torch.cond`, `scan` or another such operator reads a "
-        "tensor that is none of its operands. It runs eagerly inside of a "
-        "recomputation, where PyTorch cannot differentiate that. Pass the tensor as an "
-        "operand, or write `if` or a loop, which are exact."
-    ),
+    "convert all Tensors to FakeTensors first": _NO_OPERAND,
+    "Cannot access data pointer of Tensor (e.g. FakeTensor": _NO_OPERAND,
 }
 
 
