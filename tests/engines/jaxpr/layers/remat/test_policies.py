@@ -246,10 +246,11 @@ def test_a_refusal_compiles_three_programs_at_most() -> None:
         return jnp.sin(mlp(w, x))
 
     marked = checkpoint(f, policy=policies.within(10))
+    weights, x = [drawn(8, 8)] * 3, drawn(8, 8)
 
     def refused() -> None:
         with pytest.raises(retape.BudgetError):
-            jax.grad(marked)([drawn(8, 8)] * 3, drawn(8, 8))
+            jax.grad(marked)(weights, x)
 
     assert compilations(refused) <= 3
 
