@@ -75,7 +75,11 @@ def flows_back(jaxpr: core.ClosedJaxpr, active: tuple[bool, ...]) -> list[bool]:
     """
     pull = _pull_back(jaxpr, active)[0].jaxpr
     zeros = {v for eqn in pull.eqns if _makes_zeros(eqn) for v in eqn.outvars}
-    return [v not in zeros and not _is_zero(v) for v in pull.outvars]
+    # A literal cannot be looked for in a set.
+    return [
+        not (_is_zero(v) if isinstance(v, core.Literal) else v in zeros)
+        for v in pull.outvars
+    ]
 
 
 def _makes_zeros(eqn: core.JaxprEqn) -> bool:
