@@ -177,6 +177,10 @@ SUITES: dict[str, Suite] = {
                 "the primitive of the test has no lowering, and we compile",
                 "MLIR translation rule",
             ),
+            # XLA keeps more of bfloat16 in one of two runs; JAX rounds what it saves.
+            "test_excess_precision_hell": Difference(
+                "the bits are those of the function without a mark"
+            ),
             "test_remat_residual_logging": Difference("JAX's own log lines are asked"),
         },
     ),
