@@ -3,7 +3,7 @@
     python -m benchmarks.layers.run [--small] [--rounds 5] [--part loop]
 
 One table for a loop over stacked layers, one for layers called one after the other,
-and what `retape.jax.plan` predicts against what the compiler says.
+and what `retape.jax.advise` predicts against what the compiler says.
 Memory is the compiler's figure for temporaries; times are processor seconds, the median
 of all rounds. A peer's row is *met* if some row of ours takes no more memory and no
 more time, within the spread that the same program shows from run to run.
@@ -138,7 +138,7 @@ def predictions(shape: Shape, args: Sequence[Any], budgets: Sequence[float]) -> 
     )
     worst = 0.0
     for megabytes in budgets:
-        found = retape.jax.plan(loss, *types, memory=fixed + int(1e6 * megabytes))
+        found = retape.jax.advise(loss, *types, memory=fixed + int(1e6 * megabytes))
         taken = compiled(jax.value_and_grad(found.apply(loss)), *args).nbytes
         said = found.chosen.temp_bytes
         worst = max(worst, abs(said - taken) / taken)

@@ -5,7 +5,7 @@
 
 For layers: `checkpoint`, `Checkpointed` and `policies`; `scan`, `fori_loop` and
 `while_loop`; and `advise`, which says what fits into some memory, and whether to do
-anything at all (`plan` is its older name, for functions that JAX can differentiate).
+anything at all.
 """
 
 from retape import Fault as Fault
@@ -42,11 +42,7 @@ from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate as LayerCandidate,
 )
 from retape.engines.jaxpr.layers.planner._plan import LayerPlan as LayerPlan
-from retape.engines.jaxpr.layers.planner._plan import plan as plan
 from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint as checkpoint
 from retape.engines.jaxpr.layers.remat._wrap_layer import Checkpointed as Checkpointed
 from retape.engines.jaxpr.xla._search_progress import SearchProgress as SearchProgress
 from retape.engines.jaxpr.xla._search_progress import search_progress as search_progress
-
-Candidate = LayerCandidate
-"""An earlier name of `LayerCandidate`."""

@@ -66,43 +66,46 @@ ROWS = [
     ),
     Row(
         "Write it as `def step(loss, params, ...)`",
-        "retape.jax.plan(chain, X, memory='1 MB', step=lambda loss, x: x)",
+        "retape.jax.advise(chain, X, memory='1 MB', step=lambda loss, x: x)",
         """
 def step(loss, params):
     return params - 0.1 * jax.grad(loss)(params)
 
-retape.jax.plan(chain, X, memory='1 MB', step=step).fits
+retape.jax.advise(chain, X, memory='1 MB', step=step).fits
 """,
         written="def step(loss, params",
     ),
     Row(
         "pass `has_aux=True`",
-        "retape.jax.plan(lambda x: (chain(x), x), X, memory='1 MB')",
-        "retape.jax.plan(lambda x: (chain(x), x), X, memory='1 MB', has_aux=True).fits",
+        "retape.jax.advise(lambda x: (chain(x), x), X, memory='1 MB')",
+        "f = lambda x: (chain(x), x)\n"
+        "retape.jax.advise(f, X, memory='1 MB', has_aux=True).fits",
     ),
     Row(
         "write the loop as `retape.jax.while_loop`",
-        "retape.jax.plan(lambda x: searched(x, lax.while_loop), X, memory='1 MB')",
+        "f = lambda x: searched(x, lax.while_loop)\n"
+        "retape.jax.advise(f, X, memory='1 MB', step=training)",
         "jax.grad(lambda x: searched(x, retape.jax.while_loop))(X)",
         "jax.jacfwd(lambda x: searched(x, lax.while_loop))(X)",
     ),
     Row(
         "Take the gradient by `retape.jax.grad(f, plan=retape.within(...))`",
-        "retape.jax.plan(lambda x: searched(x, lax.while_loop), X, memory='1 MB')",
+        "f = lambda x: searched(x, lax.while_loop)\n"
+        "retape.jax.advise(f, X, memory='1 MB', step=training)",
         "f = lambda x: searched(x, lax.while_loop)\n"
         "retape.jax.grad(f, plan=retape.within('1 MB'))(X)",
         "jax.jacfwd(lambda x: searched(x, lax.while_loop))(X)",
     ),
     Row(
         "pass a plan such as `retape.within(...)`",
-        "found = retape.jax.plan(chain, X, memory='1 MB')\n"
+        "found = retape.jax.advise(chain, X, memory='1 MB')\n"
         "retape.jax.grad(chain, plan=found)(X)",
         "retape.jax.grad(chain, plan=retape.within('1 MB'))(X)",
         "jax.grad(chain)(X)",
     ),
     Row(
         "Call `jax.grad(f)`",
-        "found = retape.jax.plan(chain, X, memory='1 MB')\n"
+        "found = retape.jax.advise(chain, X, memory='1 MB')\n"
         "retape.jax.grad(chain, plan=found)(X)",
         "f = chain\n(jax.grad(f))(X)",
         "jax.grad(chain)(X)",

@@ -94,7 +94,7 @@ def test_what_says_more_than_a_budget_is_no_policy(policy, said):
 
 @pytest.mark.slow
 def test_what_the_planner_found_is_a_plan_where_it_is_one():
-    found = retape.jax.plan(looped, W, memory="100 kB")
+    found = retape.jax.advise(looped, W, memory="100 kB")
     assert found.chosen.name == "binomial"
     got = retape.jax.grad(looped, plan=found)(W)
     assert jnp.allclose(got, jax.grad(looped)(W), rtol=1e-5)

@@ -159,7 +159,7 @@ def check_plan(plan: Any, by: Obeyer) -> Plan:
 
 
 def _as_plan(plan: Any) -> Any:
-    """The plan that an object stands for, such as what `retape.jax.plan` found."""
+    """The plan that an object stands for, such as what `retape.jax.advise` found."""
     stands = hasattr(plan, "as_plan") and not isinstance(plan, type)
     return plan.as_plan() if stands else plan
 

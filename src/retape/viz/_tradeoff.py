@@ -25,7 +25,7 @@ def draw_tradeoff(
 
     Args:
         points: Name, peak bytes, and work done once more as a fraction; such as
-            `retape.jax.plan(...).points`.
+            `retape.jax.advise(...).points`.
         memory: Bytes that there are, drawn as a line.
         chosen: The name of the way that is marked.
         dark: Light lines on a dark ground.

@@ -181,7 +181,6 @@ GRADIENTS: dict[str, Callable[..., Any]] = {
 }
 
 TELLS: dict[str, Callable[..., Any]] = {
-    "plan": lambda f: rj.plan(_loss(f), X, memory="1 MB").fits,
     "advise": lambda f: rj.advise(_loss(f), X, memory="1 MB").fits,
     "saved": lambda f: len(rj.saved(_loss(f), X)) > 0,
     "explain": lambda f: len(str(rj.explain(_loss(f), X))) > 0,

@@ -28,7 +28,7 @@ def types(width: int = 8, dtype: Any = jnp.float32) -> tuple[Any, Any]:
 
 
 def plan(memory: Any = "1 MB", *args: Any) -> retape.jax.LayerPlan:
-    return retape.jax.plan(loss, *(args or types()), memory=memory)
+    return retape.jax.advise(loss, *(args or types()), memory=memory)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def by_plan() -> None:
 
 
 def by_planner() -> None:
-    retape.jax.plan(layers, W, memory="300 kB")
+    retape.jax.advise(layers, W, memory="300 kB")
 
 
 SEARCHES: dict[str, Callable[[], None]] = {
@@ -86,7 +86,7 @@ def test_the_inner_one_is_told_and_an_error_ends_it() -> None:
     with retape.jax.search_progress(outer.append):
         with pytest.raises(retape.BudgetError):
             with retape.jax.search_progress(inner.append):
-                retape.jax.plan(layers, W, memory="1 kB")
+                retape.jax.advise(layers, W, memory="1 kB")
         by_policy()
     assert inner[-1].compiled >= 1 and outer[-1].compiled >= 1
 

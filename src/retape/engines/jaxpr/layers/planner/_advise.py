@@ -1,4 +1,4 @@
-"""`advise`: `plan` under the name of what it does, for loops of unknown length, too."""
+"""`advise`: whether a gradient fits, and the cheapest way to make it fit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from retape.engines.jaxpr.layers.planner._candidates import (
     Question,
     asked,
 )
-from retape.engines.jaxpr.layers.planner._plan import LayerPlan, nothing_fits, plan
+from retape.engines.jaxpr.layers.planner._plan import LayerPlan, cheapest, nothing_fits
 from retape.engines.jaxpr.layers.planner._whole_program import StepMachine
 from retape.engines.jaxpr.xla._described_devices import described_device
 from retape.plan._constructors import logarithmic, within
@@ -39,27 +39,34 @@ def advise(
 
     Args:
         fun: A function that returns a scalar.
-        *args: Its arguments, or `jax.ShapeDtypeStruct`s of them.
+        *args: Its arguments, or `jax.ShapeDtypeStruct`s of them. Where they are spread
+            over devices, or say so by `sharding=`, the memory is that of each device.
         memory: Bytes of the device, or a text such as "24 GiB": arguments, gradients
             and temporaries share it. By default three quarters of the memory of
             `device`, which is what JAX takes of a GPU.
         device: A device that need not be here: "h100", "h200", "a100" or "l4". What
             its own compiler says is in the table, with the kernels that are launched.
         argnums: By which arguments the gradient is taken.
-        has_aux: As for `retape.jax.plan`.
-        step: As for `retape.jax.plan`: a whole step of training, which must fit.
-        donate_argnums: As for `retape.jax.plan`.
+        has_aux: Whether `fun` returns a pair of the scalar and something else.
+        step: What must fit, if that is more than the gradient: `step(fun, *args)` takes
+            gradients of the function that it is given, sums and uses them. Then `args`
+            are the step's, and `argnums` only says by what it takes gradients.
+        donate_argnums: Which of `args` give their place to results, as in `jax.jit`.
         **kwargs: Keyword arguments for `fun`, or for `step`.
 
     Returns:
         A table of candidates, and the one to use: `found.apply(fun)` is the function to
-        differentiate. `print(found)` shows the table.
+        differentiate, as is `retape.jax.checkpoint(fun, policy=found.policy)`; where
+        "binomial" was chosen, `retape.jax.grad(fun, plan=found)` does it, too.
+        `print(found)` shows the table.
 
     Raises:
         BudgetError: If nothing fits; the least that would is named.
-        UnsupportedError: If the platform's compiler does not tell what is taken.
-        PlanError: If `memory` is no amount of bytes, or neither it nor a device that
-            is described was passed; else as for `retape.jax.plan`.
+        UnsupportedError: If the platform's compiler does not tell what is taken, or a
+            whole step has a loop that plain reverse mode cannot go back through.
+        PlanError: If `memory` is no amount of bytes, neither it nor a device that is
+            described was passed, `donate_argnums` names arguments that there are not,
+            or `step` does not call what it is given.
         MissingPackageError: If the compiler for `device` is not there.
         GradientTypeError: If `fun` does not return a scalar.
 
@@ -76,19 +83,23 @@ def advise(
     """
     described = None if device is None else described_device(device)
     room = _room(memory, described)
-    options: dict[str, Any] = {
-        "has_aux": has_aux,
-        "step": step,
-        "donate_argnums": donate_argnums,
-    }
+    if not callable(fun):
+        raise UnsupportedError(
+            f"`advise({fun!r}, ...)`: this cannot be called, so it has no gradient. "
+            "Pass the loss, then its arguments, or types of them."
+        )
     with compiling_for(described):
+        parse_bytes(room, "memory")
+        question = asked(
+            fun, args, kwargs, argnums,
+            has_aux=has_aux, step=step, donate_argnums=donate_argnums,
+        )  # fmt: skip
         try:
-            found = plan(fun, *args, memory=room, argnums=argnums, **options, **kwargs)
+            found = cheapest(question, room)
         except UnsupportedError as error:
             # Raised from JAX's own refusal of a `while_loop`, and from nothing else.
             if error.__cause__ is None or step is not None:
                 raise
-            question = asked(fun, args, kwargs, argnums, **options)
             found = _of_unknown_length(question, room)
     return found if described is None else replace(found, device=described.title)
 

@@ -6,7 +6,8 @@ and nothing allocated. The extra work is counted from the program.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,7 +103,7 @@ class Question:
         shapes = [leaf.shape for leaf in jax.tree.leaves(shape)]
         if shapes != [()]:
             raise GradientTypeError(
-                "`plan` is about gradients of a scalar, and the function returns "
+                "`advise` is about gradients of a scalar, and the function returns "
                 f"{jax.tree.map(lambda s: s.shape, shape)}. Return the loss alone, or "
                 "pass `has_aux=True` for a pair of the loss and the rest; a whole step "
                 "of training is passed as `step=`, and the loss as the function."
@@ -111,18 +112,8 @@ class Question:
 
     def as_it_is(self) -> LayerCandidate:
         """The function as it is, which everything else is compared with."""
-        try:
+        with loops_refused():
             return self.candidate("as it is", AsItIs())
-        except ValueError as error:
-            if "Reverse-mode differentiation" not in str(error):
-                raise
-            raise UnsupportedError(
-                "the function has a `while_loop` whose number of trips is not known "
-                "while tracing: it has no plain gradient to compare with, "
-                "and the extra work cannot be counted. Take the gradient by "
-                "`retape.jax.grad(f, plan=retape.within(...))`, or write the loop as "
-                "`retape.jax.while_loop` to go on using `jax.grad`."
-            ) from error
 
     def try_all(
         self, ways: Sequence[tuple[str, Strategy]], plain: LayerCandidate
@@ -203,6 +194,23 @@ class Question:
         return told.prediction.advances / max(1, told.steps) * once / base
 
 
+@contextmanager
+def loops_refused() -> Iterator[None]:
+    """JAX's own refusal of a loop of unknown length, with what to do."""
+    try:
+        yield
+    except ValueError as error:
+        if "Reverse-mode differentiation" not in str(error):
+            raise
+        raise UnsupportedError(
+            "the function has a `while_loop` whose number of trips is not known "
+            "while tracing: there is no gradient of it as it is to compare with, "
+            "and the extra work cannot be counted. Take the gradient by "
+            "`retape.jax.grad(f, plan=retape.within(...))`, or write the loop as "
+            "`retape.jax.while_loop` to go on using `jax.grad`."
+        ) from error
+
+
 def asked(
     fun: Callable[..., Any],
     args: tuple[Any, ...],
@@ -253,7 +261,8 @@ def _arguments_inside(
         seen.append(jax.tree.map(_type_inside, (args, kwargs)))
         return fun(*args, **kwargs)
 
-    jax.eval_shape(lambda *a: step(spy, *a, **kwargs), *structs)
+    with loops_refused():
+        jax.eval_shape(lambda *a: step(spy, *a, **kwargs), *structs)
     if not seen:
         raise PlanError(
             "`step` did not call the function that it was given as its first argument, "

@@ -1,4 +1,4 @@
-"""`plan`: does it fit as it is, and if not, what is the cheapest way to make it fit?
+"""Does it fit as it is, and if not, what is the cheapest way to make it fit?
 
 Here is what is tried and what is chosen; `layers/planner/_candidates` finds what each
 way takes.
@@ -11,14 +11,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from retape._bytes import format_bytes, parse_bytes
-from retape._errors import BudgetError, PlanError, UnsupportedError
+from retape._errors import BudgetError, PlanError
 from retape._html import table
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._whole_loops import Loops
 from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate,
     Question,
-    asked,
 )
 from retape.engines.jaxpr.layers.planner._whole_program import (
     AsItIs,
@@ -35,7 +34,7 @@ from retape.plan._constructors import within
 
 @dataclass(frozen=True, slots=True)
 class LayerPlan:
-    """What `retape.jax.plan` found; `str` of it is a table.
+    """What `retape.jax.advise` found; `str` of it is a table.
 
     Attributes:
         memory: The bytes that were given.
@@ -81,8 +80,8 @@ class LayerPlan:
             what = f"{self.chosen.name!r}, which was chosen, is not a plan"
             call = "`jax.grad(found.apply(f))`"
         raise PlanError(
-            f"`plan=` was given what `retape.jax.plan` found, and {what}. Call {call} "
-            "with it, or pass a plan such as `retape.within(...)`."
+            f"`plan=` was given what `retape.jax.advise` found, and {what}. Call "
+            f"{call} with it, or pass a plan such as `retape.within(...)`."
         )
 
     def apply(self, fun: Callable[..., Any]) -> Callable[..., Any]:
@@ -133,72 +132,15 @@ def _percent(extra: float) -> str:
     return f"{'unknown':>10}" if extra != extra else f"{100 * extra:8.0f} %"
 
 
-def plan(
-    fun: Callable[..., Any],
-    *args: Any,
-    memory: int | str,
-    argnums: int | Sequence[int] = 0,
-    has_aux: bool = False,
-    step: Callable[..., Any] | None = None,
-    donate_argnums: int | Sequence[int] = (),
-    **kwargs: Any,
-) -> LayerPlan:
-    """Whether a gradient fits into some memory, and the cheapest way to make it fit.
-
-    Args:
-        fun: A function that returns a scalar.
-        *args: Its arguments, or `jax.ShapeDtypeStruct`s of them. Where they are spread
-            over devices, or say so by `sharding=`, the memory is that of each device.
-        memory: Bytes of the device, or a text such as "24 GiB": arguments, gradients
-            and temporaries share it.
-        argnums: By which arguments the gradient is taken.
-        has_aux: Whether `fun` returns a pair of the scalar and something else.
-        step: What must fit, if that is more than the gradient: `step(fun, *args)` takes
-            gradients of the function that it is given, sums and uses them. Then `args`
-            are the step's, and `argnums` only says by what it takes gradients.
-        donate_argnums: Which of `args` give their place to results, as in `jax.jit`.
-        **kwargs: Keyword arguments for `fun`, or for `step`.
-
-    Returns:
-        A table of candidates, and the one to use: `retape.jax.checkpoint(fun,
-        policy=found.policy)`, or `found.apply(fun)`; where "binomial" was chosen,
-        `retape.jax.grad(fun, plan=found)`, too.
+def cheapest(question: Question, memory: int | str) -> LayerPlan:
+    """The way of least extra work that fits, of a function that JAX can differentiate.
 
     Raises:
-        PlanError: If `memory` is no amount of bytes.
         BudgetError: If nothing fits; the least that would is named.
-        UnsupportedError: If the platform's compiler does not tell what is taken, or
-            the function has a loop that plain reverse mode cannot go back through.
-        GradientTypeError: If `fun` does not return a scalar.
-        PlanError: If `memory` is no amount, `donate_argnums` names arguments that there
-            are not, or `step` does not call what it is given.
-
-    Examples:
-        >>> import jax, jax.numpy as jnp, retape.jax
-        >>> def loss(w):
-        ...     layer = lambda h, _: (jnp.tanh(h @ w), None)
-        ...     return jax.lax.scan(layer, jnp.ones((64, 8)), length=100)[0].sum()
-        >>> found = retape.jax.plan(loss, jnp.ones((8, 8)), memory="1 GiB")
-        >>> found.fits
-        True
-        >>> retape.jax.plan(loss, jnp.ones((8, 8)), memory="100 kB").chosen.name
-        'binomial'
+        UnsupportedError: If the function has a loop that plain reverse mode cannot go
+            back through.
     """
     budget = parse_bytes(memory, "memory")
-    if not callable(fun):
-        raise UnsupportedError(
-            f"`plan({fun!r}, ...)`: this cannot be called, so it has no gradient. Pass "
-            "the loss, then its arguments, or types of them."
-        )
-    question = asked(
-        fun,
-        args,
-        kwargs,
-        argnums,
-        has_aux=has_aux,
-        step=step,
-        donate_argnums=donate_argnums,
-    )
     looped = question.graph().is_mostly_loops
     plain = question.as_it_is()
     rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))
