@@ -204,7 +204,7 @@ def loops_refused() -> Iterator[None]:
             raise
         raise UnsupportedError(
             "the function has a `while_loop` whose number of trips is not known "
-            "while tracing: there is no gradient of it as it is to compare with, "
+            "while tracing: it has no plain gradient to compare with, "
             "and the extra work cannot be counted. Take the gradient by "
             "`retape.jax.grad(f, plan=retape.within(...))`, or write the loop as "
             "`retape.jax.while_loop` to go on using `jax.grad`."
