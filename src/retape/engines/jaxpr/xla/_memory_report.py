@@ -81,7 +81,8 @@ def _reported(program: jax.stages.Compiled) -> MemoryReport | None:
     if told is None:
         return None
     results = told.output_size_in_bytes - told.alias_size_in_bytes
-    told_to_do = None if target() is None else launches(program.as_text())
+    text = None if target() is None else program.as_text()
+    told_to_do = None if text is None else launches(text)
     return MemoryReport(
         told.temp_size_in_bytes, told.argument_size_in_bytes, results, told_to_do
     )
