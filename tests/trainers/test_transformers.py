@@ -143,7 +143,7 @@ def test_several_devices_in_one_process_are_refused() -> None:
 @pytest.mark.parametrize(
     ("memory", "text"),
     [
-        ("auto", "no budget for a whole training"),
+        ("auto", "Pass bytes or a text"),
         (None, "memory=None"),
         ("12 pears", "12 pears"),
     ],

@@ -322,7 +322,7 @@ FEWER = retape.fixed_space(snapshots=2)
 
 @pytest.mark.parametrize("key", [(1, 2), "two\nlines", 1.5])
 def test_what_is_no_key_is_refused(key):
-    with pytest.raises(retape.PlanError, match="pass a text of one line or a number"):
+    with pytest.raises(retape.PlanError, match="pass one line of text or a number"):
         run_program(**program("", None), x0=np.ones(2), key=key)
 
 

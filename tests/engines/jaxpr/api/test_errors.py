@@ -84,9 +84,9 @@ ARGUMENTS: list[tuple[Any, dict[str, Any], list[str]]] = [
         ["`argnums=1` asks for positional argument 1", "call has 1", "positionally"],
     ),
     (1.0, {"argnums": (0, -2)}, ["`argnums=(0, -2)`", "argument -2"]),
-    (1.0, {"argnums": "x"}, ["`argnums='x'`", "no number", "a tuple of integers"]),
-    (1.0, {"argnums": 0.0}, ["`argnums=0.0`", "no number", "a tuple of integers"]),
-    (1.0, {"argnums": None}, ["`argnums=None`", "no number", "a tuple of integers"]),
+    (1.0, {"argnums": "x"}, ["`argnums='x'`", "an integer or a tuple of integers"]),
+    (1.0, {"argnums": 0.0}, ["`argnums=0.0`", "an integer or a tuple of integers"]),
+    (1.0, {"argnums": None}, ["`argnums=None`", "an integer or a tuple of integers"]),
 ]
 
 

@@ -168,7 +168,7 @@ def test_a_subclass_of_float_is_refused_as_ever() -> None:
             return 0.0
 
     made = warm(native.function(scaled), 2.0)
-    with pytest.raises(retape.GradientTypeError, match="no value of a compiled"):
+    with pytest.raises(retape.GradientTypeError, match="pass numbers, bools"):
         made(Own(2.0))
     assert made(2.0) == 6.0
 

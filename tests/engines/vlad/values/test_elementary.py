@@ -179,7 +179,7 @@ def test_an_external_function_has_the_derivatives_given_with_it(engine: str) -> 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_external_function_without_a_rule_is_refused(engine: str) -> None:
-    with pytest.raises(RunError, match="`first` has no derivative by its second op"):
+    with pytest.raises(RunError, match="pass one in the `partials`"):
         vlad.run("(*j first (cons 1 2) 1)", engine=engine, externals=EXTERNALS)
     with pytest.raises(RunError, match="`wave` takes reals, not `#t`"):
         vlad.run("(wave #t)", engine=engine, externals=EXTERNALS)
@@ -207,7 +207,7 @@ def test_an_external_that_calls_its_program_is_refused() -> None:
 def test_what_is_no_external_function_is_refused() -> None:
     with pytest.raises(GradientTypeError, match="takes one or two reals, not 3"):
         External(math.hypot, [None, None, None])
-    with pytest.raises(GradientTypeError, match="`3` is no function"):
+    with pytest.raises(GradientTypeError, match="pass functions"):
         External(math.exp, [3])  # type: ignore[list-item]
     with pytest.raises(GradientTypeError, match="`let` is a reserved word"):
         vlad.run("1", externals={"let": External(math.exp, [None])})

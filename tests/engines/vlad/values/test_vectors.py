@@ -132,5 +132,5 @@ def test_an_array_of_numpy_is_a_vector() -> None:
     np = pytest.importorskip("numpy")
     module = vlad.compile(SWEEPS, engine="interpreter")
     assert module["sweep"](np.arange(3.0), 7) == 3.0
-    with pytest.raises(TypeError, match="is no value of the language"):
+    with pytest.raises(TypeError, match="pass numbers, booleans"):
         module["sweep"](np.zeros((2, 2)), 1)

@@ -69,6 +69,8 @@ class Definitions:
         if any(True for _ in jaxprs_in_params(op.eqn.params)):
             return None  # a loop may run for long
         ins = [self.number(a) for a in op.ins]
+        if op.eqn.primitive.name == "pvary":
+            return ins[0]  # the same number on every device, told to each
         if not ins or any(v is None for v in ins):
             return None
         with jax.ensure_compile_time_eval():

@@ -73,6 +73,7 @@ def test_the_cheapest_that_fits_is_chosen() -> None:
     assert f"{table.chosen.name} keeps to" in text and "<- chosen" in text
 
 
+@pytest.mark.slow
 def test_what_fits_as_it_is_is_left_alone() -> None:
     one = retape.jax.LayerPlan(10**9, found().candidates, found().candidates[0])
     assert one.fits

@@ -116,9 +116,7 @@ def test_a_linen_module_keeps_its_parameters_names() -> None:
 
 
 def test_what_cannot_be_called_is_refused() -> None:
-    with pytest.raises(
-        retape.UnsupportedError, match="an object that cannot be called"
-    ):
+    with pytest.raises(retape.UnsupportedError, match="Pass a function or a layer"):
         Checkpointed(3)  # pyright: ignore[reportArgumentType]
 
 
