@@ -131,6 +131,7 @@ def test_fixed_time_has_the_least_peak_of_all_stage_lengths(n, t, w, r):
     assert d * w + alpha * r == min(peaks)
 
 
+@pytest.mark.slow
 @given(
     st.integers(1, 120), st.integers(1, 40), st.integers(1, 40), st.integers(0, 3000)
 )

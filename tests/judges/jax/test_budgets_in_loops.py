@@ -72,9 +72,7 @@ def taken(f: Callable[..., Any]) -> int:
     return compiled.memory_analysis().temp_size_in_bytes
 
 
-@pytest.mark.slow(
-    "with_a_wide_head", "from_the_last_layer", "not_a_scalar", "twice_in_a_loop"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("f", PROGRAMS, ids=lambda f: f.__name__)
 def test_a_budget_is_held_inside_of_loops(f: Callable[..., Any]) -> None:
     budget = taken(f) // 3

@@ -61,7 +61,7 @@ def test_without_a_device_the_memory_has_to_be_said() -> None:
 
 
 def test_without_a_description_nothing_is_told_of_kernels() -> None:
-    found = retape.jax.advise(loss, X, memory="1 MB")
+    found = retape.jax.advise(lambda x: jnp.sum(x**2), X, memory="1 MB")
     assert found.device is None
     assert {c.kernels for c in found.candidates} == {None}
     assert "kernels" not in str(found)

@@ -86,6 +86,7 @@ def wanted(name: str) -> Any:
     "typed_keys_of_another_kind-grad-itself-default",
     "ys_feed_a_later_loop-grad-itself-default",
     "zero_trips-vjp-jit-bisection",
+    "arms_that_pass_values_through-checkpointed-vmap-bisection",
 )
 @pytest.mark.parametrize(
     ("form", "way", "transform", "plan"),

@@ -155,9 +155,7 @@ def test_no_snapshot_holds_it(write: Rows) -> None:
     assert capsule(600) == capsule(6) < 100
 
 
-@pytest.mark.slow(
-    "a_ring", "a_scattered_history", "where_it_holds", "downwards", "by_chance"
-)
+@pytest.mark.slow
 @pytest.mark.parametrize("write", PROGRAMS, ids=lambda f: f.__name__)
 def test_second_derivatives(write: Rows) -> None:
     loss = lambda x: in_a_loop(write)(x)[0]  # noqa: E731

@@ -148,7 +148,7 @@ def followed(text: str, error: Exception | None) -> str | None:
     return "\n".join(lines) + "\n"
 
 
-@pytest.mark.slow("swap", "unpacked tuple")
+@pytest.mark.slow("swap", "unpacked tuple", "tuple of a call")
 @pytest.mark.parametrize("construct", CONSTRUCTS)
 def test_a_second_name_sees_a_change_or_is_refused(
     construct: str, tmp_path: Path

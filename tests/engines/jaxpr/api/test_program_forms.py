@@ -53,6 +53,7 @@ OPENED = [form for form in FORMS if form.name not in WITHOUT_A_SCAN]
     "switch_1",
     "switch_9",
     "vmap_inside",
+    "switch_2",
 )
 @pytest.mark.parametrize("form", OPENED, ids=lambda f: f.name)
 def test_gradient(form: Form, opened: None) -> None:

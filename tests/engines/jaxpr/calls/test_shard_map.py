@@ -55,7 +55,11 @@ def found() -> dict[str, float]:
     return finish(start("devices.py"))
 
 
-@pytest.mark.slow("sharded arguments (Auto)", "sharded arguments (Explicit)")
+@pytest.mark.slow(
+    "sharded arguments (Auto)",
+    "sharded arguments (Explicit)",
+    "checkpointed inside (Auto)",
+)
 @pytest.mark.parametrize("case", CASES)
 def test_equal_to_plain_reverse_mode(found: dict[str, float], case: str) -> None:
     assert found[case] < 1e-12

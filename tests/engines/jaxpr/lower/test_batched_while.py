@@ -53,6 +53,7 @@ def test_both_orders_of_map_and_gradient_agree() -> None:
     assert_close(found, wanted(1.0)[0])
 
 
+@pytest.mark.slow
 def test_lanes_of_lanes() -> None:
     def fun(xs: Any, w: Any) -> Any:
         inner = jax.vmap(climb, (0, None))

@@ -255,6 +255,7 @@ def counted_nest(loops: Any, x: Any) -> Any:
     return loops.while_loop(lambda c: c[2] < 6.0, step, (x, True, 1.0))[0]
 
 
+@pytest.mark.slow
 def test_a_bounded_inner_loop_stays_in_one_step() -> None:
     fun = lambda x: counted_nest(jax.lax, x)  # noqa: E731
     assert whiles(jax.make_jaxpr(fun)(0.3)) == 2

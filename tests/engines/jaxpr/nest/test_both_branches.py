@@ -38,6 +38,7 @@ def nested(x: Any, i: Any) -> Any:
     return lax.switch(i, branches, x), jax.random.uniform(key)
 
 
+@pytest.mark.slow("0")
 @pytest.mark.parametrize("index", [-3, 0, 1, 2, 7])
 def test_a_choice_is_what_the_branch_makes(index: int) -> None:
     chosen = for_devices(nested)

@@ -93,6 +93,7 @@ def test_a_gradient_of_a_gradient_is_that_of_forward_mode() -> None:
     assert_same(jax.grad(along(gradient("scan", plan)))(X), wanted)
 
 
+@pytest.mark.slow
 def test_a_run_that_is_counted_first() -> None:
     plan = retape.fixed_space(snapshots=3, stage=2, split="bisection", offload="host")
     assert_same(gradient("while", plan)(X), forward("while")(X))

@@ -176,6 +176,7 @@ def test_a_step_is_cut_beside_its_loop() -> None:
         check(solved)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["memory", "disk"])
 def test_the_host_machine(kind: str, tmp_path: Path) -> None:
     store = (

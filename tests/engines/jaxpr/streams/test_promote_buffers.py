@@ -175,6 +175,8 @@ def check(fun: Callable[..., Any], options: dict[str, Any]) -> None:
     "by nearly the same condition",
     "a number that its type does not hold",
     "before the first row",
+    "as many rows as trips at a stride",
+    "new or old",
 )
 @pytest.mark.parametrize("name", PROVED)
 def test_a_buffer_is_kept_once(name: str) -> None:

@@ -228,6 +228,7 @@ PROVED = {
     "a row if it is new",
     "inside, under a condition, and outside",
     "moved on under less",
+    "an index by another name",
 )
 @pytest.mark.parametrize("name", PROVED)
 def test_a_buffer_is_kept_once_in(name: str) -> None:

@@ -57,6 +57,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.slow("1000000")
 @pytest.mark.parametrize("stage", [10**6, 7])
 def test_programs_give_the_same_bits(stage: int) -> None:
     """In one stage, and in many short ones, which begin and end anywhere."""

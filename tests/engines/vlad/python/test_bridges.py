@@ -44,6 +44,7 @@ def test_a_function_in_jax_is_jitted_mapped_and_differentiated() -> None:
     assert np.asarray(slopes) == pytest.approx(0.5 / np.sqrt([2.0, 9.0]), rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_function_of_arrays_in_jax_has_the_gradient_of_jax() -> None:
     g = native.to_jax(turned, (2,))
 
