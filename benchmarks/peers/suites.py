@@ -122,6 +122,14 @@ SUITES: dict[str, Suite] = {
             "test_backward_checkpointed": Difference(
                 "a step says once what it says, however often it is run", "in '0"
             ),
+            **all_of(
+                "Equinox's loop prints what it finds of its values, ours does not",
+                "in ''",
+                "test_symbolic_zero",
+                "test_nondifferentiable_body2",
+                "test_body_fun_grads",
+                "test_trivial_vjp",
+            ),
         },
     ),
     "diffrax": Suite(
