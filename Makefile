@@ -73,8 +73,8 @@ demo: $(VENV)/.ready-demo
 PYTEST := -m pytest -n auto --dist worksteal
 
 # The aim is 2, and `make test PROCESSOR_SECONDS=2` names what is above it; the first test
-# of a worker that needs a framework loads it, too, which takes up to five.
-PROCESSOR_SECONDS ?= 8
+# of a worker that needs a framework loads it, too (5), or starts eight devices (30).
+PROCESSOR_SECONDS ?= 60
 
 test: $(VENV)/.ready-dev
 	$(BIN)/python $(PYTEST) -m "not slow" --processor-seconds $(PROCESSOR_SECONDS) $(ARGS)

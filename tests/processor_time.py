@@ -1,8 +1,8 @@
 """How long each test takes, in processor seconds, and what may not be as long.
 
-`make test` passes `--processor-seconds 8`: a test that takes more, its fixtures and
+`make test` passes `--processor-seconds 60`: a test that takes more, its fixtures and
 the processes that it starts included, fails unless it is marked `slow`. The aim is two;
-the first test of a worker that needs a framework loads it, which takes up to five.
+the first test of a worker that needs a framework or eight devices starts them (5, 30).
 Processor time is nearly the same on a loaded machine, and what is left of the load is
 divided out: before a test fails, a loop of known length is timed beside it.
 
