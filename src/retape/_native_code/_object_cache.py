@@ -19,6 +19,7 @@ from pathlib import Path
 
 from retape._errors import UnsupportedError
 from retape._native_code._toolchain import Toolchain
+from retape._user_cache import user_cache
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 SCRATCH_BYTES = 32 * 2**20
@@ -41,9 +42,7 @@ class ObjectCache:
         given = os.environ.get("RETAPE_CACHE")
         if given:
             return Path(given).expanduser()
-        base = os.environ.get("XDG_CACHE_HOME")
-        parent = Path(base) if base else _home() / ".cache"
-        return parent / "retape" / self.tools.cache
+        return user_cache() / self.tools.cache
 
     def find(self, key: str) -> bytes | None:
         """The object kept under a key; `None` if there is none to be trusted."""
@@ -116,13 +115,6 @@ class ObjectCache:
 
     def _entry(self, key: str) -> Path:
         return self.folder / f"{key}.object"
-
-
-def _home() -> Path:
-    try:
-        return Path.home()
-    except RuntimeError:  # a user without an entry in the system's list
-        return Path(tempfile.gettempdir()) / f"retape-{os.getpid()}"
 
 
 def _made(folder: Path) -> Path:

@@ -1,5 +1,6 @@
 """Functions and arguments as the command line writes them."""
 
+import argparse
 import ast
 import importlib
 import re
@@ -17,6 +18,21 @@ _KINDS = {"f": "float", "i": "int", "u": "uint", "c": "complex", "bf": "bfloat"}
 
 class CommandError(RetapeError, ValueError):
     """What a command is to work on cannot be found, or read."""
+
+
+def add_function(parser: argparse.ArgumentParser, arguments: str) -> None:
+    """Add a function and its arguments, as many as `nargs` says."""
+    parser.add_argument(
+        "function",
+        metavar="FILE:FUNCTION",
+        help="the function, in a Python file or a module",
+    )
+    parser.add_argument(
+        "arguments",
+        metavar="ARGUMENT",
+        nargs=arguments,
+        help="the type of an array, such as f32[100,3], or a number",
+    )
 
 
 def function_of(where: str) -> Callable[..., Any]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from retape._extras import install_line
+from retape._user_cache import user_cache
 from retape.cli._waiting import waiting
 
 State = Literal["ok", "absent", "fault"]
@@ -214,9 +215,7 @@ def _native() -> Finding:
 
 
 def _cache() -> Finding:
-    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    given = os.environ.get("RETAPE_CACHE") or Path(base) / "retape"
-    folder = Path(given).expanduser()
+    folder = Path(os.environ.get("RETAPE_CACHE") or user_cache()).expanduser()
     return _writable("cache", folder, "set $RETAPE_CACHE to a folder that is")
 
 

@@ -4,7 +4,7 @@ import argparse
 import os
 from typing import Any
 
-from retape.cli._arguments import CommandError, argument_of, function_of
+from retape.cli._arguments import CommandError, add_function, argument_of, function_of
 from retape.cli._waiting import waiting
 
 DESCRIPTION = (
@@ -26,17 +26,7 @@ def add(commands: Any) -> None:
             "retape fits model.py:problem --device h100",
         ),
     )
-    parser.add_argument(
-        "function",
-        metavar="FILE:FUNCTION",
-        help="the function, in a Python file or a module",
-    )
-    parser.add_argument(
-        "arguments",
-        metavar="ARGUMENT",
-        nargs="*",
-        help="the type of an array, such as f32[100,3], or a number",
-    )
+    add_function(parser, "*")
     parser.add_argument(
         "--device", help="h100, h200, a100 or l4; by default this machine's own"
     )

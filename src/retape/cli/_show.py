@@ -4,7 +4,7 @@ import argparse
 import json
 from typing import Any
 
-from retape.cli._arguments import CommandError, argument_of, function_of
+from retape.cli._arguments import CommandError, add_function, argument_of, function_of
 from retape.cli._waiting import waiting
 
 DESCRIPTION = (
@@ -27,17 +27,7 @@ def add(commands: Any) -> None:
             "retape show jax.numpy:sin 0.5 --only linearize",
         ),
     )
-    parser.add_argument(
-        "function",
-        metavar="FILE:FUNCTION",
-        help="the function, in a Python file or a module",
-    )
-    parser.add_argument(
-        "arguments",
-        metavar="ARGUMENT",
-        nargs="+",
-        help="the type of an array, such as f32[100,3], or a number",
-    )
+    add_function(parser, "+")
     parser.add_argument(
         "--only", metavar="PASS", help="show the output of this pass alone"
     )

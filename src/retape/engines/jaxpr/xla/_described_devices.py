@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import jax
 
 from retape._errors import MissingPackageError, PlanError
+from retape._user_cache import user_cache
 from retape.engines.jaxpr.jaxprs._jax_internals import pjrt_topology
 from retape.engines.jaxpr.jaxprs._target import Target
 
@@ -72,7 +73,7 @@ CHIPS = {
     ),
 }  # fmt: skip
 
-_SUBFOLDER = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
+_PLUGIN = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 _LIBDEVICE = "nvidia/cu13"
 
 
@@ -97,14 +98,12 @@ def compilers_folder() -> Path:
     """Where compilers of other platforms are: `$RETAPE_DEVICES`, or in the cache."""
     if given := os.environ.get("RETAPE_DEVICES"):
         return Path(given).expanduser()
-    base = os.environ.get("XDG_CACHE_HOME")
-    parent = Path(base) if base else Path("~/.cache").expanduser()
-    return parent / "retape" / f"devices-{jax.__version__}"
+    return user_cache() / f"devices-{jax.__version__}"
 
 
 @cache
 def _target(name: str, chip: Chip, folder: Path) -> Target:
-    library, data = folder / _SUBFOLDER, folder / _LIBDEVICE
+    library, data = folder / _PLUGIN, folder / _LIBDEVICE
     if not (library.is_file() and (data / "nvvm").is_dir()):
         release = jax.__version__
         raise MissingPackageError(
