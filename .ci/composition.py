@@ -12,6 +12,7 @@ import importlib.metadata
 import io
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -149,10 +150,11 @@ that is known, which `jax.grad` alone refuses, against the same with a counted l
 
 HEAD = """# What composes with what
 
-Every cell is a test of the suite, and the tables are printed by
+Every pair is a test of the suite, and the page is printed by
 `python .ci/composition.py` from its results ({versions}).
-`=` means that what is said above the table holds, an empty cell that nobody has asked,
-and a word what else came out. What is refused is an error:
+A section's sentence holds for all that stands behind **What**, in every way behind
+**By**, but for the pairs that it names.
+What is refused is an error:
 [all of them](troubleshooting.md#unsupportederror-mutationerror).
 """
 
@@ -169,7 +171,7 @@ class Results:
         given = dict(spec.params) if spec else {}
         if isinstance(stack := given.get("name"), tuple):
             base, *wrappers = stack
-            given |= {"base": base, "wrappers": ", ".join(wrappers) or "by itself"}
+            given |= {"base": base, "wrappers": "+".join(wrappers) or "by itself"}
         self.given[item.nodeid] = given
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -192,30 +194,56 @@ def said(name: str, value: Any) -> str:
     return re.sub(r"[_\s]+", " ", str(value)).replace("|", "or").strip()
 
 
-def words(given: dict[str, Any], names: tuple[str, ...]) -> str:
-    return ", ".join(said(name, given[name]) for name in names)
+def words(given: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(said(name, given[name]) for name in names)
 
 
-def pivot(tables: list[Table], results: Results) -> list[str]:
-    """Tables of one title as one, in Markdown."""
-    cells: dict[tuple[str, str], str] = {}
+Cells = dict[tuple[tuple[str, ...], tuple[str, ...]], str]
+"""What came out, by the words of a row and of a column."""
+
+
+def cells(tables: list[Table], results: Results) -> Cells:
+    """Tables of one title as one."""
+    found: Cells = {}
     for table in tables:
         for given, result in results.of(table.test):
             place = words(given, table.rows), words(given, table.columns)
             # Of several tests of one cell, the worst is what came out.
-            if cells.get(place, "=") == "=":
-                cells[place] = table.passed if result == "=" else result
-    rows = list(dict.fromkeys(row for row, _ in cells))
-    columns = list(dict.fromkeys(column for _, column in cells))
-    lines = [f"## {tables[0].title}", "", f"`=`: {tables[0].says}.", ""]
-    if columns == [""] and set(cells.values()) == {"="}:
-        return [*lines, *(f"- {row}" for row in rows), ""]
-    lines.append("| |" + "".join(f" {column} |" for column in columns))
-    lines.append("|---|" + "---|" * len(columns))
+            if found.get(place, "=") == "=":
+                found[place] = table.passed if result == "=" else result
+    return found
+
+
+def grouped(names: list[tuple[str, ...]]) -> str:
+    """Names one after the other, those that begin alike together."""
+    by_first: dict[str, list[str]] = {}
+    for first, *others in names:
+        by_first.setdefault(first, []).append(", ".join(others))
+    return "; ".join(
+        f"{first} ({', '.join(parts)})" if any(parts) else first
+        for first, parts in by_first.items()
+    )
+
+
+def section(title: str, says: str, found: Cells) -> list[str]:
+    """A table in words: rows, columns, and the cells in which it does not hold."""
+    rows = list(dict.fromkeys(row for row, _ in found))
+    columns = list(dict.fromkeys(column for _, column in found))
+    parts = [f"**What**: {grouped(rows)}."]
+    if columns != [()]:
+        parts.append(f"**By**: {grouped(columns)}.")
+    others: dict[tuple[str, str], list[tuple[str, ...]]] = {}
     for row in rows:
-        found = "".join(f" {cells.get((row, column), '')} |" for column in columns)
-        lines.append(f"| {row} |{found}")
-    return [*lines, ""]
+        here = {column: found.get((row, column), "not asked") for column in columns}
+        for result in dict.fromkeys(r for r in here.values() if r != "="):
+            where = [column for column in columns if here[column] == result]
+            others.setdefault((result, grouped(where)), []).append(row)
+    for (result, where), of_rows in others.items():
+        parts.append(f"**{result.capitalize()}**, {where}: {grouped(of_rows)}.")
+    head = [f"## {title}", "", f"{says[0].upper()}{says[1:]}.", ""]
+    for part in parts:
+        head += [*textwrap.wrap(part, 120, break_on_hyphens=False), ""]
+    return head
 
 
 def listed(file: str, title: str, results: Results) -> list[str]:
@@ -253,7 +281,8 @@ def main() -> int:
     )
     print(HEAD.format(versions=versions))
     for title in dict.fromkeys(table.title for table in tables):
-        print("\n".join(pivot([t for t in tables if t.title == title], results)))
+        same = [t for t in tables if t.title == title]
+        print("\n".join(section(title, same[0].says, cells(same, results))))
     for file, title in lists:
         print("\n".join(listed(file, title, results)))
     return int(status)
