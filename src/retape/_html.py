@@ -31,7 +31,7 @@ def record_html(record: Any) -> str:
 
 def table(title: str, rows: Iterable[tuple[str, str]]) -> str:
     """Two columns under a caption."""
-    left = '<td style="text-align:left">'
+    left = '<td style="text-align:left;white-space:pre">'
     body = "".join(
         f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
         f"{left}{escape(value)}</td></tr>"

@@ -20,8 +20,10 @@ def test_what_a_program_holds_itself_is_seen_beforehand(lets_go: bool) -> None:
     for _ in range(3):
         assert peak_in(chain, lambda: hoarder.job(memory, reports)) <= memory
     # What is let go at the end is taken to be on tapes, which it may not all be.
-    assert reports[0].plan in ("left", "followed")
-    assert reports[-1].recomputed > 0 and (lets_go or reports[-1].plan == "followed")
+    assert reports[0].plan.state in ("left", "followed")
+    assert reports[-1].recomputed > 0 and (
+        lets_go or reports[-1].plan.state == "followed"
+    )
 
 
 def test_an_estimate_is_a_plan_with_a_budget_of_its_own() -> None:
@@ -38,11 +40,11 @@ def test_an_estimate_is_a_plan_with_a_budget_of_its_own() -> None:
     assert run.report.peak_bytes <= found.sensible
     under = recompute(memory=2 * found.least, plan=found)
     under(program)(x).backward()
-    assert under.report.plan == "followed"
+    assert under.report.plan.state == "followed"
     with recompute(memory="1GB", plan=found) as ample:
         loss = program(x)
     loss.backward()
-    assert (ample.report.plan, ample.report.recomputed) == ("none", 0)
+    assert (ample.report.plan.state, ample.report.recomputed) == ("none", 0)
 
 
 def test_another_program_than_the_estimated_one_is_told() -> None:
@@ -53,7 +55,7 @@ def test_another_program_than_the_estimated_one_is_told() -> None:
             with recompute(memory=500_000, plan=found) as run:
                 loss = other()
         loss.backward()
-        assert run.report.plan == "left"
+        assert run.report.plan.state == "left"
     with recompute(plan=found), torch.no_grad():  # nothing to plan
         other()
 

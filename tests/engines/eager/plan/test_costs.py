@@ -24,7 +24,7 @@ def cost_in(memory: int, program: str, found: Estimate) -> int:
     with recompute(memory=memory) as run:
         loss = row(program).loss()
     loss.backward()
-    assert run.report.plan == "followed"
+    assert run.report.plan.state == "followed"
     return cost_again(run, found)
 
 

@@ -95,7 +95,7 @@ def test_any_order_is_exact_and_learns_from_what_its_backward_finds(order: str) 
     for _ in range(6):
         made: list[Any] = []
         assert all(map(torch.equal, outcome(recording(AMPLE, made)), plain))
-        states.append([each.report.plan for each in made])
+        states.append([each.report.plan.state for each in made])
     # What the stash holds was not foreseen, and was learned.
     assert "left" in {each for turn in states for each in turn}
     assert set(states[-1]) == {"followed"}
@@ -111,7 +111,7 @@ def test_the_budget_of_each_run_holds_while_another_is_there(order: str) -> None
         made: list[Any] = []
         peak = peak_bytes(lambda: in_turn(order, models, recording(MEMORY, made)))  # noqa: B023
         assert peak <= 2 * MEMORY
-    assert {each.report.plan for each in made} == {"followed"}
+    assert {each.report.plan.state for each in made} == {"followed"}
 
 
 def test_one_model_twice_in_one_block() -> None:
@@ -165,7 +165,7 @@ def test_a_model_that_is_unfrozen_is_another_program(frozen: slice) -> None:
     made: list[Any] = []
     plain, found = steps(contextlib.nullcontext), steps(recording(MEMORY, made))
     assert len(found) == len(plain) and all(map(torch.equal, found, plain))
-    states = [each.report.plan for each in made]
+    states = [each.report.plan.state for each in made]
     assert states[0] == "none" and states[4] != "followed"
     assert states[2] == states[6] == states[-1] == "followed"
 

@@ -1,6 +1,5 @@
-"""Units, the input of the dynamic programme, and descents, its output."""
+"""Units, the input of the dynamic programme; descents are its output."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -38,26 +37,3 @@ class Unit(NamedTuple):
     lingering: int = 0
     own_peak: int = 0
     own_advance_peak: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Descent:
-    """One run from a held state: what it stores and tapes on its way.
-
-    Attributes:
-        start: The unit whose state it begins at.
-        stop: The unit before whose state it ends.
-        stores: Units, after `start`, whose states it stores.
-        taped: Units that it tapes.
-        parent: The descent that stored its start; -1 for the run itself.
-        tiers: Where each of `stores` goes, for a run with a store; empty for memory.
-        away: Of the units that it tapes, those whose tapes go into the store.
-    """
-
-    start: int
-    stop: int
-    stores: tuple[int, ...]
-    taped: tuple[int, ...]
-    parent: int
-    tiers: tuple[str, ...] = ()
-    away: tuple[int, ...] = ()

@@ -177,6 +177,29 @@ class Keeper:
                 most = self._limits.memory or self.enough
                 enough = ample_budget(self.enough + self.sharding, self.bookkeeping)
                 self._run.tally.peak = min(enough, most) - self.sharding
+        schedule = self._rules.schedule(self._why())
+        self._run.tally.schedule = lambda: schedule
+
+    def _why(self) -> str:
+        """Who has decided what is kept, in a sentence."""
+        limits, plan = self._limits, self._run.tally.plan
+        if limits.memory is None:
+            return (
+                f"At most {limits.snapshots} snapshots are held, about as far apart as "
+                "they can be (Rule 5)."
+            )
+        if plan is not None:
+            did = f"held {plan.excess} bytes more than" if plan.excess else "did not do"
+            return (
+                f"The plan was left, since the program {did} what was measured before: "
+                "from there on rules decided."
+            )
+        if not self.relieved:
+            return "Everything that autograd saved fits, so all of it is kept (Rule 1)."
+        return (
+            f"The program has no plan in {limits.memory} bytes yet, so rules decided: "
+            "what was saved first is let go first (Rules 2 to 4)."
+        )
 
     def _end_of_record(self) -> None:
         """The record has its last size: it is what the report says."""

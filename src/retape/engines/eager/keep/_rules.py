@@ -1,13 +1,28 @@
 """Choose snapshots during a forward run of unknown length, within a budget.
 
-Everything that autograd saves is kept at first: that is the tail. When the bytes run
-out, the oldest part of the tail is sealed: a snapshot is put at the narrowest position
-of the next gap and the values before it are let go. A gap is at most as long as what
-remains of the tail, because its values will be recomputed in the room that the tail
-leaves once it has been reversed. When the snapshots themselves take too much, every
-other one is given up and the gap doubles: the spacing that needs no count of the steps.
+Rule 1. Everything that autograd saves is kept while it fits: that is the tail.
+
+Rule 2. When bytes run out, what was saved first is let go first, a gap's worth at a
+time: a snapshot is put at the narrowest position of the gap, and the values before it
+are let go. They will be run again from there.
+
+Rule 3. A gap is at most as long as what remains of the tail, because its values will be
+run again in the room that the tail leaves once it has been reversed.
+
+Rule 4. Snapshots take at most two thirds of the memory, and no more than two gaps'
+bytes while the tail has as much. Beyond it every other one is given up, of each pair
+the wider one, and the gap doubles: the spacing that needs no count of the steps.
+
+Rule 5. Where snapshots are counted and not bytes, the same is done by their number.
+
+Rule 6. In the backward, a gap is run again at once if what it saves fits, and otherwise
+its last part that does, with snapshots planted on the way at binomial splits.
+
+Rule 7. Before that, the last snapshots are given up if their room saves more operators
+than they do.
 """
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from retape.engines.eager.keep._place_snapshot import (
@@ -15,6 +30,7 @@ from retape.engines.eager.keep._place_snapshot import (
     narrowest,
     place_snapshot,
 )
+from retape.engines.eager.trace._schedule import Schedule, chain_of
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
@@ -38,6 +54,20 @@ class Rules:
         self._spacing = spacing
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
 
+    def schedule(self, why: str) -> Schedule:
+        """What these rules have decided, as a plan would say it."""
+        trace = self._run.trace
+        length = len(trace.steps)
+        kept = next(iter(trace.tail.steps.values()), length)
+        before = [each for each in trace.snapshots if each.position < kept]
+        ends = [each.position for each in before]
+        sums = [each.saved for each in before] + [trace.saved - trace.tail.nbytes]
+        saved = [max(0, stop - first) for first, stop in pairwise(sums)]
+        if kept < length:
+            saved.append(trace.tail.nbytes)
+            ends.append(kept)
+        return chain_of([*ends, length], saved, len(before), why)
+
     def free_some(self) -> bool:
         """Let something go.
 
@@ -45,12 +75,12 @@ class Rules:
             Whether there was anything to be let go.
         """
         trace = self._run.trace
-        if trace.tail.nbytes >= 2 * self._gap and self._seal():
+        if trace.tail.nbytes >= 2 * self._gap and self._seal():  # Rules 2 and 3
             return True
         held = self._snapshot_bytes() if len(trace.snapshots) > 2 else 0
         share = _SNAPSHOT_SHARE * trace.limit
         if len(trace.snapshots) > 2 and (held >= 2 * self._gap or held > share):
-            return self._thin()
+            return self._thin()  # Rule 4
         if trace.tail.steps:
             return self._seal() or self._drop_oldest()
         if len(trace.snapshots) > 2:
@@ -82,7 +112,7 @@ class Rules:
         return True
 
     def count_snapshots(self, most: int) -> None:
-        """End a gap of `spacing` steps; beyond `most` snapshots, double the spacing."""
+        """End a gap of `spacing` steps; beyond `most`, double the spacing (Rule 5)."""
         trace = self._run.trace
         self._place(trace.snapshots[-1].position, len(trace.steps))
         self.drop_tail(trace.snapshots[-1].position)
@@ -102,7 +132,7 @@ class Rules:
         return self._measured[1]
 
     def _seal(self) -> bool:
-        """End a gap at its narrowest position and let go of what lies before."""
+        """End a gap at its narrowest position and let what lies before go (Rule 2)."""
         trace = self._run.trace
         if self._drop_before_opened():
             return True
@@ -186,7 +216,7 @@ class Rules:
         return True
 
     def _thin(self) -> bool:
-        """Give up every other snapshot, of each pair the wider one."""
+        """Give up every other snapshot, of each pair the wider one (Rule 4)."""
         trace = self._run.trace
         old = trace.snapshots
         sizes = [sum(trace.nbytes[s] for s in snapshot.slots) for snapshot in old]

@@ -17,9 +17,8 @@ import torch
 
 from retape import _native_code as native_code
 from retape.engines.eager.trace._geometry import Geometry
-from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings, Tail
+from retape.engines.eager.trace._holdings import Buffer, Counter, Holdings, Loaded, Tail
 from retape.engines.eager.trace._inputs import Input
-from retape.engines.eager.trace._native_handle import _Loaded
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._signature import Signature
 from retape.engines.eager.trace._step import Snapshot, Step
@@ -67,10 +66,10 @@ def accelerate(on: bool = True) -> None:
         >>> retape.torch.accelerate()  # doctest: +SKIP
         >>> retape.torch.accelerate(False)  # Python's recorder, as at first
     """
-    if on and _Loaded.module is None:
-        _Loaded.module = _load(build())
-        _Loaded.module.setup(_TYPES)
-    _Loaded.using = on
+    if on and Loaded.module is None:
+        Loaded.module = _load(build())
+        Loaded.module.setup(_TYPES)
+    Loaded.using = on
 
 
 def build() -> bytes:

@@ -29,7 +29,8 @@ from typing import Any
 import numpy as np
 
 from retape.engines.eager._errors import BudgetError
-from retape.engines.eager.analysis._units import Descent, Unit
+from retape.engines.eager.analysis._units import Unit
+from retape.engines.eager.trace._schedule import Descent
 
 LARGEST = 60_000_000
 """Entries looked at by the programme: about a second."""

@@ -15,10 +15,10 @@ from retape.engines.eager._limits import (
     room_for_tensors,
 )
 from retape.engines.eager.analysis._measured import Measured
-from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._dynamic_programme import LARGEST, Optimum
 from retape.engines.eager.plan._in_store import units_in_store
 from retape.engines.eager.plan._planned_forward import UnitSchedule
+from retape.engines.eager.trace._schedule import Descent
 
 
 @dataclass(slots=True)

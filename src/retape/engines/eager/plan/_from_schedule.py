@@ -9,7 +9,7 @@ them is one descent, the run from a stored state to the stage that is then rever
 from collections.abc import Iterable
 
 from retape.engines.eager._errors import PlanError
-from retape.engines.eager.analysis._units import Descent
+from retape.engines.eager.trace._schedule import Descent
 from retape.schedule import (
     Action,
     Advance,

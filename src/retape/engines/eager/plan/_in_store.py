@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from retape.engines.eager.analysis._measured import Measured
-from retape.engines.eager.analysis._units import Descent, Unit
+from retape.engines.eager.analysis._units import Unit
+from retape.engines.eager.trace._schedule import Descent
 
 # For each byte and way: it is read and written, as by an operator that does no more.
 # How fast a disk or a bus is nobody knows beforehand, and a plan looks at no clock.

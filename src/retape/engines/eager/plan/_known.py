@@ -12,12 +12,12 @@ from threading import Lock
 from typing import NamedTuple
 
 from retape.engines.eager.analysis._measured import ForwardEnd, Measured
-from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._fit import Fit
 from retape.engines.eager.plan._in_store import copy_cost
 from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._rehearse import rehearse
 from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._schedule import Descent
 
 _MOST_KNOWN = 16
 # Each is a whole record, without values.

@@ -15,7 +15,6 @@ from collections import OrderedDict
 
 from retape.engines.eager.analysis._measure import measure_in_parts
 from retape.engines.eager.analysis._measured import Measured, whole_mark
-from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
 from retape.engines.eager.plan._fit import Fit
@@ -29,6 +28,7 @@ from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._schedule import Descent
 
 _MOST_BUDGETS = 64
 _MOST_PROGRAMS = 16

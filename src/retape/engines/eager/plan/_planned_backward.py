@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence, Set
 import torch
 
 from retape.engines.eager._limits import Limits
-from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.plan._planned_forward import UnitSchedule
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
+from retape.engines.eager.trace._schedule import Descent
 from retape.engines.eager.trace._step import Snapshot
 
 

@@ -13,18 +13,24 @@ import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from retape.engines.eager._limits import Limits
 from retape.engines.eager.analysis._measured import Measured, outside_bytes
-from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.keep._offload import LazyStorages, Store, Vault
 from retape.engines.eager.keep._place_snapshot import place_snapshot
 from retape.engines.eager.trace._geometry import storage_refcount
 from retape.engines.eager.trace._run import Run
+from retape.engines.eager.trace._schedule import Descent, Schedule
 from retape.engines.eager.trace._step import Snapshot
 from retape.engines.eager.trace._trace import Trace
+
+_MEASURED = (
+    "This is the schedule of least cost for what an earlier run, or an estimate, has "
+    "shown of the program."
+)
 
 
 @dataclass(slots=True)
@@ -104,6 +110,15 @@ class UnitSchedule:
                 self.measured, self.outside = other.measured, other.outside
                 return True
         return False
+
+    def as_written(self, measured: Measured) -> Schedule:
+        """The plan as it reads."""
+        nbytes = measured.nbytes
+        saved = [sum(nbytes[slot] for slot in tape) for tape in measured.tapes]
+        own = self.descents[0]
+        # What a stored state has of a tape is put away with it.
+        away = () if self.lazy is None else (*own.stores, *own.away)
+        return Schedule(self.descents, measured.cuts, saved, _MEASURED, away)
 
     def owner(self, unit: int) -> int:
         """The descent that tapes a unit."""
@@ -206,6 +221,8 @@ class PlannedKeeper(Keeper):
             else:
                 self._part_from_program()
         super().finish()
+        if plan.measured is not None and not plan.broken:
+            run.tally.schedule = partial(plan.as_written, plan.measured)
         plan.put_away(run.trace, run.trace.snapshots)
 
     def _leave_room_for_waiting(self) -> None:

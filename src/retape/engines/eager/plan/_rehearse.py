@@ -9,8 +9,8 @@ same descents as in `PlannedSweep`, on slots instead of tensors.
 from collections.abc import Collection, Iterable, Sequence
 
 from retape.engines.eager.analysis._measured import Measured
-from retape.engines.eager.analysis._units import Descent
 from retape.engines.eager.analysis._uses import Slots
+from retape.engines.eager.trace._schedule import Descent
 
 
 def rehearse(measured: Measured, descents: Sequence[Descent]) -> int:

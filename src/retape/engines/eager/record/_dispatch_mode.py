@@ -33,7 +33,7 @@ from retape.engines.eager.record._sharded_modules import (
     is_sharding,
 )
 from retape.engines.eager.record._shared_memory import shared_memory_is_seen
-from retape.engines.eager.trace._native_handle import native_for
+from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._operator_traits import (
     METADATA,
     OperatorTraits,

@@ -16,8 +16,7 @@ from retape.engines.eager.analysis._columns import Columns, Rerun
 from retape.engines.eager.replay._drop_snapshots import snapshots_to_drop
 from retape.engines.eager.replay._gap import Gap
 from retape.engines.eager.replay._replay import Replay, needed_steps
-from retape.engines.eager.trace._holdings import TAG, Buffer
-from retape.engines.eager.trace._native_handle import native_for
+from retape.engines.eager.trace._holdings import TAG, Buffer, native_for
 from retape.engines.eager.trace._run import Handle, RecomputedValues, Run
 from retape.engines.eager.trace._step import Snapshot
 
@@ -63,7 +62,7 @@ class Sweep:
         return max(self._run.trace.snapshots[-1].position, self._section)
 
     def _plant_up_to(self, start: int, position: int) -> int:
-        """Plant the snapshots of the binomial splits; where the last stage begins."""
+        """Plant the snapshots of binomial splits (Rule 6); the last stage's begin."""
         gap = self._gap
         assert gap is not None
         planting, cut = gap.next_action(start, position)
@@ -87,7 +86,7 @@ class Sweep:
         return Gap(self._run, start, position, self._limits)
 
     def _balance(self, position: int) -> None:
-        """Give the last snapshots up if their room is worth more than they are."""
+        """Give the last snapshots up if their room is worth more (Rule 7)."""
         trace, memory = self._run.trace, self._limits.memory
         away = type(trace.held.storages) is not dict  # in a store they take no room
         if memory is None or away or len(trace.snapshots) == 1:

@@ -24,8 +24,8 @@ from retape.engines.eager.trace._geometry import (
     refuse_proxies,
     tensor_on,
 )
+from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._inputs import checked
-from retape.engines.eager.trace._native_handle import native_for
 from retape.engines.eager.trace._random_state import RandomStates
 from retape.engines.eager.trace._step import made_by
 from retape.engines.eager.trace._trace import Trace

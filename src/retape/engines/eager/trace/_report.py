@@ -1,22 +1,27 @@
 """Counts of a recorded run."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from retape._html import record_html
 from retape.engines.eager._record_bytes import RecordSize, deep_bytes
+from retape.engines.eager.trace._schedule import RunPlan, Schedule
 
-PlanState = Literal["none", "followed", "left"]
+_NO_TABLE = (
+    "There is no table of operators: the block has not ended yet, or it was run with "
+    "`mode='loop'`, which notes calls."
+)
 
 
 @dataclass(slots=True)
 class Tally:
     """Counts of one run, while it goes on. `again` counts how often each step was.
 
-    `record` is the size of its record, `plan` the plan that it began with, `sharding`
-    what is left to FSDP2 beside the peak, and `before` the peak when that was less.
+    `record` is the size of its record, `plan` the plan that it began with, `schedule`
+    tells what is kept and what is run again, `sharding` is what is left to FSDP2 beside
+    the peak, and `before` the peak when that was less.
     """
 
     steps: int = 0
@@ -31,6 +36,7 @@ class Tally:
     before: int = 0
     record: RecordSize | None = None
     plan: Any = None
+    schedule: Callable[[], Schedule] | None = None
     again: Counter[int] = field(default_factory=Counter[int])
 
     def cost(self, costs: Sequence[int]) -> int:
@@ -47,10 +53,13 @@ class Tally:
         measured = None if self.plan is None else self.plan.measured
         return self.record.nbytes() + deep_bytes(measured)
 
-    def _plan(self) -> "PlanState":
-        if self.plan is None:
-            return "none"
-        return "left" if self.plan.broken else "followed"
+    def _plan(self) -> RunPlan:
+        left = self.plan is not None and self.plan.broken
+        state = "none" if self.plan is None else "left" if left else "followed"
+        if self.schedule is None:
+            return RunPlan(state, (), _NO_TABLE)
+        schedule = self.schedule()
+        return RunPlan(state, schedule.parts(self.again), schedule.why)
 
     def report(self) -> "EagerReport":
         """The counts so far, frozen."""
@@ -88,9 +97,8 @@ class EagerReport:
             over, and the plan that was followed: objects of the process's own heap,
             which a budget of more than a megabyte covers where tensors are on the host.
             `None` before that, and with `mode="loop"`.
-        plan: Whether the run went by a plan: `"none"` had one, it is `"followed"` so
-            far, or it was `"left"` and the rest went by rules, since the program did
-            something else or held more.
+        plan: What is kept and what is run again, and why; `print(report.plan)` is a
+            table. Its `state` says whether the run went by a plan.
         sharding_bytes: The most bytes that FSDP2 holds at once in the step: gathered
             parameters, whole gradients, buffers. A budget has room for them.
     """
@@ -104,7 +112,7 @@ class EagerReport:
     thinned: int
     peak_bytes: int
     bookkeeping_bytes: int | None = field(default=None, compare=False)
-    plan: PlanState = "none"
+    plan: RunPlan = field(default_factory=lambda: RunPlan("none"))
     sharding_bytes: int = 0
 
     def _repr_html_(self) -> str:
