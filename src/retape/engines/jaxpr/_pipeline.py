@@ -92,8 +92,7 @@ def compile_program(
     code = encode(program, layout, live)
     check_code(program, layout, code)
     watch("encode", code)
-    last = len(code) - 1
-    taped = {k: linearize(c, layout, ending=c.number == last) for k, c in code.items()}
+    taped = linearize(code, layout, len(code) - 1)
     check_taped(program, layout, taped)
     watch("linearize", taped)
     alone, layout = layout, share_cotangents(program, layout, taped)

@@ -67,21 +67,27 @@ def turned_results(made, program, *_):
 
 
 def cotangents_lost(made, *_):
-    return replace(made, active_ins=made.active_ins[1:])
+    return each(made, lambda t: {"active_ins": t.active_ins[1:]})
 
 
 def cotangents_exchanged(made, *_):
-    return replace(made, active_outs=made.active_outs[::-1])
+    return each(made, lambda t: {"active_outs": t.active_outs[::-1]})
 
 
 def ends_elsewhere(made, *_):
-    return replace(made, ending=not made.ending)
+    return each(made, lambda t: {"ending": not t.ending})
 
 
-def registers_read_again(made, code, layout):
-    kinds = [layout.where[v].kind for v in code.ins]
-    registers = {i for i, kind in enumerate(kinds) if kind == "register"}
-    return replace(made, lasting=made.lasting | registers)
+def registers_read_again(made, codes, layout, _):
+    def registers(t):
+        kinds = [layout.where[v].kind for v in t.code.ins]
+        return {i for i, kind in enumerate(kinds) if kind == "register"}
+
+    return each(made, lambda t: {"lasting": t.lasting | registers(t)})
+
+
+def each(made, changes):
+    return {k: replace(t, **changes(t)) for k, t in made.items()}
 
 
 # Sharing ------------------------------------------------------------------------------

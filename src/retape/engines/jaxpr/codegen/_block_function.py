@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -41,9 +41,10 @@ from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._evaluate import dce
 from retape.engines.jaxpr.jaxprs._row_ops import row, take_row
 from retape.engines.jaxpr.jaxprs._scalar_ops import where
+from retape.engines.jaxpr.jaxprs._subprogram import slice_between, traced_together
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Code:
     """One block as a function from places to places."""
 
@@ -71,6 +72,14 @@ class Code:
         places = [a.at for a in (*self.reads, *self.writes)]
         return list(dict.fromkeys(p.count for p in places if isinstance(p, Position)))
 
+    @cached_property
+    def placing(self) -> core.ClosedJaxpr:
+        """`(*ins, *rows) -> numbers`: where rows are written, and nothing else."""
+        inner, n = self.jaxpr.jaxpr, len(self.outs) + len(self.writes)
+        return slice_between(
+            self.jaxpr, inner.invars, inner.outvars[n : n + len(self.numbers)]
+        )
+
     @property
     def taken(self) -> tuple[Var, ...]:
         """Streams whose rows give up their cotangents where they are written."""
@@ -87,12 +96,13 @@ class Code:
 def encode(program: Program, layout: Layout, live: Liveness) -> dict[Label, Code]:
     """The code of every block."""
     number = numbering(program.items)
-    codes: dict[Label, Code] = {}
+    functions: list[_Function] = []
     for block, depth in _with_depth(program.items, 0):
         after = live.exit[block.label] | live.lasting
         outs = whole_defs(block) & after - _handed_on(block, layout)
-        codes[block.label] = _encode(block, outs, number, depth == 0)
-    return codes
+        functions.append(_Function.of(block, outs, number, depth == 0))
+    jaxprs = map(dce, traced_together([(f.run, f.types()) for f in functions]))
+    return {f.block.label: f.code(j) for f, j in zip(functions, jaxprs, strict=True)}
 
 
 def _with_depth(items: list[Item], depth: int) -> list[tuple[Block, int]]:
@@ -120,40 +130,60 @@ def _handed_on(block: Block, layout: Layout) -> set[Var]:
     }
 
 
-def _encode(
-    block: Block, assigned: set[Var], number: dict[Label, int], once: bool
-) -> Code:
-    outs = tuple(sorted(assigned, key=lambda v: v.serial))
-    ins = tuple(sorted(_plain_uses(block, assigned), key=lambda v: v.serial))
-    numbers = block.row_numbers()
-    end = len(number)
-    targets = np.array([number[t] for t in block.next.targets] or [end], np.int32)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Function:
+    """A block as a Python function, to be traced."""
 
-    def run(*values: Any, ruled: bool = False) -> list[Any]:
-        given = [*ins, *(r.out for r in block.reads)]
+    block: Block
+    ins: tuple[Var, ...]
+    outs: tuple[Var, ...]
+    number: int
+    targets: np.ndarray
+    """The numbers of the blocks that may be next."""
+    once: bool
+
+    @classmethod
+    def of(
+        cls, block: Block, assigned: set[Var], number: dict[Label, int], once: bool
+    ) -> _Function:
+        outs = tuple(sorted(assigned, key=lambda v: v.serial))
+        ins = tuple(sorted(_plain_uses(block, assigned), key=lambda v: v.serial))
+        end = len(number)
+        targets = np.array([number[t] for t in block.next.targets] or [end], np.int32)
+        return cls(block, ins, outs, number[block.label], targets, once)
+
+    def types(self) -> list[jax.ShapeDtypeStruct]:
+        rows = (r.out for r in self.block.reads)
+        return [struct(v.aval) for v in (*self.ins, *rows)]
+
+    def run(self, *values: Any, ruled: bool = False) -> list[Any]:
+        block = self.block
+        given = [*self.ins, *(r.out for r in block.reads)]
         env: dict[Var, Any] = dict(zip(given, values, strict=True))
         read = evaluate_ops(block.ops, env, ruled)
-        whole = [_exactly_typed(read(block.moves.get(v, v)), v.aval) for v in outs]
-        written = [_exactly_typed(read(w.source), _row_aval(w)) for w in block.writes]
-        rows = map(read, numbers)
-        return [*whole, *written, *rows, _next(block, targets, read)]
+        moved = ((read(block.moves.get(v, v)), v.aval) for v in self.outs)
+        rows = ((read(w.source), _row_aval(w)) for w in block.writes)
+        return [
+            *(_exactly_typed(*each) for each in (*moved, *rows)),
+            *map(read, block.row_numbers()),
+            _next(block, self.targets, read),
+        ]
 
-    types = [struct(v.aval) for v in ins]
-    types += [struct(r.out.aval) for r in block.reads]
-    jaxpr = ruled = dce(jax.make_jaxpr(run)(*types))
-    if any("own" in op.eqn.params for op in block.ops):
-        ruled = dce(jax.make_jaxpr(partial(run, ruled=True))(*types))
-    return Code(
-        number=number[block.label],
-        ins=ins,
-        reads=tuple(block.reads),
-        outs=outs,
-        writes=tuple(block.writes),
-        numbers=tuple(numbers),
-        jaxpr=jaxpr,
-        once=once,
-        ruled=ruled,
-    )
+    def code(self, jaxpr: core.ClosedJaxpr) -> Code:
+        block, ruled = self.block, jaxpr
+        if any("own" in op.eqn.params for op in block.ops):
+            ruled = dce(jax.make_jaxpr(partial(self.run, ruled=True))(*self.types()))
+        return Code(
+            number=self.number,
+            ins=self.ins,
+            reads=tuple(block.reads),
+            outs=self.outs,
+            writes=tuple(block.writes),
+            numbers=tuple(block.row_numbers()),
+            jaxpr=jaxpr,
+            once=self.once,
+            ruled=ruled,
+        )
 
 
 def take_cotangents(

@@ -1,7 +1,7 @@
 """Linearize each block: a forward half that tapes, and a pullback half.
 
 `jax.vjp` of a block gives its outputs and a pullback, and the pullback is a pytree
-whose leaves are the residuals. Tracing both halves separately gives two jaxprs:
+whose leaves are the residuals. One trace of both is cut at these:
 
     taped:     ins -> (outs, values to tape)                       run forwards
     pullback:  (values taped, lasting inputs, d outs) -> d ins     run backwards
@@ -12,7 +12,7 @@ What is taped is chosen by `codegen/_min_cut`, and where, by `codegen/_tape_pool
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -29,9 +29,15 @@ from retape.engines.jaxpr.codegen._min_cut import choose_residuals
 from retape.engines.jaxpr.codegen._rules_lacking import differentiable_run, no_rule
 from retape.engines.jaxpr.codegen._tape_pools import pool_of, pushes
 from retape.engines.jaxpr.intake._effects import refuse_effects_of_rules
-from retape.engines.jaxpr.ir._ir import Var
+from retape.engines.jaxpr.ir._ir import Label, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, kind_of, struct
-from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.jaxprs._evaluate import dce, restricted
+from retape.engines.jaxpr.jaxprs._subprogram import (
+    joined,
+    slice_between,
+    traced_together,
+    variables,
+)
 
 COUNTS = Kind((), np.dtype(np.int32))
 """The type in which a loop counter is taped."""
@@ -49,6 +55,19 @@ class Linearized:
     """Positions among `(*ins, *rows)` of inputs that the pullback reads again."""
     pullback: core.ClosedJaxpr | None
     """`(*taped, *sources, *cotangents of active_outs) -> those of active_ins`."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Derivative:
+    """A block and its pullback in one program."""
+
+    jaxpr: core.ClosedJaxpr
+    """`(*ins, *rows, *cotangents of active_outs) -> (*outs, *rows, *numbers, next,
+    *residuals, *cotangents of active_ins)`."""
+    outs: int
+    """How many results the block itself has."""
+    residuals: int
+    """How many values the pullback reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,13 +89,8 @@ class TapedCode:
     """Whether 64-bit types were on where the program was traced."""
     ending: bool
     """True of the program's last block, which is not taped (`sweep/_last_block`)."""
-
-    @property
-    def seeded_outs(self) -> tuple[int, ...]:
-        """Those of `active_outs` whose cotangents are not taken from a row."""
-        code, n = self.code, len(self.code.outs)
-        taken = [j for j, w in enumerate(code.writes, n) if w.number is not None]
-        return tuple(i for i in self.active_outs if i not in taken)
+    together: _Together
+    """All blocks, which are differentiated in one trace."""
 
     @property
     def has_derivative(self) -> bool:
@@ -90,6 +104,27 @@ class TapedCode:
             split = _linearized(self)
         check_linearized(self, split)
         return split
+
+    @cached_property
+    def whole(self) -> core.ClosedJaxpr:
+        """The derivative in one piece, for a step that is swept back at once.
+
+        `(*ins, *rows, *cotangents of active_outs) -> (*those of active_ins)`, and in
+        the last block `(*outs, *rows, *numbers, next)` behind them.
+        """
+        if not self.has_derivative:
+            inner, outs = self.code.jaxpr.jaxpr, self.code.jaxpr.jaxpr.outvars
+            outs = outs if self.ending else []
+            return slice_between(self.code.jaxpr, inner.invars, outs)
+        both = self.derivative
+        pulled = both.jaxpr.jaxpr.outvars[both.outs + both.residuals :]
+        outs = both.jaxpr.jaxpr.outvars[: both.outs if self.ending else 0]
+        return dce(slice_between(both.jaxpr, both.jaxpr.jaxpr.invars, [*pulled, *outs]))
+
+    @property
+    def derivative(self) -> Derivative:
+        """The block and its pullback in one program."""
+        return self.together.derivatives[self.code.number]
 
     def counts(self) -> list[Var]:
         """Numbers that the sweep back needs to find a stream's rows.
@@ -124,8 +159,23 @@ class TapedCode:
         return jnp.stack([np.int32(counts[kind]) for kind in pools])
 
 
-def linearize(code: Code, layout: Layout, *, ending: bool = False) -> TapedCode:
-    """Find which places a block's derivative goes between."""
+def linearize(
+    codes: Mapping[Label, Code], layout: Layout, end: int
+) -> dict[Label, TapedCode]:
+    """Find which places the derivatives of blocks go between.
+
+    Args:
+        codes: The blocks.
+        layout: The places of variables.
+        end: The number of the last block.
+    """
+    together = _Together()
+    found = {k: _taped(c, layout, c.number == end, together) for k, c in codes.items()}
+    together.blocks += (t for t in found.values() if t.has_derivative)
+    return found
+
+
+def _taped(code: Code, layout: Layout, ending: bool, together: _Together) -> TapedCode:
     variables = [*code.ins, *(r.out for r in code.reads)]
     flags = [v.active for v in code.outs] + [w.stream.active for w in code.writes]
     ins = tuple(i for i, v in enumerate(variables) if v.active)
@@ -134,65 +184,78 @@ def linearize(code: Code, layout: Layout, *, ending: bool = False) -> TapedCode:
         ins = outs = ()
     wide = jax.dtypes.canonicalize_dtype(np.float64) == np.float64
     lasting = frozenset(_lasting(code, layout))
-    return TapedCode(code, lasting, ins, outs, wide, ending)
+    return TapedCode(code, lasting, ins, outs, wide, ending, together)
+
+
+class _Together:
+    """The blocks of a program, which are traced at once when the first is asked for."""
+
+    def __init__(self) -> None:
+        self.blocks: list[TapedCode] = []
+
+    @cached_property
+    def derivatives(self) -> dict[int, Derivative]:
+        """The derivative of each block, by its number."""
+        pulls = list(map(_Pull, self.blocks))
+        with jax.enable_x64(self.blocks[0].wide):
+            found = traced_together([(p.both, p.types()) for p in pulls])
+        for jaxpr in found:
+            refuse_effects_of_rules(jaxpr)
+        return {
+            p.code.number: Derivative(j, len(p.code.jaxpr.out_avals), p.residuals)
+            for p, j in zip(pulls, found, strict=True)
+        }
+
+
+class _Pull:
+    """A block and its pullback as one Python function."""
+
+    def __init__(self, block: TapedCode) -> None:
+        self.block, self.code = block, block.code
+        self.residuals = 0
+
+    def types(self) -> list[jax.ShapeDtypeStruct]:
+        avals = self.code.jaxpr.out_avals
+        seeds = (avals[i].to_tangent_aval() for i in self.block.active_outs)
+        return list(map(struct, (*self.code.jaxpr.in_avals, *seeds)))
+
+    def both(self, *values: Any) -> list[Any]:
+        code, chosen, wanted = self.code, self.block.active_ins, self.block.active_outs
+        run = differentiable_run(code.ruled, wanted)
+        n = len(code.jaxpr.in_avals)
+
+        def active_and_all(*values: Any) -> tuple[list[Any], list[Any]]:
+            outs = run(*values)
+            return [outs[i] for i in wanted], outs
+
+        along = restricted(active_and_all, values[:n], chosen)
+        try:
+            _, pull, outs = jax.vjp(along, *(values[i] for i in chosen), has_aux=True)
+            residuals = jax.tree.leaves(pull)
+            pulled = pull(list(values[n:]))
+        except Exception as error:
+            raise no_rule(code.ruled, chosen, error) from error
+        self.residuals = len(residuals)
+        return [*outs, *residuals, *pulled]
 
 
 def _linearized(block: TapedCode) -> Linearized:
     code = block.code
     if not block.has_derivative or block.ending:
         return Linearized(code.jaxpr, (), (), None)
-    n_out = len(code.jaxpr.out_avals)
-    split = _Linearizer(code, block.active_ins, block.active_outs)
-    taped = jax.make_jaxpr(split.forwards)(*map(struct, code.jaxpr.in_avals))
-    refuse_effects_of_rules(taped)
+    both = block.derivative
+    inner, n, n_out = both.jaxpr.jaxpr, len(code.jaxpr.in_avals), both.outs
+    ins, cotangents = inner.invars[:n], inner.invars[n:]
+    outs, rest = inner.outvars[:n_out], inner.outvars[n_out:]
+    residuals = list(dict.fromkeys(variables(rest[: both.residuals])))
+    residuals = [v for v in residuals if v not in inner.constvars]
+    taped = slice_between(both.jaxpr, ins, [*outs, *residuals])
+    given = [*residuals, *cotangents]
+    pull = slice_between(both.jaxpr, given, rest[both.residuals :])
     chosen = choose_residuals(taped, n_out, set(block.lasting))
-    saved = chosen.taped.out_avals[n_out:]
-    kinds = tuple(map(kind_of, saved))
-    cotangents = [code.jaxpr.out_avals[i].to_tangent_aval() for i in block.active_outs]
-    restored, pull = len(chosen.restore.in_avals), core.jaxpr_as_fun(chosen.restore)
-
-    def back(*values: Any) -> tuple[Any, ...]:
-        return split.backwards(*pull(*values[:restored]), *values[restored:])
-
-    given = [*chosen.restore.in_avals, *cotangents]
-    try:
-        pullback = jax.make_jaxpr(back)(*map(struct, given))
-    except Exception as error:
-        raise no_rule(code.ruled, block.active_ins, error) from error
+    kinds = tuple(map(kind_of, chosen.taped.out_avals[n_out:]))
+    pullback = joined(chosen.restore, pull, len(cotangents))
     return Linearized(chosen.taped, kinds, chosen.sources, pullback)
-
-
-class _Linearizer:
-    """The two halves as Python functions; the first leaves the shape for the second."""
-
-    def __init__(
-        self, code: Code, active_ins: Sequence[int], active_outs: Sequence[int]
-    ) -> None:
-        self.code = code
-        self.active_ins = active_ins
-        self.active_outs = active_outs
-        self.shape: Any = None
-
-    def forwards(self, *values: Any) -> list[Any]:
-        run = differentiable_run(self.code.ruled, self.active_outs)
-
-        def active_and_all(*values: Any) -> tuple[list[Any], list[Any]]:
-            outs = run(*values)
-            return [outs[i] for i in self.active_outs], outs
-
-        partial = restricted(active_and_all, values, self.active_ins)
-        chosen = [values[i] for i in self.active_ins]
-        try:
-            _, pull, outs = jax.vjp(partial, *chosen, has_aux=True)
-        except Exception as error:
-            raise no_rule(self.code.ruled, self.active_ins, error) from error
-        residuals, self.shape = jax.tree_util.tree_flatten(pull)
-        return [*outs, *residuals]
-
-    def backwards(self, *values: Any) -> tuple[Any, ...]:
-        n = self.shape.num_leaves
-        pull = jax.tree_util.tree_unflatten(self.shape, values[:n])
-        return pull(list(values[n:]))
 
 
 def _lasting(code: Code, layout: Layout) -> set[int]:

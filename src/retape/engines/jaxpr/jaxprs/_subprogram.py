@@ -5,12 +5,68 @@ Nothing is traced again: that would cost Python a pass over the program each tim
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
+import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._jax_internals import DropVar
+
+Part = tuple[Callable[..., Sequence[Any]], Sequence[Any]]
+"""A function of arrays, and their types."""
+
+
+def traced_together(parts: Sequence[Part]) -> list[core.ClosedJaxpr]:
+    """The programs of several functions, in one trace.
+
+    To begin and end a trace takes as long as some fifty operations in it.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> scalar = jax.ShapeDtypeStruct((), jnp.float32)
+        >>> both = traced_together([(lambda x: [x + 1], [scalar])] * 2)
+        >>> [len(program.eqns) for program in both]
+        [1, 1]
+    """
+    sizes: list[int] = []
+
+    def run(*values: Any) -> list[Any]:
+        rest, outs = iter(values), []
+        for fun, types in parts:
+            found = list(fun(*islice(rest, len(types))))
+            sizes.append(len(found))
+            outs += found
+        return outs
+
+    whole = jax.make_jaxpr(run)(*(t for _, types in parts for t in types))
+    ins, outs = iter(whole.jaxpr.invars), iter(whole.jaxpr.outvars)
+    ends = [
+        (list(islice(ins, len(types))), list(islice(outs, n)))
+        for (_, types), n in zip(parts, sizes, strict=True)
+    ]
+    return _parted(whole, ends)
+
+
+def _parted(
+    whole: core.ClosedJaxpr, ends: Sequence[tuple[list[Any], list[Any]]]
+) -> list[core.ClosedJaxpr]:
+    """Programs that stand in one, one after the other, by their inputs and outputs."""
+    owner = {v: i for i, (ins, outs) in enumerate(ends) for v in (*ins, *outs)
+             if not isinstance(v, core.Literal)}  # fmt: skip
+    consts = dict(zip(whole.jaxpr.constvars, whole.consts, strict=True))
+    eqns: list[list[core.JaxprEqn]] = [[] for _ in ends]
+    last = len(ends) - 1
+    for eqn in reversed(whole.eqns):
+        # What nobody reads belongs to what was traced before the next that is read.
+        last = next((owner[v] for v in eqn.outvars if v in owner), last)
+        owner.update((v, last) for v in variables(eqn.invars) if v not in consts)
+        eqns[last].append(eqn)
+    return [
+        excerpt(whole.jaxpr, ins, outs, own[::-1], consts)
+        for (ins, outs), own in zip(ends, eqns, strict=True)
+    ]
 
 
 def excerpt(
@@ -68,6 +124,30 @@ def slice_between(
         needed |= set(variables(eqn.invars)) - known
     assert not needed, "a value does not follow from those given"
     return excerpt(inner, given, outs, chosen[::-1], consts)
+
+
+def joined(
+    first: core.ClosedJaxpr, second: core.ClosedJaxpr, rest: int
+) -> core.ClosedJaxpr:
+    """Two parts of one program, the second fed by the first.
+
+    Args:
+        first: What makes the leading inputs of the second.
+        second: What follows.
+        rest: How many inputs of the second are left; they stand behind the first's.
+    """
+    a, b = first.jaxpr, second.jaxpr
+    n = len(b.invars) - rest
+    made = dict(zip(b.invars[:n], a.outvars, strict=True))
+
+    def after(atom: Any) -> Any:
+        return atom if isinstance(atom, core.Literal) else made.get(atom, atom)
+
+    eqns = [e.replace(invars=list(map(after, e.invars))) for e in b.eqns]
+    consts = dict(zip(a.constvars, first.consts, strict=True))
+    consts |= zip(b.constvars, second.consts, strict=True)
+    ins, outs = [*a.invars, *b.invars[n:]], list(map(after, b.outvars))
+    return excerpt(a, ins, outs, [*a.eqns, *eqns], consts)
 
 
 def _without(eqn: core.JaxprEqn, known: Collection[Any]) -> core.JaxprEqn:

@@ -17,7 +17,7 @@ stays one operation of a block, with its own derivative rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -45,7 +45,8 @@ from retape.engines.jaxpr.ir._ir import (
     run_length,
 )
 from retape.engines.jaxpr.ir._operations import through
-from retape.engines.jaxpr.jaxprs._avals import blank, struct
+from retape.engines.jaxpr.jaxprs._avals import blank
+from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
 from retape.engines.jaxpr.jaxprs._subprogram import closed
@@ -103,11 +104,6 @@ class _Flattener:
         pairs = zip(jaxpr.jaxpr.constvars, jaxpr.consts, strict=True)
         consts = [self.blocks.constant(c, v.aval) for v, c in pairs]
         return self.body(jaxpr.jaxpr, consts, args)
-
-    def emit(self, fun: Callable[..., Any], ins: Sequence[Any]) -> list[Any]:
-        """Write code of our own, beside the user's."""
-        made = jax.make_jaxpr(fun)(*(struct(a.aval) for a in ins))
-        return self.inline(made, ins)
 
     def equation(self, eqn: Any, ins: list[Any]) -> list[Any]:
         active = [not isinstance(a, Lit) and a.active for a in ins]
@@ -187,7 +183,7 @@ class _Flattener:
             outs = self.inline(body, [*consts, *carry, *rows])
             for stream, y in zip(ys, outs[nk:], strict=True):
                 blocks.block.writes.append(Write(stream, at, blocks.here(y)))
-            following, again = self.emit(_count_of(length), [count])
+            following, again = self.inline(_counting(length), [count])
             return [*outs[:nk], following], again
 
         zero = Lit(np.int32(0), count.aval)
@@ -197,7 +193,7 @@ class _Flattener:
 
     def blank(self, var: Var) -> Atom:
         """An array of zeros of a variable's type."""
-        return self.emit(lambda: [blank(var.aval)], [])[0]
+        return self.inline(_blank_of(var.aval), [])[0]
 
     def cond(self, eqn: Any, ins: list[Any], active: list[bool]) -> list[Var]:
         index, *args = ins
@@ -220,12 +216,20 @@ def _row(x: Any, at: Position, aval: Aval) -> Row:
     return Row(x, at, aval, x.active)
 
 
-def _count_of(length: int) -> Callable[[Any], list[Any]]:
+@cached(256)
+def _counting(length: int) -> core.ClosedJaxpr:
+    """From a counter to the next one, and whether it is one of a loop's turns."""
+
     def count(i: Any) -> list[Any]:
         following = i + np.int32(1)
         return [following, jnp.less(following, np.int32(length))]
 
-    return count
+    return jax.make_jaxpr(count)(jax.ShapeDtypeStruct((), np.int32))
+
+
+@cached(256)
+def _blank_of(aval: Aval) -> core.ClosedJaxpr:
+    return jax.make_jaxpr(lambda: [blank(aval)])()
 
 
 GRAIN = 2**20

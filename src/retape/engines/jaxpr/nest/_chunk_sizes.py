@@ -19,7 +19,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.analysis._flops import flops
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.codegen._step_vjp import step_vjps, whole_vjp
+from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.ir._ir import Block, Label, Loop, blocks_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
@@ -166,7 +166,7 @@ def _all_code(compiled: Compiled, label: Label, stage: int) -> list[core.Jaxpr]:
     """What is run of a block: forwards, and backwards, where rules may have loops."""
     taped, programs = compiled.taped[label], [compiled.code[label].jaxpr]
     if taped.ending:
-        programs.append(whole_vjp(taped))
+        programs.append(taped.whole)
     elif stage == 1:
         programs.append(step_vjps(compiled, False)[label])
     else:

@@ -8,7 +8,7 @@ from jax.extend import core
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import TapedCode
-from retape.engines.jaxpr.codegen._step_vjp import step_vjps, whole_vjp
+from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._subprogram import variables
@@ -25,7 +25,7 @@ def work_bytes(compiled: Compiled) -> int:
     jaxprs = [t.code.jaxpr for t in compiled.taped.values()]
     jaxprs += [h.taped for h in halves]
     jaxprs += [h.pullback for h in halves if h.pullback is not None]
-    jaxprs += [whole_vjp(t) for t in compiled.taped.values() if t.ending]
+    jaxprs += [t.whole for t in compiled.taped.values() if t.ending]
     busiest = max((peak_live(j.jaxpr) for j in jaxprs), default=0)
     return busiest + 4 * compiled.layout.capsule_bytes() + _COUNTERS
 

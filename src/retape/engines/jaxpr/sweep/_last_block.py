@@ -32,7 +32,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.codegen._step_vjp import whole_vjp
 from retape.engines.jaxpr.control._integers import INT
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.ir._ir import Label
@@ -60,9 +59,7 @@ class ReverseLast(Reverse):
             return super().step(label, state)
         state = state | {"taped": state["taped"] - 1}
         state = pinned_state(self.compiled, taped.code, state, set(), by="taped")
-        return pulled(
-            self.compiled, taped, whole_vjp(taped), self.operands, state, "taped"
-        )
+        return pulled(self.compiled, taped, taped.whole, self.operands, state, "taped")
 
 
 def is_single_block(compiled: Compiled, settings: Settings) -> bool:
@@ -75,7 +72,7 @@ def is_single_block(compiled: Compiled, settings: Settings) -> bool:
     if len(compiled.taped) > 1 or compiled.program.length != 1 or settings.thrift:
         return False
     (taped,) = compiled.taped.values()
-    return taped.ending and not needs_guards(whole_vjp(taped))
+    return taped.ending and not needs_guards(taped.whole)
 
 
 def sweep_single_block(
@@ -91,7 +88,7 @@ def sweep_single_block(
     (taped,) = compiled.taped.values()
     layout = compiled.layout
     state: State = before_run(compiled, cotangents) | {OK: None, "left": np.int32(1)}
-    state = pulled(compiled, taped, whole_vjp(taped), operands, state, "left")
+    state = pulled(compiled, taped, taped.whole, operands, state, "left")
     outs = [output_of(compiled, v, operands, state) for v in compiled.program.outs]
     places = [p for p in layout.places("operand") if p in layout.active]
     return [*outs, *(state["d", p] for p in places), *_counts()]

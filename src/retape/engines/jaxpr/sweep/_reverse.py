@@ -163,27 +163,19 @@ def cotangents_out(
     compiled: Compiled, taped: TapedCode, counts: dict[Var, Any], state: State
 ) -> list[Any]:
     """Those of `active_outs`; what rows give up is taken from the state."""
-    code, ok = taped.code, state.get(OK)
+    code, ok, layout = taped.code, state.get(OK), compiled.layout
     numbers = {v: chosen_row(ok, counts[v]) for v in code.numbers if v in counts}
-    held = taken_from(compiled, code, state)
+    keys = {v: layout.cotangent(layout.where[v]) for v in code.taken}
+    held = {v: state[k] for v, k in keys.items()}
     rows = take_cotangents(code, taped.active_outs, numbers, held)
-    state |= {taken_key(compiled, v): d for v, d in held.items()}
-    seeds = taped.seeded_outs
-    found = rows | {i: cotangent_out(compiled, code, i, counts, state) for i in seeds}
-    return [found[i] for i in taped.active_outs]
+    state |= {keys[v]: d for v, d in held.items()}
+    return [
+        rows[i] if i in rows else _cotangent_out(compiled, code, i, counts, state)
+        for i in taped.active_outs
+    ]
 
 
-def taken_from(compiled: Compiled, code: Code, state: State) -> dict[Var, Any]:
-    """The cotangents of the streams whose rows give up theirs."""
-    return {v: state[taken_key(compiled, v)] for v in code.taken}
-
-
-def taken_key(compiled: Compiled, stream: Var) -> Any:
-    """The key of a stream's cotangent."""
-    return compiled.layout.cotangent(compiled.layout.where[stream])
-
-
-def cotangent_out(
+def _cotangent_out(
     compiled: Compiled, code: Code, i: int, counts: dict[Var, Any], state: State
 ) -> Any:
     layout = compiled.layout

@@ -31,10 +31,8 @@ from retape.engines.jaxpr.sweep._forward import assign, inputs, written
 from retape.engines.jaxpr.sweep._pin import after_results, ordered, pinned_state
 from retape.engines.jaxpr.sweep._reverse import (
     add_cotangents,
-    cotangent_out,
+    cotangents_out,
     cotangents_touched,
-    taken_from,
-    taken_key,
 )
 from retape.engines.jaxpr.sweep._values import evaluate_block
 
@@ -89,7 +87,7 @@ def pulled(
     by: str,
     first: Sequence[Any] = (),
 ) -> State:
-    """Sweep a block back from its inputs; see `derivative`.
+    """Sweep a block back from its inputs; see `TapedCode.whole`.
 
     With the last block the program's outputs become known, and all rows are written.
 
@@ -105,21 +103,18 @@ def pulled(
     code, where = taped.code, compiled.layout.where
     counts = {v: state[where[v]] for v in code.counters()}
     values = inputs(compiled, code, operands, state)
-    seeds = taped.seeded_outs
-    cotangents = [cotangent_out(compiled, code, i, counts, state) for i in seeds]
-    held = taken_from(compiled, code, state)
-    if held:
-        ok = state.get(OK)
-        cotangents += [jnp.asarray(True) if ok is None else ok, *held.values()]
+    if code.taken:
+        numbers = core.jaxpr_as_fun(code.placing)(*values)
+        counts |= zip(code.numbers, numbers, strict=True)
+    state = dict(state)
+    cotangents = cotangents_out(compiled, taped, counts, state)
     cotangents = ordered(jaxpr, cotangents, state[by])
     truth = None if OK in state else state[by] >= 0
     found = evaluate_block(
         jaxpr, [*first, *values, *cotangents], truth, keeps_branches=bool(first)
     )
-    n, streams = len(taped.active_ins), [taken_key(compiled, v) for v in held]
-    state = state | dict(zip(streams, found[n : n + len(held)], strict=True))
-    results = found[n + len(held) :]
-    late = compiled.turned(taped)
+    n = len(taped.active_ins)
+    results, late = found[n:], compiled.turned(taped)
     pairs = zip(taped.active_ins, found[:n], strict=True)
     cotangents = [after_results(d, results) if i in late else d for i, d in pairs]
     add_cotangents(compiled, taped, cotangents, counts, state)
