@@ -5,7 +5,8 @@ one to five deep, and small programs: what is compiled if there is next to nothi
 compile. Processor seconds, so that other work on the machine does not count; the least
 of three, but of a program that takes five seconds and more. Of small programs the least
 of five in turn, Python (tracing and lowering) and XLA apart.
-Run: `python -m benchmarks.jax.compile_time`, or with `--small` for those alone.
+Run: `python -m benchmarks.jax.compile_time`, or with `--small` for those alone; with
+`--way` it prints what a first call goes through: traces, functions and modules.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -161,6 +163,47 @@ def small_row(
     )
 
 
+def way(name: str, fun: Callable[..., Any], x: Any, plan: Any) -> None:
+    """What a first gradient goes through."""
+    root, make = str(Path(retape.__file__).parent), jax.make_jaxpr
+    functions: set[tuple[str, int]] = set()
+    traces = 0
+
+    def look(frame: Any, event: str, _: Any) -> None:
+        code = frame.f_code
+        if event == "call" and code.co_filename.startswith(root):
+            functions.add((code.co_filename, code.co_firstlineno))
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        nonlocal traces
+        traces += 1
+        return make(*args, **kwargs)
+
+    retape.jax.clear_caches()
+    gradient = retape.jax.grad(fun, plan=plan)
+    jax.make_jaxpr = counted
+    sys.setprofile(look)
+    try:
+        jax.jit(gradient).lower(x)
+    finally:
+        sys.setprofile(None)
+        jax.make_jaxpr = make
+    modules = {file for file, _ in functions}
+    print(f"{name:24} {traces:6} {len(functions):9} {len(modules):7}")
+
+
+def ways() -> None:
+    print(f"{'':24} traces functions modules")
+    tree = retape.fixed_space(snapshots=20)
+    for name in ("halved", "pendulum", "short_scan", "two_loops"):
+        way(name, SMALL[name][1], STATE, tree)
+    rows = jnp.ones((1000, 4000))
+    scanned = lambda x: jnp.sum(  # noqa: E731
+        jax.lax.scan(lambda c, r: (jnp.sin(c) * r, c), x, rows)[1]
+    )
+    way("scan within 40 MB", scanned, jnp.ones(4000), retape.within("40 MB"))
+
+
 def seconds(fun: Callable[..., Any], *args: Any) -> float:
     """The least of three, where that does not take long."""
     taken: list[float] = []
@@ -188,8 +231,10 @@ def small() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--small", action="store_true")
-    if parser.parse_args().small:
-        small()
+    parser.add_argument("--way", action="store_true")
+    chosen = parser.parse_args()
+    if chosen.way or chosen.small:
+        (ways if chosen.way else small)()
         return
     small()
     jax.config.update("jax_enable_x64", True)

@@ -419,6 +419,25 @@ def test_a_function_that_closes_over_a_tracer_is_traced_once() -> None:
     assert traces == [1]
 
 
+def test_a_gradient_of_a_loop_is_a_handful_of_traces(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The function, its blocks, their derivatives and the sweep: one trace each."""
+    make, traces = jax.make_jaxpr, [0]
+
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        traces[0] += 1
+        return make(*args, **kwargs)
+
+    def halved(x: Any) -> Any:
+        return jnp.sum(lax.while_loop(lambda v: jnp.sum(v) > 1, lambda v: v / 2, x))
+
+    monkeypatch.setattr(jax, "make_jaxpr", counted)
+    gradient = retape.jax.grad(halved, plan=retape.fixed_space(snapshots=20))
+    jax.jit(gradient).trace(jnp.ones(16))
+    assert traces[0] == 4
+
+
 def test_tracers_of_an_older_trace_are_not_used() -> None:
     held: dict[str, Any] = {}
     layer = retape.jax.checkpoint(lambda x: x * held["w"])
