@@ -444,7 +444,8 @@ def test_kill_9_at_random_points(tmp_path, seeded, known):
             kills += 1
         else:
             break
-    subprocess.run([*command, os.fspath(path), known, str(LENGTH)], check=True)
+    else:
+        subprocess.run([*command, os.fspath(path), known, str(LENGTH)], check=True)
     assert kills >= 1
     one = np.load(os.fspath(calm) + ".result.npz")
     other = np.load(os.fspath(path) + ".result.npz")

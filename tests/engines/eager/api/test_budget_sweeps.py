@@ -1,6 +1,7 @@
 """The sweeps of the benchmark: budgets from the least to plain, of larger models."""
 
 import pytest
+from benchmarks.torch import budgets, workloads
 
 from tests.judges.torch.test_budgets import JUMP, rise
 
@@ -13,8 +14,6 @@ SHORT = {"lstm": (20, 32, 8)}
 def test_budgets_hold_and_more_memory_is_less_work(name: str) -> None:
     if name == "llama":
         pytest.importorskip("transformers")
-    budgets = pytest.importorskip("benchmarks.torch.budgets")
-    workloads = budgets.workloads
     made = {**workloads.SMALL, "lstm": lambda: workloads.lstm(*SHORT["lstm"])}
     options = {"runs": 1, "mode": "loop"} if name == "loop" else {}
     rows = list(

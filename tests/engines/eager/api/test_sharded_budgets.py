@@ -1,12 +1,12 @@
 """A GPT of twelve layers under FSDP2: each process holds budgets of its own."""
 
 import pytest
+from benchmarks.torch import sharded
 
 
 @pytest.mark.slow
 def test_a_sharded_gpt_holds_its_budgets_to_the_bit() -> None:
-    benchmark = pytest.importorskip("benchmarks.torch.sharded")
-    found = benchmark.sweep(layers=12, width=16, length=16, budgets=3, runs=2)
+    found = sharded.sweep(layers=12, width=16, length=16, budgets=3, runs=2)
     assert len(found) == 2
     for rows in found:
         assert [row.budget for row in rows if row.peak > row.budget] == []
