@@ -100,7 +100,7 @@ ADJOINT = Obeyer(
 )
 JAX = Obeyer("`retape.jax`", "`retape.jax`", by_actions=False, offloads=True)
 JAX_HOSTED = Obeyer(
-    "`retape.jax` with `store=`", "`retape.jax`, `store=`", offloads=True
+    "`retape.jax` with `store=`", "`retape.jax` with `store=`", offloads=True
 )
 """The host steers the run, action by action."""
 RECOMPUTE = Obeyer(
@@ -240,15 +240,16 @@ def on_host(plan: Plan | None) -> Plan:
 
 
 def table() -> str:
-    """The table of plans and what obeys them, in Markdown."""
+    """The plans that not all obey, by who does not, in Markdown."""
     # Imported here: only the page and the tests want it.
     from retape.plan._parse import parse_plan
     from retape.plan._registry import KINDS
 
-    head = ["plan", *(by.short for by in OBEYERS)]
-    rows = [head, ["---"] * len(head)]
+    refused: dict[str, list[str]] = {}
     for kind in KINDS:
         plan = parse_plan(kind.text)
-        cells = ("yes" if by.refusal(plan) is None else "no" for by in OBEYERS)
-        rows.append([f"`{kind.call}`", *cells])
+        who = [by.short for by in OBEYERS if by.refusal(plan) is not None]
+        refused.setdefault(", ".join(who), []).append(f"`{kind.call}`")
+    rows = [["plan", "not obeyed by"], ["---"] * 2]
+    rows += [[", ".join(calls), who] for who, calls in refused.items() if who]
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)

@@ -10,7 +10,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+from tests.xla_flags import on_devices
+
+os.environ["XLA_FLAGS"] = on_devices(8)
 
 import jax
 import jax.numpy as jnp
