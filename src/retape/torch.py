@@ -42,6 +42,9 @@ from retape.engines.eager.graph._recompute_subgraph import (
 )
 from retape.engines.eager.native._accelerate import accelerate as accelerate
 from retape.engines.eager.record._policy import matrix_products as matrix_products
+from retape.engines.eager.record._regions import name_modules as name_modules
+from retape.engines.eager.record._regions import names as names
+from retape.engines.eager.record._regions import region as region
 from retape.engines.eager.trace._report import EagerReport as EagerReport
 from retape.engines.eager.trace._schedule import Part as Part
 from retape.engines.eager.trace._schedule import RunPlan as RunPlan

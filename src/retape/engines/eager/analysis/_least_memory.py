@@ -84,7 +84,7 @@ def _sharding(beside: Beside) -> str:
 def _enough(run: "Run", room: int, relieved: bool) -> int:
     """Bytes that are surely enough: most budgets need no analysis of the run."""
     trace = run.trace
-    enough = 8 * trace.largest + trace.sum_bytes()
+    enough = 8 * trace.largest + trace.sum_bytes() + trace.pinned_bytes
     if room <= enough or not relieved:
         return enough
     kept = trace.kept_bytes + trace.state_bytes() + _held_by_program(run)
@@ -111,7 +111,7 @@ def least_memory(run: "Run") -> int:
         default=0,
     )
     kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
-    return least + spare + kept + BACKWARD_NUMBERS
+    return least + spare + kept + trace.pinned_bytes + BACKWARD_NUMBERS
 
 
 def _tensor_bytes(step: Step, trace: Trace) -> int:

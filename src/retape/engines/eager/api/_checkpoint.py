@@ -49,7 +49,8 @@ def checkpoint(
             operators, as PyTorch's function takes it, or contexts without effect.
         early_stop: Accepted; only what the backward asks for is ever recomputed.
         policy: Operators whose results are kept, as one or more overloads or a
-            function from an overload to a boolean; `matrix_products` is one.
+            function from an overload to a boolean; `matrix_products` is one. Or
+            `names`, for regions that are kept.
         **kwargs: Its keyword arguments.
 
     Returns:

@@ -36,6 +36,7 @@ from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper
 from retape.engines.eager.record._dispatch_mode import Recorder, active_recorder
 from retape.engines.eager.record._policy import Policy, as_function
+from retape.engines.eager.record._regions import RegionNames
 from retape.engines.eager.record._unpack import unpack
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._report import EagerReport, Tally
@@ -136,6 +137,7 @@ class Recomputation:
         keeper, run.sweep = self._equipment(run)
         run.trace.verify = self._verify
         run.trace.keep = as_function(self._policy)
+        run.names = self._policy if isinstance(self._policy, RegionNames) else None
         recorder = Recorder(run, keeper, unpack)
         scope = contextlib.ExitStack()
         _enter_hooks(scope, recorder)
@@ -178,6 +180,8 @@ class Recomputation:
         if refusal is not None:
             raise refusal from exception[1]
         if exception[0] is None:
+            if run.names is not None:
+                run.names.check(run)
             self._check_budget(recorder)
             if self._known is not None:
                 tell_if_another(self._known, run, recorder.keeper)
@@ -258,7 +262,8 @@ def recompute(
         verify: Compare every recomputed value with its first run. Slow; for finding
             out why a program is not the same when run again.
         policy: Operators whose results are kept whatever the budget, as one or more
-            overloads or a function from an overload to a boolean.
+            overloads or a function from an overload to a boolean; or `names`, for what
+            is kept, and what is run again, by the names of regions.
         mode: `"loop"` notes calls of public functions instead of operators: cheaper
             for long loops of small ones, but it refuses, by name, in-place writes,
             custom functions, autocast and gradients inside.

@@ -1,6 +1,6 @@
 """A checkpoint inside of a compiled function: PyTorch's own, which it traces."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,17 +37,18 @@ def inner_checkpoint(
             "compiler computes them in kernels of its own. Compare without "
             "`torch.compile`."
         )
-    if callable(options["policy"]):
+    policy = options["policy"]
+    if policy is not None and not isinstance(policy, Collection):
         raise UnsupportedError(
-            "`policy` is a function, and inside of `torch.compile` the operators to "
-            "keep have to be named: pass a list of overloads, or "
+            "`policy` is a function, or names regions, and inside of `torch.compile` "
+            "the operators to keep have to be named: pass a list of overloads, or "
             "`context_fn=functools.partial(create_selective_checkpoint_contexts, ...)`."
         )
     more: dict[str, Any] = {"determinism_check": options["determinism_check"]}
     if options["context_fn"] is not None:
         more["context_fn"] = options["context_fn"]
-    elif options["policy"] is not None:
-        kept = list(options["policy"])
+    elif policy is not None:
+        kept = list(policy)
         more["context_fn"] = partial(pytorch.create_selective_checkpoint_contexts, kept)
     result: Any = pytorch.checkpoint(
         function, *args, use_reentrant=False, **more, **kwargs

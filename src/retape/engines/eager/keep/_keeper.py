@@ -92,6 +92,11 @@ class Keeper:
         if excess > 0:
             self.floor = max(self.floor, self.room + int(excess))
 
+    def lacks(self, nbytes: int) -> None:
+        """Bytes that a policy keeps could not be kept: the budget is too small."""
+        if nbytes and self.room is not None:
+            self.relieved, self.floor = True, max(self.floor, self.room + nbytes)
+
     def leave_to_record(self, nbytes: int) -> None:
         """From now on tensors have what a record of so many bytes leaves them.
 
@@ -183,6 +188,11 @@ class Keeper:
     def _why(self) -> str:
         """Who has decided what is kept, in a sentence."""
         limits, plan = self._limits, self._run.tally.plan
+        if self._run.names is not None:
+            return (
+                "The policy decided by the names of regions; what it does not name is "
+                "kept while it fits (Rules 1 to 4)."
+            )
         if limits.memory is None:
             return (
                 f"At most {limits.snapshots} snapshots are held, about as far apart as "

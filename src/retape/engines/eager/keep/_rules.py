@@ -22,6 +22,7 @@ Rule 7. Before that, the last snapshots are given up if their room saves more op
 than they do.
 """
 
+from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -56,17 +57,34 @@ class Rules:
 
     def schedule(self, why: str) -> Schedule:
         """What these rules have decided, as a plan would say it."""
-        trace = self._run.trace
+        run, trace = self._run, self._run.trace
         length = len(trace.steps)
+        if run.names is not None:
+            return self._schedule_of_regions(length, why)
+        # Behind the first that is kept, everything is.
         kept = next(iter(trace.tail.steps.values()), length)
-        before = [each for each in trace.snapshots if each.position < kept]
-        ends = [each.position for each in before]
-        sums = [each.saved for each in before] + [trace.saved - trace.tail.nbytes]
-        saved = [max(0, stop - first) for first, stop in pairwise(sums)]
-        if kept < length:
-            saved.append(trace.tail.nbytes)
-            ends.append(kept)
-        return chain_of([*ends, length], saved, len(before), why)
+        sums = {s.position: s.saved for s in trace.snapshots if s.position < kept}
+        sums.setdefault(kept, trace.saved - trace.tail.nbytes)
+        sums[length] = trace.saved
+        cuts = sorted(sums)
+        saved = [max(0, sums[b] - sums[a]) for a, b in pairwise(cuts)]
+        again = cuts.index(kept)
+        return chain_of(cuts, saved, range(again, len(saved)), why)
+
+    def _schedule_of_regions(self, length: int, why: str) -> Schedule:
+        """The same where regions were let go, or kept, by their names."""
+        run, trace = self._run, self._run.trace
+        run.settle_places()
+        cuts = sorted({*(each.position for each in trace.snapshots), length})
+        slots: list[set[int]] = [set() for _ in cuts[1:]]
+        for number, step in enumerate(run.places):
+            if run.alive[number]:
+                unit = min(bisect_right(cuts, step), len(slots)) - 1
+                slots[unit].add(run.slot_of(number))
+        saved = [sum(trace.nbytes[slot] for slot in each) for each in slots]
+        there = trace.held.storages.keys()
+        kept = [unit for unit, each in enumerate(slots) if each <= there]
+        return chain_of(cuts, saved, kept, why)
 
     def free_some(self) -> bool:
         """Let something go.

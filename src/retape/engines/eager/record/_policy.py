@@ -8,9 +8,10 @@ from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
 from retape.engines.eager._errors import PlanError, UnsupportedError
 from retape.engines.eager._operator_watch import OperatorWatch
+from retape.engines.eager.record._regions import RegionNames
 
 Operator: TypeAlias = OpOverload | OpOverloadPacket
-Policy: TypeAlias = Callable[[Any], bool] | Collection[Any] | Operator
+Policy: TypeAlias = Callable[[Any], bool] | Collection[Any] | Operator | RegionNames
 
 _PRODUCTS = frozenset(
     "aten::" + name
@@ -46,19 +47,21 @@ def matrix_products(func: Any) -> bool:
 
 def as_collection(
     policy: Policy | None,
-) -> Callable[[Any], bool] | Collection[Any] | None:
+) -> Callable[[Any], bool] | Collection[Any] | RegionNames | None:
     """A policy; one operator, which can be called, is a collection and no function."""
     return (policy,) if isinstance(policy, Operator) else policy
 
 
 def as_function(policy: Policy | None) -> Callable[[Any], bool] | None:
-    """A policy as a function.
+    """A policy as a function of operators; `None` if it names regions.
 
     Raises:
         PlanError: If it names something that is never asked about.
     """
     policy = as_collection(policy)
-    if policy is None or callable(policy):
+    if policy is None or isinstance(policy, RegionNames):
+        return None
+    if callable(policy):
         return policy
     if isinstance(policy, str) or not isinstance(policy, Collection):
         raise PlanError(_no_policy(policy))
@@ -73,8 +76,8 @@ def _no_policy(value: object) -> str:
     return (
         f"`policy` has `{value!r}`, which is no operator of the dispatcher, so it "
         "would keep nothing. Pass operators such as `torch.ops.aten.mm.default`, a "
-        "function that is asked about each of them, or "
-        "`retape.torch.matrix_products`."
+        "function that is asked about each of them, `retape.torch.matrix_products`, or "
+        "`retape.torch.names(save=[...])` for regions."
     )
 
 

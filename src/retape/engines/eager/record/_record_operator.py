@@ -249,7 +249,7 @@ def _keep_results(trace: Trace, outputs: Sequence[Any], first: int) -> None:
             storage = tensor.untyped_storage()
             slot = getattr(storage, TAG).slot
             if slot >= first:
-                trace.held.hold(slot, storage)
+                trace.pin_slot(slot, storage)
 
 
 def _leave_room(

@@ -7,7 +7,7 @@ from typing import Any
 
 from retape._html import record_html
 from retape.engines.eager._record_bytes import RecordSize, deep_bytes
-from retape.engines.eager.trace._schedule import RunPlan, Schedule
+from retape.engines.eager.trace._schedule import Region, RunPlan, Schedule
 
 _NO_TABLE = (
     "There is no table of operators: the block has not ended yet, or it was run with "
@@ -20,8 +20,8 @@ class Tally:
     """Counts of one run, while it goes on. `again` counts how often each step was.
 
     `record` is the size of its record, `plan` the plan that it began with, `schedule`
-    tells what is kept and what is run again, `sharding` is what is left to FSDP2 beside
-    the peak, and `before` the peak when that was less.
+    tells what is kept and what is run again, `regions` has those with names, `sharding`
+    is what is left to FSDP2 beside the peak, and `before` the peak when that was less.
     """
 
     steps: int = 0
@@ -37,6 +37,7 @@ class Tally:
     record: RecordSize | None = None
     plan: Any = None
     schedule: Callable[[], Schedule] | None = None
+    regions: list[Region] = field(default_factory=list[Region])
     again: Counter[int] = field(default_factory=Counter[int])
 
     def cost(self, costs: Sequence[int]) -> int:
@@ -59,7 +60,7 @@ class Tally:
         if self.schedule is None:
             return RunPlan(state, (), _NO_TABLE)
         schedule = self.schedule()
-        return RunPlan(state, schedule.parts(self.again), schedule.why)
+        return RunPlan(state, schedule.parts(self.again, self.regions), schedule.why)
 
     def report(self) -> "EagerReport":
         """The counts so far, frozen."""

@@ -100,6 +100,8 @@ class Run:
         self.sweep: Fetcher | None = None
         self.reversed_inside = self.keeps_whole = False
         self.kept_result: Any = None
+        self.names: Any = None  # a policy by the names of regions
+        self.inside: list[str] = []
         self.native: Any = None
         self.compiled = False  # its record is that of the accelerator, or would be
 

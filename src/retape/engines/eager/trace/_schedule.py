@@ -4,7 +4,7 @@ The rules of a first run and the plan of a later one say it in this one form, as
 actions of a user do, and `print(report.plan)` shows it.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal, NamedTuple
@@ -13,7 +13,7 @@ from retape._bytes import format_bytes
 
 PlanState = Literal["none", "followed", "left"]
 
-_MOST_ROWS = 24
+_MOST_ROWS, _MOST_NAMES = 24, 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +58,14 @@ class Schedule:
     why: str
     away: Collection[int] = ()
 
-    def parts(self, again: Mapping[int, int]) -> "tuple[Part, ...]":
+    def parts(
+        self, again: Mapping[int, int], regions: Sequence["Region"] = ()
+    ) -> "tuple[Part, ...]":
         """Neighbouring units that one descent tapes, as they follow one another.
 
         Args:
             again: How often each operator has been run again.
+            regions: Those of the program.
         """
         owner = {
             unit: number
@@ -73,6 +76,7 @@ class Schedule:
         for unit in range(len(counts)):
             steps = range(self.cuts[unit], self.cuts[unit + 1])
             counts[unit] = sum(again.get(step, 0) for step in steps)
+        begun = sorted(regions, key=lambda each: (each.first, -each.stop))
         away = set(self.away).intersection(self.descents[0].taped)
 
         def decided(unit: int) -> tuple[int, bool]:
@@ -82,14 +86,16 @@ class Schedule:
         found: list[Part] = []
         for (number, stored), group in groupby(range(len(counts)), key=decided):
             units, each = list(group), self.descents[number]
+            first, stop = self.cuts[units[0]], self.cuts[units[-1] + 1]
             found.append(
                 Part(
-                    self.cuts[units[0]],
-                    self.cuts[units[-1] + 1],
+                    first,
+                    stop,
                     sum(self.saved[unit] for unit in units),
                     None if number == 0 else self.cuts[each.start],
                     "stored" if stored else "run again" if number else "kept",
                     sum(counts[unit] for unit in units),
+                    tuple(each.name for each in begun if first <= each.first < stop),
                 )
             )
         return tuple(found)
@@ -108,6 +114,7 @@ class Part(NamedTuple):
             `"run again"`.
         recomputed: How many operators of them have been run again so far, each as often
             as it was.
+        regions: The regions that begin in it, those that are in others first.
     """
 
     first: int
@@ -116,6 +123,20 @@ class Part(NamedTuple):
     start: int | None
     state: Literal["kept", "stored", "run again"]
     recomputed: int
+    regions: tuple[str, ...] = ()
+
+
+class Region(NamedTuple):
+    """A region of a program that has ended.
+
+    Attributes:
+        name: Its path, the names of the regions around it first.
+        first, stop: The operators in it.
+    """
+
+    name: str
+    first: int
+    stop: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +168,22 @@ class RunPlan:
     def __str__(self) -> str:
         if not self.parts:
             return self.why
-        head = "operators", "saved for the backward", "what becomes of it", "run again"
+        named = "regions" if any(each.regions for each in self.parts) else ""
+        head = *_HEAD, named
         rows = [head, *(_row(each) for each in self.parts[:_MOST_ROWS])]
-        table = [f"{a:<15}{b:<26}{c:<27}{d:>11}" for a, b, c, d in rows]
+        table = [
+            f"{a:<15}{b:<26}{c:<27}{d:>11}  {e}".rstrip() for a, b, c, d, e in rows
+        ]
         more = len(self.parts) - _MOST_ROWS
         if more > 0:
             table.append(f"and {more} more parts, in `parts`")
         return "\n".join([self.why, *table])
 
 
-def _row(part: Part) -> tuple[str, str, str, str]:
+_HEAD = "operators", "saved for the backward", "what becomes of it", "run again"
+
+
+def _row(part: Part) -> tuple[str, str, str, str, str]:
     what = {
         "kept": "kept",
         "stored": "put into the store",
@@ -166,27 +193,33 @@ def _row(part: Part) -> tuple[str, str, str, str]:
         what["kept"] = "there is nothing to keep"
     saved = format_bytes(part.saved_bytes)
     where = f"{part.first} to {part.stop - 1}"
-    return where, saved, what[part.state], str(part.recomputed)
+    outer = [
+        name for name in part.regions if name.rpartition("/")[0] not in part.regions
+    ]
+    names = ", ".join(name.rpartition("/")[2] for name in outer[:_MOST_NAMES])
+    names += ", ..." if len(outer) > _MOST_NAMES else ""
+    return where, saved, what[part.state], str(part.recomputed), names
 
 
 def chain_of(
-    ends: Iterable[int], saved: Iterable[int], kept: int, why: str
+    cuts: Sequence[int], saved: Sequence[int], kept: Collection[int], why: str
 ) -> Schedule:
     """A schedule by which each unit is run again from its own beginning.
 
     Args:
-        ends: Where the units begin, and the end.
+        cuts: Where the units begin, and the end.
         saved: For each of them, what autograd saves.
-        kept: The first unit that is kept.
+        kept: The units that are kept.
         why: Who decided.
 
     Examples:
-        >>> made = chain_of([0, 20, 30], [4000, 2000], 1, "By the rules.")
+        >>> made = chain_of([0, 20, 30], [4000, 2000], [1], "By the rules.")
         >>> [(each.start, each.taped) for each in made.descents]
         [(0, (1,)), (0, (0,))]
     """
-    cuts = tuple(ends)
     count = len(cuts) - 1
-    own = Descent(0, count, tuple(range(1, kept + 1)), tuple(range(kept, count)), -1)
-    later = [Descent(unit, unit + 1, (), (unit,), 0) for unit in reversed(range(kept))]
-    return Schedule((own, *later), cuts, tuple(saved), why)
+    again = [unit for unit in range(count) if unit not in kept]
+    stores = tuple(unit for unit in again if unit)
+    own = Descent(0, count, stores, tuple(sorted(kept)), -1)
+    later = [Descent(unit, unit + 1, (), (unit,), 0) for unit in reversed(again)]
+    return Schedule((own, *later), cuts, saved, why)

@@ -10,10 +10,11 @@ has the geometry of each foreign tensor, if contiguous, that gets a gradient.
 gave, and what was made before the present `section` and is read in it, which is the
 `same` value as another slot; `asked` are those that autograd saved. `kept_bytes` are
 those kept for good: these, states of generators, and copies of foreign values that the
-program has overwritten. `exposed` has what was seen of foreign slots in memory that
-NumPy, say, may write without PyTorch's knowledge, or of values that the program has
-handed out (`shared` has their storages); their buffers are `uninitialised`, so that
-each read goes the long way. `gapped` slots have parts that no kernel has written.
+program has overwritten; `pinned_bytes` are those that a policy keeps. `exposed` has
+what was seen of foreign slots in memory that NumPy, say, may write without PyTorch's
+knowledge, or of values that the program has handed out (`shared` has their storages);
+their buffers are `uninitialised`, so that each read goes the long way. `gapped` slots
+have parts that no kernel has written.
 """
 
 from collections.abc import Callable
@@ -86,7 +87,7 @@ class Trace:
         self.gapped: set[int] = set()
         self.section = 0
         self.in_flight = InFlight()
-        self.kept_bytes = 0
+        self.kept_bytes = self.pinned_bytes = 0
         self.latest: Signature | None = None
         self.memory: float = float("inf")
         self.limit: float = float("inf")
@@ -346,6 +347,11 @@ class Trace:
             else:
                 self.drop_from_tail(slot)
         buffer.older = tuple(kept)
+
+    def pin_slot(self, slot: int, storage: Storage) -> None:
+        """Hold a value for a policy, until nothing asks for the run any more."""
+        self.pinned_bytes += self.nbytes[slot]
+        self.held.hold(slot, storage)
 
     def needed_by_snapshot(self, slot: int, storage: Storage) -> None:
         """A value from before the open snapshot is read after it."""

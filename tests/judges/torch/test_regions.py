@@ -1,0 +1,185 @@
+"""Regions with names: kept or run again by name, with the plain bits.
+
+Rows are forms of a region and what a policy says of it; columns are the faces and both
+recorders. What runs again is counted by an oracle: calls of operators below autograd.
+"""
+
+import copy
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import retape.torch
+from retape import BudgetError, PlanError, UnsupportedError
+from retape.torch import checkpoint, matrix_products, name_modules, names, region
+from tests.judges.torch.allocator import Peak
+
+
+class Block(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.Sequential(nn.Linear(32, 32), nn.Softmax(1))
+        self.mlp = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 32))
+        self.drop = nn.Dropout(0.2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        with region("attention"):
+            x = x + self.attention(x)
+        return self.drop(x + self._mlp(x))
+
+    @region("mlp")
+    def _mlp(self, x: Tensor) -> Tensor:
+        return self.mlp(x)
+
+
+class Counted(TorchDispatchMode):
+    """How often an operator is run."""
+
+    def __init__(self, func: Any) -> None:
+        super().__init__()
+        self.func, self.calls = func, 0
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ):
+        self.calls += func is self.func
+        return func(*args, **(kwargs or {}))
+
+
+X = torch.linspace(-1, 1, 24 * 32).reshape(24, 32)
+
+
+def blocks(count: int = 4) -> nn.Sequential:
+    torch.manual_seed(0)
+    return nn.Sequential(*[Block() for _ in range(count)])
+
+
+def step(net: nn.Module, under: Callable[[], Any]) -> tuple[list[Tensor], Counted]:
+    """Gradients of a step, and the GELUs in its backward."""
+    torch.manual_seed(1)
+    loss, counted = under(), Counted(torch.ops.aten.gelu.default)
+    with counted:
+        loss.backward()
+    return [each.grad for each in net.parameters() if each.grad is not None], counted
+
+
+def loss_of(net: nn.Module) -> Tensor:
+    return net(X).square().sum()
+
+
+def under(policy: Any, memory: Any = "1MB") -> Callable[[nn.Module], Any]:
+    return lambda net: retape.torch.recompute(memory=memory, policy=policy)(loss_of)(
+        net
+    )
+
+
+def each_checkpointed(policy: Any) -> Callable[[nn.Module], Any]:
+    def run(net: Any) -> Tensor:
+        x = X
+        for block in net:
+            x = checkpoint(block, x, policy=policy)
+        return x.square().sum()
+
+    return run
+
+
+# What runs, and how many of the four GELUs run again.
+ROWS: dict[str, tuple[Callable[[nn.Module], Any], int]] = {
+    "again, by name": (under(names(again=["mlp"])), 4),
+    "again, by path": (under(names(again=["[13]/mlp"])), 2),
+    "again, by layer": (under(names(again=["[02]"])), 2),
+    "another one again": (under(names(again=["attention"])), 0),
+    "again but for": (under(names(again=["[0-9]"], save=["mlp"])), 0),
+    "saved": (under(names(save=["mlp"])), 0),
+    "saved in checkpoints": (each_checkpointed(names(save=["mlp"])), 0),
+    "another one saved": (each_checkpointed(names(save=["attention"])), 4),
+}
+
+
+@pytest.fixture(params=[False, True], ids=["python", "compiled"])
+def recorder(request: Any) -> Iterator[None]:
+    if request.param:
+        retape.torch.accelerate()
+    yield
+    retape.torch.accelerate(False)
+
+
+@pytest.mark.usefixtures("recorder", "compiled")
+@pytest.mark.parametrize("row", ROWS)
+def test_what_is_named_is_what_runs_again(row: str) -> None:
+    net = blocks()
+    plain, _ = step(net, lambda: loss_of(net))
+    net.zero_grad()
+    (run, again), handle = ROWS[row], name_modules(net)
+    found, counted = step(net, lambda: run(net))
+    assert all(map(torch.equal, plain, found)) and counted.calls == again
+    handle.remove()
+
+
+@pytest.mark.parametrize("policy", [matrix_products, names(save=["mlp", "attention"])])
+def test_what_is_kept_is_in_the_budget(policy: Any) -> None:
+    net, memory = blocks(12), 1
+    for _ in range(9):
+        try:
+            step(net, lambda: under(policy, memory)(net))  # noqa: B023
+        except BudgetError as error:
+            assert error.least is not None and error.least > memory
+            memory = error.least
+    with Peak() as peak:
+        step(net, lambda: under(policy, memory)(net))
+    assert peak.nbytes <= memory
+
+
+WRONG: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "a name of no region": (
+        lambda: under(names(again=["mpl"]))(blocks()), PlanError, "regions are.*`mlp`",
+    ),
+    "a text for a list": (lambda: names(save="mlp"), PlanError, "list of names"),
+    "nothing": (names, PlanError, "names nothing"),
+    "no text": (lambda: region(3).__enter__(), PlanError, "Pass a text"),  # type: ignore[arg-type]
+    "a loop": (
+        lambda: retape.torch.recompute(memory=9, mode="loop", policy=names(["mlp"])),
+        PlanError, "Leave them out",
+    ),
+    "a compiled function": (
+        lambda: torch.compile(each_checkpointed(names(["mlp"])), backend="eager")(
+            blocks()
+        ),
+        UnsupportedError, "operators to keep",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("row", WRONG)
+def test_what_cannot_be_is_refused(row: str) -> None:
+    call, kind, words = WRONG[row]
+    with pytest.raises(kind, match=words):
+        call()
+
+
+def test_a_named_module_is_copied_pickled_and_compiled_as_another() -> None:
+    net = blocks(1)
+    handle, plain = name_modules(net), loss_of(net.eval())
+    copies = copy.deepcopy(net), pickle.loads(pickle.dumps(net))
+    compiled = torch.compile(net, backend="eager", fullgraph=True)
+    assert all(torch.equal(loss_of(each), plain) for each in (*copies, compiled))
+    handle.remove()
+    with pytest.raises(PlanError, match="regions are.*`attention`"):
+        under(names(again=["0"]))(net.train())
+
+
+def test_the_table_names_regions() -> None:
+    net = blocks()
+    with retape.torch.recompute(memory="1MB", policy=names(again=["mlp"])) as run:
+        with pytest.raises(ValueError, match="inside"), region("broken"):
+            raise ValueError("inside")
+        loss = loss_of(net)
+    loss.backward()
+    parts = run.report.plan.parts
+    assert [each.state for each in parts if "mlp" in each.regions] == ["run again"] * 4
+    assert str(run.report.plan).count("mlp") == 4
