@@ -20,8 +20,7 @@ from retape.engines.jaxpr.layers.remat._flat_program import (
     is_loop,
     is_nested,
 )
-from retape.engines.jaxpr.layers.remat._loop_search import LoopWay, offer
-from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.engines.jaxpr.layers.remat._strategies import LoopWay, Strategy, offer
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,6 @@ class Loops(Strategy):
         return [*carry, *ys]
 
 
-@offer
 def ways(graph: Graph) -> list[LoopWay]:
     """How loops may be reversed, by rising extra work; `None` is as they are."""
     fourth = LoopOptions(levels=2, policy=selective())
@@ -79,6 +77,18 @@ def ways(graph: Graph) -> list[LoopWay]:
     nested = any(is_nested(eqn) for eqn in graph.jaxpr.eqns)
     last = [Loops(o, deep=True) for o in deep] if nested else list(map(Loops, more))
     return [None, *map(Loops, options), *last]
+
+
+class _Forms:
+    """What `layers.remat` needs to know of loops."""
+
+    ways = staticmethod(ways)
+
+    def inside(self, levels: int, policy: Strategy | None) -> Strategy:
+        return Loops(LoopOptions(levels=levels, policy=policy), deep=policy is None)
+
+
+offer(_Forms())
 
 
 def described(way: LoopWay) -> str:

@@ -15,35 +15,24 @@ loops stand in loops, the last two are 1 and 2 levels of both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.engines.jaxpr.layers.remat._compiled_footprint import footprint, gradients
 from retape.engines.jaxpr.layers.remat._deferred_choice import tied
-from retape.engines.jaxpr.layers.remat._flat_program import Graph, graph_of, is_loop
-from retape.engines.jaxpr.layers.remat._strategies import Strategy
-
-LoopWay = Strategy | None
-"""How all loops of a function are run; `None` is as they are."""
-
-_offered: list[Callable[[Graph], Sequence[LoopWay]]] = []
-
-
-def offer(
-    ways: Callable[[Graph], Sequence[LoopWay]],
-) -> Callable[[Graph], Sequence[LoopWay]]:
-    """Name the ways, by rising work: a decorator for who knows how loops are run."""
-    _offered[:] = [ways]
-    return ways
+from retape.engines.jaxpr.layers.remat._flat_program import Graph
+from retape.engines.jaxpr.layers.remat._strategies import (
+    LoopWay,
+    loop_forms,
+    with_loops,
+)
 
 
 class LoopSearch:
@@ -51,7 +40,7 @@ class LoopSearch:
 
     def __init__(self, graph: Graph, moving: tuple[bool, ...]) -> None:
         self.graph, self.moving = graph, moving
-        self.ways = [way for ways in _offered for way in ways(graph)]
+        self.ways = loop_forms().ways(graph)
         self.known: dict[int, int] = {}
 
     def best(self, memory: int) -> tuple[LoopWay] | None:
@@ -88,25 +77,8 @@ class LoopSearch:
 
 
 def run_way(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
-    """Evaluate a function with its loops run in a way."""
-    return tied(_run(graph, way, values))
-
-
-def _run(graph: Graph, way: LoopWay, values: Sequence[Any]) -> list[Any]:
-    if way is None:
-        return evaluate(graph.jaxpr, values, consts=())
-    return way.run(graph, values)
-
-
-def in_way(graph: Graph, way: LoopWay) -> tuple[Graph, list[Any]]:
-    """A function with its loops in a way, and constants that are its first inputs."""
-    structs = [struct(v.aval) for v in graph.jaxpr.invars]
-    return graph_of(jax.make_jaxpr(lambda *v: _run(graph, way, v))(*structs))
-
-
-def has_loops(graph: Graph) -> bool:
-    """Whether there is a scan of more than one step, and a way to run it."""
-    return bool(_offered) and any(map(is_loop, graph.jaxpr.eqns))
+    """`with_loops`, a scalar tied to its gradient."""
+    return tied(with_loops(graph, way, values))
 
 
 def loop_search(graph: Graph, moving: tuple[bool, ...]) -> LoopSearch:

@@ -43,14 +43,9 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
 from retape.engines.jaxpr.layers.remat._compiled_footprint import footprint, gradients
 from retape.engines.jaxpr.layers.remat._deferred_choice import run_late, run_tied
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._loop_search import (
-    has_loops,
-    in_way,
-    loop_search,
-    run_way,
-)
+from retape.engines.jaxpr.layers.remat._loop_search import loop_search, run_way
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch
-from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.engines.jaxpr.layers.remat._strategies import Strategy, has_loops, in_way
 
 _TARGETS = 24
 """Budgets that the dynamic programme is solved for, from the least peak to all."""
