@@ -15,7 +15,7 @@ from retape.engines.eager import TRIED, is_tried, warn_if_untried
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs/releases.md"
 ENGINE = ROOT / "docs/devdocs/engines.md"
-ROW = re.compile(r"^\| (\d+\.\d+\.\d+) \| (3\.\d+) \|.*\| (\d[\d,]*) \|", re.MULTILINE)
+ROW = re.compile(r"^\| (\d+\.\d+\.\d+) \| (3\.\d+) \| (\d[\d,]*) \|", re.MULTILINE)
 
 
 def section(page: Path, title: str) -> str:
