@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.docs.pages import run_page
+import pytest
+
+from tests.docs.pages import ROOT, blocks_of, run_page
 from tests.docs.warm import Warm
 
 
@@ -66,3 +68,23 @@ def test_what_ends_its_process_or_is_wrong_is_told(tmp_path: Path) -> None:
         assert not warm.docstrings("keyword", tmp_path)[0], "it has no example"
     finally:
         warm.close()
+
+
+def _lost_fences(text: str) -> list[int]:
+    """Lines of blocks that another block begins in, or of one that is not closed."""
+    blocks = blocks_of(text)
+    torn = [block.line for block in blocks if "```" in block.text]
+    return torn + [text.count("\n")] * (text.count("\n```") % 2)
+
+
+@pytest.mark.parametrize(
+    "page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda p: p.stem
+)
+def test_every_block_of_a_page_is_opened_and_closed(page: Path) -> None:
+    assert _lost_fences(page.read_text()) == []
+
+
+def test_a_block_without_its_first_line_is_found() -> None:
+    whole = "Text.\n\n```sh\nmake\n```\n\nThen:\n\n```python\n1\n```\n"
+    assert _lost_fences(whole) == []
+    assert _lost_fences(whole.replace("```sh\n", "")) != []
