@@ -82,9 +82,9 @@ def equinox(checkpoints: int) -> Loop:
 # Workloads ------------------------------------------------------------------------
 
 
-def bptt(small: bool) -> Workload:
+def bptt(small: bool, sizes: tuple[int, int] | None = None) -> Workload:
     """Cheap steps over a vector: rotations by an angle that depends on the state."""
-    n, size = (200, 100) if small else (10_000, 1_000)
+    n, size = sizes or ((200, 100) if small else (10_000, 1_000))
 
     def step(x: Any) -> Any:
         angle = 0.01 * jnp.sqrt(jnp.sum(x * x))
@@ -98,9 +98,9 @@ def bptt(small: bool) -> Workload:
     return Workload("BPTT", program, jnp.linspace(0.1, 1, size), n)
 
 
-def paper(small: bool) -> Workload:
+def paper(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
     """Fig. 8: two nested loops, the inner one's length depends on the outer's index."""
-    size, outer, most = (100, 12, 8) if small else (1000, 60, 60)
+    size, outer, most = sizes or ((100, 12, 8) if small else (1000, 60, 60))
 
     def program(loop: Loop) -> Program:
         def turn(state: Any) -> Any:
@@ -121,9 +121,9 @@ def paper(small: bool) -> Workload:
     return Workload("Fig. 8, nested", program, jnp.linspace(0.1, 1, size), outer)
 
 
-def transformer(small: bool) -> Workload:
+def transformer(small: bool, sizes: tuple[int, int, int] | None = None) -> Workload:
     """Layers of a transformer with weights of their own; the gradient by the input."""
-    layers, tokens, width = (4, 8, 16) if small else (48, 512, 512)
+    layers, tokens, width = sizes or ((4, 8, 16) if small else (48, 512, 512))
     draw = np.random.default_rng(0)
 
     def made(*shape: int) -> Any:
@@ -156,9 +156,9 @@ def _norm(x: Any) -> Any:
     return x * lax.rsqrt(jnp.mean(x * x, -1, keepdims=True) + np.float32(1e-6))
 
 
-def navier_stokes(small: bool) -> Workload:
+def navier_stokes(small: bool, sizes: tuple[int, int] | None = None) -> Workload:
     """Vorticity on a periodic square, pseudo-spectral, Heun's method."""
-    size, n = (16, 10) if small else (256, 1000)
+    size, n = sizes or ((16, 10) if small else (256, 1000))
     k = jnp.fft.fftfreq(size, 1 / size)
     kx, ky = k[:, None], k[None, : size // 2 + 1]
     square = kx**2 + ky**2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from retape.engines.jaxpr.codegen._allocate import Layout
@@ -11,6 +11,7 @@ from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.ir._ir import Item, Label, Program
 from retape.engines.jaxpr.jaxprs._avals import Kind, nbytes
+from retape.engines.jaxpr.jaxprs._caches import cached
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +63,16 @@ class Compiled:
         """Bytes of the tape of a stage of so many steps."""
         rows = self.pool_rows(stage)
         return 4 * stage + sum(n * _kind_bytes(k) for k, n in rows.items())
+
+
+@cached(64)
+def with_thin_tape(compiled: Compiled) -> Compiled:
+    """The same program with nothing on its tape but the inputs of each step.
+
+    A step is run once more on its way back, as under scans that are nested by hand.
+    """
+    taped = {label: replace(t, thin=True) for label, t in compiled.taped.items()}
+    return replace(compiled, taped=taped)
 
 
 def _kind_bytes(kind: Kind) -> int:

@@ -91,6 +91,9 @@ class TapedCode:
     """True of the program's last block, which is not taped (`sweep/_last_block`)."""
     together: _Together
     """All blocks, which are differentiated in one trace."""
+    thin: bool = False
+    """Whether its inputs alone are taped, and the rest computed again on the way back.
+    """
 
     @property
     def has_derivative(self) -> bool:
@@ -243,6 +246,8 @@ def _linearized(block: TapedCode) -> Linearized:
     code = block.code
     if not block.has_derivative or block.ending:
         return Linearized(code.jaxpr, (), (), None)
+    if block.thin:
+        return _of_inputs(block)
     both = block.derivative
     inner, n, n_out = both.jaxpr.jaxpr, len(code.jaxpr.in_avals), both.outs
     ins, cotangents = inner.invars[:n], inner.invars[n:]
@@ -256,6 +261,23 @@ def _linearized(block: TapedCode) -> Linearized:
     kinds = tuple(map(kind_of, chosen.taped.out_avals[n_out:]))
     pullback = joined(chosen.restore, pull, len(cotangents))
     return Linearized(chosen.taped, kinds, chosen.sources, pullback)
+
+
+def _of_inputs(block: TapedCode) -> Linearized:
+    """The whole derivative as the second half; the first tapes what that reads."""
+    code, whole = block.code.jaxpr, block.whole
+    n, inner = len(code.in_avals), whole.jaxpr
+    read = {*variables(inner.outvars)}.union(*(variables(e.invars) for e in inner.eqns))
+    needed = [i for i in range(n) if inner.invars[i] in read]
+    lasting = [i for i in needed if i in block.lasting]
+    kept = [i for i in needed if i not in block.lasting]
+    given = [*(inner.invars[i] for i in (*kept, *lasting)), *inner.invars[n:]]
+    pullback = slice_between(whole, given, inner.outvars)
+    own = code.jaxpr
+    saved = [own.invars[i] for i in kept]
+    taped = slice_between(code, own.invars, [*own.outvars, *saved])
+    kinds = tuple(kind_of(code.in_avals[i]) for i in kept)
+    return Linearized(taped, kinds, tuple(lasting), pullback)
 
 
 def _lasting(code: Code, layout: Layout) -> set[int]:

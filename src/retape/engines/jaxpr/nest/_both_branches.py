@@ -70,11 +70,11 @@ def _may_run_all(eqn: core.JaxprEqn) -> bool:
     branches = [b.jaxpr for b in eqn.params["branches"]]
     if any(map(is_unsafe, branches)):
         return False
-    prices = list(map(_price, branches))
+    prices = list(map(kernel_price, branches))
     return sum(prices) - min(prices) <= _IN_VAIN
 
 
-def _price(jaxpr: core.Jaxpr) -> int:
+def kernel_price(jaxpr: core.Jaxpr) -> int:
     """What code costs an accelerator, in operations; a kernel's start is `KERNEL`."""
     return sum(map(_price_of, jaxpr.eqns))
 
@@ -83,7 +83,7 @@ def _price_of(eqn: core.JaxprEqn) -> int:
     inner = [getattr(j, "jaxpr", j) for j in jaxprs_in_params(eqn.params)]
     if inner:
         times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
-        return times * sum(map(_price, inner))
+        return times * sum(map(kernel_price, inner))
     fused = traits(eqn).kernel in (Kernel.ELEMENT, Kernel.SHAPE)
     return (_FUSED if fused else KERNEL) + flops(eqn) // _BUSY
 

@@ -36,6 +36,7 @@ from retape.engines.jaxpr.codegen._allocate import extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Block, Item, Loop
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, ChunkSizes
+from retape.engines.jaxpr.nest._counted_turns import counted_turns
 from retape.engines.jaxpr.nest._resumable_nest import (
     OK,
     Pass,
@@ -129,6 +130,10 @@ class _Nest:
         """So many turns of a loop, one after the other."""
         if count == 1:
             return self.body(loop, state)
+        (item, *others) = loop.items
+        if isinstance(item, Block) and not others and self.counts(item):
+            here = self.number[item.label]
+            return counted_turns(self.going, item.label, here, count, state)
         keys = changed_keys(self.going, [loop])
 
         def turn(carry: list[Any], _: None) -> tuple[list[Any], None]:
@@ -137,6 +142,11 @@ class _Nest:
 
         found, _ = lax.scan(turn, [state[k] for k in keys], length=count)
         return state | dict(zip(keys, found, strict=True))
+
+    def counts(self, block: Block) -> bool:
+        """Tell whether a loop of this block alone need carry no number of ours."""
+        guarded = self.sizes.keeps_guard(block.label, self.going, outside=False)
+        return not (guarded or self.going.passes_over(block.label))
 
     def body(self, loop: Loop, state: State) -> State:
         for item in self.in_order(loop.items):

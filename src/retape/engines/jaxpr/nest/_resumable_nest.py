@@ -24,7 +24,7 @@ inside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from jax import lax
 
@@ -42,6 +42,19 @@ such a sweep, where a guard says that the block is next."""
 
 _CHOSEN_HERE = frozenset({"pc", "left", "taped", "tops", WRITTEN})
 """What `chosen_step` chooses. All else `step` chooses itself, row by row."""
+
+
+class Ahead(NamedTuple):
+    """What is known of the steps that come next.
+
+    Attributes:
+        most: How many of one block, at most as many as were asked about, if it is not
+            left before.
+        nexts: The block that is next after each of them, if that is known beforehand.
+    """
+
+    most: Any
+    nexts: Any = None
 
 
 class Pass(Protocol):
@@ -63,6 +76,18 @@ class Pass(Protocol):
 
     def step(self, label: Label, state: State) -> State:
         """Do one step of this block."""
+        ...
+
+    def paces(self, label: Label) -> dict[Any, Any]:
+        """Keys that each step of this block changes by the same, and by how much."""
+        ...
+
+    def ahead(self, label: Label, here: int, count: int, state: State) -> Ahead:
+        """How many steps of this block come next, `count` at most, as far as known."""
+        ...
+
+    def settled(self, label: Label, state: State, made: Any) -> State:
+        """The state behind so many steps, of which it has the rest: their record."""
         ...
 
 

@@ -10,17 +10,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from retape._errors import BudgetError
-from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._compiled import Compiled, with_thin_tape
 from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.nest._chunk_sizes import LONGEST
 from retape.engines.jaxpr.sizing._byte_counts import (
     bytes_per_step,
     fixed_bytes,
     snapshot_bytes,
     stage_bytes,
 )
-from retape.engines.jaxpr.sizing._cost_model import relative_cost
+from retape.engines.jaxpr.sizing._cost_model import device_cost, relative_cost
 from retape.plan._base import Plan
 
+_STAGES = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, LONGEST)
+"""Lengths of a stage with a thin tape, of which the cheapest is taken."""
 _TWICE = 1.05
 """Relative cost of doing some arithmetic twice instead of holding its results."""
 
@@ -80,6 +83,35 @@ def tapeless_candidates(
         yield _direct(plan, compiled, whole, thrift=thrift)
 
 
+def device_candidates(
+    plan: Plan, compiled: Compiled, others: Sequence[Candidate | Infeasible]
+) -> Iterator[Candidate | Infeasible]:
+    """Those by what they cost an accelerator, and stages of steps with a thin tape.
+
+    A turn is some fifty kernels there, so that stages of one step are dear.
+    """
+    for each in others:
+        if isinstance(each, Candidate):
+            price = device_cost(each.compiled, each.settings, compiled)
+            yield replace(each, price=price)
+        else:
+            yield each
+    yield from _thin(plan, compiled)
+
+
+def _thin(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
+    compiled = with_thin_tape(whole)
+    if compiled.tape_bytes(1) >= whole.tape_bytes(1):
+        return
+    fixed, w = fixed_bytes(compiled), snapshot_bytes(compiled)
+    for stage in _STAGES:
+        d = (plan.limit - fixed - compiled.tape_bytes(stage)) // w
+        if d >= 1 and (compiled.program.length or LONGEST) >= stage:
+            d = bounded_by_length(d, compiled, stage)
+            settings = _settings_of(plan, stage, d, None)
+            yield Candidate(compiled, settings, device_cost(compiled, settings, whole))
+
+
 def bounded_by_length(d: int, compiled: Compiled, stage: int) -> int:
     """No more snapshots than there can be."""
     n = compiled.program.length
@@ -115,9 +147,12 @@ def _direct(
     return Candidate(compiled, settings, found)
 
 
-def is_good_enough(found: Sequence[Candidate | Infeasible]) -> bool:
-    """Tell whether there is a way that advances each step at most once."""
-    return any(isinstance(w, Candidate) and w.price <= 1 for w in found)
+def is_good_enough(found: Sequence[Candidate | Infeasible], most: float = 1) -> bool:
+    """Tell whether there is a way at no more than a price.
+
+    The usual one is that of advancing each step once.
+    """
+    return any(isinstance(w, Candidate) and w.price <= most for w in found)
 
 
 def sort_key(found: Candidate | Infeasible) -> tuple[bool, float]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil
 
 from jax.extend import core
 
@@ -26,6 +27,7 @@ from retape.engines.jaxpr.sizing._candidates import (
     cheapest_feasible,
     resolved,
 )
+from retape.engines.jaxpr.sizing._cost_model import step_kernels
 from retape.engines.jaxpr.sizing._fit_budget import fit_budget, is_manual
 from retape.engines.jaxpr.xla._standalone import Shardings
 from retape.plan._base import Plan
@@ -35,6 +37,8 @@ _LINE = 1 << 24
 """A program without a loop is cut if it tapes more, whatever the plan."""
 _LONGER = 4
 """How many times longer a stage may be on an accelerator, if the plan says nothing."""
+_STAGE = 320
+"""Kernels of a stage that is long enough: eight times those that a turn takes."""
 _PIECES = 64
 """Into how many pieces, about."""
 
@@ -104,7 +108,7 @@ def for_platform(
     """The settings for whom the plan's loops are.
 
     On an accelerator a stage is about what is done between two waits. Where the plan
-    leaves it open a stage is therefore longer there, up to four times.
+    leaves it open a stage of cheap steps is therefore longer there, up to four times.
 
     Code for each device of a mesh keeps its loops: devices wait for one another in it,
     and none may run what another does not. So does code with sizes that are not known
@@ -116,7 +120,8 @@ def for_platform(
     if any(extents(shape) != tuple(shape) for shape in shapes):
         return settings
     if plan.stage is None and plan.budget is None and not plan.sizes_stages:
-        wished = min(LONGEST, _LONGER * settings.stage)
+        enough = ceil(_STAGE / step_kernels(compiled))
+        wished = min(LONGEST, _LONGER * settings.stage, enough)
         if settings.stage < wished:
             settings = choose_settings(plan.with_stage(wished), compiled)
     return replace(settings, device=True)

@@ -17,12 +17,17 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import nbytes
+from retape.engines.jaxpr.nest._both_branches import kernel_price
+from retape.engines.jaxpr.nest._chunk_sizes import KERNEL
 from retape.schedule import Schedule
 
 CACHE = 1 << 24
 """Bytes of a tape that costs no time."""
 _BALANCE = 40
 """Operations in the time that a byte takes to be moved."""
+_TURN, _CHUNK = 24, 18
+"""Kernels of a turn and of a chunk to advance besides its steps: 18 and 12 (XLA:GPU for
+an H100, November 2026), and a wait each, in the time of five."""
 _RUN = 64
 """Steps that a run of unknown length is thought to have at least."""
 
@@ -43,6 +48,27 @@ def relative_cost(compiled: Compiled, settings: Settings, whole: Compiled) -> fl
         return Schedule(n, d, alpha).counts().advances / n + stored
     blocks = len(compiled.code) / len(whole.code)
     return _RUN * blocks / (d * alpha) + stored
+
+
+def device_cost(compiled: Compiled, settings: Settings, whole: Compiled) -> float:
+    """The same for the device's form, whose turns and chunks are kernels, too.
+
+    Where nothing but its inputs is taped a step is run once more.
+    """
+    n = compiled.program.length or _RUN
+    again = any(t.thin for t in compiled.taped.values())
+    advanced = relative_cost(compiled, settings, whole)
+    stages = -(-n // settings.stage)
+    chunks = stages + advanced * n / settings.stage
+    steering = (stages * _TURN + chunks * _CHUNK) / (n * step_kernels(compiled))
+    return advanced + again + steering
+
+
+def step_kernels(compiled: Compiled) -> float:
+    """Kernels of a step in a loop, about; a mean of its blocks."""
+    looped = [c for c in compiled.code.values() if not c.once]
+    prices = [kernel_price(c.jaxpr.jaxpr) for c in looped or compiled.code.values()]
+    return max(1.0, sum(prices) / len(prices) / KERNEL)
 
 
 def storing_cost(compiled: Compiled, settings: Settings) -> float:

@@ -41,6 +41,7 @@ from retape.engines.jaxpr.sizing._candidates import (
     Infeasible,
     bounded_by_length,
     candidates,
+    device_candidates,
     is_good_enough,
     refusal,
     sort_key,
@@ -53,6 +54,9 @@ from retape.plan._constructors import within
 
 _FINER = (1.5, 2, 3, 4, 6, 8, 12, 16, 32, 64)
 """How many times less a piece may tape than the hungriest block does."""
+_ENOUGH = 4.0
+"""A price (`sizing/_cost_model`) at which nothing cheaper is looked for on a device: a
+step that is advanced twice, taped by its inputs, and the kernels of its turn."""
 _SPARE = 1024
 """For the alignment of what more snapshots bring with them."""
 
@@ -114,8 +118,10 @@ class BudgetSearch:
         """Candidates by estimates, up to one that advances each step at most once."""
         plan = replace(plan, memory=max(1, int(plan.limit * self.shared)))
         found: list[Candidate | Infeasible] = list(candidates(plan, self.whole))
+        if self.device:
+            found = list(device_candidates(plan, self.whole, found))
         for finer in self.finer():
-            if is_good_enough(found):
+            if is_good_enough(found, _ENOUGH if self.device else 1):
                 break
             found += tapeless_candidates(plan, finer, self.whole)
         return found

@@ -93,18 +93,17 @@ class DeviceSweep(Sweep):
 
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
-        keys = sorted(state, key=str)
+        carried = self.carried
 
         def on_the_way(carry: Sequence[Any]) -> Any:
-            now = dict(zip(keys, carry, strict=True))
+            now = carried.state(carry)
             return (now["to_go"] > 0) | ~now["stage"]
 
         def move(carry: Sequence[Any]) -> list[Any]:
-            after = self.move(dict(zip(keys, carry, strict=True)))
-            return [after[k] for k in keys]
+            return carried.values(self.move(carried.state(carry)))
 
-        carry = lax.while_loop(on_the_way, move, [state[k] for k in keys])
-        state = dict(zip(keys, carry, strict=True))
+        carry = lax.while_loop(on_the_way, move, carried.values(state))
+        state = carried.state(carry)
         if self.settings.direct:
             state = self.reverse_stage(state, state["stage"])
             return self.aim(state, state["end"] > 0)

@@ -29,9 +29,10 @@ from retape.engines.jaxpr.codegen._tape_pools import push
 from retape.engines.jaxpr.ir._ir import Label, RowNumber
 from retape.engines.jaxpr.jaxprs._avals import agreed, elements, spread, varying
 from retape.engines.jaxpr.jaxprs._row_ops import put_if, put_inside, row
-from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_most, chosen
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
-from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in, runs
+from retape.engines.jaxpr.nest._counted_turns import pace_of, until_left
+from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, State, pc_in, runs
 from retape.engines.jaxpr.sweep._pin import pinned_state
 from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
 
@@ -59,8 +60,13 @@ def one_copy(compiled: Compiled) -> bool:
     return taping <= _MORE * alone
 
 
-class Advance:
-    """The primal alone: `left` steps, or fewer if the run ends."""
+class Forward:
+    """Steps of the primal, as long as the program counter and `left` allow.
+
+    Args:
+        compiled: The program.
+        operands: Inputs, then constants.
+    """
 
     backwards = False
 
@@ -68,14 +74,43 @@ class Advance:
         self.compiled = compiled
         self.operands = operands
 
-    def changes(self, label: Label) -> set[Any]:
-        return {*computed(self.compiled, self.compiled.taped[label]), "pc", "left"}
-
     def passes_over(self, label: Label) -> bool:
         return self.compiled.taped[label].ending
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
+
+    def paces(self, label: Label) -> dict[Any, Any]:
+        pace = pace_of(self.compiled, label)
+        return {**pace.counters, "left": -1}
+
+    def ahead(self, label: Label, here: int, count: int, state: State) -> Ahead:
+        left = lax.convert_element_type(at_most(state["left"], count), np.int32)
+        most = select(self.guard(here, here, state), left, np.int32(0))
+        code = self.compiled.code[label]
+        pace = pace_of(self.compiled, label)
+        if pace.next is None:
+            return Ahead(most)
+        where = self.compiled.layout.where
+        places = [where[code.ins[i]] for i in pace.reads]
+        values = [
+            value_of(self.compiled, code.ins[i], self.operands, state)
+            for i in pace.reads
+        ]
+        changed = [pace.counters.get(p, 0) for p in places]
+        until, nexts = until_left(pace, values, changed, here, count)
+        return Ahead(at_most(most, until), nexts)
+
+    def settled(self, label: Label, state: State, made: Any) -> State:
+        del label, made
+        return state
+
+
+class Advance(Forward):
+    """The primal alone: `left` steps, or fewer if the run ends."""
+
+    def changes(self, label: Label) -> set[Any]:
+        return {*computed(self.compiled, self.compiled.taped[label]), "pc", "left"}
 
     def step(self, label: Label, state: State) -> State:
         code = self.compiled.code[label]
@@ -88,7 +123,7 @@ class Advance:
         return state | {"left": state["left"] - 1}
 
 
-class Tape:
+class Tape(Forward):
     """The primal with its residuals put on the tape, and a trace of where it went.
 
     Args:
@@ -98,13 +133,10 @@ class Tape:
             of them if `None`.
     """
 
-    backwards = False
-
     def __init__(
         self, compiled: Compiled, operands: Sequence[Any], last: Any = None
     ) -> None:
-        self.compiled = compiled
-        self.operands = operands
+        super().__init__(compiled, operands)
         self.last = last
         self.pools = {k: i for i, k in enumerate(compiled.pool_rows(1))}
 
@@ -115,11 +147,18 @@ class Tape:
         own = computed(self.compiled, taped)
         return {*own, *pools, *tops, "pc", "left", "trace", "taped"}
 
-    def passes_over(self, label: Label) -> bool:
-        return self.compiled.taped[label].ending
+    def paces(self, label: Label) -> dict[Any, Any]:
+        taped = self.compiled.taped[label]
+        tops = {"tops": taped.filled(self.pools)} if taped.pushes() else {}
+        return {**super().paces(label), **tops, "taped": 1}
 
-    def guard(self, lo: int, hi: int, state: State) -> Any:
-        return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
+    def settled(self, label: Label, state: State, made: Any) -> State:
+        """With the block in the trace once for each step."""
+        number = np.int32(self.compiled.code[label].number)
+        trace, end = state["trace"], state["taped"]
+        index = lax.iota(np.int32, trace.shape[0])
+        new = (index >= end - made) & (index < end)
+        return state | {"trace": select(new, number, trace)}
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]
@@ -128,8 +167,9 @@ class Tape:
             state = skip_last_block(self.compiled, state)
         else:
             state = self.computed(taped, state, counting)
-        number = np.int32(taped.code.number)
-        state["trace"] = put_if(state.get(OK), state["trace"], number, count)
+        if "trace" in state:
+            number = np.int32(taped.code.number)
+            state["trace"] = put_if(state.get(OK), state["trace"], number, count)
         state["taped"] = count + counting
         return state
 

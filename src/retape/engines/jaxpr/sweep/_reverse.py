@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+import numpy as np
+from jax import lax
 
 from retape.engines.jaxpr.codegen._block_function import Code, take_cotangents
 from retape.engines.jaxpr.codegen._compiled import Compiled
@@ -14,8 +16,8 @@ from retape.engines.jaxpr.codegen._tape_pools import pool_of, pop
 from retape.engines.jaxpr.ir._ir import Label, Position, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
 from retape.engines.jaxpr.jaxprs._row_ops import chosen_row, put_if, row
-from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, chosen
-from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in
+from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen, where
+from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, State, pc_in
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
 from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
 
@@ -44,6 +46,23 @@ class Reverse:
         count = state["taped"]
         last = row(state["trace"], at_least(count - 1, 0))
         return pc_in(lo, hi, last) & (count > 0)
+
+    def paces(self, label: Label) -> dict[Any, Any]:
+        taped = self.compiled.taped[label]
+        found: dict[Any, Any] = {"taped": -1}
+        return found | ({"tops": -taped.filled(self.pools)} if taped.pushes() else {})
+
+    def ahead(self, label: Label, here: int, count: int, state: State) -> Ahead:
+        del label
+        trace, end = state["trace"], state["taped"]
+        index = lax.iota(np.int32, trace.shape[0]) + np.int32(1)
+        others = where((index <= end) & (trace != np.int32(here)), index, np.int32(0))
+        alike = at_most(end - lax.reduce_max(others, (0,)), count)
+        return Ahead(where(self.guard(here, here, state), alike, np.int32(0)))
+
+    def settled(self, label: Label, state: State, made: Any) -> State:
+        del label, made
+        return state
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]

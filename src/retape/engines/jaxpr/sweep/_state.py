@@ -52,6 +52,9 @@ from retape.engines.jaxpr.primitives._host_buffer import (
     check_host_memory,
 )
 
+COUNTED = frozenset({"advances", "stores", "restores", "peak"})
+"""Keys of what is only counted: nothing is decided by it."""
+
 
 class SweepCounts(NamedTuple):
     """Counters of a sweep: scalars, on the device."""

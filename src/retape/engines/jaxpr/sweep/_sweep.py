@@ -46,6 +46,7 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import (
     at_most,
     where,
 )
+from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._resumable_nest import Pass, State, emit
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, one_copy
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
@@ -67,6 +68,8 @@ class Sweep:
 
     at_once = False
     """Whether integers are decided on without a loop."""
+    carried: Carried
+    """The order in which the loop of turns carries the state."""
 
     def __init__(
         self,

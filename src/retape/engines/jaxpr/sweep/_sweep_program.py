@@ -16,10 +16,16 @@ from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
+from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._resumable_nest import State
 from retape.engines.jaxpr.sweep._device_sweep import DeviceSweep
 from retape.engines.jaxpr.sweep._last_block import is_single_block, sweep_single_block
-from retape.engines.jaxpr.sweep._state import SweepCounts, initial, register_outs
+from retape.engines.jaxpr.sweep._state import (
+    COUNTED,
+    SweepCounts,
+    initial,
+    register_outs,
+)
 from retape.engines.jaxpr.sweep._sweep import Sweep
 from retape.engines.jaxpr.sweep._values import output_of
 from retape.engines.jaxpr.sweep._watch import FIRST, NORMS, begin_watch
@@ -33,6 +39,7 @@ def sweep(
     cotangents: Sequence[Any],
     *,
     watch: bool = False,
+    counted: bool = True,
 ) -> tuple[list[Any], list[Any], SweepCounts]:
     """The program's outputs, the cotangents of its active operands, and the counts.
 
@@ -42,6 +49,7 @@ def sweep(
         operands: Inputs, then constants.
         cotangents: Those of the active outputs, in order.
         watch: Whether to write down how large cotangents are on the way.
+        counted: Whether anybody asks for the counts; they are not to be read if not.
     """
     n = len(compiled.program.outs)
 
@@ -51,24 +59,28 @@ def sweep(
         form = DeviceSweep if settings.device else Sweep
         going = form(compiled, settings, operands, watch=watch)
         state = going.begin(state)
-        keys = sorted(state, key=str)
+        carried = going.carried = Carried(
+            state,
+            together=settings.device,
+            without=() if counted or not settings.device else COUNTED,
+        )
 
         def unfinished(carry: list[Any]) -> Any:
             # Where a loop goes on by one value alone XLA looks for a counter, and
             # copies all that the next value follows from, here the whole turn, several
             # times: a tenth of the compile time. It does not where there are two.
-            return (carry[keys.index("end")] > 0) & (carry[keys.index("n")] >= 0)
+            now = carried.state(carry)
+            return (now["end"] > 0) & (now["n"] >= 0)
 
         def turn(carry: list[Any]) -> list[Any]:
-            after = going.turn(dict(zip(keys, carry, strict=True)))
-            return [after[k] for k in keys]
+            return carried.values(going.turn(carried.state(carry)))
 
-        carry = [state[k] for k in keys]
+        carry = carried.values(state)
         if going.turns is None:
             carry = lax.while_loop(unfinished, turn, carry)
         else:
             carry, _ = lax.scan(lambda c, _: (turn(c), None), carry, length=going.turns)
-        return _results(compiled, operands, dict(zip(keys, carry, strict=True)))
+        return _results(compiled, operands, carried.state(carry))
 
     def whole(operands: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
         if not watch and is_single_block(compiled, settings):
@@ -132,7 +144,9 @@ def traced_sweep(
 
     def run(*values: Any) -> list[Any]:
         operands = [*values[:n], *compiled.constants]
-        outs, cotangents, _ = sweep(compiled, settings, operands, values[n:])
+        outs, cotangents, _ = sweep(
+            compiled, settings, operands, values[n:], counted=False
+        )
         return [*outs, *cotangents]
 
     wanted = propagate(jaxpr, tuple(active))

@@ -26,8 +26,8 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.ir._ir import Label
-from retape.engines.jaxpr.nest._resumable_nest import OK, State, pc_in
-from retape.engines.jaxpr.sweep._forward import assign, inputs, written
+from retape.engines.jaxpr.nest._resumable_nest import OK, State
+from retape.engines.jaxpr.sweep._forward import Forward, assign, inputs, written
 from retape.engines.jaxpr.sweep._pin import after_results, ordered, pinned_state
 from retape.engines.jaxpr.sweep._reverse import (
     add_cotangents,
@@ -37,16 +37,13 @@ from retape.engines.jaxpr.sweep._reverse import (
 from retape.engines.jaxpr.sweep._values import evaluate_block
 
 
-class Tapeless:
+class Tapeless(Forward):
     """Reverses the one step before which the registers stand."""
-
-    backwards = False
 
     def __init__(
         self, compiled: Compiled, operands: Sequence[Any], *, thrift: bool = False
     ) -> None:
-        self.compiled = compiled
-        self.operands = operands
+        super().__init__(compiled, operands)
         self.thrift = thrift
         self.codes = step_vjps(compiled, thrift)
 
@@ -56,9 +53,6 @@ class Tapeless:
     def passes_over(self, label: Label) -> bool:
         del label
         return False
-
-    def guard(self, lo: int, hi: int, state: State) -> Any:
-        return pc_in(lo, hi, state["pc"]) & (state["left"] > 0)
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]

@@ -28,7 +28,7 @@ from retape.engines.jaxpr.control._splits import over
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.jaxprs._row_ops import put, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, where
-from retape.engines.jaxpr.nest._resumable_nest import OK, Pass, State
+from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, Pass, State
 
 NORMS, FIRST, PEAK = "norms", "first norm", "peak norm"
 """Keys in a sweep's state: a row for some stages, the norm after the first step that
@@ -63,6 +63,15 @@ class WatchedPass:
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         return self.going.guard(lo, hi, state)
+
+    def paces(self, label: Label) -> dict[Any, Any]:
+        return self.going.paces(label)
+
+    def ahead(self, label: Label, here: int, count: int, state: State) -> Ahead:
+        return self.going.ahead(label, here, count, state)
+
+    def settled(self, label: Label, state: State, made: Any) -> State:
+        return self.going.settled(label, state, made)
 
     def step(self, label: Label, state: State) -> State:
         state = self.going.step(label, state)
