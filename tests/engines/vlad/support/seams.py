@@ -18,7 +18,7 @@ from retape.engines.vlad.compiler.ir import _check, _ir, _pretty
 from retape.engines.vlad.compiler.load import _c_compiler
 from retape.engines.vlad.language._program import Session, Source, load
 from retape.engines.vlad.operators import _table
-from retape.engines.vlad.session._engines import Setting, make_engine
+from retape.engines.vlad.session._engines import Setting, in_text, make_engine
 from retape.engines.vlad.values._values import show as show
 
 RUNTIME = _c_compiler.RUNTIME
@@ -77,7 +77,7 @@ def engine_of(
     """An implementation with a program, or the text of one."""
     if isinstance(program, str):
         program = program_of(program)
-    return make_engine(name, program, Setting(plan, read, write, report))  # type: ignore[arg-type]
+    return make_engine(name, program, Setting(plan, read, in_text(write), report))  # type: ignore[arg-type]
 
 
 def intermediate(text: str) -> Any:

@@ -32,6 +32,9 @@ PYTHON_FAULTS = (
     "an array without items has no mean, no largest item",
     "a matrix is singular",
     "a negative power of an int, which is a float; write the base as a float",
+    "the arrays of a list differ in length",
+    "an empty list makes no array of two dimensions",
+    "an exception",
 )
 """Why a compiled Python function stops: operators `fault:0`, `fault:1`, and so on."""
 

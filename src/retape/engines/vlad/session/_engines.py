@@ -9,7 +9,6 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from retape.driver import run as drive
@@ -49,14 +48,14 @@ class Setting:
     Attributes:
         plan: How `checkpoint-*j` divides its runs.
         read: Gives the next real of the input, or `None` at its end.
-        write: Takes a real that the program prints, as text.
+        write: Takes a real that the program prints.
         report: Called with the report of each run that a derivative divided.
         disk: Where such runs are kept, to be taken up again.
     """
 
     plan: Plan
     read: Callable[[], float | None]
-    write: Callable[[str], None]
+    write: Callable[[float], None]
     report: Callable[[Report], None] | None = None
     disk: Disk | None = None
 
@@ -171,7 +170,7 @@ class CompiledEngine:
             compiled,
             build(compiled.files, extra),
             setting.read,
-            partial(_write, setting.write),
+            setting.write,
             program.externals,
             lambda *job: _called(checkpoint, *job),
             lambda: build([compiled.later], extra, "apart.c"),
@@ -280,8 +279,9 @@ class CompiledEngine:
         return self.native.take(done.r)
 
 
-def _write(write: Callable[[str], None], value: float) -> None:
-    write(show_constant(value))
+def in_text(write: Callable[[str], None]) -> Callable[[float], None]:
+    """What takes a real, of what takes it as a program of VLAD prints it."""
+    return lambda value: write(show_constant(value))
 
 
 def _called(method: "weakref.WeakMethod[Callable[..., int]]", *job: int) -> int:

@@ -15,6 +15,7 @@ from retape.engines.vlad.session._engines import (
     Engine,
     EngineName,
     Setting,
+    in_text,
     make_engine,
 )
 from retape.engines.vlad.session._forked import follow_forks
@@ -154,7 +155,7 @@ def compile(
     check_engine(engine)
     made = Session(externals=externals or {}).add(source_of(program))
     names = tuple(name for name in made.definitions if _is_own(name, externals))
-    setting = Setting(check_plan(plan), lambda: None, print)
+    setting = Setting(check_plan(plan), lambda: None, in_text(print))
     return Module(lambda: make_engine(engine, _library(made, names), setting), names)
 
 

@@ -9,7 +9,12 @@ from retape.engines.vlad.language._diagnostics import ReadError, Source, VladErr
 from retape.engines.vlad.language._program import Session
 from retape.engines.vlad.language._reader import read
 from retape.engines.vlad.session._console import printable
-from retape.engines.vlad.session._engines import EngineName, Setting, make_engine
+from retape.engines.vlad.session._engines import (
+    EngineName,
+    Setting,
+    in_text,
+    make_engine,
+)
 from retape.engines.vlad.session._options import DEFAULT_PLAN
 from retape.engines.vlad.values._values import show
 from retape.plan._base import Plan
@@ -80,7 +85,7 @@ class Repl:
             program = self._session.add(Source(f"entry {self._entry}", text))
             if not program.expressions:
                 return
-            setting = Setting(self._plan, self._read_real, self._tell)
+            setting = Setting(self._plan, self._read_real, in_text(self._tell))
             engine = make_engine(self._engine, program, setting)
             for index in range(len(program.expressions)):
                 value, _ = engine.evaluate(index)

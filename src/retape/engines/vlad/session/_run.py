@@ -11,7 +11,12 @@ from retape.engines.vlad.language._externals import External
 from retape.engines.vlad.language._program import Program, Session
 from retape.engines.vlad.session._console import Console, Input, reader, source_of
 from retape.engines.vlad.session._disk import Disk, Store
-from retape.engines.vlad.session._engines import EngineName, Setting, make_engine
+from retape.engines.vlad.session._engines import (
+    EngineName,
+    Setting,
+    in_text,
+    make_engine,
+)
 from retape.engines.vlad.session._options import check_engine, check_plan
 from retape.engines.vlad.session._python_values import to_python
 from retape.engines.vlad.values._values import show
@@ -84,7 +89,7 @@ def run(
     setting = Setting(
         check_plan(plan),
         console.read,
-        console.write,
+        in_text(console.write),
         reports.append if report else None,
         None if store is None else Disk(store),
     )

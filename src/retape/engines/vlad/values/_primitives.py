@@ -11,7 +11,6 @@ from functools import partial
 from typing import Any
 
 from retape.engines.vlad.language._builtins import PYTHON_FAULTS
-from retape.engines.vlad.language._reader import show_constant
 from retape.engines.vlad.operators._row import Operator, Trait
 from retape.engines.vlad.operators._table import (
     CHECK_INTEGER,
@@ -121,7 +120,7 @@ class World:
 
     Attributes:
         read: Gives the next real of the input, or `None` at its end.
-        write: Takes a line of output.
+        write: Takes a real that is printed.
         inputs: The reals read so far.
         position: How many of them the run under way has read.
         printed: How many reals have been printed.
@@ -129,7 +128,7 @@ class World:
     """
 
     read: Callable[[], float | None]
-    write: Callable[[str], None]
+    write: Callable[[float], None]
     inputs: list[float] = field(default_factory=list)
     position: int = 0
     printed: int = 0
@@ -156,7 +155,7 @@ class World:
     def write_real(self, value: Value) -> Value:
         primal = numbers.strip(WRITE_REAL, value)
         if self.writes == self.printed:
-            self.write(show_constant(primal))
+            self.write(primal)
             self.printed += 1
         self.writes += 1
         return value

@@ -13,6 +13,7 @@ from retape.driver._report import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
 from retape.engines.vlad.language._diagnostics import RunError, TooLong
 from retape.engines.vlad.language._program import deep_recursion
+from retape.engines.vlad.python.call._printed import Printer
 from retape.engines.vlad.python.call._values import (
     are_exact,
     argument_to_language,
@@ -33,7 +34,7 @@ from retape.engines.vlad.python.read._types import (
     Type,
 )
 from retape.engines.vlad.python.statements._instance import translate
-from retape.engines.vlad.python.terms._arithmetic import Operand
+from retape.engines.vlad.python.terms._arithmetic import RAISED, Operand
 from retape.engines.vlad.python.terms._core_builder import tuple_pattern
 from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Disk, Store
@@ -157,7 +158,7 @@ class CompiledCallable:
             try:
                 value = made.engine.apply(ROOT, argument)
             except RunError as error:
-                raise _in_python(error) from None
+                raise _in_python(error, made.unit) from None
         self._keep_quick(args, made)
         if store is None and reports is None:
             self._again(made, args)
@@ -201,7 +202,7 @@ class CompiledCallable:
             returns = OneOf(tuple(unit.told))
         pattern = tuple_pattern(names) if names else PConst(())
         unit.definitions[ROOT] = Lambda(where, parsed.name, pattern, core, ())
-        setting = Setting(self._plan, lambda: None, print)
+        setting = Setting(self._plan, lambda: None, Printer(unit))
         engine = make_engine(self._engine, unit.program(ROOT), setting)
         if isinstance(engine, CompiledEngine):
             engine.use_arrays()
@@ -233,11 +234,17 @@ def _quickly(made: Made, args: tuple[Any, ...]) -> Any:
             return value
         return result_to_python(value, made.returns)
     except RunError as error:
-        raise _in_python(error) from None
+        raise _in_python(error, made.unit) from None
 
 
-def _in_python(error: RunError) -> RunError:
-    """A fault in Python's words."""
+def _in_python(error: RunError, unit: Unit) -> BaseException:
+    """A fault in Python's words, or the exception that the program raised."""
+    raised = None if error.where is None else unit.raised.get(error.where)
+    if error.message == RAISED and raised is not None:
+        found, args = raised
+        exception = found(*args)
+        exception.add_note(str(error))
+        return exception
     message = error.message
     for name in ("`vector-ref`: ", "`vector-set`: "):
         if message.startswith(name):

@@ -1,21 +1,32 @@
 """Arguments and results: Python's values, and those of the language, by their types."""
 
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from retape._errors import GradientTypeError
+from retape.engines.vlad.python.read._records import parts_of
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
     INT,
+    MOST_DIMENSIONS,
     NONE,
+    UNKNOWN,
     ArrayType,
     FunctionType,
+    ListType,
+    NoCommonType,
     OneOf,
+    RecordType,
+    Scalar,
     TupleType,
     Type,
     as_floats,
+    has_width,
+    join,
+    kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT
 from retape.engines.vlad.python.terms._statics import function_key
@@ -50,8 +61,14 @@ def type_of(value: Any) -> Type:
         return INT
     if value is None:
         return NONE
+    record = parts_of(value)
+    if record is not None:
+        names, made, parts = record
+        return RecordType(tuple(type_of(item) for item in parts), names, made)
     if isinstance(value, tuple):
         return TupleType(tuple(type_of(item) for item in value))
+    if type(value) is list:
+        return _list_type(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None:
         found = _numpy_type(numpy, value)
@@ -62,10 +79,33 @@ def type_of(value: Any) -> Type:
         return FunctionType(key)
     raise GradientTypeError(
         f"`{_brief(value)}` of type `{type(value).__name__}` is not a value of a "
-        "compiled "
-        "function; pass numbers, bools, tuples of them, functions, or NumPy arrays of "
-        "one or two dimensions"
+        "compiled function; pass numbers, bools, tuples, named tuples and dataclasses "
+        "of them, lists, functions, or NumPy arrays of one to four dimensions"
     )
+
+
+def _list_type(value: list[Any]) -> Type:
+    """The type of a list, whose items are of one."""
+    found: Type = UNKNOWN
+    for item in value:
+        try:
+            found = join(found, type_of(item))
+        except NoCommonType as error:
+            raise GradientTypeError(
+                f"a list has {error}; pass items of one kind, or a tuple"
+            ) from None
+    if not has_width(found):
+        raise GradientTypeError(
+            f"a list of {kind_of_type(found)} is not a value of a compiled function; "
+            "pass a list of numbers, of bools, of tuples of them, or of arrays of one "
+            "dimension, or an array"
+        )
+    if len({len(item) for item in value if hasattr(item, "shape")}) > 1:
+        raise GradientTypeError(
+            "the arrays of a list differ in length, which is not compiled; fill them "
+            "up to one length"
+        )
+    return ListType(found)
 
 
 def _has_known_operators(value: float) -> bool:
@@ -123,7 +163,7 @@ def _numpy_type(numpy: Any, value: Any) -> Type | None:
             f"an array of type `{type(value).__name__}` may mean another thing by its "
             "operators; pass `numpy.asarray(a)`, or the plain array that you mean"
         )
-    if value.dtype == numpy.int64 and value.ndim in (1, 2):
+    if value.dtype == numpy.int64 and 1 <= value.ndim <= MOST_DIMENSIONS:
         if value.size and max(int(value.max()), -int(value.min())) > LARGEST_INT:
             raise GradientTypeError(
                 "an array has an int above 2**53, which would be rounded; pass "
@@ -138,10 +178,10 @@ def _numpy_type(numpy: Any, value: Any) -> Type | None:
         )
     if value.ndim == 0:
         return FLOAT
-    if value.ndim > 2:
+    if value.ndim > MOST_DIMENSIONS:
         raise GradientTypeError(
             f"an array of {value.ndim} dimensions is not a value of a compiled "
-            "function; pass one or two dimensions"
+            f"function; pass at most {MOST_DIMENSIONS}, by `a.reshape(...)`"
         )
     return ArrayType(value.ndim)
 
@@ -155,16 +195,22 @@ def argument_to_language(value: Any, type_: Type, arrays: bool) -> Value:
         case TupleType(items=()):
             return ()
         case TupleType(items=items):
+            record = parts_of(value)
+            given = value if record is None else record[2]
             if tangent:
-                value = tuple(Tangent(item) for item in value)
+                given = tuple(Tangent(item) for item in given)
             parts = [
                 argument_to_language(v, t, arrays)
-                for v, t in zip(value, items, strict=True)
+                for v, t in zip(given, items, strict=True)
             ]
             return _nested(parts)
+        case ListType():
+            return _list_to_language(value, type_, arrays, tangent)
         case ArrayType():
-            made = _array_to_language(value, arrays)
-            return ((0.0, 0.0), made[1]) if tangent and type_.rank == 2 else made
+            shape, made = _array_to_language(value, arrays)
+            if type_.rank == 1:
+                return made
+            return _nested([0.0] * len(shape) if tangent else shape), made
         case FunctionType():
             return ()
     if type_ is NONE:
@@ -172,15 +218,34 @@ def argument_to_language(value: Any, type_: Type, arrays: bool) -> Value:
     return bool(value) if type_ is BOOL else float(value)
 
 
-def _array_to_language(value: Any, arrays: bool) -> Value:
+def _array_to_language(value: Any, arrays: bool) -> tuple[list[Value], Value]:
+    """The shape of an array, and its items."""
     import numpy
 
     data = numpy.ascontiguousarray(value, dtype=numpy.float64).reshape(-1)
     made: Any = data if arrays else vector(data.tolist())
-    if value.ndim == 1:
-        return made
-    rows, columns = value.shape
-    return ((float(rows), float(columns)), made)
+    return [float(n) for n in value.shape], made
+
+
+def _list_to_language(
+    value: list[Any], type_: ListType, arrays: bool, tangent: bool
+) -> Value:
+    import numpy
+
+    items = [numbers_of(item) for item in value]
+    width = len(items[0]) if items else 0
+    data = numpy.array(items, dtype=numpy.float64)
+    _, made = _array_to_language(data, arrays)
+    return ((0.0, 0.0) if tangent else (float(len(items)), float(width))), made
+
+
+def numbers_of(value: Any) -> list[float]:
+    """The numbers in an item of a list."""
+    if isinstance(value, tuple):
+        return [number for item in value for number in numbers_of(item)]
+    if hasattr(value, "shape") and value.shape:
+        return [float(each) for each in value]
+    return [float(value)]
 
 
 def _nested(parts: list[Value]) -> Value:
@@ -193,20 +258,23 @@ def _nested(parts: list[Value]) -> Value:
 def result_to_python(value: Value, type_: Type) -> Any:
     """A result as Python has it: ints are ints, arrays are NumPy's."""
     match type_:
-        case TupleType(items=()):
-            return ()
+        case RecordType(items=items, names=names, made=made):
+            parts = _unnested(value, items)
+            return made(**dict(zip(names, parts, strict=True)))
         case TupleType(items=items):
-            found: list[Any] = []
-            for item in items[:-1]:
-                found.append(result_to_python(value[0], item))
-                value = value[1]
-            return (*found, result_to_python(value, items[-1]))
+            return _unnested(value, items)
+        case ListType(item=item):
+            (count, width), data = value
+            rows = _array(data)[: int(count) * int(width)]
+            rows = rows.reshape(int(count), int(width))
+            return [_item_of_list(iter(row), row, item) for row in rows]
         case OneOf(items=items):
             number, value = value
             return result_to_python(value, items[int(number)])
         case ArrayType(rank=rank):
-            shape, data = ((-1,), value) if rank == 1 else value
-            array = _array(data).reshape([int(n) for n in shape])
+            shape, data = ((), value) if rank == 1 else value
+            lengths = _unnested(shape, (INT,) * rank) if rank > 1 else -1
+            array = _array(data).reshape(lengths)
             return (
                 array if type_.item is FLOAT else array.astype(_ITEM_TYPES[type_.item])
             )
@@ -217,6 +285,29 @@ def result_to_python(value: Value, type_: Type) -> Any:
     if type_ is NONE:
         return None
     return int(value) if type_ is INT else value
+
+
+def _unnested(value: Value, items: tuple[Type, ...]) -> tuple[Any, ...]:
+    """A tuple of the language as Python's."""
+    found: list[Any] = []
+    for item in items[:-1]:
+        found.append(result_to_python(value[0], item))
+        value = value[1]
+    return (*found, result_to_python(value, items[-1])) if items else ()
+
+
+def _item_of_list(numbers: Iterator[Any], row: Any, type_: Type) -> Any:
+    """An item of a list from its numbers, which stand in a row."""
+    if isinstance(type_, ArrayType):
+        return row.copy()
+    if isinstance(type_, TupleType):
+        parts = [_item_of_list(numbers, row, item) for item in type_.items]
+        if not isinstance(type_, RecordType):
+            return tuple(parts)
+        return type_.made(**dict(zip(type_.names, parts, strict=True)))
+    number = float(next(numbers))
+    kind = _ITEM_TYPES.get(type_) if isinstance(type_, Scalar) else None
+    return number if kind is None else kind(number)
 
 
 def _array(value: Any) -> Any:

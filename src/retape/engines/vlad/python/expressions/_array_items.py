@@ -12,12 +12,15 @@ from retape.engines.vlad.python.read._types import (
     BOOL,
     UNKNOWN,
     ArrayType,
+    ListType,
+    RecordType,
     TupleType,
+    is_dict,
     kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._array_terms import (
-    in_column,
+    in_range,
     length_of,
     opened,
     wrapped,
@@ -43,11 +46,26 @@ class ArrayItems:
         owner, where = self._owner, self._owner.text.where(node)
         core, type_ = owner.expr(node.value, env)
         owner.fresh = False
+        if isinstance(type_, RecordType) and is_dict(type_):
+            index = owner.records.key(node, type_)
+            return owner.opened(where, type_, core, index), type_.items[index]
+        if isinstance(type_, RecordType) and not issubclass(type_.made, tuple):
+            self.refuse(node, f"{kind_of_type(type_)} has no items; read its fields")
         if isinstance(type_, TupleType):
             index = self._constant_index(node, len(type_.items))
             return owner.opened(where, type_, core, index), type_.items[index]
         if type_ is UNKNOWN:
             return core, UNKNOWN
+        if isinstance(type_, ListType):
+            if isinstance(node.slice, ast.Slice):
+                self.refuse(
+                    node,
+                    "a slice of a list is not compiled; take one of `np.array(...)`",
+                )
+            at = owner.parts.index(node.slice, env)
+            return owner.lists.item(
+                node, (core, type_), at, self._is_natural(node.slice, env)
+            )
         if not isinstance(type_, ArrayType):
             self.refuse(node, f"{kind_of_type(type_)} has no items")
         if is_part(node, type_):
@@ -61,6 +79,14 @@ class ArrayItems:
         if type_.item is BOOL:
             item = owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (item,)))
         return item, type_.item
+
+    def with_item_of_list(
+        self, node: ast.Subscript, xs: Operand, value: Operand, env: "Variables"
+    ) -> Operand:
+        """The list of a subscript, with another item there."""
+        at = self._owner.parts.index(node.slice, env)
+        natural = self._is_natural(node.slice, env)
+        return self._owner.lists.with_item(node, xs, at, value, natural)
 
     def with_item(
         self, node: ast.Subscript, array: Core, value: Core, env: "Variables"
@@ -82,16 +108,20 @@ class ArrayItems:
         """The indices, and of each whether it is known not to be negative."""
         parts = indices_of(node)
         if len(parts) != rank:
-            kind = "a[i, j]" if rank == 2 else "a[i]"
+            kind = f"a[{', '.join('ijkl'[:rank])}]"
             self.refuse(
                 node, f"an array of {rank} dimension{'s' * (rank > 1)} is read `{kind}`"
             )
         found: list[tuple[Core, bool]] = []
         for part in parts:
             core, _ = self._owner.parts.index(part, env)
-            least = self.least(part, env)
-            found.append((core, least is not None and least >= 0))
+            found.append((core, self._is_natural(part, env)))
         return found
+
+    def _is_natural(self, node: ast.expr, env: "Variables") -> bool:
+        """Whether an index is known not to be negative."""
+        least = self.least(node, env)
+        return least is not None and least >= 0
 
     def least(self, node: ast.expr, env: "Variables") -> int | None:
         """An int that another one is known not to be below; `None` if none is."""
@@ -134,30 +164,51 @@ class ArrayItems:
                 (array, index),
                 lambda a, i: act(a, wrapped(where, i, length_of(where, a))),
             )
-        (i, i_natural), (j, j_natural) = indices
+        cores = tuple(index for index, _ in indices)
 
-        def flat(shape: Core, rows: Core, columns: Core, data: Core) -> Core:
-            def inner(row: Core, column: Core) -> Core:
-                place = Prim(where, "+", (Prim(where, "*", (row, columns)), column))
-                done = act(data, in_column(where, column, columns, j_natural, place))
+        def flat(shape: Core, *parts: Core) -> Core:
+            *lengths, data = parts
+
+            def inner(first: Core, *more: Core) -> Core:
+                place = first
+                for at, length in zip(more, lengths[1:], strict=True):
+                    row = Prim(where, "*", (place, length))
+                    place = Prim(where, "+", (row, at))
+                done = act(data, self._within(where, indices, lengths, more, place))
                 return Prim(where, CONS, (shape, done)) if rebuild else done
 
-            row = i if i_natural else None
-            column = j if j_natural else None
-            return named(
-                where,
-                (i, j),
-                lambda x, y: named(
+            def placed(*given: Core) -> Core:
+                return named(
                     where,
-                    (
-                        x if row is not None else wrapped(where, x, rows),
-                        y if column is not None else wrapped(where, y, columns),
+                    tuple(
+                        at if natural else wrapped(where, at, length)
+                        for at, (_, natural), length in zip(
+                            given, indices, lengths, strict=True
+                        )
                     ),
                     inner,
-                ),
-            )
+                )
 
-        return opened(self._build, where, array, flat)
+            return named(where, cores, placed)
+
+        return opened(self._build, where, array, flat, len(indices))
+
+    def _within(
+        self,
+        where: Where,
+        indices: list[tuple[Core, bool]],
+        lengths: list[Core],
+        places: tuple[Core, ...],
+        found: Core,
+    ) -> Core:
+        """A place in a flat array, if all indices but the first one are in range.
+
+        That one is as the place itself is.
+        """
+        facts = list(zip(indices[1:], lengths[1:], places, strict=True))
+        for (_, natural), length, place in reversed(facts):
+            found = in_range(where, place, length, natural, found)
+        return found
 
     def _constant_index(self, node: ast.Subscript, length: int) -> int:
         index: Any = None

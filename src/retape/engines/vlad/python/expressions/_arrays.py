@@ -3,23 +3,30 @@
 import ast
 from typing import TYPE_CHECKING, NoReturn
 
-from retape.engines.vlad.language._core import Const, Core, Prim, PVar, Var
-from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.operators._table import CONS, MAKE_VECTOR
-from retape.engines.vlad.python.library import _tables
+from retape.engines.vlad.python.library import _parts, _tables
 from retape.engines.vlad.python.read._types import (
     INT,
+    MOST_DIMENSIONS,
     ArrayType,
+    ListType,
     TupleType,
     kind_of_type,
 )
-from retape.engines.vlad.python.terms._arithmetic import Operand
-from retape.engines.vlad.python.terms._array_terms import length_of, part_of
-from retape.engines.vlad.python.terms._core_builder import nested_pattern
+from retape.engines.vlad.python.terms._arithmetic import Operand, fault
+from retape.engines.vlad.python.terms._array_terms import (
+    items_of,
+    length_of,
+    length_of_first,
+    of_shape,
+    product_of,
+    shape_of,
+)
+from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
-    from retape.engines.vlad.python.expressions._variables import Variables
 
 
 class Arrays:
@@ -32,10 +39,10 @@ class Arrays:
     def refuse(self, node: ast.AST, message: str) -> NoReturn:
         self._owner.refuse(node, message)
 
-    def attribute(self, node: ast.Attribute, env: "Variables") -> Operand:
+    def attribute(self, node: ast.Attribute, array: Operand) -> Operand:
         """`a.shape`, `a.size`, `a.ndim`."""
         where = self._owner.text.where(node)
-        core, type_ = self._owner.expr(node.value, env)
+        core, type_ = array
         self._owner.fresh = False
         if isinstance(type_, ArrayType):
             match node.attr:
@@ -50,13 +57,13 @@ class Arrays:
                 case "ndim":
                     return Const(where, float(type_.rank)), INT
                 case "size":
-                    data = core if type_.rank == 1 else self.flat(where, core)
+                    data = items_of(self._build, where, core, type_.rank)
                     return length_of(where, data), INT
                 case "shape" if type_.rank == 1:
                     return length_of(where, core), TupleType((INT,))
                 case "shape":
-                    shape = part_of(self._build, where, core, "shape")
-                    return shape, TupleType((INT, INT))
+                    shape = shape_of(self._build, where, core, type_.rank)
+                    return shape, TupleType((INT,) * type_.rank)
         return self.refuse(
             node,
             f"`.{node.attr}` of {kind_of_type(type_)} is not compiled; an array "
@@ -72,13 +79,11 @@ class Arrays:
                 return Const(where, float(len(type_.items))), INT
             case ArrayType(rank=1):
                 return length_of(where, core), INT
-            case ArrayType():
-                return part_of(self._build, where, core, "rows"), INT
+            case ArrayType(rank=rank):
+                return length_of_first(self._build, where, core, rank), INT
+            case ListType():
+                return length_of_first(self._build, where, core), INT
         return self.refuse(node, f"{kind_of_type(type_)} has no length")
-
-    def flat(self, where: Where, core: Core) -> Core:
-        """The items of an array of two dimensions, row by row."""
-        return part_of(self._build, where, core, "items")
 
     def new(self, node: ast.AST, shape: Operand, value: Core) -> Operand:
         """An array of a shape, full of one value."""
@@ -87,17 +92,57 @@ class Arrays:
         self._owner.fresh = True
         if type_ in (INT, TupleType((INT,))):
             return Prim(where, MAKE_VECTOR, (core, value)), ArrayType(1)
-        if type_ != TupleType((INT, INT)):
+        rank = len(type_.items) if isinstance(type_, TupleType) else 0
+        if not 2 <= rank <= MOST_DIMENSIONS or type_ != TupleType((INT,) * rank):
             self.refuse(
                 node,
-                "a shape is an int, or a tuple of one or two; use `int(n)` for a float",
+                "a shape is an int, or a tuple of one to four; use `int(n)` for a "
+                "float",
             )
-        rows, columns, both = (
-            self._build.fresh(n) for n in ("rows", "columns", "shape")
-        )
-        size = Prim(where, "*", (Var(where, rows), Var(where, columns)))
-        data = Prim(where, MAKE_VECTOR, (size, value))
-        made = Prim(where, CONS, (Var(where, both), data))
-        pair = nested_pattern([PVar(rows), PVar(columns)])
-        inside = self._build.let(where, pair, Var(where, both), made)
-        return self._build.let_var(where, both, core, inside), ArrayType(2)
+
+        def items(size: Core) -> Core:
+            return Prim(where, MAKE_VECTOR, (size, value))
+
+        return of_shape(self._build, where, core, rank, items), ArrayType(rank)
+
+    def reshaped(self, node: ast.AST, array: Operand, shape: list[Operand]) -> Operand:
+        """The same items in another shape, of which one length may be -1."""
+        owner, where = self._owner, self._owner.text.where(node)
+        core, type_ = array
+        assert isinstance(type_, ArrayType)
+        if len(shape) == 1 and isinstance(shape[0][1], TupleType):
+            (whole, kinds), names = shape[0], list[str]()
+            assert isinstance(kinds, TupleType)
+            names = [self._build.fresh("length") for _ in kinds.items]
+            given: list[Operand] = [
+                (Var(where, name), kind)
+                for name, kind in zip(names, kinds.items, strict=True)
+            ]
+            core, made = self.reshaped(node, array, given)
+            return self._build.let(where, tuple_pattern(names), whole, core), made
+        if not 1 <= len(shape) <= MOST_DIMENSIONS or {t for _, t in shape} != {INT}:
+            self.refuse(node, "a shape is an int, or a tuple of one to four")
+
+        def placed(items: Core, *lengths: Core) -> Core:
+            size = length_of(where, items)
+            product = product_of(where, lengths)
+            facts: list[Operand] = [(product, INT), (size, INT)]
+            found = [
+                owner.written(node, _parts.length_left, [(length, INT), *facts])[0]
+                for length in lengths
+            ]
+            return owner.arithmetic.named(
+                where, tuple(found), lambda *known: checked(items, size, *known)
+            )
+
+        def checked(items: Core, size: Core, *lengths: Core) -> Core:
+            same = Prim(where, "=", (product_of(where, lengths), size))
+            made = Prim(where, CONS, (tuple_of(where, lengths), items))
+            wrong = fault(where, "the shapes of two arrays differ")
+            return If(where, same, made if len(lengths) > 1 else items, wrong)
+
+        items = items_of(self._build, where, core, type_.rank)
+        cores = (items, *(length for length, _ in shape))
+        result = owner.arithmetic.named(where, cores, placed)
+        owner.fresh = False
+        return result, ArrayType(len(shape), type_.item)

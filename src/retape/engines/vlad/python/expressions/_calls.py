@@ -1,22 +1,30 @@
 """Calls: of compiled functions, of library functions, and of derivatives."""
 
 import ast
+from dataclasses import replace
 from types import FunctionType as PythonFunction
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from retape.engines.vlad.language._core import Core
+import numpy as np
+
+from retape.engines.vlad.language._core import Const, Core
 from retape.engines.vlad.python.expressions._derivative_calls import derivative_call
 from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
+from retape.engines.vlad.python.expressions._records import is_record
 from retape.engines.vlad.python.expressions._refusals import instead_of_derivative
 from retape.engines.vlad.python.expressions._unit import Nested
 from retape.engines.vlad.python.expressions._variables import share
 from retape.engines.vlad.python.library._table import METHODS
 from retape.engines.vlad.python.read._library import known_function
 from retape.engines.vlad.python.read._names import default_of, parameters
+from retape.engines.vlad.python.read._records import is_record_class
 from retape.engines.vlad.python.read._source import MISSING, CalledFile
 from retape.engines.vlad.python.read._types import (
+    FLOAT,
+    INT,
     ArrayType,
     FunctionType,
+    ListType,
     OneOf,
     TupleType,
     holds_arrays,
@@ -28,6 +36,30 @@ from retape.engines.vlad.python.terms._statics import static_value
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
     from retape.engines.vlad.python.expressions._variables import Variables
+
+
+_OF_LITERALS: tuple[Any, ...] = (np.array, np.asarray, list, sum, min, max)
+"""What is given a list, or what is written as one."""
+
+
+def _with_tuples(node: ast.expr) -> ast.expr:
+    """Lists within a list that is written out as tuples: they are rows."""
+    if not isinstance(node, ast.List):
+        return node
+    items = [
+        ast.copy_location(ast.Tuple(each.elts, ast.Load()), each)
+        if isinstance(each, ast.List)
+        else each
+        for each in node.elts
+    ]
+    return ast.copy_location(ast.List(items, ast.Load()), node)
+
+
+def _each_of(node: ast.expr) -> ast.ListComp:
+    """`list(range(n))` as `[i for i in range(n)]`."""
+    name = "item"
+    each = ast.comprehension(ast.Name(name, ast.Store()), node, [], 0)
+    return ast.copy_location(ast.ListComp(ast.Name(name, ast.Load()), [each]), node)
 
 
 class CallTranslator:
@@ -47,14 +79,13 @@ class CallTranslator:
             value = owner.static_object(node.func, env)
             if value is MISSING:
                 return self._method(node, node.func, env)
+        called = owner.static_object(node.func, env)
+        if any(called is each for each in _OF_LITERALS):
+            return self._of_literal(node, called, env)
         function, type_ = owner.expr(node.func, env)
         if not isinstance(type_, FunctionType):
             self.refuse(node, f"{kind_of_type(type_)} is called, which is no function")
-        args = [owner.expr(arg, env) for arg in self._plain(node)]
-        keywords = {k.arg: owner.expr(k.value, env) for k in node.keywords}
-        if None in keywords:
-            self.refuse(node, "`**` is not compiled; write the arguments one by one")
-        named = {str(k): v for k, v in keywords.items()}
+        args, named = self._arguments(node, env)
         result = self.of_function(node, type_, function, args, named, tells=tells)
         if holds_arrays(result[1]) and not owner.fresh:
             nodes = [*node.args, *(k.value for k in node.keywords)]
@@ -69,10 +100,87 @@ class CallTranslator:
                 self.refuse(arg, "`*` is not compiled; write the arguments one by one")
         return node.args
 
+    def _arguments(
+        self, node: ast.Call, env: "Variables"
+    ) -> tuple[list[Operand], dict[str, Operand]]:
+        """Arguments by place, and by name."""
+        owner = self._owner
+        args = [owner.expr(arg, env) for arg in self._plain(node)]
+        keywords = {
+            k.arg: owner.expr(k.value, env)
+            for k in node.keywords
+            if not self._is_double(k, env)
+        }
+        if None in keywords:
+            self.refuse(node, "`**` is not compiled; write the arguments one by one")
+        return args, {str(k): v for k, v in keywords.items()}
+
+    def _is_double(self, keyword: ast.keyword, env: "Variables") -> bool:
+        """Whether this is `dtype=float`, which arrays are of anyway."""
+        if keyword.arg != "dtype":
+            return False
+        named = self._owner.static_object(keyword.value, env)
+        if named is not float and named is not np.float64:
+            self.refuse(
+                keyword,
+                "arrays are of doubles; leave `dtype` out, or write `dtype=float`",
+            )
+        return True
+
+    def _of_literal(self, node: ast.Call, called: Any, env: "Variables") -> Operand:
+        """`np.array([a, b])`, `sum(x for x in xs)`: of a list that is gone then."""
+        owner = self._owner
+        keywords = [k for k in node.keywords if not self._is_double(k, env)]
+        if len(node.args) != 1 or keywords:
+            name = ast.unparse(node.func)
+            if called in (sum, min, max) and len(node.args) > 1 and not node.keywords:
+                numbers = [owner.expr(arg, env) for arg in self._plain(node)]
+                nothing = Const(owner.text.where(node), ())
+                return self.of_function(node, FunctionType(called), nothing, numbers)
+            self.refuse(node, f"`{name}` is compiled with one argument")
+        (arg,) = self._plain(node)
+        if isinstance(arg, ast.GeneratorExp):
+            value = owner.lists.comprehension(arg, env)
+        elif called is list and isinstance(arg, ast.Call):
+            value = owner.lists.comprehension(_each_of(arg), env)
+        elif called not in (list, sum, min, max):
+            value = owner.expr(_with_tuples(arg), dict(env))  # it is copied
+        else:
+            value = owner.expr(arg, env)
+        if value[1] == ListType(INT) and len(keywords) < len(node.keywords):
+            value = value[0], ListType(FLOAT)
+        return self._library.of_list(node, called.__name__, value)
+
+    def _of_record(
+        self, node: ast.Call, name: str, old: Operand, env: "Variables"
+    ) -> Operand | None:
+        """A method of a record; arrays in its value have another name."""
+        owner, receiver = self._owner, node.func
+        assert isinstance(receiver, ast.Attribute)
+        args, named = self._arguments(node, env)
+        result = owner.records.method(node, name, old, args, named)
+        if result is not None and holds_arrays(result[1]) and not owner.fresh:
+            for each in (receiver.value, *node.args, *(k.value for k in node.keywords)):
+                share(each, env)
+        return result
+
     def _method(
         self, node: ast.Call, function: ast.Attribute, env: "Variables"
     ) -> Operand:
         core, type_ = self._owner.expr(function.value, env)
+        if is_record(type_):
+            found = self._of_record(node, function.attr, (core, type_), env)
+            if found is not None:
+                return found
+        if isinstance(type_, ListType):
+            if function.attr == "copy" and not node.args:
+                return self._owner.lists.copied(node, (core, type_))
+            self.refuse(
+                node,
+                f"the method `{function.attr}` of a list is not compiled here; lists "
+                "have `copy`, and `append` and `pop`, which stand in a line of their "
+                "own, as `xs.append(x)` and `x = xs.pop()`",
+            )
         if isinstance(type_, ArrayType) and function.attr in METHODS:
             owner = self._owner
             args = [(core, type_), *(owner.expr(each, env) for each in node.args)]
@@ -101,6 +209,10 @@ class CallTranslator:
             self._owner.ways = ()
             return result
         self._owner.ways = ()
+        if isinstance(key, type) and is_record_class(key):
+            return self._owner.records.made(node, key, args, keywords or {})
+        if key is replace and len(args) == 1 and is_record(args[0][1]):
+            return self._owner.records.replaced(node, args[0], keywords or {})
         known = known_function(key)
         if getattr(key, "__module__", None) == "retape.native":
             self.refuse(node, instead_of_derivative(key.__name__))

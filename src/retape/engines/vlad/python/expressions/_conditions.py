@@ -12,6 +12,7 @@ from retape.engines.vlad.python.read._types import (
     NUMBERS,
     UNKNOWN,
     ArrayType,
+    ListType,
     NoCommonType,
     holds_arrays,
     join,
@@ -48,6 +49,8 @@ class Conditions:
         where = self._owner.text.where(node)
         if type_ in NUMBERS:
             return self._owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (core,)))
+        if isinstance(type_, ListType):
+            return self._owner.lists.is_filled(node, (core, type_))
         if type_ not in (BOOL, UNKNOWN):
             self.refuse(
                 node, f"a condition is a bool or a number, not {kind_of_type(type_)}"

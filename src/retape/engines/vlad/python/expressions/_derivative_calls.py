@@ -22,6 +22,7 @@ from retape.engines.vlad.python.read._types import (
     NUMBERS,
     ArrayType,
     FunctionType,
+    ListType,
     TupleType,
     Type,
     as_floats,
@@ -206,7 +207,7 @@ def shaped(
     owner: "Expressions", where: Where, type_: Type, primal: Core, cotangent: Core
 ) -> Core:
     """A cotangent whose arrays have the shapes of those of its primal."""
-    if type_ == ArrayType(2):
+    if isinstance(type_, ListType) or (isinstance(type_, ArrayType) and type_.rank > 1):
         shape, data, others, values = (
             owner.build.fresh(n) for n in ("shape", "data", "zeros", "values")
         )

@@ -15,6 +15,8 @@ from retape.engines.vlad.python.expressions._array_products import ArrayProducts
 from retape.engines.vlad.python.expressions._arrays import Arrays
 from retape.engines.vlad.python.expressions._calls import CallTranslator
 from retape.engines.vlad.python.expressions._conditions import Conditions
+from retape.engines.vlad.python.expressions._lists import Lists
+from retape.engines.vlad.python.expressions._records import Records, is_record
 from retape.engines.vlad.python.expressions._refusals import instead_of_expression
 from retape.engines.vlad.python.expressions._unit import Nested, Unit
 from retape.engines.vlad.python.expressions._variables import Variables, share
@@ -35,6 +37,7 @@ from retape.engines.vlad.python.read._types import (
     UNKNOWN,
     ArrayType,
     FunctionType,
+    ListType,
     TupleType,
     Type,
     holds_arrays,
@@ -80,6 +83,8 @@ class Expressions:
         self.products = ArrayProducts(self)
         self.items = ArrayItems(self)
         self.parts = ArrayParts(self)
+        self.lists = Lists(self)
+        self.records = Records(self)
         self.calls = CallTranslator(self)
         self.fresh = False
         self.fresh_items: tuple[bool, ...] = ()
@@ -110,6 +115,12 @@ class Expressions:
                 return self.conditions.choice(node, env)
             case ast.Tuple(elts=items):
                 return self._tuple(where, items, env)
+            case ast.List():
+                return self.lists.literal(node, env)
+            case ast.ListComp():
+                return self.lists.comprehension(node, env)
+            case ast.Dict():
+                return self.records.dict_(node, env)
             case ast.Call():
                 return self.calls.call(node, env)
             case ast.Subscript():
@@ -140,8 +151,14 @@ class Expressions:
     def as_number(self, node: ast.AST, operand: Operand) -> Operand:
         core, type_ = self.arithmetic.number(self.text.where(node), operand)
         if type_ not in (*NUMBERS, UNKNOWN):
+            remedy = (
+                "; write a loop over it, or `np.array(...)` of it for arithmetic"
+                if isinstance(type_, ListType)
+                else ""
+            )
             self.refuse(
-                node, f"a number is needed here, and this is {kind_of_type(type_)}"
+                node,
+                f"a number is needed here, and this is {kind_of_type(type_)}{remedy}",
             )
         return core, type_
 
@@ -214,8 +231,8 @@ class Expressions:
             self.refuse(
                 node,
                 f"`{name}` is a {kind}, which is not compiled; a name of the outside "
-                "is a number, a bool, a tuple of them, a function or a module (pass an "
-                "array as an argument)",
+                "is a number, a bool, a tuple of them, a function, a named tuple or a "
+                "frozen dataclass, or a module (pass an array as an argument)",
             )
         return found
 
@@ -233,9 +250,16 @@ class Expressions:
         value = self.static_object(node, env)
         if value is not MISSING:
             return self.static(node, ast.unparse(node), value)
-        return self.arrays.attribute(node, env)
+        old = self.expr(node.value, env)
+        if is_record(old[1]):
+            return self.records.attribute(node, old)
+        return self.arrays.attribute(node, old)
 
     def _binary(self, node: ast.BinOp, env: Variables) -> Operand:
+        if isinstance(node.op, ast.Mult) and isinstance(node.left, ast.List):
+            if len(node.left.elts) == 1:
+                value = self.expr(node.left.elts[0], env)
+                return self.lists.repeated(node, value, self.expr(node.right, env))
         left, right = self.expr(node.left, env), self.expr(node.right, env)
         return self.apply_binary(node, node.op, left, right)
 

@@ -1,21 +1,37 @@
 """Calls of functions of `math`, `numpy` and Python itself."""
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
-from retape.engines.vlad.python.library._table import BY_AXIS, BY_ITEM, VIEWS, WRITTEN
+from retape.engines.vlad.python.expressions._by_axis import (
+    axis_of,
+    by_axis,
+    is_kept,
+)
+from retape.engines.vlad.python.library._table import (
+    ALONG_AXIS,
+    BY_ITEM,
+    OF_ALL,
+    OVER_AXIS,
+    VIEWS,
+    WRITTEN,
+)
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
     INT,
     UNKNOWN,
     ArrayType,
+    ListType,
     Scalar,
+    TupleType,
     Type,
     kind_of_type,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
+from retape.engines.vlad.python.terms._array_terms import items_of
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
@@ -49,9 +65,14 @@ class LibraryCalls:
         keywords: dict[str, Operand],
     ) -> Operand:
         """A function of a library, by the kind and the name of its row."""
-        kind, name = known
-        if keywords:
-            name = self._by_axis(node, known, args, keywords)
+        (kind, name), args, keywords = known, list(args), dict(keywords)
+        by_place = name in OVER_AXIS | ALONG_AXIS and kind == "array" and len(args) == 2
+        if keywords or by_place:
+            found = self._along(node, known, args, keywords)
+            if found is not None:
+                return found
+        if kind in ("array", "numpy"):  # which makes an array of a list
+            args = [self._as_array(node, arg) for arg in args]
         if any(t is UNKNOWN for _, t in args):
             return Const(self._owner.text.where(node), ()), UNKNOWN
         for _, type_ in args:
@@ -70,31 +91,69 @@ class LibraryCalls:
                 return self._array(node, name, args)
         return self._builtin(node, name, args)
 
-    def _by_axis(
+    def of_list(self, node: ast.AST, name: str, value: Operand) -> Operand:
+        """`sum`, `min`, `max`, `list`, `np.array` or `np.asarray` of one value."""
+        owner, type_ = self._owner, value[1]
+        if type_ is UNKNOWN:
+            return value
+        if name in ("sum", "min", "max"):
+            if isinstance(type_, ListType):
+                return owner.lists.of_all(node, name, value)
+            return self.call(node, ("builtin", name), [value], {})
+        if isinstance(type_, TupleType):
+            value = owner.lists.of_tuple(node, value)
+        if name == "list":
+            if isinstance(type_, ArrayType) and type_.rank == 1:
+                return owner.lists.of_array(node, value)
+            if not isinstance(value[1], ListType):
+                self.refuse(node, f"`list` of {kind_of_type(type_)} is not compiled")
+            return owner.lists.copied(node, value)
+        if isinstance(type_, ArrayType):
+            owner.fresh = False
+            return value if name == "asarray" else owner.wholes.copy(node, value)
+        if not isinstance(value[1], ListType):
+            self.refuse(node, f"an array of {kind_of_type(type_)} is not compiled")
+        return owner.lists.as_array(node, value)
+
+    def _as_array(self, node: ast.AST, operand: Operand) -> Operand:
+        if not isinstance(operand[1], ListType):
+            return operand
+        return self._owner.lists.as_array(node, operand)
+
+    def _along(
         self,
         node: ast.AST,
         known: tuple[str, str],
         args: list[Operand],
         keywords: dict[str, Operand],
-    ) -> str:
-        """The name of a row for one axis, which is given by name."""
-        kind, name = known
-        axis = keywords.get("axis")
-        value = axis[0].value if axis and isinstance(axis[0], Const) else None
-        rank = getattr(args[0][1], "rank", 0) if args else 0
-        has_axis = kind == "array" and name in BY_AXIS and bool(rank)
-        is_known = axis is not None and axis[1] is INT and value is not None
-        if len(keywords) > 1 or not has_axis or not is_known:
+    ) -> Operand | None:
+        """A function along an axis; `None` for all of an array."""
+        owner, (kind, name) = self._owner, known
+        is_array = bool(args) and isinstance(args[0][1], ArrayType)
+        has_axis = kind == "array" and name in OVER_AXIS | ALONG_AXIS and is_array
+        axis = keywords.pop("axis", None)
+        if has_axis and len(args) == 2:
+            axis = args.pop()
+        kept = keywords.pop("keepdims", None)
+        if keywords or not has_axis:
             self.refuse(
                 node,
-                "of the keyword arguments of library functions `axis` alone is "
-                f"compiled, with a constant, of {', '.join(sorted(BY_AXIS))}",
+                "of the keyword arguments of library functions `axis` and `keepdims` "
+                "are compiled, with constants, of "
+                f"{', '.join(sorted(OVER_AXIS | ALONG_AXIS))}",
             )
-        assert isinstance(value, float)
-        at = int(value)
-        if not -rank <= at < rank:
-            self.refuse(node, f"an array of {rank} dimensions has no axis {at}")
-        return name if rank == 1 else f"{name} by {at % rank}"
+        owner.refuse_ints(node, args[0][1])
+        at = None if axis is None else axis_of(owner, node, args[0], axis)
+        if at is None:
+            if is_kept(owner, node, kept):
+                self.refuse(node, "`keepdims` is compiled with an `axis`")
+            return None
+        if getattr(args[0][1], "rank", 0) == 1:
+            if is_kept(owner, node, kept):
+                self.refuse(node, "`keepdims` is compiled for two dimensions or more")
+            return None
+        whether = is_kept(owner, node, kept)
+        return by_axis(owner, node, name, args[0], at, kept=whether)
 
     def _written(self, node: ast.AST, name: str, args: list[Operand]) -> Operand | None:
         """A function that is written in the language; `None` if there is none."""
@@ -109,6 +168,8 @@ class LibraryCalls:
         rows = WRITTEN.get(name)
         if rows is None:
             return None
+        if args and name in OF_ALL and isinstance(args[0][1], ArrayType):
+            args = [self._flat(node, args[0]), *args[1:]]
         kinds = "".join(_kind(type_) for _, type_ in args)
         function = rows.get(kinds)
         if function is None:
@@ -117,7 +178,16 @@ class LibraryCalls:
         result = owner.written(node, function, args)
         if name in VIEWS:
             owner.fresh = False
+        if name == "arange" and set(kinds) == {"i"}:
+            result = result[0], ArrayType(1, INT)
         return result
+
+    def _flat(self, node: ast.AST, array: Operand) -> Operand:
+        """All items of an array, one row after another."""
+        core, type_ = array
+        assert isinstance(type_, ArrayType)
+        where, build = self._owner.text.where(node), self._owner.build
+        return items_of(build, where, core, type_.rank), replace(type_, rank=1)
 
     def _chosen(self, node: ast.AST, args: list[Operand]) -> None:
         """Refuse what `np.where` would make another type of array of."""
@@ -201,6 +271,17 @@ class LibraryCalls:
             case "copy":
                 self._counted(node, args, 1)
                 return owner.wholes.copy(node, args[0])
+            case "ravel" | "flatten":
+                self._counted(node, args, 1)
+                if not isinstance(args[0][1], ArrayType):
+                    self.refuse(node, f"`{name}` is of an array")
+                made = owner.wholes.copy(node, self._flat(node, args[0]))
+                owner.fresh = name == "flatten"
+                return made
+            case "reshape":
+                if not args or not isinstance(args[0][1], ArrayType):
+                    self.refuse(node, "`reshape` is of an array")
+                return owner.arrays.reshaped(node, args[0], args[1:])
             case "power":
                 self._counted(node, args, 2)
                 return owner.apply_binary(node, ast.Pow(), args[0], args[1])

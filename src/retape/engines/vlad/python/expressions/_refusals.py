@@ -5,17 +5,12 @@ import ast
 
 def instead_of_expression(node: ast.expr) -> str:
     match node:
-        case ast.List() | ast.ListComp():
-            return (
-                "lists are not compiled; use a tuple for a few values, or an array "
-                "from `numpy.zeros(n)` that a loop fills"
-            )
-        case ast.Dict() | ast.Set() | ast.DictComp() | ast.SetComp():
-            return "dicts and sets are not compiled; use tuples or arrays"
+        case ast.Set() | ast.DictComp() | ast.SetComp():
+            return "sets are not compiled, nor are dicts whose keys running tells"
         case ast.JoinedStr():
-            return "strings are not compiled; print outside of the compiled function"
+            return 'a text is not a value here; print it, `print(f"...")`'
         case ast.GeneratorExp():
-            return "generators are not compiled; write a loop"
+            return "generators are not compiled; write a list, `[... for ...]`"
         case ast.NamedExpr():
             return "`:=` is not compiled; assign the variable in a line of its own"
         case ast.Starred():

@@ -106,6 +106,23 @@ class Translate(Protocol):
     ) -> Lambda: ...
 
 
+Shown = str | tuple[Type, str]
+"""A text that is printed, or a number's type and format."""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What one `print` prints."""
+
+    parts: tuple[Shown, ...]
+    end: str
+
+    @property
+    def count(self) -> int:
+        """How many numbers are in it."""
+        return sum(not isinstance(part, str) for part in self.parts)
+
+
 @dataclass(slots=True)
 class Unit:
     """The definitions that have been made, and what of the outside they depend on.
@@ -115,6 +132,8 @@ class Unit:
             stands above this package).
         outside: Names of the outside that were read, with their values then.
         told: The types that have numbers, in a value that tells its own.
+        raised: The exceptions that are raised, by their places.
+        prints: What is printed, by number.
     """
 
     translate: Translate
@@ -123,9 +142,13 @@ class Unit:
     instances: dict[Any, Instance] = field(default_factory=dict)
     outside: dict[tuple[Any, str], Any] = field(default_factory=dict)
     told: list[Type] = field(default_factory=list)
+    raised: dict[Where, tuple[type[BaseException], tuple[Any, ...]]] = field(
+        default_factory=dict
+    )
+    prints: list[Printed] = field(default_factory=list)
     _parsed: dict[Any, Parsed] = field(default_factory=dict)
     _made_of: dict[PythonFunction, tuple[Any, ...]] = field(default_factory=dict)
-    _attributes: dict[ModuleType, Any] = field(default_factory=dict)
+    _attributes: dict[ModuleType | type, Any] = field(default_factory=dict)
     _count: int = 0
 
     def parsed(self, function: PythonFunction) -> Parsed:
@@ -141,8 +164,8 @@ class Unit:
             self.outside[parsed.lookup, name] = value
         return value
 
-    def attribute(self, module: ModuleType, name: str) -> Any:
-        """The value of a module's attribute, which the unit then depends on."""
+    def attribute(self, module: ModuleType | type, name: str) -> Any:
+        """The value of a module's or a class's attribute; the unit depends on it."""
         value = getattr(module, name, MISSING)
         if value is not MISSING:
             reader = self._attributes.setdefault(module, partial(getattr, module))
@@ -227,6 +250,12 @@ class Unit:
         if type_ not in self.told:
             self.told.append(type_)
         return float(self.told.index(type_))
+
+    def printed(self, what: Printed) -> int:
+        """The number of what is printed."""
+        if what not in self.prints:
+            self.prints.append(what)
+        return self.prints.index(what)
 
     def _source(self, function: FunctionType) -> Parsed:
         key = function.key

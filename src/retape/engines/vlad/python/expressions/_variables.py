@@ -31,7 +31,7 @@ Variables = dict[str, Variable]
 
 def share(node: ast.AST, env: Variables) -> None:
     """Note that the arrays in a variable have a second name from now on."""
-    node = _base(node)
+    node = _base(node, env)
     if isinstance(node, ast.Name) and node.id in env:
         variable = env[node.id]
         if variable.owned:
@@ -40,14 +40,15 @@ def share(node: ast.AST, env: Variables) -> None:
                     env[name] = replace(other, owned=False)
 
 
-def _base(node: ast.AST) -> ast.AST:
+def _base(node: ast.AST, env: Variables) -> ast.AST:
     """What an expression is a part, or another form, of: NumPy's may be a view."""
     while True:
         match node:
             case ast.Subscript(value=inner) | ast.Attribute(value=inner):
                 node = inner
             case ast.Call(func=ast.Attribute(value=inner, attr=name)) if name in VIEWS:
-                node = node.args[0] if node.args else inner
+                is_module = isinstance(inner, ast.Name) and inner.id not in env
+                node = node.args[0] if is_module and node.args else inner
             case _:
                 return node
 

@@ -46,7 +46,8 @@ from retape.engines.vlad.python.terms._array_terms import (
     if_alike,
     length_of,
     opened_as,
-    part_of,
+    parts_of_shape,
+    shape_of,
 )
 
 if TYPE_CHECKING:
@@ -71,14 +72,14 @@ class Whole:
         kinds: A letter for each: v for a vector, d for a number.
         around: What its term is inside of: where operands get their names, and lengths
             are compared, the outermost first.
-        shape: Of arrays of two dimensions: the shape, its rows and its columns.
+        shape: Of arrays of several dimensions: the shape, and the lengths in it.
     """
 
     item: Item
     operands: tuple[Var, ...]
     kinds: str
     around: tuple[Around, ...]
-    shape: tuple[Core, Core, Core] | None = None
+    shape: tuple[Core, ...] = ()
 
     @property
     def is_array(self) -> bool:
@@ -86,7 +87,7 @@ class Whole:
 
     @property
     def rank(self) -> int:
-        return self.is_array + (self.shape is not None)
+        return len(self.shape) - 1 if self.shape else int(self.is_array)
 
     @property
     def first(self) -> Var:
@@ -149,9 +150,10 @@ class WholeArrays:
         owner, (core, type_) = self._owner, like
         if not isinstance(type_, ArrayType):
             owner.refuse(node, f"{kind_of_type(type_)} has no shape; use `np.zeros`")
-        if type_.rank == 2:
-            shape = part_of(self._build, owner.text.where(node), core, "shape")
-            return owner.arrays.new(node, (shape, TupleType((INT, INT))), value)
+        if type_.rank > 1:
+            where, rank = owner.text.where(node), type_.rank
+            shape = shape_of(self._build, where, core, rank)
+            return owner.arrays.new(node, (shape, TupleType((INT,) * rank)), value)
         return owner.arrays.new(node, owner.arrays.length(node, like), value)
 
     def by_item(
@@ -167,7 +169,9 @@ class WholeArrays:
         arrays = [whole for whole in known if whole.is_array]
         if len({whole.rank for whole in arrays}) > 1:
             owner.refuse(
-                node, "arrays of one and of two dimensions do not combine here"
+                node,
+                "arrays of different numbers of dimensions do not combine here; write "
+                "a loop",
             )
         first, *others = arrays
         around = [each for whole in known for each in whole.around]
@@ -186,7 +190,7 @@ class WholeArrays:
             value = whole.operands[0] if whole.operands else self._number(where, whole)
             args.append((Prim(where, MAKE_VECTOR, (length, value)), ArrayType(1)))
         core, _ = owner.written(node, function, args)
-        if first.shape is not None:
+        if first.shape:
             core = Prim(where, CONS, (first.shape[0], core))
         for each in reversed(around):
             core = each(core)
@@ -226,6 +230,12 @@ class WholeArrays:
             return self._both_thin(node, op, first, second)
         if {a, b} == {1, 2} or (a == b == 2 and any(thin)):
             return self._one_repeated(node, op, left, right)
+        if a and b and a != b:
+            self._owner.refuse(
+                node,
+                f"arrays of {a} and of {b} dimensions do not combine here; write a "
+                "loop, or give both the same number by `a.reshape(...)`",
+            )
         return None
 
     def _one_repeated(
@@ -289,14 +299,13 @@ class WholeArrays:
             return self._named(where, core, "d")
         if operand[1].rank == 1:
             return self._named(where, operand[0], "v")
-        parts = [self._build.fresh(n) for n in ("shape", "rows", "columns", "data")]
-        shape, rows, columns, data = (Var(where, name) for name in parts)
+        parts = parts_of_shape(self._build, operand[1].rank)
+        *shapes, data = (Var(where, name) for name in parts)
 
         def around(body: Core) -> Core:
             return opened_as(self._build, where, operand[0], parts, body)
 
-        shapes = (shape, rows, columns)
-        return Whole(ItemOperand(0), (data,), "v", (around,), shapes)
+        return Whole(ItemOperand(0), (data,), "v", (around,), tuple(shapes))
 
     def _named(self, where: Where, core: Core, kind: str) -> Whole:
         if isinstance(core, Var):
@@ -330,7 +339,7 @@ class WholeArrays:
         """The comparison of the shapes of two arrays."""
         if not (a.is_array and b.is_array) or a.first.name == b.first.name:
             return ()
-        if a.shape is None or b.shape is None:
+        if not a.shape or not b.shape:
             lengths = [length_of(where, a.first), length_of(where, b.first)]
             return (lambda body: if_alike(where, lengths, body),)
         (_, *these), (_, *those) = a.shape, b.shape
@@ -349,7 +358,7 @@ class WholeArrays:
     def _array(self, node: ast.AST, whole: Whole) -> Operand:
         where = self._owner.text.where(node)
         core = self._operator(where, whole, is_sum=False)
-        if whole.shape is not None:
+        if whole.shape:
             core = Prim(where, CONS, (whole.shape[0], core))
         core = _surrounded(whole, core)
         self._made[core] = whole

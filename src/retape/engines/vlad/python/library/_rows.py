@@ -3,6 +3,7 @@
 Each is compiled with the function that calls it, and differentiated with it.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,54 @@ def spaced(start: Any, stop: Any, count: Any) -> Any:
         result[i] = start + i * step
     if count > 1:
         result[count - 1] = stop
+    return result
+
+
+def counted(stop: Any) -> Any:
+    return counted_by(0.0, stop, 1.0)
+
+
+def counted_from(start: Any, stop: Any) -> Any:
+    return counted_by(start, stop, 1.0)
+
+
+def counted_by(start: Any, stop: Any, step: Any) -> Any:
+    result = np.zeros(max(math.ceil((stop - start) / step), 0))
+    for i in range(len(result)):
+        result[i] = start + i * step
+    return result
+
+
+# along one axis of an array of (outer, n, inner) items
+
+
+def total(a: Any) -> Any:
+    return a.sum()
+
+
+def over_axis(a: Any, outer: Any, n: Any, inner: Any, function: Any) -> Any:
+    """A number for each row."""
+    result = np.zeros(outer * inner)
+    for i in range(outer):
+        for j in range(inner):
+            each = np.zeros(n)
+            for k in range(n):
+                each[k] = a[(i * n + k) * inner + j]
+            result[i * inner + j] = function(each)
+    return result
+
+
+def along_axis(a: Any, outer: Any, n: Any, inner: Any, function: Any) -> Any:
+    """As many numbers for each row."""
+    result = np.zeros(len(a))
+    for i in range(outer):
+        for j in range(inner):
+            each = np.zeros(n)
+            for k in range(n):
+                each[k] = a[(i * n + k) * inner + j]
+            found = function(each)
+            for k in range(n):
+                result[(i * n + k) * inner + j] = found[k]
     return result
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from retape.engines.vlad.python.library import _rows, _tables
 
 WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
-    "mean": {"1": _rows.mean, "2": _tables.mean_of_table},
-    "max": {"1": _rows.largest, "2": _tables.largest_of_table},
-    "min": {"1": _rows.smallest, "2": _tables.smallest_of_table},
+    "mean": {"1": _rows.mean},
+    "max": {"1": _rows.largest},
+    "min": {"1": _rows.smallest},
     "prod": {"1": _rows.product},
     "argmax": {"1": _rows.place_of_largest},
     "argmin": {"1": _rows.place_of_smallest},
@@ -20,28 +20,23 @@ WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
     "cumprod": {"1": _rows.products},
     "var": {"1": _rows.variance},
     "std": {"1": _rows.deviation},
-    "norm": {"1": _rows.norm, "2": _tables.norm_of_table},
+    "norm": {"1": _rows.norm},
     "diff": {"1": _rows.differences},
     "outer": {"11": _rows.outer, "nn": _rows.outer_of_numbers},
     "append": {"11": _rows.joined},
     "linspace": dict.fromkeys(("nni", "nii", "ini", "iii"), _rows.spaced),
+    "arange": {
+        **dict.fromkeys(("i", "n"), _rows.counted),
+        **dict.fromkeys(("ii", "nn", "in", "ni"), _rows.counted_from),
+        **{a + b + c: _rows.counted_by for a in "in" for b in "in" for c in "in"},
+    },
     "eye": {"i": _tables.unit_table},
     "identity": {"i": _tables.unit_table},
     "trace": {"2": _tables.trace},
     "diagonal": {"2": _tables.diagonal},
     "transpose": {"2": _tables.transposed},
-    "ravel": {"2": _tables.flat},
-    "flatten": {"2": _tables.flat},
     "solve": {"21": _tables.solution, "22": _tables.solutions},
     "inv": {"2": _tables.inverse},
-    "sum by 0": {"2": _tables.sums_of_columns},
-    "sum by 1": {"2": _tables.sums_of_rows},
-    "mean by 0": {"2": _tables.means_of_columns},
-    "mean by 1": {"2": _tables.means_of_rows},
-    "max by 0": {"2": _tables.largest_of_columns},
-    "max by 1": {"2": _tables.largest_of_rows},
-    "min by 0": {"2": _tables.smallest_of_columns},
-    "min by 1": {"2": _tables.smallest_of_rows},
 }
 
 BY_ITEM: dict[str, Callable[..., Any]] = {
@@ -52,20 +47,27 @@ BY_ITEM: dict[str, Callable[..., Any]] = {
 }
 """What is done item by item, where numbers stand for arrays that are full of them."""
 
-BY_AXIS = frozenset("sum mean max min".split())
-"""What takes an `axis`; of an array of one dimension that is the only one."""
+OVER_AXIS = frozenset("sum mean max min prod var std norm".split())
+"""What makes a number of each row along an `axis`, or of all items."""
+
+ALONG_AXIS = frozenset("cumsum cumprod".split())
+"""What makes a row of each row along an `axis`, or of all items."""
+
+OF_ALL = OVER_AXIS | ALONG_AXIS | {"argmax", "argmin"}
+"""What is of all items, one row after another, if no axis is given."""
 
 METHODS = frozenset(
     "mean max min prod argmax argmin cumsum cumprod var std trace diagonal transpose "
-    "ravel flatten sum dot copy clip".split()
+    "ravel flatten sum dot copy clip reshape".split()
 )
 
-VIEWS = frozenset("transpose ravel diagonal T".split())
+VIEWS = frozenset("transpose ravel diagonal reshape T".split())
 """What NumPy gives may be another name of its argument."""
 
 WRITES = frozenset(
-    f"{how}_{part}"
-    for how in ("set", "fill")
-    for part in ("part", "row", "column", "block")
+    (
+        *(f"{how}_part_{rank}" for how in ("set", "fill") for rank in "1234"),
+        *"with_room with_number with_array".split(),
+    )
 )
 """Functions that are given their first argument for good, and write to it in place."""

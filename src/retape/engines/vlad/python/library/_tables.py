@@ -5,41 +5,11 @@ from typing import Any
 import numpy as np
 
 
-def mean_of_table(a: Any) -> Any:
-    assert a.size > 0, "an array without items has no mean, no largest item"
-    return a.sum() / a.size
-
-
-def largest_of_table(a: Any) -> Any:
-    assert a.size > 0, "an array without items has no mean, no largest item"
-    result = a[0, 0]
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            result = np.maximum(result, a[i, j])
-    return result
-
-
-def smallest_of_table(a: Any) -> Any:
-    return -largest_of_table(-a)
-
-
-def norm_of_table(a: Any) -> Any:
-    return np.sqrt((a * a).sum())
-
-
 def transposed(a: Any) -> Any:
     result = np.zeros((a.shape[1], a.shape[0]))
     for i in range(a.shape[0]):
         for j in range(a.shape[1]):
             result[j, i] = a[i, j]
-    return result
-
-
-def flat(a: Any) -> Any:
-    result = np.zeros(a.size)
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            result[i * a.shape[1] + j] = a[i, j]
     return result
 
 
@@ -56,62 +26,6 @@ def diagonal(a: Any) -> Any:
     for i in range(count):
         result[i] = a[i, i]
     return result
-
-
-def sums_of_columns(a: Any) -> Any:
-    result = np.zeros(a.shape[1])
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            result[j] += a[i, j]
-    return result
-
-
-def sums_of_rows(a: Any) -> Any:
-    result = np.zeros(a.shape[0])
-    for i in range(a.shape[0]):
-        for j in range(a.shape[1]):
-            result[i] += a[i, j]
-    return result
-
-
-def means_of_columns(a: Any) -> Any:
-    assert a.size > 0, "an array without items has no mean, no largest item"
-    return sums_of_columns(a) / a.shape[0]
-
-
-def means_of_rows(a: Any) -> Any:
-    assert a.size > 0, "an array without items has no mean, no largest item"
-    return sums_of_rows(a) / a.shape[1]
-
-
-def largest_of_columns(a: Any) -> Any:
-    assert a.size > 0, "an array without items has no mean, no largest item"
-    result = np.zeros(a.shape[1])
-    for j in range(a.shape[1]):
-        most = a[0, j]
-        for i in range(1, a.shape[0]):
-            most = np.maximum(most, a[i, j])
-        result[j] = most
-    return result
-
-
-def largest_of_rows(a: Any) -> Any:
-    assert a.size > 0, "an array without items has no mean, no largest item"
-    result = np.zeros(a.shape[0])
-    for i in range(a.shape[0]):
-        most = a[i, 0]
-        for j in range(1, a.shape[1]):
-            most = np.maximum(most, a[i, j])
-        result[i] = most
-    return result
-
-
-def smallest_of_columns(a: Any) -> Any:
-    return -largest_of_columns(-a)
-
-
-def smallest_of_rows(a: Any) -> Any:
-    return -largest_of_rows(-a)
 
 
 def unit_table(n: Any) -> Any:

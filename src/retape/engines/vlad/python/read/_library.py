@@ -31,6 +31,7 @@ _BUILTINS: dict[Any, str] = {
     bool: "bool",
     len: "len",
     range: "range",
+    list: "list",
     sum: "sum",
     pow: "pow",
     math.floor: "floor",
@@ -49,8 +50,10 @@ _BUILTINS: dict[Any, str] = {
 
 _ARRAYS = frozenset(
     (
-        *"zeros ones full empty dot sum copy arctan arctan2 power".split(),
+        *"zeros ones full empty dot sum copy reshape".split(),
+        *"ravel arctan arctan2 power".split(),
         *"zeros_like ones_like full_like empty_like".split(),
+        *"arange array asarray".split(),
         *(name for name in WRITTEN if " " not in name),
         *BY_ITEM,
     )

@@ -3,9 +3,12 @@
 import ast
 from collections.abc import Iterable, Iterator, Sequence
 
+from retape.engines.vlad.python.read._comprehensions import Comprehension, as_function
 from retape.engines.vlad.python.read._source import FunctionNode
 
 InnerDefinition = ast.FunctionDef | ast.Lambda
+
+_COMPREHENSIONS = ast.ListComp, ast.GeneratorExp
 
 
 def assigned(nodes: Iterable[ast.AST]) -> list[str]:
@@ -19,7 +22,22 @@ def assigned(nodes: Iterable[ast.AST]) -> list[str]:
                 found[node.value.id] = None
         elif isinstance(node, ast.FunctionDef):
             found[node.name] = None
+        elif isinstance(node, ast.Expr | ast.Assign):
+            name = changed_list(node)
+            if name is not None:
+                found[name] = None
     return list(found)
+
+
+def changed_list(node: ast.Expr | ast.Assign) -> str | None:
+    """The variable that `xs.append(x)` or `x = xs.pop()` changes; `None` for others."""
+    match node.value:
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr=method)):
+            is_change = method == "pop" or (
+                method == "append" and isinstance(node, ast.Expr)
+            )
+            return name if is_change else None
+    return None
 
 
 def reads(node: FunctionNode) -> list[str]:
@@ -38,7 +56,7 @@ def captured(node: FunctionNode) -> dict[str, InnerDefinition]:
     """The variables of a function that functions inside it read, with one of those."""
     found: dict[str, InnerDefinition] = {}
     for each in _own(body_of(node)):
-        if isinstance(each, InnerDefinition):
+        if isinstance(each, InnerDefinition) and not isinstance(each, Comprehension):
             for name in reads(each):
                 found.setdefault(name, each)
     return found
@@ -56,7 +74,7 @@ def changes(node: FunctionNode) -> dict[str, int]:
             counts[top.name] = counts.get(top.name, 0) + times
         if isinstance(top, ast.AugAssign) and isinstance(top.target, ast.Name):
             counts[top.target.id] = counts.get(top.target.id, 0) + 1
-        if isinstance(top, InnerDefinition):
+        if isinstance(top, InnerDefinition | ast.ListComp | ast.GeneratorExp):
             continue
         inner = 2 if isinstance(top, ast.For | ast.While) else times
         stack.extend((each, inner) for each in ast.iter_child_nodes(top))
@@ -134,6 +152,8 @@ def body_of(node: FunctionNode) -> list[ast.AST]:
 def _own(nodes: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """The nodes in statements, in order; of functions inside them only the defaults."""
     for node in nodes:
+        if isinstance(node, _COMPREHENSIONS):
+            node = as_function(node)
         yield node
         if isinstance(node, InnerDefinition):
             yield from _own(node.args.defaults)

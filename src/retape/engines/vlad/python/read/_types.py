@@ -3,13 +3,16 @@
     int, float     a real; an int is checked not to leave what a real holds exactly
     bool, None     a boolean, ()
     tuple          (a, b, c) is (cons a (cons b c)), (a,) is a, () is ()
-    array          of one dimension a vector; of two (cons (cons rows columns) vector)
+    named tuple, dataclass, dict of fixed keys      the tuple of its items
+    array          of one dimension a vector; of more (cons (cons d0 d1 ...) vector)
+    list           (cons (cons length width) vector): so many numbers for each item,
+                   in a vector with room for more
     function       the tuple of the values that it takes from outside
 
 A function's type says which function it is, so every call is of a known function.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
 
@@ -36,8 +39,32 @@ class TupleType:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordType(TupleType):
+    """A tuple whose items have names.
+
+    Attributes:
+        names: Those of the items.
+        made: What a value is an object of: the class of a named tuple or a dataclass,
+            or `dict`.
+    """
+
+    names: tuple[str, ...]
+    made: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """A list: of numbers, bools, tuples of them, or arrays of one dimension."""
+
+    item: "Type"
+
+
+MOST_DIMENSIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
 class ArrayType:
-    """An array of floats, of one or two dimensions; one of ints is only read."""
+    """An array of floats, of one to four dimensions; one of ints is only read."""
 
     rank: int
     item: Scalar = Scalar.FLOAT
@@ -58,7 +85,7 @@ class OneOf:
     items: "tuple[Type, ...]"
 
 
-Type: TypeAlias = Scalar | TupleType | ArrayType | FunctionType | OneOf
+Type: TypeAlias = Scalar | TupleType | ListType | ArrayType | FunctionType | OneOf
 
 
 class NoCommonType(Exception):
@@ -82,10 +109,17 @@ def join(a: Type, b: Type) -> Type:
     if a in NUMBERS and b in NUMBERS:
         return FLOAT
     if isinstance(a, TupleType) and isinstance(b, TupleType):
-        if len(a.items) == len(b.items):
+        if len(a.items) == len(b.items) and _empty(a) == _empty(b):
             pairs = zip(a.items, b.items, strict=True)
-            return TupleType(tuple(join(x, y) for x, y in pairs))
+            return replace(a, items=tuple(join(x, y) for x, y in pairs))
+    if isinstance(a, ListType) and isinstance(b, ListType):
+        return ListType(join(a.item, b.item))
     raise NoCommonType(f"{kind_of_type(a)} on one way and {kind_of_type(b)} on another")
+
+
+def _empty(type_: TupleType) -> TupleType:
+    """What kind of a tuple it is, whatever is in it."""
+    return replace(type_, items=())
 
 
 def kind_of_type(type_: Type) -> str:
@@ -98,8 +132,12 @@ def kind_of_type(type_: Type) -> str:
     match type_:
         case Scalar():
             return type_.value
+        case RecordType():
+            return f"a `{type_.made.__name__}`"
         case TupleType():
             return f"a tuple of {len(type_.items)}"
+        case ListType():
+            return "a list"
         case ArrayType():
             of = {INT: "ints of ", BOOL: "bools of "}.get(type_.item, "")
             return f"an array of {of}{type_.rank} dimension{'s' * (type_.rank > 1)}"
@@ -110,10 +148,13 @@ def kind_of_type(type_: Type) -> str:
 
 
 def holds_arrays(type_: Type) -> bool:
-    """Tell whether a value of a type has an array in it, which could be shared."""
+    """Tell whether a value of a type has an array in it, which could be shared.
+
+    So could a list, or a dict.
+    """
+    if is_changeable(type_):
+        return True
     match type_:
-        case ArrayType():
-            return True
         case TupleType() | OneOf():
             return any(holds_arrays(item) for item in type_.items)
         case FunctionType():
@@ -122,10 +163,43 @@ def holds_arrays(type_: Type) -> bool:
             return False
 
 
+def is_changeable(type_: Type) -> bool:
+    """Tell whether a value of a type can be changed in place: array, list or dict."""
+    return isinstance(type_, ArrayType | ListType) or is_dict(type_)
+
+
+def is_dict(type_: Type) -> bool:
+    return isinstance(type_, RecordType) and type_.made is dict
+
+
+def has_arrays_within(type_: Type) -> bool:
+    """Tell whether it is a list or a dict in which an array of another name may be."""
+    match type_:
+        case ListType():
+            return holds_arrays(type_.item)
+        case TupleType() if not is_dict(type_):
+            return any(has_arrays_within(item) for item in type_.items)
+        case TupleType():
+            return any(holds_arrays(item) for item in type_.items)
+        case _:
+            return False
+
+
+def has_width(type_: Type) -> bool:
+    """Tell whether lists are of such items: so many numbers, and nothing else."""
+    if isinstance(type_, TupleType):
+        return bool(type_.items) and all(
+            has_width(item) and not isinstance(item, ArrayType) for item in type_.items
+        )
+    return type_ in (INT, FLOAT, BOOL) or type_ == ArrayType(1)
+
+
 def is_differentiable(type_: Type) -> bool:
     """Tell whether a value of a type consists of reals only."""
     if isinstance(type_, TupleType):
         return all(is_differentiable(item) for item in type_.items)
+    if isinstance(type_, ListType):
+        return is_differentiable(type_.item)
     return type_ in NUMBERS or is_array_of_floats(type_)
 
 
@@ -140,6 +214,8 @@ def as_floats(type_: Type) -> Type:
         case Scalar.INT:
             return FLOAT
         case TupleType():
-            return TupleType(tuple(as_floats(item) for item in type_.items))
+            return replace(type_, items=tuple(as_floats(item) for item in type_.items))
+        case ListType():
+            return ListType(as_floats(type_.item))
         case _:
             return type_

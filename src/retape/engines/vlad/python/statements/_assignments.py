@@ -10,7 +10,7 @@ name, under which Python would see the change, is refused.
 import ast
 from typing import TYPE_CHECKING, NoReturn
 
-from retape.engines.vlad.language._core import Core, Pattern, PVar, Var
+from retape.engines.vlad.language._core import Const, Core, Pattern, PVar, Var
 from retape.engines.vlad.python.expressions._array_parts import is_part
 from retape.engines.vlad.python.expressions._variables import (
     Variable,
@@ -19,14 +19,18 @@ from retape.engines.vlad.python.expressions._variables import (
     share,
 )
 from retape.engines.vlad.python.read._types import (
+    INT,
     UNKNOWN,
     ArrayType,
+    ListType,
     TupleType,
     Type,
     holds_arrays,
+    is_changeable,
     kind_of_type,
 )
 from retape.engines.vlad.python.statements._joins import After, Emit
+from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._core_builder import nested_pattern
 
 if TYPE_CHECKING:
@@ -43,6 +47,8 @@ class Assignments:
         self._owner.refuse(node, message)
 
     def assign(self, node: ast.Assign, env: Variables, go: After) -> Emit:
+        if isinstance(node.value, ast.Call) and is_list_call(node.value, env):
+            return self.of_list(node, node.value, node.targets, env, go)
         leaving = parting(node.value, env, _bound_by(node.targets))
         value, type_ = self._owner.expr(node.value, env)
         fresh = self._owner.are_fresh(node.value, leaving)
@@ -117,7 +123,7 @@ class Assignments:
         """A target as a parameter, with the variables that it binds."""
         if isinstance(target, ast.Name):
             name = self._owner.build.fresh(target.id)
-            owned = all(fresh) and isinstance(type_, ArrayType)
+            owned = all(fresh) and is_changeable(type_)
             return PVar(name), {**env, target.id: Variable(name, type_, owned)}
         if isinstance(target, ast.Tuple | ast.List):
             kinds = self._kinds(target, type_)
@@ -128,10 +134,18 @@ class Assignments:
                 part, env = self._pattern(item, kind, (new,), env)
                 parts.append(part)
             return nested_pattern(parts), env
-        return self.refuse(
-            target,
-            "a target is a variable, a tuple of them, or an item of an array; the "
-            "attributes of objects are not compiled",
+        return self._refuse_target(target)
+
+    def _refuse_target(self, target: ast.expr) -> NoReturn:
+        if isinstance(target, ast.Attribute):
+            name, field = ast.unparse(target.value), target.attr
+            self.refuse(
+                target,
+                f"the field of an object is not changed; write `{name} = "
+                f"dataclasses.replace({name}, {field}=...)`, which is another object",
+            )
+        self.refuse(
+            target, "a target is a variable, a tuple of them, or an item of an array"
         )
 
     def _kinds(self, target: ast.Tuple | ast.List, type_: Type) -> tuple[Type, ...]:
@@ -161,19 +175,16 @@ class Assignments:
             self.refuse(target, "an item is assigned to an array that is a variable")
         name = target.value.id
         variable = env[name]
-        if not isinstance(variable.type, ArrayType):
+        if not is_changeable(variable.type):
             if variable.type is UNKNOWN:
                 return go(env)
             self.refuse(
                 target, f"{kind_of_type(variable.type)} has no items to be assigned"
             )
         self._owner.refuse_ints(target, variable.type)
-        if not variable.owned:
-            self.refuse(
-                target,
-                f"the array `{name}` may have another name, as the caller's, which "
-                f"would see the change; write `{name} = {name}.copy()` before it",
-            )
+        self._check_owned(target, name, variable)
+        if not isinstance(variable.type, ArrayType):
+            return self._set_part(target, operand, env, go)
         fresh = self._owner.build.fresh(name)
         held = self._owner.build.fresh("value")
         array = Var(where, variable.name), variable.type
@@ -195,6 +206,73 @@ class Assignments:
             self._owner.build.let_var(where, fresh, changed, inner()),
         )
 
+    def _check_owned(self, target: ast.AST, name: str, variable: Variable) -> None:
+        if variable.owned:
+            return
+        kind = kind_of_type(variable.type).split()[1].strip("`")
+        self.refuse(
+            target,
+            f"the {kind} `{name}` may have another name, as the caller's, which "
+            f"would see the change; write `{name} = {name}.copy()` before it",
+        )
+
+    def _set_part(
+        self, target: ast.Subscript, operand: Operand, env: Variables, go: After
+    ) -> Emit:
+        """`xs[i] = x` of a list, `d["x"] = a` of a dict."""
+        owner, where = self._owner, self._owner.text.where(target)
+        assert isinstance(target.value, ast.Name)
+        name, held = target.value.id, owner.build.fresh("value")
+        variable = env[name]
+        old, given = (Var(where, variable.name), variable.type), operand[1]
+        new: Operand = Var(where, held), given
+        if isinstance(variable.type, ListType):
+            core, type_ = owner.items.with_item_of_list(target, old, new, env)
+        else:
+            core, type_ = owner.records.with_key(target, old, new)
+        fresh = owner.build.fresh(name)
+        env = {**env, name: Variable(fresh, type_, not holds_arrays(given))}
+        let, inner = owner.build.let_var, go(env)
+        return lambda: let(where, held, operand[0], let(where, fresh, core, inner()))
+
+    def of_list(
+        self,
+        node: ast.stmt,
+        call: ast.Call,
+        targets: list[ast.expr],
+        env: Variables,
+        go: After,
+    ) -> Emit:
+        """`xs.append(x)`, and `x = xs.pop()`."""
+        owner, where = self._owner, self._owner.text.where(node)
+        assert isinstance(call.func, ast.Attribute)
+        assert isinstance(call.func.value, ast.Name)
+        name, let = call.func.value.id, owner.build.let_var
+        self._check_owned(call, name, env[name])
+        is_pop = call.func.attr == "pop"
+        if len(call.args) != 1 - is_pop or call.keywords or len(targets) > is_pop:
+            self.refuse(call, "write `xs.append(x)`, and `x = xs.pop()`")
+        value = None if is_pop else owner.lists.item_of(call.args[0], env)
+        xs, last = Var(where, env[name].name), owner.build.fresh("last")
+        old = xs, env[name].type
+        kind: Type = UNKNOWN
+        if value is not None:
+            held: Operand = Var(where, last), value[1]
+            core, type_ = owner.lists.appended(call, old, held)
+            taken = value[0]
+        else:
+            at = Const(where, -1.0), INT
+            taken, kind = owner.lists.item(call, old, at, natural=False)
+            core, type_ = owner.lists.without_last(call, old)
+        fresh = owner.build.fresh(name)
+        inner_env = {**env, name: Variable(fresh, type_, owned=True)}
+        if targets:
+            part = Var(where, last), kind
+            inner = self.bind(targets[0], node, part, (False,), inner_env, go)
+        else:
+            inner = go(inner_env)
+        return lambda: let(where, last, taken, let(where, fresh, core, inner()))
+
     def augmented(self, node: ast.AugAssign, env: Variables, go: After) -> Emit:
         target = node.target
         read: ast.expr
@@ -205,7 +283,7 @@ class Assignments:
                 ast.Subscript(target.value, target.slice, ast.Load()), target
             )
         else:
-            return self.refuse(target, "attributes of objects are not compiled")
+            return self._refuse_target(target)
         left = self._owner.expr(read, env)
         self._owner.refuse_ints(node, left[1])
         if isinstance(left[1], ArrayType) and isinstance(target, ast.Name):
@@ -223,6 +301,14 @@ class Assignments:
         if ranks[0] and ranks[0] != ranks[1]:
             self.refuse(node, "an array cannot be given another shape by this operator")
         return self.bind(target, node, operand, (self._owner.fresh,), env, go)
+
+
+def is_list_call(node: ast.Call, env: Variables) -> bool:
+    """Whether it changes a list that is a variable."""
+    match node.func:
+        case ast.Attribute(value=ast.Name(id=name), attr="append" | "pop"):
+            return name in env and isinstance(env[name].type, ListType)
+    return False
 
 
 def _bound_by(targets: list[ast.expr]) -> set[str]:

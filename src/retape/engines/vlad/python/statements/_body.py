@@ -37,10 +37,15 @@ from retape.engines.vlad.python.read._types import (
     NoCommonType,
     OneOf,
     Type,
+    has_arrays_within,
     holds_arrays,
     join,
 )
-from retape.engines.vlad.python.statements._assignments import Assignments
+from retape.engines.vlad.python.statements._assignments import (
+    Assignments,
+    is_list_call,
+)
+from retape.engines.vlad.python.statements._effects import is_print, print_, raise_
 from retape.engines.vlad.python.statements._for_loops import for_loop
 from retape.engines.vlad.python.statements._joins import After, Emit, JoinPoint
 from retape.engines.vlad.python.statements._loops import Exits, Loops
@@ -99,8 +104,16 @@ class Body(Expressions):
                 return self._definitions(groups(together), env, go)
             case ast.Assert():
                 return self._assert(node, env, go)
+            case ast.Raise():
+                return raise_(self, node, env)
+            case ast.Expr(value=ast.Call() as call) if is_print(self, call, env):
+                return print_(self, call, env, go)
+            case ast.Expr(value=ast.Call() as call) if is_list_call(call, env):
+                return self.assignments.of_list(node, call, [], env, go)
             case ast.Pass() | ast.Expr(value=ast.Constant()) | ast.AnnAssign():
                 return go(env)
+            case ast.Expr(value=ast.Call(func=ast.Attribute()) as call):
+                self.calls.call(call, env)  # which says what methods there are
         return self.refuse(node, instead_of_statement(node))
 
     def finish(
@@ -160,6 +173,8 @@ class Body(Expressions):
             operand = self.expr(value, env)
         name = value.id if isinstance(value, ast.Name) else ""
         owned = name in env and env[name].owned
+        if has_arrays_within(operand[1]):  # whose items may have other names
+            self.fresh, self.fresh_items, owned = False, (), False
         fresh = all(self.are_fresh(value, leaving))
         ways = self.ways if isinstance(value, ast.Call) else ()
         return self.finish(node, operand, fresh or owned, ways)

@@ -36,6 +36,7 @@ class _Range:
     Attributes:
         item: The loop's variable, from the counter; `None` if it is the counter.
         least: An int that the start is known not to be below.
+        held: What is computed before all of them, with its name.
     """
 
     start: Core
@@ -43,6 +44,7 @@ class _Range:
     step: Core
     item: Callable[[Core], Operand] | None = None
     least: int | None = 0
+    held: tuple[tuple[str, Core], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +134,10 @@ def _opened(owner: "Body", counter: _Counter, loop: Core) -> Core:
         loop = If(where, zero, wrong, loop)
         loop = build.let_var(where, counter.stride, counter.range.step, loop)
     loop = build.let_var(where, counter.last, counter.range.stop, loop)
-    return build.let_var(where, counter.first, counter.range.start, loop)
+    loop = build.let_var(where, counter.first, counter.range.start, loop)
+    for name, core in reversed(counter.range.held):
+        loop = build.let_var(where, name, core, loop)
+    return loop
 
 
 def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
@@ -156,7 +161,7 @@ def _range(owner: "Body", node: ast.For, env: Variables) -> _Range:
             case _:
                 pass
     over = sequence(owner, node, iterated, env)
-    return _Range(zero, over.length, one, over.item)
+    return _Range(zero, over.length, one, over.item, held=over.held)
 
 
 def _sign_of_step(step: Core) -> int:

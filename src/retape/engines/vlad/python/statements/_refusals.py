@@ -5,12 +5,10 @@ import ast
 
 def instead_of_statement(node: ast.stmt) -> str:
     match node:
-        case ast.Try() | ast.Raise():
-            return "exceptions are not compiled; return a flag, or use `assert`"
+        case ast.Try():
+            return "`try` is not compiled; return a flag, or catch it in the caller"
         case ast.With():
             return "`with` is not compiled; do this outside of the compiled function"
-        case ast.Expr(value=ast.Call(func=ast.Name(id="print"))):
-            return "printing is not compiled; return what is to be printed"
         case ast.Expr():
             return (
                 "an expression whose value is not used does nothing here; assign it, "

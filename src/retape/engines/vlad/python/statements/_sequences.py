@@ -18,7 +18,9 @@ from retape.engines.vlad.python.read._types import (
     INT,
     UNKNOWN,
     ArrayType,
+    ListType,
     TupleType,
+    holds_arrays,
 )
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._core_builder import tuple_of
@@ -34,10 +36,12 @@ class Sequence:
     Attributes:
         length: How many items there are; computed once, before the loop.
         item: The item at a place.
+        held: What is computed before it, with its name.
     """
 
     length: Core
     item: Callable[[Core], Operand]
+    held: tuple[tuple[str, Core], ...] = ()
 
 
 def sequence(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> Sequence:
@@ -65,10 +69,23 @@ def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> S
             f"`{node.id}` is assigned in the loop over its items; loop over "
             f"`range(len({node.id}))`",
         )
-    if not isinstance(type_, ArrayType) or not isinstance(core, Var):
+    held: tuple[tuple[str, Core], ...] = ()
+    if not isinstance(core, Var):
+        held = ((owner.build.fresh("over"), core),)
+        core = Var(where, held[0][0])
+    if isinstance(type_, ListType):
+        if holds_arrays(type_.item):
+            share(node, env)  # an item is in the list, too
+        length, _ = owner.arrays.length(node, (core, type_))
+
+        def item_of_list(at: Core) -> Operand:
+            return owner.lists.item_within(node, (core, type_), at)
+
+        return Sequence(length, item_of_list, held)
+    if not isinstance(type_, ArrayType):
         owner.refuse(
             node,
-            "a loop goes over `range(...)`, over an array that is a variable, and over "
+            "a loop goes over `range(...)`, over arrays and lists, and over "
             "`enumerate`, `zip` and `reversed` of those",
         )
     if type_.item is BOOL:
@@ -78,11 +95,11 @@ def _of_array(owner: "Body", loop: ast.For, node: ast.expr, env: Variables) -> S
     length, _ = owner.arrays.length(node, (core, type_))
 
     def item(at: Core) -> Operand:
-        if type_.rank == 2:
-            return owner.parts.row(node, (core, type_), (at, INT))
+        if type_.rank > 1:
+            return owner.parts.first(node, (core, type_), (at, INT))
         return Prim(where, VECTOR_REF, (core, at)), type_.item
 
-    return Sequence(length, item)
+    return Sequence(length, item, held)
 
 
 def _of_range(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Sequence:
@@ -113,7 +130,7 @@ def _enumerated(
         core, type_ = inner.item(at)
         return tuple_of(where, [at, core]), TupleType((INT, type_))
 
-    return Sequence(inner.length, item)
+    return Sequence(inner.length, item, inner.held)
 
 
 def _zipped(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Sequence:
@@ -130,7 +147,8 @@ def _zipped(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Seq
         types = TupleType(tuple(type_ for _, type_ in found))
         return tuple_of(where, [core for core, _ in found]), types
 
-    return Sequence(length, item)
+    held = tuple(one for each_one in each for one in each_one.held)
+    return Sequence(length, item, held)
 
 
 def _reversed(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Sequence:
@@ -144,7 +162,11 @@ def _reversed(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> S
         owner.refuse(node, "`reversed` is of an array or of a `range`, as in Python")
     inner = sequence(owner, loop, inner_node, env)
     last = Prim(where, "-", (inner.length, Const(where, 1.0)))
-    return Sequence(inner.length, lambda at: inner.item(Prim(where, "-", (last, at))))
+
+    def item(at: Core) -> Operand:
+        return inner.item(Prim(where, "-", (last, at)))
+
+    return Sequence(inner.length, item, inner.held)
 
 
 _RULES: dict[type, Callable[..., Any]] = {

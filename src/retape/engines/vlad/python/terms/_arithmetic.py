@@ -33,6 +33,14 @@ Operand = tuple[Core, Type]
 LARGEST_INT = 2**53
 
 
+RAISED = "an exception"
+"""The fault of an exception that a program raises."""
+
+_NEGATIVE_POWER = (
+    "a negative power of an int, which is a float; write the base as a float"
+)
+
+
 def fault(where: Where, kind: str) -> Core:
     """A term that stops the program."""
     return Prim(where, f"fault:{PYTHON_FAULTS.index(kind)}", ())
@@ -119,12 +127,14 @@ class Arithmetic:
 
     def _power_of_int(self, where: Where, a: Core, b: Core) -> Core:
         """An int to the power of one that only running tells."""
-        wrong = PYTHON_FAULTS[-1]
 
         def checked(x: Core, y: Core) -> Core:
             result = self.exact(where, self.finite(where, EXPT, (x, y)), INT)
             return If(
-                where, Prim(where, IS_NEGATIVE, (y,)), fault(where, wrong), result
+                where,
+                Prim(where, IS_NEGATIVE, (y,)),
+                fault(where, _NEGATIVE_POWER),
+                result,
             )
 
         return self.named(where, (a, b), checked)

@@ -1,16 +1,20 @@
-"""Terms of arrays: one dimension is a vector, two a pair of a shape and a vector.
+"""Terms of arrays: one dimension is a vector, more a pair of a shape and a vector.
 
 array of n rows, m columns   ->   (cons (cons n m) items), row by row
 """
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from functools import reduce
 
 from retape.engines.vlad.language._core import Core, If, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import IS_NEGATIVE, VECTOR_LENGTH
+from retape.engines.vlad.operators._table import CONS, IS_NEGATIVE, VECTOR_LENGTH
 from retape.engines.vlad.python.terms._arithmetic import fault
-from retape.engines.vlad.python.terms._core_builder import CoreBuilder, nested_pattern
+from retape.engines.vlad.python.terms._core_builder import (
+    CoreBuilder,
+    nested_pattern,
+    tuple_pattern,
+)
 
 
 def if_alike(where: Where, lengths: list[Core], result: Core) -> Core:
@@ -32,46 +36,78 @@ def wrapped(where: Where, index: Core, length: Core) -> Core:
     return If(where, Prim(where, IS_NEGATIVE, (index,)), moved, index)
 
 
-def in_column(
-    where: Where, column: Core, columns: Core, natural: bool, at: Core
+def in_range(
+    where: Where, index: Core, length: Core, natural: bool, inside: Core
 ) -> Core:
-    """A place in a flat array, if its column exists."""
+    """A term that needs an index to be one of so many."""
     wrong = fault(where, "index out of range")
-    inner = If(where, Prim(where, "<", (column, columns)), at, wrong)
+    inner = If(where, Prim(where, "<", (index, length)), inside, wrong)
     if natural:
         return inner
-    return If(where, Prim(where, IS_NEGATIVE, (column,)), wrong, inner)
+    return If(where, Prim(where, IS_NEGATIVE, (index,)), wrong, inner)
+
+
+def product_of(where: Where, lengths: Sequence[Core]) -> Core:
+    """How many items there are in an array of these lengths."""
+    return reduce(lambda a, b: Prim(where, "*", (a, b)), lengths)
 
 
 def opened(
     build: CoreBuilder,
     where: Where,
     array: Core,
-    body: Callable[[Core, Core, Core, Core], Core],
+    body: Callable[..., Core],
+    rank: int = 2,
 ) -> Core:
-    """An array of two dimensions, taken apart."""
-    names = [build.fresh(name) for name in ("shape", "rows", "columns", "data")]
+    """An array of several dimensions, taken apart: shape, lengths, items."""
+    names = parts_of_shape(build, rank)
     inside = body(*(Var(where, name) for name in names))
     return opened_as(build, where, array, names, inside)
+
+
+def parts_of_shape(build: CoreBuilder, rank: int) -> list[str]:
+    """New names for the shape, the lengths and the items of an array."""
+    return [build.fresh(name) for name in ("shape", *["length"] * rank, "data")]
 
 
 def opened_as(
     build: CoreBuilder, where: Where, array: Core, names: list[str], inside: Core
 ) -> Core:
-    """The same with names for its shape, its rows, its columns and its items."""
-    shape, rows, columns, data = names
-    pair = nested_pattern([PVar(rows), PVar(columns)])
-    inner = build.let(where, pair, Var(where, shape), inside)
+    """The same with names for its shape, its lengths and its items."""
+    shape, *lengths, data = names
+    inner = build.let(where, tuple_pattern(lengths), Var(where, shape), inside)
     outer = nested_pattern([PVar(shape), PVar(data)])
     return build.let(where, outer, array, inner)
 
 
-def part_of(
+def shape_of(build: CoreBuilder, where: Where, array: Core, rank: int = 2) -> Core:
+    """The shape of an array of several dimensions."""
+    return opened(build, where, array, lambda *parts: parts[0], rank)
+
+
+def length_of_first(
+    build: CoreBuilder, where: Where, array: Core, rank: int = 2
+) -> Core:
+    return opened(build, where, array, lambda *parts: parts[1], rank)
+
+
+def items_of(build: CoreBuilder, where: Where, array: Core, rank: int) -> Core:
+    """The items of an array, one row after another, as a vector."""
+    if rank == 1:
+        return array
+    return opened(build, where, array, lambda *parts: parts[-1], rank)
+
+
+def of_shape(
     build: CoreBuilder,
     where: Where,
-    array: Core,
-    part: Literal["shape", "rows", "columns", "items"],
+    shape: Core,
+    rank: int,
+    items: Callable[[Core], Core],
 ) -> Core:
-    """A part of an array of two dimensions."""
-    index = ("shape", "rows", "columns", "items").index(part)
-    return opened(build, where, array, lambda *parts: parts[index])
+    """An array of several dimensions, of a shape, and of so many items."""
+    both, *lengths = [build.fresh(n) for n in ("shape", *["length"] * rank)]
+    size = product_of(where, [Var(where, each) for each in lengths])
+    made = Prim(where, CONS, (Var(where, both), items(size)))
+    inside = build.let(where, tuple_pattern(lengths), Var(where, both), made)
+    return build.let_var(where, both, shape, inside)

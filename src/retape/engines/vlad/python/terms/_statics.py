@@ -7,7 +7,17 @@ from typing import Any
 from retape.engines.vlad.language._core import Const
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.python.read._library import known_function
-from retape.engines.vlad.python.read._types import NONE, FunctionType, TupleType
+from retape.engines.vlad.python.read._records import (
+    is_frozen,
+    is_record_class,
+    parts_of,
+)
+from retape.engines.vlad.python.read._types import (
+    NONE,
+    FunctionType,
+    RecordType,
+    TupleType,
+)
 from retape.engines.vlad.python.terms._arithmetic import (
     LARGEST_INT,
     Operand,
@@ -24,12 +34,14 @@ def static_value(where: Where, value: Any) -> Operand | None:
         return literal(where, value)
     if isinstance(value, int):
         return None if abs(value) > LARGEST_INT else literal(where, value)
-    if isinstance(value, tuple):
-        parts = [static_value(where, item) for item in value]
+    record = parts_of(value) if is_frozen(value) else None
+    if isinstance(value, tuple) or record is not None:
+        parts = [static_value(where, item) for item in (record[2] if record else value)]
         if any(part is None for part in parts):
             return None
         known = [part for part in parts if part is not None]
-        types = TupleType(tuple(type_ for _, type_ in known))
+        items = tuple(type_ for _, type_ in known)
+        types = RecordType(items, *record[:2]) if record else TupleType(items)
         return tuple_of(where, [core for core, _ in known]), types
     key = function_key(value)
     return None if key is None else (Const(where, ()), FunctionType(key))
@@ -42,7 +54,7 @@ def function_key(value: Any) -> Any:
         return function_key(inner)
     if hasattr(value, "__retape_derivative__"):
         return value
-    if isinstance(value, PythonFunction):
+    if isinstance(value, PythonFunction) or is_record_class(value):
         return value
     if isinstance(value, BuiltinFunctionType | type) or callable(value):
         return value if known_function(value) is not None else None

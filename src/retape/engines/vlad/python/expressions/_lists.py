@@ -1,0 +1,428 @@
+"""Lists that grow: `xs = []`, `xs.append(x)`, `xs[i]`, `np.array(xs)`.
+
+    [a, b], each of k numbers   ->   (cons (cons 2 k) a vector with room for more)
+
+A list that may have a second name is not changed, as an array. What is read of a list
+of arrays is a copy, and counts as another name of the array in it.
+"""
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from retape.engines.vlad.language._core import (
+    Const,
+    Core,
+    If,
+    Pattern,
+    Prim,
+    PVar,
+    Var,
+)
+from retape.engines.vlad.language._diagnostics import Where
+from retape.engines.vlad.operators._table import (
+    CONS,
+    IS_ZERO,
+    MAKE_VECTOR,
+    VECTOR_REF,
+    VECTOR_SET,
+)
+from retape.engines.vlad.python.expressions._variables import share
+from retape.engines.vlad.python.library import _lists, _parts
+from retape.engines.vlad.python.read._comprehensions import as_function
+from retape.engines.vlad.python.read._types import (
+    BOOL,
+    FLOAT,
+    INT,
+    NUMBERS,
+    UNKNOWN,
+    ArrayType,
+    ListType,
+    NoCommonType,
+    TupleType,
+    Type,
+    has_width,
+    holds_arrays,
+    join,
+    kind_of_type,
+)
+from retape.engines.vlad.python.terms._arithmetic import Operand, fault
+from retape.engines.vlad.python.terms._array_terms import (
+    in_range,
+    length_of,
+    opened,
+    wrapped,
+)
+from retape.engines.vlad.python.terms._core_builder import (
+    nested_pattern,
+    tuple_of,
+    tuple_pattern,
+)
+
+if TYPE_CHECKING:
+    from retape.engines.vlad.python.expressions._expressions import Expressions
+    from retape.engines.vlad.python.expressions._variables import Variables
+
+_VECTOR = ArrayType(1)
+_OF_ALL = {
+    "sum": _lists.total_of,
+    "max": _lists.largest_of,
+    "min": _lists.smallest_of,
+}
+"""Functions of Python that take a list."""
+
+
+class Lists:
+    """Terms of lists."""
+
+    def __init__(self, owner: "Expressions") -> None:
+        self._owner = owner
+        self._build = owner.build
+
+    def literal(self, node: ast.List, env: "Variables") -> Operand:
+        """`[a, b]`."""
+        owner, where = self._owner, self._owner.text.where(node)
+        result = self.empty(where)
+        for each in node.elts:
+            result = self.appended(each, result, self.item_of(each, env))
+        owner.fresh = True
+        return result
+
+    def empty(self, where: Where) -> Operand:
+        nothing = Const(where, 0.0)
+        row = Prim(where, MAKE_VECTOR, (nothing, nothing))
+        shape = Prim(where, CONS, (nothing, nothing))
+        return Prim(where, CONS, (shape, row)), ListType(UNKNOWN)
+
+    def item_of(self, node: ast.expr, env: "Variables") -> Operand:
+        """A value that a list takes: an array in it has a second name from now on."""
+        value = self._owner.expr(node, env)
+        if holds_arrays(value[1]) and not self._owner.fresh:
+            share(node, env)
+        return value
+
+    def repeated(self, node: ast.BinOp, value: Operand, count: Operand) -> Operand:
+        """`[x] * n`."""
+        owner, where = self._owner, self._owner.text.where(node)
+        core, _ = owner.as_number(node, value)
+        if count[1] is not INT:
+            owner.refuse(node, "`[x] * n` is compiled of a number and an int")
+        number = Prim(where, "max", (count[0], Const(where, 0.0)))
+
+        def made(n: Core, x: Core) -> Core:
+            shape = Prim(where, CONS, (n, Const(where, 1.0)))
+            return Prim(where, CONS, (shape, Prim(where, MAKE_VECTOR, (n, x))))
+
+        owner.fresh = True
+        return owner.arithmetic.named(where, (number, core), made), ListType(value[1])
+
+    def comprehension(
+        self, node: ast.ListComp | ast.GeneratorExp, env: "Variables"
+    ) -> Operand:
+        """`[e for x in xs]`: a function that fills a list, called at once."""
+        owner, function = self._owner, as_function(node)
+        # It is gone when it has been called, so that it is no second name of anything.
+        core, (type_,) = owner.nested({function.name: function}, dict(env))
+        result = owner.calls.of_function(node, type_, core, [])
+        if holds_arrays(result[1]) and not owner.fresh:
+            for name, _ in type_.captured:
+                share(ast.copy_location(ast.Name(name, ast.Load()), node), env)
+        return result
+
+    # what is in a list
+
+    def item(self, node: ast.AST, xs: Operand, at: Operand, natural: bool) -> Operand:
+        """`xs[i]`."""
+        where = self._owner.text.where(node)
+
+        def read(shape: Core, count: Core, width: Core, data: Core) -> Core:
+            def found(place: Core) -> Core:
+                return self._read(node, xs[1], (width, data), place)
+
+            return self._in_range(where, at[0], natural, count, found)
+
+        self._owner.fresh = False
+        assert isinstance(xs[1], ListType)
+        return opened(self._build, where, xs[0], read), xs[1].item
+
+    def item_within(self, node: ast.AST, xs: Operand, place: Core) -> Operand:
+        """The item at a place that is known to be there."""
+        where = self._owner.text.where(node)
+
+        def read(shape: Core, count: Core, width: Core, data: Core) -> Core:
+            return self._read(node, xs[1], (width, data), place)
+
+        assert isinstance(xs[1], ListType)
+        return opened(self._build, where, xs[0], read), xs[1].item
+
+    def with_item(
+        self, node: ast.AST, xs: Operand, at: Operand, value: Operand, natural: bool
+    ) -> Operand:
+        """`xs[i] = x`: the list with another item there."""
+        where, item = self._owner.text.where(node), self._common(node, xs, value)
+
+        def changed(shape: Core, count: Core, width: Core, data: Core) -> Core:
+            def set_at(place: Core) -> Core:
+                if item == _VECTOR:
+                    made = self._set_array(node, data, place, width, value)
+                else:
+                    made = self._set_numbers(node, data, place, value, grows=False)
+                return Prim(where, CONS, (shape, made))
+
+            return self._in_range(where, at[0], natural, count, set_at)
+
+        return opened(self._build, where, xs[0], changed), ListType(item)
+
+    def appended(self, node: ast.AST, xs: Operand, value: Operand) -> Operand:
+        """`xs.append(x)`: the list with one more item."""
+        where, item = self._owner.text.where(node), self._common(node, xs, value)
+        if UNKNOWN in (item, value[1]):
+            return xs[0], ListType(item)
+
+        def changed(shape: Core, count: Core, width: Core, data: Core) -> Core:
+            if item == _VECTOR:
+                return self._with_array(node, count, width, data, value)
+            made = self._set_numbers(node, data, count, value, grows=True)
+            more = Prim(where, "+", (count, Const(where, 1.0)))
+            wide = Const(where, float(len(_leaves(item))))
+            return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
+
+        return opened(self._build, where, xs[0], changed), ListType(item)
+
+    def without_last(self, node: ast.AST, xs: Operand) -> Operand:
+        """The list without its last item, which there is."""
+        where = self._owner.text.where(node)
+
+        def shorter(shape: Core, count: Core, width: Core, data: Core) -> Core:
+            less = Prim(where, "-", (count, Const(where, 1.0)))
+            return Prim(where, CONS, (Prim(where, CONS, (less, width)), data))
+
+        return opened(self._build, where, xs[0], shorter), xs[1]
+
+    # of a whole list
+
+    def of_tuple(self, node: ast.AST, items: Operand) -> Operand:
+        """The list of a tuple's items."""
+        where, (core, type_) = self._owner.text.where(node), items
+        assert isinstance(type_, TupleType)
+        names = [self._build.fresh("item") for _ in type_.items]
+        result = self.empty(where)
+        for name, kind in zip(names, type_.items, strict=True):
+            result = self.appended(node, result, (Var(where, name), kind))
+        self._owner.fresh = not any(holds_arrays(kind) for kind in type_.items)
+        made = self._build.let(where, tuple_pattern(names), core, result[0])
+        return made, result[1]
+
+    def of_array(self, node: ast.AST, array: Operand) -> Operand:
+        """The list of an array's items."""
+        owner, where = self._owner, self._owner.text.where(node)
+        assert isinstance(array[1], ArrayType)
+
+        def made(items: Core) -> Core:
+            shape = Prim(where, CONS, (length_of(where, items), Const(where, 1.0)))
+            copy, _ = owner.wholes.copy(node, (items, _VECTOR))
+            return Prim(where, CONS, (shape, copy))
+
+        core = owner.arithmetic.named(where, (array[0],), made)
+        owner.fresh = True
+        return core, ListType(array[1].item)
+
+    def is_filled(self, where: ast.AST, xs: Operand) -> Core:
+        """Whether there is something in a list."""
+        length, _ = self._owner.arrays.length(where, xs)
+        place = self._owner.text.where(where)
+        return Prim(place, "<", (Const(place, 0.0), length))
+
+    def of_all(self, node: ast.AST, name: str, xs: Operand) -> Operand:
+        """`sum(xs)`, `min(xs)`, `max(xs)`."""
+        assert isinstance(xs[1], ListType)
+        if xs[1].item not in (*NUMBERS, BOOL, UNKNOWN):
+            self._owner.refuse(
+                node, f"`{name}` of a list is compiled if it is of numbers"
+            )
+        return self._owner.written(node, _OF_ALL[name], [xs])
+
+    def copied(self, node: ast.AST, xs: Operand) -> Operand:
+        """`xs.copy()`, `list(xs)`: another list of the same items."""
+        owner, where = self._owner, self._owner.text.where(node)
+
+        def copy(shape: Core, count: Core, width: Core, data: Core) -> Core:
+            made, _ = owner.wholes.copy(node, (data, _VECTOR))
+            return Prim(where, CONS, (shape, made))
+
+        assert isinstance(xs[1], ListType)
+        made = opened(self._build, where, xs[0], copy)
+        owner.fresh = not holds_arrays(xs[1].item)
+        return made, xs[1]
+
+    def as_array(self, node: ast.AST, xs: Operand) -> Operand:
+        """`np.array(xs)`."""
+        owner, where = self._owner, self._owner.text.where(node)
+        assert isinstance(xs[1], ListType)
+        kinds = set(_leaves(xs[1].item)) - {UNKNOWN}
+        item = kinds.pop() if len(kinds) == 1 else FLOAT
+        if kinds and BOOL in {item, *kinds}:
+            owner.refuse(node, "an array of bools and of numbers is not compiled")
+        is_flat = not isinstance(xs[1].item, TupleType | ArrayType)
+
+        def taken(shape: Core, count: Core, width: Core, data: Core) -> Core:
+            zero, one = Const(where, 0.0), Const(where, 1.0)
+            size = Prim(where, "*", (count, width))
+            bounds = tuple_of(where, [zero, size, one]), TupleType((INT, INT, INT))
+            items, _ = owner.written(node, _parts.part_1, [(data, _VECTOR), bounds])
+            if is_flat:
+                return items
+            wrong = fault(where, "an empty list makes no array of two dimensions")
+            made = Prim(where, CONS, (shape, items))
+            return If(where, Prim(where, IS_ZERO, (count,)), wrong, made)
+
+        made = opened(self._build, where, xs[0], taken)
+        owner.fresh = True
+        kind = FLOAT if isinstance(item, ArrayType) else item
+        assert not isinstance(kind, TupleType)
+        return made, ArrayType(1 if is_flat else 2, kind)  # type: ignore[arg-type]
+
+    # how
+
+    def _common(self, node: ast.AST, xs: Operand, value: Operand) -> Type:
+        """The type of items if this is one of them."""
+        assert isinstance(xs[1], ListType)
+        try:
+            item = join(xs[1].item, value[1])
+        except NoCommonType as error:
+            self._owner.refuse(node, f"an item of this list is {error}")
+        if item is not UNKNOWN and not has_width(item):
+            self._owner.refuse(
+                node,
+                f"a list of {kind_of_type(item)} is not compiled; a list has numbers, "
+                "bools, tuples of them, or arrays of one dimension (`a.ravel()`)",
+            )
+        return item
+
+    def _in_range(
+        self,
+        where: Where,
+        at: Core,
+        natural: bool,
+        count: Core,
+        found: Callable[[Core], Core],
+    ) -> Core:
+        def checked(place: Core) -> Core:
+            return in_range(where, place, count, natural, found(place))
+
+        def placed(index: Core) -> Core:
+            return checked(index) if natural else named(where, (moved(index),), checked)
+
+        def moved(index: Core) -> Core:
+            return wrapped(where, index, count)
+
+        named = self._owner.arithmetic.named
+        return named(where, (at,), placed)
+
+    def _read(
+        self, node: ast.AST, type_: Type, kept: tuple[Core, Core], place: Core
+    ) -> Core:
+        """The item at a place, of a width, in a row of numbers."""
+        owner, where, (width, data) = self._owner, self._owner.text.where(node), kept
+        assert isinstance(type_, ListType)
+        first = Prim(where, "*", (place, width))
+        if type_.item == _VECTOR:
+            stop = Prim(where, "+", (first, width))
+            ends = [first, stop, Const(where, 1.0)]
+            bounds = tuple_of(where, ends), TupleType((INT, INT, INT))
+            made, _ = owner.written(node, _parts.part_1, [(data, _VECTOR), bounds])
+            owner.fresh = False
+            return made
+        if not isinstance(type_.item, TupleType):
+            return self._number(where, data, place, type_.item)
+        return self._of_numbers(where, type_.item, data, first, iter(range(10_000)))
+
+    def _of_numbers(
+        self, where: Where, type_: Type, data: Core, first: Core, at: Iterator[int]
+    ) -> Core:
+        """A tuple from its numbers, which stand in a row."""
+        if isinstance(type_, TupleType):
+            parts = [
+                self._of_numbers(where, item, data, first, at) for item in type_.items
+            ]
+            return tuple_of(where, parts)
+        place = Prim(where, "+", (first, Const(where, float(next(at)))))
+        return self._number(where, data, place, type_)
+
+    def _number(self, where: Where, data: Core, place: Core, type_: Type) -> Core:
+        number = Prim(where, VECTOR_REF, (data, place))
+        if type_ is not BOOL:
+            return number
+        return self._owner.arithmetic.inverse(where, Prim(where, IS_ZERO, (number,)))
+
+    def _set_numbers(
+        self, node: ast.AST, data: Core, place: Core, value: Operand, *, grows: bool
+    ) -> Core:
+        """The numbers of an item at its place in a row."""
+        owner, where = self._owner, self._owner.text.where(node)
+        leaves = _leaves(value[1])
+        width = Const(where, float(len(leaves)))
+        first = place if len(leaves) == 1 else Prim(where, "*", (place, width))
+        names = [self._build.fresh("item") for _ in leaves]
+
+        def filled(start: Core) -> Core:
+            made = data
+            for at, (name, type_) in enumerate(zip(names, leaves, strict=True)):
+                number, _ = owner.arithmetic.number(where, (Var(where, name), type_))
+                end = Prim(where, "+", (start, Const(where, float(at))))
+                at_end: Operand = (end if at else start), INT
+                if grows:
+                    given = [(made, _VECTOR), at_end, (number, FLOAT)]
+                    made, _ = owner.written(node, _lists.with_number, given)
+                else:
+                    made = Prim(where, VECTOR_SET, (made, at_end[0], number))
+            return made
+
+        inside = owner.arithmetic.named(where, (first,), filled)
+        pattern = _pattern(value[1], iter(names))
+        return self._build.let(where, pattern, value[0], inside)
+
+    def _set_array(
+        self, node: ast.AST, data: Core, place: Core, width: Core, value: Operand
+    ) -> Core:
+        owner, where = self._owner, self._owner.text.where(node)
+        first = Prim(where, "*", (place, width))
+        stop = Prim(where, "+", (first, width))
+        ends = tuple_of(where, [first, stop, Const(where, 1.0)])
+        bounds = ends, TupleType((INT, INT, INT))
+        given = [(data, _VECTOR), bounds, value]
+        return owner.written(node, _parts.set_part_1, given)[0]
+
+    def _with_array(
+        self, node: ast.AST, count: Core, width: Core, data: Core, value: Operand
+    ) -> Core:
+        owner, where = self._owner, self._owner.text.where(node)
+
+        def added(values: Core) -> Core:
+            row: Operand = values, _VECTOR
+            sizes: list[Operand] = [(count, INT), (width, INT)]
+            wide, _ = owner.written(node, _lists.width_with, [*sizes, row])
+            return owner.arithmetic.named(where, (wide,), lambda w: grown(w, row))
+
+        def grown(wide: Core, row: Operand) -> Core:
+            used = Prim(where, "*", (count, wide)), INT
+            given = [(data, _VECTOR), used, row]
+            made, _ = owner.written(node, _lists.with_array, given)
+            more = Prim(where, "+", (count, Const(where, 1.0)))
+            return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
+
+        return owner.arithmetic.named(where, (value[0],), added)
+
+
+def _leaves(type_: Type) -> list[Type]:
+    """The types of the numbers in an item."""
+    if not isinstance(type_, TupleType):
+        return [type_]
+    return [leaf for item in type_.items for leaf in _leaves(item)]
+
+
+def _pattern(type_: Type, names: Iterator[str]) -> Pattern:
+    """The parameter that gives the numbers in an item their names."""
+    if not isinstance(type_, TupleType):
+        return PVar(next(names))
+    return nested_pattern([_pattern(item, names) for item in type_.items])
