@@ -24,10 +24,10 @@ class Printer:
         if len(self._values) == self._now.count:
             done, values = self._now, self._values
             self.begin()
-            print(_text(done, values), end=done.end)
+            print(_as_printed(done, values), end=done.end)
 
 
-def _text(done: Printed, values: list[float]) -> str:
+def _as_printed(done: Printed, values: list[float]) -> str:
     numbers = iter(values)
     found: list[str] = []
     for part in done.parts:

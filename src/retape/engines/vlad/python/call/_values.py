@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retape._errors import GradientTypeError
-from retape.engines.vlad.python.read._records import parts_of
+from retape.engines.vlad.python.read._records import record_parts
 from retape.engines.vlad.python.read._types import (
     BOOL,
     FLOAT,
@@ -61,7 +61,7 @@ def type_of(value: Any) -> Type:
         return INT
     if value is None:
         return NONE
-    record = parts_of(value)
+    record = record_parts(value)
     if record is not None:
         names, made, parts = record
         return RecordType(tuple(type_of(item) for item in parts), names, made)
@@ -195,7 +195,7 @@ def argument_to_language(value: Any, type_: Type, arrays: bool) -> Value:
         case TupleType(items=()):
             return ()
         case TupleType(items=items):
-            record = parts_of(value)
+            record = record_parts(value)
             given = value if record is None else record[2]
             if tangent:
                 given = tuple(Tangent(item) for item in given)

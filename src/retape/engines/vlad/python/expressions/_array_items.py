@@ -28,7 +28,7 @@ from retape.engines.vlad.python.terms._array_terms import (
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
-    from retape.engines.vlad.python.expressions._variables import Variables
+    from retape.engines.vlad.python.read._variables import Variables
 
 
 class ArrayItems:

@@ -32,7 +32,7 @@ from retape.engines.vlad.python.terms._core_builder import tuple_of
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
-    from retape.engines.vlad.python.expressions._variables import Variables
+    from retape.engines.vlad.python.read._variables import Variables
 
 _FAR = float(LARGEST_INT)
 """A bound that is beyond the end of every array."""

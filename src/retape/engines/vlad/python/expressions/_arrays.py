@@ -21,7 +21,7 @@ from retape.engines.vlad.python.terms._array_terms import (
     length_of_first,
     of_shape,
     product_of,
-    shape_of,
+    shape_term,
 )
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 
@@ -62,7 +62,7 @@ class Arrays:
                 case "shape" if type_.rank == 1:
                     return length_of(where, core), TupleType((INT,))
                 case "shape":
-                    shape = shape_of(self._build, where, core, type_.rank)
+                    shape = shape_term(self._build, where, core, type_.rank)
                     return shape, TupleType((INT,) * type_.rank)
         return self.refuse(
             node,

@@ -60,7 +60,7 @@ def by_axis(
     core, type_ = array
     assert isinstance(type_, ArrayType)
     rank, along = type_.rank, name in ALONG_AXIS
-    function = FunctionType(_rows.total if name == "sum" else WRITTEN[name]["1"])
+    function = FunctionType(_rows.sum_of_row if name == "sum" else WRITTEN[name]["1"])
     every = _rows.along_axis if along else _rows.over_axis
 
     def found(shape: Core, *parts: Core) -> Core:

@@ -11,10 +11,9 @@ from retape.engines.vlad.language._core import Const, Core
 from retape.engines.vlad.python.expressions._derivative_calls import derivative_call
 from retape.engines.vlad.python.expressions._library_calls import LibraryCalls
 from retape.engines.vlad.python.expressions._records import is_record
-from retape.engines.vlad.python.expressions._refusals import instead_of_derivative
 from retape.engines.vlad.python.expressions._unit import Nested
-from retape.engines.vlad.python.expressions._variables import share
 from retape.engines.vlad.python.library._table import METHODS
+from retape.engines.vlad.python.read._advice import instead_of_derivative
 from retape.engines.vlad.python.read._library import known_function
 from retape.engines.vlad.python.read._names import default_of, parameters
 from retape.engines.vlad.python.read._records import is_record_class
@@ -30,12 +29,13 @@ from retape.engines.vlad.python.read._types import (
     holds_arrays,
     kind_of_type,
 )
+from retape.engines.vlad.python.read._variables import share
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._statics import static_value
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
-    from retape.engines.vlad.python.expressions._variables import Variables
+    from retape.engines.vlad.python.read._variables import Variables
 
 
 _OF_LITERALS: tuple[Any, ...] = (np.array, np.asarray, list, sum, min, max)

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import IS_ZERO
-from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.library import _rows
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -18,6 +17,7 @@ from retape.engines.vlad.python.read._types import (
     join,
     kind_of_type,
 )
+from retape.engines.vlad.python.read._variables import Variables, share
 from retape.engines.vlad.python.terms._arithmetic import Operand
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from retape.engines.vlad.python.expressions._calls import CallTranslator
 from retape.engines.vlad.python.expressions._conditions import Conditions
 from retape.engines.vlad.python.expressions._lists import Lists
 from retape.engines.vlad.python.expressions._records import Records, is_record
-from retape.engines.vlad.python.expressions._refusals import instead_of_expression
 from retape.engines.vlad.python.expressions._unit import Nested, Unit
-from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.expressions._whole_arrays import ON_ARRAYS, WholeArrays
 from retape.engines.vlad.python.library import _rows
+from retape.engines.vlad.python.read._advice import instead_of_expression
 from retape.engines.vlad.python.read._names import (
     InnerDefinition,
     default_of,
@@ -43,6 +42,7 @@ from retape.engines.vlad.python.read._types import (
     holds_arrays,
     kind_of_type,
 )
+from retape.engines.vlad.python.read._variables import Variables, share
 from retape.engines.vlad.python.terms._arithmetic import (
     Arithmetic,
     Operand,

@@ -27,7 +27,6 @@ from retape.engines.vlad.operators._table import (
     VECTOR_REF,
     VECTOR_SET,
 )
-from retape.engines.vlad.python.expressions._variables import share
 from retape.engines.vlad.python.library import _lists, _parts
 from retape.engines.vlad.python.read._comprehensions import as_function
 from retape.engines.vlad.python.read._types import (
@@ -46,6 +45,7 @@ from retape.engines.vlad.python.read._types import (
     join,
     kind_of_type,
 )
+from retape.engines.vlad.python.read._variables import share
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
 from retape.engines.vlad.python.terms._array_terms import (
     in_range,
@@ -61,9 +61,9 @@ from retape.engines.vlad.python.terms._core_builder import (
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
-    from retape.engines.vlad.python.expressions._variables import Variables
+    from retape.engines.vlad.python.read._variables import Variables
 
-_VECTOR = ArrayType(1)
+_ROW = ArrayType(1)
 _OF_ALL = {
     "sum": _lists.total_of,
     "max": _lists.largest_of,
@@ -163,7 +163,7 @@ class Lists:
 
         def changed(shape: Core, count: Core, width: Core, data: Core) -> Core:
             def set_at(place: Core) -> Core:
-                if item == _VECTOR:
+                if item == _ROW:
                     made = self._set_array(node, data, place, width, value)
                 else:
                     made = self._set_numbers(node, data, place, value, grows=False)
@@ -180,7 +180,7 @@ class Lists:
             return xs[0], ListType(item)
 
         def changed(shape: Core, count: Core, width: Core, data: Core) -> Core:
-            if item == _VECTOR:
+            if item == _ROW:
                 return self._with_array(node, count, width, data, value)
             made = self._set_numbers(node, data, count, value, grows=True)
             more = Prim(where, "+", (count, Const(where, 1.0)))
@@ -220,7 +220,7 @@ class Lists:
 
         def made(items: Core) -> Core:
             shape = Prim(where, CONS, (length_of(where, items), Const(where, 1.0)))
-            copy, _ = owner.wholes.copy(node, (items, _VECTOR))
+            copy, _ = owner.wholes.copy(node, (items, _ROW))
             return Prim(where, CONS, (shape, copy))
 
         core = owner.arithmetic.named(where, (array[0],), made)
@@ -247,7 +247,7 @@ class Lists:
         owner, where = self._owner, self._owner.text.where(node)
 
         def copy(shape: Core, count: Core, width: Core, data: Core) -> Core:
-            made, _ = owner.wholes.copy(node, (data, _VECTOR))
+            made, _ = owner.wholes.copy(node, (data, _ROW))
             return Prim(where, CONS, (shape, made))
 
         assert isinstance(xs[1], ListType)
@@ -269,7 +269,7 @@ class Lists:
             zero, one = Const(where, 0.0), Const(where, 1.0)
             size = Prim(where, "*", (count, width))
             bounds = tuple_of(where, [zero, size, one]), TupleType((INT, INT, INT))
-            items, _ = owner.written(node, _parts.part_1, [(data, _VECTOR), bounds])
+            items, _ = owner.written(node, _parts.part_1, [(data, _ROW), bounds])
             if is_flat:
                 return items
             wrong = fault(where, "an empty list makes no array of two dimensions")
@@ -326,11 +326,11 @@ class Lists:
         owner, where, (width, data) = self._owner, self._owner.text.where(node), kept
         assert isinstance(type_, ListType)
         first = Prim(where, "*", (place, width))
-        if type_.item == _VECTOR:
+        if type_.item == _ROW:
             stop = Prim(where, "+", (first, width))
             ends = [first, stop, Const(where, 1.0)]
             bounds = tuple_of(where, ends), TupleType((INT, INT, INT))
-            made, _ = owner.written(node, _parts.part_1, [(data, _VECTOR), bounds])
+            made, _ = owner.written(node, _parts.part_1, [(data, _ROW), bounds])
             owner.fresh = False
             return made
         if not isinstance(type_.item, TupleType):
@@ -372,7 +372,7 @@ class Lists:
                 end = Prim(where, "+", (start, Const(where, float(at))))
                 at_end: Operand = (end if at else start), INT
                 if grows:
-                    given = [(made, _VECTOR), at_end, (number, FLOAT)]
+                    given = [(made, _ROW), at_end, (number, FLOAT)]
                     made, _ = owner.written(node, _lists.with_number, given)
                 else:
                     made = Prim(where, VECTOR_SET, (made, at_end[0], number))
@@ -390,7 +390,7 @@ class Lists:
         stop = Prim(where, "+", (first, width))
         ends = tuple_of(where, [first, stop, Const(where, 1.0)])
         bounds = ends, TupleType((INT, INT, INT))
-        given = [(data, _VECTOR), bounds, value]
+        given = [(data, _ROW), bounds, value]
         return owner.written(node, _parts.set_part_1, given)[0]
 
     def _with_array(
@@ -399,14 +399,14 @@ class Lists:
         owner, where = self._owner, self._owner.text.where(node)
 
         def added(values: Core) -> Core:
-            row: Operand = values, _VECTOR
+            row: Operand = values, _ROW
             sizes: list[Operand] = [(count, INT), (width, INT)]
             wide, _ = owner.written(node, _lists.width_with, [*sizes, row])
             return owner.arithmetic.named(where, (wide,), lambda w: grown(w, row))
 
         def grown(wide: Core, row: Operand) -> Core:
             used = Prim(where, "*", (count, wide)), INT
-            given = [(data, _VECTOR), used, row]
+            given = [(data, _ROW), used, row]
             made, _ = owner.written(node, _lists.with_array, given)
             more = Prim(where, "+", (count, Const(where, 1.0)))
             return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Core, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.python.expressions._variables import share
 from retape.engines.vlad.python.read._records import parameters_of
 from retape.engines.vlad.python.read._types import (
     FunctionType,
@@ -19,13 +18,14 @@ from retape.engines.vlad.python.read._types import (
     is_dict,
     kind_of_type,
 )
+from retape.engines.vlad.python.read._variables import share
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 from retape.engines.vlad.python.terms._statics import static_value
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
-    from retape.engines.vlad.python.expressions._variables import Variables
+    from retape.engines.vlad.python.read._variables import Variables
 
 
 class Records:

@@ -106,7 +106,7 @@ class Translate(Protocol):
     ) -> Lambda: ...
 
 
-Shown = str | tuple[Type, str]
+PrintedPart = str | tuple[Type, str]
 """A text that is printed, or a number's type and format."""
 
 
@@ -114,7 +114,7 @@ Shown = str | tuple[Type, str]
 class Printed:
     """What one `print` prints."""
 
-    parts: tuple[Shown, ...]
+    parts: tuple[PrintedPart, ...]
     end: str
 
     @property

@@ -47,7 +47,7 @@ from retape.engines.vlad.python.terms._array_terms import (
     length_of,
     opened_as,
     parts_of_shape,
-    shape_of,
+    shape_term,
 )
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ class WholeArrays:
             owner.refuse(node, f"{kind_of_type(type_)} has no shape; use `np.zeros`")
         if type_.rank > 1:
             where, rank = owner.text.where(node), type_.rank
-            shape = shape_of(self._build, where, core, rank)
+            shape = shape_term(self._build, where, core, rank)
             return owner.arrays.new(node, (shape, TupleType((INT,) * rank)), value)
         return owner.arrays.new(node, owner.arrays.length(node, like), value)
 

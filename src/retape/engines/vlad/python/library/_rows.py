@@ -146,7 +146,7 @@ def counted_by(start: Any, stop: Any, step: Any) -> Any:
 # along one axis of an array of (outer, n, inner) items
 
 
-def total(a: Any) -> Any:
+def sum_of_row(a: Any) -> Any:
     return a.sum()
 
 

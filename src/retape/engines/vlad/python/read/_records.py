@@ -42,7 +42,7 @@ def parameters_of(made: type) -> Mapping[str, Parameter]:
     return signature(made).parameters
 
 
-def parts_of(value: Any) -> tuple[tuple[str, ...], Any, tuple[Any, ...]] | None:
+def record_parts(value: Any) -> tuple[tuple[str, ...], Any, tuple[Any, ...]] | None:
     """The names, the class and the parts of a record; `None` for another value."""
     made = type(value)
     if made is dict:

@@ -12,12 +12,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, Pattern, PVar, Var
 from retape.engines.vlad.python.expressions._array_parts import is_part
-from retape.engines.vlad.python.expressions._variables import (
-    Variable,
-    Variables,
-    parting,
-    share,
-)
 from retape.engines.vlad.python.read._types import (
     INT,
     UNKNOWN,
@@ -28,6 +22,12 @@ from retape.engines.vlad.python.read._types import (
     holds_arrays,
     is_changeable,
     kind_of_type,
+)
+from retape.engines.vlad.python.read._variables import (
+    Variable,
+    Variables,
+    parting,
+    share,
 )
 from retape.engines.vlad.python.statements._joins import After, Emit
 from retape.engines.vlad.python.terms._arithmetic import Operand

@@ -19,11 +19,7 @@ from retape.engines.vlad.language._core import Const, Core, If, Prim
 from retape.engines.vlad.operators._table import CONS
 from retape.engines.vlad.python.expressions._expressions import Expressions
 from retape.engines.vlad.python.expressions._unit import Instance, Unit
-from retape.engines.vlad.python.expressions._variables import (
-    Variable,
-    Variables,
-    parting,
-)
+from retape.engines.vlad.python.read._advice import instead_of_statement
 from retape.engines.vlad.python.read._names import (
     assigned,
     body_of,
@@ -41,6 +37,11 @@ from retape.engines.vlad.python.read._types import (
     holds_arrays,
     join,
 )
+from retape.engines.vlad.python.read._variables import (
+    Variable,
+    Variables,
+    parting,
+)
 from retape.engines.vlad.python.statements._assignments import (
     Assignments,
     is_list_call,
@@ -49,7 +50,6 @@ from retape.engines.vlad.python.statements._effects import is_print, print_, rai
 from retape.engines.vlad.python.statements._for_loops import for_loop
 from retape.engines.vlad.python.statements._joins import After, Emit, JoinPoint
 from retape.engines.vlad.python.statements._loops import Exits, Loops
-from retape.engines.vlad.python.statements._refusals import instead_of_statement
 from retape.engines.vlad.python.terms._arithmetic import fault
 
 

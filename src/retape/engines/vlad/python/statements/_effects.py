@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Const, Core, Prim
 from retape.engines.vlad.operators._table import WRITE_REAL
-from retape.engines.vlad.python.expressions._unit import Printed, Shown
-from retape.engines.vlad.python.expressions._variables import Variables
+from retape.engines.vlad.python.expressions._unit import Printed, PrintedPart
 from retape.engines.vlad.python.read._source import MISSING
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -24,6 +23,7 @@ from retape.engines.vlad.python.read._types import (
     UNKNOWN,
     kind_of_type,
 )
+from retape.engines.vlad.python.read._variables import Variables
 from retape.engines.vlad.python.statements._joins import After, Emit
 from retape.engines.vlad.python.terms._arithmetic import RAISED, Operand, fault
 
@@ -35,7 +35,7 @@ def raise_(owner: "Body", node: ast.Raise, env: Variables) -> Emit:
     """`raise ValueError("why")`."""
     call, where = node.exc, owner.text.where(node)
     name = call.func if isinstance(call, ast.Call) else call
-    found = MISSING if name is None else _named(owner, name, env)
+    found = MISSING if name is None else _exception_class(owner, name, env)
     if not isinstance(found, type) or not issubclass(found, BaseException):
         owner.refuse(node, "`raise` is compiled with the name of an exception's class")
     args: list[Any] = []
@@ -54,7 +54,7 @@ def raise_(owner: "Body", node: ast.Raise, env: Variables) -> Emit:
     return lambda: fault(where, RAISED)
 
 
-def _named(owner: "Body", node: ast.expr, env: Variables) -> Any:
+def _exception_class(owner: "Body", node: ast.expr, env: Variables) -> Any:
     found = owner.static_object(node, env)
     if found is MISSING and isinstance(node, ast.Name) and node.id not in env:
         return getattr(builtins, node.id, MISSING)
@@ -68,15 +68,15 @@ def is_print(owner: "Body", node: ast.expr, env: Variables) -> bool:
 def print_(owner: "Body", node: ast.Call, env: Variables, go: After) -> Emit:
     """`print(x, "and", f"{y:.3f}")`."""
     where = owner.text.where(node)
-    options = {str(each.arg): _text(owner, each.value) for each in node.keywords}
+    options = {str(each.arg): _written_out(owner, each.value) for each in node.keywords}
     if not {*options} <= {"sep", "end"}:
         owner.refuse(node, "of the options of `print`, `sep` and `end` are compiled")
-    parts: list[Shown] = []
+    parts: list[PrintedPart] = []
     numbers: list[Operand] = []
     for at, arg in enumerate(node.args):
         if at:
             parts.append(options.get("sep", " "))
-        for each, shown in _pieces(owner, arg):
+        for each, shown in _texts_and_numbers(owner, arg):
             if each is None:
                 parts.append(shown)
                 continue
@@ -108,24 +108,26 @@ def print_(owner: "Body", node: ast.Call, env: Variables, go: After) -> Emit:
     return emit
 
 
-def _text(owner: "Body", node: ast.expr) -> str:
+def _written_out(owner: "Body", node: ast.expr) -> str:
     value = node.value if isinstance(node, ast.Constant) else None
     if not isinstance(value, str):
         owner.refuse(node, "a text that is written out is needed here")
     return value
 
 
-def _pieces(owner: "Body", node: ast.expr) -> Iterator[tuple[ast.expr | None, str]]:
+def _texts_and_numbers(
+    owner: "Body", node: ast.expr
+) -> Iterator[tuple[ast.expr | None, str]]:
     """The texts of what is printed, and the numbers with their formats."""
     match node:
         case ast.Constant(value=str(value)):
             yield None, value
         case ast.JoinedStr(values=values):
             for each in values:
-                yield from _pieces(owner, each)
+                yield from _texts_and_numbers(owner, each)
         case ast.FormattedValue(value=value, conversion=-1, format_spec=spec):
             texts = [] if spec is None else getattr(spec, "values", [])
-            yield value, "".join(_text(owner, each) for each in texts)
+            yield value, "".join(_written_out(owner, each) for each in texts)
         case ast.FormattedValue():
             owner.refuse(node, "`!r` and its like are not compiled; leave them out")
         case _:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import IS_POSITIVE, IS_ZERO
-from retape.engines.vlad.python.expressions._variables import Variable, Variables
 from retape.engines.vlad.python.read._types import INT, UNKNOWN
+from retape.engines.vlad.python.read._variables import Variable, Variables
 from retape.engines.vlad.python.statements._joins import After, Emit, only
 from retape.engines.vlad.python.statements._loops import Steering
 from retape.engines.vlad.python.statements._sequences import sequence

@@ -12,11 +12,11 @@ from retape.engines.vlad.language._core import (
     Var,
 )
 from retape.engines.vlad.python.expressions._unit import Instance, Nested, Unit, Written
-from retape.engines.vlad.python.expressions._variables import Variable, Variables
 from retape.engines.vlad.python.library._table import WRITES
 from retape.engines.vlad.python.read._names import captured, changes, parameters
 from retape.engines.vlad.python.read._source import Parsed
 from retape.engines.vlad.python.read._types import NONE, FunctionType, Type
+from retape.engines.vlad.python.read._variables import Variable, Variables
 from retape.engines.vlad.python.statements._body import Body
 from retape.engines.vlad.python.terms._core_builder import nested_pattern, tuple_of
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import Core, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.python.expressions._variables import Variable, Variables
 from retape.engines.vlad.python.read._types import NoCommonType, join
+from retape.engines.vlad.python.read._variables import Variable, Variables
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.statements._body import Body

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import Core, If, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.python.expressions._variables import Variables
 from retape.engines.vlad.python.read._names import assigned
+from retape.engines.vlad.python.read._variables import Variables
 from retape.engines.vlad.python.statements._joins import (
     After,
     Emit,

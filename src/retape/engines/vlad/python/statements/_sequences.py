@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Const, Core, Prim, Var
 from retape.engines.vlad.operators._table import VECTOR_REF
-from retape.engines.vlad.python.expressions._variables import Variables, share
 from retape.engines.vlad.python.read._names import assigned
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -22,6 +21,7 @@ from retape.engines.vlad.python.read._types import (
     TupleType,
     holds_arrays,
 )
+from retape.engines.vlad.python.read._variables import Variables, share
 from retape.engines.vlad.python.terms._arithmetic import Operand
 from retape.engines.vlad.python.terms._core_builder import tuple_of
 

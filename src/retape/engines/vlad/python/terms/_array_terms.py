@@ -80,7 +80,7 @@ def opened_as(
     return build.let(where, outer, array, inner)
 
 
-def shape_of(build: CoreBuilder, where: Where, array: Core, rank: int = 2) -> Core:
+def shape_term(build: CoreBuilder, where: Where, array: Core, rank: int = 2) -> Core:
     """The shape of an array of several dimensions."""
     return opened(build, where, array, lambda *parts: parts[0], rank)
 

@@ -10,7 +10,7 @@ from retape.engines.vlad.python.read._library import known_function
 from retape.engines.vlad.python.read._records import (
     is_frozen,
     is_record_class,
-    parts_of,
+    record_parts,
 )
 from retape.engines.vlad.python.read._types import (
     NONE,
@@ -34,7 +34,7 @@ def static_value(where: Where, value: Any) -> Operand | None:
         return literal(where, value)
     if isinstance(value, int):
         return None if abs(value) > LARGEST_INT else literal(where, value)
-    record = parts_of(value) if is_frozen(value) else None
+    record = record_parts(value) if is_frozen(value) else None
     if isinstance(value, tuple) or record is not None:
         parts = [static_value(where, item) for item in (record[2] if record else value)]
         if any(part is None for part in parts):
