@@ -23,7 +23,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import (
     Environment,
     begun,
     evaluate,
-    restricted,
+    jvp_by,
 )
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     jaxprs_in_params,
@@ -138,6 +138,33 @@ def scan_carry(
         carry = joined
 
 
+def inside(
+    eqn: core.JaxprEqn, active: Sequence[bool]
+) -> Iterator[tuple[core.ClosedJaxpr, list[bool]]]:
+    """The programs in an equation that are differentiated, and their inputs' activity.
+
+    Not that of a `custom_jvp`: its rule is differentiated in its stead.
+    """
+    p = eqn.params
+    match eqn.primitive.name:
+        case "while":
+            skip, n = p["cond_nconsts"], p["body_nconsts"]
+            yield p["body_jaxpr"], [*active[skip : skip + n], *while_carry(p, active)]
+        case "scan":
+            nc, nk = scan_parts(p)
+            carry, _ = scan_carry(p, active)
+            yield closed(p["jaxpr"]), [*active[:nc], *carry, *active[nc + nk :]]
+        case "cond":
+            for branch in p["branches"]:
+                yield branch, list(active[1:])
+        case "custom_jvp_call":
+            return
+        case _:
+            body = callee(eqn)
+            if body is not None:
+                yield body, list(active)
+
+
 def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
     """Tell whether steps must begin and end inside this equation.
 
@@ -151,26 +178,21 @@ def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
     name, params = eqn.primitive.name, eqn.params
     if name == "while":
         return True
-    if name == "scan":
-        carry, _ = scan_carry(params, active)
-        nc, nk = scan_parts(params)
-        inner = [*active[:nc], *carry, *active[nc + nk :]]
-        body = closed(params["jaxpr"])
-        if opens_inside(body, inner, grain):
-            return True
-        big = (
-            params["length"] > 1 and params["length"] * tape_bytes(body, inner) > grain
-        )
-        carried = slice(nc, nc + nk)
-        return big and not (
-            grain and cheaper_stored(body, inner, carried, params["length"])
-        )
-    if name == "cond":
-        return any(opens_inside(b, active[1:], grain) for b in params["branches"])
-    body = callee(eqn)
-    if body is None or not opens_inside(body, active, grain):
+    if name == "custom_jvp_call":
+        body = callee(eqn)
+        opens = body is not None and opens_inside(body, active, grain)
+        return opens and not rule_is_linear(eqn, active)
+    bodies = list(inside(eqn, active))
+    if any(opens_inside(*each, grain) for each in bodies):
+        return True
+    if name != "scan" or params["length"] == 1:
         return False
-    return name != "custom_jvp_call" or not rule_is_linear(eqn, active)
+    ((body, flags),) = bodies
+    if params["length"] * tape_bytes(body, flags) <= grain:
+        return False
+    nc, nk = scan_parts(params)
+    carried = slice(nc, nc + nk)
+    return not (grain and cheaper_stored(body, flags, carried, params["length"]))
 
 
 def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
@@ -191,8 +213,7 @@ def rule_is_linear(eqn: Any, active: Sequence[bool]) -> bool:
                 params = eqn.primitive.get_bind_params(eqn.params)
                 return eqn.primitive.bind(*given, **params)
 
-        along = restricted(rule, point, moving)
-        return jax.jvp(along, [point[i] for i in moving], list(tangents))[1]
+        return jvp_by(rule, point, moving, tangents)[1]
 
     structs = [struct(a) for a in avals]
     rule = jax.make_jaxpr(forward)(*structs, *(structs[i] for i in moving))
@@ -235,10 +256,8 @@ def eqn_tape_bytes(eqn: Any, ins: Sequence[bool], outs: Sequence[bool]) -> int:
     if not any(outs):
         return 0
     if eqn.primitive.name == "scan":
-        nc, nk = scan_parts(eqn.params)
-        carry, _ = scan_carry(eqn.params, ins)
-        inner = [*ins[:nc], *carry, *ins[nc + nk :]]
-        return eqn.params["length"] * tape_bytes(closed(eqn.params["jaxpr"]), inner)
+        ((body, flags),) = inside(eqn, ins)
+        return eqn.params["length"] * tape_bytes(body, flags)
     if is_a(eqn, Also.REMAT):
         return sum(nbytes(a.aval) for a in eqn.invars)
     body = callee(eqn)

@@ -16,7 +16,12 @@ import numpy as np
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import struct
-from retape.engines.jaxpr.jaxprs._evaluate import Environment, begun, restricted
+from retape.engines.jaxpr.jaxprs._evaluate import (
+    Environment,
+    begun,
+    jvp_by,
+    vjp_by,
+)
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 
@@ -93,9 +98,8 @@ def _pulls_to(eqn: Any, active: Sequence[bool], index: int) -> bool:
     structs = [struct(a.aval) for a in eqn.invars]
 
     def pull(cotangent: Any, *values: Any) -> Any:
-        along = restricted(_bound_as_is(eqn), values, moving)
-        out, back = jax.vjp(along, *(values[i] for i in moving))
-        return back([cotangent] if isinstance(out, list) else cotangent)
+        _, back = vjp_by(_bound_as_is(eqn), values, moving)
+        return back([cotangent])
 
     (out,) = eqn.outvars
     try:
@@ -119,8 +123,7 @@ def derives_itself(eqn: Any) -> bool:
     structs = [struct(v.aval) for v in eqn.invars]
 
     def forward(*values: Any) -> Any:
-        along = restricted(_bound_as_is(eqn), values[:n], moving)
-        return jax.jvp(along, [values[i] for i in moving], list(values[n:]))[1]
+        return jvp_by(_bound_as_is(eqn), values[:n], moving, values[n:])[1]
 
     try:
         with eqn.ctx.manager:
@@ -137,9 +140,14 @@ def derives_itself(eqn: Any) -> bool:
 
 
 def _bound_as_is(eqn: Any) -> Callable[..., Any]:
-    """An equation's primitive as a function, its results in the form that it has."""
+    """An equation's primitive as a function to a list."""
     params = eqn.primitive.get_bind_params(eqn.params)
-    return lambda *values: eqn.primitive.bind(*values, **params)
+
+    def run(*values: Any) -> list[Any]:
+        out = eqn.primitive.bind(*values, **params)
+        return list(out) if eqn.primitive.multiple_results else [out]
+
+    return run
 
 
 def _has_tangent(aval: Any) -> bool:

@@ -17,7 +17,7 @@ import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
-from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
 
 _FEW_TRIPS = 16
 """Trips. Longer loops are what snapshots are for."""
@@ -52,8 +52,7 @@ def residual_bytes(
     moving = [i for i, a in enumerate(active) if a]
 
     def residuals(*values: Any) -> list[Any]:
-        along = restricted(core.jaxpr_as_fun(body), values, moving)
-        return jax.tree.leaves(jax.vjp(along, *(values[i] for i in moving))[1])
+        return jax.tree.leaves(vjp_by(core.jaxpr_as_fun(body), values, moving)[1])
 
     made = jax.make_jaxpr(residuals)(*map(struct, body.in_avals)).jaxpr
     there = {v for i, v in enumerate(made.invars) if i not in counted}

@@ -18,12 +18,11 @@ from jax.extend import core
 
 from retape._bytes import format_bytes
 from retape._errors import RetapeWarning
-from retape.engines.jaxpr.analysis._activity import outputs, scan_carry, while_carry
+from retape.engines.jaxpr.analysis._activity import flow, inside
 from retape.engines.jaxpr.intake._known_rules import rule_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
-from retape.engines.jaxpr.jaxprs._evaluate import bind, restricted
-from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts, source_line
-from retape.engines.jaxpr.jaxprs._primitive_table import callee
+from retape.engines.jaxpr.jaxprs._evaluate import bind, vjp_by
+from retape.engines.jaxpr.jaxprs._jax_internals import source_line
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._subprogram import closed
 
@@ -51,46 +50,13 @@ def _custom_calls(
     jaxpr: core.ClosedJaxpr, active: Sequence[bool]
 ) -> Iterator[tuple[Any, list[bool]]]:
     """Every custom reverse rule that a derivative goes through, at any depth."""
-    env = dict(zip(jaxpr.jaxpr.invars, active, strict=True))
-    for eqn in jaxpr.jaxpr.eqns:
-        flags = [
-            not isinstance(a, core.Literal) and env.get(a, False) for a in eqn.invars
-        ]
-        outs = outputs(eqn, flags)
-        env.update(zip(eqn.outvars, outs, strict=True))
+    for eqn, ins, outs in flow(jaxpr, active):
         if not any(outs):
             continue
         if _is_custom(eqn):
-            yield eqn, flags
-        for body, inner in _bodies(eqn, flags):
-            yield from _custom_calls(body, inner)
-
-
-def _bodies(
-    eqn: Any, active: Sequence[bool]
-) -> Iterator[tuple[core.ClosedJaxpr, list[bool]]]:
-    """The programs inside an equation, and the activity of their inputs."""
-    p = eqn.params
-    match eqn.primitive.name:
-        case "while":
-            skip, consts = p["cond_nconsts"], p["body_nconsts"]
-            carry = while_carry(p, active)
-            yield p["body_jaxpr"], [*active[skip : skip + consts], *carry]
-        case "scan":
-            consts, carries = scan_parts(p)
-            carry, _ = scan_carry(p, active)
-            rows = active[consts + carries :]
-            yield closed(p["jaxpr"]), [*active[:consts], *carry, *rows]
-        case "cond":
-            for branch in p["branches"]:
-                yield branch, list(active[1:])
-        case "custom_jvp_call":
-            # Its rule is differentiated in its stead, and may call anything.
-            return
-        case _:
-            body = callee(eqn)
-            if body is not None:
-                yield body, list(active)
+            yield eqn, ins
+        for body, flags in inside(eqn, ins):
+            yield from _custom_calls(body, flags)
 
 
 def _is_custom(eqn: core.JaxprEqn) -> bool:
@@ -107,8 +73,7 @@ def _kept_bytes(eqn: Any, active: Sequence[bool]) -> int:
     structs = [struct(v.aval) for v in eqn.invars]
 
     def kept(*values: Any) -> Any:
-        along = restricted(lambda *every: bind(eqn, list(every)), values, moving)
-        return jax.vjp(along, *(values[i] for i in moving))[1]
+        return vjp_by(lambda *every: bind(eqn, list(every)), values, moving)[1]
 
     try:
         leaves = jax.tree.leaves(jax.eval_shape(kept, *structs))

@@ -23,7 +23,7 @@ from jax.interpreters import batching, mlir
 from retape.engines.jaxpr.analysis._activity import propagate, wide
 from retape.engines.jaxpr.jaxprs._avals import blank, struct, varying
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, vjp_by
 from retape.plan._base import Plan
 from retape.plan._prediction import Bytes
 
@@ -99,13 +99,8 @@ def _pull_back(
     chosen = [i for i, a in enumerate(active) if a]
     moved = [i for i, m in enumerate(propagate(jaxpr, active)) if m]
 
-    def forward(*values: Any) -> list[Any]:
-        results = core.jaxpr_as_fun(jaxpr)(*values)
-        return [results[i] for i in moved]
-
     def back(*values: Any) -> tuple[Any, ...]:
-        along = restricted(forward, values[:n], chosen)
-        pull = jax.vjp(along, *(values[i] for i in chosen))[1]
+        _, pull = vjp_by(core.jaxpr_as_fun(jaxpr), values[:n], chosen, moved)
         return pull(list(values[n:]))
 
     avals = [*jaxpr.in_avals, *_seed_avals(jaxpr, active)]

@@ -37,7 +37,7 @@ from retape.engines.jaxpr.calls._rerun import Rerun, flows_back, rerun_program
 from retape.engines.jaxpr.intake._hijax import expanded
 from retape.engines.jaxpr.jaxprs._avals import as_weak, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
-from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, restricted
+from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, jvp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import names_an_axis, register_dce
 from retape.engines.jaxpr.jaxprs._provenance import (
     ORIGINS,
@@ -147,15 +147,11 @@ def _forward_program(
     outs = propagate(jaxpr, moving)
 
     def run(*values: Any) -> list[Any]:
-        point = list(values[:n])
-
         def moved(*values: Any) -> list[Any]:
             results = core.jaxpr_as_fun(jaxpr)(*values)
             return [results[i] for i in which(outs)]
 
-        along = restricted(moved, point, which(moving))
-        chosen = [point[i] for i in which(moving)]
-        return list(jax.jvp(along, chosen, list(values[n:]))[1])
+        return list(jvp_by(moved, values[:n], which(moving), values[n:])[1])
 
     tangents = [_tangent(jaxpr.in_avals[i]) for i in which(moving)]
     with wide(jaxpr):

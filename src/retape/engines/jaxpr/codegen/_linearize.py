@@ -31,7 +31,7 @@ from retape.engines.jaxpr.codegen._tape_pools import pool_of, pushes
 from retape.engines.jaxpr.intake._effects import refuse_effects_of_rules
 from retape.engines.jaxpr.ir._ir import Label, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, kind_of, struct
-from retape.engines.jaxpr.jaxprs._evaluate import dce, restricted
+from retape.engines.jaxpr.jaxprs._evaluate import dce, vjp_by
 from retape.engines.jaxpr.jaxprs._subprogram import (
     joined,
     slice_between,
@@ -227,13 +227,8 @@ class _Pull:
         run = differentiable_run(code.ruled, wanted)
         n = len(code.jaxpr.in_avals)
 
-        def active_and_all(*values: Any) -> tuple[list[Any], list[Any]]:
-            outs = run(*values)
-            return [outs[i] for i in wanted], outs
-
-        along = restricted(active_and_all, values[:n], chosen)
         try:
-            _, pull, outs = jax.vjp(along, *(values[i] for i in chosen), has_aux=True)
+            outs, pull = vjp_by(run, values[:n], chosen, wanted)
             residuals = jax.tree.leaves(pull)
             pulled = pull(list(values[n:]))
         except Exception as error:

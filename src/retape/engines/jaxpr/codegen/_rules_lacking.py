@@ -19,12 +19,12 @@ from jax import lax
 from jax.extend import core
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.analysis._activity import flow, scan_carry, while_carry
+from retape.engines.jaxpr.analysis._activity import flow, inside
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
-from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate, restricted
-from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts, source_line
-from retape.engines.jaxpr.jaxprs._primitive_table import callee, has_no_rule
-from retape.engines.jaxpr.jaxprs._subprogram import closed, variables
+from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate, vjp_by
+from retape.engines.jaxpr.jaxprs._jax_internals import source_line
+from retape.engines.jaxpr.jaxprs._primitive_table import has_no_rule
+from retape.engines.jaxpr.jaxprs._subprogram import variables
 
 _SHOWN = 8
 """Operations in an error's text."""
@@ -93,11 +93,7 @@ def _lacking(
     for eqn, ins, outs in flow(jaxpr, active):
         if not any(outs) or _has_rule(eqn, ins):
             continue
-        inner = [
-            e
-            for body, flags in _programs_inside(eqn, ins)
-            for e in _lacking(body, flags)
-        ]
+        inner = [e for body, flags in inside(eqn, ins) for e in _lacking(body, flags)]
         yield from inner or [eqn]
 
 
@@ -106,39 +102,11 @@ def _has_rule(eqn: core.JaxprEqn, active: Sequence[bool]) -> bool:
     moved = [i for i, v in enumerate(eqn.outvars) if is_inexact(v.aval)]
 
     def both(*values: Any) -> Any:
-        def forward(*values: Any) -> list[Any]:
-            outs = bind(eqn, list(values))
-            return [outs[i] for i in moved]
-
-        along = restricted(forward, values, chosen)
-        outs, pull = jax.vjp(along, *(values[i] for i in chosen))
-        return pull(outs)
+        outs, pull = vjp_by(lambda *v: bind(eqn, list(v)), values, chosen, moved)
+        return pull([outs[i] for i in moved])
 
     try:
         jax.make_jaxpr(both)(*(struct(a.aval) for a in eqn.invars))
     except Exception:
         return False
     return True
-
-
-def _programs_inside(
-    eqn: core.JaxprEqn, active: Sequence[bool]
-) -> Iterator[tuple[core.ClosedJaxpr, list[bool]]]:
-    """The programs inside an operation, and which of their inputs are active."""
-    p = eqn.params
-    match eqn.primitive.name:
-        case "scan":
-            nc, nk = scan_parts(p)
-            carry = scan_carry(p, active)[0]
-            yield closed(p["jaxpr"]), [*active[:nc], *carry, *active[nc + nk :]]
-        case "while":
-            skip, n = p["cond_nconsts"], p["body_nconsts"]
-            flags = [*active[skip : skip + n], *while_carry(p, active)]
-            yield p["body_jaxpr"], flags
-        case "cond":
-            for branch in p["branches"]:
-                yield branch, list(active[1:])
-        case _:
-            body = callee(eqn)
-            if body is not None and eqn.primitive.name != "custom_jvp_call":
-                yield body, list(active)

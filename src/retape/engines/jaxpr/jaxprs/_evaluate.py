@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import jax
 from jax.extend import core
 from jax.interpreters import partial_eval as pe
 
@@ -139,6 +140,49 @@ def restricted(
         return fun(*every)
 
     return of_some
+
+
+Pull = Callable[[Sequence[Any]], tuple[Any, ...]]
+"""From cotangents of outputs to those of inputs."""
+
+
+def vjp_by(
+    fun: Callable[..., Any],
+    values: Sequence[Any],
+    by: Sequence[int],
+    of: Sequence[int] | None = None,
+) -> tuple[Sequence[Any], Pull]:
+    """A function's outputs, and the pullback of some of them by some of its inputs.
+
+    Args:
+        fun: From values to a sequence of outputs.
+        values: Its inputs.
+        by: The positions of those that are moved.
+        of: The positions of the outputs that cotangents come from; all by default.
+
+    Examples:
+        >>> outs, pull = vjp_by(lambda x, y: [x * y, y], [2.0, 3.0], by=[0], of=[0])
+        >>> float(outs[0]), [float(d) for d in pull([1.0])]
+        (6.0, [3.0])
+    """
+
+    def along(*some: Any) -> tuple[list[Any], Any]:
+        outs = restricted(fun, values, by)(*some)
+        return list(outs) if of is None else [outs[i] for i in of], outs
+
+    _, pull, outs = jax.vjp(along, *(values[i] for i in by), has_aux=True)
+    return outs, pull
+
+
+def jvp_by(
+    fun: Callable[..., Any],
+    values: Sequence[Any],
+    by: Sequence[int],
+    tangents: Sequence[Any],
+) -> tuple[Any, Any]:
+    """A function's outputs, and their tangents from those of some of its inputs."""
+    along = restricted(fun, values, by)
+    return jax.jvp(along, [values[i] for i in by], list(tangents))
 
 
 def dce(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:

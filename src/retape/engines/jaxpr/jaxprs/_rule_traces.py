@@ -9,14 +9,13 @@ itself it is a number: how many rules further out it stands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
 from jax.extend import core
 
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
-from retape.engines.jaxpr.jaxprs._evaluate import bind, restricted
+from retape.engines.jaxpr.jaxprs._evaluate import bind, jvp_by, vjp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, rule_functions
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import contains
@@ -95,15 +94,13 @@ def _derivative(eqn: core.JaxprEqn) -> Any:
     moved = [i for i, v in enumerate(eqn.outvars) if is_inexact(v.aval)]
 
     def both(*values: Any) -> Any:
-        def forward(*values: Any) -> Sequence[Any]:
+        def run(*values: Any) -> list[Any]:
             outs = bind(eqn, list(values))
             return [outs[i] for i in moved]
 
-        along = restricted(forward, values, chosen)
-        point = [values[i] for i in chosen]
         if "jvp_jaxpr_fun" in eqn.params:
-            return jax.jvp(along, point, point)
-        outs, pull = jax.vjp(along, *point)
+            return jvp_by(run, values, chosen, [values[i] for i in chosen])
+        outs, pull = vjp_by(run, values, chosen)
         return outs, pull(outs)
 
     return both

@@ -15,6 +15,7 @@ from retape.engines.jaxpr.control._integers import INT
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
 from retape.engines.jaxpr.jaxprs._scalar_ops import own_types
 from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._resumable_nest import State
@@ -169,15 +170,8 @@ def _plain_program(
     moved = propagate(jaxpr, active)
 
     def run(*values: Any) -> list[Any]:
-        def along(*some: Any) -> tuple[list[Any], list[Any]]:
-            full = list(values[:n])
-            for i, v in zip(chosen, some, strict=True):
-                full[i] = v
-            outs = core.jaxpr_as_fun(jaxpr)(*full)
-            return [v for v, m in zip(outs, moved, strict=True) if m], outs
-
-        point = [values[i] for i in chosen]
-        _, pull, outs = jax.vjp(along, *point, has_aux=True)
+        wanted = [i for i, m in enumerate(moved) if m]
+        outs, pull = vjp_by(core.jaxpr_as_fun(jaxpr), values[:n], chosen, wanted)
         return [*outs, *pull(list(values[n:]))]
 
     seeds = [struct(v) for v, a in zip(jaxpr.out_avals, moved, strict=True) if a]

@@ -19,7 +19,7 @@ import numpy as np
 from jax.extend import core
 
 from retape.engines.jaxpr.api.health._source_names import Place, names_made, names_read
-from retape.engines.jaxpr.jaxprs._evaluate import begun, bind, restricted
+from retape.engines.jaxpr.jaxprs._evaluate import begun, bind, vjp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     scan_parts,
     source_line,
@@ -223,11 +223,7 @@ def _vjp(run: Any, ins: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
     moving = [i for i, v in enumerate(ins) if _is_inexact(v)]
     wanted = [i for i, c in enumerate(cotangents) if c is not None]
 
-    def along(*chosen: Any) -> list[Any]:
-        outs = restricted(run, ins, moving)(*chosen)
-        return [outs[i] for i in wanted]
-
-    _, back = jax.vjp(along, *(ins[i] for i in moving))
+    _, back = vjp_by(run, ins, moving, wanted)
     found: list[Any] = [None] * len(ins)
     pulled = back([cotangents[i] for i in wanted])
     for i, cotangent in zip(moving, pulled, strict=True):

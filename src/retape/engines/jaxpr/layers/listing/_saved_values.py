@@ -29,7 +29,7 @@ from retape._bytes import format_bytes
 from retape._errors import GradientTypeError, UnsupportedError
 from retape.engines.jaxpr.api._trace import FlatCall, flatten_call
 from retape.engines.jaxpr.jaxprs._avals import is_inexact
-from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
 from retape.engines.jaxpr.layers.listing._residuals import residuals
 from retape.engines.jaxpr.layers.listing._saved_value import THERE_ANYWAY, SavedValue
 from retape.engines.jaxpr.layers.listing._sweep_bytes import in_sweeps
@@ -125,8 +125,7 @@ def _traced(fun: Callable[..., Any], call: FlatCall, moving: Sequence[int]) -> A
         return [out for out in map(jnp.asarray, outs) if is_inexact(out)]
 
     def pulled(leaves: Sequence[Any]) -> Any:
-        along = restricted(flat, leaves, moving)
-        return jax.vjp(along, *(leaves[i] for i in moving))
+        return vjp_by(flat, leaves, moving)
 
     def back(leaves: Sequence[Any]) -> Any:
         outs, pull = pulled(leaves)

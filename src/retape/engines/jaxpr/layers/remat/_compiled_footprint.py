@@ -11,7 +11,7 @@ from jax.core import Tracer
 
 from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._avals import struct
-from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.jaxprs._evaluate import vjp_by
 from retape.engines.jaxpr.jaxprs._target import platform
 from retape.engines.jaxpr.xla._memory_report import MemoryReport as MemoryReport
 from retape.engines.jaxpr.xla._standalone import memory_of
@@ -60,8 +60,7 @@ def gradients(
         return [out for out in fun(values) if _has_gradient(out)]
 
     def pulled(values: Sequence[Any]) -> Any:
-        along = restricted(lambda *every: chosen(every), values, which)
-        return jax.vjp(along, *(values[i] for i in which))
+        return vjp_by(lambda *every: chosen(every), values, which)
 
     def both(values: Sequence[Any], seeds: Any) -> Any:
         outs, pull = pulled(values)

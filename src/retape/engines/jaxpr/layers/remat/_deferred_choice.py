@@ -27,7 +27,7 @@ from retape.engines.jaxpr.intake._vmapped import (
     vmapped,
 )
 from retape.engines.jaxpr.jaxprs._avals import as_weak, is_inexact, struct
-from retape.engines.jaxpr.jaxprs._evaluate import restricted
+from retape.engines.jaxpr.jaxprs._evaluate import jvp_by, restricted
 from retape.engines.jaxpr.jaxprs._jax_internals import classic_rules, names_an_axis
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
@@ -118,12 +118,9 @@ def _deferred_jvp(
     def run(*values: Any) -> list[Any]:
         return chosen(values)
 
-    along = restricted(run, primals, which)
     # Forward mode of a mark of the new kind (`jax_remat3`) is no mark any more.
     with classic_rules():
-        outs, moved = jax.jvp(
-            along, [primals[i] for i in which], [tangents[i] for i in which]
-        )
+        outs, moved = jvp_by(run, primals, which, [tangents[i] for i in which])
     pairs = zip(jaxpr.out_avals, moved, zeros, strict=True)
     outs = as_weak(outs, jaxpr.out_avals)
     return outs, [t if differentiable(v) else zero for v, t, zero in pairs]
