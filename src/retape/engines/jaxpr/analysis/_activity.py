@@ -138,7 +138,7 @@ def scan_carry(
         carry = joined
 
 
-def inside(
+def programs_inside(
     eqn: core.JaxprEqn, active: Sequence[bool]
 ) -> Iterator[tuple[core.ClosedJaxpr, list[bool]]]:
     """The programs in an equation that are differentiated, and their inputs' activity.
@@ -182,7 +182,7 @@ def must_open(eqn: Any, active: Sequence[bool], grain: int) -> bool:
         body = callee(eqn)
         opens = body is not None and opens_inside(body, active, grain)
         return opens and not rule_is_linear(eqn, active)
-    bodies = list(inside(eqn, active))
+    bodies = list(programs_inside(eqn, active))
     if any(opens_inside(*each, grain) for each in bodies):
         return True
     if name != "scan" or params["length"] == 1:
@@ -256,7 +256,7 @@ def eqn_tape_bytes(eqn: Any, ins: Sequence[bool], outs: Sequence[bool]) -> int:
     if not any(outs):
         return 0
     if eqn.primitive.name == "scan":
-        ((body, flags),) = inside(eqn, ins)
+        ((body, flags),) = programs_inside(eqn, ins)
         return eqn.params["length"] * tape_bytes(body, flags)
     if is_a(eqn, Also.REMAT):
         return sum(nbytes(a.aval) for a in eqn.invars)

@@ -18,7 +18,7 @@ from jax.extend import core
 
 from retape._bytes import format_bytes
 from retape._errors import RetapeWarning
-from retape.engines.jaxpr.analysis._activity import flow, inside
+from retape.engines.jaxpr.analysis._activity import flow, programs_inside
 from retape.engines.jaxpr.intake._known_rules import rule_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes, struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, vjp_by
@@ -55,7 +55,7 @@ def _custom_calls(
             continue
         if _is_custom(eqn):
             yield eqn, ins
-        for body, flags in inside(eqn, ins):
+        for body, flags in programs_inside(eqn, ins):
             yield from _custom_calls(body, flags)
 
 

@@ -19,7 +19,7 @@ from jax import lax
 from jax.extend import core
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.analysis._activity import flow, inside
+from retape.engines.jaxpr.analysis._activity import flow, programs_inside
 from retape.engines.jaxpr.jaxprs._avals import is_inexact, struct
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate, vjp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import source_line
@@ -93,7 +93,11 @@ def _lacking(
     for eqn, ins, outs in flow(jaxpr, active):
         if not any(outs) or _has_rule(eqn, ins):
             continue
-        inner = [e for body, flags in inside(eqn, ins) for e in _lacking(body, flags)]
+        inner = [
+            e
+            for body, flags in programs_inside(eqn, ins)
+            for e in _lacking(body, flags)
+        ]
         yield from inner or [eqn]
 
 
