@@ -141,7 +141,7 @@ class Row:
     nbytes: int
     value: float
     gradient: np.ndarray
-    report: retape.Report | None = None
+    report: Any = None
     """Steps, advances and snapshots, counted by a further run."""
 
 
@@ -173,7 +173,7 @@ def start(n: int) -> Any:
     return jnp.arange(float(n), 0.0, -1.0)
 
 
-def counted(l: int, plan: retape.Plan, n: int) -> retape.Report:  # noqa: E741
+def counted(l: int, plan: retape.Plan, n: int) -> Any:  # noqa: E741
     """What the sweep of one plan did."""
     return retape.jax.measure(program, start(n), float(l), plan=plan).report
 

@@ -17,7 +17,8 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from retape.schedule import Schedule, least_stores, optimal_advances
+from retape.schedule import Schedule, optimal_advances
+from retape.schedule._binomial import least_stores
 
 CHUNK = 64
 """Steps of a chunk at most, as in `nest/_chunk_sizes`."""

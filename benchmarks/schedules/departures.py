@@ -19,7 +19,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from retape.schedule import LeastCost, OnlineBinomial, beta, optimal_advances
+from retape.schedule import OnlineBinomial, optimal_advances
+from retape.schedule._binomial import beta
+from retape.schedule._online_least_cost import LeastCost
 
 
 class Path(NamedTuple):

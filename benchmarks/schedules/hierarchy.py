@@ -12,7 +12,8 @@ import argparse
 import random
 from time import process_time
 
-from retape.schedule import Hierarchy, Tier
+from retape import Tier
+from retape.schedule import Hierarchy
 from retape.schedule import _hierarchy_rules as rules
 from retape.schedule._nested_table import NestedTable
 

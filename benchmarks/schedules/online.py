@@ -14,7 +14,8 @@ import argparse
 from collections.abc import Iterator
 from math import inf
 
-from retape.schedule import OnlineBinomial, beta, optimal_advances
+from retape.schedule import OnlineBinomial, optimal_advances
+from retape.schedule._binomial import beta
 
 LIMITS = ((2, 120), (3, 70), (4, 60), (5, 40), (6, 35))
 """Snapshots, and the lengths up to which all policies are searched."""

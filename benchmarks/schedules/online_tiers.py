@@ -10,6 +10,7 @@ all lengths to 128 and some beyond, up to those for which the optimum is exact.
 import argparse
 from typing import Any
 
+from retape import Tier
 from retape.schedule import (
     Hierarchy,
     Mixed,
@@ -17,7 +18,6 @@ from retape.schedule import (
     OnlineTiers,
     Restore,
     Store,
-    Tier,
     replay,
 )
 

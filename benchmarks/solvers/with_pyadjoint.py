@@ -21,8 +21,8 @@ except ImportError:
     sys.exit(print("skipped: pip install -r benchmarks/requirements.txt"))
 from checkpoint_schedules import Move
 
-from retape.interop import online_checkpoint_schedule, to_checkpoint_schedules
-from retape.schedule import Mixed, Schedule
+from retape.interop import to_checkpoint_schedules
+from retape.schedule import Mixed, OnlineBinomial, Schedule
 
 START, RATE = 0.5, 1.1
 
@@ -86,7 +86,11 @@ def show(name: str, made: Callable[[int], Any], lengths: tuple[int, ...]) -> Non
 def main() -> None:
     """Print the table."""
     lengths = (1, 10, 100, 1000)
-    online, known = online_checkpoint_schedule, to_checkpoint_schedules
+    known = to_checkpoint_schedules
+
+    def online(d: int, drops: bool = False, placement: Any = "doubling") -> Any:
+        return known(OnlineBinomial(d, placement=placement), drops=drops)
+
     show("Schedule(n, 8)", lambda n: known(Schedule(n, 8), n), lengths)
     show("Mixed(n, 8)", lambda n: known(Mixed(n, 8), n), lengths)
     show("online, 8", lambda n: online(8), lengths)

@@ -26,8 +26,7 @@ from benchmarks.torch.heap import _MARK, RUNS, Heap, count_heap, own_graph
 from torch import Tensor, nn
 
 import retape.torch
-from retape import BudgetError, DeterminismError, UnsupportedError
-from retape.torch import MutationError
+from retape import BudgetError, MachineError, UnsupportedError
 
 Loss = Callable[[], Tensor]
 Made = tuple[nn.Module, Loss]
@@ -298,7 +297,7 @@ def run_once(
         row.most = max(row.most, most)
         found = outcome(model, values.pop)
         row.same = row.same and all(map(torch.equal, found, expected))
-    except (BudgetError, DeterminismError, MutationError) as error:
+    except (BudgetError, MachineError) as error:
         least = getattr(error, "least", None)
         row.refused += f" REFUSED in run {number} ({type(error).__name__}, {least})"
         for each in model.parameters():

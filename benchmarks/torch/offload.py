@@ -18,7 +18,8 @@ import torch
 from benchmarks.harness import Table, in_turn
 
 import retape.torch
-from retape.storage import AsyncStore, DiskStore
+from retape import DiskStore
+from retape.storage import AsyncStore
 
 WIDTH, BATCH = 512, 2048
 

@@ -1,6 +1,7 @@
 """The interpreter and the hybrid on the example, n = 100: seconds and steps."""
 
 import time
+from typing import Any
 
 from benchmarks.vlad.measure import program_text
 
@@ -17,7 +18,7 @@ def main() -> None:
     for name in ("interpreter", "hybrid"):
         for l in (10, 20, 40):  # noqa: E741
             numbers = iter([100.0, float(l), 3.0])
-            reports: list[retape.Report] = []
+            reports: list[Any] = []
             setting = Setting(plan, lambda it=numbers: next(it), print, reports.append)
             program = Session().add(Source("example", program_text("checkpoint")))
             engine = make_engine(name, program, setting)

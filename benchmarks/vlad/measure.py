@@ -12,6 +12,7 @@ import resource
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import retape
 import retape.driver
@@ -44,7 +45,7 @@ def measure(
 ) -> dict[str, object]:
     """Run once: seconds of processor and clock, bytes, steps, what the driver did."""
     numbers = iter([float(n), float(length), 3.0])
-    reports: list[retape.Report] = []
+    reports: list[Any] = []
     plan = retape.logarithmic(stage=stage) if stage else DEFAULT_PLAN
     setting = Setting(plan, lambda: next(numbers, None), print, reports.append)
     program = Session().add(Source("example", program_text(variant)))

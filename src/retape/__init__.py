@@ -29,16 +29,10 @@ if _typing.TYPE_CHECKING:
     from retape._adjoint_told import diagnose as diagnose
     from retape._adjoint_told import explain as explain
     from retape._adjoint_told import measure as measure
-    from retape._forward import Forward as Forward
     from retape._forward import forward as forward
-    from retape.driver._check_adjoint import AdjointCheck as AdjointCheck
     from retape.driver._check_adjoint import check_adjoint as check_adjoint
-    from retape.driver._health import Fault as Fault
-    from retape.driver._health import Health as Health
     from retape.driver._interrupt import interruptible as interruptible
     from retape.driver._program import Program as Program
-    from retape.driver._progress import Progress as Progress
-    from retape.driver._report import Report as Report
     from retape.plan._base import Plan as Plan
     from retape.plan._chain import chain as chain
     from retape.plan._constructors import fixed_space as fixed_space
@@ -46,40 +40,35 @@ if _typing.TYPE_CHECKING:
     from retape.plan._constructors import logarithmic as logarithmic
     from retape.plan._constructors import segments as segments
     from retape.plan._constructors import within as within
-    from retape.plan._prediction import Prediction as Prediction
-    from retape.plan._prediction import Resolved as Resolved
     from retape.plan._tiers import tiers as tiers
-    from retape.schedule import StepCosts as StepCosts
-    from retape.schedule import Tier as Tier
-    from retape.storage import DiskStore as DiskStore
-    from retape.storage import MemoryStore as MemoryStore
-    from retape.storage import TieredStore as TieredStore
-    from retape.storage import register_state as register_state
+    from retape.schedule._tier import StepCosts as StepCosts
+    from retape.schedule._tier import Tier as Tier
+    from retape.storage._disk import DiskStore as DiskStore
+    from retape.storage._memory import MemoryStore as MemoryStore
+    from retape.storage._tiered import TieredStore as TieredStore
+    from retape.storage._trees._kinds import register_state as register_state
 
 __version__ = "0.1.0"
 
 _HOMES = {
     **dict.fromkeys(("Adjoint", "adjoint"), "retape._adjoint"),
     **dict.fromkeys(("diagnose", "explain", "measure"), "retape._adjoint_told"),
-    **dict.fromkeys(("Forward", "forward"), "retape._forward"),
-    **dict.fromkeys(("AdjointCheck", "check_adjoint"), "retape.driver._check_adjoint"),
-    **dict.fromkeys(("Fault", "Health"), "retape.driver._health"),
+    **dict.fromkeys(("forward",), "retape._forward"),
+    **dict.fromkeys(("check_adjoint",), "retape.driver._check_adjoint"),
     **dict.fromkeys(("interruptible",), "retape.driver._interrupt"),
     **dict.fromkeys(("Program",), "retape.driver._program"),
-    **dict.fromkeys(("Progress",), "retape.driver._progress"),
-    **dict.fromkeys(("Report",), "retape.driver._report"),
     **dict.fromkeys(("Plan",), "retape.plan._base"),
     **dict.fromkeys(("chain",), "retape.plan._chain"),
     **dict.fromkeys(
         ("fixed_space", "fixed_time", "logarithmic", "segments", "within"),
         "retape.plan._constructors",
     ),
-    **dict.fromkeys(("Prediction", "Resolved"), "retape.plan._prediction"),
     **dict.fromkeys(("tiers",), "retape.plan._tiers"),
-    **dict.fromkeys(("StepCosts", "Tier"), "retape.schedule"),
-    **dict.fromkeys(
-        ("DiskStore", "MemoryStore", "TieredStore", "register_state"), "retape.storage"
-    ),
+    **dict.fromkeys(("StepCosts", "Tier"), "retape.schedule._tier"),
+    "DiskStore": "retape.storage._disk",
+    "MemoryStore": "retape.storage._memory",
+    "TieredStore": "retape.storage._tiered",
+    "register_state": "retape.storage._trees._kinds",
 }
 """Where each name is, which is loaded when it is first used: `import retape` by itself
 loads neither NumPy nor what runs a program."""

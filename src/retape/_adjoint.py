@@ -6,11 +6,11 @@ from typing import Any, Generic, TypeVar
 
 from retape._adjoint_arguments import machine_of, run_through
 from retape._adjoint_processes import run_in_processes
-from retape.driver import Bar, Verify
 from retape.driver._health import Health
 from retape.driver._program import Program
-from retape.driver._progress import Progress
+from retape.driver._progress import Bar, Progress
 from retape.driver._report import Report
+from retape.driver._verify import Verify
 from retape.plan._base import Plan
 from retape.storage import SnapshotStore
 

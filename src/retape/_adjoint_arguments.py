@@ -7,7 +7,8 @@ from typing import Any, SupportsIndex, TypeVar, cast
 from retape._errors import PlanError
 from retape._reads import unwrapped
 from retape._warn import warn
-from retape.driver import Outcome, Verify, run
+from retape.driver import run
+from retape.driver._drive import Outcome
 from retape.driver._hints import hints
 from retape.driver._interrupt import unheeded
 from retape.driver._outgrown import Sample
@@ -15,6 +16,7 @@ from retape.driver._program import Program, check_program
 from retape.driver._progress import Progress
 from retape.driver._step_machine import StepMachine
 from retape.driver._user_functions import check_functions
+from retape.driver._verify import Verify
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
 from retape.storage import SnapshotStore, fingerprint, tree_nbytes

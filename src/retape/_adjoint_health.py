@@ -20,7 +20,8 @@ from retape.driver._blame import blame
 from retape.driver._health import Fault, FaultKind, Health
 from retape.driver._step_machine import StepMachine
 from retape.plan._base import Plan
-from retape.storage import add_trees, copy_tree
+from retape.storage import copy_tree
+from retape.storage._trees._arithmetic import add_trees
 from retape.storage._trees._magnitude import described, largest
 
 

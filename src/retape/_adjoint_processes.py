@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from retape._errors import PlanError
-from retape.driver import Outcome, run
+from retape.driver import run
+from retape.driver._drive import Outcome
 from retape.driver._processes import ProcessMachine, WorkerStore
 from retape.driver._program import Program
 from retape.driver._progress import Progress

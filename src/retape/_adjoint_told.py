@@ -9,16 +9,17 @@ from retape._adjoint_arguments import machine_of, planned, run_through
 from retape._adjoint_health import health_of
 from retape._adjoint_processes import refuse_hidden
 from retape._adjoint_watch import CotangentWatch
-from retape.driver import MemoryTrace, Meter, predict_memory
 from retape.driver._health import check_growth
+from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
 from retape.driver._program import Program
 from retape.driver._progress import Progress
 from retape.plan._base import Plan
 from retape.plan._constructors import fixed_space
 from retape.plan._prediction import Prediction
 from retape.schedule._whole import whole
-from retape.storage import DiskStore, SnapshotStore, tree_nbytes
+from retape.storage import SnapshotStore, tree_nbytes
 from retape.storage._base import is_durable
+from retape.storage._disk import DiskStore
 
 X = TypeVar("X")
 G = TypeVar("G")

@@ -105,7 +105,13 @@ class MissingPackageError(RetapeError, ModuleNotFoundError):
 
 
 class LanguageError(RetapeError, ValueError):
-    """A VLAD program that is wrong, at reading, expansion or run time."""
+    """A program of VLAD, or a compiled Python function, that is wrong.
+
+    Attributes:
+        message: What is wrong, without the place.
+        where: The place, with `line` and `column`; None for a fault of no place.
+        chain: The places of the calls under way, the innermost first.
+    """
 
 
 class RetapeWarning(UserWarning):

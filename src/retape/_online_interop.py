@@ -14,12 +14,7 @@ from typing import Any
 
 from retape._peer_actions import adapted_schedule
 from retape.schedule._action import Action
-from retape.schedule._online import (
-    Doubling,
-    LeastCost,
-    OnlineBinomial,
-    PlacementName,
-)
+from retape.schedule._online import Doubling, LeastCost, OnlineBinomial
 
 
 class OnlineStream:
@@ -29,10 +24,10 @@ class OnlineStream:
         drops: Whether snapshots may be given up before the run has ended.
     """
 
-    def __init__(self, snapshots: int, placement: PlacementName, drops: bool) -> None:
+    def __init__(self, online: OnlineBinomial, drops: bool) -> None:
         self.drops = drops
-        self._online = OnlineBinomial(snapshots, 1, placement)
-        self._state: LeastCost | Doubling = self._online.begin()
+        self._online = online
+        self._state: LeastCost | Doubling = online.begin()
         self._kept: list[int] = []
 
     def until(self, step: int) -> tuple[tuple[int, ...], bool, int]:
@@ -60,39 +55,10 @@ class OnlineStream:
         return islice(self._online.reverse(state, length + 1), 1, None)
 
 
-def online_checkpoint_schedule(
-    snapshots: int, *, placement: PlacementName = "doubling", drops: bool = False
-) -> Any:
-    """A `checkpoint_schedules.CheckpointSchedule` for a run of unknown length.
-
-    It is told the length by `finalize`, as the online schedules of that package are,
-    and then goes back. pyadjoint's checkpoint manager drives it: pass it to
-    `tape.enable_checkpointing`.
-
-    Args:
-        snapshots: How many snapshots it begins with.
-        placement: "doubling" their distance whenever they are used up, or "least-cost".
-        drops: Whether a snapshot may be given up (`Move(n, RAM, NONE)`) before the run
-            has ended; there are then never more than `snapshots`. pyadjoint refuses
-            such an action while it tapes. Without it all that were made are kept: with
-            "doubling" `snapshots` and half of that for each time that the run becomes
-            twice as long; and up to `snapshots - 1` more on the way back.
-
-    Raises:
-        PlanError: If there is no such placement, or no snapshot.
-
-    Examples:
-        >>> from retape.interop import online_checkpoint_schedule
-        >>> schedule = online_checkpoint_schedule(2)
-        >>> next(schedule), next(schedule)
-        (Forward(0, 1, True, False, StorageType.RAM), \
-Forward(1, 2, True, False, StorageType.RAM))
-        >>> schedule.finalize(2)
-        >>> next(schedule)
-        EndForward()
-    """
+def online_schedule(online: OnlineBinomial, drops: bool) -> Any:
+    """A `CheckpointSchedule` that is told its length by `finalize`."""
     peer: Any = import_module("checkpoint_schedules")
-    stream = OnlineStream(snapshots, placement, drops)
+    stream = OnlineStream(online, drops)
 
     class Online(adapted_schedule(peer)):
         """Actions of an online controller in the words of the other package."""

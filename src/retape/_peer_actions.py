@@ -10,16 +10,8 @@ from functools import cache
 from typing import Any
 
 from retape._errors import PlanError
-from retape.schedule import (
-    Action,
-    Advance,
-    Drop,
-    Restore,
-    Reverse,
-    Store,
-    Sweep,
-    Tape,
-)
+from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
 
 TIERS = {"RAM": "memory", "DISK": "disk"}
 """Storages of that package, and tiers of this one."""

@@ -12,40 +12,53 @@ from importlib import import_module
 from typing import Any
 
 from retape._errors import PlanError, ScheduleError
-from retape._online_interop import (
-    online_checkpoint_schedule as online_checkpoint_schedule,
-)
+from retape._online_interop import online_schedule
 from retape._peer_actions import TIERS, adapted_schedule, storage_name, tier_of
 from retape.schedule import (
-    Action,
     Advance,
     Drop,
+    OnlineBinomial,
     Restore,
     Reverse,
     Store,
     Sweep,
     Tape,
 )
+from retape.schedule._action import Action
 from retape.schedule._whole import whole
 
 __all__ = [
     "from_checkpoint_schedules",
-    "online_checkpoint_schedule",
     "to_checkpoint_schedules",
 ]
 
 
-def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
+def to_checkpoint_schedules(
+    actions: Iterable[Action] | OnlineBinomial,
+    length: int | None = None,
+    *,
+    drops: bool = False,
+) -> Any:
     """A `checkpoint_schedules.CheckpointSchedule` that does what the actions say.
 
     Args:
         actions: A schedule of this library, of which each `Store` is followed by an
-            `Advance` (that is so for all of them).
-        length: Its number of steps, at least 1.
+            `Advance` (that is so for all of them). Or `OnlineBinomial(snapshots,
+            placement="doubling")`, for a run of unknown length: `finalize` tells it
+            the length, as it does for the online schedules of that package, and then
+            it goes back. pyadjoint's checkpoint manager drives it.
+        length: Its number of steps, at least 1; None for an online schedule.
+        drops: For an online schedule: whether a snapshot may be given up (`Move(n, RAM,
+            NONE)`) before the run has ended; there are then never more than its
+            `snapshots`. pyadjoint refuses such an action while it tapes. Without it all
+            that were made are kept: with "doubling" `snapshots` and half of that for
+            each time that the run becomes twice as long; and up to `snapshots - 1` more
+            on the way back.
 
     Raises:
-        PlanError: If `length` is no number of steps, or the schedule has a tier that
-            is neither memory nor disk.
+        PlanError: If `length` is no number of steps, or an online schedule is told one;
+            if the schedule has a tier that is neither memory nor disk, or stages of
+            several steps while its length is unknown.
 
     Examples:
         >>> from retape.interop import to_checkpoint_schedules
@@ -60,9 +73,27 @@ def to_checkpoint_schedules(actions: Iterable[Action], length: int) -> Any:
         Forward(0, 1, False, True, StorageType.WORK)
         Reverse(1, 0, True)
         EndReverse()
+        >>> from retape.schedule import OnlineBinomial
+        >>> online = to_checkpoint_schedules(OnlineBinomial(2, placement="doubling"))
+        >>> next(online)
+        Forward(0, 1, True, False, StorageType.RAM)
+        >>> online.finalize(1)
+        >>> next(online)
+        EndForward()
     """
     peer: Any = import_module("checkpoint_schedules")
-
+    if isinstance(actions, OnlineBinomial):
+        return online_schedule(_told_later(actions, length), drops)
+    if drops:
+        raise PlanError(
+            "`drops=True` is about runs whose length is not known, and this schedule "
+            "knows it. Leave it out."
+        )
+    if length is None:
+        raise PlanError(
+            f"`length` is missing, and a `{type(actions).__name__}` is for runs of a "
+            "known one. Pass its number of steps; an online schedule needs none."
+        )
     if length < 1:
         raise _no_steps(length)
     for tier in getattr(actions, "tier_names", ()):
@@ -142,6 +173,21 @@ def from_checkpoint_schedules(schedule: Iterable[Any], length: int) -> Iterator[
 def _is_online(schedule: object) -> bool:
     """Tell whether a schedule of that package has not been told the length yet."""
     return getattr(schedule, "max_n", 0) is None and hasattr(schedule, "finalize")
+
+
+def _told_later(online: OnlineBinomial, length: int | None) -> OnlineBinomial:
+    """An online schedule that the other package's words can tell."""
+    if length is not None:
+        raise PlanError(
+            f"`length={length}` is told to an online schedule by `finalize`, when the "
+            "run has ended. Leave it out here."
+        )
+    if online.stage != 1:
+        raise PlanError(
+            f"`stage={online.stage}` is not known to `checkpoint_schedules`, where one "
+            "step is taped at a time. Leave `stage` out."
+        )
+    return online
 
 
 def _no_steps(length: int) -> PlanError:

@@ -8,41 +8,25 @@ For layers: `checkpoint`, `Checkpointed` and `policies`; `scan`, `fori_loop` and
 anything at all.
 """
 
-from retape import Fault as Fault
-from retape import Health as Health
 from retape.engines.jaxpr.api._transform import checkpointed as checkpointed
 from retape.engines.jaxpr.api._transform import grad as grad
 from retape.engines.jaxpr.api._transform import value_and_grad as value_and_grad
 from retape.engines.jaxpr.api._transform import vjp as vjp
-from retape.engines.jaxpr.api.inspect._command_buffers import (
-    GraphBlocker as GraphBlocker,
-)
 from retape.engines.jaxpr.api.inspect._command_buffers import gpu_options as gpu_options
 from retape.engines.jaxpr.api.inspect._command_buffers import (
     graph_blockers as graph_blockers,
 )
-from retape.engines.jaxpr.api.inspect._explain import Explanation as Explanation
 from retape.engines.jaxpr.api.inspect._explain import explain as explain
-from retape.engines.jaxpr.api.inspect._measure import Diagnosed as Diagnosed
-from retape.engines.jaxpr.api.inspect._measure import Measured as Measured
 from retape.engines.jaxpr.api.inspect._measure import measure as measure
 from retape.engines.jaxpr.api.inspect._show import show as show
-from retape.engines.jaxpr.api.inspect._waits import Waits as Waits
 from retape.engines.jaxpr.api.inspect._waits import count_waits as count_waits
 from retape.engines.jaxpr.jaxprs._caches import clear_caches as clear_caches
 from retape.engines.jaxpr.layers import policies as policies
-from retape.engines.jaxpr.layers.listing._saved_value import SavedValue as SavedValue
-from retape.engines.jaxpr.layers.listing._saved_values import print_saved as print_saved
 from retape.engines.jaxpr.layers.listing._saved_values import saved as saved
 from retape.engines.jaxpr.layers.loops._fori_while import fori_loop as fori_loop
 from retape.engines.jaxpr.layers.loops._fori_while import while_loop as while_loop
 from retape.engines.jaxpr.layers.loops._scan import scan as scan
 from retape.engines.jaxpr.layers.planner._advise import advise as advise
-from retape.engines.jaxpr.layers.planner._candidates import (
-    LayerCandidate as LayerCandidate,
-)
-from retape.engines.jaxpr.layers.planner._plan import LayerPlan as LayerPlan
 from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint as checkpoint
 from retape.engines.jaxpr.layers.remat._wrap_layer import Checkpointed as Checkpointed
-from retape.engines.jaxpr.xla._search_progress import SearchProgress as SearchProgress
 from retape.engines.jaxpr.xla._search_progress import search_progress as search_progress

@@ -20,8 +20,7 @@ from retape.engines.vlad.python.call._directional import (
     Pullback,
     Pushforward,
 )
-from retape.engines.vlad.python.call._function import Derivative as Derivative
-from retape.engines.vlad.python.call._function import NativeFunction as NativeFunction
+from retape.engines.vlad.python.call._function import Derivative, NativeFunction
 from retape.engines.vlad.python.call._remembered import Remembered
 from retape.engines.vlad.python.read._source import CompileError as CompileError
 from retape.engines.vlad.session._engines import EngineName
@@ -29,9 +28,6 @@ from retape.plan._base import Plan
 
 __all__ = [
     "CompileError",
-    "Derivative",
-    "Measured",
-    "NativeFunction",
     "RunError",
     "function",
     "grad",

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import retape
-from retape import PlanError, SnapshotError, StoreError
-from retape.storage import AsyncStore, DiskStore, RankStore, Record
+from retape import DiskStore, PlanError, SnapshotError, StoreError
+from retape.storage import AsyncStore, RankStore, Record
 from retape.testing import check_store
 
 SCRIPT = Path(__file__).with_name("ranked.py")

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import retape
-from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
-from retape.driver import ToyCapsule, ToyMachine, run
-from retape.schedule import Hierarchy, Schedule, Tier
+from retape import DiskStore, MachineError, MemoryStore, StoreError, Tier, TieredStore
+from retape.driver import ToyMachine, run
+from retape.schedule import Hierarchy, Schedule
 from tests.driver.power import Power, PowerLost
 
+ToyCapsule = type(ToyMachine(1).start())
 LENGTH = 150
 
 FINISHED = ["lock", "record-before.npz", "record.npz"]

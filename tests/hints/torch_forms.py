@@ -14,14 +14,10 @@ from torch.utils.checkpoint import create_selective_checkpoint_contexts
 import retape
 import retape.torch
 from retape.torch import (
-    CheckpointOptions,
     CompilerBudget,
     Graph,
     checkpoint,
-    mark_checkpoint,
-    on_recomputed,
     recompute,
-    recompute_subgraph,
 )
 from tests.hints.rows import Row
 from tests.hints.torch_gradients import FACTOR, PLAIN, chain, grad, leaf
@@ -153,7 +149,7 @@ x = graph.leaf(torch.ones(2))
 y = graph.apply(torch.exp, x)
 z = graph.apply(torch.sin, y)
 graph.release(y)
-mark_checkpoint(z)
+graph.mark_checkpoint(z)
 """,
         """
 graph = Graph()
@@ -161,41 +157,43 @@ x = graph.leaf(torch.ones(2))
 y = graph.apply(torch.exp, x)
 z = graph.apply(torch.sin, y)
 graph.release(y)
-mark_checkpoint(z, CheckpointOptions(save_inputs=False))
+graph.mark_checkpoint(z, save_inputs=False)
 graph.release(z)
-recompute_subgraph(z)
+graph.recompute(z)
 """,
         "torch.ones(2).exp().sin()",
     ),
     Row(
         "Give at least 1, or `None`",
-        "CheckpointOptions(max_recompute_depth=0)",
         """
-options = CheckpointOptions(max_recompute_depth=None)
+graph = Graph()
+graph.mark_checkpoint(graph.leaf(torch.ones(2)), max_recompute_depth=0)
+""",
+        """
 graph = Graph()
 y = graph.apply(torch.exp, graph.leaf(torch.ones(2)))
-mark_checkpoint(y, options)
+graph.mark_checkpoint(y, max_recompute_depth=None)
 graph.release(y)
-recompute_subgraph(y)
+graph.recompute(y)
 """,
         "torch.ones(2).exp()",
     ),
     Row(
-        "call `on_recomputed(node)`",
+        "call `graph.accept(node)`",
         """
 graph = Graph()
 node = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
 node.value.mul_(3)
-recompute_subgraph(node)
+graph.recompute(node)
 graph.release(node)
 """,
         """
 graph = Graph()
 node = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
 node.value.mul_(3)
-on_recomputed(node)
+graph.accept(node)
 graph.release(node)
-recompute_subgraph(node)
+graph.recompute(node)
 """,
         "[3.0, 3.0]",
     ),

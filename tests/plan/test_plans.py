@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import retape
 from retape import BudgetError, PlanError
-from retape.schedule import Schedule, beta, optimal_advances, replay
+from retape.schedule import Schedule, optimal_advances, replay
+from tests.schedule.numbers import beta
 
 PLANS = [
     retape.fixed_space(snapshots=1),

@@ -2,14 +2,12 @@
 
 import pytest
 
-from retape import PlanError
+from retape import PlanError, StepCosts, Tier
 from retape.schedule import (
     Advance,
     Hierarchy,
     Restore,
-    StepCosts,
     Store,
-    Tier,
     optimal_advances,
     replay,
 )

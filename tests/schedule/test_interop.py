@@ -3,7 +3,7 @@
 import pytest
 
 import retape
-from retape import PlanError, ScheduleError
+from retape import PlanError, ScheduleError, Tier
 from retape.driver import ToyMachine, run
 from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
 from retape.schedule import (
@@ -15,7 +15,6 @@ from retape.schedule import (
     Restore,
     Schedule,
     Store,
-    Tier,
     optimal_advances,
     replay,
 )

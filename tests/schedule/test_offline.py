@@ -8,20 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retape import PlanError
-from retape.schedule import (
-    Schedule,
+from retape.schedule import Schedule, optimal_advances, replay
+from tests.schedule.brute import best_split
+from tests.schedule.numbers import (
     beta,
-    binomial_split,
-    bisection_split,
+    first_split,
     least_balanced,
     least_snapshots,
     least_stores,
     least_sweeps,
-    optimal_advances,
-    replay,
     treeverse_split,
 )
-from tests.schedule.brute import best_split
 from tests.schedule.papers_tree import binary, treeverse
 
 SPLITS = ("binomial", "bisection", "treeverse")
@@ -105,7 +102,7 @@ def test_inverses_are_least():
 
 @given(st.integers(2, 10**12), st.integers(2, 60))
 def test_the_binomial_split_of_huge_intervals_satisfies_the_recurrence(n, s):
-    i = binomial_split(n, s)
+    i = first_split("binomial", n, s)
     parts = optimal_advances(i, s) + optimal_advances(n - i, s - 1)
     assert optimal_advances(n, s) == i + parts
     right = least_stores(n - i, s - 1)
@@ -115,8 +112,8 @@ def test_the_binomial_split_of_huge_intervals_satisfies_the_recurrence(n, s):
 @given(st.integers(2, 10**9), st.integers(1, 40), st.integers(1, 40))
 def test_splits_are_inside_the_interval(n, d, t):
     assert 1 <= treeverse_split(n, d, t) <= n - 1
-    assert 1 <= bisection_split(n, d) <= n - 1
-    assert 1 <= binomial_split(n, d) <= n - 1
+    assert 1 <= first_split("bisection", n, d) <= n - 1
+    assert 1 <= first_split("binomial", n, d) <= n - 1
 
 
 def test_huge_counts_are_exact():

@@ -5,15 +5,9 @@ from fractions import Fraction
 import pytest
 
 from retape import PlanError
-from retape.schedule import (
-    Doubling,
-    LeastCost,
-    OnlineBinomial,
-    beta,
-    optimal_advances,
-    replay,
-)
+from retape.schedule import OnlineBinomial, optimal_advances, replay
 from tests.schedule.brute import best_over_positions, best_split, last_policy
+from tests.schedule.numbers import beta
 
 PLACEMENTS = ("least-cost", "doubling")
 
@@ -158,7 +152,7 @@ def test_slots_stay_a_permutation(placement):
 
 def test_doubling_writes_little():
     counts = replay(OnlineBinomial(16, 1, "doubling").actions(4096), 4096)
-    state, writes = Doubling.begin(16), 0
+    state, writes = OnlineBinomial(16, 1, "doubling").begin(), 0
     for stage in range(4095):
         state, placed = state.place(stage)
         writes += placed.slot is not None
@@ -168,7 +162,7 @@ def test_doubling_writes_little():
 
 def test_no_snapshots_are_refused():
     with pytest.raises(PlanError, match="`snapshots=0` is not valid: the start state"):
-        LeastCost.begin(0)
+        OnlineBinomial(0)
 
 
 @pytest.mark.parametrize("placement", ["least-cost", "doubling"])

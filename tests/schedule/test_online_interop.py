@@ -6,8 +6,8 @@ from math import log2
 import pytest
 
 from retape import PlanError
-from retape.interop import from_checkpoint_schedules, online_checkpoint_schedule
-from retape.schedule import optimal_advances, replay
+from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
+from retape.schedule import OnlineBinomial, Schedule, optimal_advances, replay
 
 peer = pytest.importorskip("checkpoint_schedules")
 RAM, WORK, NONE = (peer.StorageType[name] for name in ("RAM", "WORK", "NONE"))
@@ -67,9 +67,8 @@ def gradient(schedule, length, x=0.5, rate=1.1):
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 17, 100])
 def test_a_manager_that_tapes_gets_the_gradient(length, placement, drops):
     for snapshots in (1, 2, 5):
-        schedule = online_checkpoint_schedule(
-            snapshots, placement=placement, drops=drops
-        )
+        online = OnlineBinomial(snapshots, placement=placement)
+        schedule = to_checkpoint_schedules(online, drops=drops)
         found, forward, most, states = gradient(schedule, length)
         want = 2 * states[-1]
         for x in reversed(states[:-1]):
@@ -85,7 +84,8 @@ def test_a_manager_that_tapes_gets_the_gradient(length, placement, drops):
 
 @pytest.mark.parametrize("length", [1, 7, 64, 1000, 20_000])
 def test_what_is_kept_grows_with_the_logarithm_of_the_length(length):
-    schedule = online_checkpoint_schedule(8)
+    online = OnlineBinomial(8, placement="doubling")
+    schedule = to_checkpoint_schedules(online)
     counts = replay(from_checkpoint_schedules(schedule, length), length)
     doublings = max(0.0, log2(length / 8))
     assert counts.peak_snapshots <= 8 + 4 * (doublings + 1) + 7
@@ -94,13 +94,15 @@ def test_what_is_kept_grows_with_the_logarithm_of_the_length(length):
 
 def test_with_drops_the_number_of_snapshots_is_a_bound():
     for placement in ("doubling", "least-cost"):
-        schedule = online_checkpoint_schedule(5, placement=placement, drops=True)
+        online = OnlineBinomial(5, placement=placement)
+        schedule = to_checkpoint_schedules(online, drops=True)
         counts = replay(from_checkpoint_schedules(schedule, 500), 500, capacity=5)
         assert counts.advances <= 1.5 * optimal_advances(500, 5)
 
 
 def test_forward_actions_follow_one_another_without_a_gap():
-    schedule = online_checkpoint_schedule(3)
+    online = OnlineBinomial(3, placement="doubling")
+    schedule = to_checkpoint_schedules(online)
     actions = [next(schedule) for _ in range(40)]
     assert actions[0].n0 == 0
     assert all(a.n1 == b.n0 for a, b in pairwise(actions))
@@ -108,8 +110,16 @@ def test_forward_actions_follow_one_another_without_a_gap():
     assert schedule.uses_storage_type(RAM) and not schedule.uses_storage_type(WORK)
 
 
-def test_what_cannot_be_is_refused():
-    with pytest.raises(PlanError, match="placement='best'` is not known"):
-        online_checkpoint_schedule(3, placement="best")  # pyright: ignore
-    with pytest.raises(PlanError, match="snapshot"):
-        online_checkpoint_schedule(0)
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((OnlineBinomial(3), 5), "told to an online schedule by `finalize`"),
+        ((OnlineBinomial(3, stage=2),), "Leave `stage` out"),
+        ((Schedule(4, 2),), "Pass its number of steps; an online"),
+    ],
+)
+def test_what_cannot_be_is_refused(given, says):
+    with pytest.raises(PlanError, match=says):
+        to_checkpoint_schedules(*given)
+    with pytest.raises(PlanError, match="Leave it out"):
+        to_checkpoint_schedules(Schedule(4, 2), 4, drops=True)

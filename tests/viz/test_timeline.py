@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import matplotlib
 import numpy as np
@@ -9,9 +10,8 @@ import pytest
 
 import retape
 import retape.viz
-from retape import Progress
-from retape.driver import MemoryTrace, Meter, Sample, predict_memory
-from retape.schedule import Hierarchy, Mixed, Schedule, Tier, replay
+from retape import Tier
+from retape.schedule import Hierarchy, Mixed, Schedule, replay
 from retape.viz import chrome_trace, timeline
 from tests.programs import run_program
 
@@ -21,7 +21,7 @@ STATE = 8 * SIZE
 TIERS = Hierarchy(60, [Tier("memory", 2), Tier("disk", 9, 5, 5)])
 
 
-def measured(plan, **options) -> retape.Report:
+def measured(plan, **options):
     options = {"steps": 120} | options
     return run_program(
         lambda u, k: 1.0001 * u,
@@ -118,33 +118,44 @@ def test_what_was_not_measured_is_refused_by_name():
 
 
 @pytest.mark.parametrize(
-    "schedule",
-    [Schedule(500, snapshots=5), Mixed(60, 4), TIERS],
+    "plan",
+    [
+        retape.fixed_space(snapshots=5, stage=1),
+        retape.fixed_space(snapshots=4, store={"state", "tape"}, stage=1),
+        retape.tiers(levels=[Tier("memory", 2), Tier("disk", 9, 5, 5)], stage=1),
+    ],
     ids=["states", "tapes", "tiers"],
 )
-def test_a_prediction_agrees_with_the_replay_of_the_schedule(schedule):
-    moments = predict_memory(schedule, 1, 0)
+def test_a_prediction_agrees_with_the_replay_of_the_schedule(plan):
+    moments = measured(plan, store=retape.MemoryStore()).memory.predicted
+    schedule = plan.schedule(120, STATE, STATE)
     counts = replay(schedule, schedule.length)
     assert moments[-1].work == counts.advances + counts.taped
     most = max(each.snapshots + each.disk for each in moments)
     if not counts.kept_tapes:
-        assert most == counts.peak_snapshots
+        assert most == counts.peak_snapshots * STATE
 
 
 @pytest.mark.slow
 def test_long_runs_are_thinned_and_keep_their_peak():
-    moments = predict_memory(Schedule(20_000, snapshots=9), 1, 1)
-    assert len(moments) < 4096
-    assert max(each.total for each in moments) == 10
-    meter = Meter()
-    for k in range(20_000):
-        meter.add(Sample(k, 7 if k == 1234 else 1, 0.0, 0))
-    assert len(meter.samples) < 4096 and max(s.nbytes for s in meter.samples) == 7
-    assert meter.samples[-1].work > 19_980
+    def step(u, k):
+        _ = np.ones(5_000_000 * (k == 1234))
+        return 1.0001 * u
+
+    plan, x0 = retape.fixed_space(snapshots=9, stage=1), np.ones(100)
+    program = retape.Program(step, lambda u, k, g: 1.0001 * g)
+    options = {"seed": lambda u: u, "steps": 5_000, "plan": plan}
+    memory = retape.measure(program, x0, **options).report.memory
+    assert len(memory.predicted) < 4096 and len(memory.measured) < 4096
+    most = max(each.snapshots for each in memory.predicted)
+    assert most == plan.predict(5_000).counts.peak_snapshots * x0.nbytes
+    assert 40_000_000 < memory.measured_peak < 45_000_000
+    work = plan.predict(5_000).advances + 5_000
+    assert work - 100 < memory.measured[-1].work <= work
 
 
 def test_a_bar_is_told_while_a_run_is_measured():
-    told: list[Progress] = []
+    told: list[object] = []
     measured(retape.fixed_space(snapshots=4), progress=told.append)
     assert told[-1].reversed == 120
 
@@ -200,6 +211,7 @@ def test_a_title_is_escaped():
 
 
 def test_a_trace_without_a_prediction_is_a_line():
-    figure = timeline(MemoryTrace((), (Sample(1, 10, 0.1, 0),), "heap"), dark=True)
+    memory = measured(None).memory
+    figure = timeline(replace(memory, predicted=()), dark=True)
     labels = [t.get_text() for t in figure.axes[0].get_legend().get_texts()]
-    assert labels == ["heap"]
+    assert labels == [memory.source]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from retape._errors import MachineError, StoreError
-from retape.storage import add_trees
+from retape.storage._trees._arithmetic import add_trees
 from retape.storage._trees._form import (
     UNKNOWN,
     Form,

@@ -29,18 +29,13 @@ from retape.driver._proof import AnotherProgram
 from retape.driver._report import Report
 from retape.driver._resume import skip_done
 from retape.driver._verify import Verifier, Verify
-from retape.schedule import (
-    Action,
-    Counts,
-    Online,
-    OnlineBinomial,
-)
-from retape.storage import (
-    MemoryStore,
-    Record,
-    SnapshotStore,
-)
+from retape.schedule import OnlineBinomial
+from retape.schedule._action import Action
+from retape.schedule._cost import Counts
+from retape.schedule._online import Online
+from retape.storage import Record, SnapshotStore
 from retape.storage._base import AnotherRun
+from retape.storage._memory import MemoryStore
 from retape.storage._tiered import name_tiers
 
 C = TypeVar("C")
@@ -236,7 +231,7 @@ def check_run(plan: object, store: object, progress: object) -> None:
     if not (isinstance(progress, bool) or callable(progress)):
         raise PlanError(
             f"`progress={progress!r}` is not valid. Pass `True` for a bar, or a "
-            "function that is called with a `retape.Progress`."
+            "function that is called with the steps that are done and left."
         )
 
 

@@ -9,7 +9,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from retape.schedule import Action, Restore, Store, Sweep, Tape
+from retape.schedule import Restore, Store, Sweep, Tape
+from retape.schedule._action import Action
 from retape.storage import SnapshotStore
 
 _AHEAD = 10_000

@@ -19,7 +19,8 @@ from typing import Any, SupportsFloat, TypeVar, cast
 from retape._errors import PlanError, RunInterrupted
 from retape.driver._early_end import keep_working, message, near, save_near, too_long
 from retape.driver._obey import Loop
-from retape.schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
+from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
 
 C = TypeVar("C")
 A = TypeVar("A")

@@ -33,6 +33,11 @@ class Machine(Protocol[C, A, R_co]):
     travels inside the cotangent `A`. A machine that is to be taken up again by another
     process, after a crash, carries its output there too: then capsules and one
     cotangent are all that has to be kept on disk.
+
+    **What it may have besides**: `tape`, `sweep` and `tape_nbytes`, so that slots may
+    hold tapes; `copy_capsule`, if it overwrites the memory of its capsules; `to_store`,
+    if what is stored has another form; `resume`, if it wants to know that an earlier
+    process has begun its run.
     """
 
     def length(self) -> int | None:
@@ -176,6 +181,6 @@ def cannot_tape(machine: object) -> PlanError:
     return PlanError(
         f"this schedule keeps tapes in slots, and a `{type(machine).__name__}` cannot "
         "hold one: it has no `tape`, `sweep` and `tape_nbytes` (see "
-        "`retape.driver.TapingMachine`). Leave `store` out of the plan, so that slots "
+        "`retape.driver.Machine`). Leave `store` out of the plan, so that slots "
         "hold states only."
     )

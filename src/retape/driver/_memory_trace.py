@@ -5,14 +5,15 @@ obeys it have that clock, so the two can be laid over one another.
 """
 
 import tracemalloc
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from time import perf_counter
 from types import TracebackType
 from typing import NamedTuple, Self
 
 from retape.driver._progress import Progress
-from retape.schedule import Action, Drop, Restore, Reverse, Sweep
+from retape.schedule import Drop, Restore, Reverse, Sweep
+from retape.schedule._action import Action
 from retape.schedule._in_use import in_use
 
 _MOST = 4096
@@ -95,7 +96,6 @@ def predict_memory(
     working_bytes: int = 0,
     cotangent_bytes: int = 0,
     on_disk: bool = False,
-    far: Container[str] = ("disk",),
 ) -> tuple[Moment, ...]:
     """Predict the bytes that a schedule holds over time.
 
@@ -106,7 +106,6 @@ def predict_memory(
         working_bytes: Of what is there all the time.
         cotangent_bytes: Of what is there from the first stage that is reversed on.
         on_disk: Whether snapshots of all tiers are on disk.
-        far: The tiers that are no part of memory.
 
     Returns:
         A moment for each action that changes what is held, at most some thousands: of
@@ -153,7 +152,7 @@ def predict_memory(
             tape = tape_of(action.start, action.stop)
         if isinstance(action, Reverse | Sweep):
             working = working_bytes + cotangent_bytes
-        disk = sum(held[tier] for tier in held if on_disk or tier in far)
+        disk = sum(held[tier] for tier in held if on_disk or tier == "disk")
         keep(Moment(work, sum(held.values()) - disk, tape, working, disk))
     return tuple(kept)
 

@@ -23,7 +23,8 @@ from retape.driver._repair import fetch
 from retape.driver._report import Report
 from retape.driver._verify import Verifier, reverse_checked
 from retape.driver._work import Work
-from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
 from retape.storage import Record, SnapshotStore
 from retape.storage._base import is_durable
 

@@ -32,7 +32,7 @@ class Program(Generic[X, G]):
     or trees of them: tuples, named tuples, lists, dictionaries with string keys,
     dataclasses. Tensors are handed on without autograd's graph, which would keep every
     state: a `reverse_step` that needs one builds it for its step. Objects of other
-    classes are states too if they have the four methods of `retape.storage.State`, or
+    classes are states too if they have `copy`, `nbytes`, `to_arrays`, `from_arrays`, or
     their class is registered by `retape.register_state`.
 
     The functions may use memory as they like: change their argument, return it or a

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from retape._bytes import format_bytes
 from retape._html import record_html
 from retape.driver._memory_trace import MemoryTrace
-from retape.schedule import TierCounts
+from retape.schedule._cost import TierCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 
 from retape._errors import MachineError, SnapshotError
 from retape.driver._obey import Loop, Reached
-from retape.schedule import Action, Advance, Drop, Reverse, Store, Sweep, Tape
+from retape.schedule import Advance, Drop, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
 from retape.storage import Record, SnapshotStore
 
 C = TypeVar("C")

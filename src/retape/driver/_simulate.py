@@ -13,17 +13,9 @@ from typing import Any
 
 from retape._errors import PlanError
 from retape.driver._foresight import foretold
-from retape.schedule import (
-    Action,
-    Advance,
-    Restore,
-    Reverse,
-    StepCosts,
-    Store,
-    Sweep,
-    Tape,
-    Tier,
-)
+from retape.schedule import Advance, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
+from retape.schedule._tier import StepCosts, Tier
 from retape.storage import SnapshotStore
 
 

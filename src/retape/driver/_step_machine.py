@@ -26,9 +26,14 @@ from retape.driver._cotangent_form import CotangentForm, looked_at
 from retape.driver._outgrown import Sample
 from retape.driver._program import Program
 from retape.driver._user_functions import add_term, is_true
-from retape.storage import copy_tree, fingerprint, read_only, tree_nbytes
+from retape.storage import copy_tree, fingerprint, tree_nbytes
 from retape.storage._trees._form import UNKNOWN, Form, form_of
-from retape.storage._trees._tree import has_tensors, with_graph, without_graph
+from retape.storage._trees._tree import (
+    has_tensors,
+    read_only,
+    with_graph,
+    without_graph,
+)
 
 X = TypeVar("X")
 G = TypeVar("G")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from retape.schedule import TierCounts
+from retape.schedule._cost import TierCounts
 
 
 @dataclass(slots=True)

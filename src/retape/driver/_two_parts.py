@@ -13,8 +13,10 @@ from retape.driver._in_use import claimed
 from retape.driver._interrupt import heeded
 from retape.driver._obey import Loop
 from retape.driver._step_machine import StepMachine
-from retape.schedule import Action, Reverse
-from retape.storage import MemoryStore, SnapshotStore
+from retape.schedule import Reverse
+from retape.schedule._action import Action
+from retape.storage import SnapshotStore
+from retape.storage._memory import MemoryStore
 from retape.storage._tiered import name_tiers
 
 R = TypeVar("R")

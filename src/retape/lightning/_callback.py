@@ -6,7 +6,7 @@ import lightning
 
 from retape._errors import UnsupportedError
 from retape.engines.eager.api._step_budget import StepBudget
-from retape.torch import EagerReport
+from retape.engines.eager.trace._report import EagerReport
 
 
 class RetapeCallback(lightning.Callback):

@@ -29,12 +29,9 @@ from retape.plan._options import (
 )
 from retape.plan._pick import pick
 from retape.plan._prediction import AnySchedule, Bytes, Prediction, Resolved
-from retape.schedule import (
-    Online,
-    OnlineBinomial,
-    Schedule,
-    Split,
-)
+from retape.schedule import OnlineBinomial, Schedule
+from retape.schedule._online import Online
+from retape.schedule._split import Split
 from retape.schedule._whole import whole
 
 

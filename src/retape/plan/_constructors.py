@@ -13,7 +13,7 @@ from retape.plan._options import (
     keeps_tapes,
     refuse_others,
 )
-from retape.schedule import Split
+from retape.schedule._split import Split
 
 
 def fixed_space(

@@ -5,7 +5,7 @@ from collections.abc import Set
 from typing import Literal, TypeAlias, get_args
 
 from retape._errors import PlanError
-from retape.schedule import Split
+from retape.schedule._split import Split
 
 Kind: TypeAlias = Literal["state", "tape"]
 Memory: TypeAlias = Literal["host"]

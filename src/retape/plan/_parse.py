@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 from retape._errors import PlanError
 from retape.plan._base import Plan
 from retape.plan._registry import KINDS, Kind, by_name
-from retape.schedule import Tier
+from retape.schedule._tier import Tier
 
 Reader: TypeAlias = Callable[[str, str], Any]
 """From the name of an option and its text to its value."""

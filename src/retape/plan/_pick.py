@@ -10,7 +10,7 @@ from retape.plan._stage_length import (
     stage_for_snapshots,
     stage_for_sweeps,
 )
-from retape.schedule import least_balanced, least_snapshots
+from retape.schedule._binomial import least_balanced, least_snapshots
 
 if TYPE_CHECKING:
     from retape.plan._base import Plan

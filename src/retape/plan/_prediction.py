@@ -7,7 +7,8 @@ from typing import NamedTuple, TypeAlias
 
 from retape._bytes import format_bytes
 from retape._html import record_html
-from retape.schedule import Chain, Counts, Hierarchy, Mixed, Schedule
+from retape.schedule import Chain, Hierarchy, Mixed, Schedule
+from retape.schedule._cost import Counts
 
 Bytes: TypeAlias = tuple[int, int]
 """A capsule's bytes w, and the bytes r of the tape of one step."""

@@ -6,7 +6,7 @@ steps a run needs d*w + alpha*r bytes at its peak.
 
 from math import isqrt
 
-from retape.schedule import beta
+from retape.schedule._binomial import beta
 
 
 def stage_for_snapshots(d: int, w: int, r: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any, get_args
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._base import Plan
-from retape.schedule import Split
+from retape.schedule._split import Split
 
 ALL_SPLITS: frozenset[Split] = frozenset(get_args(Split))
 

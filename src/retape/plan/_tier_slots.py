@@ -8,7 +8,7 @@ from retape._errors import BudgetError, PlanError
 from retape.plan._prediction import Bytes
 from retape.plan._scheduled import stage_within
 from retape.plan._stage_length import stage_for_snapshots
-from retape.schedule import StepCosts, Tier
+from retape.schedule._tier import StepCosts, Tier
 from retape.schedule._whole import whole
 
 MOST_STEPS = 10**300

@@ -17,8 +17,9 @@ from retape.plan._tier_slots import (
     near_slots,
     stage_costs,
 )
-from retape.schedule import Hierarchy, OnlineTiers, StepCosts, Tier
+from retape.schedule import Hierarchy, OnlineTiers
 from retape.schedule._hierarchy import check_tiers
+from retape.schedule._tier import StepCosts, Tier
 
 DISK = 5.0
 """What a disk's write or read costs where nothing else is said, in steps."""

@@ -1,6 +1,5 @@
 """Schedules: pure mathematics, integers in, actions out."""
 
-from retape.schedule._action import Action as Action
 from retape.schedule._action import Advance as Advance
 from retape.schedule._action import Drop as Drop
 from retape.schedule._action import Restore as Restore
@@ -8,29 +7,12 @@ from retape.schedule._action import Reverse as Reverse
 from retape.schedule._action import Store as Store
 from retape.schedule._action import Sweep as Sweep
 from retape.schedule._action import Tape as Tape
-from retape.schedule._binomial import beta as beta
-from retape.schedule._binomial import least_balanced as least_balanced
-from retape.schedule._binomial import least_snapshots as least_snapshots
-from retape.schedule._binomial import least_stores as least_stores
-from retape.schedule._binomial import least_sweeps as least_sweeps
 from retape.schedule._binomial import optimal_advances as optimal_advances
 from retape.schedule._chain import Chain as Chain
-from retape.schedule._chain import least_budget as least_budget
 from retape.schedule._check import replay as replay
-from retape.schedule._cost import Counts as Counts
-from retape.schedule._cost import TierCounts as TierCounts
 from retape.schedule._hierarchy import Hierarchy as Hierarchy
 from retape.schedule._mixed import Mixed as Mixed
 from retape.schedule._offline import Schedule as Schedule
-from retape.schedule._online import Online as Online
 from retape.schedule._online import OnlineBinomial as OnlineBinomial
 from retape.schedule._online import OnlineMixed as OnlineMixed
 from retape.schedule._online import OnlineTiers as OnlineTiers
-from retape.schedule._online_doubling import Doubling as Doubling
-from retape.schedule._online_least_cost import LeastCost as LeastCost
-from retape.schedule._split import Split as Split
-from retape.schedule._split import binomial_split as binomial_split
-from retape.schedule._split import bisection_split as bisection_split
-from retape.schedule._split import treeverse_split as treeverse_split
-from retape.schedule._tier import StepCosts as StepCosts
-from retape.schedule._tier import Tier as Tier

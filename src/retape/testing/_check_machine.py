@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from retape._errors import MachineError
-from retape.driver import Machine, OverwritingMachine, TapingMachine, run
+from retape.driver import Machine, run
+from retape.driver._machine import OverwritingMachine, TapingMachine
 from retape.schedule import Schedule
 from retape.storage import SnapshotStore
 from retape.testing._compare import Comparer

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from operator import index
 from typing import Any, TypeAlias
 
-from retape.driver import TapingMachine, run
+from retape.driver import run
+from retape.driver._machine import TapingMachine
 from retape.plan._constructors import fixed_space
 from retape.schedule import Mixed, Schedule
 from retape.testing._probe import Probe, is_count, shown

@@ -6,7 +6,7 @@ from operator import index
 from typing import Any
 
 from retape._errors import MachineError
-from retape.driver import OverwritingMachine, TapingMachine
+from retape.driver._machine import OverwritingMachine, TapingMachine
 from retape.testing._compare import Comparer
 
 _ENDLESS = 1_000_000

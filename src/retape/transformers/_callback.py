@@ -14,7 +14,7 @@ from transformers import (
 
 from retape._errors import PlanError, UnsupportedError
 from retape.engines.eager.api._step_budget import StepBudget
-from retape.torch import EagerReport
+from retape.engines.eager.trace._report import EagerReport
 
 
 class RetapeCallback(TrainerCallback):

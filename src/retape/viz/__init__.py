@@ -3,8 +3,6 @@
 from retape.viz._chrome_trace import chrome_trace as chrome_trace
 from retape.viz._explore import explorer as explorer
 from retape.viz._figure import draw_figure as draw_figure
-from retape.viz._layout import Layout as Layout
-from retape.viz._layout import layout as layout
 from retape.viz._text import draw_text as draw_text
 from retape.viz._timeline import timeline as timeline
 from retape.viz._tradeoff import draw_tradeoff as draw_tradeoff

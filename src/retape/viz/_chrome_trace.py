@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from retape.driver import MemoryTrace
-from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.driver._memory_trace import MemoryTrace
+from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
 from retape.schedule._in_use import in_use
 from retape.viz._timeline import HasMemory, trace_of
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from retape._errors import PlanError
-from retape.schedule import Action, Advance, Drop, Restore, Reverse, Schedule, Store
+from retape.schedule import Advance, Drop, Restore, Reverse, Schedule, Store
+from retape.schedule._action import Action
 
 _LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _TEMPLATE = Path(__file__).with_name("explorer.html")

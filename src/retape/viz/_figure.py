@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from retape._extras import require
-from retape.schedule import Action
+from retape.schedule._action import Action
 from retape.viz._layout import layout
 from retape.viz._theme import themed
 

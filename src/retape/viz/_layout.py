@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from retape._errors import ScheduleError
-from retape.schedule import Action, Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
 
 
 @dataclass(frozen=True, slots=True)

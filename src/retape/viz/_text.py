@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from retape.schedule import Action
+from retape.schedule._action import Action
 from retape.viz._layout import Layout, layout
 
 LEGEND = "o snapshot   > advanced   # taped and swept back   | kept"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from retape._bytes import format_bytes
 from retape._errors import PlanError
 from retape._extras import require
-from retape.driver import MemoryTrace
+from retape.driver._memory_trace import MemoryTrace
 from retape.viz._theme import Theme, themed
 
 if TYPE_CHECKING:

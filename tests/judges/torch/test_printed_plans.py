@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from retape import DiskStore
-from retape.torch import EagerReport, estimate, recompute
+from retape.torch import estimate, recompute
 
 LAYERS, WIDTH = 24, 64
 SAVED = LAYERS * WIDTH * WIDTH * 4
@@ -29,7 +29,7 @@ X = torch.ones(WIDTH, WIDTH)
 
 
 def within(memory: Any, runs: int = 1, store: Any = None, **options: Any) -> Any:
-    def ran(folder: Path) -> EagerReport:
+    def ran(folder: Path) -> Any:
         net, under = chain(), recompute(snapshots=4, stage=6)
         for number in range(runs):
             kept = store and store(folder / str(number))
@@ -42,13 +42,13 @@ def within(memory: Any, runs: int = 1, store: Any = None, **options: Any) -> Any
     return ran
 
 
-def estimated(folder: Path) -> EagerReport:
+def estimated(folder: Path) -> Any:
     net = chain()
     found = estimate(lambda x: net(x).sum(), X)
     return within(None, plan=found)(folder)
 
 
-def left(folder: Path) -> EagerReport:
+def left(folder: Path) -> Any:
     net, under = chain(), recompute(memory=300_004)
     for more in (0, 0, 5):
         under = recompute(memory=300_004)
@@ -61,7 +61,7 @@ def left(folder: Path) -> EagerReport:
     return under.report
 
 
-def by_number(folder: Path) -> EagerReport:
+def by_number(folder: Path) -> Any:
     net = chain()
     with recompute(snapshots=4, stage=6) as under:
         loss = net(X).sum()

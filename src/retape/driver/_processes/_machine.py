@@ -20,7 +20,7 @@ from retape.driver._processes import _system as system
 from retape.driver._processes._can_fork import refuse_threads
 from retape.driver._processes._serve import serve
 from retape.driver._processes._worker import Worker
-from retape.storage import MemoryStore
+from retape.storage._memory import MemoryStore
 
 A = TypeVar("A")
 R = TypeVar("R")

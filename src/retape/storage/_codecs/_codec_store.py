@@ -74,7 +74,7 @@ class CodecStore(StoreWrapper[C]):
             raise StoreError(
                 f"`CodecStore({inner!r})` is not valid: a store in it packs capsules "
                 "by functions of yours, and would be given packed ones. Give their "
-                "class the four methods of `retape.storage.State`."
+                "class the methods `copy`, `nbytes`, `to_arrays` and `from_arrays`."
             )
         if ratio is not None and not (isinstance(ratio, int | float) and ratio > 0):
             raise PlanError(f"`ratio={ratio!r}` is not valid: pass a positive number.")

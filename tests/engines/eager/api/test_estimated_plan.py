@@ -1,10 +1,12 @@
 """A program that was estimated follows its plan from its first run on."""
 
+from typing import Any
+
 import pytest
 import torch
 
 from retape import BudgetError, PlanError, RetapeWarning
-from retape.torch import EagerReport, estimate, recompute
+from retape.torch import estimate, recompute
 from tests.engines.eager.api.test_estimate import loss_of, perceptron
 from tests.engines.eager.plan.test_learned import Hoarder, net, peak_in
 from tests.engines.eager.support.seams import forget
@@ -13,7 +15,7 @@ from tests.engines.eager.support.seams import forget
 @pytest.mark.slow
 @pytest.mark.parametrize("lets_go", [False, True])
 def test_what_a_program_holds_itself_is_seen_beforehand(lets_go: bool) -> None:
-    chain, memory, reports = net(), 1_700_000, list[EagerReport]()
+    chain, memory, reports = net(), 1_700_000, list[Any]()
     hoarder = Hoarder(chain, 52, lets_go)
     estimate(lambda x: hoarder(x).sum(), torch.ones(256, 48))
     hoarder.held = []

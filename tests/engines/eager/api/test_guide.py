@@ -24,14 +24,7 @@ def test_six_programs_are_exact_where_the_rival_is_not() -> None:
 def test_public_names() -> None:
     public = {name for name in vars(retape.torch) if not name.startswith("_")}
     assert public == {
-        "Checkpointed", "CheckpointOptions", "CompiledPlan", "CompilerBudget",
-        "EagerReport", "Estimate", "Graph",
-        "MemoryMeter", "MutationError", "Node", "Point", "Recomputation",
-        "RecomputeDepthError",
-        "accelerate",
-        "auto_checkpoint_by_depth", "auto_checkpoint_every_n", "checkpoint",
-        "checkpoint_sequential", "diagnose", "estimate", "mark_checkpoint",
-        "matrix_products",
-        "on_recomputed", "recompute",
-        "recompute_subgraph",
+        "Checkpointed", "CompilerBudget", "Graph", "MemoryMeter", "accelerate",
+        "checkpoint", "checkpoint_sequential", "diagnose", "estimate",
+        "matrix_products", "name_modules", "names", "recompute", "region",
     }  # fmt: skip

@@ -9,19 +9,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from retape import PlanError, UnsupportedError
-from retape.torch import (
-    CheckpointOptions,
-    Graph,
-    MutationError,
-    Node,
-    RecomputeDepthError,
-    auto_checkpoint_by_depth,
-    auto_checkpoint_every_n,
-    mark_checkpoint,
-    on_recomputed,
-    recompute_subgraph,
-)
+from retape import MachineError, PlanError, UnsupportedError
+from retape.torch import Graph
 
 
 def chain(length: int, op: Callable[[torch.Tensor], torch.Tensor] = torch.sin):
@@ -35,11 +24,10 @@ def chain(length: int, op: Callable[[torch.Tensor], torch.Tensor] = torch.sin):
 def test_a_gap_of_unmarked_nodes_is_recomputed_through() -> None:
     graph, root = chain(9)
     expected = root.value.clone()
-    plain = CheckpointOptions(save_inputs=False)
-    marked = auto_checkpoint_every_n(root, 3, plain)
+    marked = graph.auto_checkpoint_every_n(root, 3, save_inputs=False)
     assert [node.index for node in marked] == [3, 6, 9]
     graph.release(*graph.nodes)
-    assert torch.equal(recompute_subgraph(root), expected)
+    assert torch.equal(graph.recompute(root), expected)
     assert [node.index for node in graph.nodes if node.value is not None] == [0, 9]
 
 
@@ -47,9 +35,9 @@ def test_dropout_has_the_same_mask() -> None:
     torch.manual_seed(3)
     graph, root = chain(4, lambda x: F.dropout(x + 1, 0.5))
     expected, state = root.value.clone(), torch.get_rng_state()
-    auto_checkpoint_every_n(root, 2)
+    graph.auto_checkpoint_every_n(root, 2)
     graph.release(*graph.nodes)
-    assert torch.equal(recompute_subgraph(root), expected)
+    assert torch.equal(graph.recompute(root), expected)
     assert torch.equal(torch.get_rng_state(), state)
 
 
@@ -57,28 +45,28 @@ def test_without_saved_random_state_the_mask_differs() -> None:
     torch.manual_seed(3)
     graph, root = chain(1, lambda x: F.dropout(x.repeat(50), 0.5))
     expected = root.value.clone()
-    mark_checkpoint(root, CheckpointOptions(save_rng=False))
+    graph.mark_checkpoint(root, save_rng=False)
     graph.release(root)
-    assert not torch.equal(recompute_subgraph(root), expected)
+    assert not torch.equal(graph.recompute(root), expected)
 
 
 def test_a_deep_chain_does_not_overflow_the_stack() -> None:
     graph, root = chain(20_000)
     expected = root.value.clone()
     graph.release(*graph.nodes)
-    assert torch.equal(recompute_subgraph(root), expected)
+    assert torch.equal(graph.recompute(root), expected)
 
 
 @pytest.mark.parametrize(("limit", "deep"), [(9, True), (10, False)])
 def test_the_depth_limit_is_enforced(limit: int, deep: bool) -> None:
     graph, root = chain(10)
-    mark_checkpoint(root, CheckpointOptions(False, max_recompute_depth=limit))
+    graph.mark_checkpoint(root, save_inputs=False, max_recompute_depth=limit)
     graph.release(*graph.nodes)
     if deep:
-        with pytest.raises(RecomputeDepthError, match="`max_recompute_depth=9`"):
-            recompute_subgraph(root)
+        with pytest.raises(MachineError, match="`max_recompute_depth=9`"):
+            graph.recompute(root)
     else:
-        assert recompute_subgraph(root) is root.value
+        assert graph.recompute(root) is root.value
 
 
 def test_saved_inputs_have_no_history_and_leave_no_ghosts() -> None:
@@ -87,11 +75,10 @@ def test_saved_inputs_have_no_history_and_leave_no_ghosts() -> None:
     history = w * 2
     leaf = graph.leaf(history)
     node = graph.apply(torch.exp, leaf)
-    mark_checkpoint(node)
+    graph.mark_checkpoint(node)
     assert node.saved_inputs is not None
     assert all(tensor.grad_fn is None for tensor in node.saved_inputs)
-    kept = CheckpointOptions(detach_inputs=False)
-    mark_checkpoint(node, kept)
+    graph.mark_checkpoint(node, detach_inputs=False)
     assert node.saved_inputs[0].grad_fn is not None
 
 
@@ -108,7 +95,7 @@ def test_memory_is_given_back() -> None:
     graph, root = chain(12)
     assert live_bytes(graph) == 13 * 32
     dead = weakref.ref(graph.nodes[5].value.untyped_storage())
-    auto_checkpoint_every_n(root, 4, CheckpointOptions(save_inputs=False))
+    graph.auto_checkpoint_every_n(root, 4, save_inputs=False)
     graph.release_unmarked()
     gc.collect()
     assert dead() is None
@@ -132,7 +119,7 @@ def test_gradients_are_those_of_autograd(n: int) -> None:
         node = graph.apply(
             torch.add, graph.apply(torch.mul, graph.apply(torch.sin, node), b), a
         )
-    auto_checkpoint_every_n(node, n)
+    graph.auto_checkpoint_every_n(node, n)
     graph.release_unmarked()
     found = graph.backward(node, torch.arange(8.0))
     torch.testing.assert_close(found[a], x.grad, rtol=1e-6, atol=1e-6)
@@ -140,29 +127,30 @@ def test_gradients_are_those_of_autograd(n: int) -> None:
 
 
 def test_nodes_deeper_than_a_bound_are_marked() -> None:
-    _, root = chain(6)
-    assert [node.index for node in auto_checkpoint_by_depth(root, 4)] == [5, 6]
+    graph, root = chain(6)
+    assert [node.index for node in graph.auto_checkpoint_by_depth(root, 4)] == [5, 6]
 
 
 def test_leaves_are_marked_only_by_force() -> None:
-    leaf = Graph().leaf(torch.ones(1))
-    assert not mark_checkpoint(leaf)
-    assert mark_checkpoint(leaf, CheckpointOptions(force=True)) and leaf.is_checkpoint
+    graph = Graph()
+    leaf = graph.leaf(torch.ones(1))
+    assert not graph.mark_checkpoint(leaf)
+    assert graph.mark_checkpoint(leaf, force=True) and leaf.is_checkpoint
 
 
 def test_a_verbose_graph_tells_what_it_marks_and_recomputes(caplog) -> None:
     caplog.set_level("DEBUG")
     graph, root = chain(4)
-    auto_checkpoint_every_n(root, 2)
+    graph.auto_checkpoint_every_n(root, 2)
     graph.release(*graph.nodes)
-    recompute_subgraph(root)
+    graph.recompute(root)
     assert not caplog.records
     graph, root = chain(4)
-    auto_checkpoint_every_n(root, 2, CheckpointOptions(verbose=True))
+    graph.auto_checkpoint_every_n(root, 2, verbose=True)
     said = [record.getMessage() for record in caplog.records]
     assert said == ["checkpoint at node 2 (sin)", "checkpoint at node 4 (sin)"]
     graph.release(*graph.nodes)
-    recompute_subgraph(root)
+    graph.recompute(root)
     assert caplog.records[-1].getMessage() == "recompute node 4 (sin)"
 
 
@@ -173,8 +161,8 @@ def test_threads_may_recompute_at_once() -> None:
     graph.release(*graph.nodes)
     results: list[torch.Tensor] = []
 
-    def work(node: Node) -> None:
-        results.append(recompute_subgraph(node).clone())
+    def work(node) -> None:
+        results.append(graph.recompute(node).clone())
 
     threads = [threading.Thread(target=work, args=(n,)) for n in [root, other] * 4]
     for thread in threads:
@@ -188,20 +176,22 @@ def test_overwrites_are_noticed() -> None:
     graph, root = chain(3)
     graph.nodes[2].value.add_(1)
     graph.release(root)
-    with pytest.raises(MutationError, match="Node `2` .* overwritten in place"):
-        recompute_subgraph(root)
-    on_recomputed(graph.nodes[2])
-    assert torch.equal(recompute_subgraph(root), torch.sin(graph.nodes[2].value))
+    with pytest.raises(MachineError, match="Node `2` .* overwritten in place"):
+        graph.recompute(root)
+    graph.accept(graph.nodes[2])
+    assert torch.equal(graph.recompute(root), torch.sin(graph.nodes[2].value))
 
 
 def test_wrong_options_are_refused() -> None:
     graph, root = chain(2)
     with pytest.raises(PlanError, match="`n=0` is not a spacing"):
-        auto_checkpoint_every_n(root, 0)
+        graph.auto_checkpoint_every_n(root, 0)
     with pytest.raises(PlanError, match="`depth=-1` is negative"):
-        auto_checkpoint_by_depth(root, -1)
+        graph.auto_checkpoint_by_depth(root, -1)
     with pytest.raises(PlanError, match="`max_recompute_depth=0`"):
-        CheckpointOptions(max_recompute_depth=0)
+        graph.mark_checkpoint(root, max_recompute_depth=0)
+    with pytest.raises(PlanError, match="`forced=` is no option .*: pass some of"):
+        graph.mark_checkpoint(root, forced=True)
     graph.release(*graph.nodes)
     with pytest.raises(UnsupportedError, match="before `release`"):
-        mark_checkpoint(root)
+        graph.mark_checkpoint(root)

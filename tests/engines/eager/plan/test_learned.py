@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 import retape.torch
-from retape.torch import EagerReport, recompute
+from retape.torch import recompute
 from tests.engines.eager.support.seams import forget
 from tests.judges.torch.allocator import peak_bytes
 
@@ -46,7 +46,7 @@ def ran(
     chain: nn.Module,
     memory: int = MEMORY,
     model: Callable[[Tensor], Tensor] | None = None,
-) -> EagerReport:
+) -> Any:
     """The report of one exact run within a budget."""
     under = recompute(memory=memory)
     found = gradients(chain, under, model)
@@ -55,7 +55,7 @@ def ran(
     return under.report
 
 
-def runs(chain: nn.Module, count: int, memory: int = MEMORY) -> list[EagerReport]:
+def runs(chain: nn.Module, count: int, memory: int = MEMORY) -> list[Any]:
     return [ran(chain, memory) for _ in range(count)]
 
 
@@ -213,7 +213,7 @@ class Hoarder:
         self.held = [] if self.lets_go else held
         return x
 
-    def job(self, memory: int, reports: list[EagerReport]) -> None:
+    def job(self, memory: int, reports: list[Any]) -> None:
         torch.manual_seed(1)
         with recompute(memory=memory) as run:
             loss = self(torch.ones(256, 48)).sum()
@@ -225,7 +225,7 @@ class Hoarder:
 @pytest.mark.parametrize("lets_go", [False, True])
 def test_a_program_that_holds_more_is_planned_with_less_room(lets_go: bool) -> None:
     """Also if it does so only from a later run on."""
-    chain, memory, reports = net(), 1_700_000, list[EagerReport]()
+    chain, memory, reports = net(), 1_700_000, list[Any]()
     hoarder = Hoarder(chain, 100, lets_go)
     for since in (100, 100, 100, 52, 52, 52):
         hoarder.since = since
@@ -252,7 +252,7 @@ def test_a_gradient_inside_of_the_program_leaves_the_plan() -> None:
 def test_a_kept_graph_is_reversed_twice_within_the_budget() -> None:
     chain = net()
     plain = gradients(chain, contextlib.nullcontext())[1:-1]
-    reports: list[EagerReport] = []
+    reports: list[Any] = []
 
     def job() -> None:
         torch.manual_seed(1)

@@ -8,7 +8,6 @@ what is run again, and a report counts operators.
 from typing import Any
 
 from retape.engines.eager.plan._learned import forget_lessons
-from retape.torch import Estimate, Recomputation
 
 
 def forget() -> None:
@@ -16,7 +15,7 @@ def forget() -> None:
     forget_lessons()
 
 
-def cost_again(run: Recomputation, found: Estimate) -> int:
+def cost_again(run: Any, found: Any) -> int:
     """The cost of all that a run has computed again, as the plans of an estimate do."""
     known: Any = found.known
     return run._tally.cost(known.measures[0].costs)

@@ -199,7 +199,7 @@ def test_stores_that_pack_or_work_in_the_background_and_a_run_ended_early(
 
 
 def test_progress_ends_with_nothing_left() -> None:
-    seen: list[retape.Progress] = []
+    seen: list[Any] = []
     plan = retape.fixed_space(snapshots=2, stage=5)
     retape.jax.grad(iterated, plan=plan, progress=seen.append)(X, 30)
     assert len(seen) > 5

@@ -14,7 +14,7 @@ import pytest
 
 import retape
 import retape.jax
-from retape.jax import SearchProgress, policies
+from retape.jax import policies
 
 W = np.eye(48) * 0.5
 
@@ -60,7 +60,7 @@ SEARCHES: dict[str, Callable[[], None]] = {
 @pytest.mark.parametrize("search", SEARCHES)
 def test_each_program_is_told(search: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Of all three kinds of search, before the first program and after each."""
-    told: list[SearchProgress] = []
+    told: list[Any] = []
     with retape.jax.search_progress(told.append):
         SEARCHES[search]()
     assert [t.compiled for t in told] == list(range(len(told)))
@@ -72,7 +72,7 @@ def test_each_program_is_told(search: str, capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.slow
 def test_nobody_is_told_who_did_not_ask(capsys: pytest.CaptureFixture[str]) -> None:
-    told: list[SearchProgress] = []
+    told: list[Any] = []
     with retape.jax.search_progress(told.append):
         pass
     by_policy()
@@ -81,8 +81,8 @@ def test_nobody_is_told_who_did_not_ask(capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.slow
 def test_the_inner_one_is_told_and_an_error_ends_it() -> None:
-    outer: list[SearchProgress] = []
-    inner: list[SearchProgress] = []
+    outer: list[Any] = []
+    inner: list[Any] = []
     with retape.jax.search_progress(outer.append):
         with pytest.raises(retape.BudgetError):
             with retape.jax.search_progress(inner.append):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from retape import logarithmic, vlad
+from tests.engines.vlad.support.prompt import converse
 
 
 def _mapped() -> int:
@@ -92,11 +93,14 @@ def test_the_prompt_keeps_its_definitions_whatever_fails(
     def fail(*_: object) -> None:
         raise OSError("no room left")
 
-    told: list[str] = []
-    repl = vlad.Repl(lambda prompt: "", told.append)
-    repl.evaluate("(define (f x) (* 2 x))")
-    with monkeypatch.context() as patch:
-        patch.setattr("retape.engines.vlad.session._repl.make_engine", fail)
-        repl.evaluate("(define (g x) (f (f x))) (g 3)")
-    repl.evaluate("(g 3)")
-    assert told == ["OSError: no room left", "12"]
+    maker = "retape.engines.vlad.session._repl.make_engine"
+    told = converse(
+        [
+            "(define (f x) (* 2 x))",
+            lambda: monkeypatch.setattr(maker, fail),
+            "(define (g x) (f (f x))) (g 3)",
+            monkeypatch.undo,
+            "(g 3)",
+        ]
+    )
+    assert told[2] == "OSError: no room left" and told[4] == "12"

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import retape
-from retape import Report, driver, logarithmic, vlad
+from retape import driver, logarithmic, vlad
 from tests.engines.vlad.support.cases import ENGINES
 from tests.engines.vlad.support.seams import engine_of
 
@@ -36,7 +36,7 @@ PLANS: list[retape.Plan] = [
 ]
 
 
-def _engine(name: str, text: str, plan: retape.Plan, reports: list[Report]) -> Any:
+def _engine(name: str, text: str, plan: retape.Plan, reports: list[Any]) -> Any:
     return engine_of(name, text, plan, report=reports.append)
 
 
@@ -45,7 +45,7 @@ def _engine(name: str, text: str, plan: retape.Plan, reports: list[Report]) -> A
 def test_every_plan_gives_the_gradient_with_the_planned_advances(
     name: str, plan: retape.Plan
 ) -> None:
-    reports: list[Report] = []
+    reports: list[Any] = []
     engine = _engine(name, LOOP, plan, reports)
     (value, gradient), _ = engine.evaluate(0)
     (again, divided), _ = engine.evaluate(1)
@@ -61,7 +61,7 @@ def test_every_plan_gives_the_gradient_with_the_planned_advances(
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_stages_of_few_steps_fit_together(name: str) -> None:
-    reports: list[Report] = []
+    reports: list[Any] = []
     engine = _engine(name, LOOP, retape.fixed_space(snapshots=20, stage=1), reports)
     (value, gradient), _ = engine.evaluate(0)
     (again, divided), _ = engine.evaluate(1)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from retape import fixed_space, logarithmic, vlad
+from retape import LanguageError, fixed_space, logarithmic, vlad
 
 ENGINES: list[Any] = ["interpreter", "hybrid", "compiled"]
 OPERATORS = {"F": "j*", "R": "*j", "C": "checkpoint-*j"}
@@ -132,7 +132,7 @@ def test_what_is_printed_inside_of_forward_mode_is_printed_once(engine: Any) -> 
 def test_faults_inside_name_the_operator_that_was_written(engine: Any) -> None:
     for operator in OPERATORS.values():
         inner = f"({operator} (lambda (y) (* w y)) 2 #t)"
-        with pytest.raises(vlad.VladError, match=rf"`{operator.replace('*', '[*]')}`"):
+        with pytest.raises(LanguageError, match=rf"`{operator.replace('*', '[*]')}`"):
             vlad.run(f"(checkpoint-*j (lambda (w) {inner}) 3 1)", engine=engine)
 
 

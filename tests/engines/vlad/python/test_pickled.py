@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from retape import RetapeError, UnsupportedError, fixed_space, native
-from retape.vlad import VladError
+from retape import LanguageError, RetapeError, UnsupportedError, fixed_space, native
 
 
 @native.function
@@ -165,6 +164,6 @@ def test_errors_of_a_worker_reach_who_called_it(function: Any) -> None:
     error.add_note("a note")
     found = _again(error)
     assert type(found) is type(error) and str(found) == str(error)
-    assert isinstance(error, VladError) and isinstance(found, VladError)
+    assert isinstance(error, LanguageError) and isinstance(found, LanguageError)
     assert str(found.where) == str(error.where) and found.where is not None
     assert (found.message, found.__notes__) == (error.message, ["a note"])

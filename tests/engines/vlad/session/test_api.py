@@ -8,6 +8,7 @@ import pytest
 import retape
 from retape import PlanError, vlad
 from retape.cli import _main
+from tests.engines.vlad.support.prompt import converse
 
 ENGINES = ("interpreter", "hybrid", "compiled")
 
@@ -47,10 +48,12 @@ def test_run_takes_paths_streams_and_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_input_that_is_no_number_is_told(engine: str) -> None:
     with pytest.raises(
-        vlad.RunError, match="`read-real` read `x`, which is not a number"
+        retape.LanguageError, match="`read-real` read `x`, which is not a number"
     ):
         vlad.run("(read-real)", engine=engine, stdin="x")  # type: ignore[arg-type]
-    with pytest.raises(vlad.RunError, match="at the end of the input; give more reals"):
+    with pytest.raises(
+        retape.LanguageError, match="at the end of the input; give more reals"
+    ):
         vlad.run("(read-real)", engine=engine)  # type: ignore[arg-type]
 
 
@@ -77,10 +80,12 @@ def test_compiled_functions_are_callable_and_differentiable(engine: str) -> None
     assert module["swap"]((1, (True, 2))) == ((True, 2.0), 1.0)
     assert module["nothing"]() is True
     assert repr(dot) == "<VLAD function dot>"
-    with pytest.raises(vlad.RunError, match="`\\*` takes reals, not `#t`"):
+    with pytest.raises(retape.LanguageError, match="`\\*` takes reals, not `#t`"):
         dot([True], [1])
     assert dot([1, 2], [3, 4]) == 11.0  # a fault leaves the module usable
-    with pytest.raises(vlad.RunError, match="does not have the shape of its primal"):
+    with pytest.raises(
+        retape.LanguageError, match="does not have the shape of its primal"
+    ):
         module["swap"].grad((1, 2))
 
 
@@ -128,23 +133,8 @@ def test_emit_prints_both_forms() -> None:
 # the prompt
 
 
-def _converse(lines: list[str]) -> list[str]:
-    told: list[str] = []
-    pending = iter(lines)
-
-    def ask(prompt: str) -> str:
-        line = next(pending, None)
-        if line is None:
-            raise EOFError
-        told.append(prompt + line)
-        return line
-
-    vlad.Repl(ask, told.append).loop()
-    return told
-
-
 def test_the_prompt_evaluates_continues_and_recovers() -> None:
-    told = _converse(
+    told = converse(
         [
             "(define (f x)",
             "(* x 2))",
@@ -162,7 +152,7 @@ def test_the_prompt_evaluates_continues_and_recovers() -> None:
 
 
 def test_a_definition_can_be_changed_at_the_prompt() -> None:
-    told = _converse(["(define (f) 1)", "(define (h) (f))", "(define (f) 2)", "(h)"])
+    told = converse(["(define (f) 1)", "(define (h) (f))", "(define (f) 2)", "(h)"])
     assert told[-2] == "2"
 
 

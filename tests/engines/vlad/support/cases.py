@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from retape import logarithmic
-from retape.vlad import RunError
+from retape.native import RunError
 from tests.engines.vlad.support.seams import engine_of, show
 
 CASES = Path(__file__).parent / "cases"

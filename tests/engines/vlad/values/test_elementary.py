@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from retape import GradientTypeError, UnsupportedError, vlad
-from retape.vlad import External, RunError, SyntaxFault
+from retape import GradientTypeError, LanguageError, UnsupportedError, vlad
+from retape.vlad import External
 from tests.engines.vlad.support.cases import ENGINES
 from tests.engines.vlad.support.seams import WITH_PARTIALS
 
@@ -138,7 +138,7 @@ def test_minus_of_one_operand(engine: str) -> None:
     result = vlad.run(text, engine=engine)
     assert result.output == "-3\n-0\n3\n-3\n3\n"
     assert result.steps[4] == 8
-    with pytest.raises(RunError, match="`-` takes reals, not `#t`"):
+    with pytest.raises(LanguageError, match="`-` takes reals, not `#t`"):
         vlad.run("(- #t)", engine=engine)
     own = "(define (- x) (* 10 x)) (- 3)"
     assert vlad.run(own, engine=engine).values == (30.0,)
@@ -179,11 +179,13 @@ def test_an_external_function_has_the_derivatives_given_with_it(engine: str) -> 
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_an_external_function_without_a_rule_is_refused(engine: str) -> None:
-    with pytest.raises(RunError, match="pass one in the `partials`"):
+    with pytest.raises(LanguageError, match="pass one in the `partials`"):
         vlad.run("(*j first (cons 1 2) 1)", engine=engine, externals=EXTERNALS)
-    with pytest.raises(RunError, match="`wave` takes reals, not `#t`"):
+    with pytest.raises(LanguageError, match="`wave` takes reals, not `#t`"):
         vlad.run("(wave #t)", engine=engine, externals=EXTERNALS)
-    with pytest.raises(SyntaxFault, match="`wave` is the name of an external function"):
+    with pytest.raises(
+        LanguageError, match="`wave` is the name of an external function"
+    ):
         vlad.run("(define (wave x) x)", engine=engine, externals=EXTERNALS)
 
 

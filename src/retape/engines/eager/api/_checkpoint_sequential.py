@@ -22,7 +22,7 @@ from retape.engines.eager.plan._planned_backward import PlannedSweep
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
 from retape.engines.eager.replay._backward import Sweep
 from retape.engines.eager.trace._run import Run
-from retape.schedule import Action
+from retape.schedule._action import Action
 from retape.storage._tiered import name_tiers
 
 Functions = nn.Sequential | Sequence[Callable[[Any], Any]]

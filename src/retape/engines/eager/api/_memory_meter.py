@@ -16,7 +16,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from retape.driver import MemoryTrace, Meter, Moment, Sample
+from retape.driver._memory_trace import MemoryTrace, Meter, Moment, Sample
 from retape.engines.eager._limits import BACKWARD_NUMBERS
 from retape.engines.eager.record._dispatch_mode import active_recorder
 from retape.engines.eager.trace._run import Run

@@ -9,6 +9,7 @@ history; a lock at each node makes it safe to call from several threads.
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,11 +19,12 @@ from retape.engines.eager.graph._node import (
     CheckpointOptions,
     Node,
     node_name,
+    options_of,
     topological_order,
 )
 from retape.engines.eager.graph._recompute_subgraph import (
     check_in_place,
-    recompute_subgraph,
+    recomputed,
 )
 from retape.engines.eager.trace._random_state import Draws, RandomStates
 
@@ -38,7 +40,7 @@ class Graph:
         >>> y = graph.apply(torch.exp, x)
         >>> graph.release(y); y.value is None
         True
-        >>> recompute_subgraph(y).tolist() == torch.ones(2).exp().tolist()
+        >>> graph.recompute(y).tolist() == torch.ones(2).exp().tolist()
         True
     """
 
@@ -52,7 +54,7 @@ class Graph:
 
     def apply(self, op: Callable[..., Tensor], *parents: Node) -> Node:
         """Compute a node from others; missing values are recomputed first."""
-        inputs = [recompute_subgraph(parent) for parent in parents]
+        inputs = [recomputed(parent) for parent in parents]
         with torch.no_grad(), Draws() as draws:
             value = op(*inputs)
         node = Node(op, parents, value, len(self.nodes))
@@ -76,6 +78,151 @@ class Graph:
             *(n for n in self.nodes if not n.is_checkpoint and id(n) not in kept)
         )
 
+    def mark_checkpoint(self, node: Node, **options: Any) -> bool:
+        """Make a node a checkpoint, whose value `release_unmarked` keeps.
+
+        Args:
+            node: The node.
+            **options: What is kept with it, and what is allowed. `save_inputs` (by
+                default True): what it was computed from, so that its own value can be
+                computed again without looking further back. `detach_inputs` (True):
+                tensors, not their histories, which would keep the graph above alive.
+                `save_rng` (True): the random state that it had. `force` (False): mark
+                it even if that cannot save memory, as at a leaf. `max_recompute_depth`
+                (None): the longest chain of missing values that a recomputation may go
+                back through. `verbose` (False): log what is marked and recomputed.
+
+        Returns:
+            Whether it was made one: a leaf is not, unless `force` says so.
+
+        Raises:
+            UnsupportedError: If its inputs are to be saved and are gone.
+            PlanError: If the depth allows no recomputation, or there is no such option.
+
+        Examples:
+            >>> graph = Graph()
+            >>> x = graph.leaf(torch.ones(2))
+            >>> y = graph.apply(torch.exp, x)
+            >>> z = graph.apply(torch.sin, y)
+            >>> graph.mark_checkpoint(y), graph.mark_checkpoint(x)
+            (True, False)
+            >>> graph.release_unmarked(keep=[x])
+            >>> y.value is None, z.value is None
+            (False, True)
+        """
+        return _mark(node, options_of(options))
+
+    def auto_checkpoint_every_n(self, root: Node, n: int, **options: Any) -> list[Node]:
+        """Mark every n-th computed node below `root`, in topological order.
+
+        Args:
+            root: The node at the end.
+            n: The spacing, in nodes.
+            **options: As in `mark_checkpoint`.
+
+        Returns:
+            The nodes that were marked.
+
+        Raises:
+            PlanError: If `n` is less than 1.
+
+        Examples:
+            >>> graph = Graph()
+            >>> node = graph.leaf(torch.ones(2))
+            >>> for _ in range(9):
+            ...     node = graph.apply(torch.sin, node)
+            >>> [each.index for each in graph.auto_checkpoint_every_n(node, 3)]
+            [3, 6, 9]
+        """
+        if n < 1:
+            raise PlanError(
+                f"`n={n}` is not a spacing; mark every n-th node with n >= 1."
+            )
+        made = options_of(options)
+        computed = [node for node in topological_order(root) if node.op is not None]
+        return [node for node in computed[n - 1 :: n] if _mark(node, made)]
+
+    def auto_checkpoint_by_depth(
+        self, root: Node, depth: int, **options: Any
+    ) -> list[Node]:
+        """Mark the nodes that lie deeper than `depth`; a leaf lies at depth 0.
+
+        Args:
+            root: The node at the end.
+            depth: The longest way from a leaf, in nodes, to one that is not marked.
+            **options: As in `mark_checkpoint`.
+
+        Returns:
+            The nodes that were marked.
+
+        Raises:
+            PlanError: If `depth` is negative.
+
+        Examples:
+            >>> graph = Graph()
+            >>> node = graph.leaf(torch.ones(2))
+            >>> for _ in range(4):
+            ...     node = graph.apply(torch.sin, node)
+            >>> [each.index for each in graph.auto_checkpoint_by_depth(node, 2)]
+            [3, 4]
+        """
+        if depth < 0:
+            raise PlanError(f"`depth={depth}` is negative; leaves lie at depth 0.")
+        made = options_of(options)
+        depths: dict[int, int] = {}
+        deep: list[Node] = []
+        for node in topological_order(root):
+            below = [depths[id(parent)] + 1 for parent in node.parents]
+            depths[id(node)] = max(below, default=0)
+            if depths[id(node)] > depth and _mark(node, made):
+                deep.append(node)
+        return deep
+
+    def recompute(self, node: Node, *, keep_between: bool = False) -> Tensor:
+        """The value of a node, computed again if it is missing.
+
+        Args:
+            node: The node.
+            keep_between: Let the nodes on the way keep what was recomputed. Otherwise
+                such values are let go as soon as their last reader has run.
+
+        Raises:
+            MachineError: If the chain back is longer than the options allow, or a value
+                that it needs was overwritten in place.
+
+        Examples:
+            >>> graph = Graph()
+            >>> x = graph.leaf(torch.zeros(2))
+            >>> y = graph.apply(torch.exp, x)
+            >>> z = graph.apply(torch.neg, y)
+            >>> graph.release(y, z)
+            >>> graph.recompute(z).tolist(), y.value is None
+            ([-1.0, -1.0], True)
+        """
+        return recomputed(node, keep_between=keep_between)
+
+    def accept(self, node: Node) -> None:
+        """Take an in-place change of a node's value as its value from now on.
+
+        The node becomes a leaf in all but name: its new value cannot be computed from
+        its parents, so it is kept.
+
+        Args:
+            node: The node whose value was changed.
+
+        Examples:
+            >>> graph = Graph()
+            >>> y = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
+            >>> _ = y.value.mul_(3)
+            >>> graph.accept(y)
+            >>> graph.recompute(y).tolist()
+            [3.0, 3.0]
+        """
+        with node.lock:
+            if node.value is not None:
+                node._version = node.value._version
+                node.op, node.parents, node.saved_inputs = None, (), None
+
     def backward(
         self, root: Node, cotangent: Tensor | None = None
     ) -> dict[Node, Tensor]:
@@ -92,32 +239,7 @@ class Graph:
         return node
 
 
-def mark_checkpoint(node: Node, options: CheckpointOptions | None = None) -> bool:
-    """Make a node a checkpoint, whose value `release_unmarked` keeps.
-
-    Args:
-        node: The node.
-        options: What is kept with it, and what is allowed; by default what
-            `CheckpointOptions()` says.
-
-    Returns:
-        Whether it was made one: a leaf is not, unless `options.force` says so.
-
-    Raises:
-        UnsupportedError: If its inputs are to be saved and are gone.
-
-    Examples:
-        >>> graph = Graph()
-        >>> x = graph.leaf(torch.ones(2))
-        >>> y = graph.apply(torch.exp, x)
-        >>> z = graph.apply(torch.sin, y)
-        >>> mark_checkpoint(y), mark_checkpoint(x)
-        (True, False)
-        >>> graph.release_unmarked(keep=[x])
-        >>> y.value is None, z.value is None
-        (False, True)
-    """
-    options = options or CheckpointOptions()
+def _mark(node: Node, options: CheckpointOptions) -> bool:
     with node.lock:
         if not options.force and node.op is None:
             return False
@@ -148,76 +270,10 @@ def _inputs_to_save(
     return tuple(t.detach() for t in inputs) if options.detach_inputs else inputs
 
 
-def auto_checkpoint_every_n(
-    root: Node, n: int, options: CheckpointOptions | None = None
-) -> list[Node]:
-    """Mark every n-th computed node below `root`, in topological order.
-
-    Args:
-        root: The node at the end.
-        n: The spacing, in nodes.
-        options: As in `mark_checkpoint`.
-
-    Returns:
-        The nodes that were marked.
-
-    Raises:
-        PlanError: If `n` is less than 1.
-
-    Examples:
-        >>> graph = Graph()
-        >>> node = graph.leaf(torch.ones(2))
-        >>> for _ in range(9):
-        ...     node = graph.apply(torch.sin, node)
-        >>> [each.index for each in auto_checkpoint_every_n(node, 3)]
-        [3, 6, 9]
-    """
-    if n < 1:
-        raise PlanError(f"`n={n}` is not a spacing; mark every n-th node with n >= 1.")
-    computed = [node for node in topological_order(root) if node.op is not None]
-    return [node for node in computed[n - 1 :: n] if mark_checkpoint(node, options)]
-
-
-def auto_checkpoint_by_depth(
-    root: Node, depth: int, options: CheckpointOptions | None = None
-) -> list[Node]:
-    """Mark the nodes that lie deeper than `depth`; a leaf lies at depth 0.
-
-    Args:
-        root: The node at the end.
-        depth: The longest way from a leaf, in nodes, to one that is not marked.
-        options: As in `mark_checkpoint`.
-
-    Returns:
-        The nodes that were marked.
-
-    Raises:
-        PlanError: If `depth` is negative.
-
-    Examples:
-        >>> graph = Graph()
-        >>> node = graph.leaf(torch.ones(2))
-        >>> for _ in range(4):
-        ...     node = graph.apply(torch.sin, node)
-        >>> [each.index for each in auto_checkpoint_by_depth(node, 2)]
-        [3, 4]
-    """
-    if depth < 0:
-        raise PlanError(f"`depth={depth}` is negative; leaves lie at depth 0.")
-    depths: dict[int, int] = {}
-    deep: list[Node] = []
-    for node in topological_order(root):
-        below = [depths[id(parent)] + 1 for parent in node.parents]
-        depths[id(node)] = max(below, default=0)
-        if depths[id(node)] > depth and mark_checkpoint(node, options):
-            deep.append(node)
-    return deep
-
-
 def _backward(graph: Graph, root: Node, cotangent: Tensor | None) -> dict[Node, Tensor]:
     order = topological_order(root)
     present = {node.index for node in order if node.value is not None}
-    value = recompute_subgraph(root)
+    value = recomputed(root)
     cotangents = {
         root.index: torch.ones_like(value) if cotangent is None else cotangent
     }
@@ -242,7 +298,7 @@ def _pull(node: Node, arriving: Tensor) -> Sequence[Tensor | None]:
     """Tape one node, and pull a cotangent through it."""
     op = node.op
     assert op is not None
-    sources = [recompute_subgraph(p, keep_between=True) for p in node.parents]
+    sources = [recomputed(p, keep_between=True) for p in node.parents]
     inputs = [
         t.detach().requires_grad_(t.is_floating_point() or t.is_complex())
         for t in sources

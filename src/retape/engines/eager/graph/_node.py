@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from torch import Tensor
@@ -13,20 +13,7 @@ from retape.engines.eager.trace._random_state import Drawn
 
 @dataclass(frozen=True, slots=True)
 class CheckpointOptions:
-    """Options of a checkpoint.
-
-    Attributes:
-        save_inputs: Keep what the node was computed from, so that its own value can
-            be computed again without looking further back.
-        force: Mark the node even if it cannot save memory (a leaf, or a node whose
-            inputs are larger than its value).
-        verbose: Log what is marked and what is recomputed.
-        save_rng: Give the node the random state that it had when recomputed.
-        max_recompute_depth: The longest chain of missing values that a recomputation
-            may go back through; `None` for no bound.
-        detach_inputs: Save tensors, not their histories. Not to do so keeps the graph
-            above alive ("ghost memory").
-    """
+    """Options of a checkpoint: see `Graph.mark_checkpoint`."""
 
     save_inputs: bool = True
     force: bool = False
@@ -42,6 +29,18 @@ class CheckpointOptions:
                 f"`max_recompute_depth={depth}` allows no recomputation at all. Give "
                 "at least 1, or `None` for no bound."
             )
+
+
+def options_of(given: dict[str, Any]) -> CheckpointOptions:
+    """Options that were passed by name."""
+    known = [each.name for each in fields(CheckpointOptions)]
+    for name in given:
+        if name not in known:
+            raise PlanError(
+                f"`{name}=` is no option of a checkpoint: pass some of "
+                f"{', '.join(known)}."
+            )
+    return CheckpointOptions(**given)
 
 
 @dataclass(eq=False, slots=True)

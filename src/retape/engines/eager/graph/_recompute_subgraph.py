@@ -17,31 +17,8 @@ from retape.engines.eager.trace._random_state import RandomStates
 _log = logging.getLogger("retape.torch")
 
 
-def recompute_subgraph(node: Node, *, keep_between: bool = False) -> Tensor:
-    """The value of a node, computed again if it is missing.
-
-    Args:
-        node: The node.
-        keep_between: Let the nodes on the way keep what was recomputed. Otherwise
-            such values are let go as soon as their last reader has run.
-
-    Raises:
-        RecomputeDepthError: If the chain back is longer than the options allow.
-        MutationError: If a value that it needs was overwritten in place.
-
-    Examples:
-        >>> import torch
-        >>> from retape.torch import Graph
-        >>> graph = Graph()
-        >>> x = graph.leaf(torch.zeros(2))
-        >>> y = graph.apply(torch.exp, x)
-        >>> z = graph.apply(torch.neg, y)
-        >>> graph.release(y, z)
-        >>> recompute_subgraph(z).tolist()
-        [-1.0, -1.0]
-        >>> y.value is None
-        True
-    """
+def recomputed(node: Node, *, keep_between: bool = False) -> Tensor:
+    """The value of a node, computed again if it is missing: see `Graph.recompute`."""
     with node.lock:
         if node.value is not None:
             check_in_place(node)
@@ -125,36 +102,11 @@ def check_in_place(node: Node) -> None:
             raise MutationError(_written(node, "its value"))
 
 
-def on_recomputed(node: Node) -> None:
-    """Accept an in-place change of a node's value as its value from now on.
-
-    The node becomes a leaf in all but name: its new value cannot be computed from its
-    parents, so it is kept.
-
-    Args:
-        node: The node whose value was changed.
-
-    Examples:
-        >>> import torch
-        >>> from retape.torch import Graph
-        >>> graph = Graph()
-        >>> y = graph.apply(torch.exp, graph.leaf(torch.zeros(2)))
-        >>> _ = y.value.mul_(3)
-        >>> on_recomputed(y)
-        >>> recompute_subgraph(y).tolist()
-        [3.0, 3.0]
-    """
-    with node.lock:
-        if node.value is not None:
-            node._version = node.value._version
-            node.op, node.parents, node.saved_inputs = None, (), None
-
-
 def _written(node: Node, what: str) -> str:
     return (
         f"Node `{node.index}` (`{node_name(node)}`): {what} was overwritten in place, "
         "so it is not what the operation gives. Work on a `clone()`, or call "
-        "`on_recomputed(node)` to make the new value the node's own."
+        "`graph.accept(node)` to make the new value the node's own."
     )
 
 

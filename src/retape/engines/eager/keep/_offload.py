@@ -25,8 +25,9 @@ from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.trace._geometry import below_autograd, storage_refcount
 from retape.engines.eager.trace._holdings import TAG, Buffer
 from retape.engines.eager.trace._run import Run
-from retape.storage import MemoryStore, SnapshotStore
+from retape.storage import SnapshotStore
 from retape.storage._base import is_durable
+from retape.storage._memory import MemoryStore
 
 Store = SnapshotStore[Any]
 _LABEL = "snapshots of retape.torch"

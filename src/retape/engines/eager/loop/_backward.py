@@ -18,7 +18,7 @@ from retape.engines.eager.loop._records import Call, LoopSnapshot, Slot, overwri
 from retape.engines.eager.loop._saved_bytes import SavedBytes
 from retape.engines.eager.trace._random_state import RandomStates
 from retape.engines.eager.trace._report import Tally
-from retape.schedule import binomial_split
+from retape.schedule._split import binomial_split
 
 # Of the bytes that snapshots leave, what a stage's graph may take.
 _STAGE_SHARE = 0.75

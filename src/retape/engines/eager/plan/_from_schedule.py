@@ -10,16 +10,8 @@ from collections.abc import Iterable
 
 from retape.engines.eager._errors import PlanError
 from retape.engines.eager.trace._schedule import Descent
-from retape.schedule import (
-    Action,
-    Advance,
-    Drop,
-    Restore,
-    Reverse,
-    Store,
-    Sweep,
-    Tape,
-)
+from retape.schedule import Advance, Drop, Restore, Reverse, Store, Sweep, Tape
+from retape.schedule._action import Action
 
 
 def descents_of(actions: Iterable[Action], length: int) -> list[Descent]:

@@ -15,7 +15,7 @@ from retape.engines.eager._limits import Limits
 from retape.engines.eager.analysis._liveness import Span, cut_into_units
 from retape.engines.eager.replay._drop_snapshots import advances
 from retape.engines.eager.replay._replay import needed_steps
-from retape.schedule import binomial_split
+from retape.schedule._split import binomial_split
 
 if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run

@@ -112,7 +112,7 @@ def grad(
         loops: "device" for loops of known trip count, for which a GPU's host does not
             wait; "host" for loops that end by themselves. By default the first where
             the program is lowered for a GPU, and the second elsewhere.
-        store: Where snapshots go, such as `retape.storage.DiskStore(path)`: a run that
+        store: Where snapshots go, such as `retape.DiskStore(path)`: a run that
             was killed is taken up again by the same call. The host then steers the
             run, so this is for long steps, and not under a transformation.
         progress: `True` for a bar, or a function that is told; steered by the host too.

@@ -13,7 +13,7 @@ from retape.engines.jaxpr.control._settings import BACK, COUNT, Settings
 from retape.engines.jaxpr.control._splits import SPLITS, Sweeps, binomial_split
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
-from retape.schedule import Split
+from retape.schedule._split import Split
 
 READ = ("here", "newest", "end", "mode", "sweeps")
 """The parts of the state that decide."""

@@ -1,6 +1,6 @@
 """Placing snapshots while the end of the run is unknown, as traced arithmetic.
 
-A transcription of `retape.schedule.LeastCost`: Stumm and Walther's placement, which is
+A transcription of `LeastCost` of the schedules: Stumm and Walther's placement, which is
 as good as knowing the end for up to C(s+2, 2) stages, then the cheapest eviction but at
 a few stages. Its docstring has the rules and the symbols; a test holds both to the same
 decisions.
@@ -20,7 +20,7 @@ from retape.engines.jaxpr.control._splits import over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
 from retape.engines.jaxpr.jaxprs._target import platform
-from retape.schedule import LeastCost
+from retape.schedule._online_least_cost import LeastCost
 
 FORGOTTEN, PAUSE = INT(-1), INT(-2)
 """What is said of a capsule that is not kept: see `which_leaves`."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 import numpy as np
 
-from retape.schedule import Split
+from retape.schedule._split import Split
 
 COUNT, ONLINE, BACK = np.int32(0), np.int32(1), np.int32(2)
 

@@ -60,7 +60,7 @@ from retape.engines.jaxpr.sweep._state import register_outs, stage_kind
 from retape.engines.jaxpr.sweep._tapeless import Tapeless
 from retape.engines.jaxpr.sweep._watch import WatchedPass, watch_stage
 from retape.engines.jaxpr.xla._single_kernel import kernel
-from retape.schedule import Split
+from retape.schedule._split import Split
 
 
 class Sweep:

@@ -24,7 +24,9 @@ from retape.engines.vlad.language._core import (
     walk,
 )
 from retape.engines.vlad.language._program import Program
-from retape.storage import DiskStore, MemoryStore, TieredStore
+from retape.storage._disk import DiskStore
+from retape.storage._memory import MemoryStore
+from retape.storage._tiered import TieredStore
 
 Store = str | os.PathLike[str] | DiskStore[Any] | TieredStore[Any]
 """Where a program's runs are kept: a directory, or a store made for one."""

@@ -6,7 +6,7 @@ most that is alive at once. So the measure is one number, that of the compiled g
 
 from typing import Any
 
-from retape.driver import MemoryTrace, Sample, predict_memory
+from retape.driver._memory_trace import MemoryTrace, Sample, predict_memory
 from retape.driver._report import Report
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings

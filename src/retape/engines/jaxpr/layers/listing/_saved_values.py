@@ -1,4 +1,4 @@
-"""`saved` and `print_saved`: what waits for the reverse sweep, value by value.
+"""`saved`: what waits for the reverse sweep, value by value.
 
 `jax.vjp` hands back a function, and the arrays that it holds are what is kept. Each is
 followed to where it comes from:
@@ -36,7 +36,22 @@ from retape.engines.jaxpr.layers.listing._sweep_bytes import in_sweeps
 from retape.engines.jaxpr.layers.remat._checkpoint import name_of
 
 
-def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[SavedValue, ...]:
+class SavedValues(tuple[SavedValue, ...]):
+    """What a gradient keeps; its text has values that are alike on one line."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        lines: list[str] = []
+        for value, count in Counter(self).items():
+            many = f"{count} x {value.type}" if count > 1 else value.type
+            lines.append(str(replace(value, type=many, nbytes=count * value.nbytes)))
+        beside = sum(v.nbytes for v in self if v.why not in THERE_ANYWAY)
+        lines.append(f"{format_bytes(beside):>10}  beside arguments and constants")
+        return "\n".join(lines)
+
+
+def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> SavedValues:
     """What the gradient of a function keeps: nothing is run.
 
     As `jax.ad_checkpoint.print_saved_residuals`, for all of Retape's ways, too: marked
@@ -49,6 +64,10 @@ def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[SavedValu
         *args: Its arguments, or `jax.ShapeDtypeStruct`s of them. The gradient is by
             all that are of a floating type.
         **kwargs: Keyword arguments for `fun`.
+
+    Returns:
+        A tuple of records. Printed, it has values that are alike on one line, with
+        their number and the bytes of all, and the sum.
 
     Raises:
         UnsupportedError: If `fun` cannot be called.
@@ -65,6 +84,9 @@ def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[SavedValu
         >>> marked = retape.jax.checkpoint(block)
         >>> [(v.why, v.source) for v in retape.jax.saved(marked, x, w)]
         [('argument', 'x'), ('argument', 'w')]
+        >>> print(retape.jax.saved(lambda x: jnp.sum(x * x), jnp.ones(1000)))
+           4.0 KiB  f32[1000]        argument x
+               0 B  beside arguments and constants
     """
     if not callable(fun):
         raise UnsupportedError(
@@ -79,37 +101,8 @@ def saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[SavedValu
             "there is no gradient that would keep anything. Pass one, such as 1.0."
         )
     kept, sweeps = _traced(fun, call, moving)
-    return (*residuals(kept, _argument_names(fun, call)), *in_sweeps(sweeps))
-
-
-def print_saved(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
-    """Print what the gradient of a function keeps, and the sum of it.
-
-    Values that are alike are on one line, with their number and the bytes of all.
-
-    Args:
-        fun: As for `saved`.
-        *args: As for `saved`.
-        **kwargs: As for `saved`.
-
-    Raises:
-        UnsupportedError: As for `saved`.
-        GradientTypeError: As for `saved`.
-        BudgetError: As for `saved`.
-
-    Examples:
-        >>> import jax.numpy as jnp, retape.jax
-        >>> square = lambda x: jnp.sum(x * x)
-        >>> retape.jax.print_saved(square, jnp.ones(1000))
-           4.0 KiB  f32[1000]        argument x
-               0 B  beside arguments and constants
-    """
-    found = saved(fun, *args, **kwargs)
-    for value, count in Counter(found).items():
-        many = f"{count} x {value.type}" if count > 1 else value.type
-        print(replace(value, type=many, nbytes=count * value.nbytes))
-    more = sum(v.nbytes for v in found if v.why not in THERE_ANYWAY)
-    print(f"{format_bytes(more):>10}  beside arguments and constants")
+    names = _argument_names(fun, call)
+    return SavedValues((*residuals(kept, names), *in_sweeps(sweeps)))
 
 
 def _typed(leaf: Any) -> Any:
