@@ -4,6 +4,7 @@ Both translate the definitions of a program when they are first needed; what the
 of an expression is their own.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Generic, TypeVar
 
@@ -53,7 +54,7 @@ Layout = TypeVar("Layout")
 """What a translator knows of an environment."""
 
 
-class Translator(Generic[Layout]):
+class Translator(ABC, Generic[Layout]):
     """Translates the definitions of a program, each when it is first needed."""
 
     def __init__(self, definitions: dict[str, Lambda], table: Table) -> None:
@@ -74,12 +75,13 @@ class Translator(Generic[Layout]):
         self._finish()
         return closure
 
+    @abstractmethod
     def _piece(self, core: Core, layout: Layout) -> Instr:
-        raise NotImplementedError
+        """The code of an expression in an environment."""
 
+    @abstractmethod
     def _layout(self, names: Iterable[str]) -> Layout:
         """The environment that holds the values of names, in this order."""
-        raise NotImplementedError
 
     def _operator(self, name: str) -> Any:
         """What an operator does; nothing for one that the evaluator does itself."""

@@ -7,7 +7,7 @@
 #include "second_order.h"
 #include "typed_advance.h"
 #include "image.h"
-#include "brief.h"
+#include "typed_advance.h"
 
 typedef struct Request {
   int64_t a, b, c, d, e, f;          /* in */
@@ -324,19 +324,6 @@ static void call_program(Request *q) {
   if (q->t) *q->reals = unbox(export_reals.at[0]);
 }
 EXPORT int vlad_call(Request *q) { return guarded(call_program, q); }
-
-/* Call definition a with b numbers, of which those of the bits of d are booleans, for at
-   most c steps: 0 if it came to its end, and the r numbers of its value are in *reals, of
-   which no more than e fit. Otherwise nothing has happened. */
-static void brief(Request *q) {
-  q->r = brief_call(closure[q->a], q->reals, q->b, q->d, q->e);
-}
-EXPORT int vlad_brief(Request *q) {
-  G.brief = q->c;
-  int failed = guarded(brief, q);
-  G.brief = 0;
-  return failed || q->r < 0;
-}
 
 /* The fault: its kind in a, its site in b, the site of the last application in c, and
    handles of the two values in d and e; returns the operator's name. */

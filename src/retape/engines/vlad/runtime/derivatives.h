@@ -250,13 +250,11 @@ static Val checkpoint_from(Val start, Val cotangent, int whole, const char *op,
   int at_cotangent = shadow(cotangent);
   Val value, found;
   int64_t steps = G.typed_stage;
-  if (G.brief && steps > G.brief) steps = G.brief;
   if (typed_stage(G.shadow[at_start], steps, cotangent, 1, STAGE_BYTES, &value, &found)) {
     G.planned--;
     leave_level();
     return swept(value, G.shadow[at_start], found, whole);
   }
-  if (G.brief) not_brief();
   Marks before = marks();
   size_t peak = G.peak_old, base = G.old_words;
   uint64_t made = G.made;
@@ -315,7 +313,6 @@ static Val differentiated(enum Operator op, Val f, Val x, Val t, int32_t site);
 Val apply_operator(enum Operator op, Val f, Val x, Val t, Val *k, int32_t site) {
   int shadows = G.shadows;
   int at_k = shadow(*k);
-  if (G.brief && (op != CHECKPOINT || G.level)) not_brief();
   G.k = *k;
   Val result = differentiated(op, f, x, t, site);
   *k = G.shadow[at_k];

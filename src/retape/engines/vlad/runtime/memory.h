@@ -14,11 +14,6 @@ _Noreturn void fail(enum Fault fault, const char *op, int32_t site, Val value, V
   longjmp(*G.handler, 1);
 }
 
-/* The longest row of a brief call. */
-#define BRIEF_ROW 1024
-
-_Noreturn static void not_brief(void) { fail(NO_FAULT, "", -1, NOTHING, NOTHING); }
-
 static void push(Words *w, uint64_t word) {
   if (UNLIKELY(w->count == w->room)) {
     size_t room = w->room ? 2 * w->room : 256;

@@ -137,7 +137,6 @@ typedef struct {
   int whole; /* the host's result of a sweep has cotangents of all the reals of a state */
   int asymmetric; /* there are partials that the user gave */
   int64_t single_stage; /* runs no longer than this are one stage */
-  int64_t brief; /* the steps of a brief call; 0 in any other: see `brief.h` */
   int waypoints; /* the run that counts the steps may leave states on its way */
   int64_t typed_stage; /* runs of typed code that are tried as one stage */
 } State;

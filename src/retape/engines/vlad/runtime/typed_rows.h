@@ -61,7 +61,6 @@ static void typed_clear(void) {
 }
 
 static Row *new_row(size_t length) {
-  if (UNLIKELY(G.brief && length > BRIEF_ROW)) not_brief();
   Row *r = new_block(length);
   T.made_bytes += sizeof(Row) + 2 * length * sizeof(double);
   G.made += length;

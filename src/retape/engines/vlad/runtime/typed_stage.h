@@ -151,7 +151,7 @@ static size_t typed_density(Val frame, int64_t steps, size_t *rows, int64_t *mad
 #define LONGER_TAPE ((size_t)1024 * 1024)
 
 static int typed_whole_run(int64_t fuel) {
-  int how = typed_run(fuel), may_be_longer = G.waypoints && !G.brief;
+  int how = typed_run(fuel), may_be_longer = G.waypoints;
   for (size_t parts = 4; parts < 16 && may_be_longer && how == STOPPED; parts++) {
     if ((tape_bytes() + cell_bytes()) / parts * (parts + 1) > LONGER_TAPE) break;
     how = typed_run(fuel / 4);

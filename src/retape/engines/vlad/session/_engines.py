@@ -6,7 +6,7 @@ by name. Which implementation it is shows in the time it takes, and in nothing e
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
@@ -252,15 +252,6 @@ class CompiledEngine:
         from retape.engines.vlad.compiler.load._leaf_call import LeafCall
 
         return LeafCall(self.native, self.compiled.module.definitions[name])
-
-    def entry(
-        self, name: str, kinds: str, gives: str, looks: Sequence[Any], *around: Any
-    ) -> Callable[..., Any] | None:
-        """What CPython calls a definition by: see `made_entry`."""
-        from retape.engines.vlad.compiler.load._entry import made_entry
-
-        definition = self.compiled.module.definitions[name]
-        return made_entry(self.native, definition, kinds, gives, looks, *around)
 
     def operate(self, operator: str, name: str, argument: Value, seed: Value) -> Value:
         number = ("j*", "*j", "checkpoint-*j").index(operator)

@@ -42,16 +42,6 @@ TOOLS = native_code.Toolchain(
 )
 
 
-def build_entry() -> bytes:
-    """Compile what CPython calls, the same for all programs, or find it in the cache.
-
-    Raises:
-        UnsupportedError: As `build`.
-    """
-    text = (RUNTIME / "entry.c").read_text(encoding="utf-8")
-    return native_code.build(TOOLS, native_code.Program(text, ".c", FLAGS))
-
-
 def effort_for(*, large: bool, typed: bool) -> tuple[str, ...]:
     """Flags that say how much the C compiler is to think of each line.
 

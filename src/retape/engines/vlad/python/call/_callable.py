@@ -1,9 +1,9 @@
 """Something that is compiled when it is called, once for each kind of arguments."""
 
 import ast
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import c_int64
 from dataclasses import dataclass
 from threading import RLock
 from types import FunctionType as PythonFunction
@@ -61,9 +61,6 @@ class Made:
 
     Attributes:
         quick: Calls it with numbers and arrays only.
-        calls: How often it was called so that Python might call it at once; -1 once
-            that was tried.
-        entry: What Python then calls.
     """
 
     unit: Unit
@@ -71,14 +68,12 @@ class Made:
     setting: Setting
     returns: Type
     quick: Callable[[tuple[Any, ...]], Value] | None = None
-    calls: int = 0
-    entry: Callable[..., Any] | None = None
 
 
-class CompiledCallable:
+class CompiledCallable(ABC):
     """Something that is compiled when it is called, once for each kind of arguments.
 
-    Threads that call it take turns; `_busy` counts the calls under way.
+    Threads that call it take turns.
     """
 
     def __init__(self, engine: EngineName, plan: Plan | None) -> None:
@@ -88,7 +83,6 @@ class CompiledCallable:
         self._made: dict[tuple[Type, ...], Made] = {}
         self._quick: dict[tuple[Any, ...], Made] = {}
         self._lock = RLock()
-        self._busy = c_int64(0)
         follow_forks(self)
 
     def begin_again(self) -> Any:
@@ -98,7 +92,6 @@ class CompiledCallable:
             return None
         abandoned = self._made, self._quick, self._lock
         self._made, self._quick, self._lock = {}, {}, RLock()
-        self._busy.value = 0
         return abandoned
 
     @property
@@ -106,9 +99,9 @@ class CompiledCallable:
         """How it is compiled."""
         return self._engine, self._plan
 
+    @abstractmethod
     def _source(self) -> PythonFunction:
         """The Python function that is compiled."""
-        raise NotImplementedError
 
     def _root(
         self, owner: Expressions, node: ast.AST, operands: list[Operand]
@@ -128,21 +121,11 @@ class CompiledCallable:
             made = self._quick.get(kinds_of_leaves(args))
             if made is not None and are_exact(args):
                 with self._lock:
-                    self._busy.value += 1
-                    try:
-                        if made.unit.is_current():
-                            value = _quickly(made, args)
-                            self._again(made, args)
-                            return value
-                    finally:
-                        self._busy.value -= 1
+                    if made.unit.is_current():
+                        return _quickly(made, args)
         types = tuple(type_of(arg) for arg in args)
         with self._lock:
-            self._busy.value += 1
-            try:
-                return self._ordinarily(args, types, store, reports)
-            finally:
-                self._busy.value -= 1
+            return self._ordinarily(args, types, store, reports)
 
     def _ordinarily(
         self,
@@ -160,12 +143,7 @@ class CompiledCallable:
             except RunError as error:
                 raise _in_python(error, made.unit) from None
         self._keep_quick(args, made)
-        if store is None and reports is None:
-            self._again(made, args)
         return result_to_python(value, made.returns)
-
-    def _again(self, made: Made, args: tuple[Any, ...]) -> None:
-        """Called after each call without anything but arguments."""
 
     def _keep_quick(self, args: tuple[Any, ...], made: Made) -> None:
         """Call the program at once when arguments of these types come again."""

@@ -4,7 +4,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import FunctionType as PythonFunction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from retape._errors import GradientTypeError
 from retape.driver._report import Report
@@ -21,7 +21,7 @@ from retape.engines.vlad.python.call._by_name import (
     found_by_name,
     name_of,
 )
-from retape.engines.vlad.python.call._entered import EnteredCallable
+from retape.engines.vlad.python.call._callable import CompiledCallable
 from retape.engines.vlad.python.call._remembered import Remembered
 from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Store
@@ -31,10 +31,10 @@ from retape.engines.vlad.session._engines import (
 from retape.plan._base import Plan
 
 _YOUNG = 30
-"""Calls after which a derivative is worth a program of its own, and then an entry."""
+"""Calls after which a derivative is worth a program of its own."""
 
 
-class NativeFunction(EnteredCallable):
+class NativeFunction(CompiledCallable):
     """A Python function that is compiled to native code when it is called."""
 
     def __init__(self, function: PythonFunction, engine: EngineName) -> None:
@@ -59,21 +59,17 @@ class NativeFunction(EnteredCallable):
     def _source(self) -> PythonFunction:
         return self.__retape_function__
 
-    if TYPE_CHECKING:
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """The function's value.
 
-        def __call__(self, *args: Any, **keywords: Any) -> Any:
-            """The function's value.
-
-            Raises:
-                CompileError: If the function has something in it that is not compiled.
-                RunError: If it stops with a fault; the message has the line of Python.
-            """
-
-    def called(self, *args: Any, **keywords: Any) -> Any:
+        Raises:
+            CompileError: If the function has something in it that is not compiled.
+            RunError: If it stops with a fault; the message has the line of Python.
+        """
         return self._run(bound(self.__retape_function__, args, keywords))
 
 
-class Derivative(EnteredCallable):
+class Derivative(CompiledCallable):
     """`grad(f)` or `value_and_grad(f)`, to be called as `f` is, or differentiated.
 
     One that is made again and again, as in a loop, of functions that are compiled to
@@ -92,7 +88,7 @@ class Derivative(EnteredCallable):
         if function_key(function) is None or innermost(function) is None:
             raise GradientTypeError(no_function(function))
         self._function = function
-        self.__signature__ = inspect.signature(self.called)
+        self.__signature__ = inspect.signature(self.__call__)
         self.__retape_derivative__ = kind, function, checked_argnums(argnums)
         self._calls = 0
 
@@ -120,18 +116,14 @@ class Derivative(EnteredCallable):
     def _source(self) -> PythonFunction:
         return innermost(self._function)
 
-    if TYPE_CHECKING:
+    def __call__(self, *args: Any, store: Store | None = None) -> Any:
+        """The derivative at arguments.
 
-        def __call__(self, *args: Any, store: Store | None = None) -> Any:
-            """The derivative at arguments.
-
-            Args:
-                args: Those of the function.
-                store: A directory, `DiskStore` or `TieredStore` in which the states of
-                    the sweep are kept; the same call goes on with them after a crash.
-            """
-
-    def called(self, *args: Any, store: Store | None = None) -> Any:
+        Args:
+            args: Those of the function.
+            store: A directory, `DiskStore` or `TieredStore` in which the states of the
+                sweep are kept; the same call goes on with them after a crash.
+        """
         given = bound(innermost(self._function), args, {})
         return self._first_alike()._run(given, store)
 

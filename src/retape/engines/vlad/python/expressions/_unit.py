@@ -7,7 +7,6 @@ of a known instance, and a closure is the tuple of what it takes from outside.
 
 import ast
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import FunctionType as PythonFunction
@@ -187,18 +186,6 @@ class Unit:
             ):
                 return False
         return True
-
-    @property
-    def made_of(self) -> Mapping[PythonFunction, tuple[Any, ...]]:
-        """The functions that were read: code, defaults, and defaults by name."""
-        return self._made_of
-
-    def reader(self, lookup: Any) -> PythonFunction | None:
-        """The function whose names something looks up."""
-        for function, parsed in self._parsed.items():
-            if parsed.lookup is lookup:
-                return function
-        return None
 
     def instance(
         self,
