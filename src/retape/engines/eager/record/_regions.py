@@ -74,10 +74,10 @@ def names(save: Collection[str] = (), again: Collection[str] = ()) -> RegionName
         >>> import torch, retape.torch
         >>> block = lambda: nn.Sequential(nn.Linear(9, 9), nn.GELU())
         >>> model = nn.Sequential(*[block() for _ in range(4)])
-        >>> handle = retape.torch.name_modules(model)
+        >>> handle, x = retape.torch.name_modules(model), torch.ones(2, 9)
         >>> policy = names(again=["[02]"])  # every second layer
         >>> with retape.torch.recompute(memory="1MB", policy=policy) as run:
-        ...     loss = model(torch.ones(2, 9)).tanh().sum()
+        ...     loss = model(x).tanh().sum()
         >>> [(part.state, part.regions[0]) for part in run.report.plan.parts]
         [('run again', '0'), ('kept', '1'), ('run again', '2'), ('kept', '3')]
         >>> handle.remove()
