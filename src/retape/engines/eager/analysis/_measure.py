@@ -20,7 +20,7 @@ from retape.engines.eager.analysis._operator_cost import step_costs
 from retape.engines.eager.analysis._packed import Packed
 from retape.engines.eager.analysis._partition import cut_run
 from retape.engines.eager.analysis._unit_sizes import UnitSizes
-from retape.engines.eager.analysis._uses import Uses
+from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.trace._run import Run
 
 
@@ -93,18 +93,19 @@ def _with_bookkeeping(run: Run, found: list[Measured]) -> list[Measured]:
     """What the record takes, and all that was measured, which stays beside it.
 
     Or, where that takes more, analyses of the record: they have that room at its end.
-    An estimate holds all, and says nothing of how much a budget has notes on: with
-    those on all a Mamba had room for less than half of what fits in a megabyte.
+    How much a budget has notes on nothing here says: with those on all a Mamba had room
+    for less than half of what fits in a megabyte, and with those of a run by rules,
+    which held less, a chain of tiny operators left each plan at its end.
     """
-    record, trace = run.tally.record, run.trace
+    record = run.tally.record
     taken = max(deep_bytes(found), analysis_bytes(run))
     if record is None:
         return [replace(each, bookkeeping=taken) for each in found]
-    notes = record.notes() if trace.without_values else 0
+    saved = Slots().union(*found[0].tapes)
     known = {
-        "bookkeeping": taken + record.nbytes() - notes,
-        "notes": notes,
-        "saved_bytes": trace.tail.nbytes,
+        "bookkeeping": taken + record.without_notes(),
+        "notes": record.notes_on(len(saved)),
+        "saved_bytes": sum(run.trace.nbytes[slot] for slot in saved),
     }
     return [replace(each, **known) for each in found]
 

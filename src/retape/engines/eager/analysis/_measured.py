@@ -38,8 +38,8 @@ class Measured:
         kept_bytes: What is kept whatever the schedule.
         outside_bytes: Of those, what the program itself held at the end.
         bookkeeping: What the record takes on the host, and this.
-        notes: If the run was estimated, what notes on all of its values would take in
-            addition; a budget in which fewer are held has fewer.
+        notes: What notes on all of its values would take in addition; a budget in which
+            fewer are held has fewer.
         saved_bytes: Bytes of those values.
         costs: Of the steps.
         cost: Of the whole run.

@@ -13,6 +13,7 @@ from retape.engines.eager._limits import (
     BACKWARD_NUMBERS,
     Limits,
     ample_budget,
+    record_in,
     room_for_tensors,
 )
 from retape.engines.eager._record_bytes import RecordSize, analysis_bytes
@@ -97,16 +98,19 @@ class Keeper:
         if nbytes and self.room is not None:
             self.relieved, self.floor = True, max(self.floor, self.room + nbytes)
 
-    def leave_to_record(self, nbytes: int) -> None:
+    def leave_to_record(self, bare: int, notes: int = 0) -> None:
         """From now on tensors have what a record of so many bytes leaves them.
 
-        The budget is the accelerator's where tensors are on one, and the record is not.
+        Its notes on what is held now go with that, so no more of it has to go than
+        makes room for the rest and its notes. The budget is the accelerator's where
+        tensors are on one, and the record is not.
         """
         memory = self._limits.memory
         if memory is None or self.room is None or not self._on_host:
             return
-        self.bookkeeping = nbytes
-        self._have_room(room_for_tensors(memory, nbytes) - self.sharding)
+        held = self._run.trace.counter.live
+        self.bookkeeping = record_in(memory, bare, notes, held)
+        self._have_room(room_for_tensors(memory, self.bookkeeping) - self.sharding)
 
     def leave_to_sharding(self, nbytes: int) -> None:
         """From now on FSDP2 has so many bytes, and tensors have what that leaves."""
@@ -134,7 +138,9 @@ class Keeper:
         size = RecordSize(run, self._sample)
         if self._sample is None:
             self._sample, self._on_host = size, _on_host(run.trace)
-        self.leave_to_record(round(_NEXT_COUNT * size.nbytes()))
+        self.leave_to_record(
+            round(_NEXT_COUNT * size.without_notes()), round(_NEXT_COUNT * size.notes())
+        )
         self._next_count = math.ceil(_NEXT_COUNT * len(run.trace.steps))
         run.trace.next_cut = self._next_count
 
@@ -215,12 +221,12 @@ class Keeper:
         """The record has its last size: it is what the report says."""
         run = self._run
         self._next_count = run.trace.next_cut = float("inf")
-        run.tally.record = RecordSize(run)
+        size = run.tally.record = RecordSize(run)
         self._on_host = _on_host(run.trace)
-        analysis = analysis_bytes(run)
-        self.leave_to_record(run.tally.record.nbytes() + analysis)
+        bare = size.without_notes() + analysis_bytes(run)
+        self.leave_to_record(bare, size.notes())
         if self.bookkeeping:
-            self.bare = run.tally.record.without_notes() + analysis
+            self.bare = bare
 
     def _bytes_of_all(self, room: int) -> int:
         """Bytes in which all values can be kept, and the backward done."""
