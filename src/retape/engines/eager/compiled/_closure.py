@@ -67,3 +67,8 @@ def owner(joint: Joint, node: int) -> int:
     while joint.view[node] and joint.inputs[node] and joint.pure[node]:
         node = joint.inputs[node][0]
     return node
+
+
+def bytes_of(joint: Joint, node: int) -> int:
+    """The bytes that saving a value takes; 1 at least, to divide by."""
+    return max(1, sum(joint.nbytes[s] for s in joint.storages[node]))

@@ -1,7 +1,7 @@
 """Plans made better by exchanging values: save one more, then drop what is in the way.
 
-A cut has one price for all bytes, a chain counts stretches one by one; what decides is
-which storages meet at the worst moment. So a plan is changed value by value and counted
+A cut has one price for all bytes; what decides is which storages meet at the worst
+moment. So a plan is changed value by value and counted
 whole each time. A value is saved that brings much for its bytes; while that is over
 the budget, one is dropped that is alive at the peak and costs least for the bytes that
 are too many (ejection chains, Glover 1996). A change for the worse is taken now and
@@ -20,6 +20,7 @@ import math
 import random
 from collections.abc import Collection
 
+from retape.engines.eager.compiled._closure import bytes_of
 from retape.engines.eager.compiled._count import Count, PlanCounter
 from retape.engines.eager.compiled._ladder import Ladder, Rung
 
@@ -119,7 +120,7 @@ class Exchange:
         best, found = 0.0, None
         for k in plan.again:
             if k in self._values:
-                worth = self._gain(k, again) / self._bytes(k)
+                worth = self._gain(k, again) / bytes_of(self._joint, k)
                 worth *= 0.2 + self._random.random()
                 if worth > best:
                     best, found = worth, k
@@ -169,9 +170,6 @@ class Exchange:
                 for source in self._joint.inputs[k]:
                     heapq.heappush(todo, -source)
         return cost
-
-    def _bytes(self, node: int) -> int:
-        return max(1, sum(self._joint.nbytes[s] for s in self._joint.storages[node]))
 
     def _count(self, keep: Collection[int]) -> Count:
         plan = self._counter(keep)

@@ -8,7 +8,7 @@ greedy, Minoux 1978).
 import heapq
 from collections.abc import Callable, Collection, Iterator
 
-from retape.engines.eager.compiled._closure import closure
+from retape.engines.eager.compiled._closure import bytes_of, closure
 from retape.engines.eager.compiled._joint import Joint
 
 
@@ -48,8 +48,3 @@ def _in_order(
             heapq.heappush(heap, (worth, node))
         else:
             yield node, cost
-
-
-def bytes_of(joint: Joint, node: int) -> int:
-    """The bytes that saving a value takes; 1 at least, to divide by."""
-    return max(1, sum(joint.nbytes[s] for s in joint.storages[node]))
