@@ -17,7 +17,7 @@ stays one operation of a block, with its own derivative rule.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -45,7 +45,7 @@ from retape.engines.jaxpr.ir._ir import (
     run_length,
 )
 from retape.engines.jaxpr.ir._operations import through
-from retape.engines.jaxpr.jaxprs._avals import blank
+from retape.engines.jaxpr.jaxprs._avals import blank, struct
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, callee, is_a
@@ -104,6 +104,11 @@ class _Flattener:
         pairs = zip(jaxpr.jaxpr.constvars, jaxpr.consts, strict=True)
         consts = [self.blocks.constant(c, v.aval) for v, c in pairs]
         return self.body(jaxpr.jaxpr, consts, args)
+
+    def emit(self, fun: Callable[..., Any], ins: Sequence[Any]) -> list[Any]:
+        """Write code of our own, beside the user's."""
+        made = jax.make_jaxpr(fun)(*(struct(a.aval) for a in ins))
+        return self.inline(made, ins)
 
     def equation(self, eqn: Any, ins: list[Any]) -> list[Any]:
         active = [not isinstance(a, Lit) and a.active for a in ins]
