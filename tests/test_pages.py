@@ -137,12 +137,6 @@ def test_no_link_leads_nowhere(page: Path) -> None:
     assert dead_links(page) == []
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_every_block_of_a_page_has_a_beginning_and_an_end(page: Path) -> None:
-    fences = re.findall(r"^ *```(.*)$", page.read_text(), re.MULTILINE)
-    assert not any(fences[1::2]) and len(fences) % 2 == 0
-
-
 def test_a_dead_link_is_found(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A title\n[a](#a-title) [b](b.md) [c](#c) `[d](d)`\n[e](page.md)")
