@@ -5,8 +5,9 @@ Plain Python in, native code out: loops of unknown length, recursion, closures, 
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -44,26 +45,39 @@ _PUSHFORWARDS: Remembered[Pushforward] = Remembered()
 _PULLBACKS: Remembered[Pullback] = Remembered()
 
 
-def function(fun: Callable[..., Any], *, engine: EngineName = "compiled") -> Any:
+def function(
+    fun: Callable[..., Any] | str | Sequence[str] | None = None,
+    *,
+    engine: EngineName = "compiled",
+    cache: bool = True,
+) -> Any:
     """Compile a Python function to native code; also as a decorator.
 
     The function is read from its source when it is first called with arguments of some
-    types, and compiled for them. `@retape.native` is the same.
+    types, and compiled for them. `@retape.native` is the same. With a signature, or a
+    list of them, it is compiled at once, and takes arguments of no other types; an int
+    is a float where the signature says so.
 
     Args:
         fun: A function written with `def` or `lambda`, in the subset that
-            [the documentation](../native.md) describes.
+            [the documentation](../native.md) describes; or what its arguments are, and
+            its value, as Numba has it: "float64(float64[:], int64)".
         engine: "compiled", or "interpreter" or "hybrid", which need no C compiler.
+        cache: Whether other processes find the machine code of the function's calls.
 
     Returns:
         A function of the same arguments. What it returns has the types that Python
         gives it: ints, bools, floats, tuples, NumPy arrays.
 
     Raises:
-        GradientTypeError: If `fun` is no Python function.
+        GradientTypeError: If `fun` is no Python function, or a signature is not read.
+        CompileError: If it is not compiled as its signature says.
 
     Examples:
         >>> from retape import native
+        >>> @native.function("float64(float64, int64)")  # doctest: +SKIP
+        ... def power(x, n):
+        ...     return x**n
         >>> @native.function
         ... def newton(a):
         ...     x = 1.0
@@ -73,11 +87,23 @@ def function(fun: Callable[..., Any], *, engine: EngineName = "compiled") -> Any
         >>> newton(2.0)  # doctest: +SKIP
         1.4142135623730951
     """
+    if fun is None or isinstance(fun, str | list | tuple):
+        return partial(_function, engine=engine, cache=cache, signatures=fun or ())
+    return _function(fun, engine=engine, cache=cache)
+
+
+def _function(
+    fun: Any,
+    *,
+    engine: EngineName,
+    cache: bool,
+    signatures: str | Sequence[str] = (),
+) -> NativeFunction:
     if not isinstance(fun, FunctionType):
         raise GradientTypeError(
             f"`{fun!r}` is not a Python function, as `def` and `lambda` make them"
         )
-    return NativeFunction(fun, engine)
+    return NativeFunction(fun, engine, signatures, cache)
 
 
 def grad(

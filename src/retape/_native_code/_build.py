@@ -66,7 +66,7 @@ class _CompilerFailed(Exception):
     """A compiler that cannot be started, or ends with an error."""
 
 
-def build(tools: Toolchain, program: Program) -> bytes:
+def build(tools: Toolchain, program: Program, *, cache: bool = True) -> bytes:
     """Compile a program to a shared object, or find it in the cache.
 
     A compiler that fails is passed over with a warning, if another one is there.
@@ -74,6 +74,7 @@ def build(tools: Toolchain, program: Program) -> bytes:
     Args:
         tools: The compilers that may be used.
         program: What is compiled.
+        cache: Whether the object is looked for in the cache, and kept there.
 
     Returns:
         The object, as it is loaded.
@@ -85,7 +86,10 @@ def build(tools: Toolchain, program: Program) -> bytes:
     failures: list[str] = []
     for compiler in tools.compilers():
         try:
-            image = _found_or_made(objects, compiler, program)
+            if cache:
+                image = _found_or_made(objects, compiler, program)
+            else:
+                image = _compile(objects, compiler, program)
         except _CompilerFailed as failure:
             failures.append(f"`{shlex.join(compiler)}` {failure}")
             continue

@@ -155,7 +155,7 @@ def faulty(x: Any) -> Any:
 
 
 def listing(x: Any) -> Any:
-    return [x]
+    return {x}
 
 
 @pytest.mark.parametrize("function", [faulty, listing])

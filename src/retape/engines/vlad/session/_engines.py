@@ -51,6 +51,7 @@ class Setting:
         write: Takes a real that the program prints.
         report: Called with the report of each run that a derivative divided.
         disk: Where such runs are kept, to be taken up again.
+        cache: Whether compiled objects are kept for other processes.
     """
 
     plan: Plan
@@ -58,6 +59,7 @@ class Setting:
     write: Callable[[float], None]
     report: Callable[[Report], None] | None = None
     disk: Disk | None = None
+    cache: bool = True
 
 
 class Engine(Protocol):
@@ -168,7 +170,7 @@ class CompiledEngine:
         extra = effort_for(large=compiled.is_large, typed=bool(compiled.later))
         self.native = Native(
             compiled,
-            build(compiled.files, extra),
+            build(compiled.files, extra, cache=setting.cache),
             setting.read,
             setting.write,
             program.externals,

@@ -60,7 +60,11 @@ def complete(text: str) -> str:
 
 
 def build(
-    files: Sequence[str], extra: Sequence[str] = (), with_file: str = "runtime.c"
+    files: Sequence[str],
+    extra: Sequence[str] = (),
+    with_file: str = "runtime.c",
+    *,
+    cache: bool = True,
 ) -> bytes:
     """Compile a program's C to a shared object, or find it in the cache.
 
@@ -70,6 +74,7 @@ def build(
         files: The C files, which are compiled at the same time.
         extra: More flags for these, see `effort_for`.
         with_file: What is linked to them.
+        cache: Whether other processes are to find the object.
 
     Raises:
         UnsupportedError: If there is no compiler, or all of them fail.
@@ -87,4 +92,4 @@ def build(
         beside=tuple(beside),
         linked=runtime,
     )
-    return native_code.build(TOOLS, program)
+    return native_code.build(TOOLS, program, cache=cache)

@@ -11,7 +11,7 @@ from typing import Any
 
 from retape.driver._report import Report
 from retape.engines.vlad.language._core import Const, Lambda, PConst, Var
-from retape.engines.vlad.language._diagnostics import RunError, TooLong
+from retape.engines.vlad.language._diagnostics import RunError, TooLong, Where
 from retape.engines.vlad.language._program import deep_recursion
 from retape.engines.vlad.python.call._printed import Printer
 from retape.engines.vlad.python.call._values import (
@@ -60,6 +60,7 @@ class Made:
     """A function compiled for arguments of some types.
 
     Attributes:
+        where: Where the function is defined.
         quick: Calls it with numbers and arrays only.
     """
 
@@ -67,6 +68,7 @@ class Made:
     engine: Engine
     setting: Setting
     returns: Type
+    where: Where
     quick: Callable[[tuple[Any, ...]], Value] | None = None
 
 
@@ -76,8 +78,11 @@ class CompiledCallable(ABC):
     Threads that call it take turns.
     """
 
-    def __init__(self, engine: EngineName, plan: Plan | None) -> None:
+    def __init__(
+        self, engine: EngineName, plan: Plan | None, cache: bool = True
+    ) -> None:
         check_engine(engine)
+        self._cache = cache
         self._engine: EngineName = engine
         self._plan = check_plan(plan)
         self._made: dict[tuple[Type, ...], Made] = {}
@@ -180,11 +185,11 @@ class CompiledCallable(ABC):
             returns = OneOf(tuple(unit.told))
         pattern = tuple_pattern(names) if names else PConst(())
         unit.definitions[ROOT] = Lambda(where, parsed.name, pattern, core, ())
-        setting = Setting(self._plan, lambda: None, Printer(unit))
+        setting = Setting(self._plan, lambda: None, Printer(unit), cache=self._cache)
         engine = make_engine(self._engine, unit.program(ROOT), setting)
         if isinstance(engine, CompiledEngine):
             engine.use_arrays()
-        return Made(unit, engine, setting, returns)
+        return Made(unit, engine, setting, returns, where)
 
 
 @contextmanager

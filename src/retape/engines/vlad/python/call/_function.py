@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FunctionType as PythonFunction
 from typing import Any
 
@@ -23,6 +23,10 @@ from retape.engines.vlad.python.call._by_name import (
 )
 from retape.engines.vlad.python.call._callable import CompiledCallable
 from retape.engines.vlad.python.call._remembered import Remembered
+from retape.engines.vlad.python.call._values import type_of
+from retape.engines.vlad.python.read._signatures import Signature, parse_signatures
+from retape.engines.vlad.python.read._source import CompileError
+from retape.engines.vlad.python.read._types import FLOAT, INT, kind_of_type
 from retape.engines.vlad.python.terms._statics import function_key
 from retape.engines.vlad.session._disk import Store
 from retape.engines.vlad.session._engines import (
@@ -37,10 +41,19 @@ _YOUNG = 30
 class NativeFunction(CompiledCallable):
     """A Python function that is compiled to native code when it is called."""
 
-    def __init__(self, function: PythonFunction, engine: EngineName) -> None:
-        super().__init__(engine, None)
+    def __init__(
+        self,
+        function: PythonFunction,
+        engine: EngineName,
+        signatures: str | Sequence[str] = (),
+        cache: bool = True,
+    ) -> None:
+        super().__init__(engine, None, cache)
         functools.update_wrapper(self, function)
         self.__retape_function__ = function
+        self._signatures = parse_signatures(signatures)
+        for signature in self._signatures:
+            self._check(signature)
 
     def __repr__(self) -> str:
         return f"<native function {self.__retape_function__.__qualname__}>"
@@ -54,7 +67,45 @@ class NativeFunction(CompiledCallable):
         function = self.__retape_function__
         if found_by_name(function) is self:
             return found_again, (name_of(function),)
-        return _made_again, (NativeFunction, checked_name(function), self._engine)
+        signatures = tuple(each.text for each in self._signatures)
+        options = self._engine, signatures, self._cache
+        return _made_again, (NativeFunction, checked_name(function), *options)
+
+    def _check(self, signature: Signature) -> None:
+        """Compile the function for a signature, and see what it returns."""
+        code = self.__retape_function__.__code__
+        if len(signature.args) != code.co_argcount:
+            raise GradientTypeError(
+                f"the signature `{signature.text}` has {len(signature.args)} arguments,"
+                f" and `{self.__name__}` takes {code.co_argcount}; write one for each"
+            )
+        found = self._for(signature.args).returns
+        if signature.returns not in (None, found):
+            raise CompileError(
+                f"`{self.__name__}` returns {kind_of_type(found)}, and its signature "
+                f"`{signature.text}` says another type; write that one, or leave it "
+                f"out: `({signature.text.split('(', 1)[1]}`",
+                self._for(signature.args).where,
+            )
+
+    def _as_declared(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments of a signature: an int is a float where that asks for one."""
+        types = tuple(type_of(each) for each in args)
+        if any(each.args == types for each in self._signatures):
+            return args
+        for signature in self._signatures:
+            pairs = list(zip(types, signature.args, strict=True))
+            if all(a == b or (a is INT and b is FLOAT) for a, b in pairs):
+                return tuple(
+                    float(each) if a is INT and b is FLOAT else each
+                    for each, (a, b) in zip(args, pairs, strict=True)
+                )
+        given = ", ".join(kind_of_type(each) for each in types)
+        known = " or ".join(f"`{each.text}`" for each in self._signatures)
+        raise GradientTypeError(
+            f"`{self.__name__}` is declared as {known}, and called with {given}; add a "
+            "signature, or leave them all out"
+        )
 
     def _source(self) -> PythonFunction:
         return self.__retape_function__
@@ -66,7 +117,8 @@ class NativeFunction(CompiledCallable):
             CompileError: If the function has something in it that is not compiled.
             RunError: If it stops with a fault; the message has the line of Python.
         """
-        return self._run(bound(self.__retape_function__, args, keywords))
+        given = bound(self.__retape_function__, args, keywords)
+        return self._run(self._as_declared(given) if self._signatures else given)
 
 
 class Derivative(CompiledCallable):
