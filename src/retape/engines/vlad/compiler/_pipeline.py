@@ -21,7 +21,7 @@ from retape.engines.vlad.compiler.emit._frames import FIRST_CODE, FrameLayout
 from retape.engines.vlad.compiler.ir._check import check
 from retape.engines.vlad.compiler.ir._dead_code import prune
 from retape.engines.vlad.compiler.ir._files import files_of
-from retape.engines.vlad.compiler.ir._ir import Module
+from retape.engines.vlad.compiler.ir._ir import Lowered
 from retape.engines.vlad.compiler.ir._liveness import Liveness
 from retape.engines.vlad.compiler.ir._packing import pack_frames
 from retape.engines.vlad.compiler.lower._lower import Lowering
@@ -45,7 +45,7 @@ class Compiled:
         later: The C that is compiled when a run first needs it; none as a rule.
     """
 
-    module: Module
+    module: Lowered
     text: str
     places: dict[int, Where]
     is_large: bool = False
@@ -94,7 +94,7 @@ def _typed(program: Program, typable: Typable, frames: FrameLayout) -> Iterable[
     return typed_text(lowering, last, reverse=reverse)
 
 
-def intermediate(program: Program) -> Module:
+def intermediate(program: Program) -> Lowered:
     """The passes that end in the intermediate form."""
     with deep_recursion():
         module = check(Lowering(program).lower(program.expressions))

@@ -29,7 +29,7 @@ class Instr:
             setattr(self, name, part)
 
 
-class Function:
+class LinkedFunction:
     """A function's code: how it takes its argument apart, and its body.
 
     `size` is the number of values that a closure of it holds, `bound` the number that
@@ -61,7 +61,7 @@ class Translator(ABC, Generic[Layout]):
         self.definitions = {**BUILTINS, **definitions}
         self.table = table
         self.globals: dict[str, Closure] = {}
-        self._pending: list[tuple[Function, Lambda]] = []
+        self._pending: list[tuple[LinkedFunction, Lambda]] = []
 
     def link(self, core: Core) -> Instr:
         """The code of an expression, with that of all definitions it can reach."""
@@ -95,22 +95,22 @@ class Translator(ABC, Generic[Layout]):
     def _global(self, name: str) -> Closure:
         if name not in self.globals:
             source = self.definitions[name]
-            function = Function(source, 0)
+            function = LinkedFunction(source, 0)
             self.globals[name] = Closure(function, ())
             self._pending.append((function, source))
         return self.globals[name]
 
-    def _body(self, function: Function, source: Lambda, layout: Layout) -> None:
+    def _body(self, function: LinkedFunction, source: Lambda, layout: Layout) -> None:
         function.body = self._piece(source.body, layout)
 
-    def _made(self, core: Lambda) -> Function:
+    def _made(self, core: Lambda) -> LinkedFunction:
         """The function of a lambda: its variables, then what it has from outside."""
-        function = Function(core, len(core.free))
+        function = LinkedFunction(core, len(core.free))
         names = (*pattern_names(core.param), *core.free)
         self._body(function, core, self._layout(names))
         return function
 
 
-def group_of(core: Letrec) -> tuple[Function, ...]:
+def group_of(core: Letrec) -> tuple[LinkedFunction, ...]:
     """The functions of a letrec, whose closures all hold the same."""
-    return tuple(Function(each, len(core.free)) for each in core.lambdas)
+    return tuple(LinkedFunction(each, len(core.free)) for each in core.lambdas)

@@ -15,7 +15,12 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import Any
 
-from retape.engines.vlad.evaluators._code import Function, Instr, Translator, group_of
+from retape.engines.vlad.evaluators._code import (
+    Instr,
+    LinkedFunction,
+    Translator,
+    group_of,
+)
 from retape.engines.vlad.language._core import (
     App,
     Const,
@@ -50,7 +55,7 @@ class _Scope:
     def __init__(
         self,
         names: Iterable[str],
-        siblings: dict[str, tuple[Function, tuple[str, ...]]],
+        siblings: dict[str, tuple[LinkedFunction, tuple[str, ...]]],
     ) -> None:
         self.places = {name: i for i, name in enumerate(names)}
         self.siblings = siblings

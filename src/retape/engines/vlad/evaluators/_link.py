@@ -12,7 +12,12 @@ to itself.
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 
-from retape.engines.vlad.evaluators._code import Function, Instr, Translator, group_of
+from retape.engines.vlad.evaluators._code import (
+    Instr,
+    LinkedFunction,
+    Translator,
+    group_of,
+)
 from retape.engines.vlad.language._core import (
     App,
     Const,
@@ -38,7 +43,7 @@ class _Frame:
     def __init__(self, names: Iterable[str]) -> None:
         self.places = {name: i for i, name in enumerate(names)}
         self.size = len(self.places)
-        self.siblings: dict[str, tuple[Function, int]] = {}
+        self.siblings: dict[str, tuple[LinkedFunction, int]] = {}
 
     def extended(self, names: tuple[str, ...]) -> "_Frame":
         inner = _Frame([])

@@ -8,7 +8,7 @@ from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
 from retape.engines.vlad.compiler.adjoint._tame import largest_tame
-from retape.engines.vlad.compiler.ir._ir import Call, Module, all_functions, subterms
+from retape.engines.vlad.compiler.ir._ir import Call, Lowered, all_functions, subterms
 from retape.engines.vlad.compiler.typed._check_typed import check_typed
 from retape.engines.vlad.compiler.typed._form import TypedProgram
 from retape.engines.vlad.compiler.typed._lower_typed import TypedLowering
@@ -36,7 +36,7 @@ def _fits(program: TypedProgram, tape: dict[int, Recorded]) -> bool:
     )
 
 
-def _called_from_outside(module: Module, program: TypedProgram) -> set[int]:
+def _called_from_outside(module: Lowered, program: TypedProgram) -> set[int]:
     """The functions that untyped ones call."""
     found: set[int] = set()
     for fun in all_functions(module):

@@ -14,7 +14,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Close,
     Fun,
     FunRef,
-    Module,
+    Lowered,
     Operate,
     all_functions,
 )
@@ -22,7 +22,7 @@ from retape.engines.vlad.compiler.typed._kinds import REAL
 from retape.engines.vlad.compiler.typed._typed_functions import Typable
 
 
-def seldom_run(module: Module, typable: Typable) -> frozenset[int]:
+def seldom_run(module: Lowered, typable: Typable) -> frozenset[int]:
     """The typed functions, if nothing else of a program applies or calls any of them.
 
     What may be applied is the program's own functions from outside, and what it takes a

@@ -37,8 +37,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     Jump,
     Let,
+    Lowered,
     Match,
-    Module,
     Operate,
     Return,
     Term,
@@ -68,7 +68,7 @@ class Emission:
     """
 
     def __init__(
-        self, module: Module, live: Liveness, seldom: frozenset[int] = frozenset()
+        self, module: Lowered, live: Liveness, seldom: frozenset[int] = frozenset()
     ) -> None:
         self.module, self.seldom = module, seldom
         terms = list(_terms(module))
@@ -357,7 +357,7 @@ def _with_locals(fun: Fun) -> list[int]:
     return [fun.index, *(local.index for local in local_functions(fun.body))]
 
 
-def _terms(module: Module) -> Iterator[Term]:
+def _terms(module: Lowered) -> Iterator[Term]:
     for fun in all_functions(module):
         stack = [fun.body]
         while stack:

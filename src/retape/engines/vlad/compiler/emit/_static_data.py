@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from retape.engines.vlad.compiler.ir._ir import Module
+from retape.engines.vlad.compiler.ir._ir import Lowered
 from retape.engines.vlad.language._core import Constant
 
 
@@ -20,7 +20,7 @@ def constant_text(value: Constant) -> str:
     return f"box({value.hex()})"
 
 
-def static_data(module: Module) -> Iterator[str]:
+def static_data(module: Lowered) -> Iterator[str]:
     """Static objects, and the function that makes values of them at the start."""
     pairs = [cell for value in module.quoted for cell in _cells(value)]
     functions = max(module.functions, default=0) + 1
@@ -47,7 +47,7 @@ def static_data(module: Module) -> Iterator[str]:
     yield "}"
 
 
-def _externals(module: Module) -> Iterator[str]:
+def _externals(module: Lowered) -> Iterator[str]:
     """The table of external functions."""
     yield "static const External externals[] = {"
     for each in module.externals:
@@ -71,7 +71,7 @@ def _cells(value: Constant) -> list[tuple[Constant, Constant]]:
     return cells
 
 
-def _fill(module: Module) -> Iterator[str]:
+def _fill(module: Lowered) -> Iterator[str]:
     base = 0
     for index, value in enumerate(module.quoted):
         cells = _cells(value)

@@ -13,7 +13,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     FunRef,
     Jump,
-    Module,
+    Lowered,
     Operate,
     Quoted,
     Term,
@@ -28,7 +28,7 @@ class IllFormed(AssertionError):
     """A pass produced something that is no intermediate form: a bug of ours."""
 
 
-def check(module: Module) -> Module:
+def check(module: Lowered) -> Lowered:
     """Return the module, or say what is wrong with it."""
     checker = _Checker(module)
     for function in module.functions.values():
@@ -40,7 +40,7 @@ def check(module: Module) -> Module:
 
 
 class _Checker:
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Lowered) -> None:
         self.module = module
         self.bound: set[str] = set()
         self.functions = {fun.index: fun for fun in all_functions(module)}

@@ -17,8 +17,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     Jump,
     Let,
+    Lowered,
     Match,
-    Module,
     Operate,
     Return,
     Term,
@@ -71,7 +71,7 @@ class Pruning:
                 return term
 
 
-def prune(module: Module) -> Module:
+def prune(module: Lowered) -> Lowered:
     """Prune every function."""
     pruning = Pruning()
     functions = {i: pruning.function(fun) for i, fun in module.functions.items()}

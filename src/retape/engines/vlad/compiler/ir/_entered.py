@@ -6,7 +6,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Close,
     Fun,
     FunRef,
-    Module,
+    Lowered,
     Term,
     all_functions,
     atoms_of,
@@ -14,7 +14,7 @@ from retape.engines.vlad.compiler.ir._ir import (
 )
 
 
-def entered(module: Module) -> set[int]:
+def entered(module: Lowered) -> set[int]:
     """The functions of closures that the program makes, and those that the host has."""
     found = set(module.definitions.values())
     for fun in all_functions(module):

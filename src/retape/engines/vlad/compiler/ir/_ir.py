@@ -197,7 +197,7 @@ class Site:
 
 
 @dataclass(slots=True)
-class Module:
+class Lowered:
     """A compiled program.
 
     `entries` are the functions of its expressions, `definitions` those of its
@@ -252,7 +252,7 @@ def subterms(term: Term) -> tuple[Term, ...]:
             return ()
 
 
-def all_functions(module: Module) -> Iterator[Fun]:
+def all_functions(module: Lowered) -> Iterator[Fun]:
     """Every function, those of a fix included."""
     for function in list(module.functions.values()):
         yield function

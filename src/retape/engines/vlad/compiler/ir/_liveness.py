@@ -21,8 +21,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     Jump,
     Let,
+    Lowered,
     Match,
-    Module,
     Operate,
     Return,
     Term,
@@ -41,7 +41,7 @@ LiveNames = frozenset[str]
 class Liveness:
     """The variables that each function and each continuation needs from outside."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Lowered) -> None:
         self.functions: dict[int, LiveNames] = {}
         self.conts: dict[str, LiveNames] = {}
         funs = list(all_functions(module))

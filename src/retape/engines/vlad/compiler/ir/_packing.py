@@ -25,8 +25,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     Jump,
     Let,
+    Lowered,
     Match,
-    Module,
     Operate,
     Return,
     Term,
@@ -52,7 +52,7 @@ Places = dict[str, PackedPlace]
 """Those that are not in a variable of their own name."""
 
 
-def pack_frames(module: Module) -> Module:
+def pack_frames(module: Lowered) -> Lowered:
     """Bound the frames of every function."""
     live = Liveness(module)
     if all(len(names) <= MOST for names in live.conts.values()):

@@ -15,8 +15,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Jump,
     Let,
     Lit,
+    Lowered,
     Match,
-    Module,
     Operate,
     Quoted,
     Return,
@@ -27,7 +27,7 @@ from retape.engines.vlad.compiler.ir._ir import (
 from retape.engines.vlad.values._values import show
 
 
-def pretty(module: Module) -> str:
+def pretty(module: Lowered) -> str:
     """A module as text."""
     lines: list[str] = []
     for index in sorted(module.functions):
@@ -37,14 +37,14 @@ def pretty(module: Module) -> str:
     return "\n".join([*lines, f"run {entries}", ""])
 
 
-def _function(fun: Fun, module: Module, indent: str) -> Iterator[str]:
+def _function(fun: Fun, module: Lowered, indent: str) -> Iterator[str]:
     env = f" [{' '.join(fun.env)}]" if fun.env else ""
     name = f" ; {fun.name}" if fun.name else ""
     yield f"{indent}f{fun.index}({' '.join(fun.params)}){env} ={name}"
     yield from _term(fun.body, module, indent + "  ")
 
 
-def _term(term: Term, module: Module, indent: str) -> Iterator[str]:
+def _term(term: Term, module: Lowered, indent: str) -> Iterator[str]:
     """The lines of a term; what follows a `let` stands below it."""
     while True:
         yield from _head(term, module, indent)
@@ -53,7 +53,7 @@ def _term(term: Term, module: Module, indent: str) -> Iterator[str]:
         term = term.body
 
 
-def _head(term: Term, module: Module, indent: str) -> Iterator[str]:
+def _head(term: Term, module: Lowered, indent: str) -> Iterator[str]:
     def show_all(atoms: tuple[Atom, ...]) -> str:
         return " ".join(_atom_text(atom, module) for atom in atoms)
 
@@ -97,7 +97,7 @@ def _to(cont: str | None) -> str:
     return "" if cont is None else f" -> {cont}"
 
 
-def _atom_text(atom: Atom, module: Module) -> str:
+def _atom_text(atom: Atom, module: Lowered) -> str:
     match atom:
         case str():
             return atom

@@ -11,7 +11,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Jump,
     Let,
     Lit,
-    Module,
+    Lowered,
     Quoted,
     Return,
     Site,
@@ -41,7 +41,7 @@ class Builder:
         reference: The number of the function of a definition.
     """
 
-    def __init__(self, module: Module, reference: Callable[[str], int]) -> None:
+    def __init__(self, module: Lowered, reference: Callable[[str], int]) -> None:
         self.module = module
         self._reference = reference
         self._count = 0

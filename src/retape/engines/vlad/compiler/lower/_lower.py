@@ -19,7 +19,7 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     FunRef,
     Let,
-    Module,
+    Lowered,
     Operate,
     Term,
 )
@@ -60,7 +60,7 @@ class Lowering:
     """One program's conversion."""
 
     def __init__(self, program: Program) -> None:
-        self.module = Module(externals=program.externals)
+        self.module = Lowered(externals=program.externals)
         self.roots = program.roots
         self._build = Builder(self.module, self._reference)
         definitions = {**BUILTINS, **program.definitions}
@@ -70,7 +70,7 @@ class Lowering:
     def _reference(self, name: str) -> int:
         return self._functions.global_(name)
 
-    def lower(self, expressions: Sequence[Core]) -> Module:
+    def lower(self, expressions: Sequence[Core]) -> Lowered:
         """Convert the expressions and roots, with all definitions they can reach."""
         for core in expressions:
             entry = Lambda(core.where, None, PConst(()), core, ())

@@ -24,8 +24,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Jump,
     Let,
     Lit,
+    Lowered,
     Match,
-    Module,
     Operate,
     Return,
     Term,
@@ -126,7 +126,7 @@ def _node_of(kind: Kind) -> Node:
 class Kinds:
     """The kinds of a module's variables."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: Lowered) -> None:
         self._variables: dict[str, Node] = {}
         self._results: dict[int, Node] = {}
         self._funs = {fun.index: fun for fun in all_functions(module)}

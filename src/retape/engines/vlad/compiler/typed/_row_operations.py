@@ -9,7 +9,7 @@ So in a program with such operators `vector-set` becomes `own-set`, whose value 
 another row than its operand, and which has both on the tape.
 """
 
-from retape.engines.vlad.compiler.ir._ir import Let, Module, all_functions
+from retape.engines.vlad.compiler.ir._ir import Let, Lowered, all_functions
 from retape.engines.vlad.compiler.ir._ir import subterms as terms_inside
 from retape.engines.vlad.compiler.typed._each_items import each_takes
 from retape.engines.vlad.compiler.typed._form import (
@@ -35,7 +35,7 @@ SETS = (VECTOR_SET, OWN_SET)
 _GIVING_ROWS = (*SETS, MAKE_VECTOR, MATRIX_PRODUCT)
 
 
-def keeps_rows(module: Module) -> bool:
+def keeps_rows(module: Lowered) -> bool:
     """Whether the reverse of some operator takes rows as they were."""
     terms = [fun.body for fun in all_functions(module)]
     while terms:

@@ -19,8 +19,8 @@ from retape.engines.vlad.compiler.ir._ir import (
     Fun,
     Jump,
     Let,
+    Lowered,
     Match,
-    Module,
     Operate,
     Return,
     Term,
@@ -48,7 +48,7 @@ class Typable:
         live: What its functions and continuations need.
     """
 
-    module: Module
+    module: Lowered
     live: Liveness
 
     @cached_property
@@ -62,7 +62,7 @@ class Typable:
         return typed_functions(self.module, self.live, self.kinds)
 
 
-def typed_functions(module: Module, live: Liveness, kinds: Kinds) -> set[int]:
+def typed_functions(module: Lowered, live: Liveness, kinds: Kinds) -> set[int]:
     """The numbers of the functions that can be typed code."""
     funs = {fun.index: fun for fun in all_functions(module)}
     calls = {index: _callees(fun) for index, fun in funs.items()}
@@ -83,7 +83,7 @@ def _reachable(roots: set[int], calls: dict[int, set[int]]) -> set[int]:
     return found
 
 
-def differentiates(module: Module) -> bool:
+def differentiates(module: Lowered) -> bool:
     """Whether a program takes a derivative in reverse mode itself."""
     return any(
         isinstance(term, Operate) and term.op != "j*"

@@ -24,7 +24,7 @@ from retape.engines.vlad.python.call._by_name import (
 from retape.engines.vlad.python.call._callable import CompiledCallable
 from retape.engines.vlad.python.call._remembered import Remembered
 from retape.engines.vlad.python.call._values import type_of
-from retape.engines.vlad.python.read._signatures import Signature, parse_signatures
+from retape.engines.vlad.python.read._signatures import Declared, parse_signatures
 from retape.engines.vlad.python.read._source import CompileError
 from retape.engines.vlad.python.read._types import FLOAT, INT, kind_of_type
 from retape.engines.vlad.python.terms._statics import function_key
@@ -71,7 +71,7 @@ class NativeFunction(CompiledCallable):
         options = self._engine, signatures, self._cache
         return _made_again, (NativeFunction, checked_name(function), *options)
 
-    def _check(self, signature: Signature) -> None:
+    def _check(self, signature: Declared) -> None:
         """Compile the function for a signature, and see what it returns."""
         code = self.__retape_function__.__code__
         if len(signature.args) != code.co_argcount:

@@ -26,7 +26,7 @@ _NAMES: dict[str, Scalar] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class Declared:
     """The types of arguments, and that of the value, if it is given."""
 
     args: tuple[Type, ...]
@@ -34,7 +34,7 @@ class Signature:
     text: str
 
 
-def parse_signatures(given: str | Sequence[str]) -> tuple[Signature, ...]:
+def parse_signatures(given: str | Sequence[str]) -> tuple[Declared, ...]:
     """What one signature says, or several.
 
     Raises:
@@ -47,22 +47,22 @@ def parse_signatures(given: str | Sequence[str]) -> tuple[Signature, ...]:
     texts = [given] if isinstance(given, str) else [*given]
     if not all(isinstance(text, str) for text in texts):
         raise _unread(given)
-    return tuple(_parsed(text) for text in texts)
+    return tuple(_declaration_of(text) for text in texts)
 
 
-def _parsed(text: str) -> Signature:
+def _declaration_of(text: str) -> Declared:
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
         raise _unread(text) from None
     if isinstance(node, ast.Call):
-        args = tuple(_type(each, text) for each in node.args)
-        return Signature(args, _type(node.func, text), text)
+        args = tuple(_declared_type(each, text) for each in node.args)
+        return Declared(args, _declared_type(node.func, text), text)
     parts = node.elts if isinstance(node, ast.Tuple) else [node]
-    return Signature(tuple(_type(each, text) for each in parts), None, text)
+    return Declared(tuple(_declared_type(each, text) for each in parts), None, text)
 
 
-def _type(node: ast.expr, text: str) -> Type:
+def _declared_type(node: ast.expr, text: str) -> Type:
     match node:
         case ast.Name(id=name) if name in _NAMES:
             return _NAMES[name]
@@ -73,9 +73,9 @@ def _type(node: ast.expr, text: str) -> Type:
             if item in (FLOAT, INT) and slices and len(parts) <= MOST_DIMENSIONS:
                 return ArrayType(len(parts), item)
         case ast.Call(func=ast.Name(id="Tuple"), args=[ast.Tuple(elts=items)]):
-            return TupleType(tuple(_type(each, text) for each in items))
+            return TupleType(tuple(_declared_type(each, text) for each in items))
         case ast.Call(func=ast.Name(id="UniTuple"), args=[item, ast.Constant(int(n))]):
-            return TupleType((_type(item, text),) * n)
+            return TupleType((_declared_type(item, text),) * n)
     raise _unread(text)
 
 
