@@ -78,7 +78,6 @@ SEAMS = {
 PATCHED = {
     "clocks, and what a run does in one go": (
         "retape.cli._waiting.", "retape.driver._progress.monotonic",
-        "retape.engines.jaxpr.xla._search_progress.",
         "retape.engines.jaxpr.sweep._sweep.LONGEST_GO",
         "retape.engines.jaxpr.sweep._device_sweep.LONGEST_GO",
     ),

@@ -29,4 +29,3 @@ from retape.engines.jaxpr.layers.loops._scan import scan as scan
 from retape.engines.jaxpr.layers.planner._advise import advise as advise
 from retape.engines.jaxpr.layers.remat._checkpoint import checkpoint as checkpoint
 from retape.engines.jaxpr.layers.remat._wrap_layer import Checkpointed as Checkpointed
-from retape.engines.jaxpr.xla._search_progress import search_progress as search_progress

@@ -15,7 +15,6 @@ SOURCES = ROOT / "src"
 SLOW = {
     "retape.diffrax._adjoint",
     "retape.engines.jaxpr.api.inspect._measure",
-    "retape.engines.jaxpr.xla._search_progress",
     "retape.nnx._remat_scan",
     "retape.optimistix._adjoint",
     "retape.transformers._callback",

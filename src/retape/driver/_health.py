@@ -47,9 +47,8 @@ class Fault:
         line: `file:line (function)` where the program calls it.
         text: That line of source.
         operands: Types and ranges of what it was given.
-        variable: What is spoilt: the local variable (`retape.adjoint`), the variables
-            that the operation reads, or with "forward" assigns, as far as its source
-            tells (JAX), or the module that the operator is in (PyTorch).
+        variable: What is spoilt: the local variable (`retape.adjoint`), the expression
+            in that line (JAX), or the module that the operator is in (PyTorch).
     """
 
     kind: FaultKind

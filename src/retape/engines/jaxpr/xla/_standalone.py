@@ -13,17 +13,18 @@ No value is made, so any devices of the right number will do.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
+from time import monotonic
 from typing import Any
 
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from retape._bytes import format_bytes
 from retape.engines.jaxpr.xla._memory_report import MemoryReport, memory_report
-from retape.engines.jaxpr.xla._search_progress import (
-    candidate_begun,
-    candidate_compiled,
-)
+
+_log = logging.getLogger("retape.jax")
 
 Shardings = tuple[jax.sharding.Sharding | None, ...]
 """Where each argument is; `None` where that is not known."""
@@ -48,9 +49,11 @@ def memory_of(
     Returns:
         `None` if the compiler does not say, or there are too few devices.
     """
-    candidate_begun()
+    began = monotonic()
     report = _compiled_memory(fun, structs, names, places, donated)
-    candidate_compiled(None if report is None else report.temp)
+    taken = "unknown" if report is None else format_bytes(report.temp)
+    # A search compiles inside a call of the user's, which has no argument for it.
+    _log.info("search: compiled in %.1f s, takes %s", monotonic() - began, taken)
     return report
 
 

@@ -106,5 +106,5 @@ def _fault(step: Step, steps: int) -> Fault:
         line="" if operation is None else operation.line,
         text="" if operation is None else operation.text,
         operands="" if operation is None else operation.operands,
-        variable="" if operation is None else operation.variable,
+        variable="" if operation is None else operation.expression,
     )

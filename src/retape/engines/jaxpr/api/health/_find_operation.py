@@ -18,7 +18,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from retape.engines.jaxpr.api.health._source_names import Place, names_made, names_read
 from retape.engines.jaxpr.jaxprs._evaluate import begun, bind, vjp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     scan_parts,
@@ -59,24 +58,18 @@ class Operation:
     @property
     def text(self) -> str:
         """That line of source, if it can be read."""
-        place = self._place
-        if place is None:
-            return ""
-        return linecache.getline(place.path, place.line).strip()
+        place = source_place(self.equation)
+        return "" if place is None else linecache.getline(*place[:2]).strip()
 
     @property
-    def variable(self) -> str:
-        """What a derivative spoils; the result, where that is not finite itself."""
-        place = self._place
-        if place is None:
+    def expression(self) -> str:
+        """What stands there in that line: the operation, and what it reads."""
+        place = source_place(self.equation)
+        if place is None or place[1] != place[3]:
             return ""
-        read, made = names_read(place), names_made(place)
-        return ", ".join((read or made) if self.finite else (made or read))
-
-    @property
-    def _place(self) -> Place | None:
-        found = source_place(self.equation)
-        return None if found is None else Place(*found)
+        # Columns are counted in bytes.
+        source = linecache.getline(*place[:2]).encode()
+        return source[place[2] : place[4]].decode()
 
     @property
     def operands(self) -> str:

@@ -18,8 +18,8 @@ from retape.engines.jaxpr.layers.remat._choose_segments import (
     views_first,
 )
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
-from retape.engines.jaxpr.layers.remat._run_segments import Stretch
-from retape.engines.jaxpr.layers.remat._strategies import Strategy
+from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
+from retape.engines.jaxpr.layers.remat._strategies import Cutting, Strategy
 from retape.plan._base import Plan
 
 
@@ -27,12 +27,13 @@ from retape.plan._base import Plan
 class AsItIs(Strategy):
     """Everything that is needed is stored."""
 
-    def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
-        return graph, [Stretch(0, len(graph), marked=False)]
+    def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        whole = [Stretch(0, len(graph), marked=False)]
+        return run_stretches(graph, whole, values)
 
 
 @dataclass(frozen=True, slots=True)
-class Selective(Strategy):
+class Selective(Cutting):
     """Products with weights are saved, all else is run again, stretch by stretch."""
 
     def cut(self, graph: Graph) -> tuple[Graph, Sequence[Stretch]]:
