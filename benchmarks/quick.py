@@ -39,7 +39,7 @@ def schedules() -> Figures:
     """Advances over the fewest possible; and to make a million actions."""
     made = retape.fixed_space(snapshots=20, stage=1).schedule(200_000)
     advances = made.counts().advances
-    best = retape.schedule.optimal_advances(200_000, 20)
+    best = retape.schedule.Schedule(200_000, 20).counts().advances
     seconds = least(lambda: sum(1 for _ in made), 2)
     return {
         "advances / fewest": figure(

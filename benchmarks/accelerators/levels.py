@@ -17,7 +17,7 @@ from __future__ import annotations
 from functools import cache
 from typing import NamedTuple
 
-from retape.schedule import Schedule, optimal_advances
+from retape.schedule import Schedule
 from retape.schedule._binomial import least_stores
 
 CHUNK = 64
@@ -47,7 +47,7 @@ def device_form(n: int, memory: int, best: Way) -> Way:
     ways = []
     for s in range(1, min(n, memory - 1) + 1):
         stages = -(-n // s)
-        advanced = optimal_advances(stages, memory - s) * made(s)
+        advanced = Schedule(stages, memory - s).counts().advances * made(s)
         ways.append(Way(advanced, s, (memory - s,)))
     near = [way for way in ways if way.advances <= (1 + MORE) * best.advances]
     return min(near, key=lambda way: waits(n, way))
@@ -128,7 +128,7 @@ def check() -> None:
             assert executed(outer, inner) == found, (outer, inner)
     for stages in range(1, 40):
         for snapshots in range(1, 8):
-            found = optimal_advances(stages, snapshots)
+            found = Schedule(stages, snapshots).counts().advances
             assert found == least(stages, snapshots), (stages, snapshots)
             assert least_stores(stages, snapshots) <= stages
 

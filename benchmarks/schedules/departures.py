@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
-from retape.schedule import OnlineBinomial, optimal_advances
+from retape.schedule import OnlineBinomial, Schedule
 from retape.schedule._binomial import beta
 from retape.schedule._online_least_cost import LeastCost
 
@@ -62,7 +62,7 @@ def search(snapshots: int, most: int, longest: int, allowed: float) -> Path:
         state, _ = state.place(stage)
     layer: Layer = {(state.positions, 0): Path(1.0)}
     for stage in range(settled, longest - 1):
-        optimum, later = optimal_advances(stage + 2, snapshots), Layer()
+        optimum, later = Schedule(stage + 2, snapshots).counts().advances, Layer()
         for (positions, made), path in layer.items():
             here = replace(state, positions=positions)
             for moved, departure in choices(here, stage, made < most):

@@ -14,7 +14,7 @@ import argparse
 from collections.abc import Iterator
 from math import inf
 
-from retape.schedule import OnlineBinomial, optimal_advances
+from retape.schedule import OnlineBinomial, Schedule
 from retape.schedule._binomial import beta
 
 LIMITS = ((2, 120), (3, 70), (4, 60), (5, 40), (6, 35))
@@ -61,7 +61,7 @@ def survive(snapshots: int, longest: int, allowed: float) -> float | None:
     """
     reached, refused = {(0,)}, inf
     for n in range(2, longest + 1):
-        optimum = optimal_advances(n, snapshots)
+        optimum = Schedule(n, snapshots).counts().advances
         later: set[tuple[int, ...]] = set()
         for held in {new for old in reached for new in choices(old, snapshots, n - 2)}:
             ratio = (n - 1 + cheapest_turn(held, snapshots, n - 1)) / optimum
@@ -96,9 +96,9 @@ def cheapest_turn(held: tuple[int, ...], snapshots: int, last: int) -> int:
     for i in range(len(held) - 1, -1, -1):
         for used in range(1, i + 2):
             slots = snapshots - used + 1
-            options = [optimal_advances(last - held[i], slots)]
+            options = [Schedule(last - held[i], slots).counts().advances]
             for j in range(i + 1, len(held)):
-                gap = optimal_advances(held[j] - held[i], slots)
+                gap = Schedule(held[j] - held[i], slots).counts().advances
                 options.append(gap + after[j][used + 1])
             after[i][used] = min(options)
     return after[0][1]
@@ -106,7 +106,9 @@ def cheapest_turn(held: tuple[int, ...], snapshots: int, last: int) -> int:
 
 def worst(totals: Iterator[tuple[int, int]], snapshots: int) -> tuple[float, int]:
     """The largest ratio and its length."""
-    return max((total / optimal_advances(n, snapshots), n) for n, total in totals)
+    return max(
+        (total / Schedule(n, snapshots).counts().advances, n) for n, total in totals
+    )
 
 
 def ours(snapshots: int, longest: int, placement: str) -> Iterator[tuple[int, int]]:
@@ -135,7 +137,11 @@ def levels(snapshots: int, longest: int) -> Iterator[tuple[int, int]]:
         gaps = [end - at for at, end in zip(held, ends, strict=True)]
         yield (
             n,
-            n - 1 + sum(optimal_advances(g, snapshots - i) for i, g in enumerate(gaps)),
+            n
+            - 1
+            + sum(
+                Schedule(g, snapshots - i).counts().advances for i, g in enumerate(gaps)
+            ),
         )
 
 

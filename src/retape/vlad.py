@@ -7,6 +7,4 @@ interpreter, a hybrid of CPS conversion and interpreter, and a compiler to nativ
 from retape.engines.vlad.language._externals import External as External
 from retape.engines.vlad.session._module import compile as compile
 from retape.engines.vlad.session._python_values import Vector as Vector
-from retape.engines.vlad.session._repl import repl as repl
-from retape.engines.vlad.session._run import emit as emit
 from retape.engines.vlad.session._run import run as run

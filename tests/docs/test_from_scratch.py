@@ -47,7 +47,7 @@ def test_its_cuts_take_the_fewest_advances(page: dict[str, Any]) -> None:
             return state
 
         assert page["binomial"]((advance, reverse), 0, steps, steps, snapshots) == 0
-        fewest = retape.schedule.optimal_advances(steps, snapshots)
+        fewest = retape.schedule.Schedule(steps, snapshots).counts().advances
         assert sum(advanced) == fewest, (steps, snapshots)
 
 

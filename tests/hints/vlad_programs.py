@@ -8,6 +8,7 @@ from typing import Any
 
 import retape
 from retape import vlad
+from retape.cli import main
 from tests.hints.processes import alone
 from tests.hints.rows import Row
 
@@ -30,7 +31,7 @@ def typed(monkeypatch: Any, *lines: str) -> str:
 
     monkeypatch.setattr("builtins.input", ask)
     monkeypatch.setattr("builtins.print", lambda *a, **_: said.append(str(a[0])))
-    vlad.repl()
+    main(["vlad"])
     monkeypatch.undo()
     return "\n".join(said)
 
@@ -38,7 +39,7 @@ def typed(monkeypatch: Any, *lines: str) -> str:
 def terminal(line: str, PYTHONIOENCODING: str) -> str:  # noqa: N803
     """What the prompt says to a line, in a process with this setting."""
     return alone(
-        "from retape import vlad; vlad.repl()",
+        "from retape.cli import main; main(['vlad'])",
         line,
         HOME=os.devnull,
         PYTHONIOENCODING=PYTHONIOENCODING,

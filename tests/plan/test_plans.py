@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 import retape
 from retape import BudgetError, PlanError
-from retape.schedule import Schedule, optimal_advances, replay
-from tests.schedule.numbers import beta
+from retape.schedule import Schedule, replay
+from tests.schedule.numbers import beta, optimal_advances
 
 PLANS = [
     retape.fixed_space(snapshots=1),

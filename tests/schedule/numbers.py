@@ -26,6 +26,11 @@ def least_balanced(n):
     return retape.logarithmic(stage=1).resolve(n).d
 
 
+def optimal_advances(n, d):
+    """The fewest advances of n stages with d snapshots, as a schedule counts."""
+    return Schedule(n, d).counts().advances
+
+
 def least_stores(n, d):
     """The fewest writes among the schedules with the fewest advances."""
     return Schedule(n, d).counts().stores

@@ -8,16 +8,8 @@ import pytest
 
 import retape
 from retape import PlanError, ScheduleError, StepCosts, Tier
-from retape.schedule import (
-    Chain,
-    Hierarchy,
-    Mixed,
-    OnlineBinomial,
-    Schedule,
-    optimal_advances,
-    replay,
-)
-from tests.schedule.numbers import beta, least_sweeps
+from retape.schedule import Chain, Hierarchy, Mixed, OnlineBinomial, Schedule, replay
+from tests.schedule.numbers import beta, least_sweeps, optimal_advances
 
 HUGE = 10**30
 
@@ -184,7 +176,7 @@ def test_what_is_no_chain_is_named(forward, states):
 
 
 def test_no_snapshots_reverse_nothing():
-    with pytest.raises(PlanError, match="10 stages cannot be reversed with 0 snap"):
+    with pytest.raises(PlanError, match="`snapshots=0` is not valid: it counts"):
         optimal_advances(10, 0)
 
 

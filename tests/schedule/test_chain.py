@@ -7,7 +7,8 @@ from math import inf, nan
 import pytest
 
 from retape import BudgetError, PlanError
-from retape.schedule import Advance, Chain, optimal_advances, replay
+from retape.schedule import Advance, Chain, replay
+from tests.schedule.numbers import optimal_advances
 
 
 def least_budget(states, tapes, keep_tapes=True):

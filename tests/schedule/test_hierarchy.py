@@ -3,14 +3,8 @@
 import pytest
 
 from retape import PlanError, StepCosts, Tier
-from retape.schedule import (
-    Advance,
-    Hierarchy,
-    Restore,
-    Store,
-    optimal_advances,
-    replay,
-)
+from retape.schedule import Advance, Hierarchy, Restore, Store, replay
+from tests.schedule.numbers import optimal_advances
 
 
 def two(memory, disk, write=5, read=5):

@@ -15,9 +15,9 @@ from retape.schedule import (
     Restore,
     Schedule,
     Store,
-    optimal_advances,
     replay,
 )
+from tests.schedule.numbers import optimal_advances
 
 peer = pytest.importorskip("checkpoint_schedules")
 

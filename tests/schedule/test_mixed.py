@@ -3,7 +3,8 @@
 import pytest
 
 from retape import PlanError
-from retape.schedule import Mixed, optimal_advances, replay
+from retape.schedule import Mixed, replay
+from tests.schedule.numbers import optimal_advances
 
 
 def test_the_advances_are_those_of_the_peer():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from retape import PlanError
-from retape.schedule import Schedule, optimal_advances, replay
+from retape.schedule import Schedule, replay
 from tests.schedule.brute import best_split
 from tests.schedule.numbers import (
     beta,
@@ -17,6 +17,7 @@ from tests.schedule.numbers import (
     least_snapshots,
     least_stores,
     least_sweeps,
+    optimal_advances,
     treeverse_split,
 )
 from tests.schedule.papers_tree import binary, treeverse

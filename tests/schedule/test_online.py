@@ -5,9 +5,9 @@ from fractions import Fraction
 import pytest
 
 from retape import PlanError
-from retape.schedule import OnlineBinomial, optimal_advances, replay
+from retape.schedule import OnlineBinomial, replay
 from tests.schedule.brute import best_over_positions, best_split, last_policy
-from tests.schedule.numbers import beta
+from tests.schedule.numbers import beta, optimal_advances
 
 PLACEMENTS = ("least-cost", "doubling")
 

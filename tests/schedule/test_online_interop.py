@@ -7,7 +7,8 @@ import pytest
 
 from retape import PlanError
 from retape.interop import from_checkpoint_schedules, to_checkpoint_schedules
-from retape.schedule import OnlineBinomial, Schedule, optimal_advances, replay
+from retape.schedule import OnlineBinomial, Schedule, replay
+from tests.schedule.numbers import optimal_advances
 
 peer = pytest.importorskip("checkpoint_schedules")
 RAM, WORK, NONE = (peer.StorageType[name] for name in ("RAM", "WORK", "NONE"))

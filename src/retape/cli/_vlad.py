@@ -68,6 +68,8 @@ def main(args: Namespace) -> int:
 
 def _main(args: Namespace) -> int:
     from retape import vlad
+    from retape.engines.vlad.session._repl import repl
+    from retape.engines.vlad.session._run import emit
 
     plan = plan_of(args)
     if args.file is None:
@@ -75,12 +77,12 @@ def _main(args: Namespace) -> int:
             raise PlanError("`--emit` prints a program's form; name the FILE too")
         if args.store is not None:
             raise PlanError("`--store` keeps the runs of a program; name the FILE too")
-        vlad.repl(engine=args.engine or "interpreter", plan=plan)
+        repl(engine=args.engine or "interpreter", plan=plan)
         return 0
     path = _as_path(args.file)
     if args.emit is not None:
         with waiting("compiling"):
-            form = vlad.emit(path, args.emit)
+            form = emit(path, args.emit)
         # A name may have letters that the terminal's encoding lacks.
         encoding = sys.stdout.encoding
         form = form.encode(encoding, "backslashreplace").decode(encoding)

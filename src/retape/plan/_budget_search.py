@@ -9,7 +9,7 @@ from heapq import heappop, heappush
 
 from retape._bytes import format_bytes
 from retape._errors import BudgetError
-from retape.schedule import optimal_advances
+from retape.schedule._binomial import optimal_advances
 
 
 def within_budget(n: int | None, w: int, r: int, budget: int) -> tuple[int, int]:

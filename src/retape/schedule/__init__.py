@@ -7,7 +7,6 @@ from retape.schedule._action import Reverse as Reverse
 from retape.schedule._action import Store as Store
 from retape.schedule._action import Sweep as Sweep
 from retape.schedule._action import Tape as Tape
-from retape.schedule._binomial import optimal_advances as optimal_advances
 from retape.schedule._chain import Chain as Chain
 from retape.schedule._check import replay as replay
 from retape.schedule._hierarchy import Hierarchy as Hierarchy

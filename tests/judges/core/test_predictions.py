@@ -11,7 +11,7 @@ import pytest
 
 import retape
 from retape import BudgetError, PlanError
-from retape.schedule import optimal_advances
+from tests.schedule.numbers import optimal_advances
 
 SIZES = [0, 1, 10**3, 10**6, 10**12, 10**18]
 SECONDS = 20

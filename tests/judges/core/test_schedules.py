@@ -25,10 +25,10 @@ from retape.schedule import (
     Schedule,
     Store,
     Tape,
-    optimal_advances,
     replay,
 )
 from tests.judges.core.search import cheapest
+from tests.schedule.numbers import optimal_advances
 
 AMOUNTS = (0, 0.5, 1, 3, 7)
 

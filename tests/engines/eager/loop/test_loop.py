@@ -8,9 +8,9 @@ from torch import nn
 
 from retape import BudgetError, PlanError, UnsupportedError
 from retape import torch as retape_torch
-from retape.schedule import optimal_advances
 from tests.judges.torch.allocator import peak_bytes
 from tests.judges.torch.hard import PROGRAMS
+from tests.schedule.numbers import optimal_advances
 
 
 def test_two_blocks_of_one_parameter_differ_in_the_last_bit_only() -> None:

@@ -12,7 +12,8 @@ from retape.engines.eager.plan._dynamic_programme import (
     Unit,
     least_schedule_memory,
 )
-from retape.schedule import Chain, optimal_advances
+from retape.schedule import Chain
+from tests.schedule.numbers import optimal_advances
 
 
 def simple(cost: float, tape: int, state: int) -> Unit:

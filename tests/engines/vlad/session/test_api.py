@@ -113,8 +113,6 @@ def test_options_that_are_none_are_refused() -> None:
         vlad.run("1", engine="fast")  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="`plan=3` is not a plan"):
         vlad.run("1", plan=3)  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="`form='asm'` is not a form"):
-        vlad.emit("1", "asm")
 
 
 def test_two_compiled_programs_do_not_share_their_state() -> None:
@@ -123,11 +121,6 @@ def test_two_compiled_programs_do_not_share_their_state() -> None:
     assert first["f"](1) == second["f"](1) == 2.0
     del first
     assert second["f"](4) == 8.0
-
-
-def test_emit_prints_both_forms() -> None:
-    assert "let t.1 = + 1 2" in vlad.emit("(+ 1 2)", "cps")
-    assert "int run_slice" in vlad.emit("(+ 1 2)", "c")
 
 
 # the prompt
@@ -161,7 +154,7 @@ def test_the_history_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     monkeypatch.setattr(
         "builtins.input", lambda prompt: (_ for _ in ()).throw(EOFError)
     )
-    vlad.repl()
+    assert _command() == 0
     assert (tmp_path / ".retape_vlad_history").exists()
 
 
@@ -191,7 +184,10 @@ def test_the_command_emits(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
     path = tmp_path / "p.vlad"
     path.write_text("(+ 1 2)")
     assert _command(str(path), "--emit", "cps") == 0
-    assert capsys.readouterr().out.startswith("f0() =\n")
+    text = capsys.readouterr().out
+    assert text.startswith("f0() =\n") and "let t.1 = + 1 2" in text
+    assert _command(str(path), "--emit", "c") == 0
+    assert "int run_slice" in capsys.readouterr().out
 
 
 def test_the_command_tells_faults_and_exits_with_a_status(

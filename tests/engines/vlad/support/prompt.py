@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 
-from retape import vlad
+from retape.cli import main
 
 
 def converse(lines: Iterable[str | Callable[[], None]]) -> list[str]:
@@ -24,5 +24,5 @@ def converse(lines: Iterable[str | Callable[[], None]]) -> list[str]:
         patch.setenv("HOME", "/no/home")  # without a history
         patch.setattr("builtins.input", ask)
         patch.setattr("builtins.print", told.append)
-        vlad.repl()
+        assert main(["vlad"]) == 0
     return told

@@ -9,7 +9,7 @@ up, and to plant new ones in the room that they leave, at binomial splits.
 from collections.abc import Sequence
 from functools import lru_cache
 
-from retape.schedule import optimal_advances
+from retape.schedule._binomial import optimal_advances
 
 advances = lru_cache(maxsize=65536)(optimal_advances)
 _FINER = 1.2

@@ -126,8 +126,7 @@ def repl(*, engine: EngineName = "interpreter", plan: Plan | None = None) -> Non
         PlanError: If `engine` or `plan` cannot be.
 
     Examples:
-        >>> from retape import vlad
-        >>> vlad.repl()  # doctest: +SKIP
+        >>> repl()  # doctest: +SKIP
         vlad> (+ 1 2)
         3
     """

@@ -1,11 +1,10 @@
-"""`run` a program, or `emit` one of its forms."""
+"""`run` a program, or `emit` one of its forms, as the command does."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
-from retape._errors import PlanError
 from retape.driver._report import Report
 from retape.engines.vlad.language._externals import External
 from retape.engines.vlad.language._program import Program, Session
@@ -114,7 +113,7 @@ def _evaluate(
     return tuple(values), tuple(steps)
 
 
-def emit(program: str | Path, form: str) -> str:
+def emit(program: str | Path, form: Literal["cps", "c"]) -> str:
     """The text of a program in one of the compiler's forms.
 
     Args:
@@ -125,13 +124,11 @@ def emit(program: str | Path, form: str) -> str:
         The text.
 
     Raises:
-        PlanError: If `form` is neither of the two.
         LanguageError: If the program is wrong, with its place.
         StoreError: If there is no such file.
 
     Examples:
-        >>> from retape import vlad
-        >>> print(vlad.emit("(+ 1 2)", "cps"), end="")
+        >>> print(emit("(+ 1 2)", "cps"), end="")
         f0() =
           tick 8
           let t.1 = + 1 2
@@ -142,9 +139,5 @@ def emit(program: str | Path, form: str) -> str:
     from retape.engines.vlad.compiler._pipeline import compile_program
     from retape.engines.vlad.compiler.ir._pretty import pretty
 
-    if form not in ("cps", "c"):
-        raise PlanError(
-            f'`form={form!r}` is not a form of a program; pass "cps" or "c"'
-        )
     compiled = compile_program(Session().add(source_of(program)))
     return pretty(compiled.module) if form == "cps" else compiled.text
