@@ -2,20 +2,17 @@
 
 import contextlib
 import sys
-import threading
 from collections.abc import Iterator
 
 import torch
 from torch.fx.experimental.proxy_tensor import get_proxy_mode
 
 from retape._warn import warn
+from retape.engines.eager._shared_change import SharedChange, Undo
 
 _WHY = "its operators are recorded"
 
-_lock = threading.Lock()
-_open = 0
 _reason = ""
-_stance = contextlib.ExitStack()
 
 
 def being_compiled() -> bool:
@@ -38,8 +35,7 @@ def compiled_code_runs_eagerly(why: str = _WHY) -> Iterator[None]:
     """Where compiled code would be opaque, its Python code runs instead.
 
     Nothing can have been compiled before the compiler was imported, which takes long.
-    The compiler's stance is that of the process, and recordings of several threads end
-    in any order: the first one sets it and the last one sets it back.
+    The compiler's stance is that of the process.
 
     Args:
         why: What to tell the user if a compiled function is called: a clause.
@@ -48,12 +44,9 @@ def compiled_code_runs_eagerly(why: str = _WHY) -> Iterator[None]:
         yield
         return
     global _reason
-    _change(+1)
-    _reason = why
-    try:
+    with _stance.made():
+        _reason = why
         yield
-    finally:
-        _change(-1)
 
 
 def warn_of_compiled_code() -> bool:
@@ -91,11 +84,10 @@ def _inside_of_wrapper() -> bool:
     return False
 
 
-def _change(by: int) -> None:
-    global _open
-    with _lock:
-        if _open == 0:
-            _stance.enter_context(torch.compiler.set_stance("force_eager"))
-        _open += by
-        if _open == 0:
-            _stance.close()
+def _run_eagerly() -> Undo:
+    stance = contextlib.ExitStack()
+    stance.enter_context(torch.compiler.set_stance("force_eager"))
+    return stance.close
+
+
+_stance = SharedChange(_run_eagerly)

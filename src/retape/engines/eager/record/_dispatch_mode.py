@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from math import inf
 from typing import Any
 
@@ -17,9 +17,6 @@ from retape.engines.eager._operator_watch import OperatorWatch
 from retape.engines.eager._recurrent_workspace import recurrent_result_bytes
 from retape.engines.eager._wrapper_tensors import is_wrapper
 from retape.engines.eager.keep._keeper import Keeper
-from retape.engines.eager.record._function_transforms import (
-    transforms_without_handles,
-)
 from retape.engines.eager.record._record_collective import (
     has_storage,
     record_collective,
@@ -27,12 +24,11 @@ from retape.engines.eager.record._record_collective import (
     written_tensors,
 )
 from retape.engines.eager.record._record_operator import record
-from retape.engines.eager.record._replicated_modules import buckets_unseen
+from retape.engines.eager.record._replaced import what_has_no_operator
 from retape.engines.eager.record._sharded_modules import (
     ShardedModules,
     is_sharding,
 )
-from retape.engines.eager.record._shared_memory import shared_memory_is_seen
 from retape.engines.eager.trace._holdings import native_for
 from retape.engines.eager.trace._operator_traits import (
     METADATA,
@@ -106,12 +102,10 @@ class Recorder(OperatorWatch):
 
     def __enter__(self) -> "Recorder":
         _active.recorder = self
-        self._scope = ExitStack()
-        self._scope.enter_context(buckets_unseen(paused_recording))
-        self._scope.enter_context(
-            transforms_without_handles(lambda: active_recorder() is not None)
+        self._scope = what_has_no_operator(
+            lambda: active_recorder() is not None, paused_recording, self._hand_out
         )
-        self._scope.enter_context(shared_memory_is_seen(self._hand_out))
+        self._scope.__enter__()
         super().__enter__()
         if self._native is not None:
             self._native.enter(self._session, self, self.keeper)
@@ -121,7 +115,7 @@ class Recorder(OperatorWatch):
         if self._native is not None:
             self._native.leave()
         super().__exit__(*exception)
-        self._scope.close()
+        self._scope.__exit__(None, None, None)
         _active.recorder = None
         if self._sharded is not None:
             self.keeper.leave_to_sharding(self._sharded.of_backward())
