@@ -18,4 +18,4 @@ def forget() -> None:
 def cost_again(run: Any, found: Any) -> int:
     """The cost of all that a run has computed again, as the plans of an estimate do."""
     known: Any = found.known
-    return run._tally.cost(known.measures[0].costs)
+    return run._tally.cost(known.measured.costs)

@@ -5,7 +5,6 @@ autograd saved where, what each operator costs.
 """
 
 from array import array
-from collections.abc import Sequence
 from dataclasses import replace
 
 from retape.engines.eager._record_bytes import analysis_bytes, deep_bytes
@@ -24,7 +23,15 @@ from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.trace._run import Run
 
 
-def _measure(run: Run, most: int, end: ForwardEnd) -> Measured:
+def measure(run: Run, most: int, end: ForwardEnd | None = None) -> Measured:
+    """Cut a run into units, where few bytes cross.
+
+    Args:
+        run: A recorded run whose graph is alive, unless there is an `end`.
+        most: About how many units.
+        end: The end of its forward, if the graph need not be alive any more.
+    """
+    end = ForwardEnd.of(run) if end is None else end
     trace, uses, costs = run.trace, Uses(run, end.alive), step_costs(run.trace)
     cuts = cut_run(trace, uses, most)
     states = uses.crossing(cuts)
@@ -49,7 +56,7 @@ def _measure(run: Run, most: int, end: ForwardEnd) -> Measured:
         )
         for k, unit in enumerate(units)
     ]
-    return Measured(
+    found = Measured(
         tuple(cuts),
         tuple(counts),
         tuple(mark_between(run, cuts[k : k + 2], counts[k : k + 2]) for k in parts),
@@ -67,29 +74,10 @@ def _measure(run: Run, most: int, end: ForwardEnd) -> Measured:
         array("q", costs),
         sum(costs),
     )
+    return _with_bookkeeping(run, found)
 
 
-def measure_in_parts(
-    run: Run, counts: Sequence[int], end: ForwardEnd | None = None
-) -> list[Measured]:
-    """Cut a run into units, where few bytes cross.
-
-    Args:
-        run: A recorded run whose graph is alive, unless there is an `end`.
-        counts: About how many units; partitions have the tables of steps in common.
-        end: The end of its forward, if the graph need not be alive any more.
-    """
-    end = ForwardEnd.of(run) if end is None else end
-    first = _measure(run, counts[0], end)
-    shared = {
-        name: getattr(first, name)
-        for name in ("needs", "reads", "producer", "nbytes", "costs")
-    }
-    others = (replace(_measure(run, each, end), **shared) for each in counts[1:])
-    return _with_bookkeeping(run, [first, *others])
-
-
-def _with_bookkeeping(run: Run, found: list[Measured]) -> list[Measured]:
+def _with_bookkeeping(run: Run, found: Measured) -> Measured:
     """What the record takes, and all that was measured, which stays beside it.
 
     Or, where that takes more, analyses of the record: they have that room at its end.
@@ -100,14 +88,14 @@ def _with_bookkeeping(run: Run, found: list[Measured]) -> list[Measured]:
     record = run.tally.record
     taken = max(deep_bytes(found), analysis_bytes(run))
     if record is None:
-        return [replace(each, bookkeeping=taken) for each in found]
-    saved = Slots().union(*found[0].tapes)
-    known = {
-        "bookkeeping": taken + record.without_notes(),
-        "notes": record.notes_on(len(saved)),
-        "saved_bytes": sum(run.trace.nbytes[slot] for slot in saved),
-    }
-    return [replace(each, **known) for each in found]
+        return replace(found, bookkeeping=taken)
+    saved = Slots().union(*found.tapes)
+    return replace(
+        found,
+        bookkeeping=taken + record.without_notes(),
+        notes=record.notes_on(len(saved)),
+        saved_bytes=sum(run.trace.nbytes[slot] for slot in saved),
+    )
 
 
 def _cotangents_kept(run: Run) -> int:

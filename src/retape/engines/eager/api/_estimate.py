@@ -15,7 +15,7 @@ from retape._bytes import format_bytes
 from retape.engines.eager._errors import BudgetError
 from retape.engines.eager._limits import ample_budget, read_bytes
 from retape.engines.eager.analysis._least_memory import least_memory
-from retape.engines.eager.analysis._measure import measure_in_parts
+from retape.engines.eager.analysis._measure import measure
 from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
 from retape.engines.eager.api._argument_checks import check_callable
 from retape.engines.eager.api._record_shapes import record_shapes
@@ -205,7 +205,7 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
         return Estimate(len(run.trace.steps), 1, 1, (Point(1, 0.0),), 1, lambda _: 0.0)
     enough = ample_budget(keeper.enough, keeper.bookkeeping)
     end = ForwardEnd.of(run)._replace(there=there)
-    known = Known(measure_in_parts(run, UNITS, end), whole_mark(run), enough)
+    known = Known(measure(run, UNITS, end), whole_mark(run), enough)
     programs.expect(known)
     share = _shares(known)
     curve = _monotone([Point(m, share(m)) for m in _budgets(least, enough)], enough)
@@ -219,7 +219,7 @@ def estimate(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Estimat
 
 def _shares(known: Known) -> Callable[[int], float]:
     """The share of the forward that the plan in a budget runs again."""
-    total = max(1, known.measures[0].cost)
+    total = max(1, known.measured.cost)
 
     def share(memory: int) -> float:
         choice = known.choose(memory, Fit(), FEWEST_ENTRIES)

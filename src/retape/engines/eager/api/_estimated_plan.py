@@ -47,12 +47,12 @@ def tell_if_another(known: Known, run: Run, keeper: Keeper) -> None:
     """Warn if a run that is over has not done what was estimated."""
     plan = keeper.plan if isinstance(keeper, PlannedKeeper) else None
     if plan is not None and not plan.broken:
-        if any(each is plan.measured for each in known.measures):
+        if plan.measured is known.measured:
             return
     if run.living and whole_mark(run) != known.mark:
         warn(
             f"The program that was run (`{len(run.trace.steps)}` operators) is not the "
-            f"one that `plan` was estimated for (`{len(known.measures[0].costs)}`), so "
+            f"one that `plan` was estimated for (`{len(known.measured.costs)}`), so "
             "it was kept to the budget by rules. Estimate all that the block runs, its "
             "loss included, on tensors of the same shapes and types and in the same "
             "mode."

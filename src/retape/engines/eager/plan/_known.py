@@ -26,27 +26,25 @@ _MOST_CHOICES = 64
 
 
 class KnownPlan(NamedTuple):
-    """A plan for one of the partitions of a program, and what it costs.
+    """A plan for a program, and what it costs.
 
     Attributes:
         cost: Of what is run again and of copies.
-        measured: The partition.
         descents: The plan.
         again: Of what is run again alone.
     """
 
     cost: int
-    measured: Measured
     descents: tuple[Descent, ...]
     again: int
 
 
 @dataclass(slots=True)
 class Known:
-    """A program, cut into coarser and finer units.
+    """A program, cut into units.
 
     Attributes:
-        measures: For each partition, its units.
+        measured: Its units.
         mark: Of what it does.
         estimated: If it was measured before it ran, the budget in which nothing has to
             be let go: in less its first run has a plan, too. Else 0.
@@ -55,7 +53,7 @@ class Known:
         searched: By budget, the entries of the table that it was looked for in.
     """
 
-    measures: Sequence[Measured]
+    measured: Measured
     mark: int = 0
     estimated: int = 0
     price: int = 0
@@ -72,13 +70,12 @@ class Known:
         if fit == Fit() and self.searched.get(memory, 0) >= entries:
             return self.choices[memory]
         found = [each for size, each in self.choices.items() if size <= memory]
-        for measured in self.measures:
-            for price in {self.price, 0}:
-                best = _descents(fit, measured, memory, entries, price)
-                if best is not None:
-                    again = rehearse(measured, best)
-                    cost = again + copy_cost(measured, best, self.price)
-                    found.append(KnownPlan(cost, measured, best, again))
+        for price in {self.price, 0}:
+            best = _descents(fit, self.measured, memory, entries, price)
+            if best is not None:
+                again = rehearse(self.measured, best)
+                cost = again + copy_cost(self.measured, best, self.price)
+                found.append(KnownPlan(cost, best, again))
         choice = min(found, key=lambda each: each.cost, default=None)
         if choice is not None:
             self.choices[memory], self.searched[memory] = choice, entries
@@ -152,12 +149,12 @@ class Programs:
                 self._known.move_to_end(mark)
             return found
 
-    def add(self, mark: int, measures: Sequence[Measured]) -> Known:
+    def add(self, mark: int, measured: Measured) -> Known:
         """A program that has been measured."""
         with self._lock:
             self._waiting.pop(mark, None)
             return self._known.use(
-                mark, lambda: Known(tuple(measures), mark, price=self._price)
+                mark, lambda: Known(measured, mark, price=self._price)
             )
 
     def expect(self, known: Known) -> None:

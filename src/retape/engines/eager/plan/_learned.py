@@ -13,7 +13,7 @@ of the plan, and left where the run does something else or holds more.
 import threading
 from collections import OrderedDict
 
-from retape.engines.eager.analysis._measure import measure_in_parts
+from retape.engines.eager.analysis._measure import measure
 from retape.engines.eager.analysis._measured import Measured, whole_mark
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
@@ -43,10 +43,11 @@ _RUNS_PER_SEARCH = 64
 # Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
 # take about three runs, with coarser levels if need be, but not less than the fewest.
 _ENTRY = 80
-# Few units leave the table fine levels, many cut finely: the cheaper plan is taken.
-# With a hundred, and so 70 levels, a Mamba of two blocks ran 0.57 again in a budget in
-# which 39 units run 0.15.
-UNITS = (50, 25)
+# Few units leave the table fine levels, many cut finely. With a hundred, and so 70
+# levels, a Mamba of two blocks ran 0.57 again in a budget in which 39 units run 0.15.
+# With 25 beside them a plan was at most 0.01 of a forward cheaper (a gated scan), and
+# where what is measured takes room of the budget dearer by up to 0.02 (a GPT, a U-Net).
+UNITS = 50
 FEWEST_ENTRIES = 6_000_000
 
 
@@ -83,7 +84,7 @@ class LearnedProgram:
     def learn(self, known: Known) -> None:
         """Look for a plan for what runs have shown."""
         self.studied = True
-        self._known, self.measured = known, known.measures[0]
+        self._known, self.measured = known, known.measured
         self._find_better_plan(known)
         if not self.descents:  # what was measured would stay beside runs by rules
             self._known = self.measured = None
@@ -93,7 +94,7 @@ class LearnedProgram:
         """The plan, for one run: a cheaper one, if a smaller budget has found it."""
         choice = self._known and self._known.choices.get(self.memory)
         if choice and self.descents:
-            self.measured, self.descents = choice.measured, choice.descents
+            self.descents = choice.descents
         if self.measured is None or not self.descents:
             return None
         return self.fit.plan(self.descents, self.measured)
@@ -125,14 +126,14 @@ class LearnedProgram:
     def _find_better_plan(self, known: Known) -> None:
         """In next to no room units are coarse: the rules of thumb may do better."""
         choice = known.choose(self.memory, self.fit, entries_for(known))
-        again = self.tally.cost(known.measures[0].costs) if self.tally else 0
+        again = self.tally.cost(known.measured.costs) if self.tally else 0
         if choice is not None and choice.again < (again or float("inf")):
-            self.measured, self.descents = choice.measured, choice.descents
+            self.descents = choice.descents
 
 
 def entries_for(known: Known) -> int:
     """Entries of a table that may be looked at for a plan of a program."""
-    return min(LARGEST, max(FEWEST_ENTRIES, known.measures[0].cost // _ENTRY))
+    return min(LARGEST, max(FEWEST_ENTRIES, known.measured.cost // _ENTRY))
 
 
 class Lessons:
@@ -210,7 +211,7 @@ class Lessons:
             if not self._may_search():
                 return False
             if not self._known.wait(mark, run):
-                self._known.add(mark, measure_in_parts(run, UNITS))
+                self._known.add(mark, measure(run, UNITS))
         return True
 
     def _study(self) -> None:
@@ -221,7 +222,7 @@ class Lessons:
                 waited = self._known.take(mark) if known is None else None
                 if waited is not None:
                     run, end = waited
-                    known = self._known.add(mark, measure_in_parts(run, UNITS, end))
+                    known = self._known.add(mark, measure(run, UNITS, end))
                 if known is not None:
                     program.learn(known)
                     self._known.drop_without_plans(mark)
@@ -233,7 +234,7 @@ class Lessons:
                 self._expected.add(known.mark)
                 if known.mark not in self.programs:
                     program = LearnedProgram(self._memory, known.mark)
-                    program.learn(self._known.add(known.mark, known.measures))
+                    program.learn(self._known.add(known.mark, known.measured))
                     self._remember(program)
 
     def _may_search(self) -> bool:
