@@ -33,9 +33,10 @@ class AsyncStore(StoreWrapper[C]):
     Args:
         inner: A store that outlives its process: a `DiskStore`, a `TieredStore` or a
             `CodecStore` of these, which then compresses in the background, too.
-        buffer: The most bytes that wait to be written, or a text such as "2 GiB"; a
-            larger snapshot waits alone. By default twice the largest snapshot. One
-            snapshot that was read ahead comes on top.
+        buffer: The most bytes that wait to be written, or a text such as "2 GiB". By
+            default twice the largest snapshot. What is larger than the buffer, such as
+            a record of two states and a cotangent, waits alone; one snapshot that was
+            read ahead comes on top.
 
     Raises:
         StoreError: If `inner` is no such store.
