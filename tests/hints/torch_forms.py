@@ -50,6 +50,13 @@ def operator(name: str, *, fake: bool) -> Any:
 
 ROWS = [
     Row(
+        "Pass an `nn.Sequential`",
+        "retape.torch.checkpoint_sequential(3, 2, leaf())",
+        "chain = nn.Sequential(nn.Tanh(), nn.Tanh())\n"
+        "grad(lambda x: retape.torch.checkpoint_sequential(chain, 2, x).sum())",
+        "grad(lambda x: x.tanh().tanh().sum())",
+    ),
+    Row(
         "pass `per_graph=True`",
         """
 def f(x):

@@ -54,6 +54,13 @@ LOOP = (
 
 ROWS = [
     Row(
+        "Pass the text of one, or the path of a `.vlad`",
+        "vlad.run(3)",
+        "vlad.run('(+ 1 2)').values",
+        "(3.0,)",
+        written="(+ 1 2)",
+    ),
+    Row(
         "write `(lambda (p ...) body)`",
         "run('(lambda (x))')",
         "run('((lambda (x y) (+ x y)) 1 2)')",

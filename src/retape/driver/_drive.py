@@ -118,6 +118,7 @@ def run(
         >>> outcome.report.advances, outcome.report.peak_snapshots
         (490, 3)
     """
+    _check_machine(machine)
     check_run(plan, store, progress)
     if verify is not None and store is not None and store.is_lossy:
         raise PlanError(
@@ -208,6 +209,30 @@ def _begun(store: SnapshotStore[C], label: str, reuse: bool) -> Record | None:
     return store.open(label)
 
 
+def _check_machine(machine: object) -> None:
+    methods = ("length", "start", "advance", "reverse", "nbytes", "finish")
+    missing = [f"`{each}`" for each in methods if not hasattr(machine, each)]
+    if missing:
+        raise MachineError(
+            f"`{machine!r}` is not a machine: it has no {', '.join(missing)}. See "
+            "`retape.driver.Machine`."
+        )
+
+
+def check_store(store: object) -> None:
+    """Refuse what is no store.
+
+    Raises:
+        StoreError: If it is neither a store nor `None`.
+    """
+    if store is not None and not isinstance(store, SnapshotStore):
+        raise StoreError(
+            f"`store={store!r}` is not a store. Pass a `retape.MemoryStore()`, a "
+            "`retape.DiskStore(directory)` or a `retape.TieredStore` of both; one of "
+            "your own is a subclass of `retape.storage.SnapshotStore`."
+        )
+
+
 def check_run(plan: object, store: object, progress: object) -> None:
     """Refuse what is no plan, no store and no watcher."""
     if not isinstance(plan, type) and getattr(plan, "offload", None) is not None:
@@ -222,12 +247,7 @@ def check_run(plan: object, store: object, progress: object) -> None:
             f"`plan={plan!r}` is not a plan. Pass one, such as "
             "`retape.fixed_space(snapshots=20)`, or a schedule."
         )
-    if store is not None and not isinstance(store, SnapshotStore):
-        raise StoreError(
-            f"`store={store!r}` is not a store. Pass a `retape.MemoryStore()`, a "
-            "`retape.DiskStore(directory)` or a `retape.TieredStore` of both; one of "
-            "your own is a subclass of `retape.storage.SnapshotStore`."
-        )
+    check_store(store)
     if not (isinstance(progress, bool) or callable(progress)):
         raise PlanError(
             f"`progress={progress!r}` is not valid. Pass `True` for a bar, or a "

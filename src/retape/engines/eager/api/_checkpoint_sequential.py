@@ -86,6 +86,11 @@ def checkpoint_sequential(
         heterogeneous chains (2019).
     """
     del use_reentrant, preserve_rng_state
+    if not isinstance(functions, Iterable):
+        raise PlanError(
+            f"`functions={functions!r}` is not a chain. Pass an `nn.Sequential`, or "
+            "the functions in a list."
+        )
     chain = list(functions)
     if isinstance(segments, torch.Tensor):
         raise PlanError(

@@ -9,6 +9,7 @@ from jax.extend import core
 
 from retape._errors import PlanError, StoreError
 from retape.driver import run
+from retape.driver._drive import check_store
 from retape.driver._progress import Progress
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
@@ -45,9 +46,10 @@ def run_hosted(
 
     Raises:
         PlanError: Under a transformation: there is no host in a compiled program.
-        StoreError: If arrays have parts in other processes, and the store has no place
-            for parts.
+        StoreError: If it is no store, or has no place for parts of arrays that are in
+            other processes.
     """
+    check_store(store)
     if under_transformation(problem.values):
         raise PlanError(
             "`store` and `progress` need the host between the steps, and this call is "

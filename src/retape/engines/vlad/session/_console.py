@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
+from retape._errors import LanguageError
 from retape.engines.vlad.language._diagnostics import RunError, Source
 from retape.engines.vlad.language._program import load
 from retape.engines.vlad.language._reader import to_number
@@ -41,6 +42,11 @@ def printable(text: str, out: TextIO) -> str:
 
 def source_of(program: str | Path) -> Source:
     """A program's source: a path's, or a text's own."""
+    if not isinstance(program, str | Path):
+        raise LanguageError(
+            f"`{program!r}` is not a program. Pass the text of one, or the path of a "
+            "`.vlad` file."
+        )
     if isinstance(program, Path) or program.endswith(".vlad"):
         return load(program)
     return Source("program", program)

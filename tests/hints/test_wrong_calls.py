@@ -1,0 +1,210 @@
+"""Calls that a newcomer gets wrong: each is an error of ours, or Python's that names it.
+
+Every line is a call of its own. What an error says to write is tried in `test_hints`.
+"""
+
+# ruff: noqa: E501 - a line is a call
+
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+import retape
+import retape.diffrax
+import retape.driver
+import retape.jax
+import retape.nnx
+import retape.schedule
+import retape.storage
+import retape.torch
+import retape.viz
+from retape import native, vlad
+
+OURS = {
+    "PlanError": """
+        retape.fixed_space(snapshots="20")
+        retape.fixed_space(snapshots=0)
+        retape.fixed_space(snapshots=2.5)
+        retape.fixed_space(snapshots=3, stage=0)
+        retape.fixed_space(snapshots=3, split="half")
+        retape.fixed_space(snapshots=3, offload="gpu")
+        retape.fixed_time(sweeps=-1)
+        retape.within("1 XB")
+        retape.within(-5)
+        retape.within("0.5")
+        retape.tiers(memory=2)
+        retape.tiers(levels=[3, 4])
+        retape.Plan(snapshots=3, memory="1 GB")
+        retape.fixed_space(snapshots=3).predict(-1)
+        retape.fixed_space(snapshots=3).predict("10")
+        retape.jax.grad(f, plan=20)(x)
+        retape.jax.grad(f, plan="1 GB")(x)
+        retape.jax.grad(f, plan=retape.fixed_space)(x)
+        retape.jax.grad(f, plan=retape.segments())(x)
+        retape.jax.grad(f, plan=retape.tiers(memory=2, disk=2))(x)
+        retape.jax.checkpoint(f, policy="dots")(x)
+        retape.jax.scan(turn, x, levels=0, length=3)
+        retape.jax.scan(turn, x, None, length=4, levels=2, segment_length=2)
+        retape.jax.advise(f, x, memory=0)
+        retape.torch.recompute()
+        retape.torch.recompute("1 GB")
+        retape.torch.recompute(memory=0.5)
+        retape.torch.recompute(memory="1 GB", snapshots=3)
+        retape.torch.recompute(plan=retape.segments())
+        retape.torch.recompute(memory="lots")
+        retape.torch.recompute(memory="1 GB", mode="fast")
+        retape.torch.recompute(memory="1 GB", store="folder")
+        retape.torch.recompute(memory="1 GB", policy=3)
+        retape.torch.checkpoint(3, t)
+        retape.torch.checkpoint_sequential(model, 0, t)
+        retape.torch.checkpoint_sequential(model, input=t)
+        retape.torch.Checkpointed(lambda x: x, 3)
+        retape.torch.estimate(3, t)
+        adj(steps=-1)
+        adj(steps="10")
+        adj(steps=None)
+        adj(seed=None)
+        adj(program=step)
+        adj(program=retape.Program(lambda x: x, back))
+        adj(program=retape.Program(step, lambda x, g: g))
+        adj(plan=3)
+        adj(verify="yes")
+        retape.measure(P, X)
+        retape.viz.timeline(retape.adjoint(P, X, seed=one, steps=10).report)
+        retape.viz.timeline(3)
+        vlad.run("1", engine="fast")
+        vlad.run("1", plan=3)
+        retape.storage.CodecStore(retape.MemoryStore(), "zip")
+        retape.interruptible(time_limit="1 h")
+        retape.schedule.Schedule(10, snapshots=0)
+        retape.torch.checkpoint_sequential(3, 2, t)
+    """,
+    "BudgetError": """
+        retape.within("1 kB").predict(1000, capsule_bytes=800, tape_bytes=2400)
+    """,
+    "GradientTypeError": """
+        retape.jax.grad(3)(x)
+        retape.jax.grad(f)(3)
+        retape.jax.grad(f)("x")
+        retape.jax.grad(f, argnums=2)(x)
+        retape.jax.grad(lambda x: x)(x)
+        retape.jax.grad(lambda x: 3)(x)
+        retape.jax.measure(f)
+        retape.jax.value_and_grad(f, argnums="x")(x)
+        retape.jax.explain(f)
+        native.grad(3)
+        native.grad(len)(1.0)
+        native.grad(lambda x: x * x)("x")
+        retape.jax.count_waits(3)
+    """,
+    "UnsupportedError": """
+        retape.nnx.remat_scan([1, 2])
+    """,
+    "MachineError": """
+        adj(program=retape.Program(step, lambda x, k, g: g[:2]))
+        adj(program=retape.Program(lambda x, k: None, back))
+        retape.driver.run(3, retape.segments())
+    """,
+    "StoreError": """
+        adj(store="folder")
+        adj(store=3)
+        retape.storage.AsyncStore("folder")
+        retape.jax.grad(f, store="folder")(x)
+        adj(store=retape.DiskStore("/etc/passwd"))
+    """,
+    "ScheduleError": """
+        retape.viz.draw_text(3)
+    """,
+    "LanguageError": """
+        native.grad(lambda x: [x])(1.0)
+        native.value_and_grad(lambda x: x, argnums=3)(1.0)
+        vlad.run("(+ 1")
+        vlad.run("(+ 1 #t)")
+        vlad.run("(f 1)")
+        vlad.run(3)
+    """,
+}
+"""By the class of the error."""
+
+PYTHONS = {
+    "takes 0 positional": "retape.fixed_space(20)",
+    "'snapshots'": "retape.fixed_space(d=3)",
+    "'budget'": "retape.within()",
+    "Write `import retape.jax`": "retape.grad(f)",
+    "argument 'memory'": 'retape.jax.grad(f, memory="1 GB")(x)',
+    "argument 'snapshots'": "retape.jax.grad(f, snapshots=3)(x)",
+    "takes 1 positional argument but 2": "retape.jax.grad(f)(x, x)",
+    "`length` not provided": "retape.jax.scan(turn, x, None)",
+    "argument 'checkpoints'": "retape.diffrax.RetapeAdjoint(checkpoints=8)",
+    "argument 'lengths'": "retape.nnx.remat_scan(turn, lengths=(2, 2))",
+    "'input'": "retape.torch.checkpoint(model)",
+    "'reverse_step'": "retape.Program(step)",
+    "takes 2 positional arguments but 3": "retape.adjoint(step, back, X)",
+    "'path'": "retape.DiskStore()",
+    "'disk'": "retape.TieredStore(retape.MemoryStore())",
+    "'steps'": "retape.check_adjoint(P, X)",
+    "takes 1 arguments, not 2": "native.grad(lambda x: x * x)(1.0, 2.0)",
+}
+"""By the words that name the argument: Python counts arguments as well as we could."""
+
+
+def f(x: Any) -> Any:
+    halved = jax.lax.while_loop(lambda v: jnp.max(v) > 1, lambda v: v / 2, x)
+    return jnp.sum(halved)
+
+
+def step(x: Any, k: int) -> Any:
+    return x * 1.1
+
+
+def back(x: Any, k: int, g: Any) -> Any:
+    return g * 1.1
+
+
+P = retape.Program(step, back)
+X = np.ones(3)
+
+
+def adj(program: Any = P, **options: Any) -> Any:
+    given = {"seed": np.ones_like, "steps": 10} | options
+    return retape.adjoint(program, X, **given)
+
+
+NAMES = {
+    **{name: globals()[name] for name in ("f", "step", "back", "P", "X", "adj")},
+    **{"retape": retape, "native": native, "vlad": vlad, "one": np.ones_like},
+    "turn": lambda carry, x: (carry, x),
+    "x": jnp.array([5.0, 3.0]),
+    "model": torch.nn.Sequential(*[torch.nn.Linear(4, 4)] * 3),
+    "t": torch.ones(2, 4),
+}
+
+
+def calls(text: str) -> list[str]:
+    return [line.strip() for line in text.strip().splitlines()]
+
+
+CELLS = [(name, call) for name, text in OURS.items() for call in calls(text)]
+
+
+@pytest.mark.parametrize(("error", "call"), CELLS)
+def test_a_wrong_call_is_told_in_an_error_of_ours(error: str, call: str) -> None:
+    with pytest.raises(getattr(retape, error)) as told, warnings.catch_warnings():
+        eval(call, dict(NAMES))
+    assert isinstance(told.value, retape.RetapeError)
+    assert len(str(told.value)) > 20
+
+
+@pytest.mark.parametrize(("words", "call"), PYTHONS.items())
+def test_what_python_says_itself_names_the_argument(words: str, call: str) -> None:
+    with pytest.raises((TypeError, AttributeError, ValueError), match=words):
+        eval(call, dict(NAMES))
+
+
+def test_there_are_more_than_seventy_of_them() -> None:
+    assert len({call for _, call in CELLS}) == len(CELLS) > 74
