@@ -27,5 +27,26 @@ ELSEWHERE: list[tuple[str, str]] = [
         "Tensors of a layout without storage, which no operator of PyTorch to 2.15 "
         "makes on a CPU.",
     ),
+    (
+        "set `$RETAPE_CACHE`",
+        "Neither a folder nor memory from which a system lets objects be loaded; "
+        "tests/native_code/test_native_code.py has such a one.",
+    ),
+    (
+        "set `$RETAPE_CACHE`",
+        "No folder at all that can be written, as there.",
+    ),
+    (
+        "Pass `mesh=`",
+        "An array with parts in several processes, as above.",
+    ),
+    (
+        "give each process a store of its own (`RankStore`",
+        "Two processes that share a store, as above.",
+    ),
+    (
+        "Use another dtype, or a `retape.MemoryStore`",
+        "No type of PyTorch's to 2.15 of more than four bytes is one that NumPy lacks.",
+    ),
 ]
 """One entry for each place where such a hint stands: as it stands in the sources."""

@@ -2,11 +2,14 @@
 
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
+import os
+
 from tests.hints.processes import alone
 from tests.hints.rows import Row
 
 PRELUDE = """
-import warnings
+import functools, tempfile, warnings
+from contextlib import closing
 import jax, jax.numpy as jnp, retape, retape.jax
 from jax import lax
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
@@ -32,6 +35,17 @@ def each(g):
 def total(g):
     return lambda x: lax.psum(g(x), "d")
 
+def kept(kind, x, again=None):
+    with tempfile.TemporaryDirectory() as path, closing(kind(path)) as store:
+        store.open("a run")
+        store.put(0, 0, "disk", x, x.nbytes)
+        if again is None:
+            return store.get(0, 0, "disk")
+        store.close()
+        with closing(again(path)) as store:
+            store.open("a run")
+            return store.get(0, 0, "disk")
+
 def tell(call):
     try:
         print(call())
@@ -44,7 +58,8 @@ def tell(call):
 def on_two_devices(expression: str) -> str:
     """What an expression gives there, or is told."""
     devices = "--xla_force_host_platform_device_count=2"
-    return alone(f"{PRELUDE}tell(lambda: {expression})", XLA_FLAGS=devices)
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {devices}"
+    return alone(f"{PRELUDE}tell(lambda: {expression})", XLA_FLAGS=flags)
 
 
 def row(says: str, wrong: str, right: str, expected: str, written: str = "") -> Row:
@@ -60,6 +75,19 @@ def row(says: str, wrong: str, right: str, expected: str, written: str = "") -> 
 
 
 ROWS = [
+    row(
+        "Use a `retape.storage.ZarrStore`",
+        "kept(retape.DiskStore, rows)",
+        "kept(retape.storage.ZarrStore, rows)",
+        "x",
+    ),
+    row(
+        "Pass `mesh=`",
+        "kept(retape.storage.ZarrStore, rows, retape.storage.ZarrStore)",
+        "kept(retape.storage.ZarrStore, rows, functools.partial("
+        "retape.storage.ZarrStore, mesh=mesh))",
+        "x",
+    ),
     row(
         "Use a mesh with explicit axes, or "
         "`retape.jax.grad(f, plan=retape.within({}))`",

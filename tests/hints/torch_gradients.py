@@ -55,6 +55,20 @@ def one_process() -> Iterator[None]:
         dist.destroy_process_group()
 
 
+def layer(kind: Any, x: Any) -> Any:
+    """The loss of a recurrent layer of one step, as a layer or as its cell."""
+    return MADE[kind](x.view(1, 3))[0].square().sum()
+
+
+def made(kind: Any) -> Any:
+    with torch.random.fork_rng():
+        torch.manual_seed(7)
+        return kind(3, 2)
+
+
+MADE = {kind: made(kind) for kind in (nn.LSTM, nn.LSTMCell)}
+
+
 ONES = torch.ones(3)
 BY_CLOSURE = (
     "grad(recompute(memory='1MB')(lambda w: torch.cond("
@@ -300,6 +314,18 @@ with one_process():
 found
 """,
         "leaf().detach()",
+    ),
+    Row(
+        "Give `snapshots`",
+        "grad(recompute(memory='1MB', mode='loop')(lambda x: layer(nn.LSTM, x)))",
+        "grad(recompute(snapshots=2, mode='loop')(lambda x: layer(nn.LSTM, x)))",
+        "grad(lambda x: layer(nn.LSTM, x))",
+    ),
+    Row(
+        "use cells such as `LSTMCell`",
+        "grad(recompute(memory='1MB', mode='loop')(lambda x: layer(nn.LSTM, x)))",
+        "grad(recompute(memory='1MB', mode='loop')(lambda x: layer(nn.LSTMCell, x)))",
+        "grad(lambda x: layer(nn.LSTM, x))",
     ),
     Row(
         "write `tensor.as_subclass(Custom)`",

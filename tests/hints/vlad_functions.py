@@ -3,7 +3,9 @@
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -360,7 +362,51 @@ def f(x, n):
         'native.function(lambda x: x * x, engine="interpreter")(1.5)',
         "1.5 * 1.5",
     ),
+    Row(
+        "Set `${}`",
+        "without_compiler(monkeypatch, tmp_path)\nsquared()",
+        "without_compiler(monkeypatch, tmp_path)\n"
+        "monkeypatch.setenv('CC', hurried(tmp_path))\nsquared()",
+        "1.5 * 1.5",
+        written="'CC'",
+        slow=True,
+    ),
+    Row(
+        "set `${}`",
+        "monkeypatch.setenv('CC', 'false')\nsquared()",
+        "monkeypatch.setenv('CC', hurried(tmp_path))\nsquared()",
+        "1.5 * 1.5",
+        written="'CC'",
+        error=RuntimeWarning,
+        slow=True,
+    ),
+    Row(
+        "set `$RETAPE_CACHE`",
+        "monkeypatch.setenv('CC', hurried(tmp_path))\n"
+        "monkeypatch.setenv('RETAPE_CACHE', '/dev/null/cache')\nsquared()",
+        "monkeypatch.setenv('RETAPE_CACHE', str(tmp_path))\nsquared()",
+        "1.5 * 1.5",
+        written="'RETAPE_CACHE'",
+        error=RuntimeWarning,
+        slow=True,
+    ),
 ]
+
+
+PROGRAMS = os.environ["PATH"]
+
+
+def hurried(folder: Path) -> str:
+    """A compiler of C that thinks little, wherever programs are looked for."""
+    made = folder / "hurried"
+    made.write_text(f'#!/bin/sh\nPATH="{PROGRAMS}" exec cc "$@" -O0\n')
+    made.chmod(0o700)
+    return str(made)
+
+
+def squared() -> Any:
+    """What a function gives that is compiled anew."""
+    return native.function(lambda x: x * x)(1.5)
 
 
 def without_compiler(monkeypatch: Any, folder: Any) -> None:

@@ -51,6 +51,21 @@ def pairs_of(cell: Cell) -> list[tuple[tuple[int, Hashable], ...]]:
     return list(combinations(enumerate(cell), 2))
 
 
+def of_new_pairs(cells: Sequence[Cell], needed: Callable[[int, int], bool]) -> Any:
+    """Cells as parameters; those are `slow` that have no new pair that is needed.
+
+    Args:
+        cells: In the order in which they run.
+        needed: Whether the pairs of two columns, by their numbers, are.
+    """
+    seen, found = set[Any](), list[Any]()
+    for cell in cells:
+        pairs = {p for p in pairs_of(cell) if needed(p[0][0], p[1][0])} - seen
+        seen |= pairs
+        found.append(pytest.param(cell, marks=[] if pairs else [pytest.mark.slow]))
+    return found
+
+
 def dealt(
     rows: Sequence[Hashable], columns: Sequence[Hashable], rounds: int = 1
 ) -> list[Any]:

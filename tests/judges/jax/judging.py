@@ -110,10 +110,11 @@ def assert_equal(got: Any, want: Any, tolerance: float = 1e-9) -> None:
 
 def told_on_devices(count: int, program: str) -> Any:
     """What a program prints as JSON in a process with so many devices."""
-    flags = {"XLA_FLAGS": f"--xla_force_host_platform_device_count={count}"}
+    devices = f"--xla_force_host_platform_device_count={count}"
+    flags = f"{os.environ.get('XLA_FLAGS', '')} {devices}"
     run = subprocess.run(
         [sys.executable, "-c", program],
-        env={**os.environ, **flags, "JAX_PLATFORMS": "cpu"},
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
         check=True,

@@ -8,29 +8,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.judges.pairwise import dealt
+
 NAMES = "(define (é x) x) é"
 COMMAND = [sys.executable, "-m", "retape", "vlad"]
 
 
+WAYS = ["--engine interpreter", "--engine hybrid", "--emit cps", "prompt"]
+
+
 @pytest.mark.parametrize(
-    "more",
-    [
-        ["--engine", "interpreter"],
-        ["--engine", "hybrid"],
-        ["--emit", "cps"],
-        ["prompt"],
-    ],
-    ids=" ".join,
+    ("way", "encoding"), dealt(WAYS, ["ascii", "latin-1", "utf-8"])
 )
-@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
 def test_what_a_terminal_lacks_is_escaped(
-    more: list[str], encoding: str, tmp_path: Path
+    way: str, encoding: str, tmp_path: Path
 ) -> None:
     program = tmp_path / "named.vlad"
     program.write_text(NAMES, encoding="utf-8")
-    at_prompt = more == ["prompt"]
+    at_prompt = way == "prompt"
     done = subprocess.run(
-        COMMAND if at_prompt else [*COMMAND, *more, str(program)],
+        COMMAND if at_prompt else [*COMMAND, *way.split(), str(program)],
         input=r'(define (f x) x) "é"'.encode() if at_prompt else b"",
         capture_output=True,
         env={**os.environ, "PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"},

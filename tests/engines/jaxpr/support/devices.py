@@ -10,9 +10,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tests.xla_flags import on_devices
-
-os.environ["XLA_FLAGS"] = on_devices(8)
+os.environ["XLA_FLAGS"] = (
+    f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count=8"
+)
 
 import jax
 import jax.numpy as jnp

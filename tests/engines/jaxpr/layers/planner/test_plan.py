@@ -87,6 +87,7 @@ def test_what_fits_as_it_is_is_left_alone() -> None:
     assert "compute for memory that you do not need." in str(one)
 
 
+@pytest.mark.slow
 def test_points_are_for_a_plot() -> None:
     pytest.importorskip("matplotlib")
     figure = draw_tradeoff(found().points, found().memory)
