@@ -23,11 +23,15 @@ from pathlib import Path
 
 from tests.docs.pages import FLAGS, ROOT, run_page
 
-CHEAP = {"OMP_NUM_THREADS": "1"}
+CHEAP = {
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",
+    "OMP_NUM_THREADS": "1",
+}
 """What a process that runs examples is started with: they are small and run once.
 
-PyTorch's threads do not wait for one another, three quarters of the time of a page with
-small operators.
+Machine code is made without LLVM's optimisations, which are a third of the time of a
+page about JAX (bytes are counted before them), and PyTorch's threads do not wait for
+one another, three quarters of the time of a page with small operators.
 """
 
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._functorch import partitioners
 
 from retape.engines.eager._errors import UnsupportedError
 from retape.engines.eager.compiled._joint import Joint, read_joint
@@ -36,6 +35,9 @@ def partition(
     Raises:
         UnsupportedError: If there is nothing to choose, or a size is not known.
     """
+    # It loads the compiler, which takes longer than all the rest of PyTorch.
+    from torch._functorch import partitioners
+
     usual_choice = partitioners.choose_saved_values_set
     outputs = int(options["num_fwd_outputs"])
     asked = False
