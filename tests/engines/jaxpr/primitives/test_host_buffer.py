@@ -208,9 +208,9 @@ def _follow(jaxpr: Any, tainted: list[bool], found: list[str]) -> list[bool]:
 
     for eqn in jaxpr.eqns:
         name, given = eqn.primitive.name, flags(eqn.invars)
-        if name in ("retape_stash", "retape_begin"):
+        if name in ("retape_host_store", "retape_host_allocate"):
             outs = [True]
-        elif name == "retape_fetch":
+        elif name == "retape_host_load":
             outs = [False]
         elif name == "while":
             n = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
@@ -234,12 +234,12 @@ def _follow(jaxpr: Any, tainted: list[bool], found: list[str]) -> list[bool]:
 def test_only_loops_touch_a_buffer_on_the_host(how: str, program: str) -> None:
     transform, x = TRANSFORMED[how]
     jaxpr = jax.make_jaxpr(transform(gradient(program)))(jnp.asarray(x))
-    assert "retape_stash" in str(jaxpr) and "retape_fetch" in str(jaxpr)
+    assert "retape_host_store" in str(jaxpr) and "retape_host_load" in str(jaxpr)
     assert misused(jaxpr.jaxpr) == []
 
 
 def test_the_check_sees_a_buffer_that_is_computed_with() -> None:
-    stash = core.Primitive("retape_stash")
+    stash = core.Primitive("retape_host_store")
     stash.def_abstract_eval(lambda row: row)
 
     def lie(row: Any) -> Any:
@@ -251,9 +251,14 @@ def test_the_check_sees_a_buffer_that_is_computed_with() -> None:
 
 def test_a_sweep_inside_another_has_its_snapshots_on_the_device() -> None:
     inner = gradient("scan")
-    assert "retape_stash" in str(jax.make_jaxpr(inner)(X))
+    assert "retape_host_store" in str(jax.make_jaxpr(inner)(X))
     form = seams.form_after("on_device", inner, X)
-    ours = {"retape_begin", "retape_stash", "retape_fetch", "retape_moved"}
+    ours = {
+        "retape_host_allocate",
+        "retape_host_store",
+        "retape_host_load",
+        "retape_host_move",
+    }
     assert not ours & set(seams.operations(form))
     assert_same(core.jaxpr_as_fun(form)(X)[0], jax.grad(scanned)(X))
 
@@ -288,7 +293,7 @@ def test_the_start_of_a_stage_waits_on_the_host_too() -> None:
     # While the end is unknown: a slot more, as the buffer in the program has.
     told = retape.jax.explain(searched, X, plan=PLAN)
     device = retape.jax.explain(searched, X, plan=SAME)
-    assert f"[{told.snapshots + 1},2,3] = retape_begin" in str(
+    assert f"[{told.snapshots + 1},2,3] = retape_host_allocate" in str(
         jax.make_jaxpr(gradient("while"))(X)
     )
     assert told.host_bytes == (told.snapshots + 1) * X.nbytes

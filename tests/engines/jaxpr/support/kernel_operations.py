@@ -64,7 +64,7 @@ def instead() -> core.Primitive:
     stack = [jax.make_jaxpr(retape.jax.checkpoint(kept, policy=names))(0.5).jaxpr]
     for jaxpr in stack:
         for eqn in jaxpr.eqns:
-            if eqn.primitive.name == "retape_instead":
+            if eqn.primitive.name == "retape_with_primal":
                 return eqn.primitive
             inner = core.jaxprs_in_params(eqn.params)
             stack += [getattr(j, "jaxpr", j) for j in inner]

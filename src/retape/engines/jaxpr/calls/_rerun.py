@@ -27,7 +27,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs, vjp_by
 from retape.plan._base import Plan
 from retape.plan._prediction import Bytes
 
-arrived_p = core.Primitive("retape_arrived")
+arrived_p = core.Primitive("retape_is_ready")
 """True, as soon as its operand is known. Never batched, so that a conditional on it
 stays one under `vmap`."""
 

@@ -180,19 +180,25 @@ def _call_avals(*_: Any, jaxpr: core.ClosedJaxpr, **__: Any) -> tuple[list[Any],
 # Forward mode ------------------------------------------------------------------
 
 
-def _call_jvp(
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    *,
-    jaxpr: core.ClosedJaxpr,
-    plan: Plan | None,
-) -> tuple[list[Any], list[Any]]:
-    outs = call_p.bind(*primals, jaxpr=jaxpr, plan=plan)
-    moving = tuple(
-        type(t) is not ad.Zero and differentiable(v)
-        for t, v in zip(tangents, jaxpr.in_avals, strict=True)
-    )
-    return outs, tangents_of(primals, tangents, jaxpr, moving, plan)
+def _jvp_of(primitive: core.Primitive) -> Any:
+    """The rule of either primitive: itself, and the other one beside it."""
+
+    def rule(
+        primals: Sequence[Any],
+        tangents: Sequence[Any],
+        *,
+        jaxpr: core.ClosedJaxpr,
+        plan: Plan | None,
+        **params: Any,
+    ) -> tuple[list[Any], list[Any]]:
+        outs = primitive.bind(*primals, jaxpr=jaxpr, plan=plan, **params)
+        moving = tuple(
+            type(t) is not ad.Zero and differentiable(v)
+            for t, v in zip(tangents, jaxpr.in_avals, strict=True)
+        )
+        return outs, tangents_of(primals, tangents, jaxpr, moving, plan)
+
+    return rule
 
 
 def tangents_of(
@@ -226,22 +232,6 @@ def tangents_of(
         )
     )
     return [next(results) if m else z for m, z in zip(moved, zeros, strict=True)]
-
-
-def _linear_jvp(
-    primals: Sequence[Any],
-    tangents: Sequence[Any],
-    *,
-    jaxpr: core.ClosedJaxpr,
-    plan: Plan | None,
-    **params: Any,
-) -> tuple[list[Any], list[Any]]:
-    outs = linear_p.bind(*primals, jaxpr=jaxpr, plan=plan, **params)
-    moving = tuple(
-        type(t) is not ad.Zero and differentiable(v)
-        for t, v in zip(tangents, jaxpr.in_avals, strict=True)
-    )
-    return outs, tangents_of(primals, tangents, jaxpr, moving, plan)
 
 
 # Reverse mode ------------------------------------------------------------------
@@ -395,11 +385,10 @@ def _to_low(*values: Any, jaxpr: core.ClosedJaxpr, **_: Any) -> list[Any]:
 for _p in (call_p, linear_p):
     _p.def_impl(evaluate_call)
     _p.to_lojax = _to_low
+    ad.primitive_jvps[_p] = _jvp_of(_p)
     _p.def_effectful_abstract_eval(_call_avals)
     # In place, where the arguments of the whole program can be seen.
     mlir.register_lowering(_p, _lower_placed, cacheable=False)
-ad.primitive_jvps[call_p] = _call_jvp
-ad.primitive_jvps[linear_p] = _linear_jvp
 ad.primitive_transposes[call_p] = _call_transpose
 ad.primitive_transposes[linear_p] = _linear_transpose
 register_dce(call_p, _call_dce)

@@ -248,8 +248,8 @@ TABLE: dict[str, Traits] = {
     "fft": Traits(also=Also.NOT_FUSED),
     "sort": Traits(also=Also.NOT_FUSED),
     # Our own
-    "retape_aside": Traits(also=Also.NO_DERIVATIVE),
-    "retape_instead": Traits(kernel=Kernel.ELEMENT),
+    "retape_aux_output": Traits(also=Also.NO_DERIVATIVE),
+    "retape_with_primal": Traits(kernel=Kernel.ELEMENT),
 }
 
 

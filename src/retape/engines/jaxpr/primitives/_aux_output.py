@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
-aside_p = core.Primitive("retape_aside")
+aside_p = core.Primitive("retape_aux_output")
 
 
 class _Aside:

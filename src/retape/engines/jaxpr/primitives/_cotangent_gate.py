@@ -32,7 +32,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import bind
 from retape.engines.jaxpr.jaxprs._primitive_table import Also, is_a
 from retape.engines.jaxpr.jaxprs._rewrite import rewrite
 
-gate_p = core.Primitive("retape_gate")
+gate_p = core.Primitive("retape_cotangent_gate")
 
 
 def with_gates(jaxpr: core.ClosedJaxpr) -> core.ClosedJaxpr:

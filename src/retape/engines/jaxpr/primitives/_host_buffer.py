@@ -32,10 +32,10 @@ from retape._errors import PlanError
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
 
-begin_p = core.Primitive("retape_begin")
-stash_p = core.Primitive("retape_stash")
-fetch_p = core.Primitive("retape_fetch")
-moved_p = core.Primitive("retape_moved")
+begin_p = core.Primitive("retape_host_allocate")
+stash_p = core.Primitive("retape_host_store")
+fetch_p = core.Primitive("retape_host_load")
+moved_p = core.Primitive("retape_host_move")
 
 HOST = "pinned_host"
 """The kind of memory that all of JAX's accelerators can reach."""

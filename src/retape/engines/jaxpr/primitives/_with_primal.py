@@ -14,7 +14,7 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
-instead_p = core.Primitive("retape_instead")
+instead_p = core.Primitive("retape_with_primal")
 
 
 def with_primal(value: Any, held: Any) -> Any:

@@ -36,7 +36,7 @@ from retape.engines.jaxpr.jaxprs._evaluate import dce_inputs
 from retape.engines.jaxpr.jaxprs._row_ops import put_inside, row, take_row
 from retape.engines.jaxpr.xla._scalar_guards import evaluate_guarded
 
-rows_p = core.Primitive("retape_rows")
+rows_p = core.Primitive("retape_row_writes")
 rows_p.multiple_results = True
 Values = dict[Var, Any]
 

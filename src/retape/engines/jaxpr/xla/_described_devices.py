@@ -10,6 +10,8 @@ workspace; loops and buffers are the same.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,7 +21,7 @@ import jax
 from retape._errors import MissingPackageError, PlanError
 from retape._user_cache import user_cache
 from retape.engines.jaxpr.jaxprs._jax_internals import pjrt_topology
-from retape.engines.jaxpr.jaxprs._target import Target
+from retape.engines.jaxpr.jaxprs._target import Target, compiling_for
 
 
 class Chip(NamedTuple):
@@ -75,6 +77,19 @@ CHIPS = {
 
 _PLUGIN = "jax_plugins/xla_cuda13/xla_cuda_plugin.so"
 _LIBDEVICE = "nvidia/cu13"
+
+
+@contextmanager
+def for_device(name: str | None) -> Iterator[Target | None]:
+    """Programs inside are compiled for a device by its name, or for this machine's.
+
+    Raises:
+        PlanError: If no device has that name.
+        MissingPackageError: If the compiler of its platform is not there.
+    """
+    described = None if name is None else described_device(name)
+    with compiling_for(described):
+        yield described
 
 
 def described_device(name: str) -> Target:

@@ -201,8 +201,8 @@ def test_a_loop_that_is_not_counted_takes_offload_without_a_plan() -> None:
 
     x = jnp.linspace(1, 9, 4)
     far = jax.make_jaxpr(jax.grad(lambda x: halved(x, offload="host")))(x)
-    assert "retape_stash" in str(far)
-    assert "retape_stash" not in str(jax.make_jaxpr(jax.grad(halved))(x))
+    assert "retape_host_store" in str(far)
+    assert "retape_host_store" not in str(jax.make_jaxpr(jax.grad(halved))(x))
     assert_allclose(
         jax.grad(lambda x: halved(x, offload="host"))(x), jax.grad(halved)(x)
     )

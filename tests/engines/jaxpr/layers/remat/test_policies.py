@@ -88,7 +88,7 @@ def test_named_values_are_saved_and_others_computed_again() -> None:
 
     def held(policy: Any) -> bool:
         text = str(jax.make_jaxpr(checkpoint(f, policy=policy))(0.5))
-        return "retape_instead" in text
+        return "retape_with_primal" in text
 
     save, other = policies.names(save=["kept"]), policies.names(save=["other"])
     assert held(save)

@@ -23,7 +23,6 @@ from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.ir._ir import count_loops
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import was_tried
-from retape.engines.jaxpr.jaxprs._target import compiling_for
 from retape.engines.jaxpr.nest._chunk_sizes import most_waits
 from retape.engines.jaxpr.sizing._byte_counts import (
     bytes_per_step,
@@ -35,7 +34,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
     default_plan,
     plan_of_settings,
 )
-from retape.engines.jaxpr.xla._described_devices import described_device
+from retape.engines.jaxpr.xla._described_devices import for_device
 from retape.plan._base import Plan
 from retape.plan._options import Loops
 from retape.plan._prediction import Prediction
@@ -171,8 +170,7 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
-    described = None if device is None else described_device(device)
-    with compiling_for(described):
+    with for_device(device):
         problem = problem_of_call(fun, check_plan(plan, loops), args, kwargs, argnums)
         plan = check_plan(plan, loops or platform_loops()) or default_plan()
         return _explained(problem, plan)

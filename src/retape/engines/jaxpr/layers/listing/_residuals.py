@@ -81,8 +81,8 @@ def _root(jaxpr: Any, v: Any, name: str | None = None, viewed: bool = False) -> 
     named = "name" in kind and "name" in eqn.params
     name = str(eqn.params["name"]) if named else name
     here = _Root(v, v, eqn, name, viewed)
-    same = named or kind in _SEEN_THROUGH or (kind == "retape_take" and at == 0)
-    part = is_a(eqn, Also.VIEW) or kind == "retape_take"
+    same = named or kind in _SEEN_THROUGH or (kind == "retape_slice" and at == 0)
+    part = is_a(eqn, Also.VIEW) or kind == "retape_slice"
     if not (same or part):
         return _followed_inside(jaxpr, here)
     operand = eqn.invars[at if kind in _SEEN_THROUGH else 0]

@@ -8,7 +8,7 @@ from typing import Any
 
 from retape._bytes import parse_bytes
 from retape._errors import BudgetError, PlanError, UnsupportedError
-from retape.engines.jaxpr.jaxprs._target import Target, compiling_for
+from retape.engines.jaxpr.jaxprs._target import Target
 from retape.engines.jaxpr.layers.planner._candidates import (
     LayerCandidate,
     Question,
@@ -16,7 +16,7 @@ from retape.engines.jaxpr.layers.planner._candidates import (
 )
 from retape.engines.jaxpr.layers.planner._plan import LayerPlan, cheapest, nothing_fits
 from retape.engines.jaxpr.layers.planner._whole_program import StepMachine
-from retape.engines.jaxpr.xla._described_devices import described_device
+from retape.engines.jaxpr.xla._described_devices import for_device
 from retape.plan._constructors import logarithmic, within
 
 
@@ -81,26 +81,25 @@ def advise(
         >>> retape.jax.advise(lambda x: jnp.sum(x**2), 3.0, memory="1 MB").fits
         True
     """
-    described = None if device is None else described_device(device)
-    room = _room(memory, described)
     if not callable(fun):
         raise UnsupportedError(
             f"`advise({fun!r}, ...)`: this cannot be called, so it has no gradient. "
             "Pass the loss, then its arguments, or types of them."
         )
-    with compiling_for(described):
-        parse_bytes(room, "memory")
+    with for_device(device) as described:
+        room = _room(memory, described)
+        budget = parse_bytes(room, "memory")
         question = asked(
             fun, args, kwargs, argnums,
             has_aux=has_aux, step=step, donate_argnums=donate_argnums,
         )  # fmt: skip
         try:
-            found = cheapest(question, room)
+            found = cheapest(question, budget, room)
         except UnsupportedError as error:
             # Raised from JAX's own refusal of a `while_loop`, and from nothing else.
             if error.__cause__ is None or step is not None:
                 raise
-            found = _of_unknown_length(question, room)
+            found = _of_unknown_length(question, budget, room)
     return found if described is None else replace(found, device=described.title)
 
 
@@ -115,9 +114,8 @@ def _room(memory: int | str | None, described: Target | None) -> int | str:
     return described.memory * 3 // 4
 
 
-def _of_unknown_length(question: Question, memory: int | str) -> LayerPlan:
+def _of_unknown_length(question: Question, budget: int, memory: int | str) -> LayerPlan:
     """The plan that uses the budget, beside the one that uses the least."""
-    budget = parse_bytes(memory, "memory")
     least = _candidate(question, "logarithmic", StepMachine(logarithmic()))
     rest = budget - (least.peak_bytes - least.temp_bytes)
     found = [least]

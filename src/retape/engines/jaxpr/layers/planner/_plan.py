@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from retape._bytes import format_bytes, parse_bytes
+from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
 from retape._html import table
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
@@ -132,15 +132,19 @@ def _percent(extra: float) -> str:
     return f"{'unknown':>10}" if extra != extra else f"{100 * extra:8.0f} %"
 
 
-def cheapest(question: Question, memory: int | str) -> LayerPlan:
+def cheapest(question: Question, budget: int, memory: int | str) -> LayerPlan:
     """The way of least extra work that fits, of a function that JAX can differentiate.
+
+    Args:
+        question: The function.
+        budget: Bytes.
+        memory: These as they were passed.
 
     Raises:
         BudgetError: If nothing fits; the least that would is named.
         UnsupportedError: If the function has a loop that plain reverse mode cannot go
             back through.
     """
-    budget = parse_bytes(memory, "memory")
     looped = question.graph().is_mostly_loops
     plain = question.as_it_is()
     rest = max(1, budget - (plain.peak_bytes - plain.temp_bytes))

@@ -33,7 +33,7 @@ from retape.engines.jaxpr.jaxprs._subprogram import hoist
 from retape.engines.jaxpr.layers.remat._flat_program import Graph
 from retape.engines.jaxpr.layers.remat._run_segments import Stretch, run_stretches
 
-late_p = core.Primitive("retape_late")
+late_p = core.Primitive("retape_deferred")
 late_p.multiple_results = True
 
 

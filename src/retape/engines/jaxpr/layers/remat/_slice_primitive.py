@@ -21,7 +21,7 @@ from jax.interpreters import ad, batching, mlir
 from retape.engines.jaxpr.calls._rerun import arrived
 from retape.engines.jaxpr.jaxprs._evaluate import bind
 
-take_p = core.Primitive("retape_take")
+take_p = core.Primitive("retape_slice")
 take_p.multiple_results = True
 
 
