@@ -1,32 +1,65 @@
 """Gradients compiled for a GPU that is not here: bytes, kernels, waits, budgets held.
 
 Each workload plainly, by scans nested by hand, by Equinox's loop, and under Retape: by
-default, and within the bytes that the scans by hand take. Nothing is run. The compiler
-is fetched once, into its own folder.
+default, and within the bytes that the scans by hand take, or Equinox where nobody can
+nest scans. Nothing is run on a GPU; how many turns a loop makes whose end depends on a
+value is counted by running the program here. The compiler is fetched once, into its own
+folder.
 Run: `python -m benchmarks.accelerators.described [--device h100] [NAME ...]`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
-from benchmarks.accelerators.workloads import ALL, Workload, by_hand, equinox, scanned
+from benchmarks.accelerators.workloads import (
+    Workload,
+    adaptive,
+    bptt,
+    by_hand,
+    equinox,
+    navier_stokes,
+    paper,
+    scanned,
+    transformer,
+    unknown,
+)
 from benchmarks.harness import Table
 
 import retape
 import retape.jax
+from retape.engines.jaxpr.analysis._host_waits import mean_turns
+from retape.engines.jaxpr.api.inspect._waits import on_gpu
 from retape.engines.jaxpr.jaxprs._target import Target, compiling_for
+from retape.engines.jaxpr.xla._ahead_of_time import aot_lower, compiled
 from retape.engines.jaxpr.xla._described_devices import described_device
-from retape.engines.jaxpr.xla._memory_report import MemoryReport, memory_report
+from retape.engines.jaxpr.xla._launches import launches, tested_loops
 
-NAMES = ("bptt", "paper", "transformer", "navier-stokes")
+WORKLOADS: dict[str, Callable[[], Workload]] = {
+    "bptt": lambda: bptt(True, (1000, 1000)),
+    "navier-stokes": lambda: navier_stokes(True, (64, 200)),
+    "transformer": lambda: transformer(True, (48, 128, 128)),
+    "paper": lambda: paper(True, (1000, 60, 60)),
+    "short-solve": lambda: adaptive(True),
+    "solve": lambda: adaptive(True, 20.0),
+}
+"""So large that a step is what it is in earnest, so small that a row takes seconds."""
+
+
+class Taken(NamedTuple):
+    """What the device's compiler says of a gradient: bytes, kernels, waits."""
+
+    temp: int
+    kernels: int | None
+    waits: int | None
 
 
 def device(name: str) -> Target:
@@ -40,54 +73,92 @@ def device(name: str) -> Target:
         return described_device(name)
 
 
-def ways(workload: Workload) -> Iterator[tuple[str, Callable[..., Any], int | None]]:
-    """Gradients by their names, with the bytes of temporaries that were asked for."""
-    program = workload.program
-    yield "plain", jax.grad(program(scanned)), None
-    nested = jax.grad(program(by_hand))
-    yield "scans by hand", nested, None
-    yield "Equinox", jax.grad(program(equinox(32))), None
-    yield "Retape", retape.jax.grad(program(scanned)), None
-    report = taken(nested, workload)
-    for share in (1.0, 1.5, 2.0, 4.0):
-        budget = int(share * report.temp)
-        plan = retape.within(budget)
-        name = f"Retape, within {share:g} of by hand"
-        yield name, retape.jax.grad(program(scanned), plan=plan), budget
-
-
-def taken(gradient: Callable[..., Any], workload: Workload) -> MemoryReport:
+def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
     """What the device's compiler says of a gradient."""
-    report = memory_report(gradient, workload.point)
-    assert report is not None
-    return report
+    program = compiled(aot_lower(gradient, workload.point))
+    told = program.memory_analysis()
+    assert told is not None
+    text = program.as_text()
+    assert text is not None
+    turns: list[float] = []
+    tested = tested_loops(text)
+    if tested:
+        jaxpr = jax.make_jaxpr(gradient)(workload.point)
+        turns = mean_turns(jaxpr, [workload.point], on_gpu)
+        if len(turns) > tested:  # XLA found out some of them by itself
+            known = set(map(float, re.findall(r'trip_count":{"n":"(\d+)"', text)))
+            turns = [t for t in turns if t not in known]
+        if len(turns) != tested:
+            return Taken(told.temp_size_in_bytes, None, None)
+    return Taken(told.temp_size_in_bytes, *launches(text, turns))
+
+
+Way = tuple[str, Callable[[], Callable[..., Any]]]
+
+
+def rivals(workload: Workload) -> Iterator[Way]:
+    """Gradients that are not ours, by their names."""
+    program = workload.program
+    if workload.steps is not None:
+        yield "plain", lambda: jax.grad(program(scanned))
+        yield "scans by hand", lambda: jax.grad(program(by_hand))
+    yield "Equinox", lambda: jax.grad(program(equinox(32)))
+
+
+def ours(workload: Workload, budget: int | None) -> Iterator[Way]:
+    """Gradients of ours, by their names."""
+    program = workload.program
+    yield "Retape", lambda: retape.jax.grad(program(scanned))
+    if workload.name == "BPTT":
+        yield "Retape, length unknown", lambda: retape.jax.grad(program(unknown))
+    if budget is not None:
+        plan = retape.within(budget)
+        name = f"Retape, within {budget:,} bytes"
+        yield name, lambda: retape.jax.grad(program(scanned), plan=plan)
+
+
+def rows(workload: Workload, table: Table) -> None:
+    """Print what each way takes."""
+    steps, budget = workload.steps or 1, None
+    for name, make in rivals(workload):
+        found = row(table, workload, steps, name, make)
+        if found is not None and name != "plain":
+            budget = budget or found.temp
+    for name, make in ours(workload, budget):
+        row(table, workload, steps, name, make)
+
+
+def row(
+    table: Table,
+    workload: Workload,
+    steps: int,
+    name: str,
+    make: Callable[[], Callable[..., Any]],
+) -> Taken | None:
+    """Print a row; `None` if a gradient cannot be taken."""
+    try:
+        found = taken(make(), workload)
+    except Exception as why:
+        table.row(workload.name, name, type(why).__name__, "", "")
+        return None
+    per_step = ["?" if n is None else n / steps for n in (found.kernels, found.waits)]
+    table.row(workload.name, name, found.temp / 1e6, *per_step)
+    return found
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", default=NAMES)
+    parser.add_argument("names", nargs="*", default=list(WORKLOADS))
     parser.add_argument("--device", default="h100")
-    parser.add_argument("--large", action="store_true")
     given = parser.parse_args()
+    # Equinox's errors call the host, which a device that is not here has not.
+    os.environ.setdefault("EQX_ON_ERROR", "nan")
     described = device(given.device)
     print(f"{described.title}, compiled by JAX {jax.__version__}")
-    table = Table("", "", "temporaries, MB", "kernels a step", "waits", "held")
+    table = Table("", "", "temporaries, MB", "kernels a step", "waits a step")
     for name in given.names:
-        workload = ALL[name](not given.large)
         with compiling_for(described):
-            for way, gradient, budget in ways(workload):
-                try:
-                    report = taken(gradient, workload)
-                except Exception as why:
-                    table.row(workload.name, way, type(why).__name__, "", "", "")
-                    continue
-                assert report.launches is not None
-                kernels, waits = report.launches
-                held = "" if budget is None else str(report.temp <= budget)
-                steps = workload.steps or 1
-                table.row(
-                    workload.name, way, report.temp / 1e6, kernels / steps, waits, held
-                )
+            rows(WORKLOADS[name](), table)
 
 
 if __name__ == "__main__":

@@ -59,6 +59,29 @@ def host_waits(
     return outs, counter.waits
 
 
+def mean_turns(
+    jaxpr: core.ClosedJaxpr, values: Sequence[Any], body: Callee = callee
+) -> list[float]:
+    """How many turns each `while` makes when it is come to, the outer before the inner.
+
+    Args:
+        jaxpr: The program, which is run.
+        values: Its inputs.
+        body: What a call calls.
+
+    Examples:
+        >>> import jax
+        >>> def halvings(x):
+        ...     return jax.lax.while_loop(lambda v: v > 1, lambda v: v // 2, x)
+        >>> mean_turns(jax.make_jaxpr(halvings)(8), [8])
+        [3.0]
+    """
+    counter = _Interpreter(body)
+    with own_types():
+        counter.program(jaxpr)(list(map(_of_type, values, jaxpr.in_avals)))
+    return [turns / max(1, entries) for entries, turns in counter.loops]
+
+
 Run = Callable[[list[Any]], list[Any]]
 
 
@@ -68,6 +91,7 @@ class _Interpreter:
     def __init__(self, body: Callee) -> None:
         self.body = body
         self.waits = 0
+        self.loops: list[list[int]] = []
         self.known: dict[int, tuple[Any, Run]] = {}
 
     def program(self, jaxpr: core.ClosedJaxpr) -> Run:
@@ -141,14 +165,18 @@ class _Interpreter:
     def while_(self, params: dict[str, Any]) -> Run:
         test, body = params["cond_jaxpr"], params["body_jaxpr"]
         c, b = params["cond_nconsts"], params["body_nconsts"]
+        counts = [0, 0]
+        self.loops.append(counts)
         tests, turn = self.program(test), self.program(body)
 
         def run(values: list[Any]) -> list[Any]:
             first, second, carry = values[:c], values[c : c + b], values[c + b :]
+            counts[0] += 1
             while True:
                 self.waits += 1
                 if not bool(tests([*first, *carry])[0]):
                     return carry
+                counts[1] += 1
                 carry = turn([*second, *carry])
 
         return run

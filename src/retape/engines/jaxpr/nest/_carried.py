@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from retape.engines.jaxpr.nest._resumable_nest import State
+State = dict[Any, Any]
 
 _KINDS = frozenset({"bool", "int32", "int64"})
 
@@ -49,9 +49,9 @@ class Carried:
         self.others = [k for k in keys if k not in left_out]
 
     def _steers(self, key: Any) -> bool:
-        """Whether it is a number of ours, or a single one of the user's."""
+        """Whether it is a number of ours, or one of the user's, or its snapshots."""
         aval = self.types[key]
-        own = isinstance(key, str) or key == ("snapshot", "pc")
+        own = isinstance(key, str) or (isinstance(key, tuple) and key[0] == "snapshot")
         plain = str(aval.dtype) in _KINDS and aval.sharding.mesh.empty
         return plain and (not aval.shape or (own and len(aval.shape) == 1))
 

@@ -4,6 +4,7 @@ All of it is a matter of speed: see `nest/_known_trips`. The rules, in steps:
 
 - An outermost loop makes about a stage at a time, so that a stage is one chunk where
   nothing is nested, and no turn is made in vain. Long stages are cut into equal parts.
+  Where only a run can tell the end, what is dear makes fewer steps at a time.
 - An inner loop of known length makes all its turns, or an equal part of them.
 - One of unknown length makes as many as cost three quarters of what the blocks around
   do. Turns that it does not make then add less than those blocks cost; and where it
@@ -29,6 +30,11 @@ LONGEST = 64
 """Turns of a loop at a time, at most. With 64 steps for a wait of some 15 us a step of
 one kernel, 3 us, waits a tenth of its time; longer chunks make more steps in vain where
 a run ends, and cost nothing else."""
+_SHORTEST = 4
+"""The same where the end is unknown, at least, however dear a step is."""
+_PERHAPS_IN_VAIN = 2048 * 2**12
+"""Operations of a chunk where the end is unknown, so that some of them are in vain. A
+step of an adaptive solve has 118 equations: 16 steps, for a solve of thirteen."""
 _INNER = 16
 """The same for an inner loop whose length only a run can tell."""
 _KNOWN = 32
@@ -91,7 +97,10 @@ def chunk_sizes(
     chunk, capsule = 0, compiled.layout.capsule_bytes()
     for loop in loops:
         single = sum(costs[b.label] for b in blocks_of([loop]))
-        most = _equal_part(stage, LONGEST)
+        longest = LONGEST
+        if compiled.program.length is None:
+            longest = max(_SHORTEST, min(LONGEST, _PERHAPS_IN_VAIN // max(1, single)))
+        most = _equal_part(stage, longest)
         if stage < _FEW_STEPS:
             most = stage * max(1, min(_FEW_STEPS, WAIT // max(1, single)) // stage)
         chunk = max(chunk, _size(loop, costs, found, most))

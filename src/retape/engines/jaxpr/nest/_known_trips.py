@@ -35,7 +35,8 @@ from jax import lax
 from retape.engines.jaxpr.codegen._allocate import extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Block, Item, Loop
-from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, ChunkSizes
+from retape.engines.jaxpr.nest._carried import Carried
+from retape.engines.jaxpr.nest._chunk_sizes import ChunkSizes
 from retape.engines.jaxpr.nest._counted_turns import counted_turns
 from retape.engines.jaxpr.nest._resumable_nest import (
     OK,
@@ -98,12 +99,18 @@ class _Nest:
         for item in self.in_order(self.compiled.items):
             if isinstance(item, Block):
                 state = self.block(item, state, outside=True)
-            elif self.sizes.is_single and 0 < (self.at_most or 0) <= LONGEST:
+            elif self.is_one_chunk(item):
                 # Each turn makes a step, unless the loop is left: then none is to make.
                 state = self.turns(item, self.at_most or 0, state)
             else:
                 state = self.while_it_lasts(item, state)
         return state
+
+    def is_one_chunk(self, loop: Loop) -> bool:
+        """Whether all that is ever asked for at once is a chunk of this loop."""
+        return self.sizes.is_single and (
+            0 < (self.at_most or 0) <= self.sizes.turns[id(loop)]
+        )
 
     def once(self, state: State) -> State:
         """A chunk of the only loop, and the blocks around it."""
@@ -124,7 +131,8 @@ class _Nest:
         chunk = self.sizes.turns[id(loop)]
         once = lambda inner: self.turns(loop, chunk, inner)  # noqa: E731
         keys = changed_keys(self.going, [loop])
-        return while_next(self.going, *extent(loop, self.number), keys, once, state)
+        lo, hi = extent(loop, self.number)
+        return while_next(self.going, lo, hi, keys, once, state, together=True)
 
     def turns(self, loop: Loop, count: int, state: State) -> State:
         """So many turns of a loop, one after the other."""
@@ -134,14 +142,14 @@ class _Nest:
         if isinstance(item, Block) and not others and self.counts(item):
             here = self.number[item.label]
             return counted_turns(self.going, item.label, here, count, state)
-        keys = changed_keys(self.going, [loop])
+        changed = {k: state[k] for k in changed_keys(self.going, [loop])}
+        carried = Carried(changed, together=True)
 
         def turn(carry: list[Any], _: None) -> tuple[list[Any], None]:
-            after = self.body(loop, state | dict(zip(keys, carry, strict=True)))
-            return [after[k] for k in keys], None
+            return carried.values(self.body(loop, state | carried.state(carry))), None
 
-        found, _ = lax.scan(turn, [state[k] for k in keys], length=count)
-        return state | dict(zip(keys, found, strict=True))
+        found, _ = lax.scan(turn, carried.values(changed), length=count)
+        return state | carried.state(found)
 
     def counts(self, block: Block) -> bool:
         """Tell whether a loop of this block alone need carry no number of ours."""

@@ -32,8 +32,7 @@ from retape.engines.jaxpr.codegen._allocate import WRITTEN, extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.ir._ir import Block, Item, Label, blocks_of
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen
-
-State = dict[Any, Any]
+from retape.engines.jaxpr.nest._carried import Carried, State
 
 OK = "ok"
 """The key of a truth that is there only while a block is run that may not be next, in a
@@ -147,18 +146,31 @@ def while_next(
     keys: Sequence[Any],
     inside: Callable[[State], State],
     state: State,
+    *,
+    together: bool = False,
 ) -> State:
-    """Go on with `inside` while the next step to be done is one of blocks `lo..hi`."""
+    """Go on with `inside` while the next step to be done is one of blocks `lo..hi`.
+
+    Args:
+        going: The pass.
+        lo: The first of the blocks.
+        hi: The last.
+        keys: What of the state changes in them.
+        inside: What is done at each turn.
+        state: The state.
+        together: Whether integers are carried in one vector.
+    """
+    changed = {k: state[k] for k in keys}
+    carried = Carried(changed, together=together)
 
     def again(carry: Sequence[Any]) -> Any:
-        return going.guard(lo, hi, state | dict(zip(keys, carry, strict=True)))
+        return going.guard(lo, hi, state | carried.state(carry))
 
     def body(carry: Sequence[Any]) -> list[Any]:
-        inner = inside(state | dict(zip(keys, carry, strict=True)))
-        return [inner[k] for k in keys]
+        return carried.values(inside(state | carried.state(carry)))
 
-    after = lax.while_loop(again, body, [state[k] for k in keys])
-    return state | dict(zip(keys, after, strict=True))
+    after = lax.while_loop(again, body, carried.values(changed))
+    return state | carried.state(after)
 
 
 def runs(state: State, by: str) -> Any:

@@ -96,10 +96,16 @@ def device_candidates(
             yield replace(each, price=price)
         else:
             yield each
-    yield from _thin(plan, compiled)
+    yield from thin_candidates(plan, compiled)
 
 
-def _thin(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
+def thin_candidates(plan: Plan, whole: Compiled) -> Iterator[Candidate]:
+    """Stages whose tape holds the inputs of steps, if that is less than what is held.
+
+    Args:
+        plan: The plan.
+        whole: The program, uncut.
+    """
     compiled = with_thin_tape(whole)
     if compiled.tape_bytes(1) >= whole.tape_bytes(1):
         return

@@ -46,6 +46,7 @@ from retape.engines.jaxpr.sizing._candidates import (
     refusal,
     sort_key,
     tapeless_candidates,
+    thin_candidates,
 )
 from retape.engines.jaxpr.sizing._measured_bytes import compiled_temporary_bytes
 from retape.engines.jaxpr.xla._standalone import Shardings, devices_sharing, is_explicit
@@ -164,6 +165,8 @@ class BudgetSearch:
         taken = self.bytes(compiled, settings)
         if taken is None:
             return compiled, settings
+        if self.device and (other := self.measured(plan, found, taken)) is not None:
+            return other
         each = max(1, int(snapshot_bytes(compiled) / self.shared))
         if taken <= plan.limit:
             more = (plan.limit - taken - _SPARE) // each
@@ -175,6 +178,27 @@ class BudgetSearch:
             return None
         less = replace(settings, snapshots=fewer)
         return (compiled, less) if self.fits(plan, compiled, less) else None
+
+    def measured(
+        self, plan: Plan, found: Candidate, taken: int
+    ) -> tuple[Compiled, Settings] | None:
+        """Another stage and other snapshots, if what was estimated too high allows.
+
+        Args:
+            plan: The user's plan.
+            found: A candidate with a thin tape; for any other it is `None`.
+            taken: The bytes that the compiler reports for it.
+        """
+        estimate = peak_bytes(found.compiled, found.settings) / self.shared
+        room = int((plan.limit + estimate - taken - _SPARE) * self.shared)
+        others = list(thin_candidates(replace(plan, memory=max(1, room)), self.whole))
+        if not any(c.compiled is found.compiled for c in others):
+            return None
+        best = min(others, key=sort_key)
+        if best.price >= found.price and taken <= plan.limit:
+            return found.compiled, found.settings
+        fits = self.fits(plan, best.compiled, best.settings)
+        return (best.compiled, best.settings) if fits else None
 
     def corrected(
         self, plan: Plan, found: Candidate

@@ -8,6 +8,7 @@ for a number from the device at each turn.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -24,16 +25,17 @@ class Launches(NamedTuple):
 
     Attributes:
         kernels: Kernels and copies that are launched. A loop of a number of turns that
-            XLA does not know is counted with one turn.
-        waits: Loops of that kind, and conditionals.
+            XLA does not know is counted with one turn, if nobody says how many.
+        waits: Loops of that kind, and conditionals; where their turns are told, how
+            often the host waits.
     """
 
     kernels: int
     waits: int
 
 
-_Call = tuple[list[str], int]
-"""Computations of which one is called, and how often."""
+_Call = tuple[list[str], int | None]
+"""Computations of which one is called, and how often; `None`: until a test fails."""
 
 
 @dataclass(slots=True)
@@ -42,16 +44,17 @@ class _Part:
 
     own: int = 0
     waits: int = 0
-    calls: list[tuple[list[str], int]] = field(
-        default_factory=list[tuple[list[str], int]]
-    )
+    calls: list[_Call] = field(default_factory=list["_Call"])
 
 
-def launches(text: str) -> Launches:
+def launches(text: str, turns: Sequence[float] = ()) -> Launches:
     """Read the text of a compiled program.
 
     Args:
         text: As `jax.stages.Compiled.as_text` gives it.
+        turns: For each loop of an unknown number of turns, the outer before the inner,
+            how many they are, on the average. By default one each, which is not tested
+            again.
 
     Examples:
         Five turns of a copy and the copy at the end; a loop whose number of turns is
@@ -70,11 +73,20 @@ def launches(text: str) -> Launches:
         ... }'''
         >>> launches(text)
         Launches(kernels=6, waits=0)
-        >>> launches(text.replace(', "known_trip_count":{"n":"5"}', ""))
+        >>> unknown = text.replace(', "known_trip_count":{"n":"5"}', "")
+        >>> launches(unknown)
         Launches(kernels=3, waits=1)
+        >>> launches(unknown, [5])              # five turns, six tests
+        Launches(kernels=12, waits=6)
     """
     parts, entry = _computations(text)
-    return _total(parts, entry)
+    kernels, waits, _ = _total(parts, entry, iter(turns))
+    return Launches(round(kernels), round(waits))
+
+
+def tested_loops(text: str) -> int:
+    """How many loops of an unknown number of turns a compiled program has."""
+    return _total(*_computations(text), iter(()))[2]
 
 
 def _computations(text: str) -> tuple[dict[str, _Part], str]:
@@ -93,11 +105,8 @@ def _computations(text: str) -> tuple[dict[str, _Part], str]:
 def _read(part: _Part, operation: str, rest: str) -> None:
     if operation == "while":
         known = _TRIP_COUNT.search(rest)
-        part.waits += known is None
-        part.own += known is None  # the test is a kernel of its own
-        part.calls.append(
-            (_computations_at(rest, "body"), int(known[1]) if known else 1)
-        )
+        often = int(known[1]) if known else None
+        part.calls.append((_computations_at(rest, "body"), often))
     elif operation == "conditional":
         part.waits += 1
         listed = _computations_at(rest, "branch_computations")
@@ -119,12 +128,20 @@ def _computations_at(rest: str, what: str) -> list[str]:
     return re.findall(r"[\w.\-]+", found[1]) if found else []
 
 
-def _total(parts: dict[str, _Part], name: str) -> Launches:
+def _total(
+    parts: dict[str, _Part], name: str, told: Iterator[float]
+) -> tuple[float, float, int]:
     part = parts[name]
-    kernels, waits = part.own, part.waits
-    for names, turns in part.calls:
-        inner = [_total(parts, each) for each in names if each in parts]
-        if inner:  # of branches the dearest
-            kernels += turns * max(each.kernels for each in inner)
-            waits += turns * max(each.waits for each in inner)
-    return Launches(kernels, waits)
+    kernels, waits, unknown = float(part.own), float(part.waits), 0
+    for names, often in part.calls:
+        turns = next(told, None) if often is None else None
+        inner = [_total(parts, each, told) for each in names if each in parts]
+        # Each test is a kernel, too.
+        tests = 0.0 if often is not None else 1.0 if turns is None else turns + 1
+        times = 1.0 if turns is None else turns
+        times = times if often is None else float(often)
+        # Of branches the dearest.
+        kernels += tests + times * max((k for k, _, _ in inner), default=0.0)
+        waits += tests + times * max((w for _, w, _ in inner), default=0.0)
+        unknown += (often is None) + sum(u for _, _, u in inner)
+    return kernels, waits, unknown
