@@ -17,7 +17,9 @@ reverse, chunk by chunk; what is behind it is called for whenever it is reached:
 Decisions, restores and stores are choices between values: nobody waits for them. A
 stage that takes several chunks takes several turns. Where each takes one, and their
 number is known, the turns are a loop of known trip count: then, with S stages that are
-advanced a times in all, the host waits S + a times, else 2 S + a + 1.
+advanced a times in all, the host waits S + a times, else 2 S + a + 1. With a snapshot
+for each stage all that is advanced is advanced before the first turn, S - 1 chunks, and
+nobody waits.
 
 A run that nobody sweeps back, for the value of a function that is also differentiated,
 is only advanced, the last block done once in the end (`chunked_run`):
@@ -33,6 +35,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
@@ -42,6 +45,7 @@ from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._settings import Settings
 from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
+from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, chunk_sizes
 from retape.engines.jaxpr.nest._known_trips import emit_chunk, emit_in_chunks
 from retape.engines.jaxpr.nest._resumable_nest import OK, Pass, State
@@ -89,10 +93,36 @@ class DeviceSweep(Sweep):
         none = jnp.zeros((), self.step_kind)
         state = state | {"goal": jnp.zeros((), self.kind), "asked": none, "to_go": none}
         state |= {k: jnp.asarray(False) for k in ("store", "stage", "begun")}
-        return self.aim(state, jnp.asarray(True))
+        state = self.aim(state, jnp.asarray(True))
+        if not self.advances_once:
+            return state
+        carried = Carried(state, together=True)
+        move = lambda _, c: carried.values(self.move(carried.state(c)))  # noqa: E731
+        chunks = np.int32((self.turns or 1) - 1)
+        found = lax.fori_loop(np.int32(0), chunks, move, carried.values(state))
+        return carried.state(found)
+
+    @property
+    def advances_once(self) -> bool:
+        """Whether each stage has its snapshot, so that none is advanced twice."""
+        stages, chunks = self.turns, self.sizes.turns.values()
+        if stages is None or stages < 2 or self.settings.split != "binomial":
+            return False
+        in_one = self.settings.direct or min(chunks) >= self.settings.stage
+        return in_one and self.settings.snapshots >= stages - 1
 
     def turn(self, state: State) -> State:
         """One turn: see the module's first lines."""
+        if not self.advances_once:
+            state = self.at_the_stage(state)
+        if self.settings.direct:
+            state = self.reverse_stage(state, state["stage"])
+            return self.aim(state, state["end"] > 0)
+        state, done = self.reverse_chunk(state)
+        return self.aim(state, done & (state["end"] > 0))
+
+    def at_the_stage(self, state: State) -> State:
+        """Advance until the registers stand before the stage that is next."""
         carried = self.carried
 
         def on_the_way(carry: Sequence[Any]) -> Any:
@@ -103,12 +133,7 @@ class DeviceSweep(Sweep):
             return carried.values(self.move(carried.state(carry)))
 
         carry = lax.while_loop(on_the_way, move, carried.values(state))
-        state = carried.state(carry)
-        if self.settings.direct:
-            state = self.reverse_stage(state, state["stage"])
-            return self.aim(state, state["end"] > 0)
-        state, done = self.reverse_chunk(state)
-        return self.aim(state, done & (state["end"] > 0))
+        return carried.state(carry)
 
     def reverse_chunk(self, state: State) -> tuple[State, Any]:
         """Tape and sweep back a chunk of a stage; also whether that was all of it."""
