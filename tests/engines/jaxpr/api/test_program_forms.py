@@ -27,7 +27,7 @@ FEW = retape.fixed_space(snapshots=2, stage=2)
 
 # The gradients of all forms are looked at by `judges/jax/test_forms.py`, where a short
 # scan is a step of its own. Opened, as a long one would be, it is one more loop: these
-# have none to open.
+# have none to open. On each change every second one of the others is opened.
 WITHOUT_A_SCAN = {
     "halt_on_data", "zero_trips", "one_trip", "while_in_while", "three_deep",
     "fori_dynamic", "fori_of_negative_length", "unused_carry",
@@ -55,7 +55,14 @@ OPENED = [form for form in FORMS if form.name not in WITHOUT_A_SCAN]
     "vmap_inside",
     "switch_2",
 )
-@pytest.mark.parametrize("form", OPENED, ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "form",
+    [
+        pytest.param(form, marks=[pytest.mark.slow] * (number % 2))
+        for number, form in enumerate(OPENED)
+    ],
+    ids=lambda f: f.name,
+)
 def test_gradient(form: Form, opened: None) -> None:
     del opened
     args = form.arguments()
