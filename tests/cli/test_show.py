@@ -62,7 +62,7 @@ def test_numbers_are_arguments_too(where, capsys):
             "`3` is a whole number, and the gradient is taken with r",
         ),
         (["{file}:halve", "f99[4]"], "there is no element type float99"),
-        (["{file}:halve", "f32[4]", "--only", "x"], "`--only x` is none of the passes"),
+        (["{file}:halve", "f32[4]", "--only", "x"], "`--only x` is not a pass"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(where, arguments, said, capsys):

@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     parts = _parts(text)
     if options.only is not None and options.only not in parts:
         raise CommandError(
-            f"`--only {options.only}` is none of the passes. Pass one of these: "
+            f"`--only {options.only}` is not a pass. Pass one of these: "
             f"{', '.join(parts)}."
         )
     if options.json:

@@ -79,8 +79,8 @@ def message(loop: Loop[C, A, R], reason: str, kept: bool) -> str:
         where = f"with {left} of {loop.length} steps left to reverse"
     since = "" if kept else "; the steps since the last snapshot are run again"
     return (
-        f"the run was ended by {reason}, {where}. What is needed to go on is in its "
-        f"store: make the same call again{since}. A job that is to be queued again may "
-        f"end with `raise SystemExit(error.exit_code)`, which is "
+        f"the run was ended by {reason}, {where}. Its store has all that is "
+        f"needed to go on: make the same call again{since}. A job that is to be "
+        f"queued again may end with `raise SystemExit(error.exit_code)`, which is "
         f"{RunInterrupted.exit_code}."
     )

@@ -75,6 +75,6 @@ class Proof(Generic[C, A]):
                 f"`store={self.store!r}` holds a run that another program has begun: "
                 f"{what} than it gave there. Undo what has changed since (a constant, "
                 "a module, a file, a library), or call `clear()` on the store, and the "
-                "run begins anew. A program that gives other bits each time cannot be "
-                "taken up."
+                "run begins anew. A program that gives other bits each time cannot "
+                "go on."
             )

@@ -233,8 +233,8 @@ def on_host(plan: Plan | None) -> Plan:
     if plan.budget is None:
         return replace(plan, offload="host")
     raise PlanError(
-        f"`offload='host'` does not go with `plan={plan!r}`: a budget is shared by all "
-        "that a gradient holds, and what is on the host is none of it. Pass a number "
+        f"`offload='host'` does not go with `plan={plan!r}`: a budget counts what "
+        "a gradient holds on the device, not what waits on the host. Pass a number "
         "of snapshots, such as `retape.fixed_space(snapshots=20, offload='host')`."
     )
 

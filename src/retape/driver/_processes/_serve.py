@@ -85,7 +85,7 @@ def _cannot_send(answer: tuple[bool, Any], error: Exception) -> Exception:
     what = "The cotangent" if fine else f"The error `{value!r}` of a step"
     return MachineError(
         f"{what} cannot be sent from the process of a snapshot to the caller's: "
-        f"{error}. Let cotangents and errors be what `pickle` can take."
+        f"{error}. Cotangents and errors must be picklable."
     )
 
 

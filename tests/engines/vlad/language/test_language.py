@@ -14,7 +14,7 @@ FAULTS = [
     ("(f", "1:1", "this `(` is never closed; write the missing `)`"),
     ("#| a #| b |# (f", "1:1", "this `#|` is never closed; write the missing `|#`"),
     ("(f #;)", "1:4", "`#;` comments out the datum after it"),
-    ("1/0", "1:1", "`1/0` begins as a number but is none"),
+    ("1/0", "1:1", "`1/0` begins like a number but is not one"),
     ("(let (((car x) 1)) x)", "1:8", "a parameter is a variable, a constant"),
     ("(letrec (((cons f g) 1)) 1)", "1:11", "`letrec` binds names of functions"),
     ("(f [1 2)", "1:8", "`)` closes the `[` of line 1; write `]`"),
@@ -28,7 +28,7 @@ FAULTS = [
     ("'(1 . 2 . 3)", "1:9", "a list has at most one dot"),
     ("#x", "1:1", "`#x` is neither a number, a name, `#t` nor `#f`"),
     ("#(1 2)", "1:1", "a vector is printed as `#(...)` but cannot be written; make"),
-    ("1x", "1:1", "`1x` begins as a number but is none"),
+    ("1x", "1:1", "`1x` begins like a number but is not one"),
     ('"text"', "1:1", "the language has no strings"),
     ('"', "1:1", '`"` is neither a number'),
     (

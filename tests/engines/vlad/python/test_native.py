@@ -436,7 +436,7 @@ def test_arguments_that_are_no_values_are_refused() -> None:
 def test_a_function_without_a_file_is_refused() -> None:
     names: dict[str, Any] = {}
     exec("def f(x):\n    return x\n", names)
-    with pytest.raises(native.CompileError, match="cannot be had, since it was not"):
+    with pytest.raises(native.CompileError, match="cannot be read, since it is in no"):
         native.function(names["f"])(1.0)
 
 

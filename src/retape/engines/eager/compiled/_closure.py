@@ -48,7 +48,7 @@ def closure(joint: Joint, wanted: Iterable[int], saved: Collection[int]) -> Clos
         elif end[node] is End.NEITHER:
             raise UnsupportedError(
                 f"`{joint.nodes[node].target}` of the compiled graph gives other "
-                "values when it runs again, and what it gives cannot be saved. "
+                "values when it runs again, and its result cannot be saved. "
                 "Compile without a budget."
             )
         else:

@@ -76,7 +76,7 @@ class ShardedModules:
             except AttributeError as error:
                 self._is_known = False
                 warnings.warn(
-                    f"What FSDP2 holds cannot be read off PyTorch {torch.__version__} "
+                    f"PyTorch {torch.__version__} does not show what FSDP2 holds "
                     f"({error}), so it is not in the budget of `recompute`. Leave "
                     "room for it beside the budget.",
                     RetapeWarning,

@@ -180,8 +180,7 @@ def check_callable(fun: Any) -> None:
     check_no_plan("fun", fun)
     if not callable(fun):
         raise GradientTypeError(
-            f"`fun={fun!r}` cannot be called, and a gradient is that of a function. "
-            "Pass the function itself."
+            f"`fun={fun!r}` is not a function. Pass the function itself."
         )
 
 

@@ -102,9 +102,8 @@ def described_device(name: str) -> Target:
     chip = CHIPS.get(name.lower()) if isinstance(name, str) else None
     if chip is None:
         raise PlanError(
-            f"`device={name!r}` is none of those that are described: "
-            f"{', '.join(map(repr, CHIPS))}. Pass one of these names, or "
-            "none for this machine's own device."
+            f"`device={name!r}` is not described. Pass one of "
+            f"{', '.join(map(repr, CHIPS))}, or none for this machine's own device."
         )
     return _target(name.lower(), chip, compilers_folder())
 

@@ -52,7 +52,7 @@ class External:
             if each is not None and not callable(each) and type(each) is not External:
                 raise GradientTypeError(
                     f"`{each!r}` is not a function; pass functions, an `External`, or "
-                    "`None` for a partial derivative that there is none of"
+                    "`None` where there is no partial derivative"
                 )
 
 

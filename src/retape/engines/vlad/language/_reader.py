@@ -146,7 +146,9 @@ def _atom(token: str, where: Where) -> Datum:
     if number is not None:
         return Literal(number, where)
     if token[0].isdigit():
-        _refuse(f"`{token[:40]}` begins as a number but is none; correct it", where)
+        _refuse(
+            f"`{token[:40]}` begins like a number but is not one; correct it", where
+        )
     return Symbol(token, where)
 
 

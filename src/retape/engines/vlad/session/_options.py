@@ -42,7 +42,7 @@ def check_engine(engine: str) -> None:
     """Refuse what is none of the three implementations."""
     if engine not in ("interpreter", "hybrid", "compiled"):
         raise PlanError(
-            f"`engine={engine!r}` is none of the three implementations; pass "
+            f"`engine={engine!r}` is not an implementation; pass "
             '"interpreter", "hybrid" or "compiled"'
         )
 

@@ -155,8 +155,8 @@ def _text_of(function: FunctionType) -> PythonFile:
         lines, _ = inspect.findsource(function)
     except (OSError, TypeError):
         raise CompileError(
-            f"the text of `{function.__qualname__}` cannot be had, since it was not "
-            "read from a file; write it in one, and import it",
+            f"the text of `{function.__qualname__}` cannot be read, since it is in no "
+            "file; write it in one, and import it",
             None,
         ) from None
     return _parsed(path or function.__code__.co_filename, "".join(lines))
