@@ -12,6 +12,7 @@ from retape.driver._progress import Bar, Progress
 from retape.driver._report import Report
 from retape.driver._verify import Verify
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.storage import SnapshotStore
 
 X = TypeVar("X")
@@ -45,6 +46,7 @@ def adjoint(
     seed: Callable[[X], G] | None = None,
     steps: int | None = None,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     store: SnapshotStore[Any] | None = None,
     key: str | int | None = None,
     reuse: bool = False,
@@ -65,6 +67,8 @@ def adjoint(
         steps: The number of steps; left out if the program has `done`.
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         store: Where snapshots go. With a `DiskStore` or a `TieredStore` a run that was
             killed is taken up again by the same call, and gives the same bits. The
             same call means the same x0, number of steps and plan, and functions that
@@ -107,6 +111,7 @@ def adjoint(
         >>> result.state, result.cotangent
         (25.62890625, 136.6875)
     """
+    plan = budgeted(plan, memory)
     machine = machine_of(program, x0, steps, seed, "retape.adjoint")
     watch = Bar() if progress is True else progress
     if program.hidden:

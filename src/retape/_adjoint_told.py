@@ -14,7 +14,7 @@ from retape.driver._memory_trace import MemoryTrace, Meter, predict_memory
 from retape.driver._program import Program
 from retape.driver._progress import Progress
 from retape.plan._base import Plan
-from retape.plan._constructors import fixed_space
+from retape.plan._constructors import budgeted, fixed_space
 from retape.plan._prediction import Prediction
 from retape.schedule._whole import whole
 from retape.storage import SnapshotStore, tree_nbytes
@@ -26,7 +26,12 @@ G = TypeVar("G")
 
 
 def explain(
-    program: Program[X, G], x0: X, *, steps: int, plan: Plan | None = None
+    program: Program[X, G],
+    x0: X,
+    *,
+    steps: int,
+    plan: Plan | None = None,
+    memory: float | str | None = None,
 ) -> Prediction:
     """Say what a run will take: its snapshots, steps and bytes. Nothing is run back.
 
@@ -38,6 +43,8 @@ def explain(
         steps: The number of steps, or how many you expect.
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
 
     Raises:
         PlanError: If the arguments do not go together.
@@ -52,6 +59,7 @@ def explain(
         >>> found.peak_snapshots, found.advances, found.peak_bytes
         (9, 51003, 96000)
     """
+    plan = budgeted(plan, memory)
     known = replace(program, done=None)
     machine = machine_of(known, x0, whole("steps", steps), _no_seed, "retape.explain")
     chosen, tape_bytes = planned(machine, plan, None)
@@ -65,6 +73,7 @@ def measure(
     seed: Callable[[X], G] | None = None,
     steps: int | None = None,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     store: SnapshotStore[Any] | None = None,
     key: str | int | None = None,
     progress: Callable[[Progress], None] | None = None,
@@ -80,6 +89,8 @@ def measure(
         seed: From the last state to its cotangent.
         steps: The number of steps.
         plan: How memory and time are traded.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         store: Where snapshots go.
         key: What the run is.
         progress: A function that is told.
@@ -98,6 +109,7 @@ def measure(
         >>> round(memory.measured_peak / memory.predicted_peak, 1)
         1.0
     """
+    plan = budgeted(plan, memory)
     refuse_hidden(program, "measure")
     machine = machine_of(program, x0, steps, seed, "retape.measure")
     with Meter(after=progress) as meter:
@@ -106,8 +118,8 @@ def measure(
         )
     state, total, cotangent, *_ = outcome.result
     sizes = tree_nbytes(x0), tape_bytes, tree_nbytes(cotangent)
-    memory = _memory(chosen, steps, outcome.report.length, sizes, store, meter)
-    return Adjoint(state, cotangent, replace(outcome.report, memory=memory), total)
+    trace = _memory(chosen, steps, outcome.report.length, sizes, store, meter)
+    return Adjoint(state, cotangent, replace(outcome.report, memory=trace), total)
 
 
 def diagnose(
@@ -117,6 +129,7 @@ def diagnose(
     seed: Callable[[X], G] | None = None,
     steps: int | None = None,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     store: SnapshotStore[Any] | None = None,
     key: str | int | None = None,
     growth: float = 1e6,
@@ -134,6 +147,8 @@ def diagnose(
         seed: From the last state to its cotangent.
         steps: The number of steps.
         plan: How memory and time are traded.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         store: Where snapshots go. Of a run that was taken up again the cotangents of
             this process are looked at.
         key: What the run is.
@@ -159,6 +174,7 @@ def diagnose(
         >>> found.health.fault.kind, found.health.fault.step
         ('reverse', 2)
     """
+    plan = budgeted(plan, memory)
     refuse_hidden(program, "diagnose")
     check_growth(growth)
     machine = machine_of(program, x0, steps, seed, "retape.diagnose")

@@ -16,6 +16,7 @@ from retape.driver._program import Program
 from retape.driver._step_machine import StepMachine
 from retape.driver._two_parts import Paused, run_to_the_end
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.storage import SnapshotStore, copy_tree
 from retape.storage._base import is_durable
 
@@ -108,6 +109,7 @@ def forward(
     *,
     steps: int | None = None,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     store: SnapshotStore[Any] | None = None,
 ) -> Forward[X, G]:
     """Run a simulation to its end, keep what a gradient needs, and wait.
@@ -122,6 +124,8 @@ def forward(
         steps: The number of steps; left out if the program has `done`.
         plan: How memory and time are traded; by default
             `retape.fixed_space(snapshots=20)`. The tape of its last stage waits, too.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         store: Where snapshots wait: a `MemoryStore`, or one around it.
 
     Returns:
@@ -142,6 +146,7 @@ def forward(
         >>> [g.cotangent for g in run.gradients([lambda x: 1.0, lambda x: 1 / x])]
         [136.6875, 5.333333333333334]
     """
+    plan = budgeted(plan, memory)
     refuse_hidden(program, "forward")
     # A seed is asked for on the way back.
     machine = machine_of(program, x0, steps, _no_seed, "retape.forward")

@@ -26,6 +26,7 @@ from retape.engines.vlad.python.call._remembered import Remembered
 from retape.engines.vlad.python.read._source import CompileError as CompileError
 from retape.engines.vlad.session._engines import EngineName
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 
 __all__ = [
     "CompileError",
@@ -111,6 +112,7 @@ def grad(
     argnums: int | tuple[int, ...] = 0,
     *,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     engine: EngineName = "compiled",
 ) -> Derivative:
     """The gradient of a function of numbers and arrays that returns one number.
@@ -120,12 +122,18 @@ def grad(
         argnums: Which arguments to differentiate by; a tuple gives a tuple.
         plan: How memory and time are traded; by default `logarithmic`, with stages of
             1,000,000 steps.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         engine: As in `function`.
 
     Returns:
         A function of the same arguments, which may be differentiated again, or called
         in compiled functions. With `store=` its states are kept on disk.
+
+    Raises:
+        PlanError: If `plan` and `memory` are both given, or cannot be.
     """
+    plan = budgeted(plan, memory)
     return Derivative("grad", fun, argnums, plan, engine)
 
 
@@ -134,9 +142,15 @@ def value_and_grad(
     argnums: int | tuple[int, ...] = 0,
     *,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     engine: EngineName = "compiled",
 ) -> Derivative:
-    """The value and the gradient, as `grad` has it."""
+    """The value and the gradient, as `grad` has it.
+
+    Raises:
+        PlanError: If `plan` and `memory` are both given, or cannot be.
+    """
+    plan = budgeted(plan, memory)
     return Derivative("value_and_grad", fun, argnums, plan, engine)
 
 
@@ -188,6 +202,7 @@ def vjp(
     *,
     argnums: tuple[int, ...] | None = None,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     engine: EngineName = "compiled",
 ) -> tuple[Any, tuple[Any, ...]]:
     """The value of a function, and the cotangents of its arguments, by reverse mode.
@@ -199,6 +214,8 @@ def vjp(
         argnums: Which arguments to differentiate by; by default all. Ints are floats if
             they are among them, and else stay ints.
         plan: As in `grad`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         engine: As in `function`.
 
     Returns:
@@ -219,6 +236,7 @@ def vjp(
         >>> native.vjp(power, (3.0, 4), 1.0, argnums=(0,))  # doctest: +SKIP
         (81.0, (108.0,))
     """
+    plan = budgeted(plan, memory)
     wanted = None if argnums is None else _as_tuple(argnums)
     options = wanted, plan, engine
     made = _PULLBACKS.of(fun, options, lambda: Pullback(fun, wanted, plan, engine))
@@ -232,7 +250,11 @@ def _as_tuple(argnums: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def to_jax(
-    fun: Callable[..., Any], shape: tuple[int, ...] = (), *, plan: Plan | None = None
+    fun: Callable[..., Any],
+    shape: tuple[int, ...] = (),
+    *,
+    plan: Plan | None = None,
+    memory: float | str | None = None,
 ) -> Callable[..., Any]:
     """The function on arrays of JAX: under `jit`, `vmap` and `grad`, once.
 
@@ -242,18 +264,25 @@ def to_jax(
         fun: A Python function, or a compiled one, of numbers and arrays.
         shape: The shape of its value.
         plan: As in `grad`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
 
     Returns:
         A function of arrays. Forward mode and second derivatives are refused by JAX.
 
     Raises:
         GradientTypeError: If `fun` is no Python function.
+        PlanError: If `plan` and `memory` are both given, or cannot be.
     """
+    plan = budgeted(plan, memory)
     return in_jax(_as_native(fun), shape, plan)
 
 
 def to_torch(
-    fun: Callable[..., Any], *, plan: Plan | None = None
+    fun: Callable[..., Any],
+    *,
+    plan: Plan | None = None,
+    memory: float | str | None = None,
 ) -> Callable[..., Any]:
     """The function on tensors of PyTorch, with its derivative for `backward()`.
 
@@ -262,13 +291,17 @@ def to_torch(
     Args:
         fun: A Python function, or a compiled one, of numbers and arrays.
         plan: As in `grad`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
 
     Returns:
         A function of tensors. Second derivatives are refused by PyTorch.
 
     Raises:
         GradientTypeError: If `fun` is no Python function.
+        PlanError: If `plan` and `memory` are both given, or cannot be.
     """
+    plan = budgeted(plan, memory)
     return in_torch(_as_native(fun), plan)
 
 

@@ -80,7 +80,7 @@ class Plan:
 
     snapshots: int | None = None
     sweeps: int | None = None
-    memory: int | str | None = None
+    memory: float | str | None = None
     stage: int | None = None
     split: Split = "binomial"
     offload: Memory | None = None

@@ -1,6 +1,7 @@
 """The short ways to make a `Plan`: what is fixed, and what follows from it."""
 
 from collections.abc import Set
+from typing import Any
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
@@ -155,7 +156,7 @@ def segments(
 
 
 def within(
-    budget: int | str,
+    budget: float | str,
     *,
     split: Split = "binomial",
     **others: object,
@@ -204,3 +205,23 @@ def within(
         )
     refuse_others("within", {k: v for k, v in others.items() if k != "offload"})
     return Plan(memory=parse_bytes(budget), split=split)
+
+
+def budgeted(plan: Any, memory: float | str | None) -> Any:
+    """The plan that `plan=` or `memory=` asks for, wherever both may be given.
+
+    Raises:
+        PlanError: If both are given, or `memory` is no number of bytes.
+
+    Examples:
+        >>> budgeted(None, "1 kB")
+        retape.within('1 kB')
+    """
+    if memory is None:
+        return plan
+    if plan is not None:
+        raise PlanError(
+            f"`plan={plan!r}` and `memory={memory!r}` both say what a gradient may "
+            "take. Leave one of them out; a budget is a plan, too, `retape.within`."
+        )
+    return Plan(memory=parse_bytes(memory, "memory"))

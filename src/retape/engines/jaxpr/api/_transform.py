@@ -23,6 +23,7 @@ from retape.engines.jaxpr.calls._rules import call, hoisted_sweep
 from retape.engines.jaxpr.intake._nnx import call_nnx, has_nnx, with_module
 from retape.engines.jaxpr.jaxprs._structural_equality import deduplicate
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
 from retape.plan._support import check_no_plan
 from retape.storage import SnapshotStore
@@ -32,7 +33,11 @@ R = TypeVar("R")
 
 
 def checkpointed(
-    fun: Callable[P, R], *, plan: Plan | None = None, loops: Loops | None = None
+    fun: Callable[P, R],
+    *,
+    plan: Plan | None = None,
+    memory: float | str | None = None,
+    loops: Loops | None = None,
 ) -> Callable[P, R]:
     """The same function, whose reverse mode is divide and conquer.
 
@@ -44,6 +49,8 @@ def checkpointed(
         fun: A function of arrays (or pytrees of arrays) that JAX can trace. Python's
             numbers are traced too, unless `fun` needs their values.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         loops: "device" for loops of known trip count, for which a GPU's host does not
             wait; "host" for loops that end by themselves. By default the first where
             the program is lowered for a GPU, and the second elsewhere.
@@ -61,6 +68,7 @@ def checkpointed(
         >>> float(jax.grad(retape.jax.checkpointed(halvings))(5.0))
         0.125
     """
+    plan = budgeted(plan, memory)
     check_callable(fun)
     mark = functools.partial(_of_arrays, plan=check_plan(plan, loops))
 
@@ -95,6 +103,7 @@ def grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     loops: Loops | None = None,
     store: SnapshotStore[Any] | None = None,
     progress: bool | Callable[[Progress], None] = False,
@@ -109,6 +118,8 @@ def grad(
         allow_int: Whether integer arguments are allowed; their gradients are of type
             `float0`, as JAX's are.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         loops: "device" for loops of known trip count, for which a GPU's host does not
             wait; "host" for loops that end by themselves. By default the first where
             the program is lowered for a GPU, and the second elsewhere.
@@ -134,6 +145,7 @@ def grad(
         >>> float(retape.jax.grad(power)(2.0, 5))     # jax.grad refuses: n is traced
         80.0
     """
+    plan = budgeted(plan, memory)
     options = (argnums, has_aux, holomorphic, allow_int)
     how: Any = {"plan": plan, "loops": loops, "store": store, "progress": progress}
     both = value_and_grad(fun, *options, **how)
@@ -154,6 +166,7 @@ def value_and_grad(
     allow_int: bool = False,
     *,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     loops: Loops | None = None,
     store: SnapshotStore[Any] | None = None,
     progress: bool | Callable[[Progress], None] = False,
@@ -182,6 +195,7 @@ def value_and_grad(
         >>> print(f"{value:.4f} {slope:.4f}")
         2.0000 0.2500
     """
+    plan = budgeted(plan, memory)
     check_callable(fun)
     hosted = store is not None or progress is not False
     plan = check_plan(plan, loops, hosted=hosted)
@@ -228,6 +242,7 @@ def vjp(
     *primals: Any,
     has_aux: bool = False,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     loops: Loops | None = None,
 ) -> Any:
     """`jax.vjp`, in sublinear memory, and through `lax.while_loop`s.
@@ -237,6 +252,8 @@ def vjp(
         *primals: The arguments at which to evaluate it.
         has_aux: Whether `fun` returns a pair, the second part of which is passed on.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         loops: As for `retape.jax.grad`.
 
     Returns:
@@ -254,6 +271,7 @@ def vjp(
         >>> float(value), float(pullback(1.0)[0])
         (0.625, 0.125)
     """
+    plan = budgeted(plan, memory)
     for number, primal in enumerate(primals):
         check_no_plan(f"primals[{number}]", primal)
     return jax.vjp(checkpointed(fun, plan=plan, loops=loops), *primals, has_aux=has_aux)

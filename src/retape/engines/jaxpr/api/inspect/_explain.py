@@ -36,6 +36,7 @@ from retape.engines.jaxpr.sizing._choose_settings import (
 )
 from retape.engines.jaxpr.xla._described_devices import for_device
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
 from retape.plan._prediction import Prediction
 from retape.plan._support import on_host
@@ -133,6 +134,7 @@ def explain(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     device: str | None = None,
@@ -148,6 +150,8 @@ def explain(
         fun: A function that returns a scalar.
         *args: Its arguments (or `jax.ShapeDtypeStruct`s of them).
         plan: As for `retape.jax.grad`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         loops: As for `retape.jax.grad`; by default those of the default backend.
         argnums: As for `retape.jax.grad`.
         device: A device that need not be here, as for `retape.jax.advise`: its form of
@@ -170,6 +174,7 @@ def explain(
         >>> explanation.steps, explanation.prediction.peak_snapshots
         (10002, 8)
     """
+    plan = budgeted(plan, memory)
     with for_device(device):
         problem = problem_of_call(fun, check_plan(plan, loops), args, kwargs, argnums)
         plan = check_plan(plan, loops or platform_loops()) or default_plan()

@@ -45,6 +45,7 @@ from retape.engines.jaxpr.xla._ahead_of_time import (
     checked_results,
 )
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.plan._options import Loops
 
 
@@ -70,6 +71,7 @@ def measure(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     health: Literal[False] = False,
@@ -83,6 +85,7 @@ def measure(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     health: Literal[True],
@@ -95,6 +98,7 @@ def measure(
     fun: Callable[..., Any],
     *args: Any,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     loops: Loops | None = None,
     argnums: int | Sequence[int] = 0,
     health: bool = False,
@@ -107,6 +111,8 @@ def measure(
         fun: A function that returns a scalar.
         *args: Its arguments: arrays and numbers, or trees of them.
         plan: How much memory to use; `retape.logarithmic()` by default.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         loops: As for `retape.jax.grad`.
         argnums: By which positional arguments the gradient is taken.
         health: Whether to watch how large cotangents are on the way back, and to name
@@ -145,6 +151,7 @@ def measure(
         >>> done.health.fault.kind, done.health.fault.operation
         ('reverse', 'sqrt')
     """
+    plan = budgeted(plan, memory)
     check_growth(growth)
     if under_transformation(jax.tree.leaves((args, kwargs))):
         raise UnsupportedError(

@@ -24,6 +24,7 @@ from retape.engines.jaxpr.layers.loops._scan import ScanWay, Theirs, scan
 from retape.engines.jaxpr.layers.loops._traced_loop import run_loop
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.plan._options import Memory
 
 Value = TypeVar("Value")
@@ -37,6 +38,7 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     levels: int | None = None,
     segment_length: int | None = None,
     policy: Policy | Plan | None = None,
@@ -55,6 +57,8 @@ def fori_loop(
         init_val: The first value.
         unroll: As in `jax.lax.fori_loop`.
         plan: As in `retape.jax.scan`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         levels: As in `retape.jax.scan`; needs known bounds.
         segment_length: As in `retape.jax.scan`; needs known bounds.
         policy: As in `retape.jax.scan`; needs known bounds.
@@ -72,6 +76,7 @@ def fori_loop(
         >>> float(jax.grad(power)(2.0, 5))
         80.0
     """
+    plan = budgeted(plan, memory)
     options = LoopOptions(plan, levels, segment_length, policy, offload)
     loop = partial(lax.fori_loop, body_fun=body_fun, unroll=unroll)
     if _is_unknown(lower) or _is_unknown(upper):
@@ -98,6 +103,7 @@ def while_loop(
     init_val: Value,
     *,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     levels: int | None = None,
     segment_length: int | None = None,
     policy: Policy | Plan | None = None,
@@ -114,6 +120,8 @@ def while_loop(
         body_fun: One trip.
         init_val: The first value.
         plan: As in `retape.jax.scan`.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         levels: As in `retape.jax.scan`; needs a counted loop.
         segment_length: As in `retape.jax.scan`; needs a counted loop.
         policy: As in `retape.jax.scan`; needs a counted loop.
@@ -129,6 +137,7 @@ def while_loop(
         >>> float(jax.grad(halvings)(5.0))
         0.125
     """
+    plan = budgeted(plan, memory)
     options = LoopOptions(plan, levels, segment_length, policy, offload)
     count = None if plan is not None else known_trip_count(cond_fun, body_fun, init_val)
     if count is None:

@@ -31,6 +31,7 @@ from retape.engines.jaxpr.layers.loops._traced_loop import run_loop
 from retape.engines.jaxpr.layers.remat._policy import Policy
 from retape.engines.jaxpr.primitives._with_primal import with_primal
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.plan._options import Memory
 
 Carry = TypeVar("Carry")
@@ -48,6 +49,7 @@ def scan(
     _split_transpose: bool = False,
     *,
     plan: Plan | None = None,
+    memory: float | str | None = None,
     levels: int | None = None,
     segment_length: int | None = None,
     policy: Policy | Plan | None = None,
@@ -68,6 +70,8 @@ def scan(
         unroll: Steps of the innermost loop in one trip, as in `jax.lax.scan`.
         _split_transpose: As in `jax.lax.scan`, where it is experimental.
         plan: Reverse by the step machine, as `retape.jax.checkpointed` does.
+        memory: Bytes, or a text such as "1 GB": instead of `plan`, for
+            `plan=retape.within(memory)`.
         levels: Nested loops, at most; by default 2, and 1 with `offload`.
         segment_length: Two levels, with segments of exactly this many steps.
         policy: What a step may save, as in `jax.checkpoint`; by default nothing.
@@ -91,6 +95,7 @@ def scan(
     References:
         Griewank 1992 (nested segments); Chen et al. 2016, section 4.4.
     """
+    plan = budgeted(plan, memory)
     options = LoopOptions(plan, levels, segment_length, policy, offload)
     theirs = Theirs(reverse, unroll, _split_transpose)
     plainly = lambda init, xs: theirs.loop(f, init, xs, length)  # noqa: E731
