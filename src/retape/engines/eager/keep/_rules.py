@@ -2,9 +2,9 @@
 
 Rule 1. Everything that autograd saves is kept while it fits: that is the tail.
 
-Rule 2. When bytes run out, what was saved first is let go first, a gap's worth at a
-time: a snapshot is put at the narrowest position of the gap, and the values before it
-are let go. They will be run again from there.
+Rule 2. When bytes run out, what was saved first is let go first: a snapshot is put at
+the narrowest position of the next gap, and the values before it are let go, part by
+part. They will be run again from the snapshot before.
 
 Rule 3. A gap is at most as long as what remains of the tail, because its values will be
 run again in the room that the tail leaves once it has been reversed.
@@ -51,7 +51,7 @@ class Rules:
     def __init__(self, run: "Run", gap: int, spacing: int) -> None:
         """Begin with gaps of so many bytes, or of so many steps."""
         self._run = run
-        self._gap = gap
+        self._gap = self._part = gap
         self._spacing = spacing
         self._measured: tuple[tuple[int, ...], int] = ((), 0)
 
@@ -93,6 +93,8 @@ class Rules:
             Whether there was anything to be let go.
         """
         trace = self._run.trace
+        if self._drop_before_opened():
+            return True
         if trace.tail.nbytes >= 2 * self._gap and self._seal():  # Rules 2 and 3
             return True
         held = self._snapshot_bytes() if len(trace.snapshots) > 2 else 0
@@ -152,27 +154,29 @@ class Rules:
     def _seal(self) -> bool:
         """End a gap at its narrowest position and let what lies before go (Rule 2)."""
         trace = self._run.trace
-        if self._drop_before_opened():
-            return True
         begin = trace.snapshots[-1].position
         end = self._end_of_gap(begin, self._gap)
         if end is None:
             return False
-        before = trace.tail.nbytes
-        self.drop_tail(self._place(begin, end))
-        dropped = before - trace.tail.nbytes
-        if 1.2 * sum(trace.nbytes[slot] for slot in trace.opened.slots) > dropped:
+        end = self._place(begin, end)
+        steps, before = trace.tail.steps, 0
+        for slot, step in steps.items():
+            if step >= end:
+                break
+            before += trace.nbytes[slot]
+        if 1.2 * sum(trace.nbytes[slot] for slot in trace.opened.slots) > before:
             self._gap *= 2  # the snapshot holds all of what was to be let go
-        trace.opened.saved = trace.saved - trace.tail.nbytes
-        return True
+        trace.opened.saved = trace.saved - trace.tail.nbytes + before
+        return self._drop_before_opened() or True
 
     def _drop_before_opened(self) -> bool:
-        """Let go of a gap's bytes of the tail, if it begins before the last snapshot.
+        """Let go of a part of the tail that lies before the last snapshot.
 
-        There is a snapshot behind them already.
+        It can be run again from the one before. No more goes at a time than the first
+        gap had: a GPT in nine tenths of its memory let go of a fourth at once.
         """
         trace = self._run.trace
-        goal = trace.tail.nbytes - self._gap
+        goal = trace.tail.nbytes - self._part
         steps, position = trace.tail.steps, trace.opened.position
         dropped = False
         while steps and steps[slot := next(iter(steps))] < position:
