@@ -15,40 +15,30 @@ TABLE = "operators/_table.py"
 
 SIGNS = {*"+ - * / = < > <= >=".split()}
 IDEAS: dict[str, set[str]] = {
-    # cons and car are read from a program's text
+    "language/_parameters.py": {"cons"},  # read from a program's text
     "language/_forms.py": {"cons"},
-    "language/_parameters.py": {"cons"},
-    "lower/_escape.py": {"cons"},
     # what Python and NumPy call functions, some of which are ours, too
     "python/read/_library.py": {"abs", "asin", "acos", "min", "max", "floor", "atan"}
     | {"erf"},
     "python/expressions/_library_calls.py": {"log", "tanh", "erf", "abs", "min", "max"}
-    | {"floor", "atan", "sin", "cos", "expt", "finite?", "zero?"},
+    | {"floor", "atan", "sin", "cos"},
+    "python/expressions/_lists.py": {"min", "max"},
     "python/library/_table.py": {"min", "max"},
-    "python/statements/_sequences.py": {"min", "max"},
-    "python/terms/_arithmetic.py": {"sqrt", "abs", "max"},  # formulas of these
-    # the interpreters' tests of values, which only they can see
-    "values/_primitives.py": {"boolean?", "real?", "procedure?", "real"},
-    "values/_vectors.py": {"vector?"},
     # words that mean something else
     "operators/_row.py": {"real"},
     "values/_versioned_arrays.py": {"log"},
 }
-"""Modules that name an operator because it is what they are about."""
+"""Modules in which an operator's name is a word of another language."""
 
 ABOUT_SIGNS = {
-    # signs of arithmetic, where what it does is what the pass is about
-    *("language/_expander.py", "language/_program.py", "operators/_partials.py"),
-    *("typed/_whole.py", "typed/_lower_typed.py"),
-    *("adjoint/_emit_record.py", "adjoint/_emit_parts.py", "adjoint/_tame.py"),
-    *("ir/_operator_text.py", "values/_values.py", "values/_versioned_arrays.py"),
-    # Python's own, translated
-    *("expressions/_array_items.py", "expressions/_arrays.py"),
-    *("expressions/_library_calls.py", "expressions/_whole_arrays.py"),
-    "statements/_sequences.py",
-    *("statements/_for_loops.py", "statements/_instance.py", "call/_function.py"),
-    *("terms/_arithmetic.py", "terms/_array_terms.py", "session/_module.py"),
+    "language/_program.py",  # of the VLAD that it writes
+    "operators/_partials.py",
+    "ir/_operator_text.py",  # of C
+    # the ends of what is shown, as `<native function f>`
+    *("values/_values.py", "values/_versioned_arrays.py", "session/_module.py"),
+    *("call/_function.py", "read/_records.py", "statements/_instance.py"),
 }
+"""And where a sign of arithmetic is one."""
 
 
 def _named(path: Path) -> set[str]:

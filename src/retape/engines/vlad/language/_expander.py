@@ -29,7 +29,7 @@ from retape.engines.vlad.language._syntax_checks import (
     require,
     split_definition,
 )
-from retape.engines.vlad.operators._table import CONS, NEGATE
+from retape.engines.vlad.operators._table import CONS, NEGATE, SUBTRACT
 
 
 class Expander:
@@ -81,7 +81,7 @@ class Expander:
     ) -> Core:
         """`(f a ...)`: the function, then its arguments as a tuple."""
         fun = self.expression(head, scope)
-        if isinstance(fun, Global) and fun.name == "-" and len(args) == 1:
+        if isinstance(fun, Global) and fun.name == SUBTRACT and len(args) == 1:
             fun = Global(fun.where, NEGATE)
         return App(where, fun, self.tuple_of(where, args, scope))
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from retape.engines.vlad.operators._table import (
+    IS_VECTOR,
     MAKE_VECTOR,
     VECTOR_LENGTH,
     VECTOR_REF,
@@ -62,7 +63,7 @@ def whole_below(value: Value, bound: int) -> int | None:
 
 
 TABLE: dict[str, Callable[..., Any]] = {
-    "vector?": lambda a: type(a) is Version,
+    IS_VECTOR: lambda a: type(a) is Version,
     MAKE_VECTOR: make_vector,
     VECTOR_LENGTH: vector_length,
     VECTOR_REF: vector_ref,

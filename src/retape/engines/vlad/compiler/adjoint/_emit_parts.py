@@ -27,6 +27,7 @@ from retape.engines.vlad.compiler.typed._form import (
 )
 from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
+from retape.engines.vlad.operators._table import EQUAL, MULTIPLY
 
 PART_WAYS = 30
 """Ways of one part, unless one function has more."""
@@ -229,7 +230,7 @@ def _reverse_lines(
 def _declared(lines: Sequence[str], shared: set[str], *, static: bool) -> Iterator[str]:
     """The declarations of shared variables, which are static, or those of others."""
     for line in lines:
-        declared = line.split("=")[0].split()[-1].lstrip("*")
+        declared = line.split(EQUAL)[0].split()[-1].lstrip(MULTIPLY)
         if (declared in shared) == static:
             yield f"static {line.split(';')[0].strip()};" if static else line
 

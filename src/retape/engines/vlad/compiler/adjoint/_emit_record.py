@@ -41,10 +41,13 @@ from retape.engines.vlad.compiler.typed._row_operations import is_each
 from retape.engines.vlad.compiler.typed._ways import Way, Ways
 from retape.engines.vlad.compiler.typed._whole import TESTS_OF_TWO
 from retape.engines.vlad.operators._table import (
+    ADD,
     CHECK_INTEGER,
     MAKE_VECTOR,
     MATRIX_PRODUCT,
+    MULTIPLY,
     OWN_SET,
+    SUBTRACT,
     VECTOR_DOT,
     VECTOR_LENGTH,
     VECTOR_REF,
@@ -314,12 +317,12 @@ class RecordEmission(FrameEmission):
         given = [self.integer(arg) is not None for arg in term.args]
         if not all(given):
             self.line(f"{{ const double x = {text}; WHOLE({var}, x) }}")
-        elif term.op == "*":
+        elif term.op == MULTIPLY:
             a, b = self._operands(term)
             self.line(f"PRODUCT({var}, {a}, {b})")
         else:
             self.line(f"{var} = {text};")
-            if term.op in ("+", "-"):
+            if term.op in (ADD, SUBTRACT):
                 self.line(f"SMALL({var})")
 
     def _place(self, row: Register, at: TypedAtom) -> None:

@@ -26,7 +26,7 @@ from retape.engines.vlad.compiler.typed._recorded import Recorded
 from retape.engines.vlad.compiler.typed._row_operations import PRODUCTS, is_each
 from retape.engines.vlad.compiler.typed._ways import Way
 from retape.engines.vlad.operators._row import Trait
-from retape.engines.vlad.operators._table import names_with
+from retape.engines.vlad.operators._table import DIVIDE, MULTIPLY, names_with
 
 _FINITE = names_with(Trait.FINITE)
 _EXPONENT = 1_000
@@ -56,7 +56,7 @@ def largest_tame(ways: Iterable[tuple[Way, Recorded]]) -> float:
 def _is_tame(step: Do) -> bool:
     if step.op in PRODUCTS or is_each(step.op):
         return False
-    if step.op == "/":
+    if step.op == DIVIDE:
         divisor = step.args[1]
         return isinstance(divisor, float) and abs(divisor) > 1e-300
     if any(isinstance(arg, float) and not math.isfinite(arg) for arg in step.args):
@@ -85,7 +85,7 @@ def _size(atom: TypedAtom, known: dict[TypedAtom, _Size]) -> _Size:
 
 
 def _of_operator(op: str, sizes: list[_Size]) -> _Size:
-    if op == "*":
+    if op == MULTIPLY:
         degree = sum(size.degree for size in sizes)
         return _Size(max(1, degree), sum(size.doublings for size in sizes))
     degree = max(size.degree for size in sizes)

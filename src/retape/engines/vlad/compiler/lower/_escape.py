@@ -21,6 +21,7 @@ from retape.engines.vlad.language._core import (
     Var,
     children,
 )
+from retape.engines.vlad.operators._table import CONS
 
 Group = Lambda | Letrec
 
@@ -70,7 +71,7 @@ class Escapes:
             case PVar(), Lambda():
                 self._bound[param.name] = arg
                 self._known.add(id(arg))
-            case PPair(), Prim(op="cons", args=(left, right)):
+            case PPair(), Prim(op=op, args=(left, right)) if op == CONS:
                 self._match(param.car, left)
                 self._match(param.cdr, right)
 

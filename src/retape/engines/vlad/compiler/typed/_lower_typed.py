@@ -64,6 +64,7 @@ from retape.engines.vlad.operators._table import (
     CAR,
     CDR,
     CONS,
+    EQUAL,
     IS_NULL,
     OWN_SET,
     VECTOR_SET,
@@ -315,7 +316,7 @@ class TypedLowering:
                 IfTyped(value, body, Stop()) if wanted else IfTyped(value, Stop(), body)
             )
         test = self._slot("same", "b")
-        return Do(test, "=", (value, wanted), IfTyped(test, body, Stop()))
+        return Do(test, EQUAL, (value, wanted), IfTyped(test, body, Stop()))
 
     def _cont(self, term: Cont, known: Bindings) -> TypedTerm:
         param = self.new(term.param)

@@ -25,7 +25,10 @@ from retape.engines.vlad.compiler.typed._form import (
 from retape.engines.vlad.compiler.typed._row_operations import SETS
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import (
+    ADD,
+    MULTIPLY,
     OPERATORS,
+    SUBTRACT,
     VECTOR_LENGTH,
     names_with,
 )
@@ -37,7 +40,7 @@ PLACES = {n: row.place for n, row in OPERATORS.items() if row.place is not None}
 
 TESTS_OF_TWO = {n for n, row in OPERATORS.items() if row.is_test and row.arity == 2}
 
-_SUMS = ("+", "-")
+_SUMS = (ADD, SUBTRACT)
 _FLOORS, _CHECKS = names_with(Trait.FLOOR), names_with(Trait.CHECK)
 _KEEPING_CHECKED = names_with(Trait.INTEGRAL | Trait.CHECK)
 
@@ -147,7 +150,7 @@ class _Flows:
         elif step.op in _SUMS:
             a, b = step.args
             self._beside.setdefault(b, []).append(a)
-            if step.op == "+":
+            if step.op == ADD:
                 self._beside.setdefault(a, []).append(b)
             else:
                 self._signs((a,))
@@ -213,7 +216,7 @@ class _Flows:
         given = [a in found or is_whole_constant(a) for a in step.args]
         if step.op in _CHECKS and not given[0]:
             return self._is_plain_sum(step.args[0], found)
-        if step.op in (*_CHECKS, "*"):
+        if step.op in (*_CHECKS, MULTIPLY):
             return all(given) and (
                 not self._may_be_negative_zero(step.var)
                 or self._has_no_sign(step.var, found)
@@ -221,7 +224,7 @@ class _Flows:
         if step.op not in _SUMS:
             return False
         plain = [self._is_plain(a, found) for a in step.args]
-        return (any(plain) if step.op == "+" else plain[0]) and all(
+        return (any(plain) if step.op == ADD else plain[0]) and all(
             self._is_integral(a, found, {}) for a in step.args
         )
 
@@ -239,7 +242,7 @@ class _Flows:
         step = self.steps.get(slot) if isinstance(slot, Register) else None
         if step is not None and step.op in _CHECKS:
             return self._may_be_negative_zero(step.args[0])
-        return step is not None and step.op == "*"
+        return step is not None and step.op == MULTIPLY
 
     def _has_no_sign(self, slot: Register, found: set[Register]) -> bool:
         """Whether nobody could tell that a zero was negative: 0 + -0 is 0."""

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from retape.engines.vlad.language._core import Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import CONS, IS_ZERO, VECTOR_REF, VECTOR_SET
+from retape.engines.vlad.operators._table import (
+    ADD,
+    CONS,
+    IS_ZERO,
+    MULTIPLY,
+    VECTOR_REF,
+    VECTOR_SET,
+)
 from retape.engines.vlad.python.expressions._array_parts import indices_of, is_part
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -172,8 +179,8 @@ class ArrayItems:
             def inner(first: Core, *more: Core) -> Core:
                 place = first
                 for at, length in zip(more, lengths[1:], strict=True):
-                    row = Prim(where, "*", (place, length))
-                    place = Prim(where, "+", (row, at))
+                    row = Prim(where, MULTIPLY, (place, length))
+                    place = Prim(where, ADD, (row, at))
                 done = act(data, self._within(where, indices, lengths, more, place))
                 return Prim(where, CONS, (shape, done)) if rebuild else done
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Const, Core, Prim
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import CONS
+from retape.engines.vlad.operators._table import ADD, CONS
 from retape.engines.vlad.python.library import _parts
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -163,7 +163,7 @@ class ArrayParts:
 
             def known(*places: Core) -> Core:
                 for at, place in zip(single, places, strict=True):
-                    end = Prim(where, "+", (place, one))
+                    end = Prim(where, ADD, (place, one))
                     bounds[at] = tuple_of(where, [place, end, one])
                 return body(whole, *bounds)
 

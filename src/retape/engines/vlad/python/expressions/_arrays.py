@@ -4,7 +4,7 @@ import ast
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
-from retape.engines.vlad.operators._table import CONS, MAKE_VECTOR
+from retape.engines.vlad.operators._table import CONS, EQUAL, MAKE_VECTOR
 from retape.engines.vlad.python.library import _parts, _tables
 from retape.engines.vlad.python.read._types import (
     INT,
@@ -136,7 +136,7 @@ class Arrays:
             )
 
         def checked(items: Core, size: Core, *lengths: Core) -> Core:
-            same = Prim(where, "=", (product_of(where, lengths), size))
+            same = Prim(where, EQUAL, (product_of(where, lengths), size))
             made = Prim(where, CONS, (tuple_of(where, lengths), items))
             wrong = fault(where, "the shapes of two arrays differ")
             return If(where, same, made if len(lengths) > 1 else items, wrong)

@@ -5,6 +5,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NoReturn
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim
+from retape.engines.vlad.operators._table import (
+    ABS,
+    ATAN,
+    EQUAL,
+    EXPT,
+    IS_FINITE,
+    IS_ZERO,
+    MULTIPLY,
+)
 from retape.engines.vlad.python.expressions._by_axis import (
     axis_of,
     by_axis,
@@ -321,10 +330,10 @@ class LibraryCalls:
                 self._counted(node, args, 2)
                 if name == "pow":
                     return arithmetic.power(where, numbers[0], numbers[1])
-                return arithmetic.finite(where, "expt", cores), FLOAT
+                return arithmetic.finite(where, EXPT, cores), FLOAT
             case "atan2":
                 self._counted(node, args, 2)
-                return Prim(where, "atan", cores), FLOAT
+                return Prim(where, ATAN, cores), FLOAT
             case "hypot":
                 self._counted(node, args, 2)
                 return arithmetic.hypotenuse(where, *cores), FLOAT
@@ -332,11 +341,11 @@ class LibraryCalls:
         core, type_ = numbers[0]
         match name:
             case "abs":
-                return Prim(where, "abs", (core,)), type_
+                return Prim(where, ABS, (core,)), type_
             case "float":
                 return core, FLOAT
             case "bool":
-                return arithmetic.inverse(where, Prim(where, "zero?", (core,))), BOOL
+                return arithmetic.inverse(where, Prim(where, IS_ZERO, (core,))), BOOL
             case "int":
                 return (
                     (core, INT)
@@ -351,20 +360,22 @@ class LibraryCalls:
             case "ceil":
                 return arithmetic.ceiling(where, core), INT
             case "atan":
-                return Prim(where, "atan", (core, Const(where, 1.0))), FLOAT
+                return Prim(where, ATAN, (core, Const(where, 1.0))), FLOAT
             case "isfinite":
-                return Prim(where, "finite?", (core,)), BOOL
+                return Prim(where, IS_FINITE, (core,)), BOOL
             case "isnan":
 
                 def differs(x: Core) -> Core:
-                    equal = Prim(where, "=", (x, x))
+                    equal = Prim(where, EQUAL, (x, x))
                     return If(where, equal, Const(where, False), Const(where, True))
 
                 return arithmetic.named(where, (core,), differs), BOOL
             case "degrees":
-                return Prim(where, "*", (core, Const(where, 57.29577951308232))), FLOAT
+                return Prim(
+                    where, MULTIPLY, (core, Const(where, 57.29577951308232))
+                ), FLOAT
             case "radians":
                 return Prim(
-                    where, "*", (core, Const(where, 0.017453292519943295))
+                    where, MULTIPLY, (core, Const(where, 0.017453292519943295))
                 ), FLOAT
         return self.refuse(node, f"`{name}` is not compiled")

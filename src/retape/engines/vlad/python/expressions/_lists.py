@@ -21,9 +21,14 @@ from retape.engines.vlad.language._core import (
 )
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._table import (
+    ADD,
     CONS,
     IS_ZERO,
+    LESS,
     MAKE_VECTOR,
+    MAXIMUM,
+    MULTIPLY,
+    SUBTRACT,
     VECTOR_REF,
     VECTOR_SET,
 )
@@ -107,7 +112,7 @@ class Lists:
         core, _ = owner.as_number(node, value)
         if count[1] is not INT:
             owner.refuse(node, "`[x] * n` is compiled of a number and an int")
-        number = Prim(where, "max", (count[0], Const(where, 0.0)))
+        number = Prim(where, MAXIMUM, (count[0], Const(where, 0.0)))
 
         def made(n: Core, x: Core) -> Core:
             shape = Prim(where, CONS, (n, Const(where, 1.0)))
@@ -183,7 +188,7 @@ class Lists:
             if item == _ROW:
                 return self._with_array(node, count, width, data, value)
             made = self._set_numbers(node, data, count, value, grows=True)
-            more = Prim(where, "+", (count, Const(where, 1.0)))
+            more = Prim(where, ADD, (count, Const(where, 1.0)))
             wide = Const(where, float(len(_leaves(item))))
             return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
 
@@ -194,7 +199,7 @@ class Lists:
         where = self._owner.text.where(node)
 
         def shorter(shape: Core, count: Core, width: Core, data: Core) -> Core:
-            less = Prim(where, "-", (count, Const(where, 1.0)))
+            less = Prim(where, SUBTRACT, (count, Const(where, 1.0)))
             return Prim(where, CONS, (Prim(where, CONS, (less, width)), data))
 
         return opened(self._build, where, xs[0], shorter), xs[1]
@@ -231,7 +236,7 @@ class Lists:
         """Whether there is something in a list."""
         length, _ = self._owner.arrays.length(where, xs)
         place = self._owner.text.where(where)
-        return Prim(place, "<", (Const(place, 0.0), length))
+        return Prim(place, LESS, (Const(place, 0.0), length))
 
     def of_all(self, node: ast.AST, name: str, xs: Operand) -> Operand:
         """`sum(xs)`, `min(xs)`, `max(xs)`."""
@@ -267,7 +272,7 @@ class Lists:
 
         def taken(shape: Core, count: Core, width: Core, data: Core) -> Core:
             zero, one = Const(where, 0.0), Const(where, 1.0)
-            size = Prim(where, "*", (count, width))
+            size = Prim(where, MULTIPLY, (count, width))
             bounds = tuple_of(where, [zero, size, one]), TupleType((INT, INT, INT))
             items, _ = owner.written(node, _parts.part_1, [(data, _ROW), bounds])
             if is_flat:
@@ -325,9 +330,9 @@ class Lists:
         """The item at a place, of a width, in a row of numbers."""
         owner, where, (width, data) = self._owner, self._owner.text.where(node), kept
         assert isinstance(type_, ListType)
-        first = Prim(where, "*", (place, width))
+        first = Prim(where, MULTIPLY, (place, width))
         if type_.item == _ROW:
-            stop = Prim(where, "+", (first, width))
+            stop = Prim(where, ADD, (first, width))
             ends = [first, stop, Const(where, 1.0)]
             bounds = tuple_of(where, ends), TupleType((INT, INT, INT))
             made, _ = owner.written(node, _parts.part_1, [(data, _ROW), bounds])
@@ -346,7 +351,7 @@ class Lists:
                 self._of_numbers(where, item, data, first, at) for item in type_.items
             ]
             return tuple_of(where, parts)
-        place = Prim(where, "+", (first, Const(where, float(next(at)))))
+        place = Prim(where, ADD, (first, Const(where, float(next(at)))))
         return self._number(where, data, place, type_)
 
     def _number(self, where: Where, data: Core, place: Core, type_: Type) -> Core:
@@ -362,14 +367,14 @@ class Lists:
         owner, where = self._owner, self._owner.text.where(node)
         leaves = _leaves(value[1])
         width = Const(where, float(len(leaves)))
-        first = place if len(leaves) == 1 else Prim(where, "*", (place, width))
+        first = place if len(leaves) == 1 else Prim(where, MULTIPLY, (place, width))
         names = [self._build.fresh("item") for _ in leaves]
 
         def filled(start: Core) -> Core:
             made = data
             for at, (name, type_) in enumerate(zip(names, leaves, strict=True)):
                 number, _ = owner.arithmetic.number(where, (Var(where, name), type_))
-                end = Prim(where, "+", (start, Const(where, float(at))))
+                end = Prim(where, ADD, (start, Const(where, float(at))))
                 at_end: Operand = (end if at else start), INT
                 if grows:
                     given = [(made, _ROW), at_end, (number, FLOAT)]
@@ -386,8 +391,8 @@ class Lists:
         self, node: ast.AST, data: Core, place: Core, width: Core, value: Operand
     ) -> Core:
         owner, where = self._owner, self._owner.text.where(node)
-        first = Prim(where, "*", (place, width))
-        stop = Prim(where, "+", (first, width))
+        first = Prim(where, MULTIPLY, (place, width))
+        stop = Prim(where, ADD, (first, width))
         ends = tuple_of(where, [first, stop, Const(where, 1.0)])
         bounds = ends, TupleType((INT, INT, INT))
         given = [(data, _ROW), bounds, value]
@@ -405,10 +410,10 @@ class Lists:
             return owner.arithmetic.named(where, (wide,), lambda w: grown(w, row))
 
         def grown(wide: Core, row: Operand) -> Core:
-            used = Prim(where, "*", (count, wide)), INT
+            used = Prim(where, MULTIPLY, (count, wide)), INT
             given = [(data, _ROW), used, row]
             made, _ = owner.written(node, _lists.with_array, given)
-            more = Prim(where, "+", (count, Const(where, 1.0)))
+            more = Prim(where, ADD, (count, Const(where, 1.0)))
             return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
 
         return owner.arithmetic.named(where, (value[0],), added)

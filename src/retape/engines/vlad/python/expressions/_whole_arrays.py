@@ -25,11 +25,16 @@ from retape.engines.vlad.language._each import (
 )
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import (
+    ADD,
     CHECKED_DIV,
     CHECKED_EXPT,
     CONS,
+    DIVIDE,
+    EQUAL,
     MAKE_VECTOR,
+    MULTIPLY,
     SQUARE,
+    SUBTRACT,
     names_with,
 )
 from retape.engines.vlad.python.library import _rows, _tables
@@ -57,7 +62,11 @@ _LIGHT = names_with(Trait.LIGHT)
 
 _MOST_OPERANDS, _MOST_WORDS = 8, 30
 
-_PLAIN: dict[type[ast.operator], str] = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}
+_PLAIN: dict[type[ast.operator], str] = {
+    ast.Add: ADD,
+    ast.Sub: SUBTRACT,
+    ast.Mult: MULTIPLY,
+}
 
 Around = Callable[[Core], Core]
 
@@ -346,7 +355,7 @@ class WholeArrays:
 
         def around(body: Core) -> Core:
             for one, other in zip(these, those, strict=True):
-                same = Prim(where, "=", (one, other))
+                same = Prim(where, EQUAL, (one, other))
                 wrong = fault(where, "the shapes of two arrays differ")
                 body = If(where, same, body, wrong)
             return body
@@ -397,7 +406,7 @@ def _item_of(op: ast.operator, left: Item, right: Item) -> Item:
     constant = right.value if isinstance(right, ItemNumber) else None
     match op:
         case ast.Div():
-            return ItemOf("/" if constant else CHECKED_DIV, (left, right))
+            return ItemOf(DIVIDE if constant else CHECKED_DIV, (left, right))
         case ast.Pow() if constant == 2.0:
             return ItemOf(SQUARE, (left,))
         case ast.Pow():

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 
 from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import IS_POSITIVE, IS_ZERO
+from retape.engines.vlad.operators._table import (
+    ADD,
+    GREATER,
+    IS_POSITIVE,
+    IS_ZERO,
+    LESS,
+)
 from retape.engines.vlad.python.read._types import INT, UNKNOWN
 from retape.engines.vlad.python.read._variables import Variable, Variables
 from retape.engines.vlad.python.statements._joins import After, Emit, only
@@ -74,7 +80,7 @@ class _Counter:
     def test(self, env: Variables) -> Core:
         """Tell whether there is one more item."""
         i, end = Var(self.where, env[self.key].name), Var(self.where, self.last)
-        up, down = Prim(self.where, "<", (i, end)), Prim(self.where, ">", (i, end))
+        up, down = Prim(self.where, LESS, (i, end)), Prim(self.where, GREATER, (i, end))
         if self.sign:
             return up if self.sign > 0 else down
         rises = Prim(self.where, IS_POSITIVE, (Var(self.where, self.stride),))
@@ -84,7 +90,7 @@ class _Counter:
         """Its next value."""
         i = Var(self.where, env[self.key].name)
         by = self.range.step if self.sign else Var(self.where, self.stride)
-        return Prim(self.where, "+", (i, by))
+        return Prim(self.where, ADD, (i, by))
 
     def variables(self) -> Variables:
         """The facts about it at the head of the loop."""

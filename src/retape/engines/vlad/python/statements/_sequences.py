@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from retape.engines.vlad.language._core import Const, Core, Prim, Var
-from retape.engines.vlad.operators._table import VECTOR_REF
+from retape.engines.vlad.operators._table import (
+    ADD,
+    MAXIMUM,
+    MINIMUM,
+    SUBTRACT,
+    VECTOR_REF,
+)
 from retape.engines.vlad.python.read._names import assigned
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -113,9 +119,9 @@ def _of_range(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> S
     start = parts[0][0] if len(parts) == 2 else Const(where, 0.0)
     if not isinstance(start, Const | Var):
         owner.refuse(node, "the start of this `range` is a constant or a variable")
-    count = Prim(where, "-", (parts[-1][0], start))
-    length = Prim(where, "max", (count, Const(where, 0.0)))
-    return Sequence(length, lambda at: (Prim(where, "+", (start, at)), INT))
+    count = Prim(where, SUBTRACT, (parts[-1][0], start))
+    length = Prim(where, MAXIMUM, (count, Const(where, 0.0)))
+    return Sequence(length, lambda at: (Prim(where, ADD, (start, at)), INT))
 
 
 def _enumerated(
@@ -140,7 +146,7 @@ def _zipped(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> Seq
     each = [sequence(owner, loop, arg, env) for arg in node.args]
     length = each[0].length
     for other in each[1:]:
-        length = Prim(where, "min", (length, other.length))
+        length = Prim(where, MINIMUM, (length, other.length))
 
     def item(at: Core) -> Operand:
         found = [one.item(at) for one in each]
@@ -161,10 +167,10 @@ def _reversed(owner: "Body", loop: ast.For, node: ast.Call, env: Variables) -> S
     if not is_array and not is_range:
         owner.refuse(node, "`reversed` is of an array or of a `range`, as in Python")
     inner = sequence(owner, loop, inner_node, env)
-    last = Prim(where, "-", (inner.length, Const(where, 1.0)))
+    last = Prim(where, SUBTRACT, (inner.length, Const(where, 1.0)))
 
     def item(at: Core) -> Operand:
-        return inner.item(Prim(where, "-", (last, at)))
+        return inner.item(Prim(where, SUBTRACT, (last, at)))
 
     return Sequence(inner.length, item, inner.held)
 

@@ -14,16 +14,28 @@ from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
 from retape.engines.vlad.operators._row import Trait
 from retape.engines.vlad.operators._table import (
+    ABS,
+    ADD,
+    AT_LEAST,
+    AT_MOST,
     CHECK_INTEGER,
+    DIVIDE,
+    EQUAL,
     EXPT,
     FLOOR,
     FLOOR_DIVIDE,
+    GREATER,
     IS_FINITE,
     IS_NEGATIVE,
     IS_ZERO,
+    LESS,
+    MAXIMUM,
+    MULTIPLY,
     NEGATE,
     OPERATORS,
     REMAINDER,
+    SQRT,
+    SUBTRACT,
 )
 from retape.engines.vlad.python.read._types import BOOL, FLOAT, INT, UNKNOWN, Type
 from retape.engines.vlad.python.terms._core_builder import CoreBuilder
@@ -69,13 +81,13 @@ class Arithmetic:
         both = INT if s is INT and t is INT else FLOAT
         match op:
             case ast.Add() | ast.Sub() | ast.Mult():
-                name = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*"}[type(op)]
+                name = {ast.Add: ADD, ast.Sub: SUBTRACT, ast.Mult: MULTIPLY}[type(op)]
                 core: Core = Prim(where, name, (a, b))
-                if name == "*":
+                if name == MULTIPLY:
                     core = self._one_zero(core, both)
                 return self.exact(where, core, both), both
             case ast.Div():
-                return self._divided(where, "/", a, b), FLOAT
+                return self._divided(where, DIVIDE, a, b), FLOAT
             case ast.FloorDiv():
                 core = self._divided(where, FLOOR_DIVIDE, a, b)
                 return self._one_zero(core, both), both
@@ -90,7 +102,7 @@ class Arithmetic:
         """An int that is never -0.0, by which `atan2`, `1 / x` or a sign would tell."""
         if type_ is not INT:
             return core
-        return Prim(core.where, "+", (core, Const(core.where, 0.0)))
+        return Prim(core.where, ADD, (core, Const(core.where, 0.0)))
 
     def exact(self, where: Where, core: Core, type_: Type) -> Core:
         """An int that is refused if it is not below 2**53."""
@@ -117,7 +129,7 @@ class Arithmetic:
         whole = s is INT and t is INT and natural
         if exponent == 2.0:
             type_ = INT if whole else FLOAT
-            square = self.named(where, (a,), lambda x: Prim(where, "*", (x, x)))
+            square = self.named(where, (a,), lambda x: Prim(where, MULTIPLY, (x, x)))
             return self.exact(where, square, type_), type_
         if s is INT and t is INT and exponent is None:
             return self._power_of_int(where, a, b), INT
@@ -153,9 +165,9 @@ class Arithmetic:
             value = Var(where, result)
             wrong = fault(where, "math domain or range error")
             if traits & Trait.OF_FINITE:  # of infinities they are no numbers
-                is_wrong = Prim(where, "=", (x, x))
+                is_wrong = Prim(where, EQUAL, (x, x))
             else:  # infinite of infinity, of which minus infinity is no number
-                is_wrong = Prim(where, "<", (x, Const(where, math.inf)))
+                is_wrong = Prim(where, LESS, (x, Const(where, math.inf)))
             failed = If(where, is_wrong, wrong, value)
             test = If(where, Prim(where, IS_FINITE, (value,)), value, failed)
             return self._build.let_var(where, result, Prim(where, op, (x,)), test)
@@ -183,7 +195,7 @@ class Arithmetic:
                 where, -core.value + 0.0 if type_ is INT else -core.value
             ), type_
         if type_ is INT:
-            return Prim(where, "-", (Const(where, 0.0), core)), type_
+            return Prim(where, SUBTRACT, (Const(where, 0.0), core)), type_
         return Prim(where, NEGATE, (core,)), type_
 
     def truncated(self, where: Where, core: Core) -> Core:
@@ -215,7 +227,7 @@ class Arithmetic:
             where,
             (a, b),
             lambda x, y: If(
-                where, Prim(where, "=", (y, y)), Prim(where, op, (x, y)), y
+                where, Prim(where, EQUAL, (y, y)), Prim(where, op, (x, y)), y
             ),
         )
 
@@ -226,47 +238,47 @@ class Arithmetic:
         """
 
         def root(x: Core, y: Core) -> Core:
-            return Prim(where, "sqrt", (self._squares(where, x, y),))
+            return Prim(where, SQRT, (self._squares(where, x, y),))
 
         def scaled(x: Core, y: Core, m: Core) -> Core:
-            parts = Prim(where, "/", (x, m)), Prim(where, "/", (y, m))
-            length = Prim(where, "*", (m, self.named(where, parts, root)))
-            zero_or_nan = Prim(where, "+", tuple(_absolute(each) for each in (x, y)))
+            parts = Prim(where, DIVIDE, (x, m)), Prim(where, DIVIDE, (y, m))
+            length = Prim(where, MULTIPLY, (m, self.named(where, parts, root)))
+            zero_or_nan = Prim(where, ADD, tuple(_absolute(each) for each in (x, y)))
             safe = If(where, Prim(where, IS_ZERO, (m,)), zero_or_nan, length)
             return If(where, Prim(where, IS_FINITE, (m,)), safe, m)
 
         def chosen(x: Core, y: Core) -> Core:
             # No number is not larger than zero; so an infinity is found beside one.
-            first = Prim(where, "max", (Const(where, 0.0), _absolute(x)))
-            most = Prim(where, "max", (first, _absolute(y)))
+            first = Prim(where, MAXIMUM, (Const(where, 0.0), _absolute(x)))
+            most = Prim(where, MAXIMUM, (first, _absolute(y)))
             careful = self.named(where, (most,), lambda m: scaled(x, y, m))
             tiny, huge = Const(where, 1e-290), Const(where, 1e300)
 
             def checked(s: Core) -> Core:
-                plain = Prim(where, "sqrt", (s,))
-                is_small = Prim(where, "<", (s, huge))
+                plain = Prim(where, SQRT, (s,))
+                is_small = Prim(where, LESS, (s, huge))
                 upper = If(where, is_small, plain, careful)
-                return If(where, Prim(where, ">", (s, tiny)), upper, careful)
+                return If(where, Prim(where, GREATER, (s, tiny)), upper, careful)
 
             return self.named(where, (self._squares(where, x, y),), checked)
 
         return self.named(where, (a, b), chosen)
 
     def _squares(self, where: Where, x: Core, y: Core) -> Core:
-        squares = Prim(where, "*", (x, x)), Prim(where, "*", (y, y))
-        return Prim(where, "+", squares)
+        squares = Prim(where, MULTIPLY, (x, x)), Prim(where, MULTIPLY, (y, y))
+        return Prim(where, ADD, squares)
 
     def compare(self, where: Where, op: ast.cmpop, a: Core, b: Core) -> Core | None:
         """A comparison of two numbers; `None` for one that is not compiled."""
         names: dict[type[ast.cmpop], str] = {
-            ast.Lt: "<",
-            ast.Gt: ">",
-            ast.LtE: "<=",
-            ast.GtE: ">=",
-            ast.Eq: "=",
+            ast.Lt: LESS,
+            ast.Gt: GREATER,
+            ast.LtE: AT_MOST,
+            ast.GtE: AT_LEAST,
+            ast.Eq: EQUAL,
         }
         if isinstance(op, ast.NotEq):
-            return self.inverse(where, Prim(where, "=", (a, b)))
+            return self.inverse(where, Prim(where, EQUAL, (a, b)))
         name = names.get(type(op))
         return None if name is None else Prim(where, name, (a, b))
 
@@ -293,7 +305,7 @@ class Arithmetic:
 
 
 def _absolute(core: Core) -> Core:
-    return Prim(core.where, "abs", (core,))
+    return Prim(core.where, ABS, (core,))
 
 
 def literal(where: Where, value: float | bool | int) -> Operand:

@@ -8,7 +8,15 @@ from functools import reduce
 
 from retape.engines.vlad.language._core import Core, If, Prim, PVar, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import CONS, IS_NEGATIVE, VECTOR_LENGTH
+from retape.engines.vlad.operators._table import (
+    ADD,
+    CONS,
+    EQUAL,
+    IS_NEGATIVE,
+    LESS,
+    MULTIPLY,
+    VECTOR_LENGTH,
+)
 from retape.engines.vlad.python.terms._arithmetic import fault
 from retape.engines.vlad.python.terms._core_builder import (
     CoreBuilder,
@@ -21,7 +29,7 @@ def if_alike(where: Where, lengths: list[Core], result: Core) -> Core:
     """A term that needs equal lengths of arrays."""
     if len(lengths) < 2:
         return result
-    same = Prim(where, "=", (lengths[0], lengths[1]))
+    same = Prim(where, EQUAL, (lengths[0], lengths[1]))
     return If(where, same, result, fault(where, "the lengths of two arrays differ"))
 
 
@@ -32,7 +40,7 @@ def length_of(where: Where, vector: Core) -> Core:
 
 def wrapped(where: Where, index: Core, length: Core) -> Core:
     """An index that may count from the end."""
-    moved = Prim(where, "+", (index, length))
+    moved = Prim(where, ADD, (index, length))
     return If(where, Prim(where, IS_NEGATIVE, (index,)), moved, index)
 
 
@@ -41,7 +49,7 @@ def in_range(
 ) -> Core:
     """A term that needs an index to be one of so many."""
     wrong = fault(where, "index out of range")
-    inner = If(where, Prim(where, "<", (index, length)), inside, wrong)
+    inner = If(where, Prim(where, LESS, (index, length)), inside, wrong)
     if natural:
         return inner
     return If(where, Prim(where, IS_NEGATIVE, (index,)), wrong, inner)
@@ -49,7 +57,7 @@ def in_range(
 
 def product_of(where: Where, lengths: Sequence[Core]) -> Core:
     """How many items there are in an array of these lengths."""
-    return reduce(lambda a, b: Prim(where, "*", (a, b)), lengths)
+    return reduce(lambda a, b: Prim(where, MULTIPLY, (a, b)), lengths)
 
 
 def opened(
