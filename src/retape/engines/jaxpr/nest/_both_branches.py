@@ -28,7 +28,7 @@ from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._primitive_table import Kernel, traits
 from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen
-from retape.engines.jaxpr.nest._chunk_sizes import KERNEL, WAIT, is_unsafe
+from retape.engines.jaxpr.nest._chunk_sizes import BUSY, KERNEL, WAIT, is_unsafe
 
 _IN_VAIN = 8 * WAIT
 """What the branches that are not called for may cost: some forty kernels of tiny
@@ -38,8 +38,6 @@ search along a line of MJX's solver is such a branch, of 25 kernels (mujoco-mjx 
 """
 _FUSED = KERNEL // 16
 """An elementwise operation: a dozen and more of them are one kernel."""
-_BUSY = 2**8
-"""Operations on elements of a large array in the time of one of a kernel's start."""
 
 
 @cached(256)
@@ -85,7 +83,7 @@ def _price_of(eqn: core.JaxprEqn) -> int:
         times = eqn.params["length"] if eqn.primitive.name == "scan" else 1
         return times * sum(map(kernel_price, inner))
     fused = traits(eqn).kernel in (Kernel.ELEMENT, Kernel.SHAPE)
-    return (_FUSED if fused else KERNEL) + flops(eqn) // _BUSY
+    return (_FUSED if fused else KERNEL) + flops(eqn) // BUSY
 
 
 def _all_then_one(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:

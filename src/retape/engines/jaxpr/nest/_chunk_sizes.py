@@ -99,7 +99,8 @@ def chunk_sizes(
         single = sum(costs[b.label] for b in blocks_of([loop]))
         longest = LONGEST
         if compiled.program.length is None:
-            longest = max(_SHORTEST, min(LONGEST, _PERHAPS_IN_VAIN // max(1, single)))
+            step = sum(_device_cost(compiled, b.label) for b in blocks_of([loop]))
+            longest = max(_SHORTEST, min(LONGEST, _PERHAPS_IN_VAIN // max(1, step)))
         most = _equal_part(stage, longest)
         if stage < _FEW_STEPS:
             most = stage * max(1, min(_FEW_STEPS, WAIT // max(1, single)) // stage)
@@ -164,6 +165,12 @@ def _equal_part(whole: int, most: int) -> int:
     return max(1, -(-whole // max(1, parts)))
 
 
+def _device_cost(compiled: Compiled, label: Label) -> int:
+    """Operations of a block in whose time an accelerator has done it."""
+    eqns = compiled.code[label].jaxpr.eqns
+    return sum(KERNEL + flops(e) // BUSY for e in eqns)
+
+
 def block_cost(jaxpr: core.Jaxpr) -> int:
     """Operations of a block, each equation at least as dear as a kernel's start."""
     return sum(max(KERNEL, flops(e)) for e in jaxpr.eqns)
@@ -171,6 +178,8 @@ def block_cost(jaxpr: core.Jaxpr) -> int:
 
 KERNEL = 2**12
 """Operations in whose time a kernel is started, about."""
+BUSY = 2**8
+"""Operations on elements of a large array in the time of one of a kernel's start."""
 
 
 def _all_code(compiled: Compiled, label: Label, stage: int) -> list[core.Jaxpr]:

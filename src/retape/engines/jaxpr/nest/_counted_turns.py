@@ -79,11 +79,12 @@ def _changed_by_a_number(code: Code, layout: Layout) -> dict[Location, int]:
     found: dict[Location, int] = {}
     for var, out in zip(code.outs, jaxpr.outvars, strict=False):
         eqn = None if isinstance(out, core.Literal) else makers.get(out)
-        if eqn is None or eqn.primitive.name != "add" or out.aval.shape != ():
+        aval: Any = out.aval
+        if eqn is None or eqn.primitive.name != "add" or aval.shape != ():
             continue
         fixed = [a for a in eqn.invars if isinstance(a, core.Literal)]
         moving = [a for a in eqn.invars if not isinstance(a, core.Literal)]
-        whole = np.issubdtype(out.aval.dtype, np.integer)
+        whole = np.issubdtype(aval.dtype, np.integer)
         if whole and len(fixed) == 1 and places.get(moving[0]) == layout.where[var]:
             found[layout.where[var]] = int(fixed[0].val)
     return found
