@@ -1,121 +1,106 @@
-"""`memory=` is understood where a plan is: the same budget, however it is written."""
+"""One budget, wherever a budget is meant: as a plan, and as a policy of layers."""
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
 import retape
-import retape.jax
-from retape import native
+from retape import PlanError
 
-DECAY = retape.Program(lambda x, k: 0.9 * x, lambda x, k, g: 0.9 * g)
-X0, BYTES = np.ones(100), 20_000
+jax = pytest.importorskip("jax")
+jnp = pytest.importorskip("jax.numpy")
 
-
-def of_program(call):
-    return lambda **how: call(DECAY, X0, seed=np.copy, steps=300, **how)
+import retape.jax  # noqa: E402
+from retape.jax import policies  # noqa: E402
 
 
-def waited(**how):
-    run = retape.forward(DECAY, X0, steps=300, **how)
-    return run.gradient(np.copy).report
+def deep(x):
+    for _ in range(6):
+        x = jnp.sin(jnp.cumsum(x))
+    return x.sum()
 
 
-def looped(x):
-    step = lambda i, y: jnp.sin(y) + 0.1 * y  # noqa: E731
-    return jnp.sum(retape.jax.fori_loop(0, 300, step, x))
+def looped(w):
+    def layer(h, _):
+        return jnp.tanh(h @ w), None
+
+    return jax.lax.scan(layer, jnp.ones((64, 8)), length=100)[0].sum()
 
 
-def in_jax(call):
-    return lambda **how: call(looped, jnp.ones(100), **how)
+X = jnp.linspace(0, 1, 4000)
+W = jnp.eye(8) / 2
 
 
-def text_of(call):
-    """What a transformation makes of it, as a program's text."""
-    return lambda **how: str(jax.make_jaxpr(call(**how))(jnp.ones(100)))
+def temporaries(marked):
+    return jax.jit(jax.grad(marked)).lower(X).compile().memory_analysis()
 
 
-def loop(name):
-    step = lambda i, y: jnp.sin(y) + 0.1 * y  # noqa: E731
-    body = lambda y: (y[0] + 1, jnp.sin(y[1]))  # noqa: E731
-    calls = {
-        "fori_loop": lambda x, **how: retape.jax.fori_loop(0, 300, step, x, **how),
-        "scan": lambda x, **how: retape.jax.scan(
-            lambda y, _: (jnp.sin(y), None), x, length=300, **how
-        )[0],
-        "while_loop": lambda x, **how: retape.jax.while_loop(
-            lambda y: y[0] < 300, body, (0, x), **how
-        )[1],
-    }
-    return text_of(lambda **how: jax.grad(lambda x: jnp.sum(calls[name](x, **how))))
+def test_there_is_one_within():
+    assert policies.within is retape.within and "within" in policies.__all__
 
 
-def of_native(derivative):
-    def reported(**how):
-        made = derivative(power, engine="interpreter", **how)
-        return native.measure(made, 1.1).reports
-
-    return reported
-
-
-def power(x):
-    y = 1.0
-    for _ in range(300):
-        y *= x
-    return y
-
-
-ENTRANCES = {
-    "adjoint": lambda **how: of_program(retape.adjoint)(**how).report,
-    "measure": lambda **how: of_program(retape.measure)(**how).report.advances,
-    "diagnose": lambda **how: of_program(retape.diagnose)(**how).report,
-    "explain": lambda **how: retape.explain(DECAY, X0, steps=300, **how),
-    "forward": waited,
-    "jax.grad": text_of(lambda **how: retape.jax.grad(looped, **how)),
-    "jax.value_and_grad": text_of(
-        lambda **how: retape.jax.value_and_grad(looped, **how)
-    ),
-    "jax.vjp": text_of(
-        lambda **how: lambda x: retape.jax.vjp(looped, x, **how)[1](1.0)
-    ),
-    "jax.checkpointed": text_of(
-        lambda **how: retape.jax.grad(retape.jax.checkpointed(looped, **how))
-    ),
-    "jax.explain": lambda **how: in_jax(retape.jax.explain)(**how).prediction,
-    "jax.measure": lambda **how: in_jax(retape.jax.measure)(**how).report.advances,
-    "jax.scan": loop("scan"),
-    "jax.fori_loop": loop("fori_loop"),
-    "jax.while_loop": loop("while_loop"),
-    "native.grad": of_native(native.grad),
-    "native.value_and_grad": of_native(native.value_and_grad),
-}
-CORE = ("adjoint", "measure", "diagnose", "explain", "forward")
+@pytest.mark.slow
+def test_a_budget_is_a_policy():
+    want = jax.grad(deep)(X)
+    budget = retape.within("70 kB")
+    assert temporaries(deep).temp_size_in_bytes > budget.limit
+    for marked in (
+        retape.jax.checkpoint(deep, policy=budget),
+        retape.jax.Checkpointed(deep, policy=budget),
+    ):
+        assert temporaries(marked).temp_size_in_bytes <= budget.limit
+        assert jnp.allclose(jax.grad(marked)(X), want, rtol=1e-6)
+    with pytest.raises(retape.BudgetError, match="The least budget that would do is"):
+        jax.grad(retape.jax.checkpoint(deep, policy=retape.within(9)))(X)
 
 
-@pytest.mark.parametrize("name", ENTRANCES)
-def test_a_budget_is_the_plan_within_it(name):
-    call = ENTRANCES[name]
-    wanted = call(plan=retape.within(BYTES))
-    assert call(memory="20 kB") == wanted != call()
+@pytest.mark.slow
+def test_a_budget_is_a_policy_of_a_loop():
+    def stacked(x):
+        step = lambda c, _: (jnp.sin(jnp.cumsum(c)), None)  # noqa: E731
+        return retape.jax.scan(
+            step, x, length=4, policy=retape.within("1 MB"), levels=1
+        )[0].sum()
+
+    def plain(x):
+        for _ in range(4):
+            x = jnp.sin(jnp.cumsum(x))
+        return x.sum()
+
+    assert jnp.allclose(jax.grad(stacked)(X), jax.grad(plain)(X), rtol=1e-6)
 
 
-@pytest.mark.parametrize("memory", [BYTES, 20_000.0, 20_000.9, "20000", "0.02 MB"])
-@pytest.mark.parametrize("name", CORE)
-def test_a_budget_may_be_written_in_many_ways(name, memory):
-    call = ENTRANCES[name]
-    assert call(memory=memory) == call(plan=retape.within(BYTES))
-
-
-@pytest.mark.parametrize("name", ENTRANCES)
 @pytest.mark.parametrize(
-    ("how", "says"),
+    ("policy", "said"),
     [
-        ({"memory": "1 MB", "plan": retape.segments()}, "Leave one of them out"),
-        ({"memory": "much"}, "`memory='much'` is not an amount of memory"),
-        ({"memory": 0.5}, "`memory=0.5` is not an amount of memory"),
+        (retape.segments(), "This plan counts steps: pass it to `retape.jax.scan` as"),
+        (
+            retape.within(9, split="bisection"),
+            "a policy divides operations. Pass `re",
+        ),
+        (
+            retape.chain(forward=[1], states=[1], tapes=[1], budget=9),
+            "is not a policy, which is asked about each operation",
+        ),
     ],
 )
-def test_what_is_no_budget_is_refused(name, how, says):
-    with pytest.raises(retape.PlanError, match=says):
-        ENTRANCES[name](**how)
+def test_what_says_more_than_a_budget_is_no_policy(policy, said):
+    for use in (retape.jax.checkpoint, retape.jax.Checkpointed):
+        with pytest.raises(PlanError, match=said):
+            use(deep, policy=policy)
+    with pytest.raises(PlanError, match=said):
+        retape.jax.scan(lambda c, _: (c, None), X, length=3, policy=policy)
+
+
+@pytest.mark.slow
+def test_what_the_planner_found_is_a_plan_where_it_is_one():
+    found = retape.jax.advise(looped, W, memory="100 kB")
+    assert found.chosen.name == "binomial"
+    got = retape.jax.grad(looped, plan=found)(W)
+    assert jnp.allclose(got, jax.grad(looped)(W), rtol=1e-5)
+    roomy = replace(found, chosen=found.candidates[0])
+    with pytest.raises(PlanError, match="fits as it is. Call `jax.grad"):
+        retape.jax.grad(looped, plan=roomy)
+    other = replace(found, chosen=found.candidates[1])
+    with pytest.raises(PlanError, match="was chosen, is not a plan. Call `jax.grad"):
+        retape.jax.checkpointed(looped, plan=other)
