@@ -161,7 +161,7 @@ def test_nothing_is_left_of_what_was_removed(tmp_path):
         (arrays / folder / "0" / "c" / "0" / "0").unlink()
         store.close()
         if left is None:
-            with pytest.warns(retape.RetapeWarning, match="from the snapshots"):
+            with pytest.warns(retape.RetapeWarning, match="from its snapshots"):
                 assert store.open("test") is None
         else:
             record = store.open("test")
