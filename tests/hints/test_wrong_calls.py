@@ -136,7 +136,6 @@ PYTHONS = {
     "'snapshots'": "retape.fixed_space(d=3)",
     "'budget'": "retape.within()",
     "Write `import retape.jax`": "retape.grad(f)",
-    "argument 'memory'": 'retape.jax.grad(f, memory="1 GB")(x)',
     "argument 'snapshots'": "retape.jax.grad(f, snapshots=3)(x)",
     "takes 1 positional argument but 2": "retape.jax.grad(f)(x, x)",
     "`length` not provided": "retape.jax.scan(turn, x, None)",
