@@ -170,19 +170,4 @@ jax.grad(retape.jax.checkpoint(f, policy=save))(X)
         "jax.grad(retape.jax.checkpoint(chain, policy=THE_CODE))(X)",
         "jax.grad(chain)(X)",
     ),
-    Row(
-        "Write the loop as `retape.jax.scan`",
-        "jax.grad(retape.jax.checkpoint(heavy, policy=policies.sqrt()))(X)",
-        "step = lambda v, _: (jnp.tanh(jnp.sin(v) @ jnp.outer(v, v)), None)\n"
-        "f = lambda x: jnp.sum(retape.jax.scan(step, x, None, 30)[0] ** 2)\n"
-        "jax.grad(f)(X)",
-        "jax.grad(heavy)(X)",
-    ),
-    Row(
-        "pass a policy that is asked about the operations inside, such as "
-        "`policies.selective()`",
-        "jax.grad(retape.jax.checkpoint(heavy, policy=policies.sqrt()))(X)",
-        "jax.grad(retape.jax.checkpoint(heavy, policy=policies.selective()))(X)",
-        "jax.grad(heavy)(X)",
-    ),
 ]

@@ -48,7 +48,47 @@ def operator(name: str, *, fake: bool) -> Any:
     return made
 
 
+def named(policy: Any) -> bool:
+    """Whether a run with a region has its gradient under this policy."""
+    x = leaf()
+    with recompute(memory="1 MB", policy=policy), retape.torch.region("attention"):
+        loss = x.sin().square().sum()
+    loss.backward()
+    return torch.equal(x.grad, grad(lambda x: x.sin().square().sum()))
+
+
+def with_modules(name: Callable[[nn.Module], Any]) -> bool:
+    """Whether a model whose second part is kept has its gradient."""
+    model, x = nn.Sequential(nn.Tanh(), nn.Tanh()), leaf()
+    name(model)
+    with recompute(memory="1 MB", policy=retape.torch.names(save=["1"])):
+        loss = model(x).sum()
+    loss.backward()
+    return torch.equal(x.grad, grad(lambda x: x.tanh().tanh().sum()))
+
+
 ROWS = [
+    Row(
+        'Pass one, as in `names({}=["attention"])`',
+        "retape.torch.names(save='attention')",
+        "named(retape.torch.names(save=['attention']))",
+        written="names(save=['attention'])",
+    ),
+    Row(
+        "Say which regions to keep (`save=`",
+        "retape.torch.names()",
+        "named(retape.torch.names(save=['attention']))",
+    ),
+    Row(
+        "run again (`again=`",
+        "retape.torch.names()",
+        "named(retape.torch.names(again=['attention']))",
+    ),
+    Row(
+        "give modules their names with `retape.torch.name_modules`",
+        "with_modules(lambda model: None)",
+        "with_modules(retape.torch.name_modules)",
+    ),
     Row(
         "Pass an `nn.Sequential`",
         "retape.torch.checkpoint_sequential(3, 2, leaf())",

@@ -2,6 +2,7 @@
 
 # ruff: noqa: F401 - the statements of the rows use what is imported
 
+import dataclasses
 import math
 import os
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from tests.hints.rows import Row
 from tests.judges.vlad.judging import judge
 
 TWO, THREE = np.array([2, 0]), np.arange(3.0)
+POINT = "@dataclasses.dataclass\nclass Point:\n    a: float\n\n\n"
+FIVE = np.array([1.0, 2.0]).reshape(1, 1, 1, 1, 2)
 MASKED = np.ma.masked_array([1.0, 2.0])
 
 
@@ -223,22 +226,50 @@ agrees(g, 1.5)
 """,
     ),
     row(
-        "use a tuple for a few values, or an array from `numpy.zeros(n)`",
-        "1.5, 2",
-        "def f(x, n):\n    a = [x, x * x]\n    return a[0] + a[1]",
-        """
-def f(x, n):
-    a = numpy.zeros(n)
-    for i in range(n):
-        a[i] = x ** (i + 1)
-    return a[0] + a[1]
-""",
+        "write a list, `[... for ...]`",
+        "np.arange(3.0)",
+        "def f(a):\n    xs = (w * w for w in a)\n    return xs",
+        "def f(a):\n    xs = [w * w for w in a]\n    return xs[0] + xs[1]",
     ),
     row(
-        "use a tuple",
+        "write `xs.append(x)`",
         "1.5",
-        "def f(x):\n    a = [x, x * x]\n    return a[0] + a[1]",
-        "def f(x):\n    a = (x, x * x)\n    return a[0] + a[1]",
+        "def f(x):\n    xs = [x]\n    xs.append(x, x)\n    return xs[0]",
+        "def f(x):\n    xs = [x]\n    xs.append(x * x)\n    return xs[1]",
+        written="xs.append(x",
+    ),
+    row(
+        "write `{} = dataclasses.replace({}, {}=...)`",
+        "1.5",
+        POINT + "def f(x):\n    p = Point(x)\n    p.a = x * x\n    return p.a",
+        POINT + "def f(x):\n    p = Point(x)\n"
+        "    p = dataclasses.replace(p, a=x * x)\n    return p.a",
+    ),
+    row(
+        "write `dtype=float`",
+        "3",
+        "def f(n):\n    return np.zeros(n, dtype=int)[0]",
+        "def f(n):\n    return np.zeros(n, dtype=float)[0]",
+    ),
+    row(
+        "write a loop over it, or `np.array(...)`",
+        "1.5",
+        "def f(x):\n    xs = [x, x]\n    return xs * 2.0",
+        "def f(x):\n    xs = [x, x]\n    return (np.array(xs) * 2.0)[1]",
+    ),
+    row(
+        "give both the same number by `a.reshape(...)`",
+        "np.ones((1, 1, 2)), np.arange(2.0)",
+        "def f(a, b):\n    return (a + b)[0, 0, 1]",
+        "def f(a, b):\n    return (a + b.reshape(1, 1, 2))[0, 0, 1]",
+        written=".reshape(",
+    ),
+    Row(
+        "pass at most {}, by `a.reshape(...)`",
+        "def f(a):\n    return a[0] + a[1]\n\nof(f, FIVE)",
+        "def f(a):\n    return a[0] + a[1]\n\nof(f, FIVE.reshape(2))",
+        "3.0",
+        written=".reshape(",
     ),
     row(
         "by a default: `x=x`",
@@ -329,12 +360,6 @@ def f(x):
         "THREE",
         "def f(a):\n    a += 1.0\n    return a[0] + a[1]",
         "def f(a):\n    a = a + 1.0\n    return a[0] + a[1]",
-    ),
-    row(
-        "use `assert`",
-        "1.5",
-        "def f(x):\n    if x < 0:\n        raise ValueError\n    return math.sqrt(x)",
-        "def f(x):\n    assert x >= 0\n    return math.sqrt(x)",
     ),
     row(
         "use `if`",

@@ -253,4 +253,4 @@ def _reader(wanted: Any) -> Reader:
         return lambda name, value: [one(name, each) for each in value.split("+")]
     if get_origin(wanted) is Set:
         return _words
-    return _amount if int in get_args(wanted) else _word
+    return _amount if {int, float} & {*get_args(wanted)} else _word

@@ -36,7 +36,8 @@ class Hierarchy:
             when used, if a run costs more than numbers of floating point hold.
 
     Examples:
-        >>> from retape.schedule import Hierarchy, Tier, replay
+        >>> from retape import Tier
+        >>> from retape.schedule import Hierarchy, replay
         >>> tiers = Tier("device", 2), Tier("host", 3, 1, 1), Tier("disk", 9, 6, 6)
         >>> schedule = Hierarchy(60, tiers)
         >>> replay(schedule, 60, capacity={t.name: t.snapshots for t in tiers}).advances

@@ -41,7 +41,7 @@ class Mixed:
         stage: Steps taped at a time.
 
     Examples:
-        >>> from retape.schedule import Mixed, optimal_advances
+        >>> from retape.schedule import Mixed, Schedule
         >>> for action in Mixed(3, budget=1):
         ...     print(action)
         Store(step=0, slot=0, tier='memory')
@@ -53,7 +53,7 @@ class Mixed:
         Reverse(start=1, stop=2)
         Sweep(start=0, stop=1, slot=0, tier='memory')
         Drop(step=0, slot=0, tier='memory')
-        >>> Mixed(100, budget=5).counts().advances, optimal_advances(100, 5)
+        >>> Mixed(100, budget=5).counts().advances, Schedule(100, 5).counts().advances
         (252, 316)
     """
 

@@ -221,7 +221,8 @@ class OnlineTiers:
         PlanError: If there are not two tiers, or no slot on either.
 
     Examples:
-        >>> from retape.schedule import OnlineTiers, Tier, replay
+        >>> from retape import Tier
+        >>> from retape.schedule import OnlineTiers, replay
         >>> online = OnlineTiers((Tier("memory", 2), Tier("disk", 3, 5, 5)))
         >>> replay(online.actions(20), 20, capacity={"memory": 2, "disk": 3}).advances
         53

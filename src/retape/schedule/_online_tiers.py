@@ -51,7 +51,8 @@ class TieredPlacement:
     """The controller of a run over two tiers.
 
     Examples:
-        >>> from retape.schedule import OnlineTiers, Tier
+        >>> from retape import Tier
+        >>> from retape.schedule import OnlineTiers
         >>> state = OnlineTiers((Tier("memory", 1), Tier("disk", 2, 1, 5))).begin()
         >>> for stage in range(40):
         ...     state, placed = state.place(stage)

@@ -43,7 +43,8 @@ class AsyncStore(StoreWrapper[C]):
 
     Examples:
         >>> import tempfile
-        >>> from retape.storage import AsyncStore, DiskStore
+        >>> from retape import DiskStore
+        >>> from retape.storage import AsyncStore
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = AsyncStore(DiskStore(path))
         ...     _ = store.open("an example")

@@ -276,7 +276,7 @@ def is_durable(store: Any) -> TypeGuard[SnapshotStore[Any]]:
     """Tell whether this is a store that outlives its process.
 
     Examples:
-        >>> from retape.storage import DiskStore, MemoryStore
+        >>> from retape import DiskStore, MemoryStore
         >>> is_durable(DiskStore("somewhere")), is_durable(MemoryStore())
         (True, False)
     """

@@ -63,7 +63,7 @@ class DiskStore(SnapshotStore[C]):
 
     Examples:
         >>> import tempfile
-        >>> from retape.storage import DiskStore
+        >>> from retape import DiskStore
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = DiskStore(path)
         ...     _ = store.open("an example")

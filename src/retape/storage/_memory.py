@@ -19,7 +19,7 @@ class MemoryStore(SnapshotStore[C]):
         capacity_bytes: The most bytes, or a text such as "2 GiB", or `None`.
 
     Examples:
-        >>> from retape.storage import MemoryStore
+        >>> from retape import MemoryStore
         >>> store = MemoryStore()
         >>> store.put(0, 0, "memory", "a state", 7)
         >>> store.get(0, 0, "memory"), store.peak_bytes

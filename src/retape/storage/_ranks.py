@@ -66,7 +66,8 @@ class RankStore(StoreWrapper[C]):
 
     Examples:
         >>> import tempfile
-        >>> from retape.storage import DiskStore, RankStore
+        >>> from retape import DiskStore
+        >>> from retape.storage import RankStore
         >>> class Alone:
         ...     def Get_rank(self): return 0
         ...     def Get_size(self): return 1

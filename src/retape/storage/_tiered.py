@@ -34,7 +34,7 @@ class TieredStore(SnapshotStore[C]):
 
     Examples:
         >>> import tempfile
-        >>> from retape.storage import DiskStore, MemoryStore, TieredStore
+        >>> from retape import DiskStore, MemoryStore, TieredStore
         >>> with tempfile.TemporaryDirectory() as path:
         ...     store = TieredStore(MemoryStore(capacity=1), DiskStore(path))
         ...     _ = store.open("an example")

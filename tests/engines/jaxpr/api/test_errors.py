@@ -118,7 +118,7 @@ def test_what_is_returned_beside_the_value_and_is_no_array(aux: Any) -> None:
 )
 @pytest.mark.parametrize("fun", [3, None, "climb"])
 def test_not_a_function(call: Any, fun: Any) -> None:
-    expected = says(f"`fun={fun!r}` cannot be called", "Pass the function")
+    expected = says(f"`fun={fun!r}` is not a function", "Pass the function")
     with pytest.raises(retape.GradientTypeError, match=expected):
         call(fun)
 

@@ -124,11 +124,6 @@ def repl(*, engine: EngineName = "interpreter", plan: Plan | None = None) -> Non
 
     Raises:
         PlanError: If `engine` or `plan` cannot be.
-
-    Examples:
-        >>> repl()  # doctest: +SKIP
-        vlad> (+ 1 2)
-        3
     """
     with _history():
         Repl(input, _tell, engine=engine, plan=plan).loop()
