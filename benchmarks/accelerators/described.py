@@ -19,6 +19,10 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
+# Equinox's errors call the host, which a device that is not here has not; it reads this
+# when it is loaded.
+os.environ.setdefault("EQX_ON_ERROR", "nan")
+
 import jax
 from benchmarks.accelerators.workloads import (
     Workload,
@@ -151,8 +155,6 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(WORKLOADS))
     parser.add_argument("--device", default="h100")
     given = parser.parse_args()
-    # Equinox's errors call the host, which a device that is not here has not.
-    os.environ.setdefault("EQX_ON_ERROR", "nan")
     described = device(given.device)
     print(f"{described.title}, compiled by JAX {jax.__version__}")
     table = Table("", "", "temporaries, MB", "kernels a step", "waits a step")
