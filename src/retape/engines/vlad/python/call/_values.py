@@ -258,9 +258,8 @@ def _nested(parts: list[Value]) -> Value:
 def result_to_python(value: Value, type_: Type) -> Any:
     """A result as Python has it: ints are ints, arrays are NumPy's."""
     match type_:
-        case RecordType(items=items, names=names, made=made):
-            parts = _unnested(value, items)
-            return made(**dict(zip(names, parts, strict=True)))
+        case RecordType(items=items):
+            return type_.of(_unnested(value, items))
         case TupleType(items=items):
             return _unnested(value, items)
         case ListType(item=item):
@@ -302,9 +301,7 @@ def _item_of_list(numbers: Iterator[Any], row: Any, type_: Type) -> Any:
         return row.copy()
     if isinstance(type_, TupleType):
         parts = [_item_of_list(numbers, row, item) for item in type_.items]
-        if not isinstance(type_, RecordType):
-            return tuple(parts)
-        return type_.made(**dict(zip(type_.names, parts, strict=True)))
+        return type_.of(parts) if isinstance(type_, RecordType) else tuple(parts)
     number = float(next(numbers))
     kind = _ITEM_TYPES.get(type_) if isinstance(type_, Scalar) else None
     return number if kind is None else kind(number)

@@ -12,6 +12,7 @@
 A function's type says which function it is, so every call is of a known function.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias
@@ -50,6 +51,10 @@ class RecordType(TupleType):
 
     names: tuple[str, ...]
     made: Any
+
+    def of(self, parts: Iterable[Any]) -> Any:
+        """The object that has these parts."""
+        return self.made(**dict(zip(self.names, parts, strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
