@@ -4,7 +4,7 @@ The same plan, `tiers` with the costs that were measured, is obeyed with all sna
 in memory, with those of the disk written and read in turn, and with `AsyncStore`. What
 a run takes beyond its steps is waited for: the store, and opening and closing it. On a
 busy machine the clock of the whole run says less, as the steps themselves wait for a
-processor. `simulate` predicts the waiting from the same costs.
+processor.
 
 Run it: `python -m benchmarks.driver.overlap [DIRECTORY]`.
 """
@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import retape
-from retape.driver import simulate
 from retape.storage import AsyncStore, measure
 
 
@@ -81,8 +80,6 @@ def main() -> None:
     schedule = plan.schedule(given.steps)
     print(f"a step takes {each:.3g} s; {speed}")
     print(f"{schedule.counts().peak_disk} snapshots on disk")
-    print(f"predicted: {simulate(schedule, tiers, costs=costs)}")
-    print(f"without a thread: {simulate(schedule, tiers, costs=costs, buffer=0)}")
 
     def tiered(wrap: Callable[[Any], Any], path: str) -> Any:
         memory = retape.MemoryStore[Any](capacity=given.memory)

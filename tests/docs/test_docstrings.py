@@ -40,7 +40,6 @@ def parameters() -> list[Any]:
 
 
 @pytest.mark.slow(
-    "retape.driver._simulate",
     "retape.engines.eager.api._compiler_budget",
     "retape.engines.jaxpr.api._transform",
     "retape.engines.jaxpr.layers.planner._advise",

@@ -14,7 +14,7 @@ from retape import (
     Tier,
     TieredStore,
 )
-from retape.driver import ToyMachine, run, simulate
+from retape.driver import ToyMachine, run
 from retape.interop import to_checkpoint_schedules
 from retape.schedule import Hierarchy, replay
 from retape.storage import AsyncStore, RemoteStore, measure
@@ -181,10 +181,6 @@ def test_a_trace_counts_each_tier():
         (
             lambda: to_checkpoint_schedules(Hierarchy(9, LEVELS), 9),
             "a tier 'device', and `checkpoint_schedules` knows RAM and DISK",
-        ),
-        (
-            lambda: simulate(Hierarchy(9, LEVELS), LEVELS[:1]),
-            "the schedule has a tier 'host', and `tiers` are",
         ),
         (
             lambda: retape.jax.grad(lambda x: x, plan=PLANS[0])(1.0),

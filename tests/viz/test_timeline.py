@@ -184,18 +184,6 @@ def test_a_trace_of_a_run_has_its_bytes():
     }
 
 
-def test_records_and_schedules_are_tables_in_a_notebook():
-    plan = retape.within("6 MB")
-    assert "<td" in plan._repr_html_() and "5.8 MiB" in plan._repr_html_()
-    prediction = retape.fixed_space(snapshots=3).predict(50)._repr_html_()
-    assert "Prediction" in prediction
-    for schedule in (Schedule(40, snapshots=3), TIERS):
-        assert "<svg" in schedule._repr_html_()
-    assert "<svg" not in Schedule(10**6, snapshots=9)._repr_html_()
-    report = measured(retape.fixed_space(snapshots=4))._repr_html_()
-    assert "peak bytes" in report and "memory" not in report
-
-
 def test_the_chosen_way_is_marked_and_must_be_one():
     points = [("as it is", 10**9, 0.0), ("segments", 10**8, 0.9)]
     plain = retape.viz.draw_tradeoff(points, dark=True).axes[0].collections
@@ -203,11 +191,6 @@ def test_the_chosen_way_is_marked_and_must_be_one():
     assert len(marked) == len(plain) + 1
     with pytest.raises(retape.PlanError, match="none of the points: as it is, segm"):
         retape.viz.draw_tradeoff(points, chosen="other")
-
-
-def test_a_title_is_escaped():
-    levels = (retape.Tier("<b>", 2),)
-    assert "<b>" not in retape.tiers(levels=levels)._repr_html_()
 
 
 def test_a_trace_without_a_prediction_is_a_line():

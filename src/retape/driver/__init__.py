@@ -2,5 +2,4 @@
 
 from retape.driver._drive import run as run
 from retape.driver._machine import Machine as Machine
-from retape.driver._simulate import simulate as simulate
 from retape.driver._toy import ToyMachine as ToyMachine

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 from retape._bytes import format_bytes
-from retape._html import record_html
 from retape.driver._memory_trace import MemoryTrace
 from retape.schedule._cost import TierCounts
 
@@ -54,10 +53,6 @@ class Report:
         default_factory=dict[str, TierCounts], compare=False, repr=False
     )
     memory: MemoryTrace | None = field(default=None, compare=False, repr=False)
-
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return record_html(self)
 
     def __str__(self) -> str:
         total = sum(self.seconds.values())

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Self
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape._html import record_html
 from retape.plan._options import (
     Loops,
     Memory,
@@ -316,10 +315,6 @@ class Plan:
             retape.within(3000)
         """
         return self if self.budget is None else replace(self, memory=self.limit * runs)
-
-    def _repr_html_(self) -> str:
-        """Its options as a table, for notebooks."""
-        return record_html(self)
 
     def __repr__(self) -> str:
         """The call that makes this plan."""

@@ -215,7 +215,7 @@ def budgeted(plan: Any, memory: float | str | None) -> Any:
 
     Examples:
         >>> budgeted(None, "1 kB")
-        retape.within('1 kB')
+        retape.within(1000)
     """
     if memory is None:
         return plan

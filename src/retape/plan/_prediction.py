@@ -6,7 +6,6 @@ from math import inf
 from typing import NamedTuple, TypeAlias
 
 from retape._bytes import format_bytes
-from retape._html import record_html
 from retape.schedule import Chain, Hierarchy, Mixed, Schedule
 from retape.schedule._cost import Counts
 
@@ -102,10 +101,6 @@ class Prediction:
     tiers: Mapping[str, TierUse] = field(
         default_factory=_no_uses, compare=False, repr=False
     )
-
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return record_html(self)
 
     @property
     def advances(self) -> int:

@@ -52,7 +52,6 @@ from retape.schedule._chain_table import ChainCosts, ChainTable
 from retape.schedule._check import replay
 from retape.schedule._cost import Counts
 from retape.schedule._in_use import in_use
-from retape.schedule._repr_html import schedule_html
 from retape.schedule._running_sums import running_sums
 from retape.schedule._whole import settle
 
@@ -97,10 +96,6 @@ class Chain:
     units: int | None = None
     keep_tapes: bool = True
     _table: ChainTable = field(init=False, repr=False, compare=False)
-
-    def _repr_html_(self) -> str:
-        """Counts and a picture, for notebooks."""
-        return schedule_html(self)
 
     def __post_init__(self) -> None:
         self._check_entries()

@@ -9,7 +9,6 @@ from retape.schedule._action import Action, Reverse
 from retape.schedule._cost import Counts, TierCounts, binomial_counts
 from retape.schedule._hierarchy_rules import Task, decided, least_cost
 from retape.schedule._policy_stream import Stream
-from retape.schedule._repr_html import schedule_html
 from retape.schedule._room_table import Rooms
 from retape.schedule._tier import StepCosts, Tier
 from retape.schedule._whole import settle
@@ -52,10 +51,6 @@ class Hierarchy:
     tiers: tuple[Tier, ...]
     costs: StepCosts = StepCosts()
     stage: int = 1
-
-    def _repr_html_(self) -> str:
-        """Counts and a picture, for notebooks."""
-        return schedule_html(self)
 
     def __post_init__(self) -> None:
         settle(self, "length", "stage")

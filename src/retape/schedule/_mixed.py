@@ -17,7 +17,6 @@ from retape.schedule._cost import Counts, TierCounts
 from retape.schedule._mixed_table import MixedTable, mixed_table
 from retape.schedule._policy_counts import Totals, policy_counts
 from retape.schedule._policy_stream import Stream
-from retape.schedule._repr_html import schedule_html
 from retape.schedule._whole import settle
 
 
@@ -62,10 +61,6 @@ class Mixed:
     state: int = 1
     tape: int = 1
     stage: int = 1
-
-    def _repr_html_(self) -> str:
-        """Counts and a picture, for notebooks."""
-        return schedule_html(self)
 
     def __post_init__(self) -> None:
         settle(self, "length", "budget", "state", "tape", "stage")

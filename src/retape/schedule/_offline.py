@@ -10,7 +10,6 @@ from retape.schedule._binomial import least_sweeps
 from retape.schedule._cost import Counts, binomial_counts
 from retape.schedule._policy_counts import policy_counts
 from retape.schedule._policy_stream import Stream
-from retape.schedule._repr_html import schedule_html
 from retape.schedule._split import Split, bisection_sweeps
 from retape.schedule._split_policy import split_policy
 from retape.schedule._whole import settle
@@ -45,10 +44,6 @@ class Schedule:
     snapshots: int
     stage: int = 1
     split: Split = "binomial"
-
-    def _repr_html_(self) -> str:
-        """Counts and a picture, for notebooks."""
-        return schedule_html(self)
 
     def __post_init__(self) -> None:
         settle(self, "length", "snapshots", "stage")

@@ -5,7 +5,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from retape._html import record_html
 from retape.engines.eager._record_bytes import RecordSize, deep_bytes
 from retape.engines.eager.trace._schedule import Region, RunPlan, Schedule
 
@@ -115,7 +114,3 @@ class EagerReport:
     bookkeeping_bytes: int | None = field(default=None, compare=False)
     plan: RunPlan = field(default_factory=lambda: RunPlan("none"))
     sharding_bytes: int = 0
-
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return record_html(self)

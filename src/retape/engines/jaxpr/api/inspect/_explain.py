@@ -9,7 +9,6 @@ from typing import Any
 import jax
 
 from retape._bytes import format_bytes
-from retape._html import record_html
 from retape.engines.jaxpr._pipeline import compile_program
 from retape.engines.jaxpr.api._gradient_call import problem_of_call
 from retape.engines.jaxpr.api._gradient_options import (
@@ -89,10 +88,6 @@ class Explanation:
     untried: str | None = None
     form: Loops = "host"
     waits: int | None = None
-
-    def _repr_html_(self) -> str:
-        """A table, for notebooks."""
-        return record_html(self)
 
     def __str__(self) -> str:
         steps = "known only at its end" if self.steps is None else f"{self.steps}"

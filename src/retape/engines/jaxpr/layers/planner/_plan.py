@@ -12,7 +12,6 @@ from typing import Any
 
 from retape._bytes import format_bytes
 from retape._errors import BudgetError, PlanError
-from retape._html import table
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
 from retape.engines.jaxpr.layers.loops._whole_loops import Loops
 from retape.engines.jaxpr.layers.planner._candidates import (
@@ -103,14 +102,6 @@ class LayerPlan:
             )
         lines += [f"{name:{width}}  not possible: {why}" for name, why in self.refused]
         return "\n".join([*lines, self._advice()])
-
-    def _repr_html_(self) -> str:
-        rows = [
-            (c.name, f"{format_bytes(c.peak_bytes)}, {_percent(c.extra).strip()} more")
-            for c in self.candidates
-        ]
-        rows += [(name, f"not possible: {why}") for name, why in self.refused]
-        return table(self._advice(), rows)
 
     def _advice(self) -> str:
         if self.device is not None:
