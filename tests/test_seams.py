@@ -62,7 +62,6 @@ SEAMS = {
     # Devices, containers and processes that are not here.
     "retape.engines.eager.api._available_bytes": "a container's limit",
     "retape.engines.eager.keep._copies": "a device that copies by itself",
-    "retape.engines.eager.record._sharded_memory": "a fault of a sharded module",
     "retape.storage._trees._tensors": "a tensor of a device that is missing",
     "retape.storage._sharded": "threads in the place of processes",
     "retape.storage._codec": "files that another process wrote",

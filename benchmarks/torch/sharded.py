@@ -2,12 +2,9 @@
 
     python -m benchmarks.torch.sharded [--layers 12] [--processes 2] [--budgets 10]
 
-For each budget, from the least to what the plain run takes, and each process: the peak
-that the run itself counted; the least that the CPU allocator counted in some runs, all
-of FSDP's in it (gathered parameters, whole gradients, buffers of collectives); what of
-the peak was left to FSDP; operators run again over those recorded; whether loss and
-gradients have the bits of the plain run. The allocator's count differs from run to run:
-a thread of Gloo may hold its copy of a buffer for a moment longer.
+For each budget, from the least to one in which all fits, and each process: the peak
+that the run itself counted; operators run again over those recorded; whether loss and
+gradients have the bits of the plain run.
 """
 
 import argparse
@@ -20,7 +17,6 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
-from benchmarks.torch.allocator import peak_bytes
 from benchmarks.torch.workloads import GPTBlock
 from torch import Tensor, nn
 
@@ -35,25 +31,21 @@ class Row:
     """A budget of one process, and what its runs took.
 
     Attributes:
-        budget: In bytes, for activations, cotangents and what FSDP holds.
+        budget: In bytes, for activations and cotangents.
         peak: The most that the runs counted of these.
-        allocated: The least peak of the allocator.
-        sharding: What of it the last run left to FSDP.
         again: Operators run again over operators recorded.
         same_bits: The loss and all gradients were those of the plain run.
     """
 
     budget: int
     peak: int
-    allocated: int
-    sharding: int
     again: float
     same_bits: bool
 
     @property
     def holds(self) -> bool:
-        """Whether the budget was kept, by both counts."""
-        return max(self.peak, self.allocated) <= self.budget
+        """Whether the budget was kept."""
+        return self.peak <= self.budget
 
 
 class GPT(nn.Module):
@@ -120,19 +112,18 @@ def measure(layers: int, width: int, length: int, count: int, runs: int) -> list
     # Each process has a length of its own, and so budgets of its own.
     text = torch.randint(0, WORDS, (4, length + 8 * dist.get_rank()))
     plain = bits(model, text, contextlib.nullcontext())
-    whole = peak_bytes(lambda: step(model, text, contextlib.nullcontext()))
-    low, rows = least(model, text), list[Row]()
+    ample = retape.torch.recompute(memory="1GB")
+    step(model, text, ample)
+    low, whole, rows = least(model, text), ample.report.peak_bytes, list[Row]()
     for k in range(count):
         budget = low + max(0, whole - low) * k // max(1, count - 1)
         run = retape.torch.recompute(memory=budget)
-        same, peak, found = True, 0, list[int]()
+        same, peak = True, 0
         for _ in range(runs):
             same &= all(map(torch.equal, plain, bits(model, text, run)))
-            found.append(peak_bytes(lambda: step(model, text, run)))  # noqa: B023
             peak = max(peak, run.report.peak_bytes)
         again = run.report.recomputed / run.report.steps
-        left = run.report.sharding_bytes
-        rows.append(Row(budget, peak, min(found), left, again, same))
+        rows.append(Row(budget, peak, again, same))
     return rows
 
 
@@ -164,14 +155,13 @@ def main() -> None:
         options.add_argument(f"--{name}", type=int, default=value)
     chosen = options.parse_args()
     found = sweep(chosen.layers, budgets=chosen.budgets, processes=chosen.processes)
-    print("process  budget MB    peak MB  allocated   sharding  again  bits")
+    print("process  budget MB    peak MB  again  bits")
     for rank, rows in enumerate(found):
         for row in rows:
             word = "same" if row.same_bits else "OTHER"
             over = "" if row.holds else "  OVER"
             print(
                 f"{rank:7d} {row.budget / 1e6:10.3f} {row.peak / 1e6:10.3f} "
-                f"{row.allocated / 1e6:10.3f} {row.sharding / 1e6:10.3f} "
                 f"{row.again:6.2f}  {word}{over}"
             )
 

@@ -1,7 +1,7 @@
 """The fewest bytes in which a recorded run can be reversed; less is refused."""
 
 from itertools import repeat
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -17,20 +17,8 @@ if TYPE_CHECKING:
     from retape.engines.eager.trace._run import Run
 
 
-class Beside(NamedTuple):
-    """The bytes of a budget that are not for tensors of the program.
-
-    Attributes:
-        record: For the record of its operators.
-        sharding: For what FSDP2 gathers and reduces.
-    """
-
-    record: int
-    sharding: int
-
-
 def check_budget(
-    run: "Run", memory: int, room: int, beside: Beside, floor: int, relieved: bool
+    run: "Run", memory: int, room: int, record: int, floor: int, relieved: bool
 ) -> None:
     """Refuse a budget in which the backward of a run cannot be done.
 
@@ -38,8 +26,7 @@ def check_budget(
         run: The run, recorded to its end.
         memory: The budget, in bytes.
         room: What of it is left for tensors of the program.
-        beside: The other bytes of the budget, of the record those where nothing is
-            held.
+        record: The other bytes of the budget: the record's where nothing is held.
         floor: A room below is too small for what was alive at once.
         relieved: Whether values were let go.
 
@@ -51,13 +38,13 @@ def check_budget(
     in_flight = run.trace.in_flight
     excess = in_flight.wait_for(lambda: max(floor, least_memory(run)) - room)
     if excess > 0:
-        tensors = room + int(excess) + beside.sharding
-        least = ample_budget(tensors + in_flight.nbytes, beside.record)
+        tensors = room + int(excess)
+        least = ample_budget(tensors + in_flight.nbytes, record)
         raise BudgetError(
             f"`memory={memory}` bytes are too few for this run of "
             f"`{len(run.trace.steps)}` operators; it needs at least `{least}`"
-            f"{_of_which(least, tensors)}{_sharding(beside)}. Give "
-            "that much, or make the largest tensors of the program smaller.",
+            f"{_of_which(least, tensors)}. Give that much, or make the largest "
+            "tensors of the program smaller.",
             least=least,
         )
 
@@ -69,15 +56,6 @@ def _of_which(least: int, tensors: int) -> str:
     return (
         f", of which `{record}` are for the record of its operators, which takes the "
         "same memory on the host"
-    )
-
-
-def _sharding(beside: Beside) -> str:
-    if not beside.sharding:
-        return ""
-    return (
-        f", of which `{beside.sharding}` are for what FSDP2 holds (gathered "
-        "parameters, whole gradients, buffers)"
     )
 
 

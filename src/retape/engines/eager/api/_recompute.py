@@ -248,9 +248,9 @@ def recompute(
         memory: A budget: bytes, text such as `"2GB"`, `retape.within(bytes)`, or
             `"auto"` for three quarters of what the device has left now. It covers what
             the program inside makes and what its backward needs, gradients of leaves
-            excepted, and what FSDP2 holds for it; on the CPU the record of its
-            operators, too (up to a megabyte, tensors alone, if they and the record fit
-            in one). A program that is run for the second time, or was estimated before
+            and what FSDP2 holds excepted; on the CPU the record of its operators, too
+            (up to a megabyte, tensors alone, if they and the record fit in one). A
+            program that is run for the second time, or was estimated before
             (`retape.torch.estimate`), follows the schedule of least cost for it.
         snapshots: Instead: the most snapshots, the start included.
         stage: With `snapshots`: about how many operators are recomputed at once.

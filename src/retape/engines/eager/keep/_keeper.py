@@ -1,7 +1,7 @@
 """Keep a forward run of unknown length within a budget of bytes, or of snapshots.
 
-How much there is room for is counted here, beside the record and FSDP2; which values
-are let go, by the rules of `_rules`.
+How much there is room for is counted here, beside the record; which values are let go,
+by the rules of `_rules`.
 """
 
 import math
@@ -19,7 +19,7 @@ from retape.engines.eager._limits import (
 from retape.engines.eager._record_bytes import RecordSize, analysis_bytes
 from retape.engines.eager.analysis._columns import Columns, crossing
 from retape.engines.eager.analysis._cotangent_bytes import step_cotangents
-from retape.engines.eager.analysis._least_memory import Beside, check_budget
+from retape.engines.eager.analysis._least_memory import check_budget
 from retape.engines.eager.keep._rules import Rules
 from retape.engines.eager.trace._geometry import storage_refcount
 
@@ -52,7 +52,6 @@ class Keeper:
             `floor` and `enough` are such bytes, too.
         bookkeeping: The bytes of the record that are left to it; `bare`: those without
             notes of what is held, which is let go before much is computed again.
-        sharding: Those that are left to FSDP2.
     """
 
     def __init__(self, run: "Run", limits: Limits) -> None:
@@ -64,7 +63,7 @@ class Keeper:
         self.relieved = False
         self._again = 0
         self.room: int | None = limits.memory
-        self.bookkeeping = self.bare = self.sharding = 0
+        self.bookkeeping = self.bare = 0
         self._next_count: float = _FIRST_COUNT
         self._sample: RecordSize | None = None
         self._on_host = True
@@ -108,26 +107,9 @@ class Keeper:
         memory = self._limits.memory
         if memory is None or self.room is None or not self._on_host:
             return
-        held = self._run.trace.counter.live
-        self.bookkeeping = record_in(memory, bare, notes, held)
-        self._have_room(room_for_tensors(memory, self.bookkeeping) - self.sharding)
-
-    def leave_to_sharding(self, nbytes: int) -> None:
-        """From now on FSDP2 has so many bytes, and tensors have what that leaves."""
-        trace, tally, before = self._run.trace, self._run.tally, self.sharding
-        if nbytes == before:
-            return
-        tally.end_of_phase()
-        self.sharding = nbytes
-        if self.room is not None:
-            self._have_room(self.room + before - nbytes)
-            if trace.counter.live > trace.limit:
-                self.relieve()
-        tally.peak, tally.sharding = trace.counter.live, nbytes
-
-    def _have_room(self, room: int) -> None:
         trace = self._run.trace
-        assert self.room is not None
+        self.bookkeeping = record_in(memory, bare, notes, trace.counter.live)
+        room = room_for_tensors(memory, self.bookkeeping)
         trace.memory += room - self.room
         trace.limit += room - self.room
         self.room = room
@@ -186,8 +168,8 @@ class Keeper:
             self.enough += self._again
             if not self.relieved:
                 most = self._limits.memory or self.enough
-                enough = ample_budget(self.enough + self.sharding, self.bookkeeping)
-                self._run.tally.peak = min(enough, most) - self.sharding
+                enough = ample_budget(self.enough, self.bookkeeping)
+                self._run.tally.peak = min(enough, most)
         schedule = self._rules.schedule(self._why())
         self._run.tally.schedule = lambda: schedule
 
@@ -282,6 +264,5 @@ class Keeper:
         if memory is None or self.room is None:
             return
         if self.relieved or self.enough > self.room:
-            room = room_for_tensors(memory, self.bare) - self.sharding
-            beside = Beside(self.bare, self.sharding)
-            check_budget(self._run, memory, room, beside, self.floor, self.relieved)
+            room, floor = room_for_tensors(memory, self.bare), self.floor
+            check_budget(self._run, memory, room, self.bare, floor, self.relieved)

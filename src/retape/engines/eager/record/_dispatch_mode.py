@@ -26,7 +26,8 @@ from retape.engines.eager.record._record_collective import (
 from retape.engines.eager.record._record_operator import record
 from retape.engines.eager.record._replaced import what_has_no_operator
 from retape.engines.eager.record._sharded_modules import (
-    ShardedModules,
+    gathered_bytes,
+    is_boundary,
     is_sharding,
 )
 from retape.engines.eager.trace._holdings import native_for
@@ -85,7 +86,6 @@ class Recorder(OperatorWatch):
         self.keeper = keeper
         self.paused = self.opaque = self._passed_on = False
         self._regions = 0  # of a profile, in which nothing is the program's
-        self._sharded: ShardedModules | None = None
         trace = run.trace
         run.compiled = native_for(trace) is not None
         module = None if trace.without_values else native_for(trace)
@@ -117,8 +117,8 @@ class Recorder(OperatorWatch):
         super().__exit__(*exception)
         self._scope.__exit__(None, None, None)
         _active.recorder = None
-        if self._sharded is not None:
-            self.keeper.leave_to_sharding(self._sharded.of_backward())
+        if self.run.sections:
+            self.run.tally.sharding = gathered_bytes(self.run.trace)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: Any = None
@@ -182,18 +182,9 @@ class Recorder(OperatorWatch):
         result = func(*args)
         if args and is_sharding(args[0]):
             self._regions, self.paused = 1, True
-            self._shard(args[0])
+            if is_boundary(args[0]) and _graph_task() == -1:  # not in a backward
+                self.run.begin_section()
         return result
-
-    def _shard(self, label: str) -> None:
-        """A module of FSDP2 begins or ends, unless it is called in a backward."""
-        if _graph_task() != -1:
-            return
-        if self._sharded is None:
-            self._sharded = ShardedModules(self.run)
-        nbytes = self._sharded.enter(label)
-        if nbytes is not None:
-            self.keeper.leave_to_sharding(nbytes)
 
     def _unseen(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an operator that is none of the program's."""

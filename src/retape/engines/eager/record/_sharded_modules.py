@@ -6,24 +6,19 @@ and parameters are read as what the program brought along. While a module is rev
 only its own parameters are there, so what is recomputed must not reach into another
 one: a section begins where a module begins and ends, and what is read across that place
 is held for good. No collective is repeated, whatever the budget, and processes whose
-budgets or shapes differ never wait for one another.
+budgets or shapes differ never wait for one another. What FSDP2 itself holds at once is
+beside the budget.
 
 All of it shows in regions of a profile, which PyTorch labels: also where a method is
 called that was registered as a forward (`register_fsdp_forward_method`).
 """
 
 import sys
-import warnings
-from collections.abc import Callable
 from typing import Any
 
-import torch
+from retape.engines.eager.trace._trace import Trace
 
-from retape._errors import RetapeWarning
-from retape.engines.eager.record._sharded_memory import ShardedMemory
-from retape.engines.eager.trace._run import Run
-
-_BEGINS, _ENDS = "FSDP::pre_forward", "FSDP::post_forward"
+_BOUNDARIES = "FSDP::pre_forward", "FSDP::post_forward"
 # These have operators of the program in them: inputs are cast, or moved to a device.
 _OF_THE_PROGRAM = ("FSDP::cast_", "FSDP::root_pre_forward", "FSDP::inputs_to_device")
 
@@ -42,47 +37,14 @@ def is_sharding(label: Any) -> bool:
     )
 
 
-class ShardedModules:
-    """The sections that modules of FSDP2 make of a run, and the bytes they take."""
+def is_boundary(label: str) -> bool:
+    """Tell whether a module begins or ends in such a region."""
+    return label.startswith(_BOUNDARIES)
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._memory = ShardedMemory()
-        self._is_known = True
 
-    def enter(self, label: str) -> int | None:
-        """A region begins that is none of the program's.
-
-        Returns:
-            If a module begins in it, the bytes that FSDP takes so far, or is about to.
-        """
-        if label.startswith(_BEGINS):
-            self._run.begin_section()
-            return self._counted(self._memory.begin)
-        if label.startswith(_ENDS):
-            self._run.begin_section()
-            self._counted(self._memory.end)
-        return None
-
-    def of_backward(self) -> int:
-        """The most bytes that FSDP took in the forward or takes in the backward."""
-        return self._counted(self._memory.of_backward)
-
-    def _counted(self, count: Callable[[], int]) -> int:
-        """Bytes, or none where this release of PyTorch has them elsewhere."""
-        if self._is_known:
-            try:
-                return count()
-            except AttributeError as error:
-                self._is_known = False
-                warnings.warn(
-                    f"PyTorch {torch.__version__} does not show what FSDP2 holds "
-                    f"({error}), so it is not in the budget of `recompute`. Leave "
-                    "room for it beside the budget.",
-                    RetapeWarning,
-                    stacklevel=2,
-                )
-        return 0
+def gathered_bytes(trace: Trace) -> int:
+    """The bytes of the parameters that a run has read and that get a gradient."""
+    return sum(trace.nbytes[slot] for slot in trace.foreign if slot in trace.first_read)
 
 
 def has_sharded_modules() -> bool:

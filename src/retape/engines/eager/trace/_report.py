@@ -20,7 +20,7 @@ class Tally:
 
     `record` is the size of its record, `plan` the plan that it began with, `schedule`
     tells what is kept and what is run again, `regions` has those with names, `sharding`
-    is what is left to FSDP2 beside the peak, and `before` the peak when that was less.
+    is what FSDP2 has gathered beside the budget.
     """
 
     steps: int = 0
@@ -32,7 +32,6 @@ class Tally:
     thinned: int = 0
     peak: int = 0
     sharding: int = 0
-    before: int = 0
     record: RecordSize | None = None
     plan: Any = None
     schedule: Callable[[], Schedule] | None = None
@@ -42,10 +41,6 @@ class Tally:
     def cost(self, costs: Sequence[int]) -> int:
         """The cost of all that was run again, from those of the steps."""
         return sum(count * costs[index] for index, count in self.again.items())
-
-    def end_of_phase(self) -> None:
-        """From now on another number of bytes is left to FSDP2."""
-        self.before = max(self.before, self.peak + self.sharding)
 
     def _bookkeeping(self) -> int | None:
         if self.record is None:
@@ -71,7 +66,7 @@ class Tally:
             planted=self.planted,
             snapshots=self.snapshots,
             thinned=self.thinned,
-            peak_bytes=max(self.before, self.peak + self.sharding),
+            peak_bytes=self.peak,
             bookkeeping_bytes=self._bookkeeping(),
             plan=self._plan(),
             sharding_bytes=self.sharding,
@@ -91,7 +86,7 @@ class EagerReport:
         snapshots: Snapshots placed during the forward.
         thinned: Of those, how many were given up again.
         peak_bytes: The most bytes alive at once in storages that the run made, those
-            recomputed included, and for FSDP2; gradients that stay are not among them.
+            recomputed included; gradients that stay are not among them.
             Where nothing had to be let go, a budget in which nothing has to be.
         bookkeeping_bytes: About the bytes that the record took when the forward was
             over, and the plan that was followed: objects of the process's own heap,
@@ -99,8 +94,10 @@ class EagerReport:
             `None` before that, and with `mode="loop"`.
         plan: What is kept and what is run again, and why; `print(report.plan)` is a
             table. Its `state` says whether the run went by a plan.
-        sharding_bytes: The most bytes that FSDP2 holds at once in the step: gathered
-            parameters, whole gradients, buffers. A budget has room for them.
+        sharding_bytes: Bytes of the whole parameters that modules of FSDP2 gathered in
+            the forward, all together, if they get a gradient. A budget has no room for
+            them, nor for their gradients and buffers: FSDP2 holds those of a few
+            modules at once.
     """
 
     steps: int
