@@ -19,19 +19,19 @@ from tests.plan.seams import KINDS
 
 
 def test_plan_predicts(capsys):
-    assert main(["plan", "--steps", "1000", "--snapshots", "9"]) == 0
+    assert main(["plan", "--steps", "1000", "fixed-space:9"]) == 0
     assert "3999 advances (each step at most 5 times)" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--sweeps", "3"], "17 snapshots"),
-        (["--logarithmic"], "7 snapshots"),
-        (["--logarithmic", "--split", "bisection"], "9 snapshots"),
-        (["--segments"], "in 28 stages of at most 36"),
-        (["--within", "1 kB", "--capsule", "10", "--tape", "20"], "of at most 36"),
-        (["--snapshots", "4", "--stage", "50"], "in 20 stages of at most 50"),
+        (["fixed-time:3"], "17 snapshots"),
+        (["logarithmic"], "7 snapshots"),
+        (["logarithmic:split=bisection"], "9 snapshots"),
+        (["segments"], "in 28 stages of at most 36"),
+        (["within:1 kB", "--capsule", "10", "--tape", "20"], "of at most 36"),
+        (["fixed_space:4,stage=50"], "in 20 stages of at most 50"),
     ],
 )
 def test_each_plan_can_be_named(arguments, text, capsys):
@@ -42,12 +42,15 @@ def test_each_plan_can_be_named(arguments, text, capsys):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["--snapshots", "0"], "retape: `snapshots=0` is not valid"),
-        (["--within", "1 kB"], "retape: `within(1000)` counts bytes"),
-        (["--within", "1 kB"], "neither `--capsule` nor `--tape` was given. Pass"),
-        (["--memory", "1 kB"], "`--capsule` and `--tape` were not given. Pass them"),
-        (["--within", "1 kB", "--stage", "3"], "`stage=3` is not an option of `with"),
-        (["--logarithmic", "--tape", "much"], "`tape='much'` is not an amount"),
+        (["fixed-space:0"], "retape: `snapshots=0` is not valid"),
+        (["within:1 kB"], "retape: `within(1000)` counts bytes"),
+        (["within:1 kB"], "neither `--capsule` nor `--tape` was given. Pass"),
+        (
+            ["tiers:memory=1 kB,disk=0"],
+            "`--capsule` and `--tape` were not given",
+        ),
+        (["within:1 kB,stage=3"], "`stage=3` is not an option of `with"),
+        (["logarithmic", "--tape", "much"], "`tape='much'` is not an amount"),
     ],
 )
 def test_errors_are_printed_and_end_with_1(arguments, text, capsys):
@@ -56,30 +59,28 @@ def test_errors_are_printed_and_end_with_1(arguments, text, capsys):
 
 
 def test_tapes_and_tiers_can_be_asked_for(capsys):
-    assert main(["plan", "--steps", "60", "--snapshots", "4", "--tapes"]) == 0
+    assert main(["plan", "--steps", "60", "fixed-space:4,store=state+tape"]) == 0
     assert "tapes kept" in capsys.readouterr().out
-    assert main(["plan", "--steps", "60", "--memory", "2", "--disk", "9"]) == 0
+    assert main(["plan", "--steps", "60", "tiers:memory=2,disk=9"]) == 0
     assert "snapshots on disk; cost" in capsys.readouterr().out
-    tiers = ["--memory", "1 kB", "--disk", "2 kB", "--capsule", "100", "--tape", "100"]
+    tiers = ["tiers:memory=1 kB,disk=2 kB", "--capsule", "100", "--tape", "100"]
     assert main(["plan", "--steps", "60", *tiers]) == 0
     assert "cost" in capsys.readouterr().out
-    levels = ["--levels", "device/2+host/3/1/1+remote/9/6/6"]
+    levels = ["tiers:levels=device/2+host/3/1/1+remote/9/6/6"]
     assert main(["plan", "--steps", "60", *levels]) == 0
     assert "remote: 1 stores, 1 restores, at most 1; cost" in capsys.readouterr().out
     assert main(["plan", "--steps", "60", *levels, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)["tiers"]
     assert list(told) == ["device", "host", "remote"]
     assert told["host"]["snapshots"] == 3 and told["host"]["bytes"] is None
-    assert main(["plan", "--steps", "60", "--disk", "2", "--segments"]) == 1
-    assert "`--disk` goes with `--memory`" in capsys.readouterr().err
-    assert main(["plan", "--steps", "60", "--tapes", "--segments"]) == 1
+    assert main(["plan", "--steps", "60", "segments:store=state+tape"]) == 1
     assert "is not an option of `segments`" in capsys.readouterr().err
-    assert main(["plot", "--steps", "9", "--snapshots", "2", "--tapes"]) == 0
+    assert main(["plot", "--steps", "9", "fixed-space:2,store=state+tape"]) == 0
     assert "< swept back from a kept tape" in capsys.readouterr().out
 
 
 def test_a_negative_length_is_refused(capsys):
-    assert main(["plan", "--steps", "-3", "--segments"]) == 1
+    assert main(["plan", "--steps", "-3", "segments"]) == 1
     assert "`--steps -3` is not valid" in capsys.readouterr().err
 
 
@@ -87,26 +88,26 @@ def test_wrong_usage_ends_with_2(capsys):
     with pytest.raises(SystemExit) as ended:
         main(["plan", "--steps", "10"])
     assert ended.value.code == 2
-    assert "one of the arguments --plan --snapshots" in capsys.readouterr().err
+    assert "the following arguments are required: PLAN" in capsys.readouterr().err
 
 
 def test_plot_draws_text(capsys):
-    assert main(["plot", "--steps", "6", "--snapshots", "2"]) == 0
+    assert main(["plot", "--steps", "6", "fixed-space:2"]) == 0
     assert capsys.readouterr().out.startswith("o>>o>#\n|  o#\n|  #\noo#\n")
-    main(["plot", "--steps", "50", "--snapshots", "2", "--rows", "3"])
+    main(["plot", "--steps", "50", "fixed-space:2", "--rows", "3"])
     assert "... and 47 more rows" in capsys.readouterr().out
 
 
 def test_plot_writes_a_figure(tmp_path, capsys):
     out = tmp_path / "figure.svg"
-    options = ["--steps", "30", "--snapshots", "3", "--out", str(out)]
+    options = ["fixed-space:3", "--steps", "30", "--out", str(out)]
     assert main(["plot", *options]) == 0
     assert out.read_text().count("<path") > 50
     assert capsys.readouterr().out == f"wrote {out}\n"
 
 
 def test_the_module_is_the_command():
-    command = [sys.executable, "-m", "retape", "plan", "--steps", "4", "--segments"]
+    command = [sys.executable, "-m", "retape", "plan", "--steps", "4", "segments"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.startswith("4 steps in 2 stages of at most 2")
 
@@ -142,24 +143,9 @@ def test_long_schedules_share_columns():
 # What a command meets in a terminal ---------------------------------------------------
 
 
-def test_a_plan_is_written_in_full_or_in_short(capsys):
-    same = [
-        ["--snapshots", "9"],
-        ["--plan", "fixed-space:snapshots=9"],
-        ["--plan", "fixed_space:9"],
-    ]
-    for arguments in same:
-        assert main(["plan", "--steps", "1e3", *arguments]) == 0
-        assert "3999 advances" in capsys.readouterr().out
-    assert main(["plan", "--steps", "60", "--plan", "segments", "--stage", "9"]) == 0
-    assert "stages of at most 9" in capsys.readouterr().out
-    assert main(["plan", "--steps", "60", "--plan", "segments:stage=9", "--stage", "9"])
-    assert "`stage` of the plan is given twice" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
 def test_every_kind_of_plan_can_be_predicted_and_drawn(kind, capsys):
-    sizes = ["--capsule", "100", "--tape", "100", "--plan", kind.text]
+    sizes = ["--capsule", "100", "--tape", "100", kind.text]
     assert main(["plan", "--steps", "4", *sizes]) == 0
     assert capsys.readouterr().out.startswith("4 steps in")
     assert main(["plot", "--steps", "4", *sizes]) == 0
@@ -168,25 +154,25 @@ def test_every_kind_of_plan_can_be_predicted_and_drawn(kind, capsys):
 
 def test_bytes_are_the_peak(capsys):
     sizes = ["--capsule", "1 MB", "--tape", "40 MB", "--steps", "1000", "--json"]
-    assert main(["plan", "--memory", "150 MB", "--disk", "1 GB", *sizes]) == 0
+    assert main(["plan", "tiers:memory=150 MB,disk=1 GB", *sizes]) == 0
     found = json.loads(capsys.readouterr().out)
     assert 41_000_000 <= found["peak_bytes"] <= 150_000_000
     assert found["disk_bytes"] <= 10**9
-    assert main(["plan", "--memory", "30 MB", "--disk", "1 GB", *sizes]) == 1
+    assert main(["plan", "tiers:memory=30 MB,disk=1 GB", *sizes]) == 1
     assert "does not hold the tape of a stage, which takes 40000000" in (
         capsys.readouterr().err
     )
-    assert main(["plan", "--memory", "30 MB", "--steps", "9", "--capsule", "3"]) == 1
+    assert main(["plan", "within:30 MB", "--steps", "9", "--capsule", "3"]) == 1
     assert "`--capsule` goes with `--tape`" in capsys.readouterr().err
 
 
 def test_a_prediction_is_printed_as_json(capsys):
-    assert main(["plan", "--steps", "1e3", "--snapshots", "9", "--json"]) == 0
+    assert main(["plan", "--steps", "1e3", "fixed-space:9", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["plan"] == "retape.fixed_space(snapshots=9)"
     assert (found["steps"], found["advances"], found["sweeps"]) == (1000, 3999, 5)
     assert found["peak_bytes"] is None
-    assert main(["plot", "--steps", "3", "--snapshots", "1", "--json"]) == 0
+    assert main(["plot", "--steps", "3", "fixed-space:1", "--json"]) == 0
     actions = json.loads(capsys.readouterr().out)["actions"]
     assert actions[1] == {"action": "Advance", "start": 0, "stop": 2}
     assert replay_of(actions) == list(Schedule(3, 1))
@@ -208,7 +194,7 @@ def replay_of(actions):
 )
 def test_numbers_that_cannot_be_are_wrong_usage(arguments, said, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["plot", "--steps", "9", "--snapshots", "2", *arguments])
+        main(["plot", "--steps", "9", "fixed-space:2", *arguments])
     assert ended.value.code == 2
     assert said in capsys.readouterr().err
 
@@ -222,14 +208,14 @@ def test_numbers_that_cannot_be_are_wrong_usage(arguments, said, capsys):
 )
 def test_a_figure_that_cannot_be_written_is_one_sentence(out, said, tmp_path, capsys):
     where = str(tmp_path / out)
-    assert main(["plot", "--steps", "9", "--snapshots", "2", "--out", where]) == 1
+    assert main(["plot", "--steps", "9", "fixed-space:2", "--out", where]) == 1
     error = capsys.readouterr().err
     assert error.startswith("retape: `--out ") and said in error
     assert error.count("\n") == 1
 
 
 def test_a_drawing_that_nobody_could_look_at_is_refused(capsys):
-    assert main(["plot", "--steps", "1e6", "--snapshots", "20"]) == 1
+    assert main(["plot", "--steps", "1e6", "fixed-space:20"]) == 1
     assert "a drawing of 1000000 stages is too large" in capsys.readouterr().err
 
 
@@ -248,7 +234,7 @@ def test_the_version_is_told(capsys):
     ],
 )
 def test_an_output_that_cannot_be_written_is_no_traceback(redirect, status, said):
-    command = f"{sys.executable} -m retape plot --snapshots 3 --steps 30 {redirect}"
+    command = f"{sys.executable} -m retape plot fixed-space:3 --steps 30 {redirect}"
     done = subprocess.run(command, shell=True, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (status, "")
     assert said in done.stderr and "Traceback" not in done.stderr
@@ -260,14 +246,14 @@ def test_ctrl_c_is_one_sentence(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("retape.cli._plan.run", interrupted)
-    assert main(["plan", "--steps", "9", "--segments"]) == 130
+    assert main(["plan", "--steps", "9", "segments"]) == 130
     assert capsys.readouterr().err == "retape: interrupted.\n"
 
 
 @pytest.mark.parametrize("rows", ["60", "2000"])
 def test_a_reader_that_goes_away_is_no_error(rows):
     """Also where the output is still in a buffer when the command ends."""
-    plot = ["plot", "--steps", "3000", "--segments", "--stage", "3", "--rows", rows]
+    plot = ["plot", "--steps", "3000", "segments:stage=3", "--rows", rows]
     command = subprocess.Popen(
         [sys.executable, "-m", "retape", *plot],
         stdout=subprocess.PIPE,
@@ -287,7 +273,7 @@ class Terminal(io.StringIO):
 
 
 def test_a_terminal_has_its_width_and_colours(monkeypatch):
-    drawing = ["plot", "--steps", "200", "--snapshots", "2", "--stage", "10"]
+    drawing = ["plot", "--steps", "200", "fixed-space:2,stage=10"]
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("COLUMNS", "40")
     monkeypatch.setattr("sys.stdout", Terminal())
@@ -319,14 +305,12 @@ def test_what_takes_long_is_told_on_a_terminal(monkeypatch):
     assert quick.getvalue() == plain.getvalue() == ""
 
 
-def test_vlad_takes_the_short_options_too(tmp_path, capsys):
+def test_vlad_takes_a_plan_in_the_same_grammar(tmp_path, capsys):
     path = tmp_path / "p.vlad"
     path.write_text("(checkpoint-*j (lambda (x) (* x (* x x))) 2 1)")
-    command = ["vlad", str(path), "--engine", "interpreter"]
-    for plan in (["--snapshots", "2", "--stage", "3"], ["--plan", "fixed-space:2"]):
-        assert main([*command, *plan]) == 0
+    command = ["vlad", str(path), "--engine", "interpreter", "--plan"]
+    for plan in ("fixed-space:2,stage=3", "fixed_space:2"):
+        assert main([*command, plan]) == 0
         assert capsys.readouterr().out == "(8 . 12)\n"
-    assert main([*command, "--snapshots", "2", "--tapes"]) == 2
+    assert main([*command, "fixed-space:2,store=state+tape"]) == 2
     assert "slots may hold tapes, and VLAD keeps states only" in capsys.readouterr().err
-    assert main([*command, "--stage", "3"]) == 2
-    assert "`--stage` is an option of a plan, and no plan is" in capsys.readouterr().err

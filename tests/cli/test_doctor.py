@@ -1,7 +1,6 @@
-"""`retape doctor` and `retape completion`."""
+"""`retape doctor`."""
 
 import json
-import subprocess
 
 import pytest
 
@@ -74,42 +73,3 @@ def test_a_cache_that_cannot_be_written_is_a_fault(monkeypatch, tmp_path):
     assert found.state == "fault" and "set $RETAPE_CACHE to a folder" in found.text
     monkeypatch.setenv("RETAPE_CACHE", str(tmp_path / "new" / "cache"))
     assert _doctor.LOOKS["cache"]().state == "ok"
-
-
-def test_a_release_outside_of_the_range_is_said(monkeypatch):
-    monkeypatch.setattr(_doctor.metadata, "version", lambda name: "9.9")
-    monkeypatch.setattr(_doctor.metadata, "requires", lambda name: ["jax<0.13,>=0.10"])
-    assert _doctor._release("jax") == "jax 9.9 (made for <0.13,>=0.10)"
-
-
-def completed(*words: str) -> list[str]:
-    """What bash offers, with the script sourced."""
-    script = subprocess.run(
-        ["bash", "-c", 'eval "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
-         '_retape; echo "${COMPREPLY[@]}"', "bash", _script("bash"), *words],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    return script.stdout.split()
-
-
-def _script(shell: str) -> str:
-    import contextlib
-    import io
-
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        assert main(["completion", shell]) == 0
-    return out.getvalue()
-
-
-def test_bash_completes_commands_options_and_values():
-    assert completed("retape", "do") == ["doctor"]
-    assert completed("retape", "plot", "--co") == ["--color"]
-    assert completed("retape", "plot", "--color", "") == ["auto", "always", "never"]
-    assert completed("retape", "completion", "z") == ["zsh"]
-
-
-@pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_each_shell_knows_every_command(shell):
-    script = _script(shell)
-    assert all(f" {name}" in script for name in ("plan", "plot", "show", "doctor"))

@@ -9,7 +9,7 @@ import pytest
 
 from retape.cli import main
 
-COMMANDS = ["plan", "plot", "show", "vlad", "explore", "doctor", "completion"]
+COMMANDS = ["plan", "plot", "show", "vlad", "explore", "doctor"]
 
 
 def help_of(*command):
@@ -58,10 +58,9 @@ def test_the_bare_command_prints_its_help(capsys):
     [
         ("plann --steps 3", "plan"),
         ("doktor", "doctor"),
-        ("plan --snapshots 3 --steps 9 --kapsule=3", "--capsule"),
-        ("plan --snapshots 3 --steps 9 --jsson", "--json"),
-        ("plot --snapshots 3 --steps 9 --color autoo", "auto"),
-        ("completion zhs", "zsh"),
+        ("plan segments --steps 9 --kapsule=3", "--capsule"),
+        ("plan segments --steps 9 --jsson", "--json"),
+        ("plot segments --steps 9 --color autoo", "auto"),
     ],
 )
 def test_what_was_meant_is_asked(line, meant, capsys):
@@ -73,9 +72,7 @@ def test_what_was_meant_is_asked(line, meant, capsys):
     assert said.count("\n") == 1
 
 
-@pytest.mark.parametrize(
-    "line", ["xyz", "plan --steps 3", "plan --snapshots 3 --steps x"]
-)
+@pytest.mark.parametrize("line", ["xyz", "plan --steps 3", "plan segments --steps x"])
 def test_nothing_is_meant_where_nothing_is_near(line, capsys):
     with pytest.raises(SystemExit):
         main(line.split())

@@ -195,24 +195,16 @@ ROWS = [
         VALUE,
     ),
     Row(
-        "Pass `--plan`",
-        "program(tmp_path)\ncommand(capsys, 'vlad', f'{tmp_path}/p.vlad',"
-        " '--stage', '9')",
-        "program(tmp_path)\ncommand(capsys, 'vlad', f'{tmp_path}/p.vlad',"
-        " '--stage', '9', '--plan', 'logarithmic', '--engine', 'interpreter').strip()",
-        "'9'",
-    ),
-    Row(
         "Pass fewer `--steps`",
-        "command(capsys, 'plot', '--steps', '300000', '--snapshots', '9')",
-        "command(capsys, 'plot', '--steps', '9', '--snapshots', '3') != ''",
+        "command(capsys, 'plot', '--steps', '300000', 'fixed-space:9')",
+        "command(capsys, 'plot', '--steps', '9', 'fixed-space:3') != ''",
         slow=True,
     ),
     Row(
-        "or a longer `--stage`",
-        "command(capsys, 'plot', '--steps', '300000', '--snapshots', '9')",
-        "command(capsys, 'plot', '--steps', '300000', '--snapshots', '9',"
-        " '--stage', '30000') != ''",
+        "or a plan with a longer `stage`",
+        "command(capsys, 'plot', '--steps', '300000', 'fixed-space:9')",
+        "command(capsys, 'plot', '--steps', '300000', 'fixed-space:9,stage=30000')"
+        " != ''",
         slow=True,
     ),
     Row(

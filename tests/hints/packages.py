@@ -45,23 +45,6 @@ ROWS = [
     ),
     Row(
         "Run `{}`",
-        "without(monkeypatch, 'zstandard', 'compression')\n"
-        "retape.storage.CodecStore(retape.MemoryStore(), 'zstd')",
-        "'zstandard' in installs('''THE_CODE''')",
-    ),
-    Row(
-        "pass `codec='lossless'`",
-        "without(monkeypatch, 'zstandard', 'compression')\n"
-        "retape.storage.CodecStore(retape.MemoryStore(), 'zstd')",
-        "without(monkeypatch, 'zstandard', 'compression')\n"
-        "store = retape.storage.CodecStore(retape.MemoryStore(), codec='lossless')\n"
-        "square = retape.Program(lambda x, k: x * x, lambda x, k, g: 2 * x * g)\n"
-        "retape.adjoint(square, np.ones(9),\n"
-        "  steps=3, seed=lambda x: np.ones(9), store=store).cotangent",
-        "8 * np.ones(9)",
-    ),
-    Row(
-        "Run `{}`",
         "without(monkeypatch, 'ziglang')\ndoctor(monkeypatch, capsys, tmp_path)",
         "'ziglang' in installs('''THE_CODE''')",
         slow=True,

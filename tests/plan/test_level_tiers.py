@@ -18,7 +18,6 @@ from retape.driver import ToyMachine, run
 from retape.interop import to_checkpoint_schedules
 from retape.schedule import Hierarchy, replay
 from retape.storage import AsyncStore, RemoteStore, measure
-from retape.viz import chrome_trace
 
 LEVELS = (
     Tier("device", 2),
@@ -151,12 +150,6 @@ def test_measured_speeds_are_the_costs_of_a_tier(tmp_path):
     far = Tier("disk", 20, write=speed.write / step, read=speed.read / step)
     prediction = retape.tiers(levels=(Tier("host", 2), far)).predict(100)
     assert prediction.tiers["disk"].peak > 0
-
-
-def test_a_trace_counts_each_tier():
-    schedule = Hierarchy(30, LEVELS)
-    trace = chrome_trace(schedule)["traceEvents"]
-    assert any(event.get("args", {}).get("host") == 3 for event in trace)
 
 
 @pytest.mark.parametrize(

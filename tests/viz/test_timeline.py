@@ -1,7 +1,6 @@
 """The memory of a run over time: the prediction against an independent measure."""
 
 import io
-import json
 from dataclasses import replace
 
 import matplotlib
@@ -11,8 +10,8 @@ import pytest
 import retape
 import retape.viz
 from retape import Tier
-from retape.schedule import Hierarchy, Mixed, Schedule, replay
-from retape.viz import chrome_trace, timeline
+from retape.schedule import Hierarchy, replay
+from retape.viz import timeline
 from tests.programs import run_program
 
 SIZE = 20_000
@@ -158,30 +157,6 @@ def test_a_bar_is_told_while_a_run_is_measured():
     told: list[object] = []
     measured(retape.fixed_space(snapshots=4), progress=told.append)
     assert told[-1].reversed == 120
-
-
-@pytest.mark.parametrize("schedule", [Schedule(40, snapshots=3), Mixed(40, 3)])
-def test_a_trace_of_a_schedule_is_valid_and_complete(schedule):
-    events = json.loads(json.dumps(chrome_trace(schedule)))["traceEvents"]
-    spans = [each for each in events if each["ph"] == "X"]
-    for before, after in zip(spans, spans[1:], strict=False):
-        assert before["ts"] + before["dur"] == after["ts"]
-    opened = [e["id"] for e in events if e["ph"] == "b"]
-    assert sorted(opened) == sorted(e["id"] for e in events if e["ph"] == "e")
-    assert len(opened) == schedule.counts().stores + schedule.counts().kept_tapes
-    counters = [e["args"]["memory"] for e in events if e["ph"] == "C"]
-    assert max(counters) == 3 and counters[-1] == 0
-
-
-def test_a_trace_of_a_run_has_its_bytes():
-    report = measured(retape.fixed_space(snapshots=4))
-    events = chrome_trace(report)["traceEvents"]
-    found = [each["args"]["bytes"] for each in events if each["ph"] == "C"]
-    assert max(found) == report.memory.measured_peak
-    assert {each["name"] for each in events if each["ph"] == "X"} == {
-        "advance",
-        "reverse",
-    }
 
 
 def test_the_chosen_way_is_marked_and_must_be_one():

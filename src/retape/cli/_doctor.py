@@ -8,12 +8,11 @@ import argparse
 import json
 import os
 import platform
-import re
 import shutil
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib import metadata
 from importlib.util import find_spec
@@ -274,40 +273,4 @@ def _writable(name: str, folder: Path, advice: str) -> Finding:
 
 
 def _release(name: str) -> str:
-    """A package's release, and whether it is one that Retape is made for."""
-    release = metadata.version(name)
-    wanted = next(_wanted(name), None)
-    if wanted is None or _within(release, wanted):
-        return f"{name} {release}"
-    return f"{name} {release} (made for {wanted})"
-
-
-def _wanted(name: str) -> Iterator[str]:
-    """The range of a package that this release of Retape names."""
-    try:
-        requirements = metadata.requires("retape") or []
-    except metadata.PackageNotFoundError:  # sources on the path, nothing installed
-        return
-    for each in requirements:
-        found = re.match(rf"{name}\s*([<>=!~][^;]*)", each)
-        if found:
-            yield found[1].strip()
-
-
-def _within(release: str, wanted: str) -> bool:
-    """Tell whether a release lies in a range of `>=` and `<`.
-
-    Examples:
-        >>> _within("0.10.2", "<0.13,>=0.10.2"), _within("0.13.1", "<0.13,>=0.10.2")
-        (True, False)
-    """
-    have = _numbers(release)
-    for each in wanted.split(","):
-        bound = _numbers(each)
-        if (">=" in each and have < bound) or ("<" in each and have >= bound):
-            return False
-    return True
-
-
-def _numbers(text: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", text.split("+")[0])]
+    return f"{name} {metadata.version(name)}"

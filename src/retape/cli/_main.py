@@ -14,7 +14,7 @@ from retape._errors import RetapeError
 from retape.cli._usage import CommandParser
 
 SUBCOMMANDS = (
-    "_plan", "_plot", "_show", "_fits", "_vlad", "_explore", "_doctor", "_completion"
+    "_plan", "_plot", "_show", "_fits", "_vlad", "_explore", "_doctor"
 )  # fmt: skip
 
 
@@ -76,8 +76,8 @@ def _parser() -> CommandParser:
         prog="retape",
         description="Reverse-mode gradients in sublinear memory.",
         examples=(
-            "retape plan --snapshots 20 --steps 1e6",
-            "retape plot --snapshots 3 --steps 20",
+            "retape plan fixed-space:20 --steps 1e6",
+            "retape plot fixed-space:3 --steps 20",
             "retape doctor",
         ),
     )

@@ -4,9 +4,10 @@ import argparse
 import json
 from typing import Any
 
-from retape.cli._options import add_length_options, add_plan_options, plan_of, sizes_of
+from retape.cli._options import add_plan_and_length, sizes_of
 from retape.cli._waiting import waiting
 from retape.plan._base import Plan
+from retape.plan._parse import parse_plan
 from retape.plan._prediction import Prediction
 
 
@@ -18,12 +19,11 @@ def add(commands: Any) -> None:
         description="Predict how many steps a plan will run again, and what it will "
         "keep. No program is needed.",
         examples=(
-            "retape plan --snapshots 20 --steps 1e6",
-            'retape plan --within "64 MB" --steps 5000 --capsule "1 MB" --tape "2 MB"',
+            "retape plan fixed-space:20 --steps 1e6",
+            'retape plan "within:64 MB" --steps 5000 --capsule "1 MB" --tape "2 MB"',
         ),
     )
-    add_plan_options(parser)
-    add_length_options(parser)
+    add_plan_and_length(parser)
     parser.add_argument(
         "--json", action="store_true", help="print the prediction as JSON"
     )
@@ -32,8 +32,7 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a prediction."""
-    plan, sizes = plan_of(options), sizes_of(options)
-    assert plan is not None, "the options require one"
+    plan, sizes = parse_plan(options.plan), sizes_of(options)
     with waiting("searching for the best schedule"):
         prediction = plan.predict(options.steps, *sizes)
     if options.json:

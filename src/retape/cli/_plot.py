@@ -8,14 +8,9 @@ import sys
 from typing import Any
 
 from retape._errors import PlanError, StoreError
-from retape.cli._options import (
-    add_length_options,
-    add_plan_options,
-    count,
-    plan_of,
-    sizes_of,
-)
+from retape.cli._options import add_plan_and_length, count, sizes_of
 from retape.cli._waiting import waiting
+from retape.plan._parse import parse_plan
 from retape.plan._prediction import AnySchedule
 
 _WIDTH = 100
@@ -34,12 +29,11 @@ def add(commands: Any) -> None:
         description="Draw which steps a plan runs, tapes and reverses, one row for "
         "each sweep, as text or as a figure.",
         examples=(
-            "retape plot --snapshots 3 --steps 20",
-            "retape plot --sweeps 3 --steps 30 --json",
+            "retape plot fixed-space:3 --steps 20",
+            "retape plot fixed-time:3 --steps 30 --json",
         ),
     )
-    add_plan_options(parser)
-    add_length_options(parser)
+    add_plan_and_length(parser)
     parser.add_argument(
         "--out", metavar="FILE", help="write a figure: .png, .svg or .pdf"
     )
@@ -69,15 +63,14 @@ def add(commands: Any) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print a drawing or actions, or write a figure."""
-    plan, sizes = plan_of(options), sizes_of(options)
-    assert plan is not None, "the options require one"
+    plan, sizes = parse_plan(options.plan), sizes_of(options)
     with waiting("searching for the best schedule"):
         schedule = plan.schedule(options.steps, *sizes)
         counts = schedule.counts()
     if counts.reverses > _MOST:
         raise PlanError(
             f"a drawing of {counts.reverses} stages is too large to look at; {_MOST} "
-            "is the most. Pass fewer `--steps`, or a longer `--stage`."
+            "is the most. Pass fewer `--steps`, or a plan with a longer `stage`."
         )
     if options.json:
         actions = [{"action": type(a).__name__, **a._asdict()} for a in schedule]

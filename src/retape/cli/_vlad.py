@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from retape._errors import LanguageError, PlanError, RetapeError
-from retape.cli._options import add_plan_options, plan_of
+from retape.cli._options import PLAN_HELP
 from retape.cli._waiting import waiting
+from retape.plan._parse import parse_plan
 
 DESCRIPTION = "Run a program of the VLAD language; without FILE, talk to a prompt."
 
@@ -35,8 +36,10 @@ def add(commands: Any) -> None:
         help="run it by this implementation (default: compiled; at the prompt, the "
         "interpreter)",
     )
-    add_plan_options(
-        parser, required=False, default=" (default: logarithmic:stage=100000)"
+    parser.add_argument(
+        "--plan",
+        metavar="PLAN",
+        help=f"{PLAN_HELP} (default: logarithmic:stage=100000)",
     )
     parser.add_argument(
         "--report", action="store_true", help="print what checkpointed runs did"
@@ -71,7 +74,7 @@ def _main(args: Namespace) -> int:
     from retape.engines.vlad.session._repl import repl
     from retape.engines.vlad.session._run import emit
 
-    plan = plan_of(args)
+    plan = None if args.plan is None else parse_plan(args.plan)
     if args.file is None:
         if args.emit is not None:
             raise PlanError("`--emit` prints a program's form; name the FILE too")

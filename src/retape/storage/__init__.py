@@ -4,7 +4,6 @@ from retape.storage._asynchronous import AsyncStore as AsyncStore
 from retape.storage._base import SnapshotStore as SnapshotStore
 from retape.storage._codecs._codec import bounded as bounded
 from retape.storage._codecs._codec_store import CodecStore as CodecStore
-from retape.storage._codecs._compare_codecs import compare_codecs as compare_codecs
 from retape.storage._measure import measure as measure
 from retape.storage._ranks import RankStore as RankStore
 from retape.storage._record import Record as Record

@@ -5,6 +5,9 @@ is what a run without the thread would have had a little earlier, and a run that
 killed is taken up from there.
 """
 
+# A property takes the place of what a plain store has as attributes.
+# pyright: reportIncompatibleVariableOverride=false
+
 from collections.abc import Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar

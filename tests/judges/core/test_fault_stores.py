@@ -12,8 +12,6 @@ from retape.storage import CodecStore, bounded
 
 CODECS: dict[str, Any] = {
     "lossless": "lossless",
-    "zlib": "zlib",
-    "none": "none",
     "float32": "float32",
     "float16": "float16",
     "bfloat16": "bfloat16",

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from retape._errors import PlanError
-from retape.storage._codecs._packers import package, zstd_module
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,10 +21,9 @@ class Codec:
     """How arrays are written; make one by its name, or by `bounded`.
 
     Attributes:
-        kind: "none", "zlib", "zstd", "lossless", "float32", "float16", "bfloat16",
-            "bounded" or "zfp".
-        error: The largest error of "bounded" and "zfp", relative to the largest number
-            of an array, or absolute.
+        kind: "lossless", "float32", "float16", "bfloat16" or "bounded".
+        error: The largest error of "bounded", relative to the largest number of an
+            array, or absolute.
         is_absolute: Which of the two.
     """
 
@@ -33,25 +31,23 @@ class Codec:
     error: float = 0.0
     is_absolute: bool = False
 
-    LOSSLESS: ClassVar[frozenset[str]] = frozenset({"none", "zlib", "zstd", "lossless"})
     CASTS: ClassVar[dict[str, str]] = {"float32": "f4", "float16": "f2"}
-    BOUNDED: ClassVar[frozenset[str]] = frozenset({"bounded", "zfp"})
 
     @property
     def is_lossy(self) -> bool:
         """Whether numbers come back only near what they were."""
-        return self.kind not in self.LOSSLESS
+        return self.kind != "lossless"
 
     @property
     def has_fixed_size(self) -> bool:
         """Whether the bytes depend on types and shapes alone."""
-        return self.kind in ("none", "bfloat16", *self.CASTS)
+        return self.kind in ("bfloat16", *self.CASTS)
 
     def __str__(self) -> str:
-        if self.kind not in self.BOUNDED:
+        if self.kind != "bounded":
             return repr(self.kind)
         how = "absolute" if self.is_absolute else "relative"
-        return f"bounded({how}={self.error:g}, by={self.kind!r})"
+        return f"bounded({how}={self.error:g})"
 
 
 def named(codec: str | Codec) -> Codec:
@@ -59,43 +55,36 @@ def named(codec: str | Codec) -> Codec:
 
     Raises:
         PlanError: If there is none of this name.
-        MissingPackageError: If it needs a package that is not installed.
     """
     if isinstance(codec, Codec):
         return codec
-    known = sorted({*Codec.LOSSLESS, *Codec.CASTS, "bfloat16"})
+    known = sorted({"lossless", *Codec.CASTS, "bfloat16"})
     if codec not in known:
         raise PlanError(
             f"`codec={codec!r}` is not known. Pass {', '.join(map(repr, known))}, or "
             "`retape.storage.bounded(relative=1e-4)` for an error bound."
         )
-    if codec == "zstd":
-        zstd_module()
     return Codec(codec)
 
 
-def bounded(
-    *, relative: float | None = None, absolute: float | None = None, by: str = "bounded"
-) -> Codec:
+def bounded(*, relative: float | None = None, absolute: float | None = None) -> Codec:
     """A codec that writes floating-point numbers within an error bound.
 
-    Each array that is written is read back and compared, so the bound is kept, or the
-    array is written without loss (where it has infinite numbers, for instance).
+    Numbers become multiples of twice the bound, and their differences along each axis
+    are packed. Each array that is written is read back and compared, so the bound is
+    kept, or the array is written without loss (where it has infinite numbers).
 
     Args:
         relative: The largest error, relative to the largest number of an array; or
         absolute: the largest error itself.
-        by: "bounded" for multiples of twice the bound, their differences along each
-            axis packed; or "zfp" for the library of this name (extra `codecs`).
 
     Raises:
         PlanError: If both bounds are given or none, or one is not positive.
-        MissingPackageError: For "zfp", if `zfpy` is not installed.
 
     Examples:
         >>> from retape.storage import bounded
         >>> print(bounded(relative=1e-4))
-        bounded(relative=0.0001, by='bounded')
+        bounded(relative=0.0001)
     """
     given = relative if absolute is None else absolute
     if (relative is None) == (absolute is None) or not _is_positive(given):
@@ -103,11 +92,7 @@ def bounded(
             f"`bounded(relative={relative!r}, absolute={absolute!r})` is not valid: "
             "pass one of them, a positive number."
         )
-    if by not in Codec.BOUNDED:
-        raise PlanError(f"`by={by!r}` is not known. Pass 'bounded' or 'zfp'.")
-    if by == "zfp":
-        package("zfpy")
-    return Codec(by, float(given or 0.0), relative is None)
+    return Codec("bounded", float(given or 0.0), relative is None)
 
 
 def _is_positive(given: object) -> bool:

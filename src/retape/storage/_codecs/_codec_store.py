@@ -28,15 +28,15 @@ class CodecStore(StoreWrapper[C]):
 
     The bytes that are counted, by capacities, plans and reports, are those that are
     kept. Without loss no result changes. With loss a state that is restored is near
-    what it was, and so is the gradient: `compare_codecs` measures how near. The value
+    what it was, and so is the gradient: a run without it tells how near. The value
     of the run is exact.
 
     Args:
         inner: Any store. Packing goes on in the background in an
             `AsyncStore(CodecStore(...))`.
         codec: "lossless" (bytes of the same place in a number beside each other, then
-            Zstandard, or zlib without it), "zstd", "zlib", "none"; or, with a loss,
-            "float32", "float16", "bfloat16" or `bounded(...)`.
+            Zstandard, or zlib without it); or, with a loss, "float32", "float16",
+            "bfloat16" or `bounded(...)`.
         ratio: The least factor by which snapshots shrink, for plans in bytes. Without
             it they count with the factor of the codec if that is fixed, and else with
             none. A run whose snapshots need more than that is an error.

@@ -72,7 +72,7 @@ def decompress(spec: dict[str, Any], data: Array) -> Array:
         raise damaged(f"{nbytes} bytes are claimed of {len(data)}")
     raw = data[: spec["l"]].tobytes()
     kind, _, scale = spec["k"].partition(" ")
-    if kind in ("none", "zlib", "zstd", "zlib+", "zstd+"):
+    if kind in ("none", "zlib+", "zstd+"):
         text = unpacked(raw, kind, nbytes, dtype.itemsize)
         flat = np.frombuffer(text, dtype).reshape(shape).copy()
     else:

@@ -18,11 +18,8 @@ if TYPE_CHECKING:
 
 def pack_bytes(flat: Array, codec: Codec) -> tuple[str, bytes]:
     raw = flat.tobytes()
-    if codec.kind in ("none", *Codec.CASTS, "bfloat16"):
+    if codec.has_fixed_size:
         return "none", raw
-    if codec.kind in ("zlib", "zstd"):
-        packed = packed_by(raw, codec.kind)
-        return (codec.kind, packed) if len(packed) < len(raw) else ("none", raw)
     return shuffled(raw, flat.dtype.itemsize)
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from retape._errors import PlanError
 from retape.storage._codecs._codec import Codec
 from retape.storage._codecs._lossless import shuffled, unpacked
-from retape.storage._codecs._packers import damaged, must_be, package
+from retape.storage._codecs._packers import damaged, must_be
 
 if TYPE_CHECKING:
     import numpy as np
@@ -48,7 +48,7 @@ def pack_rounded(x: Array, codec: Codec) -> tuple[str, bytes]:
         return "", b""
     if bound == 0.0:
         return "", b""  # All are zero.
-    how, data = _zfp(x, bound) if codec.kind == "zfp" else _multiples(x, bound)
+    how, data = _multiples(x, bound)
     if how:
         kind, _, scale = how.partition(" ")
         back = unpack_rounded(data, kind, scale, x.dtype, x.shape)
@@ -71,11 +71,6 @@ def unpack_rounded(
         narrow = np.dtype(Codec.CASTS[kind])
         must_be(len(raw), narrow.itemsize * count)
         return np.frombuffer(raw, narrow).astype(dtype).reshape(shape)
-    if kind == "zfp":
-        zfpy: Any = package("zfpy")
-        found = zfpy.decompress_numpy(raw)
-        must_be(found.size, count)
-        return found.astype(dtype, copy=False).reshape(shape)
     name, _, packing = kind.partition("-")
     if name not in ("bounded1", "bounded2"):
         raise damaged(f"its kind is {kind!r}")
@@ -114,12 +109,6 @@ def _axes(shape: tuple[int, ...], order: int) -> list[int]:
     """The axes along which differences are taken, twice if they are long enough."""
     first = list(range(len(shape)))
     return first + [axis for axis in first if order == 2 and shape[axis] >= 8]
-
-
-def _zfp(x: Array, bound: float) -> tuple[str, bytes]:
-    zfpy: Any = package("zfpy")
-    shaped = x if x.ndim <= 4 else x.reshape(-1, *x.shape[-3:])
-    return "zfp", zfpy.compress_numpy(shaped, tolerance=bound)
 
 
 def _to_bfloat16(x: Array) -> bytes:

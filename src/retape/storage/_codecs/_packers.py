@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from retape._errors import MissingPackageError, SnapshotError
-from retape._extras import install_line
+from retape._extras import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,8 @@ def has_zstd() -> bool:
 def zstd_module() -> Any:
     if find_spec("compression") is not None:
         return import_module("compression.zstd")
-    return package("zstandard")
+    require("codecs", "zstandard")
+    return import_module("zstandard")
 
 
 def packed_by(raw: bytes, name: str) -> bytes:
@@ -48,16 +49,6 @@ def expanded(raw: bytes, name: str, nbytes: int) -> bytes:
         raise
     except Exception as error:
         raise damaged(f"{name} cannot unpack it ({type(error).__name__})") from None
-
-
-def package(name: str) -> Any:
-    if find_spec(name) is None:
-        raise MissingPackageError(
-            f"`{name}` cannot be imported, and this codec needs it. Run "
-            f"`{install_line('codecs')}`, or pass `codec='lossless'`.",
-            name=name,
-        )
-    return import_module(name)
 
 
 def must_be(found: int, expected: int) -> None:
