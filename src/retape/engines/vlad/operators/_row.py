@@ -39,8 +39,6 @@ class Trait(Flag):
     """It gives an integer of integers, if that is not too large."""
     FLOOR = auto()
     """It gives an integer of whatever is finite."""
-    FINITE = auto()
-    """Its partials are finite if what they are computed of is."""
     OF_FINITE = auto()
     """It is no number of an infinity, for which `math` raises."""
     ENDLESS = auto()

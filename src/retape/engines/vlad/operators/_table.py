@@ -35,13 +35,12 @@ from retape.engines.vlad.operators._row import (
 
 _ = Operator
 _ONE, _TWO = (REAL,), (REAL, REAL)
-_LIGHT_SUM = Trait.AGAIN | Trait.LIGHT | Trait.INTEGRAL | Trait.FINITE
+_LIGHT_SUM = Trait.AGAIN | Trait.LIGHT | Trait.INTEGRAL
 _SLOW = Trait.COSTLY
 _ROOT, _POLE = Trait.ENDLESS, Trait.COSTLY | Trait.ENDLESS
 _TURN = Trait.COSTLY | Trait.OF_FINITE
-_WAVE = _TURN | Trait.FINITE
-_CHOICE = Trait.CHOICE | Trait.INTEGRAL | Trait.FINITE
-_CHECK = Trait.CHECK | Trait.AGAIN | Trait.FINITE
+_CHOICE = Trait.CHOICE | Trait.INTEGRAL
+_CHECK = Trait.CHECK | Trait.AGAIN
 
 NEGATE = "(-)"
 """The operator of `(- e)`: the negative of a real, the difference of a pair's parts."""
@@ -106,8 +105,8 @@ _OF_REALS = (
     _("sqrt", _ONE, REAL, "sqrt(a)", total(math.sqrt, math.inf), ("0.5 / y",), _ROOT),
     _("exp", _ONE, REAL, "exp(a)", total(math.exp, math.inf), ("y",), _SLOW),
     _("log", _ONE, REAL, "log(a)", logarithm(math.log), ("1.0 / a",), _POLE),
-    _("sin", _ONE, REAL, "sin(a)", total(math.sin, math.nan), ("cos(a)",), _WAVE),
-    _("cos", _ONE, REAL, "cos(a)", total(math.cos, math.nan), ("0.0 - sin(a)",), _WAVE),
+    _("sin", _ONE, REAL, "sin(a)", total(math.sin, math.nan), ("cos(a)",), _TURN),
+    _("cos", _ONE, REAL, "cos(a)", total(math.cos, math.nan), ("0.0 - sin(a)",), _TURN),
     _("tan", _ONE, REAL, "tan(a)", total(math.tan, math.nan), ("1.0 + y * y",), _TURN),
     _("asin", _ONE, REAL, "asin(a)", total(math.asin, math.nan),
       ("1.0 / sqrt(1.0 - a * a)",), _TURN),
@@ -115,7 +114,7 @@ _OF_REALS = (
       ("-1.0 / sqrt(1.0 - a * a)",), _TURN),
     _("sinh", _ONE, REAL, "sinh(a)", hyperbolic_sine, ("cosh(a)",), _SLOW),
     _("cosh", _ONE, REAL, "cosh(a)", total(math.cosh, math.inf), ("sinh(a)",), _SLOW),
-    _("tanh", _ONE, REAL, "tanh(a)", math.tanh, ("1.0 - y * y",), _SLOW | Trait.FINITE),
+    _("tanh", _ONE, REAL, "tanh(a)", math.tanh, ("1.0 - y * y",), _SLOW),
     _("expm1", _ONE, REAL, "expm1(a)", total(math.expm1, math.inf),
       ("y + 1.0",), _SLOW),
     _("log1p", _ONE, REAL, "log1p(a)", logarithm(math.log1p, -1.0),
@@ -129,7 +128,7 @@ _OF_REALS = (
     # at zero, where there is none, the middle slope
     _("abs", _ONE, REAL, "fabs(a)", math.fabs,
       ("1.0 if a > 0.0 else -1.0 if a < 0.0 else 0.0",),
-      Trait.LIGHT | Trait.INTEGRAL | Trait.FINITE),
+      Trait.LIGHT | Trait.INTEGRAL),
     _("atan", _TWO, REAL, "atan2(a, b)", math.atan2,
       ("b / (a * a + b * b)", "(0.0 - a) / (a * a + b * b)")),
     # zero for the constant a^0, also where a is zero; by the exponent zero where a is,

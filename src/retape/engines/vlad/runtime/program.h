@@ -105,8 +105,6 @@ extern const size_t max_block_words;
 
 /* Whether there is typed code; if not, the rest is there and not looked at. */
 extern const int is_typed;
-/* If no value on the tape is larger, no partial of a reverse is infinite or no number. */
-extern const double typed_largest;
 /* The types of frames, and of values on their way to them; of closures. */
 extern const char *const typed_frames[], *const typed_results[], *const typed_entries[];
 /* Whether the functions of closures give a real. */

@@ -5,33 +5,9 @@
 
 #include "typed_run.h"
 
-/* The same of what is in lists. */
-static int lists_are_tame(void) {
-  for (const CellBlock *b = T.blocks; b; b = b->next) {
-    const Cell *end = b == T.block ? T.cell : b->cell + BLOCK_CELLS;
-    for (const Cell *cell = b->cell; cell < end; cell++)
-      if (!(fabs(cell->value) <= typed_largest)) return 0;
-  }
-  return 1;
-}
-
-/* Whether the partials of a reverse have been finite, by what is on the tape: doubles, and
-   integers and pointers, which are tiny ones. */
-static int tape_is_tame(void) {
-  for (const Piece *p = T.first; typed_largest > 0.0; p = p->after) {
-    const Word *end = p == T.piece ? T.tape : p->filled;
-    for (const Word *word = p->word; word < end; word++)
-      if (!(fabs(word->d) <= typed_largest)) return 0;
-    if (p == T.piece) return lists_are_tame();
-  }
-  return 0;
-}
-
 /* The cotangents of the first state; 0 if one is no number: the general way does not
-   multiply an infinite partial by an adjoint of zero, and knows whether it is one. Where
-   all were finite it would find the same. */
+   multiply an infinite partial by an adjoint of zero, and knows whether it is one. */
 static int typed_cotangents(Val *result) {
-  int are_finite = 0;
   Object *o = old_object(0, (uint32_t)T.ordinals);
   for (size_t i = 0; i < T.ordinals; i++) o->field[i] = box(0.0);
   for (size_t i = 0; i < T.origins; i++) {
@@ -51,11 +27,7 @@ static int typed_cotangents(Val *result) {
   }
   for (size_t i = 0; i < T.ordinals; i++) {
     double d = unbox(o->field[i]);
-    if (d != d) {
-      if (!are_finite && !tape_is_tame()) return 0;
-      are_finite = 1;
-      o->field[i] = box(NAN);
-    }
+    if (d != d) return 0;
   }
   *result = tagged(TAG_FRAME, o);
   return 1;

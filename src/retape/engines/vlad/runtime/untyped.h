@@ -6,7 +6,6 @@
 #include "typed.h"
 
 const int is_typed = 0;
-const double typed_largest = 0.0;
 const char *const typed_frames[1], *const typed_results[1], *const typed_entries[1];
 const char *const typed_values[1];
 

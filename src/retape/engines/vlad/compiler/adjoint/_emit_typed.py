@@ -7,7 +7,6 @@ from retape.engines.vlad.compiler.adjoint._emit_record import RecordEmission
 from retape.engines.vlad.compiler.adjoint._emit_reverse import ReverseEmission
 from retape.engines.vlad.compiler.adjoint._names import TapeNames, words_in
 from retape.engines.vlad.compiler.adjoint._tables import tables
-from retape.engines.vlad.compiler.adjoint._tame import largest_tame
 from retape.engines.vlad.compiler.ir._ir import Call, Lowered, all_functions, subterms
 from retape.engines.vlad.compiler.typed._check_typed import check_typed
 from retape.engines.vlad.compiler.typed._form import TypedProgram
@@ -93,6 +92,5 @@ def typed_text(
         code = [*names.each.forward_text(), *names.each.backward_text(), *code]
     functions = max((fun.index for fun in all_functions(module)), default=0) + 1
     yield '#include "typed.h"'
-    largest = largest_tame((way, tape[end]) for end, way in ways.ways.items())
-    yield from tables(program, useful, names.whole, frames, functions, largest)
+    yield from tables(program, useful, names.whole, frames, functions)
     yield from code

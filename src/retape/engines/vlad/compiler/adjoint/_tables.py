@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 
-from retape.engines.vlad.compiler.ir._operator_text import real_text
 from retape.engines.vlad.compiler.typed._form import (
     Register,
     Shape,
@@ -18,7 +17,6 @@ def tables(
     whole: frozenset[Register],
     frames: int,
     functions: int,
-    largest: float,
 ) -> Iterator[str]:
     """The tables: of frames, of values that frames wait for, and two of closures."""
 
@@ -42,7 +40,6 @@ def tables(
         types[code] = _types(join.frame.shapes)
         results[code] = _types((join.params,))
     yield "const int is_typed = 1;"
-    yield f"const double typed_largest = {real_text(largest)};"
     yield from _table("typed_frames", types, frames)
     yield from _table("typed_results", results, frames)
     yield from _table("typed_entries", entries, functions)
