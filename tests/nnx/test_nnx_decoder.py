@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,47 +53,6 @@ def test_the_decoder_sees_no_token_before_its_time() -> None:
 STACK = decoder.Shape(
     layers=48, width=32, heads=2, groups=1, head=16, hidden=32, block=16
 )
-
-
-def gradient_bytes(
-    scan: Callable[..., Any], tokens: int, body: Callable[..., Any] | None = None
-) -> int:
-    """Temporaries of the gradient of 48 layers, compiled without an array."""
-    graph, state = nnx.split(nnx.eval_shape(lambda: decoder.stack(STACK, nnx.Rngs(0))))
-    x = jax.ShapeDtypeStruct((1, tokens, STACK.width), jnp.float32)
-
-    def gradient(state: Any, x: jax.Array) -> Any:
-        def loss(state: Any) -> jax.Array:
-            layers = nnx.merge(graph, state)
-            f = scan(
-                body or (lambda x, layer: layer(x)),
-                in_axes=(nnx.Carry, 0),
-                out_axes=nnx.Carry,
-            )
-            return jnp.sum(f(x, layers) ** 2)
-
-        return jax.grad(loss)(state)
-
-    compiled = jax.jit(gradient).lower(state, x).compile()
-    return compiled.memory_analysis().temp_size_in_bytes
-
-
-@pytest.mark.slow
-def test_48_layers_keep_a_square_root_of_their_carries() -> None:
-    """`nnx.remat` of the layer leaves 48 carries; two levels leave 8 + 6.
-
-    Beside them, the weights' gradients of a segment are in memory.
-    """
-    tokens = 4096
-    carry = tokens * 32 * 4
-    layer = nnx.eval_shape(lambda: decoder.stack(STACK, nnx.Rngs(0)))
-    weights = sum(4 * a.size for a in jax.tree.leaves(nnx.split(layer)[1])) // 48
-    marked = nnx.remat(lambda x, layer: layer(x))
-    before = gradient_bytes(nnx.scan, tokens, marked)
-    after = gradient_bytes(partial(retape.nnx.remat_scan, segment_length=6), tokens)
-    assert before > 48 * carry
-    predicted = (48 - 8 - 6) * carry - 6 * weights
-    assert before - after > predicted - carry // 4
 
 
 @pytest.mark.slow

@@ -130,18 +130,6 @@ def test_the_comparison_sees_a_small_lie() -> None:
     assert difference(by_nnx_scan(), by_nnx_scan(reverse=True)) > CLOSE
 
 
-@pytest.mark.slow
-def test_a_layer_s_state_is_changed_once_however_often_it_is_run() -> None:
-    """Three levels run most layers four times; counts and statistics move once."""
-    _, _, after = swept(retape.nnx.remat_scan, stack(8), levels=3)
-    before = nnx.split(stack(8))[1]
-    for kind in (Count, nnx.RngCount):
-        was, now = (jax.tree.leaves(nnx.filter_state(s, kind)) for s in (before, after))
-        assert [list(map(int, n - w)) for w, n in zip(was, now, strict=True)] == [
-            [1] * 8 for _ in was
-        ]
-
-
 class Masked(nnx.Module):
     """Dropout that notes its own mask."""
 
@@ -155,19 +143,6 @@ class Masked(nnx.Module):
         y = self.dropout(x)
         self.mask[...] = jax.lax.stop_gradient(y / x)
         return y
-
-
-@pytest.mark.slow
-def test_a_dropout_mask_is_the_same_when_it_is_made_again() -> None:
-    """The gradient of sum(x * masks) is the product of the masks."""
-    layers = Masked(9)
-    loss = lambda x, layers: jnp.sum(  # noqa: E731
-        run(retape.nnx.remat_scan, layers, x, segment_length=2)
-    )
-    gradient = nnx.jit(nnx.grad(loss))(1 + waves(64) ** 2, layers)
-    masks = layers.mask[...]
-    assert difference(gradient, jnp.prod(jnp.nan_to_num(masks), axis=0)) == 0
-    assert 0 < float(jnp.mean(masks[0] == 0)) < 1
 
 
 # Forms of the call, each against nnx.scan -----------------------------------------

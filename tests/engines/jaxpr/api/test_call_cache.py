@@ -185,16 +185,6 @@ def test_what_is_remembered_can_be_forgotten() -> None:
     assert compilations(lambda: ask(retape.jax.grad(run, plan=PLAN))) > 0
 
 
-def test_settings_are_seen() -> None:
-    gradient = retape.jax.grad(lambda x: walk(x) * jnp.zeros(()) + x, plan=PLAN)
-    x = np.float32(2.0)
-    types = []
-    for wide in (False, True, False):
-        with jax.enable_x64(wide):
-            types.append(gradient(jnp.asarray(x, float)).dtype)
-    assert types == [np.float32, np.float64, np.float32]
-
-
 @pytest.mark.slow
 def test_threads_may_share_a_function() -> None:
     gradient = retape.jax.grad(walk, plan=PLAN)

@@ -212,24 +212,6 @@ def test_checkpointed_around_a_loop_around_checkpointed() -> None:
     assert_close(got, jax.grad(in_scan(counted))(POINT))
 
 
-@jax.custom_jvp
-def doubled(x: Any) -> Any:
-    return jnp.sin(x)
-
-
-@doubled.defjvp
-def _(primals: Any, tangents: Any) -> Any:
-    return doubled(primals[0]), tangents[0] * jnp.cos(primals[0]) * 2
-
-
-@jax.custom_vjp
-def tripled(x: Any) -> Any:
-    return jnp.sin(x)
-
-
-tripled.defvjp(lambda x: (jnp.sin(x), jnp.cos(x)), lambda c, g: (g * c * 3,))
-
-
 def ruled(rule: Function, loop: Function) -> Function:
     return lambda x: loop(lambda c: rule(c) * 1.3 + 0.1 * x, x)
 
@@ -241,12 +223,6 @@ def until(body: Function, x: Any) -> Any:
 
 def for_each(body: Function, x: Any) -> Any:
     return lax.fori_loop(0, STEPS, lambda i, c: body(c), x)
-
-
-@pytest.mark.parametrize("rule", [doubled, tripled])
-def test_custom_rules_inside(rule: Function) -> None:
-    got = jax.grad(retape.jax.checkpointed(ruled(rule, until), plan=PLAN))(POINT)
-    assert_close(got, jax.grad(ruled(rule, for_each))(POINT))
 
 
 @jax.custom_jvp
@@ -272,9 +248,3 @@ def test_the_table_can_fail() -> None:
         assert_close(
             jax.grad(checkpointed)(POINT), jax.grad(counted)(POINT + 1e-6), 1e-9
         )
-
-
-def test_finite_differences_agree_with_the_reference() -> None:
-    h = 1e-6
-    wide = (counted(POINT + h) - counted(POINT - h)) / (2 * h)
-    assert_close(jax.grad(counted)(POINT), np.asarray(wide), 1e-8)

@@ -137,17 +137,6 @@ def loop() -> Callable[..., Any]:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_equinox_checkpointed_loop_is_opened(loop: Callable[..., Any]) -> None:
-    x = jnp.linspace(0.1, 1.0, 5)
-    explained = retape.jax.explain(loop, x, 12.0, plan=PLAN)
-    assert explained.loops == 1 and explained.snapshots == 3
-    assert_close(
-        retape.jax.grad(loop, plan=PLAN)(x, 12.0), jax.grad(loop)(x, 12.0), 1e-14
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
 def test_opened_loops_have_all_derivatives(loop: Callable[..., Any]) -> None:
     """Forward mode and second order, which the custom rule refuses."""
     x, n = jnp.linspace(0.1, 1.0, 3), 5.0

@@ -7,54 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 from jax import lax
 
 import retape.jax
-from retape.jax import Checkpointed, checkpoint, policies
+from retape.jax import policies
 from tests.engines.jaxpr.support.networks import (
-    assert_near,
-    graded,
     layer,
-    loss,
-    start,
     temp_bytes,
     weights,
     work,
 )
 from tests.engines.jaxpr.support.seams import nest
-
-# A specification of `checkpoint` -----------------------------------------------------
-
-
-@pytest.mark.slow
-def test_every_fourth_layer_may_be_marked() -> None:
-    def mixed(w: Any, h: Any) -> Any:
-        for i, each in enumerate(w):
-            h = checkpoint(layer, h, each) if i % 4 == 0 else layer(h, each)
-        return (h**2).mean()
-
-    args = weights(5), start()
-    (slope, taken), (plain, most) = (
-        graded(f, *args) for f in (mixed, functools.partial(loss, layer))
-    )
-    assert_near(slope, plain)
-    assert temp_bytes(functools.partial(loss, checkpoint(layer)), *args) < taken < most
-
-
-@pytest.mark.slow
-def test_a_list_of_wrapped_layers_is_run_as_it_was() -> None:
-    blocks = [Checkpointed(functools.partial(layer, w=each)) for each in weights(2)]
-
-    def forward(h: Any) -> Any:
-        for block in blocks:
-            h = block(h)
-        return (h**2).mean()
-
-    plain = jax.grad(lambda h: loss(layer, weights(2), h))(start())
-    assert_near(jax.grad(forward)(start()), plain, 1e-6)
-
 
 # Why layers are recomputed -----------------------------------------------------------
 
@@ -115,21 +79,3 @@ def test_selective_saving_gets_memory_for_less_than_the_full_bill() -> None:
     )
     assert less_work - all_work < 0.8 * (full_work - all_work)
     assert least < less < 0.5 * most
-
-
-def test_random_numbers_are_drawn_again_as_they_were() -> None:
-    """Dropout in a row of marked layers: the gradient is the product of the masks."""
-    keys = list(jax.random.split(jax.random.key(0), 6))
-
-    def mask(key: Any, like: Any) -> Any:
-        return jax.random.bernoulli(key, 0.8, like.shape) / 0.8
-
-    def forward(x: Any) -> Any:
-        for key in keys:
-            x = checkpoint(lambda x, key: x * mask(key, x), x, key)
-        return x.sum()
-
-    x = jnp.ones(200)
-    masks = np.prod([np.asarray(mask(key, x)) for key in keys], axis=0)
-    assert 0 < (masks == 0).mean() < 1
-    np.testing.assert_allclose(jax.jit(jax.grad(forward))(x), masks, rtol=1e-12)

@@ -53,16 +53,6 @@ def test_a_fori_loop_with_traced_bounds_is_reversed_under_a_plan() -> None:
     assert jnp.allclose(got, jax.grad(unrolled)(x, 2, 13), rtol=1e-13, atol=0)
 
 
-def test_an_index_is_as_weakly_typed_as_in_jax() -> None:
-    def scaled(loop: Any, lower: Any) -> Any:
-        return loop(lower, 5, lambda i, x: x * i, jnp.ones(2, jnp.bfloat16))
-
-    assert scaled(retape.jax.fori_loop, 1).dtype == scaled(lax.fori_loop, 1).dtype
-    start = jnp.int16(1)
-    ours = retape.jax.fori_loop(start, jnp.int16(5), lambda i, x: x + i, start)
-    assert ours == 11 and ours.dtype == jnp.int16
-
-
 @pytest.mark.parametrize("way", OPTIONS)
 def test_a_counted_while_loop_finds_its_counter(way: str) -> None:
     def loss(x: Any) -> Any:

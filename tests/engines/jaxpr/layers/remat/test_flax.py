@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -316,3 +318,22 @@ def test_a_marked_layer_keeps_the_layer_s_attributes() -> None:
     layer.calls[...] = 3
     assert layer.calls[...] == 3
     assert retape.jax.Checkpointed(jnp.sin).__name__ == "sin"
+
+
+@pytest.mark.slow
+def test_an_equinox_module_stays_a_pytree_with_its_parameters() -> None:
+    plain = eqx.nn.MLP(3, 2, 4, 2, key=jax.random.key(0))
+    layer = Checkpointed(plain)
+    assert layer.depth == 2
+    x = jnp.ones(3)
+
+    def loss(model: Any) -> Any:
+        return (model(x) ** 2).sum()
+
+    slope = eqx.filter_grad(loss)
+    assert_same(
+        jax.tree.leaves(eqx.filter(slope(layer), eqx.is_array)),
+        jax.tree.leaves(eqx.filter(slope(plain), eqx.is_array)),
+    )
+    assert isinstance(jax.tree.map(lambda v: v, layer), Checkpointed)
+    assert copy.copy(layer).depth == 2

@@ -68,19 +68,6 @@ def test_gradients_agree_and_less_memory_is_taken(name: str) -> None:
     assert taken < plain()[1]
 
 
-@pytest.mark.slow
-def test_a_policy_works_in_a_scan_s_body() -> None:
-    w = jax.tree.map(lambda *v: jnp.stack(v), *weights(LAYERS))
-    h = start()
-
-    def run(w: Any) -> Any:
-        body = lambda c, x: (layer(c, x), None)  # noqa: E731
-        return (scan(body, h, w, policy=policies.every_n(8))[0] ** 2).mean()
-
-    got = jax.tree.map(lambda v: v[2], jax.jit(jax.grad(run))(w))
-    assert_near(got, plain()[0][2])
-
-
 def test_named_values_are_saved_and_others_computed_again() -> None:
     def f(x: Any) -> Any:
         kept = checkpoint_name(jnp.sin(x), "kept")
