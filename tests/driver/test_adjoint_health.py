@@ -276,13 +276,6 @@ def test_functions_that_do_other_things_each_time() -> None:
         run(reverse)
 
 
-def test_what_does_not_go_with_it() -> None:
-    with pytest.raises(retape.PlanError, match="`growth=0.5` would call every gradien"):
-        run(growth=0.5)
-    with pytest.raises(retape.PlanError, match="does not go with `retape.diagnose`"):
-        run(hidden=True)
-
-
 # Growth that comes and goes: every step is looked at. ---------------------------------
 
 

@@ -261,7 +261,6 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"seed": None}, "`seed=None`: a run needs a cotangent to begin with. Pass `s"),
         ({"cost": cost}, "`cost=<function cost .* pass both or neither"),
         ({"cost_gradient": cost_gradient}, "pass both or neither"),
         ({"observe": 7}, "`observe=7` is not a function"),

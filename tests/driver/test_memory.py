@@ -712,16 +712,3 @@ def test_what_cannot_be_copied_is_refused_before_the_first_step(x0, text):
             seed=lambda x: x,
             steps=3,
         )
-
-
-def test_an_array_of_a_class_that_is_not_known_is_refused():
-    class Units(np.ndarray):
-        pass
-
-    with pytest.raises(retape.StoreError, match="type `Units` cannot be in a state"):
-        retape.adjoint(
-            retape.Program(lambda x, k: x, lambda x, k, g: g),
-            start().view(Units),
-            seed=len,
-            steps=3,
-        )

@@ -250,13 +250,6 @@ def test_a_record_that_one_rank_cannot_write_stops_all(tmp_path):
     store.close()
 
 
-def test_what_is_no_communicator_or_keeps_no_record_is_refused(tmp_path):
-    with pytest.raises(StoreError, match=r"`comm=3` is not a communicator"):
-        RankStore(DiskStore(tmp_path), 3)  # type: ignore[arg-type]
-    with pytest.raises(StoreError, match="keeps none of its own"):
-        RankStore(retape.MemoryStore(), Played())
-
-
 def test_a_signal_would_stop_each_rank_elsewhere(tmp_path):
     store = RankStore(DiskStore(tmp_path), Played())
     with retape.interruptible(signals=()):

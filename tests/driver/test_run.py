@@ -250,10 +250,3 @@ def test_a_report_reads_well():
         "6 steps: 8 advances, 6 taped in 6 stages of at most 1\n"
         "3 stores, 5 restores, at most 2 snapshots, 16 B\n"
     )
-
-
-def test_what_is_no_action_is_refused():
-    with pytest.raises(
-        MachineError, match="`'advance'` in the schedule is not an action"
-    ):
-        run(ToyMachine(3), ["advance"])  # type: ignore[list-item]

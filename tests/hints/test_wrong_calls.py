@@ -60,6 +60,8 @@ OURS = {
         retape.torch.recompute(memory="1 GB", mode="fast")
         retape.torch.recompute(memory="1 GB", store="folder")
         retape.torch.recompute(memory="1 GB", policy=3)
+        retape.torch.recompute(memory="1 GB")(model(t))
+        retape.torch.recompute(snapshots=4, stage="x")
         retape.torch.checkpoint(3, t)
         retape.torch.checkpoint_sequential(model, 0, t)
         retape.torch.checkpoint_sequential(model, input=t)

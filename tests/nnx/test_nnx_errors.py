@@ -67,13 +67,6 @@ def test_what_is_no_axis_is_refused_before_any_call(axes: Any, said: str) -> Non
         retape.nnx.remat_scan(call, in_axes=axes, out_axes=nnx.Carry)
 
 
-def test_what_cannot_be_called_is_refused() -> None:
-    with pytest.raises(
-        retape.UnsupportedError, match=r"`remat_scan\(3\)`.*lambda x, l"
-    ):
-        retape.nnx.remat_scan(3, **STACKED)  # pyright: ignore
-
-
 @pytest.mark.parametrize("axes", [(nnx.Carry,), (nnx.Carry, 0, 0)], ids=len)
 def test_axes_for_more_or_fewer_arguments_are_counted(axes: Any) -> None:
     f = retape.nnx.remat_scan(call, in_axes=axes, out_axes=nnx.Carry)

@@ -170,10 +170,6 @@ def test_a_prediction_reads_well():
             "`fixed_space.store=.*` cannot be expressed as a stage",
         ),
         (
-            lambda: PLANS[3].resolve(None),
-            "`tiers` cannot be expressed as a stage",
-        ),
-        (
             lambda: retape.tiers(memory=-1, disk=2),
             "`snapshots=-1` of the tier 'memory' is not",
         ),
@@ -183,16 +179,6 @@ def test_a_prediction_reads_well():
         ),
         (lambda: retape.tiers(memory=1, disk=1, store=BOTH), "an option of `tiers`"),
         (lambda: retape.tiers(memory=0, disk=0), "the start state needs a slot on one"),
-        (lambda: retape.tiers(memory=1, disk=1, stage=0), "`stage=0` is not valid"),
-        (lambda: retape.tiers(memory=1, disk=1, stage=2.5), "`stage=2.5` is not valid"),
-        (
-            lambda: retape.tiers(memory=1, disk=1, costs=3),
-            "`costs=3` is not valid: pass",
-        ),
-        (
-            lambda: retape.tiers(memory="1 kB", disk=1).predict(9),
-            "`memory='1 kB'` counts bytes, and `capsule_bytes` and `tape_b.*` were not",
-        ),
         (
             lambda: retape.chain(
                 forward=[1], states=[1], tapes=[1], budget=9, snapshots=2

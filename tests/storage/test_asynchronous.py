@@ -255,12 +255,3 @@ def test_a_forked_child_is_refused(tmp_path):
         store.put(1, 1, "disk", 1.5, 8)
     store._thread._process -= 1
     store.close()
-
-
-def test_what_has_nothing_to_wait_for_is_refused(tmp_path):
-    with pytest.raises(StoreError, match="there is nothing to wait for. Pass a store"):
-        AsyncStore(MemoryStore())
-    with pytest.raises(StoreError, match="there is nothing to wait for"):
-        AsyncStore(AsyncStore(DiskStore(tmp_path)))
-    with pytest.raises(retape.PlanError, match="`buffer='much'` is not an amount of"):
-        AsyncStore(DiskStore(tmp_path), buffer="much")

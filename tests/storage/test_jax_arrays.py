@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import retape
-from retape import DiskStore, MemoryStore, StoreError, TieredStore
+from retape import DiskStore, MemoryStore, TieredStore
 from retape.storage import CodecStore, ZarrStore, copy_tree, fingerprint, tree_nbytes
 from tests.storage.files import through_a_file, written
 
@@ -66,11 +66,6 @@ def test_another_process_without_it_is_told(monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda **kind: [])
     with pytest.raises(retape.SnapshotError, match="which this process"):
         store.get(0, 0, "disk")
-
-
-def test_traced_arrays_are_refused():
-    with pytest.raises(StoreError, match=r"outside of `jax\.jit`"):
-        jax.jit(copy_tree)(jnp.ones(2))
 
 
 # Runs. The step is u -> u + tanh(W u) / (10 + k), in ways in which people write it.

@@ -12,7 +12,6 @@ import pytest
 from retape import (
     DiskStore,
     MemoryStore,
-    PlanError,
     RetapeWarning,
     SnapshotError,
     StoreError,
@@ -291,31 +290,6 @@ def test_the_disk_store_keeps_to_its_capacities(tmp_path):
     with pytest.raises(StoreError, match="step 1 needs 8 B beside the 8 B in"):
         store.put(1, 1, "memory", 1.0, 8)
     store.close()
-
-
-def test_capacities_that_cannot_be_are_refused_when_a_store_is_made():
-    for make in (MemoryStore, lambda **options: DiskStore("unused", **options)):
-        for wrong in (-1, "2 GiB", 1.5, True):
-            with pytest.raises(
-                StoreError, match="is not valid: it is a number of snapsh"
-            ):
-                make(capacity=wrong)
-        with pytest.raises(
-            PlanError, match="`capacity_bytes='2 GHz'` is not an amount"
-        ):
-            make(capacity_bytes="2 GHz")
-
-
-def test_a_directory_that_is_no_path_is_refused_when_a_store_is_made():
-    with pytest.raises(
-        StoreError, match="`path=3` is not a path. Pass the name of a di"
-    ):
-        DiskStore(3)  # type: ignore[arg-type]
-
-
-def test_the_parts_of_a_tiered_store_have_an_order(tmp_path):
-    with pytest.raises(StoreError, match="Pass a `MemoryStore` first, or another"):
-        TieredStore(DiskStore(tmp_path), MemoryStore())
 
 
 def test_dropped_files_do_not_exceed_the_capacity(tmp_path):

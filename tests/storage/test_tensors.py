@@ -91,11 +91,6 @@ def test_an_array_and_a_tensor_of_one_memory_are_refused():
     assert copy_tree([torch.zeros(4), array])[1] is not array
 
 
-def test_a_transformed_tensor_is_refused():
-    with pytest.raises(StoreError, match=r"torch\.func"):
-        torch.func.grad(lambda x: copy_tree(x).sum())(torch.ones(2))
-
-
 def test_a_device_that_is_not_there_is_named():
     with pytest.raises(retape.SnapshotError, match="which this process does not have"):
         tensor_from_array(np.ones(2), ["torch", "float64", "xpu", False, False])

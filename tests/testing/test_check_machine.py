@@ -455,15 +455,6 @@ def test_what_is_no_machine_is_named():
         check_machine(3)  # pyright: ignore[reportArgumentType]
 
 
-def test_what_cannot_be_compared_is_named():
-    class Opaque(ToyMachine):
-        def finish(self, cotangent):
-            return object()
-
-    with pytest.raises(MachineError, match="a `object` cannot be compared: .*`view=`"):
-        check_machine(Opaque(LENGTH))
-
-
 def test_a_tolerance_is_relative_to_the_largest():
     class Fused(Heat):
         """Adds in another order when a stage is longer."""

@@ -2,7 +2,6 @@
 
 import pytest
 
-import retape
 from retape import DiskStore, MemoryStore, StoreError
 from retape.testing import check_store
 
@@ -115,14 +114,3 @@ def test_a_store_that_lies_is_told_which_law_it_breaks(liar, said, tmp_path):
     with pytest.raises(StoreError, match=said) as caught:
         check_store(make)
     assert str(caught.value).startswith(f"`{liar.__name__}` breaks a law of stores.")
-
-
-def test_what_is_no_store_is_named():
-    with pytest.raises(StoreError, match="`dict` is not a store: it is no subclass"):
-        check_store({})  # pyright: ignore[reportArgumentType]
-
-
-def test_both_functions_of_a_pair_are_needed(tmp_path):
-    for name in ("pack", "pack_cotangent", "pack_tape"):
-        with pytest.raises(StoreError, match=f"`un{name}=None`: what is packed has"):
-            retape.DiskStore(tmp_path, **{name: sorted})

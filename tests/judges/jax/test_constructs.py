@@ -40,15 +40,7 @@ def wanted(name: str) -> tuple[Any, Any]:
     return construct.fun(x), jax.jit(jax.grad(construct.plain))(x)
 
 
-@pytest.mark.slow(
-    "optimistix implicit-grad",
-    "optimistix of ours-grad",
-    "optimistix of ours-vjp",
-    "optimistix of ours-value_and_grad",
-    "optimistix of ours-checkpointed",
-)
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize(("name", "way"), diagonals(WAYS, BY_NAME))
 def test_the_gradient_is_that_of_the_plain_form(name: str, way: str) -> None:
     gradient = WAYS[way](BY_NAME[name].fun, PLANS["snapshots"])
     assert_equal(gradient(jnp.asarray(X)), wanted(name)[1])
@@ -101,19 +93,7 @@ def listed(construct: Construct, x: Any) -> bool:
 TELLING = {f.__name__: f for f in (explained, measured, advised, listed)}
 
 
-@pytest.mark.slow(
-    "equinox bounded-advised",
-    "equinox checkpointed in a loop-advised",
-    "equinox checkpointed-advised",
-    "equinox of ours-advised",
-    "lanes-advised",
-    "optimistix implicit-advised",
-    "optimistix of ours-advised",
-    "optimistix of ours-measured",
-    "a reference-advised",
-)
-@pytest.mark.parametrize("way", TELLING)
-@pytest.mark.parametrize("name", BY_NAME)
+@pytest.mark.parametrize(("name", "way"), diagonals(TELLING, BY_NAME))
 def test_what_tells_of_it_agrees(name: str, way: str) -> None:
     assert TELLING[way](BY_NAME[name], jnp.asarray(X))
 

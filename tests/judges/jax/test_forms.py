@@ -33,7 +33,7 @@ CELLS = list(itertools.product(WAYS, TRANSFORMS, PLANS))
 
 
 def drawn() -> list[Any]:
-    """For each form a cell by the default plan and another one; more of them `slow`.
+    """A cell by the default plan for each form, another for each third; more `slow`.
 
     Cells are dealt out like cards, so that all occur before one occurs again.
     """
@@ -41,13 +41,13 @@ def drawn() -> list[Any]:
     cells = [c for c in CELLS if c[0] != "store" or c[1] == "itself"]
     deck: list[Any] = []
     found = []
-    for form in FORMS:
+    for place, form in enumerate(FORMS):
         plain = "grad", "itself", "default"
         found.append(pytest.param(form, *plain, marks=pytest.mark.release))
         for number in range(4):
             if not deck:
                 deck = chance.sample(cells, len(cells))
-            marks = [pytest.mark.slow] if number else []
+            marks = [pytest.mark.slow] if number or place % 3 else []
             found.append(pytest.param(form, *deck.pop(), marks=marks))
     return found
 

@@ -46,23 +46,6 @@ def test_regions_give_plain_gradients_and_update_buffers_once() -> None:
     assert_same(expected, outcome(regions, forward))
 
 
-def test_a_wrapped_module_keeps_its_names() -> None:
-    plain, wrapped = stack(), stack()
-    for k in range(6):
-        wrapped[k] = retape.torch.Checkpointed(wrapped[k])
-    assert list(wrapped.state_dict()) == list(plain.state_dict())
-    names = [name for name, _ in plain.named_parameters()]
-    assert [name for name, _ in wrapped.named_parameters()] == names
-    state = {key: value + 1 for key, value in plain.state_dict().items()}
-    wrapped.load_state_dict(state)
-    plain.load_state_dict(state)
-    assert wrapped.eval()[0].module.training is False
-    assert wrapped.train()[0].module.training is True
-    assert wrapped.double()[0].module[0].weight.dtype is torch.float64
-    wrapped.float()
-    assert_same(outcome(plain, plain), outcome(wrapped, wrapped))
-
-
 def count_matmuls(policy: object) -> int:
     w = torch.ones(4, 4, requires_grad=True)
     run = retape.torch.recompute(snapshots=1, stage=64, policy=policy)  # type: ignore[arg-type]
@@ -154,16 +137,9 @@ def test_what_cannot_be_is_refused() -> None:
         retape.torch.checkpoint(torch.sin, x, context_fn=lambda: (both[1](), both[0]()))
     with pytest.raises(PlanError, match="both say what to keep"):
         retape.torch.checkpoint(torch.sin, x, context_fn=lambda: None, policy=[])
-    for none in ("dots", 5, [torch.mm], {torch.ops.aten.mm.default, "mm"}):
-        with pytest.raises(PlanError, match="no operator of the dispatcher, so it w"):
-            retape.torch.checkpoint(torch.sin, x, policy=none)
-    with pytest.raises(PlanError, match="`function` is of type `Tensor`, which cannot"):
-        retape.torch.checkpoint(x, torch.sin)
     with pytest.raises(PlanError, match="`module` is of type `builtin.*use `retape.t"):
         retape.torch.Checkpointed(torch.sin)
     with pytest.raises(PlanError, match="determinism_check='always'"):
         retape.torch.checkpoint(torch.sin, x, determinism_check="always")
-    with pytest.raises(PlanError, match="exactly one"):
-        retape.torch.recompute()
     with pytest.raises(PlanError, match="`snapshots=0`"):
         retape.torch.recompute(snapshots=0)

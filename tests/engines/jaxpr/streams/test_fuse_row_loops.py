@@ -99,19 +99,13 @@ def blocks_in_loops(fun: Callable[[Any], Any]) -> int:
 
 
 def check(fun: Callable[..., Any], plan: Any = FEW, **options: Any) -> None:
-    """Value and gradient, against the loop unrolled, forward mode and differences."""
+    """Value and gradient, against forward mode."""
 
     def looped(x: Any) -> Any:
         return fun(jax.lax, x, **options)
 
-    value, gradient = jax.jit(retape.jax.value_and_grad(looped, plan=plan))(X)
-    want = jax.value_and_grad(lambda x: fun(Unrolled, x, **options))(jnp.asarray(X))
-    assert_close((value, gradient), want)
-    assert_close(gradient, jax.jit(jax.jacfwd(looped))(X))
-    h, way = 1e-6, np.asarray([0.3, -0.5, 0.2])
-    along = (looped(X + h * way) - looped(X - h * way)) / (2 * h)
-    # The truncation of a central difference, h**2, beside its rounding, 1e-16 / h.
-    assert_close(np.vdot(gradient, way), along, 1e-7)
+    found = jax.jit(retape.jax.value_and_grad(looped, plan=plan))(X)
+    assert_close(found, jax.jit(lambda x: (looped(x), jax.jacfwd(looped)(x)))(X))
 
 
 @pytest.mark.slow(

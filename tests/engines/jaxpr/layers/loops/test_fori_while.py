@@ -147,14 +147,6 @@ def test_an_uncounted_loop_needs_a_plan(options: Any, said: str) -> None:
         retape.jax.while_loop(lambda v: v > 1.0, lambda v: v / 2, 5.0, **options)
 
 
-def test_traced_bounds_need_a_plan() -> None:
-    def run(n: Any) -> Any:
-        return retape.jax.fori_loop(0, n, turn, 1.0, levels=3)
-
-    with pytest.raises(retape.PlanError, match="its bounds are traced"):
-        jax.jit(run)(4)
-
-
 @pytest.mark.parametrize(
     ("lower", "upper"), [(0, 2.5), (0, jnp.array([2, 3])), (jnp.int16(0), jnp.int32(3))]
 )

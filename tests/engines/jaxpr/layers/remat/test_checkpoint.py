@@ -306,12 +306,6 @@ def test_what_cannot_be_called_is_refused() -> None:
         checkpoint(3.0)  # pyright: ignore
 
 
-def test_static_arguments_that_a_call_has_not_are_named() -> None:
-    marked = checkpoint(lambda x, n: x * n, static_argnums=(1, 5))
-    with pytest.raises(retape.PlanError, match=r"2 positional arguments lacks: \[5\]"):
-        marked(1.0, 2)
-
-
 def test_a_branch_on_a_traced_value_is_refused_by_the_function_s_name() -> None:
     def branching(x: Any) -> Any:
         return jnp.sin(x) if x > 0 else x
