@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from retape.engines.eager.compiled._backends import compile_graph
-from retape.engines.eager.compiled._closure import direct
 from retape.engines.eager.compiled._joint import Joint
 from retape.engines.eager.compiled._node_traits import flops, traffic
 from retape.engines.eager.compiled._partition import partition
@@ -210,4 +209,4 @@ def with_backward(
         flops=both, cost=both, needed=list(range(count)), outputs=ends,
         gradients=[late[0]], first=start,
     )  # fmt: skip
-    return Problem(joint, direct(joint), 3 * sum(costs))
+    return Problem(joint, joint.direct, 3 * sum(costs))

@@ -27,12 +27,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from benchmarks.torch.account import account, backward_order, closure
 from benchmarks.torch.graphs import Problem, from_file, layered, models, traced
 
-from retape.engines.eager.compiled._closure import closure, direct
+from retape.engines.eager.compiled._count import PlanCounter, ancestors
 from retape.engines.eager.compiled._front import front
 from retape.engines.eager.compiled._joint import Joint
-from retape.engines.eager.compiled._liveness import account, ancestors, backward_order
 
 SHARES = (0.3, 0.5, 0.7, 0.9)
 
@@ -233,9 +233,9 @@ def _forward(joint: Joint) -> list[int]:
 def rows(problem: Problem, seconds: float) -> Iterator[str]:
     """A line for each budget."""
     joint, usual, total = problem
-    plain = account(joint, direct(joint), ()).peak
+    plain = account(joint, joint.direct, ()).peak
     begin = time.process_time()
-    plans = front(joint, usual, ())
+    plans = list(front(PlanCounter(joint, joint.needed), usual))
     took = time.process_time() - begin
     yield f"  {len(joint.nodes)} nodes, plain {plain:,}, planned in {took:.1f} s"
     for share in SHARES:

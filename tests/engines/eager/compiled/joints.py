@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from benchmarks.torch.account import account as account
+from benchmarks.torch.account import closure
 from torch import Tensor, fx, nn
 
 from retape.engines.eager.compiled._backends import compile_graph
-from retape.engines.eager.compiled._closure import closure
-from retape.engines.eager.compiled._front import front as front
-from retape.engines.eager.compiled._liveness import account as account
+from retape.engines.eager.compiled._count import PlanCounter
+from retape.engines.eager.compiled._front import front
 from retape.engines.eager.compiled._partition import partition
 
 
@@ -22,7 +23,18 @@ class Seen:
 
     joint: Any
     usual: frozenset[int]
-    free: frozenset[int]
+
+    def front(self, at_no_cost: Any) -> list[Any]:
+        """The plans, counted once more by another counter, which is to agree.
+
+        What runs again if some nodes are saved is `at_no_cost`.
+        """
+        free = closure(self.joint, self.joint.needed, at_no_cost).again
+        plans = list(front(PlanCounter(self.joint, at_no_cost), self.usual))
+        for each in plans:
+            again = account(self.joint, each.keep, frozenset(free))
+            assert (again.peak, again.cost) == (each.peak, each.cost)
+        return plans
 
 
 def seen(function: Callable[..., Tensor], *args: Any) -> Seen:
@@ -33,7 +45,6 @@ def seen(function: Callable[..., Tensor], *args: Any) -> Seen:
         place = {node: k for k, node in enumerate(joint.nodes)}
         found.joint = joint
         found.usual = frozenset(place[node] for node in usual)
-        found.free = frozenset(closure(joint, joint.needed, found.usual).again)
         return usual
 
     def split(graph: fx.GraphModule, inputs: Any, **options: Any) -> Any:

@@ -5,14 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.engines.eager.compiled.joints import (
-    Seen,
-    account,
-    closure,
-    front,
-    mlp,
-    seen,
-)
+from tests.engines.eager.compiled.joints import Seen, account, closure, mlp, seen
 
 
 def wide(x):
@@ -67,7 +60,7 @@ def best_of(plans: list[Any]) -> list[tuple[int, int]]:
 @pytest.mark.parametrize("function", [chain, wide, perceptron])
 def test_no_choice_beats_the_front_on_small_graphs(function):
     found = small(function)
-    plans = front(found.joint, found.usual, ())
+    plans = found.front(found.joint.needed)
     best = best_of(all_plans(found.joint))
     assert (plans[0].peak, plans[-1].cost) == (best[0][0], 0)
     for peak, cost in best:
@@ -77,7 +70,7 @@ def test_no_choice_beats_the_front_on_small_graphs(function):
 def test_larger_plans_repeat_less():
     model = mlp(9)
     found = seen(lambda x: model(x).sum(), torch.ones(40, 8))
-    plans = front(found.joint, found.usual, found.free)
+    plans = found.front(found.usual)
     assert len(plans) > 5
     peaks, costs = [p.peak for p in plans], [p.cost for p in plans]
     assert peaks == sorted(peaks) and costs == sorted(costs, reverse=True)

@@ -174,8 +174,7 @@ class Columns:
     @cached_property
     def kernel(self) -> Any:
         """For each step, the bytes that its kernel takes for itself while it runs."""
-        trace = self._trace
-        found = self._of_signatures(lambda each: each.workspace)
+        trace, found = self._trace, np.zeros(self.length, dtype=np.int64)
         copying = self._of_signatures(lambda each: each.kind.copying)
         for index in np.flatnonzero(copying).tolist():
             step = trace.steps[index]

@@ -68,6 +68,6 @@ def kernel_bytes(
 ) -> int:
     """The bytes that the kernel of a step takes for itself while it runs."""
     if not signature.kind.copying:
-        return signature.workspace
+        return 0
     copies = sum(trace.nbytes[slot] for slot in {*reads, *made})
     return copies + signature.workspace - signature.scratch_bytes

@@ -10,10 +10,9 @@ from retape._errors import RetapeError
 from retape.engines.eager._errors import BudgetError, PlanError, UnsupportedError
 from retape.engines.eager._limits import read_bytes
 from retape.engines.eager.compiled._backends import BACKENDS, compile_graph
-from retape.engines.eager.compiled._closure import closure
+from retape.engines.eager.compiled._count import Count, PlanCounter, storages_of
 from retape.engines.eager.compiled._front import front
 from retape.engines.eager.compiled._joint import Joint
-from retape.engines.eager.compiled._liveness import Account, account
 from retape.engines.eager.compiled._partition import partition
 
 
@@ -122,37 +121,39 @@ class CompilerBudget:
     def _choose(self, joint: Joint, usual: list[fx.Node]) -> list[fx.Node]:
         place = {node: k for k, node in enumerate(joint.nodes)}
         usually = frozenset(place[node] for node in usual)
-        free = frozenset(closure(joint, joint.needed, usually).again)
-        by_itself = account(joint, usually, free)
+        counter = PlanCounter(joint, usually)
+        by_itself = counter(usually)
         if by_itself.peak <= self.memory:
             # Not `usual` itself: where the forward overwrites what it has read, that
             # would be computed again from what was written (PyTorch 2.13).
-            self._note(by_itself, by_itself.peak, None)
-            return [joint.nodes[k] for k in sorted(by_itself.keep)]
-        plans = front(joint, usually, free)
-        least = plans[0].peak
-        if least > self.memory:
+            return self._take(joint, by_itself, by_itself.peak, None)
+        plans = front(counter, usually)
+        least, best = plans[0].peak, plans.best(self.memory)
+        if best is None:
             raise BudgetError(
                 f"`memory={self.memory}` bytes are too few for a compiled graph of "
                 f"`{len(joint.nodes)}` nodes, whose gradients and results count, too; "
                 f"it needs at least `{least}`. Give that much.",
                 least=least,
             )
-        plan = [each for each in plans if each.peak <= self.memory][-1]
-        self._note(plan, by_itself.peak, least)
-        return [joint.nodes[k] for k in sorted(plan.keep)]
+        return self._take(joint, counter(best.keep), by_itself.peak, least)
 
-    def _note(self, plan: Account, usual_peak: int, least: int | None) -> None:
+    def _take(
+        self, joint: Joint, plan: Count, usual_peak: int, least: int | None
+    ) -> list[fx.Node]:
+        """Note a plan; the nodes that it saves."""
+        again = [k for k in plan.again if joint.made[k]]
         self.plans.append(
             CompiledPlan(
                 peak=plan.peak,
-                saved=plan.saved,
-                recomputed=plan.operators,
-                recomputed_flops=plan.flops,
+                saved=sum(joint.nbytes[s] for s in storages_of(joint, plan.kept)),
+                recomputed=len(again),
+                recomputed_flops=sum(joint.flops[k] for k in again),
                 usual_peak=usual_peak,
                 least=least,
             )
         )
+        return [joint.nodes[k] for k in sorted(plan.kept)]
 
     def _refuse_breaks(self, graph: fx.GraphModule) -> None:
         reason = getattr(graph, "compile_subgraph_reason", None)

@@ -6,28 +6,25 @@ in the forward" and "in the backward, too" (Chen et al. 2016 trade along one cha
 cut takes any graph). As the price grows, less is saved.
 """
 
-from collections.abc import Collection
 from math import inf
 from typing import Any
 
-from retape.engines.eager.compiled._closure import closure, owner
+from retape.engines.eager.compiled._count import PlanCounter
 from retape.engines.eager.compiled._joint import Joint
 
 
-def cheapest(joint: Joint, price: float, free: Collection[int]) -> frozenset[int]:
+def cheapest(counter: PlanCounter, price: float) -> frozenset[int]:
     """The values to save if a byte costs as much as `price` units of computing.
 
     At price 0 nothing is run again; at a high one, all that can be.
 
     Args:
-        joint: The graph.
+        counter: Counts plans of the graph.
         price: What a saved byte costs.
-        free: Nodes that cost nothing to run again.
     """
     import networkx
 
-    everything = closure(joint, joint.needed, ())
-    reached = {*everything.again, *everything.saved}
+    joint, reached = counter.joint, counter.reached
     flow: Any = networkx.DiGraph()
     flow.add_nodes_from(("forward", "backward"))
     for node in reached:
@@ -35,8 +32,7 @@ def cheapest(joint: Joint, price: float, free: Collection[int]) -> frozenset[int
         weight = _weight(joint, node, price)
         flow.add_edge(inside, outside, capacity=weight)
         if not joint.given[node] and joint.pure[node]:
-            cost = 0 if node in free or not joint.made[node] else joint.cost[node]
-            flow.add_edge("forward", inside, capacity=float(cost))
+            flow.add_edge("forward", inside, capacity=float(counter.cost[node]))
             for source in joint.inputs[node]:
                 flow.add_edge((source, 1), inside, capacity=inf)
         else:
@@ -45,9 +41,8 @@ def cheapest(joint: Joint, price: float, free: Collection[int]) -> frozenset[int
         flow.add_edge((node, 1), "backward", capacity=inf)
     _, (early, _) = networkx.minimum_cut(flow, "forward", "backward")
     chosen = {n for n in reached if (n, 0) in early and (n, 1) not in early}
-    return frozenset(
-        owner(joint, n) for n in chosen if not joint.given[owner(joint, n)]
-    )
+    owners = map(joint.owner, chosen)
+    return frozenset(node for node in owners if not joint.given[node])
 
 
 def _weight(joint: Joint, node: int, price: float) -> float:

@@ -20,7 +20,6 @@ import math
 import random
 from collections.abc import Collection
 
-from retape.engines.eager.compiled._closure import bytes_of
 from retape.engines.eager.compiled._count import Count, PlanCounter
 from retape.engines.eager.compiled._ladder import Ladder, Rung
 
@@ -120,7 +119,7 @@ class Exchange:
         best, found = 0.0, None
         for k in plan.again:
             if k in self._values:
-                worth = self._gain(k, again) / bytes_of(self._joint, k)
+                worth = self._gain(k, again) / self._joint.bytes_of(k)
                 worth *= 0.2 + self._random.random()
                 if worth > best:
                     best, found = worth, k

@@ -95,6 +95,22 @@ class Joint:
         ]
 
     @cached_property
+    def direct(self) -> frozenset[int]:
+        """The values that the backward reads, views replaced by what they look at."""
+        found = {self.owner(node) for node in self.needed}
+        return frozenset(each for each in found if not self.given[each])
+
+    def owner(self, node: int) -> int:
+        """The node that makes the storage of a view."""
+        while self.view[node] and self.inputs[node] and self.pure[node]:
+            node = self.inputs[node][0]
+        return node
+
+    def bytes_of(self, node: int) -> int:
+        """The bytes that saving a value takes; 1 at least, to divide by."""
+        return max(1, sum(self.nbytes[s] for s in self.storages[node]))
+
+    @cached_property
     def touched(self) -> list[tuple[int, ...]]:
         """The storages that each node reads or makes, those with bytes to count."""
         every = [

@@ -11,34 +11,12 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from torch.utils.checkpoint import CheckpointPolicy
 from torch.utils.flop_counter import flop_registry
 
-from retape.engines.eager._convolution_workspace import workspace_bytes
+from retape.engines.eager._kernel_workspace import workspace_bytes
 
 _CONVOLVE = torch.ops.aten.convolution.default
 _CONVOLVE_BACK = torch.ops.aten.convolution_backward.default
-_aten = torch.ops.aten
-NUMBERS = 64
-"""Bytes of single numbers that a kernel wraps as tensors: 12 were seen at once."""
-# Those that wrap none and take nothing else for themselves, either, by the allocator's
-# count: a budget is then held to the byte, and a plan that takes all of it fits.
-WITHOUT_NUMBERS = frozenset({
-    _aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default,
-    _aten.relu.default, _aten.threshold_backward.default,
-    _aten.gelu.default, _aten.gelu_backward.default,
-    _aten.silu.default, _aten.silu_backward.default,
-    _aten.tanh.default, _aten.tanh_backward.default,
-    _aten.sigmoid.default, _aten.sigmoid_backward.default,
-    _aten._softmax.default, _aten._softmax_backward_data.default,
-    _aten._log_softmax.default, _aten._log_softmax_backward_data.default,
-    _aten.sin.default, _aten.cos.default, _aten.exp.default, _aten.neg.default,
-    _aten.sqrt.default, _aten.rsqrt.default, _aten.erf.default,
-    _aten.cat.default, _aten.clone.default, _aten.embedding.default,
-})  # fmt: skip
-# Those that wrap one number, if they are given one: in double, and in their own type.
-WITH_ONE_NUMBER = frozenset({
-    _aten.mul.Tensor, _aten.div.Tensor, _aten.add.Tensor, _aten.sub.Tensor,
-    _aten.pow.Tensor_Scalar, _aten.mul.Scalar, _aten.div.Scalar,
-    _aten.mean.default, _aten.mean.dim,
-})  # fmt: skip
+# Bytes of single numbers that a kernel wraps as tensors: 12 were seen at once.
+_WRAPPED = 64
 # Operators of these namespaces compute from their arguments alone, if they are not
 # tagged as random. What a custom operator or one of higher order does is not known.
 _KNOWN = ("aten", "prims")
@@ -128,21 +106,7 @@ def workspace(node: fx.Node) -> int:
     target = node.target
     if not isinstance(target, OpOverload) or aliases(node):
         return 0
-    return _copies(node, target) + _wrapped_numbers(node, target)
-
-
-def _wrapped_numbers(node: fx.Node, target: OpOverload) -> int:
-    """Bytes of the single numbers that a kernel wraps."""
-    made = tensors(node)
-    if not all(each.dtype in (torch.float32, torch.float64) for each in made):
-        return NUMBERS  # those that compute in another type were not measured
-    if target in WITHOUT_NUMBERS:
-        return 0
-    read = [t for each in node.all_input_nodes for t in tensors(each)]
-    if target in WITH_ONE_NUMBER and {t.dtype for t in read} == {made[0].dtype}:
-        wraps = len(node.all_input_nodes) < 2 or not all(t.dim() for t in read)
-        return 8 + made[0].element_size() if wraps else 0
-    return NUMBERS
+    return _copies(node, target) + _WRAPPED
 
 
 def _copies(node: fx.Node, target: OpOverload) -> int:

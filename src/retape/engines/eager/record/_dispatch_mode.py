@@ -11,10 +11,9 @@ from torch._ops import OpOverload
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._pytree import tree_map_only
 
-from retape.engines.eager._convolution_workspace import convolution_bytes
 from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager._kernel_workspace import workspace_bytes
 from retape.engines.eager._operator_watch import OperatorWatch
-from retape.engines.eager._recurrent_workspace import recurrent_result_bytes
 from retape.engines.eager._wrapper_tensors import is_wrapper
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.record._record_collective import (
@@ -150,10 +149,8 @@ class Recorder(OperatorWatch):
         if _graph_task() != -1 and not torch.is_grad_enabled():
             return self._unrecorded(func, kind, args, kwargs or {})
         trace = run.trace
-        if kind.scratch:
-            self.keeper.make_room(recurrent_result_bytes(args))
-        elif kind.copying and trace.memory < inf:
-            self.keeper.make_room(convolution_bytes(args))
+        if kind.scratch or (kind.copying and trace.memory < inf):
+            self.keeper.make_room(workspace_bytes(args).beforehand)
         if kind.collective:
             result = record_collective(trace, func, kind, args, kwargs or _NOTHING)
         else:

@@ -12,9 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from retape.engines.eager._convolution_workspace import workspace_bytes
-from retape.engines.eager._recurrent_workspace import recurrent_workspace_bytes
-from retape.engines.eager._transform_workspace import transform_bytes
+from retape.engines.eager._kernel_workspace import workspace_bytes
 from retape.engines.eager.trace._backward_formulas import spare_tensors
 from retape.engines.eager.trace._geometry import Geometry, view_through
 from retape.engines.eager.trace._operator_traits import OperatorTraits
@@ -52,7 +50,7 @@ class Signature:
             no value. In a custom function, where gradient mode is off, who knows.
         sizes: Bytes of each tensor read, as it is seen.
         spare: Tensors that its formula holds on the way, if it is not lean.
-        workspace: Bytes that its kernel takes beyond copies, if it copies;
+        workspace: Of a kernel that copies, the bytes that it takes beyond copies;
             `reverse_workspace`: what those of its backward take beyond that.
         scratch_bytes: Of its results, those of a workspace, once it has run.
         new: It has not run yet.
@@ -92,15 +90,9 @@ class Signature:
         self.sizes = tuple(prod(g.size) * g.dtype.itemsize for g in geometries)
         self.spare = self.workspace = self.reverse_workspace = 0
         if kind.copying:
-            of = recurrent_workspace_bytes if kind.scratch else workspace_bytes
-            found = of(args)
-            self.workspace, self.reverse_workspace = found
-        else:
-            if not kind.lean and any(differentiable):
-                self.spare = spare_tensors(func, args, geometries, differentiable)
-            if args and isinstance(args[0], torch.Tensor):
-                name = func._schema.name
-                self.workspace = transform_bytes(name, args, self.sizes[0])
+            self.workspace, self.reverse_workspace, _ = workspace_bytes(args)
+        elif not kind.lean and any(differentiable):
+            self.spare = spare_tensors(func, args, geometries, differentiable)
         self.scratch_bytes = 0
         self.new = True
         self.native: Any = None

@@ -1,10 +1,60 @@
-"""The most bytes that a compiled forward and its backward hold, for one plan."""
+"""A plan counted node by node, through both graphs: slow, and independent of ours."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from retape.engines.eager.compiled._closure import Closure, closure
-from retape.engines.eager.compiled._joint import Joint
+from retape.engines.eager._errors import UnsupportedError
+from retape.engines.eager.compiled._count import ancestors, storages_of
+from retape.engines.eager.compiled._joint import End, Joint
+
+
+@dataclass(frozen=True)
+class Closure:
+    """All that a set of values needs.
+
+    Attributes:
+        saved: Nodes that have to be saved, and inputs that are read.
+        again: Nodes that run again, in the order of the graph.
+    """
+
+    saved: frozenset[int]
+    again: tuple[int, ...]
+
+
+def closure(joint: Joint, wanted: Iterable[int], saved: Collection[int]) -> Closure:
+    """Follow values back to what is saved, or given, or does not repeat.
+
+    Args:
+        joint: The graph.
+        wanted: Nodes of the forward whose values are wanted.
+        saved: Nodes that are saved if they are met.
+
+    Raises:
+        UnsupportedError: If a value can be neither saved nor computed again.
+    """
+    end, inputs = joint.end, joint.inputs
+    kept: set[int] = set()
+    again: set[int] = set()
+    todo = list(wanted)
+    while todo:
+        node = todo.pop()
+        if node in again or node in kept:
+            continue
+        if end[node] is End.RUNS_AGAIN:
+            if node in saved and joint.savable[node]:
+                kept.add(node)
+            else:
+                again.add(node)
+                todo += inputs[node]
+        elif end[node] is End.NEITHER:
+            raise UnsupportedError(
+                f"`{joint.nodes[node].target}` of the compiled graph gives other "
+                "values when it runs again, and its result cannot be saved. "
+                "Compile without a budget."
+            )
+        else:
+            kept.add(node)
+    return Closure(frozenset(kept), tuple(sorted(again)))
 
 
 @dataclass(frozen=True)
@@ -138,20 +188,3 @@ def sweep(
                 alive.remove(storage)
                 now -= nbytes[storage]
     return most
-
-
-def storages_of(joint: Joint, nodes: Iterable[int]) -> set[int]:
-    """The storages of all these nodes' tensors."""
-    return {s for node in nodes for s in joint.storages[node]}
-
-
-def ancestors(joint: Joint, ends: Iterable[int]) -> list[int]:
-    """These nodes and all that they are made from, in the order of the graph."""
-    found: set[int] = set()
-    todo = list(ends)
-    while todo:
-        node = todo.pop()
-        if node not in found:
-            found.add(node)
-            todo += joint.inputs[node]
-    return sorted(found)
