@@ -100,7 +100,7 @@ def test_memory_chooses_how_the_stack_is_reversed() -> None:
     between = (most + least) // 2
     assert bytes_of(memory=between) <= between
     assert bytes_of(memory="1 GB") >= most
-    with pytest.raises(retape.BudgetError, match=r"with `levels=\d`. Pass at") as error:
+    with pytest.raises(retape.BudgetError, match="Pass at least") as error:
         bytes_of(memory=100)
     assert 100 < (error.value.least or 0) < between
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial, wraps
+from functools import wraps
 from types import MappingProxyType
 from typing import Any, TypedDict, TypeVar, Unpack, overload
 
@@ -12,11 +12,13 @@ from flax import nnx
 from flax.errors import FlaxError
 
 from retape import jax as retape_jax
-from retape.engines.jaxpr.layers.loops._fitted_scan import checked_memory, fitted_scan
+from retape._errors import PlanError
 from retape.engines.jaxpr.layers.loops._options import LoopOptions
+from retape.engines.jaxpr.layers.loops._whole_loops import Loops
+from retape.engines.jaxpr.layers.remat._strategies import Strategy
 from retape.nnx import _diagnose as _faults
-from retape.nnx import _replace_scan as _lift
 from retape.plan._base import Plan
+from retape.plan._constructors import budgeted
 from retape.plan._options import Memory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,7 +108,7 @@ def remat_scan(
             memory.
         memory: Bytes, or a text such as "6 GiB", for the temporaries of the stack's own
             gradient on each device, in the place of all of the above: levels, policy
-            and offload are chosen. When a derivative is taken, at most three ways are
+            and offload are chosen. When a derivative is taken, a few ways are
             compiled, and the one of least extra work that fits is used.
 
     Returns:
@@ -152,12 +154,13 @@ def remat_scan(
     # Not passed where they are not asked for: older releases lack them.
     theirs |= {} if graph is None else {"graph": graph}
     theirs |= {} if graph_updates is None else {"graph_updates": graph_updates}
+    plan = _layer_by_layer(plan)
     ours = LoopOptions(plan, levels, segment_length, policy, offload)
-    fitted = None if memory is None else checked_memory(memory, ours)
+    way = Loops(ours) if memory is None else _within(memory, ours)
     _faults.check_options(in_axes, out_axes, transform_metadata)
     if f is None:
-        return lambda f: _divided(f, theirs, ours, fitted)
-    return _divided(f, theirs, ours, fitted)
+        return lambda f: _divided(f, theirs, way)
+    return _divided(f, theirs, way)
 
 
 def _layer_by_layer(plan: Plan | None) -> Plan | None:
@@ -166,32 +169,38 @@ def _layer_by_layer(plan: Plan | None) -> Plan | None:
     A stage's tape may take twice what the snapshots take, which is little where a step
     is cheap. The tape of a few layers is many times their carries.
     """
-    if plan is None or plan.sizes_stages or plan.budget is not None:
+    if not isinstance(plan, Plan) or plan.sizes_stages or plan.budget is not None:
         return plan
     return plan.with_stage(1)
 
 
+def _within(memory: int | str, options: LoopOptions) -> Plan | None:
+    """The budget, which leaves nothing else to be chosen."""
+    given = [f"`{k}={v!r}`" for k, v in options.as_keywords().items() if v is not None]
+    if given:
+        raise PlanError(
+            f"`memory={memory!r}` chooses levels, policy and offload, and "
+            f"{' and '.join(given)} says one of them. Pass one or the other."
+        )
+    return budgeted(None, memory)
+
+
 def _divided(
-    f: Callable[..., Any], theirs: dict[str, Any], ours: LoopOptions, memory: int | None
+    f: Callable[..., Any], theirs: dict[str, Any], way: Strategy | Plan | None
 ) -> Callable[..., Any]:
-    """`nnx.scan` with its options, its loop replaced by ours."""
-    axes = theirs["in_axes"], theirs["out_axes"]
+    """`nnx.scan` with its options, marked: its loop is run in a way of ours."""
     _faults.check_function(f)
     # Called for what it checks: that axes agree, and that `f` is no bound method.
     nnx.scan(f, **theirs)
-    watched = _faults.Watched(f, *axes)
+    watched = _faults.Watched(f, theirs["in_axes"], theirs["out_axes"])
     plain = nnx.scan(watched.wrapped(), **theirs)
-    own = ours.as_keywords() | {"plan": _layer_by_layer(ours.plan)}
-    loop: Any = partial(retape_jax.scan, **own)
-    if memory is not None:
-        loop = partial(fitted_scan, memory=memory)
-    lifted = _lift.with_scan(plain, loop)
+    marked = retape_jax.checkpoint(plain, policy=way)
 
     @wraps(f)
     def scanned(*args: Any, **kwargs: Any) -> Any:
         _faults.check_variables((*args, kwargs))
-        # With the compiler switched off a scan is a Python loop: nothing to replace.
-        run = plain if jax.config.jax_disable_jit else lifted  # pyright: ignore
+        # With the compiler switched off a scan is a Python loop: nothing to mark.
+        run = plain if jax.config.jax_disable_jit else marked  # pyright: ignore
         try:
             return run(*args, **kwargs)
         except (TypeError, ValueError, IndexError, FlaxError) as error:

@@ -8,6 +8,7 @@ from typing import Any
 
 from jax.extend import core
 
+from retape._errors import UnsupportedError
 from retape.engines.jaxpr.jaxprs._evaluate import bind, evaluate
 from retape.engines.jaxpr.jaxprs._jax_internals import scan_parts
 from retape.engines.jaxpr.jaxprs._target import platform
@@ -32,6 +33,13 @@ class Loops(Strategy):
     """Whether loops in the bodies of loops are run so, too."""
 
     def run(self, graph: Graph, values: Sequence[Any]) -> list[Any]:
+        scans = sum(eqn.primitive.name == "scan" for eqn in graph.jaxpr.eqns)
+        if not (scans or self.deep):
+            raise UnsupportedError(
+                "a loop was to be run in another way, and it was traced to a program "
+                "with 0 scans at its top. This release of what made the loop builds it "
+                "otherwise: use one that Retape supports."
+            )
         return evaluate(graph.jaxpr, values, self._apply)
 
     def _apply(self, eqn: Any, values: list[Any]) -> list[Any]:
@@ -56,6 +64,8 @@ class Loops(Strategy):
             params["length"],
             params["reverse"],
             params["unroll"],
+            # Releases of JAX differ in whether the equation tells.
+            params.get("_split_transpose", False),
             **self.options.as_keywords(),
         )
         return [*carry, *ys]
@@ -89,14 +99,3 @@ class _Forms:
 
 
 offer(_Forms())
-
-
-def described(way: LoopWay) -> str:
-    """A way in the words of `remat_scan`'s options."""
-    if not isinstance(way, Loops):
-        return "the loop as it is"
-    options = way.options
-    policy = ", policy=policies.selective()" if options.policy else ""
-    offload = f", offload={options.offload!r}" if options.offload else ""
-    loops = ", in the loops of its body, too" if way.deep else ""
-    return f"`levels={options.levels}{policy}{offload}`{loops}"
