@@ -40,7 +40,7 @@ from benchmarks.harness import Table
 
 import retape
 import retape.jax
-from retape.engines.jaxpr.analysis._host_waits import mean_turns
+from retape.engines.jaxpr.analysis._host_waits import counted
 from retape.engines.jaxpr.api.inspect._waits import on_gpu
 from retape.engines.jaxpr.jaxprs._target import Target, compiling_for
 from retape.engines.jaxpr.xla._ahead_of_time import aot_lower, compiled
@@ -88,7 +88,9 @@ def taken(gradient: Callable[..., Any], workload: Workload) -> Taken:
     tested = tested_loops(text)
     if tested:
         jaxpr = jax.make_jaxpr(gradient)(workload.point)
-        turns = mean_turns(jaxpr, [workload.point], on_gpu)
+        _, counts = counted(jaxpr, [workload.point], on_gpu)
+        loops = [each for each in counts if each.operation == "while"]
+        turns = [each.turns / max(1, each.entries) for each in loops]
         if len(turns) > tested:  # XLA found out some of them by itself
             known = set(map(float, re.findall(r'trip_count":{"n":"(\d+)"', text)))
             turns = [t for t in turns if t not in known]

@@ -1,7 +1,6 @@
 """How often a GPU's host would wait for each step run, in both forms of a sweep.
 
-No GPU is needed: the programs are interpreted (`retape.jax.count_waits`), so the sizes
-are small. Stages are of 64 steps.
+No GPU is needed (`retape.jax.count_waits`); sizes are small, stages of 64 steps.
 Run: `python -m benchmarks.accelerators.waits [NAME ...]`, with a workload's name.
 """
 

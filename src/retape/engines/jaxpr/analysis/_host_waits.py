@@ -8,20 +8,22 @@ By XLA:GPU's rules, read in November 2026 (`WhileThunk`, `ConditionalThunk`):
 - a loop of known trip count, a `scan`, is enqueued without a wait.
 
 A `while` counts as one of unknown trip count even where the compiler would find out, so
-that the count is from above. Everything else is evaluated as it is, in pieces that are
-compiled: from one loop or conditional to the next.
+that the count is from above. The program hands on, beside its values, a row of counts
+for each loop and conditional: how often it was come to, and how many turns it made.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax import lax
 from jax.extend import core
 
 from retape._errors import UnsupportedError
-from retape.engines.jaxpr.jaxprs._evaluate import Environment, begun
+from retape.engines.jaxpr.jaxprs._evaluate import begun, bind
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params, scan_parts
 from retape.engines.jaxpr.jaxprs._primitive_table import callee
 from retape.engines.jaxpr.jaxprs._rewrite import contains
@@ -32,10 +34,18 @@ Callee = Callable[[core.JaxprEqn], core.ClosedJaxpr | None]
 """The program that an equation calls, if it is a plain call."""
 
 
-def host_waits(
+class Count(NamedTuple):
+    """How often a loop or a conditional was come to, and the turns that it made."""
+
+    operation: str
+    entries: int
+    turns: int
+
+
+def counted(
     jaxpr: core.ClosedJaxpr, values: Sequence[Any], body: Callee = callee
-) -> tuple[list[Any], int]:
-    """The results of a program, and the number of waits.
+) -> tuple[list[Any], list[Count]]:
+    """The results of a program, and its counts, of the outer before the inner.
 
     Args:
         jaxpr: The program.
@@ -49,214 +59,144 @@ def host_waits(
         >>> import jax, jax.numpy as jnp
         >>> def halvings(x):
         ...     return jax.lax.while_loop(lambda v: v > 1, lambda v: v // 2, x)
-        >>> results, waits = host_waits(jax.make_jaxpr(halvings)(8), [8])
-        >>> int(results[0]), waits
-        (1, 4)
+        >>> results, counts = counted(jax.make_jaxpr(halvings)(8), [8])
+        >>> int(results[0]), counts
+        (1, [Count(operation='while', entries=1, turns=3)])
     """
-    counter = _Interpreter(body)
+    counting = _Counting(jaxpr, body)
     with own_types():
-        outs = counter.program(jaxpr)(list(map(_of_type, values, jaxpr.in_avals)))
-    return outs, counter.waits
+        zeros = jnp.zeros((len(counting.known), 2), "int64")
+        run = jax.jit(lambda *args: counting.run(jaxpr, *args))
+        outs, counts = run(_typed(values, jaxpr.in_avals), zeros)
+    rows = zip(counting.known.values(), counts.tolist(), strict=True)
+    found = [
+        Count(eqn.primitive.name, *row) for (_, eqn, _), row in rows if _waits(eqn)
+    ]
+    return list(outs), found
 
 
-def mean_turns(
-    jaxpr: core.ClosedJaxpr, values: Sequence[Any], body: Callee = callee
-) -> list[float]:
-    """How many turns each `while` makes when it is come to, the outer before the inner.
+Counts = jax.Array
+Outs = tuple[Sequence[Any], Counts]
+
+
+class _Counting:
+    """A program as a function that counts.
 
     Args:
-        jaxpr: The program, which is run.
-        values: Its inputs.
+        jaxpr: The program.
         body: What a call calls.
-
-    Examples:
-        >>> import jax
-        >>> def halvings(x):
-        ...     return jax.lax.while_loop(lambda v: v > 1, lambda v: v // 2, x)
-        >>> mean_turns(jax.make_jaxpr(halvings)(8), [8])
-        [3.0]
     """
-    counter = _Interpreter(body)
-    with own_types():
-        counter.program(jaxpr)(list(map(_of_type, values, jaxpr.in_avals)))
-    return [turns / max(1, entries) for entries, turns in counter.loops]
 
+    def __init__(self, jaxpr: core.ClosedJaxpr, body: Callee) -> None:
+        # The equations are kept, so that their identities are no others'.
+        self.known: dict[int, tuple[int, core.JaxprEqn, list[core.ClosedJaxpr]]] = {}
+        self.number(jaxpr, body)
 
-Run = Callable[[list[Any]], list[Any]]
+    def number(self, jaxpr: core.ClosedJaxpr, body: Callee) -> None:
+        """Give rows to equations in which somebody waits, to the outer ones first."""
+        for eqn in jaxpr.eqns:
+            if id(eqn) not in self.known and _holds_waits(eqn):
+                inside = _programs(eqn, body)
+                self.known[id(eqn)] = len(self.known), eqn, inside
+                for program in inside:
+                    self.number(program, body)
 
+    def run(
+        self, jaxpr: core.ClosedJaxpr, values: Sequence[Any], counts: Counts
+    ) -> Outs:
+        env = begun(jaxpr, values)
+        for eqn in jaxpr.eqns:
+            ins = env.read_all(eqn.invars)
+            if id(eqn) in self.known:
+                ins = _typed(ins, [a.aval for a in eqn.invars])
+                outs, counts = self.rule(eqn, ins, counts)
+            else:
+                outs = bind(eqn, ins)
+            env.write(eqn.outvars, outs)
+        return env.read_all(jaxpr.jaxpr.outvars), counts
 
-class _Interpreter:
-    """Programs as Python functions that run them and count."""
-
-    def __init__(self, body: Callee) -> None:
-        self.body = body
-        self.waits = 0
-        self.loops: list[list[int]] = []
-        self.known: dict[int, tuple[Any, Run]] = {}
-
-    def program(self, jaxpr: core.ClosedJaxpr) -> Run:
-        """A function that runs a program; made once for each."""
-        found = self.known.get(id(jaxpr))
-        if found is None:
-            # The program is kept, so that its identity is no other's.
-            self.known[id(jaxpr)] = found = jaxpr, self.made(jaxpr)
-        return found[1]
-
-    def made(self, jaxpr: core.ClosedJaxpr) -> Run:
-        if not contains(jaxpr, self.waits_itself):
-            return jax.jit(lambda values: core.jaxpr_as_fun(jaxpr)(*values))
-        parts = list(map(self.part, *_pieces(jaxpr.jaxpr, self.holds_waits)))
-
-        def run(values: list[Any]) -> list[Any]:
-            env = begun(jaxpr, values)
-            for part in parts:
-                part(env)
-            return env.read_all(jaxpr.jaxpr.outvars)
-
-        return run
-
-    def part(
-        self, eqns: list[core.JaxprEqn], outs: list[Any]
-    ) -> Callable[[Environment], None]:
-        """What runs a piece: one equation that waits, or several that do not."""
-        if self.holds_waits(eqns[0]):
-            (eqn,) = eqns
-            rule = self.rule(eqn)
-            return lambda env: env.run(eqn, lambda _, values: rule(values))
-        made = {v for e in eqns for v in e.outvars}
-        read = (a for e in eqns for a in e.invars)
-        ins = [a for a in read if not isinstance(a, core.Literal) and a not in made]
-        ins = list(dict.fromkeys(ins))
-
-        @jax.jit
-        def quiet(values: list[Any]) -> list[Any]:
-            env = Environment()
-            env.write(ins, values)
-            for eqn in eqns:
-                env.run(eqn)
-            return env.read_all(outs)
-
-        return lambda env: env.write(outs, quiet(env.read_all(ins)))
-
-    def rule(self, eqn: core.JaxprEqn) -> Run:
-        """How an equation is run in which somebody waits."""
+    def rule(self, eqn: core.JaxprEqn, ins: list[Any], counts: Counts) -> Outs:
+        row, _, programs = self.known[id(eqn)]
         match eqn.primitive.name:
             case "while":
-                return self.while_(eqn.params)
+                return self.while_(eqn.params, row, programs, ins, counts)
             case "cond":
-                return self.cond(eqn.params)
+                arms = [lambda *args, p=p: self.run(p, *args) for p in programs]
+                return lax.switch(ins[0], arms, ins[1:], counts.at[row, 0].add(1))
             case "scan":
-                return self.scan(eqn)
+                return self.scan(eqn.params, programs[0], ins, counts)
             case _:
-                body = self.body(eqn)
-                if body is None:
-                    body = _with_own_rule(eqn)
-                return self.program(closed(body))
+                return self.run(programs[0], ins, counts)
 
-    def waits_itself(self, eqn: core.JaxprEqn) -> bool:
-        return eqn.primitive.name in ("while", "cond")
-
-    def holds_waits(self, eqn: core.JaxprEqn) -> bool:
-        inner = jaxprs_in_params(eqn.params)
-        return self.waits_itself(eqn) or any(
-            contains(j, self.waits_itself) for j in inner
-        )
-
-    def while_(self, params: dict[str, Any]) -> Run:
-        test, body = params["cond_jaxpr"], params["body_jaxpr"]
+    def while_(
+        self,
+        params: dict[str, Any],
+        row: int,
+        programs: list[core.ClosedJaxpr],
+        ins: list[Any],
+        counts: Counts,
+    ) -> Outs:
         c, b = params["cond_nconsts"], params["body_nconsts"]
-        counts = [0, 0]
-        self.loops.append(counts)
-        tests, turn = self.program(test), self.program(body)
+        first, second, carry = ins[:c], ins[c : c + b], ins[c + b :]
 
-        def run(values: list[Any]) -> list[Any]:
-            first, second, carry = values[:c], values[c : c + b], values[c + b :]
-            counts[0] += 1
-            while True:
-                self.waits += 1
-                if not bool(tests([*first, *carry])[0]):
-                    return carry
-                counts[1] += 1
-                carry = turn([*second, *carry])
+        def tested(carry: Sequence[Any], counts: Counts) -> Any:
+            (going,), counts = self.run(programs[0], [*first, *carry], counts)
+            return going, _typed(carry, programs[1].out_avals), counts
 
-        return run
+        def turn(state: Any) -> Any:
+            _, carry, counts = state
+            carry, counts = self.run(programs[1], [*second, *carry], counts)
+            return tested(carry, counts.at[row, 1].add(1))
 
-    def cond(self, params: dict[str, Any]) -> Run:
-        branches = [self.program(branch) for branch in params["branches"]]
+        start = tested(carry, counts.at[row, 0].add(1))
+        return lax.while_loop(lambda state: state[0], turn, start)[1:]
 
-        def run(values: list[Any]) -> list[Any]:
-            self.waits += 1
-            index = min(max(int(values[0]), 0), len(branches) - 1)
-            return branches[index](values[1:])
+    def scan(
+        self,
+        params: dict[str, Any],
+        program: core.ClosedJaxpr,
+        ins: list[Any],
+        counts: Counts,
+    ) -> Outs:
+        n, carries = scan_parts(params)
+        fixed, carry, xs = ins[:n], ins[n : n + carries], ins[n + carries :]
 
-        return run
+        def turn(state: Any, xs: Any) -> Any:
+            outs, counts = self.run(program, [*fixed, *state[0], *xs], state[1])
+            outs = _typed(outs, program.out_avals)
+            return (outs[:carries], counts), outs[carries:]
 
-    def scan(self, eqn: core.JaxprEqn) -> Run:
-        params = eqn.params
-        n = len(eqn.invars)
-        consts, carries = scan_parts(params)
-        turn, length = self.program(params["jaxpr"]), params["length"]
-        ys = [v.aval for v in eqn.outvars[carries:]]
-
-        def run(values: list[Any]) -> list[Any]:
-            fixed, carry = values[:consts], values[consts : consts + carries]
-            rows: list[list[Any]] = []
-            order = range(length)
-            for i in reversed(order) if params["reverse"] else order:
-                xs = [v[i] for v in values[consts + carries : n]]
-                outs = turn([*fixed, *carry, *xs])
-                carry = outs[:carries]
-                rows.append(outs[carries:])
-            rows = rows[::-1] if params["reverse"] else rows
-            stacked = [_stack([r[k] for r in rows], aval) for k, aval in enumerate(ys)]
-            return [*carry, *stacked]
-
-        return run
+        how = {name: params[name] for name in ("length", "reverse")}
+        (carry, counts), ys = lax.scan(turn, (carry, counts), xs, **how)
+        return [*carry, *ys], counts
 
 
-def _with_own_rule(eqn: core.JaxprEqn) -> core.ClosedJaxpr:
-    """The program of a function with a derivative of its own (`jax.custom_vjp`)."""
-    if eqn.primitive.name not in ("custom_vjp_call", "custom_vjp_call_jaxpr"):
+def _waits(eqn: core.JaxprEqn) -> bool:
+    return eqn.primitive.name in ("while", "cond")
+
+
+def _holds_waits(eqn: core.JaxprEqn) -> bool:
+    inner = jaxprs_in_params(eqn.params)
+    return _waits(eqn) or any(contains(j, _waits) for j in inner)
+
+
+def _programs(eqn: core.JaxprEqn, body: Callee) -> list[core.ClosedJaxpr]:
+    """What an equation runs, in which somebody waits."""
+    if eqn.primitive.name in ("while", "cond", "scan", "custom_vjp_call"):
+        return list(map(closed, jaxprs_in_params(eqn.params)))
+    found = body(eqn)
+    if found is None:
         raise UnsupportedError(
             f"Waits inside `{eqn.primitive.name}` cannot be counted: its loops or "
             "conditionals run on each device by themselves. Count the waits of the "
             "function that it is given, on one device's part."
         )
-    params = eqn.params
-    return closed(params["call_jaxpr" if "call_jaxpr" in params else "fun_jaxpr"])
+    return [found]
 
 
-def _of_type(value: Any, aval: Any) -> Any:
-    """The value; a Python number as an array of its type in the program."""
-    return value if hasattr(value, "dtype") else jax.numpy.asarray(value, aval.dtype)
-
-
-def _stack(rows: list[Any], aval: Any) -> Any:
-    return jax.numpy.stack(rows) if rows else jax.numpy.zeros(aval.shape, aval.dtype)
-
-
-def _pieces(
-    jaxpr: core.Jaxpr, holds_waits: Callable[[core.JaxprEqn], bool]
-) -> tuple[list[list[core.JaxprEqn]], list[list[Any]]]:
-    """Equations in groups, and for each group the variables that others read of it."""
-    groups: list[list[core.JaxprEqn]] = []
-    open_group = False
-    for eqn in jaxpr.eqns:
-        alone = holds_waits(eqn)
-        if alone or not open_group:
-            groups.append([])
-        groups[-1].append(eqn)
-        open_group = not alone
-    readers: dict[Any, set[int]] = {}
-    for i, group in enumerate(groups):
-        for atom in (a for e in group for a in e.invars):
-            if not isinstance(atom, core.Literal):
-                readers.setdefault(atom, set()).add(i)
-    for atom in jaxpr.outvars:
-        if not isinstance(atom, core.Literal):
-            readers.setdefault(atom, set()).add(-1)
-    outs = [
-        [v for e in g for v in e.outvars if readers.get(v, set()) - {i}]
-        for i, g in enumerate(groups)
+def _typed(values: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+    """The values; Python's numbers as arrays of their types in the program."""
+    return [
+        v if hasattr(v, "dtype") else jnp.asarray(v, aval.dtype)
+        for v, aval in zip(values, avals, strict=True)
     ]
-    return groups, outs

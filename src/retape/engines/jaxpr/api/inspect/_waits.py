@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.extend import core
 
-from retape.engines.jaxpr.analysis._host_waits import host_waits
+from retape.engines.jaxpr.analysis._host_waits import counted
 from retape.engines.jaxpr.api._explicit_mesh import mesh_of_arrays
 from retape.engines.jaxpr.api._gradient_options import check_callable
 from retape.engines.jaxpr.calls._forward_form import forward_form
@@ -35,8 +35,7 @@ def count_waits(fun: Callable[..., Any], *args: Any) -> Waits:
 
     A loop whose trip count is not known makes the host wait at each test, a conditional
     once; a `scan` never does (XLA:GPU, November 2026). Gradients of this library are
-    taken in the form that a GPU gets, unless `loops` says otherwise. No GPU is needed;
-    the function is run slowly, one loop's turn at a time.
+    taken in the form that a GPU gets, unless `loops` says otherwise. No GPU is needed.
 
     Args:
         fun: A function of arrays that JAX can trace.
@@ -64,7 +63,8 @@ def count_waits(fun: Callable[..., Any], *args: Any) -> Waits:
 
     with mesh_of_arrays(leaves), jax.disable_jit(False):
         jaxpr = jax.make_jaxpr(flat)(*leaves)
-        outs, waits = host_waits(jaxpr, leaves, on_gpu)
+        outs, counts = counted(jaxpr, leaves, on_gpu)
+    waits = sum(each.entries + each.turns for each in counts)
     return Waits(shapes[-1].unflatten(outs), waits)
 
 
