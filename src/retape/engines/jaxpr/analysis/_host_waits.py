@@ -67,10 +67,10 @@ def counted(
     with own_types():
         zeros = jnp.zeros((len(counting.known), 2), "int64")
         run = jax.jit(lambda *args: counting.run(jaxpr, *args))
-        outs, counts = run(_typed(values, jaxpr.in_avals), zeros)
+        outs, counts = run(_as_arrays(values, jaxpr.in_avals), zeros)
     rows = zip(counting.known.values(), counts.tolist(), strict=True)
     found = [
-        Count(eqn.primitive.name, *row) for (_, eqn, _), row in rows if _waits(eqn)
+        Count(eqn.primitive.name, *row) for (_, eqn, _), row in rows if _makes_wait(eqn)
     ]
     return list(outs), found
 
@@ -108,7 +108,7 @@ class _Counting:
         for eqn in jaxpr.eqns:
             ins = env.read_all(eqn.invars)
             if id(eqn) in self.known:
-                ins = _typed(ins, [a.aval for a in eqn.invars])
+                ins = _as_arrays(ins, [a.aval for a in eqn.invars])
                 outs, counts = self.rule(eqn, ins, counts)
             else:
                 outs = bind(eqn, ins)
@@ -141,7 +141,7 @@ class _Counting:
 
         def tested(carry: Sequence[Any], counts: Counts) -> Any:
             (going,), counts = self.run(programs[0], [*first, *carry], counts)
-            return going, _typed(carry, programs[1].out_avals), counts
+            return going, _as_arrays(carry, programs[1].out_avals), counts
 
         def turn(state: Any) -> Any:
             _, carry, counts = state
@@ -163,7 +163,7 @@ class _Counting:
 
         def turn(state: Any, xs: Any) -> Any:
             outs, counts = self.run(program, [*fixed, *state[0], *xs], state[1])
-            outs = _typed(outs, program.out_avals)
+            outs = _as_arrays(outs, program.out_avals)
             return (outs[:carries], counts), outs[carries:]
 
         how = {name: params[name] for name in ("length", "reverse")}
@@ -171,13 +171,13 @@ class _Counting:
         return [*carry, *ys], counts
 
 
-def _waits(eqn: core.JaxprEqn) -> bool:
+def _makes_wait(eqn: core.JaxprEqn) -> bool:
     return eqn.primitive.name in ("while", "cond")
 
 
 def _holds_waits(eqn: core.JaxprEqn) -> bool:
     inner = jaxprs_in_params(eqn.params)
-    return _waits(eqn) or any(contains(j, _waits) for j in inner)
+    return _makes_wait(eqn) or any(contains(j, _makes_wait) for j in inner)
 
 
 def _programs(eqn: core.JaxprEqn, body: Callee) -> list[core.ClosedJaxpr]:
@@ -194,7 +194,7 @@ def _programs(eqn: core.JaxprEqn, body: Callee) -> list[core.ClosedJaxpr]:
     return [found]
 
 
-def _typed(values: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
+def _as_arrays(values: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
     """The values; Python's numbers as arrays of their types in the program."""
     return [
         v if hasattr(v, "dtype") else jnp.asarray(v, aval.dtype)

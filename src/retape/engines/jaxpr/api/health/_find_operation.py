@@ -3,14 +3,15 @@
 The step is known, its inputs and the cotangents of its results are there. So it is
 evaluated once more, operation by operation, and swept back in the same way, until a
 cotangent comes out that is not finite (or has grown the most). Calls, branches and
-scans inside the step are gone into.
+scans inside the step are gone into: all operations stand in one row, as they were run.
 """
 
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend import core
 
-from retape.engines.jaxpr.jaxprs._evaluate import begun, bind, vjp_by
+from retape.engines.jaxpr.jaxprs._evaluate import Environment, bind, evaluate, vjp_by
 from retape.engines.jaxpr.jaxprs._jax_internals import (
     scan_parts,
     source_line,
@@ -36,14 +37,10 @@ class Operation:
     Attributes:
         equation: The operation.
         inputs: Its operands.
-        finite: Whether its results were finite.
-        grown: The largest cotangent of its operands over that of its results.
     """
 
     equation: core.JaxprEqn
     inputs: tuple[Any, ...]
-    finite: bool
-    grown: float
 
     @property
     def name(self) -> str:
@@ -79,13 +76,10 @@ class Operation:
 
 def forward_fault(jaxpr: core.ClosedJaxpr, values: Sequence[Any]) -> Operation | None:
     """The first operation whose results are not finite, though its operands are."""
-    for eqn, ins, outs in _evaluated(jaxpr, values):
+    for done in _Run(jaxpr, values, into_rules=True).row:
+        ins, outs = _arrays(done.ins), _arrays(done.outs)
         if all_finite(ins) and not all_finite(outs):
-            for body, given in _inside(eqn, ins):
-                found = forward_fault(body, given)
-                if found is not None:
-                    return found
-            return Operation(eqn, tuple(ins), False, 1.0)
+            return Operation(done.eqn, tuple(ins))
     return None
 
 
@@ -103,116 +97,122 @@ def reverse_fault(
         The first, from the end, that makes a cotangent which is not finite; if there is
         none, the one that makes it grow the most; `None` if nothing has a cotangent.
     """
-    found: dict[Any, Any] = {}
-    _accumulate(found, jaxpr.jaxpr.outvars, cotangents)
-    steepest: Operation | None = None
-    for eqn, ins, outs in reversed(list(_evaluated(jaxpr, values))):
-        given = [found.pop(v, None) for v in eqn.outvars]
+    run = _Run(jaxpr, values)
+    found: dict[_Value, Any] = {}
+    _accumulate(found, run.outs, cotangents)
+    steepest, most = None, 0.0
+    for done in reversed(run.row):
+        given = [found.pop(v, None) for v in done.outs]
         if all(c is None for c in given):
             continue
-        pulled = _pull(eqn, ins, given)
+        ins = _arrays(done.ins)
+        pulled = _vjp(done.run, ins, given)
         before, after = _norm(given), _norm(pulled)
         grown = after / before if before else 0.0
-        if steepest is None or grown > steepest.grown or not np.isfinite(after):
-            inner = _fault_inside(eqn, ins, given)
-            steepest = inner or Operation(eqn, tuple(ins), all_finite(outs), grown)
+        if steepest is None or grown > most or not np.isfinite(after):
+            steepest, most = Operation(done.eqn, tuple(ins)), grown
         if not np.isfinite(after):
             return steepest
-        _accumulate(found, eqn.invars, pulled)
+        _accumulate(found, done.ins, pulled)
     return steepest
 
 
-def _evaluated(
-    jaxpr: core.ClosedJaxpr, values: Sequence[Any]
-) -> Iterator[tuple[core.JaxprEqn, list[Any], list[Any]]]:
-    """Every equation, with the values of its inputs and outputs."""
-    env = begun(jaxpr, values)
-    for eqn in jaxpr.eqns:
-        env.run(eqn)
-        yield eqn, env.read_all(eqn.invars), env.read_all(eqn.outvars)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Value:
+    """An array of the run, other than any equal one."""
+
+    array: Any
 
 
-def _inside(
-    eqn: core.JaxprEqn, ins: Sequence[Any]
-) -> Iterator[tuple[core.ClosedJaxpr, list[Any]]]:
-    """The programs that an equation runs, with their inputs, in order."""
-    p = eqn.params
-    match eqn.primitive.name:
-        case "cond":
-            index = int(np.clip(ins[0], 0, len(p["branches"]) - 1))
-            yield p["branches"][index], list(ins[1:])
-        case "scan":
-            yield from _iterations(eqn, ins)
-        case _:
-            body = callee(eqn)
-            if body is not None:
-                yield body, list(ins)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Done:
+    """An operation that was run."""
+
+    eqn: core.JaxprEqn
+    run: Callable[..., list[Any]]
+    ins: list[_Value]
+    outs: list[_Value]
 
 
-def _iterations(
-    eqn: core.JaxprEqn, ins: Sequence[Any]
-) -> Iterator[tuple[core.ClosedJaxpr, list[Any]]]:
-    p = eqn.params
-    nc, nk = scan_parts(p)
-    body, consts, carry = closed(p["jaxpr"]), ins[:nc], list(ins[nc : nc + nk])
-    order = range(p["length"])
-    for i in reversed(order) if p["reverse"] else order:
-        given = [*consts, *carry, *(x[i] for x in ins[nc + nk :])]
-        yield body, given
-        carry = core.jaxpr_as_fun(body)(*given)[:nk]
+class _Run:
+    """A program, run operation by operation.
+
+    Args:
+        jaxpr: The program.
+        values: Its inputs.
+        into_rules: Whether functions with a rule of their own are gone into; in reverse
+            mode the rule is differentiated in their stead.
+    """
+
+    def __init__(
+        self,
+        jaxpr: core.ClosedJaxpr,
+        values: Sequence[Any],
+        *,
+        into_rules: bool = False,
+    ) -> None:
+        self.row: list[_Done] = []
+        self.calls: list[Any] = []
+        self.into_rules = into_rules
+        self.outs = self.program(jaxpr, list(map(_Value, values)))
+
+    def program(self, jaxpr: core.ClosedJaxpr, ins: list[_Value]) -> list[_Value]:
+        env = Environment(literal=lambda literal: _Value(literal.val))
+        return evaluate(
+            jaxpr, ins, self.operation, consts=map(_Value, jaxpr.consts), env=env
+        )
+
+    def operation(self, eqn: core.JaxprEqn, ins: list[_Value]) -> list[_Value]:
+        """Run an operation, or what is in it."""
+        if self.calls and not source_line(eqn):
+            # JAX traces its own functions once: what is in them knows no user's line.
+            eqn = eqn.replace(source_info=self.calls[-1])
+        name, params = eqn.primitive.name, eqn.params
+        if name == "cond":
+            index = np.clip(ins[0].array, 0, len(params["branches"]) - 1)
+            return self.program(params["branches"][int(index)], ins[1:])
+        if name == "scan" and params["length"]:
+            return self.scan(eqn, ins)
+        body = callee(eqn)
+        if body is None or (name.startswith("custom_") and not self.into_rules):
+            return self.note(eqn, lambda *values: bind(eqn, list(values)), ins)
+        self.calls.append(eqn.source_info)
+        outs = self.program(body, ins)
+        self.calls.pop()
+        return outs
+
+    def scan(self, eqn: core.JaxprEqn, ins: list[_Value]) -> list[_Value]:
+        params = eqn.params
+        nc, nk = scan_parts(params)
+        consts, carry, xs = ins[:nc], ins[nc : nc + nk], ins[nc + nk :]
+        rows: dict[int, list[_Value]] = {}
+        order = range(params["length"])
+        for i in reversed(order) if params["reverse"] else order:
+            x = self.note(eqn, partial(_slices_at, i), xs)
+            outs = self.program(closed(params["jaxpr"]), [*consts, *carry, *x])
+            carry, rows[i] = outs[:nk], outs[nk:]
+        columns = zip(*(rows[i] for i in order), strict=True)
+        ys = [self.note(eqn, lambda *v: [jnp.stack(v)], [*each]) for each in columns]
+        return [*carry, *(y for (y,) in ys)]
+
+    def note(
+        self, eqn: core.JaxprEqn, run: Callable[..., list[Any]], ins: list[_Value]
+    ) -> list[_Value]:
+        outs = list(map(_Value, run(*_arrays(ins))))
+        self.row.append(_Done(eqn, run, ins, outs))
+        return outs
 
 
-def _fault_inside(
-    eqn: core.JaxprEqn, ins: Sequence[Any], cotangents: Sequence[Any]
-) -> Operation | None:
-    """The operation at fault in what an equation runs."""
-    # A custom rule is differentiated in the stead of its function.
-    if eqn.primitive.name.startswith("custom_"):
-        return None
-    if eqn.primitive.name != "scan":
-        runs = list(_inside(eqn, ins))
-        return reverse_fault(*runs[0], cotangents) if runs else None
-    return _fault_in_scan(eqn, ins, cotangents)
+def _slices_at(i: int, *arrays: Any) -> list[Any]:
+    return [array[i] for array in arrays]
 
 
-def _fault_in_scan(
-    eqn: core.JaxprEqn, ins: Sequence[Any], cotangents: Sequence[Any]
-) -> Operation | None:
-    p = eqn.params
-    nc, nk = scan_parts(p)
-    carry, rows = list(cotangents[:nk]), cotangents[nk:]
-    runs = list(_iterations(eqn, ins))
-    steepest: Operation | None = None
-    for k in reversed(range(len(runs))):
-        at = p["length"] - 1 - k if p["reverse"] else k
-        body, given = runs[k]
-        wanted = [*carry, *(None if r is None else r[at] for r in rows)]
-        found = reverse_fault(body, given, wanted)
-        if found is not None and (steepest is None or found.grown > steepest.grown):
-            steepest = found
-        pulled = _pulled_through(body, given, wanted)
-        if not np.isfinite(_norm(pulled)):
-            return found
-        carry = pulled[nc : nc + nk]
-    return steepest
-
-
-def _pull(eqn: core.JaxprEqn, ins: list[Any], cotangents: Sequence[Any]) -> list[Any]:
-    """Cotangents of an equation's inputs; `None` where there is none."""
-
-    def run(*values: Any) -> list[Any]:
-        return bind(eqn, list(values))
-
-    return _vjp(run, ins, cotangents)
-
-
-def _pulled_through(
-    body: core.ClosedJaxpr, ins: list[Any], cotangents: Sequence[Any]
-) -> list[Any]:
-    return _vjp(core.jaxpr_as_fun(body), ins, cotangents)
+def _arrays(values: Sequence[_Value]) -> list[Any]:
+    return [v.array for v in values]
 
 
 def _vjp(run: Any, ins: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
+    """Cotangents of an operation's operands; `None` where there is none."""
     moving = [i for i, v in enumerate(ins) if _is_inexact(v)]
     wanted = [i for i, c in enumerate(cotangents) if c is not None]
 
@@ -225,12 +225,11 @@ def _vjp(run: Any, ins: Sequence[Any], cotangents: Sequence[Any]) -> list[Any]:
 
 
 def _accumulate(
-    found: dict[Any, Any], atoms: Sequence[Any], cotangents: Sequence[Any]
+    found: dict[_Value, Any], values: Sequence[_Value], cotangents: Sequence[Any]
 ) -> None:
-    for atom, cotangent in zip(atoms, cotangents, strict=True):
-        if cotangent is None or isinstance(atom, core.Literal):
-            continue
-        found[atom] = found[atom] + cotangent if atom in found else cotangent
+    for value, cotangent in zip(values, cotangents, strict=True):
+        if cotangent is not None:
+            found[value] = found[value] + cotangent if value in found else cotangent
 
 
 def _norm(arrays: Sequence[Any]) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,6 +28,7 @@ from retape.engines.jaxpr.codegen._allocate import WRITTEN
 from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.control._settings import Settings
+from retape.engines.jaxpr.jaxprs._avals import is_inexact
 from retape.engines.jaxpr.sizing._choose_settings import plan_of_settings
 from retape.engines.jaxpr.sweep._forward import inputs
 from retape.engines.jaxpr.sweep._machine import Capsule, Cotangent, JaxprMachine
@@ -70,9 +72,6 @@ class Bound:
         return not np.isfinite(norm) or norm > self.growth * self.first
 
 
-_Spoilt = Callable[[JaxprMachine, Capsule], bool]
-
-
 class _Found(Exception):
     """The step that was looked for."""
 
@@ -81,12 +80,12 @@ class _Found(Exception):
         self.step = step
 
 
-class Watched:
+class _Watched(JaxprMachine):
     """A machine that stops at the first step, in reverse, that spoils cotangents.
 
     Args:
-        machine: What runs the stages.
         one: What runs single steps of the same program.
+        stage: The longest stage.
         steps: Of a run.
         bound: For the cotangents.
         within: Steps that are looked at one by one; of other stages the last is.
@@ -95,65 +94,39 @@ class Watched:
 
     def __init__(
         self,
-        machine: JaxprMachine,
         one: JaxprMachine,
+        stage: int,
         steps: int,
         bound: Bound,
         within: range,
         is_finite: bool,
     ) -> None:
-        self.machine = machine
-        self.one = one
-        self.left = steps
-        self.bound = bound
-        self.within = within
-        self.is_finite = is_finite
-
-    def start(self) -> Capsule:
-        """The capsule before step 0."""
-        return self.machine.start()
-
-    def advance(self, capsule: Capsule, steps: int) -> tuple[Capsule, Any]:
-        """Run steps without a tape."""
-        return self.machine.advance(capsule, steps)
-
-    def nbytes(self, capsule: Capsule) -> int:
-        """The bytes of a capsule."""
-        return self.machine.nbytes(capsule)
-
-    def finish(self, cotangent: Cotangent) -> Any:
-        """What the machine makes of the last cotangent."""
-        return self.machine.finish(cotangent)
-
-    def length(self) -> int | None:
-        """Steps of a run, or `None` if only running it can tell."""
-        return self.machine.length()
+        super().__init__(one.compiled, one.operands, one.seeds, stage=stage)
+        self.one, self.left, self.bound = one, steps, bound
+        self.within, self.is_finite = within, is_finite
 
     def reverse(
         self, capsule: Capsule, steps: int, cotangent: Cotangent | None
     ) -> Cotangent:
         """Sweep a stage back, and look at what came out."""
-        after = self.machine.reverse(capsule, steps, cotangent)
+        after = super().reverse(capsule, steps, cotangent)
         self.left -= int(steps)
         if self.spoils(after) or self.left in self.within:
-            found = self.within_stage(capsule, int(steps), cotangent)
-            if found is not None:
-                raise _Found(found)
+            self.look(capsule, int(steps), cotangent)
         return after
 
-    def within_stage(
-        self, capsule: Capsule, steps: int, cotangent: Cotangent | None
-    ) -> Step | None:
-        """The step of a stage that is at fault, from its end."""
-        machine = self.one
+    def look(self, capsule: Capsule, steps: int, cotangent: Cotangent | None) -> None:
+        """Stop at the step of a stage that is at fault, from its end, if one is."""
         for k in reversed(range(steps)):
-            before = machine.advance(capsule, k)[0] if k else capsule
-            after = machine.reverse(before, 1, cotangent)
+            before = self.one.advance(capsule, k)[0] if k else capsule
+            after = self.one.reverse(before, 1, cotangent)
             if self.spoils(after):
-                given = machine._seeded() if cotangent is None else cotangent[0]
-                return self.step(before, given, after, self.left + k, steps)
+                given = self._seeded() if cotangent is None else cotangent[0]
+                found = self.step(before, given, after, self.left + k, steps)
+                if found is not None:
+                    raise _Found(found)
+                return
             cotangent = after
-        return None
 
     def step(
         self,
@@ -164,23 +137,24 @@ class Watched:
         stride: int,
     ) -> Step | None:
         """A step that is at fault, before which a capsule is."""
-        spoilt = _has_nan if self.is_finite else _is_not_finite
-        if spoilt(self.one, capsule):
+        bad = jnp.isnan if self.is_finite else _is_not_finite
+        spoilt = partial(_is_spoilt, self.one, bad, set(self.active))
+        if spoilt(capsule):
             # The values were spoilt before: where, tells a run forwards.
             return _first_bad_value(self.one, number + 1, stride, spoilt)
         forward, operation = _operation(self.one, capsule, given)
-        norm = self.norm(after[0]) if _is_finite(after) else float("inf")
+        finite = bool(np.isfinite(_largest(after[0])))
+        norm = self.norm(after[0]) if finite else float("inf")
         return Step(number, self.norm(given), norm, forward, operation)
 
     def spoils(self, cotangent: Cotangent) -> bool:
         """Tell whether one is not finite, or a register's is too large."""
-        return not _is_finite(cotangent) or self.bound.is_passed_by(
-            self.norm(cotangent[0])
-        )
+        norm = _largest(cotangent[0])
+        return not np.isfinite(norm) or self.bound.is_passed_by(self.norm(cotangent[0]))
 
     def norm(self, cotangents: Sequence[Any]) -> float:
         """The largest cotangent of a register."""
-        pairs = zip(self.machine.active, cotangents, strict=True)
+        pairs = zip(self.active, cotangents, strict=True)
         return _largest([c for p, c in pairs if p.kind == "register"])
 
 
@@ -209,12 +183,9 @@ def find_step(
     Returns:
         The step; `None` if there is none.
     """
-    machine = JaxprMachine(compiled, operands, seeds, stage=settings.stage)
-    one = machine  # which takes as long to compile as a gradient
-    if settings.stage > 1:
-        one = JaxprMachine(compiled, operands, seeds, stage=1)
+    one = JaxprMachine(compiled, operands, seeds, stage=1)
+    watched = _Watched(one, settings.stage, steps, bound, within, is_finite)
     try:
-        watched = Watched(machine, one, steps, bound, within, is_finite)
         run(watched, plan_of_settings(settings))
     except _Found as found:
         return found.step
@@ -234,17 +205,14 @@ def find_value(
         The step; `None` if no operation of a step is at fault.
     """
     one = JaxprMachine(compiled, operands, seeds, stage=1)
-    found = _first_bad_value(one, steps, settings.stage, _has_bad_value)
+    spoilt = partial(_is_spoilt, one, _is_not_finite, set(one.places))
+    found = _first_bad_value(one, steps, settings.stage, spoilt)
     if found is not None and found.operation is not None:
         return found
     # The last step is not advanced: what it makes is the program's value.
     before = one.advance(one.start(), steps - 1)[0] if steps > 1 else one.start()
-    with jax.enable_x64(True):
-        code, given, _ = _code_at(one, before, one._seeded())
-        operation = forward_fault(code.ruled, given)
-    if operation is None:
-        return None
-    return Step(steps - 1, float("nan"), float("inf"), True, operation)
+    found = _bad_value(one, before, steps - 1)
+    return None if found.operation is None else found
 
 
 def _operation(
@@ -289,57 +257,45 @@ def _code_at(
 
 
 def _first_bad_value(
-    machine: JaxprMachine, steps: int, stride: int, spoilt: _Spoilt
+    machine: JaxprMachine,
+    steps: int,
+    stride: int,
+    spoilt: Callable[[Capsule], bool],
+    begun: tuple[Capsule, int] | None = None,
 ) -> Step | None:
     """The first step, forwards, that makes a value which is not finite."""
-    capsule, done = machine.start(), 0
+    capsule, done = begun or (machine.start(), 0)
     while done < steps:
         count = min(stride, steps - done)
         after = machine.advance(capsule, count)[0]
-        if spoilt(machine, after):
-            return _within_stride(machine, capsule, done, count, spoilt)
+        if spoilt(after):
+            if count == 1:
+                return _bad_value(machine, capsule, done)
+            within = capsule, done
+            return _first_bad_value(machine, done + count, 1, spoilt, within)
         capsule, done = after, done + count
     return None
 
 
-def _within_stride(
-    machine: JaxprMachine, capsule: Capsule, done: int, count: int, spoilt: _Spoilt
-) -> Step | None:
-    for k in range(done, done + count):
-        after = machine.advance(capsule, 1)[0]
-        if spoilt(machine, after):
-            with jax.enable_x64(True):
-                seeds = machine._seeded()
-                code, given, _ = _code_at(machine, capsule, seeds)
-                found = forward_fault(code.ruled, given)
-            return Step(k, float("nan"), float("inf"), True, found)
-        capsule = after
-    return None
+def _bad_value(machine: JaxprMachine, capsule: Capsule, number: int) -> Step:
+    """The step before which a capsule is, and what in it spoils values."""
+    with jax.enable_x64(True):
+        code, given, _ = _code_at(machine, capsule, machine._seeded())
+        found = forward_fault(code.ruled, given)
+    return Step(number, float("nan"), float("inf"), True, found)
 
 
-def _is_not_finite(machine: JaxprMachine, capsule: Capsule) -> bool:
-    return not all_finite(_registers(machine, capsule))
+def _is_not_finite(value: Any) -> Any:
+    return jnp.logical_not(jnp.isfinite(value))
 
 
-def _has_bad_value(machine: JaxprMachine, capsule: Capsule) -> bool:
-    """Of those without a derivative, too."""
+def _is_spoilt(
+    machine: JaxprMachine, bad: Callable[[Any], Any], of: set[Any], capsule: Capsule
+) -> bool:
+    """Whether some of a capsule's registers, at these places, have a bad number."""
     pairs = zip(machine.places, capsule[1:], strict=True)
-    return not all_finite([v for p, v in pairs if p.kind == "register"])
-
-
-def _has_nan(machine: JaxprMachine, capsule: Capsule) -> bool:
-    return any(bool(jnp.any(jnp.isnan(v))) for v in _registers(machine, capsule))
-
-
-def _registers(machine: JaxprMachine, capsule: Capsule) -> list[Any]:
-    """All registers that carry a derivative."""
-    pairs = zip(machine.places, capsule[1:], strict=True)
-    active = set(machine.active)
-    return [v for p, v in pairs if p in active and p.kind == "register"]
-
-
-def _is_finite(cotangent: Cotangent) -> bool:
-    return bool(np.isfinite(_largest(cotangent[0])))
+    values = [v for p, v in pairs if p in of and p.kind == "register"]
+    return any(bool(jnp.any(bad(v))) for v in values if is_inexact(jax.typeof(v)))
 
 
 def _largest(arrays: Sequence[Any]) -> float:

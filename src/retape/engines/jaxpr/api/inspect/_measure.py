@@ -24,7 +24,6 @@ from retape.engines.jaxpr.api._gradient_options import (
 )
 from retape.engines.jaxpr.api._gradient_problem import GradientProblem
 from retape.engines.jaxpr.api.health._diagnose import diagnose
-from retape.engines.jaxpr.api.health._lines import with_lines
 from retape.engines.jaxpr.api.inspect._memory_trace import memory_trace
 from retape.engines.jaxpr.calls._hidden_tapes import warn_of_hidden_tapes
 from retape.engines.jaxpr.calls._rules import call
@@ -169,8 +168,6 @@ def measure(
 def _measured(
     problem: GradientProblem, plan: Plan | None, health: bool, growth: float
 ) -> Measured | Diagnosed:
-    if health:
-        problem = replace(problem, jaxpr=with_lines(problem.jaxpr))
     arrays = list(map(jnp.asarray, problem.values))
     places = placements(arrays)
     # An equal program that was measured before is not compiled again.
