@@ -353,21 +353,6 @@ def test_ctrl_c_while_a_cotangent_is_changed_in_place(tmp_path, interrupted):
     assert call().tolist() == [g, g]
 
 
-@pytest.mark.parametrize("tiered", [True, False])
-def test_the_same_store_serves_again_after_a_run_that_failed(tmp_path, tiered):
-    store = memory = MemoryStore(capacity=3)
-    if tiered:
-        store = TieredStore(memory, disk_at(tmp_path))
-    plan = retape.fixed_space(snapshots=3)
-    Fragile.calls = 21
-    with pytest.raises(Crash):
-        run(Fragile(30), plan, store=store)
-    Fragile.calls = 1000
-    expected = ToyMachine(30).reverse(ToyCapsule(0, 3), 30, None)
-    assert run(Fragile(30), plan, store=store).result == expected
-    assert len(memory) == memory.nbytes == 0
-
-
 def test_a_progress_that_resumes_goes_on_where_it_was(tmp_path):
     plan = retape.fixed_space(snapshots=3)
     Fragile.calls = 40

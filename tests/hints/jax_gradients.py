@@ -47,13 +47,6 @@ def scanned(x: Any, **options: Any) -> Any:
     return jnp.sum(retape.jax.scan(step, x, None, 9, **options)[0] ** 2)
 
 
-def by_hand(f: Callable[..., Any], slope: Callable[..., Any]) -> Any:
-    """A function with a derivative of its own."""
-    made = jax.custom_vjp(f)
-    made.defvjp(lambda x: (f(x), x), lambda x, c: (c * slope(x),))
-    return made
-
-
 def on_one_device(f: Callable[..., Any]) -> Any:
     """A function that is mapped over a mesh of one device."""
     mesh = jax.make_mesh((1,), ("d",), axis_types=(AxisType.Auto,))

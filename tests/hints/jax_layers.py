@@ -31,17 +31,6 @@ def searched(x: Any, loop: Any) -> Any:
     return jnp.sum(loop(lambda v: jnp.max(v) > 0.2, lambda v: jnp.sin(v) * 0.7, x))
 
 
-def heavy(x: Any) -> Any:
-    """Most of the work of this is in a scan."""
-    step = lambda v, _: (jnp.tanh(jnp.sin(v) @ jnp.outer(v, v)), None)  # noqa: E731
-    return jnp.sum(lax.scan(step, x, None, 30)[0] ** 2)
-
-
-def heavy_by_ours(x: Any) -> Any:
-    step = lambda v, _: (jnp.tanh(jnp.sin(v) @ jnp.outer(v, v)), None)  # noqa: E731
-    return jnp.sum(retape.jax.scan(step, x, None, 30)[0] ** 2)
-
-
 PLAIN = "jax.grad(looped)(X)"
 ROWS = [
     Row(

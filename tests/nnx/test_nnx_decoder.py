@@ -50,11 +50,6 @@ def test_the_decoder_sees_no_token_before_its_time() -> None:
 # 48 layers: what the gradient keeps of the carries -------------------------------
 
 
-STACK = decoder.Shape(
-    layers=48, width=32, heads=2, groups=1, head=16, hidden=32, block=16
-)
-
-
 @pytest.mark.slow
 def test_8192_tokens_run_for_real_at_reduced_width() -> None:
     """The gated half of 48 layers, whose work grows with the tokens and no faster."""

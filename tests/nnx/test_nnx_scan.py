@@ -130,21 +130,6 @@ def test_the_comparison_sees_a_small_lie() -> None:
     assert difference(by_nnx_scan(), by_nnx_scan(reverse=True)) > CLOSE
 
 
-class Masked(nnx.Module):
-    """Dropout that notes its own mask."""
-
-    def __init__(self, layers: int) -> None:
-        self.dropout = nnx.Dropout(0.5, rngs=nnx.Rngs(3))
-        assert self.dropout.rngs is not None
-        self.dropout.rngs = self.dropout.rngs.split(layers)
-        self.mask = nnx.Cache(jnp.zeros((layers, 64)))
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        y = self.dropout(x)
-        self.mask[...] = jax.lax.stop_gradient(y / x)
-        return y
-
-
 # Forms of the call, each against nnx.scan -----------------------------------------
 
 

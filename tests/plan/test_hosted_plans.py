@@ -2,7 +2,6 @@
 
 from math import inf
 
-import numpy as np
 import pytest
 
 import retape
@@ -73,19 +72,6 @@ def test_a_prediction_is_what_a_replay_counts(plan):
             assert prediction.advances <= prediction.t * n
 
 
-@pytest.mark.parametrize("plan", PLANS, ids=repr)
-@pytest.mark.parametrize("known", [5, 40])
-def test_the_driver_does_what_is_predicted(plan, known):
-    outcome = run(ToyMachine(known), plan, tape_bytes=8)
-    start = ToyMachine(known).start()
-    assert outcome.result == ToyMachine(known).reverse(start, known, None)
-    counts, report = plan.predict(known, 8, 8).counts, outcome.report
-    assert report.advances == counts.advances and report.stores == counts.stores
-    assert report.taped == counts.taped and report.restores == counts.restores
-    assert report.kept_tapes == counts.kept_tapes
-    assert report.peak_snapshots == counts.peak_snapshots
-
-
 def test_a_chain_is_predicted_and_run():
     plan = chain_of(12, 20)
     prediction, schedule = plan.predict(12), plan.schedule(12)
@@ -97,25 +83,6 @@ def test_a_chain_is_predicted_and_run():
     assert prediction.cost == spent and prediction.t >= 1
     result = run(ToyMachine(12), plan).result
     assert result == ToyMachine(12).reverse(ToyMachine(12).start(), 12, None)
-
-
-def test_tiers_go_where_the_plan_says(tmp_path):
-    plan = retape.tiers(levels=(retape.Tier("memory", 2), retape.Tier("disk", 4, 1, 5)))
-    disk = retape.DiskStore(tmp_path)
-    store = retape.TieredStore(retape.MemoryStore(capacity=2), disk)
-    result = retape.adjoint(
-        retape.Program(lambda x, k: 1.01 * x, lambda x, k, g: 1.01 * g),
-        np.ones(5),
-        seed=np.ones_like,
-        steps=40,
-        plan=plan,
-        store=store,
-    )
-    assert np.allclose(result.cotangent, 1.01**40)
-    counts = plan.predict(40, 40, 40).counts
-    assert store.memory.peak_snapshots == counts.peak_memory <= 2
-    assert disk.peak_snapshots == counts.peak_disk <= 4
-    assert counts.peak_disk > 0
 
 
 def test_mixed_slots_save_advances_and_sizes_matter():

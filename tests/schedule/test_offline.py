@@ -22,24 +22,12 @@ from tests.schedule.numbers import (
 )
 from tests.schedule.papers_tree import binary, treeverse
 
-SPLITS = ("binomial", "bisection", "treeverse")
-
 
 @pytest.mark.parametrize("snapshots", range(1, 9))
 def test_binomial_has_the_fewest_advances_and_then_the_fewest_stores(snapshots):
     for n in range(1, 61):
         counts = replay(Schedule(n, snapshots), n, capacity=snapshots, stage=1)
         assert (counts.advances, counts.stores) == best_split(n, snapshots)
-
-
-@pytest.mark.parametrize("split", SPLITS)
-def test_a_replay_counts_what_is_predicted(split):
-    for n in [*range(0, 34), 97, 210]:
-        for snapshots in (1, 2, 3, 5, 8):
-            for stage in (1, 3, 7):
-                schedule = Schedule(n, snapshots, stage, split)
-                counts = replay(schedule, n, capacity=snapshots, stage=stage)
-                assert counts == schedule.counts()
 
 
 @pytest.mark.parametrize("mid", ["binomial", "bisection"])

@@ -29,16 +29,6 @@ def state_at(placement, snapshots, length):
     return state
 
 
-@pytest.mark.parametrize("placement", PLACEMENTS)
-@pytest.mark.parametrize("stage", [1, 3])
-def test_every_stream_is_a_schedule_within_its_slots(placement, stage):
-    for snapshots in (1, 2, 3, 5, 8):
-        for n in range(0, 90):
-            actions = OnlineBinomial(snapshots, stage, placement).actions(n)
-            counts = replay(actions, n, capacity=snapshots, stage=stage)
-            assert counts.taped == n
-
-
 def test_least_cost_is_the_offline_optimum_up_to_c_of_s_plus_2():
     for snapshots in range(1, 9):
         for n in range(1, beta(snapshots, 2) + 1):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import Any
 
-import equinox.internal as eqxi
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,8 +13,6 @@ from jax.test_util import check_grads
 import retape
 import retape.equinox
 import retape.jax
-
-LOOPS = {"ours": retape.equinox.while_loop, "theirs": eqxi.while_loop}
 
 
 def ragged(x: Any, module: Any, **changed: Any) -> Any:
@@ -42,16 +38,6 @@ def ragged(x: Any, module: Any, **changed: Any) -> Any:
         jnp.sum(s * jnp.arange(40.0).reshape(-1, *[1] * (s.ndim - 1))) for s in saved
     ]
     return jnp.sum(y**2) + sum(weighted)
-
-
-@pytest.mark.slow
-def test_a_changed_import_is_enough() -> None:
-    x = jnp.linspace(0.1, 1.0, 5)
-    gradients = [
-        jax.jit(jax.grad(ragged), static_argnums=1)(x, importlib.import_module(module))
-        for module in ("equinox.internal", "retape.equinox")
-    ]
-    np.testing.assert_allclose(*gradients, rtol=1e-13)
 
 
 # A budget is for one sweep: the derivative of a sweep that uses all of it needs more.
@@ -94,29 +80,6 @@ def test_a_buffer_that_is_read_and_written_twice_has_the_right_gradient() -> Non
         options = {"buffers": lambda c: c[1], "kind": kind, "max_steps": 12}
         got = jax.grad(fun)(x, retape.equinox.while_loop, **options)
         np.testing.assert_allclose(got, jax.grad(fun)(x, plain), rtol=1e-14)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("checkpoints", [None, 2, "all"])
-def test_scan_as_equinox(checkpoints: Any) -> None:
-    xs = jnp.linspace(0.1, 0.9, 24).reshape(12, 2)
-
-    def fun(init: Any, xs: Any, module: Any) -> Any:
-        carry, rows = module.scan(
-            lambda c, x: (jnp.sin(c) * x, c + x),
-            init,
-            xs,
-            kind="checkpointed",
-            checkpoints=checkpoints,
-        )
-        return jnp.sum(carry) + jnp.sum(rows**2)
-
-    ours, theirs = (
-        jax.jit(jax.grad(fun, (0, 1)), static_argnums=2)(xs[0], xs, module)
-        for module in (retape.equinox, eqxi)
-    )
-    for a, b in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-13)
 
 
 def test_the_bound_ends_the_loop_and_lax_has_no_reverse_mode() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
-from retape.driver import ToyMachine, run
 from retape.schedule import Restore
 from retape.storage import AsyncStore, Record
 from tests.programs import run_program
@@ -230,17 +229,6 @@ def test_cotangents_of_a_class_of_their_own_are_written_at_once(tmp_path):
     found = disk.open("test")
     assert found is not None and found.cotangent == {1, 3}
     disk.close()
-
-
-def test_a_run_that_is_ended_early_goes_on(tmp_path):
-    plan, whole = PLANS["states"], run(ToyMachine(60), PLANS["states"])
-    del plan
-    with pytest.raises(retape.RunInterrupted):
-        with retape.interruptible(time_limit=0):
-            call(AsyncStore(DiskStore(tmp_path)), "states")
-    assert whole.report.reverses
-    end = call(AsyncStore(DiskStore(tmp_path)), "states")
-    assert end.cotangent.tobytes() == call(MemoryStore(), "states").cotangent.tobytes()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="POSIX")

@@ -10,14 +10,12 @@ import pytest
 import retape
 import retape.viz
 from retape import Tier
-from retape.schedule import Hierarchy, replay
+from retape.schedule import replay
 from retape.viz import timeline
 from tests.programs import run_program
 
 SIZE = 20_000
 STATE = 8 * SIZE
-
-TIERS = Hierarchy(60, [Tier("memory", 2), Tier("disk", 9, 5, 5)])
 
 
 def measured(plan, **options):

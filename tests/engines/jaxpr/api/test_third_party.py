@@ -88,41 +88,6 @@ def test_minimize() -> None:
     check(fun, target)
 
 
-@pytest.fixture
-def diffrax() -> Any:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return pytest.importorskip("diffrax")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore")
-def test_an_adaptive_solve_without_a_bound(diffrax: Any) -> None:
-    """Forward mode's adjoint leaves a plain `while_loop`, of unknown length."""
-
-    def fun(p: Any) -> Any:
-        def field(t: Any, y: Any, args: Any) -> Any:
-            position, speed = y
-            return speed, p[0] * (1 - position**2) * speed - position
-
-        solution = diffrax.diffeqsolve(
-            diffrax.ODETerm(field),
-            diffrax.Heun(),
-            t0=0.0,
-            t1=2.0,
-            dt0=0.1,
-            y0=(p[1], p[2]),
-            stepsize_controller=diffrax.PIDController(rtol=1e-3, atol=1e-3),
-            adjoint=diffrax.ForwardMode(),
-            max_steps=None,
-        )
-        return solution.ys[0][-1] + 2 * solution.ys[1][-1]
-
-    p = jnp.asarray([1.5, 2.0, 0.1])
-    refused(fun, p)
-    check(fun, p)
-
-
 MODEL = """
 <mujoco>
   <option timestep="0.005" iterations="3" ls_iterations="4" integrator="Euler"/>

@@ -62,10 +62,6 @@ def between(solution: Any) -> Any:
     return sum(jnp.sum(v) for v in jax.vmap(solution.evaluate)(jnp.linspace(0, 2, 5)))
 
 
-def first(t: Any, y: Any, args: Any) -> Any:
-    return y[0]
-
-
 SAVED: dict[str, tuple[Callable[[int], Any], Callable[[Any], Any]]] = {
     "at times": (at_times, weighed),
     "every step": (lambda _: diffrax.SaveAt(t0=True, steps=True), weighed),

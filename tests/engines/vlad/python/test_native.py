@@ -19,10 +19,6 @@ from retape import (
 from tests.engines.vlad.support.cases import ENGINES
 
 
-def factorial(n):
-    return 1 if n <= 1 else n * factorial(n - 1)
-
-
 def swap(a, b, n):
     for _ in range(n):
         a, b = b, a + b
@@ -102,10 +98,6 @@ def test_keywords_and_defaults_and_kinds_of_arguments() -> None:
         compiled(1, 2, m=4)
 
 
-def second(x):
-    return native.grad(cube, engine="interpreter")(x)
-
-
 def cube(x):
     return x**3 * math.sin(x)
 
@@ -115,15 +107,6 @@ INNER = native.grad(cube)
 
 def through(x):
     return INNER(x) * x
-
-
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_recursion_of_ints_has_ints(engine: Any) -> None:
-    compiled = native.function(factorial, engine=engine)
-    assert type(compiled(10)) is int
-    assert compiled(2.5) == factorial(2.5)
-    with pytest.raises(native.RunError, match="is not below 2..53 and may be rounded"):
-        compiled(25)
 
 
 @pytest.mark.parametrize("engine", ENGINES)

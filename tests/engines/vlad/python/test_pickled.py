@@ -63,34 +63,6 @@ def test_what_has_no_name_is_refused(make: Any) -> None:
         pickle.dumps(native.grad(native.function(lambda x: x)))
 
 
-PROGRAM = """
-from multiprocessing import get_context
-from module import double, slope
-
-if __name__ == "__main__":
-    with get_context("spawn").Pool(1) as pool:
-        print(pool.map(double, [1.0, 2.0]), pool.map(slope, [1.0, 2.0]))
-"""
-MODULE = """
-from retape import native
-
-def twice(x):
-    return 2.0 * x
-
-slope = native.grad(twice, engine="interpreter")
-double = native.function(twice, engine="interpreter")
-"""
-
-
-@pytest.mark.slow
-def test_a_pool_of_processes_maps_them(tmp_path: Path) -> None:
-    (tmp_path / "module.py").write_text(MODULE)
-    (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, str(tmp_path / "program.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "[2.0, 4.0] [2.0, 2.0]\n"
-
-
 OWN_PROGRAM = """
 import pickle
 from retape import native

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import retape
 from retape import native
 from tests.engines.vlad.support.cases import ENGINES
 
@@ -116,15 +115,3 @@ def test_second_derivatives_of_products(engine: Any) -> None:
     assert np.allclose(found, (steps[0] - steps[1]) / 2e-5, rtol=1e-6, atol=1e-8)
     _, forward = native.jvp(slope_of_curved, (x, a), (direction, np.zeros((3, 3))))
     assert np.allclose(found, forward, rtol=1e-10)
-
-
-@pytest.mark.parametrize(
-    "shapes", [((3,), (4,)), ((3, 4), (3,)), ((3,), (4, 3)), ((3, 4), (3, 4))], ids=str
-)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_what_does_not_fit_stops_at_the_line(shapes: tuple, engine: Any) -> None:
-    a, b = factors(*shapes)
-    with pytest.raises(retape.RetapeError) as caught:
-        native.function(plain, engine=engine)(a, b)
-    assert "the lengths of two arrays differ" in str(caught.value)
-    assert "return a @ b" in str(caught.value)

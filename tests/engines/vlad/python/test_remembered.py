@@ -31,12 +31,6 @@ def test_a_thousand_equal_lambdas_are_compiled_once_and_not_kept(kind: str) -> N
     assert len(alive) == 1
 
 
-def test_functions_that_close_over_other_values_are_others() -> None:
-    for by in (2.0, 3.0, 2.0, 3.0):
-        done = native.jvp(_scaled(by), (1.0,), (1.0,), engine="interpreter")
-        assert done == (by, 2 * by)
-
-
 def test_a_closure_that_was_given_another_value_is_another() -> None:
     """Also if what is kept was made for it when it had the value that is asked for."""
 

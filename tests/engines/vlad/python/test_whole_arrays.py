@@ -15,6 +15,7 @@ import retape
 from retape import native
 from tests.engines.vlad.support.cases import ENGINES
 from tests.engines.vlad.support.seams import compile_with
+from tests.judges.vlad.corpus import named_twice
 
 
 def rounded(a, b, h, k):  # type: ignore[no-untyped-def]
@@ -147,39 +148,6 @@ def test_derivatives_of_derivatives(engine: Any) -> None:
     _, forward = native.jvp(gradient, (a, b), (u, v))
     assert np.allclose(forward[0], da, rtol=1e-10)
     assert np.allclose(forward[1], db, rtol=1e-10)
-
-
-def named_twice(a, n):  # type: ignore[no-untyped-def]
-    """Rows with two names, and rows that are changed after their use."""
-    a = a.copy()
-    b = a
-    s = 0.0
-    for i in range(n):
-        c = a * b + a
-        c[i % 3] = 0.5 * c[0] * c[1]
-        d = c * c
-        c[1] = 0.1 * i
-        e = np.exp(-d)
-        f = e
-        e = e * f - c
-        b = 0.3 * e + 0.1 * b
-        a = a * 0.9 + 0.1 * b * b
-        s += np.sum(d + e) + c[2]
-    return s
-
-
-@pytest.mark.parametrize(
-    "plan",
-    [
-        retape.logarithmic(stage=60),
-        retape.within(20_000),
-        retape.fixed_space(snapshots=3),
-    ],
-)
-def test_divided_runs_give_the_same(plan) -> None:  # type: ignore[no-untyped-def]
-    a = np.array([0.3, -0.7, 1.1])
-    whole = native.grad(named_twice)(a, 40)
-    assert np.allclose(native.grad(named_twice, plan=plan)(a, 40), whole, rtol=1e-12)
 
 
 @pytest.mark.slow
