@@ -52,7 +52,6 @@ def alone(cells, steps):
 
 @pytest.mark.slow
 def test_a_ranks_death_loses_nothing(tmp_path):
-    """More ranks, and real MPI: `benchmarks/driver/ranks.py`."""
     size, deaths, whole = 2, [40, 90], tmp_path / "whole"
     codes, errors = ring(whole, size)
     assert codes == [0] * size, errors

@@ -1,7 +1,4 @@
-"""Training through `remat_scan` is training through `nnx.scan`, in every state.
-
-All eleven runs, and eleven under `Checkpointed`: `benchmarks/layers/nnx_training.py`.
-"""
+"""Training through `remat_scan` is training through `nnx.scan`, in every state."""
 
 from __future__ import annotations
 

@@ -103,8 +103,8 @@ class LeastCost:
 
         These are the fewest with which the advances stay below 1.05 times the offline
         optimum for every length; with two and three snapshots, where no policy does,
-        they are the fewest that stay as low as any policy can. `benchmarks/schedules`
-        has the search for the departures and the one for the limits.
+        they are the fewest that stay as low as any policy can, found by a search over
+        them; `benchmarks/schedules/online.py` has the one for the limits.
 
         Examples:
             >>> LeastCost.begin(4).departures
