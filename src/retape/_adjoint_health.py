@@ -70,7 +70,6 @@ def health_of(
     Raises:
         DeterminismError: If the functions do other things when run again.
     """
-    watch.check()
     watch.steps = steps
     if watch.ill is not None:
         fault = _fault(machine, plan, watch)
