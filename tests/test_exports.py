@@ -46,7 +46,7 @@ TOP_LEVEL = {
     "interruptible",
     "measure",
     "register_state",
-} | {kind.make.__name__ for kind in KINDS}
+} | {kind.make.__name__ for kind in KINDS.values()}
 
 PACKAGES = [
     "retape",

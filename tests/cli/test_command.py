@@ -15,7 +15,7 @@ from retape import Tier
 from retape.cli import _waiting, main
 from retape.schedule import Hierarchy, Mixed, Schedule
 from retape.viz import draw_figure, draw_text
-from tests.plan.seams import KINDS
+from tests.plan.seams import SAMPLES
 
 
 def test_plan_predicts(capsys):
@@ -49,7 +49,7 @@ def test_each_plan_can_be_named(arguments, text, capsys):
             ["tiers:memory=1 kB,disk=0"],
             "`--capsule` and `--tape` were not given",
         ),
-        (["within:1 kB,stage=3"], "`stage=3` is not an option of `with"),
+        (["within:1 kB,stage=3"], "`stage=3` is not an option of the plan `with"),
         (["logarithmic", "--tape", "much"], "`tape='much'` is not an amount"),
     ],
 )
@@ -74,7 +74,7 @@ def test_tapes_and_tiers_can_be_asked_for(capsys):
     assert list(told) == ["device", "host", "remote"]
     assert told["host"]["snapshots"] == 3 and told["host"]["bytes"] is None
     assert main(["plan", "--steps", "60", "segments:store=state+tape"]) == 1
-    assert "is not an option of `segments`" in capsys.readouterr().err
+    assert "is not an option of the plan `segments`" in capsys.readouterr().err
     assert main(["plot", "--steps", "9", "fixed-space:2,store=state+tape"]) == 0
     assert "< swept back from a kept tape" in capsys.readouterr().out
 
@@ -143,7 +143,7 @@ def test_long_schedules_share_columns():
 # What a command meets in a terminal ---------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.text)
+@pytest.mark.parametrize("kind", SAMPLES, ids=lambda kind: kind.text)
 def test_every_kind_of_plan_can_be_predicted_and_drawn(kind, capsys):
     sizes = ["--capsule", "100", "--tape", "100", kind.text]
     assert main(["plan", "--steps", "4", *sizes]) == 0

@@ -129,10 +129,6 @@ def test_a_prediction_reads_well():
             "`split='bisection'` does not go with tapes in slots",
         ),
         (
-            lambda: retape.segments(store=BOTH),
-            "is not an option of `segments`: it is one of fixed_space",
-        ),
-        (
             lambda: PLANS[1].resolve(10),
             "`fixed_space.store=.*` cannot be expressed as a stage",
         ),
@@ -144,14 +140,7 @@ def test_a_prediction_reads_well():
             lambda: retape.tiers(memory=1, disk="x"),
             "`snapshots='x'` is not an amount of",
         ),
-        (lambda: retape.tiers(memory=1, disk=1, store=BOTH), "an option of `tiers`"),
         (lambda: retape.tiers(memory=0, disk=0), "the start state needs a slot on one"),
-        (
-            lambda: retape.chain(
-                forward=[1], states=[1], tapes=[1], budget=9, snapshots=2
-            ),
-            "`snapshots=2` is not an option of `chain`: it is one of fixed_space",
-        ),
         (lambda: chain_of(3, 9).predict(4), "this chain has 3 steps and the run has"),
     ],
 )

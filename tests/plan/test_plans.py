@@ -211,19 +211,6 @@ def test_plans_without_a_length():
     ("make", "text"),
     [
         (lambda: retape.fixed_space(snapshots=True), "`snapshots=True` is not valid"),
-        (
-            lambda: retape.fixed_space(snapshots=2, sweeps=3),
-            "`sweeps=3` is not an option of `fixed_space`: it is one of fixed_time",
-        ),
-        (
-            lambda: retape.fixed_time(sweeps=2, budget=3),
-            "`budget=3` is not an option of `fixed_time`: it is one of within",
-        ),
-        (lambda: retape.segments(snapshots=2), "is not an option of `segments`"),
-        (lambda: retape.segments(split="binomial"), "is not an option of `segments`"),
-        (lambda: retape.within("1 MB", stage=3), "is not an option of `within`"),
-        (lambda: retape.logarithmic(colour=3), "no plan has it. Leave it out"),
-        (lambda: retape.logarithmic(tree="oak"), "`tree='oak'` is not an option"),
         (lambda: retape.logarithmic().resolve(-1), "`n=-1` is not valid"),
         (lambda: retape.logarithmic().resolve(5, 3), "follows from both or from nei"),
         (lambda: retape.logarithmic().resolve(5, 3, -1), "bytes cannot be negative"),
@@ -309,10 +296,6 @@ def test_a_tape_is_weighed_against_what_the_device_holds() -> None:
                 snapshots=2, store={"state", "tape"}, offload="host"
             ),
             "does not go with tapes in slots",
-        ),
-        (
-            lambda: retape.tiers(memory=2, disk=2, offload="host"),
-            "not an option of `tiers`: it is one of fixed_space, fixed_time, logar",
         ),
     ],
 )

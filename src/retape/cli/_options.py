@@ -5,12 +5,12 @@ import argparse
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
 from retape.plan._parse import whole_number
-from retape.plan._registry import by_name
+from retape.plan._registry import KINDS
 
 PLAN_HELP = (
     "a kind of plan with its options, such as fixed-space:20, "
     "fixed-space:snapshots=5,stage=10 or 'within:6 MB'; kinds: "
-    f"{', '.join(by_name())}"
+    f"{', '.join(KINDS)}"
 )
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from retape._bytes import parse_bytes
 from retape._errors import PlanError
-from retape.plan._options import Kind, keeps_tapes, refuse_others
+from retape.plan._options import Kind, keeps_tapes
 from retape.plan._prediction import Prediction
 from retape.plan._scheduled import ScheduledPlan
 from retape.schedule import Chain
@@ -80,7 +80,6 @@ def chain(
     budget: int | str,
     units: int | None = None,
     store: Set[Kind] = frozenset({"state", "tape"}),
-    **others: object,
 ) -> ChainPlan:
     """A plan for steps that differ, in cost and in bytes, within a budget of bytes.
 
@@ -98,7 +97,6 @@ def chain(
             chains can afford, and chains of few different sizes.
         store: What may be kept while the run goes on: `{"state"}` where a machine
             cannot hold tapes.
-        **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If an option is another plan's or cannot be, or `budget` is no number
@@ -113,7 +111,6 @@ def chain(
         >>> plan.predict(3).cost, plan.predict(3).peak_bytes
         (1.0, 8)
     """
-    refuse_others("chain", others)
     try:
         entries = tuple(forward), tuple(states), tuple(tapes)
     except TypeError:

@@ -12,7 +12,6 @@ from retape.plan._options import (
     Memory,
     check_count,
     keeps_tapes,
-    refuse_others,
 )
 from retape.schedule._split import Split
 
@@ -24,7 +23,6 @@ def fixed_space(
     split: Split = "binomial",
     store: Set[Kind] = frozenset({"state"}),
     offload: Memory | None = None,
-    **others: object,
 ) -> Plan:
     """A plan with a fixed number of snapshots: time grows like n^(1 + 1/d).
 
@@ -41,7 +39,6 @@ def fixed_space(
             (one, without bytes), and stages are as long as fits a slot.
         offload: `"host"` to keep snapshots in the host's memory, for gradients of
             `retape.jax`; they are then none of the device's bytes.
-        **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If an option cannot be, is another plan's, or does not go with tapes.
@@ -56,7 +53,6 @@ def fixed_space(
         >>> mixed.predict(1000).advances
         1823
     """
-    refuse_others("fixed_space", others)
     check_count("snapshots", snapshots, COUNTED["snapshots"])
     if not keeps_tapes(store):
         return Plan(snapshots=snapshots, stage=stage, split=split, offload=offload)
@@ -75,7 +71,6 @@ def fixed_time(
     stage: int | None = None,
     split: Split = "binomial",
     offload: Memory | None = None,
-    **others: object,
 ) -> Plan:
     """A plan that advances each step at most `sweeps` times: space grows like n^(1/t).
 
@@ -87,7 +82,6 @@ def fixed_time(
         split: Where intervals are cut.
         offload: `"host"` to keep snapshots in the host's memory, for gradients of
             `retape.jax`; they are then none of the device's bytes.
-        **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If an option cannot be, or is another plan's.
@@ -97,7 +91,6 @@ def fixed_time(
         >>> retape.fixed_time(sweeps=3).resolve(1000)
         Resolved(alpha=1, d=17, t=3)
     """
-    refuse_others("fixed_time", others)
     check_count("sweeps", sweeps, COUNTED["sweeps"])
     return Plan(sweeps=sweeps, stage=stage, split=split, offload=offload)
 
@@ -107,7 +100,6 @@ def logarithmic(
     stage: int | None = None,
     split: Split = "binomial",
     offload: Memory | None = None,
-    **others: object,
 ) -> Plan:
     """A plan with as many snapshots as sweeps, both growing like log n.
 
@@ -117,7 +109,6 @@ def logarithmic(
         split: Where intervals are cut.
         offload: `"host"` to keep snapshots in the host's memory, for gradients of
             `retape.jax`; they are then none of the device's bytes.
-        **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If an option cannot be, or is another plan's.
@@ -127,13 +118,10 @@ def logarithmic(
         >>> retape.logarithmic().resolve(1000)
         Resolved(alpha=1, d=7, t=6)
     """
-    refuse_others("logarithmic", others)
     return Plan(stage=stage, split=split, offload=offload)
 
 
-def segments(
-    *, stage: int | None = None, offload: Memory | None = None, **others: object
-) -> Plan:
+def segments(*, stage: int | None = None, offload: Memory | None = None) -> Plan:
     """A plan that advances each step once (t = 1): space grows like sqrt(n).
 
     Args:
@@ -141,7 +129,6 @@ def segments(
             is taken to be as large as the tape of a step, which gives sqrt(n).
         offload: `"host"` to keep snapshots in the host's memory, for gradients of
             `retape.jax`; they are then none of the device's bytes.
-        **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If an option cannot be, or is another plan's.
@@ -151,7 +138,6 @@ def segments(
         >>> retape.segments().resolve(1024)
         Resolved(alpha=32, d=31, t=1)
     """
-    refuse_others("segments", others)
     return Plan(sweeps=1, stage=stage, offload=offload)
 
 
@@ -159,7 +145,6 @@ def within(
     budget: float | str,
     *,
     split: Split = "binomial",
-    **others: object,
 ) -> Plan:
     """A number of bytes to keep to, with as little work done again as that allows.
 
@@ -183,7 +168,6 @@ def within(
         budget: Bytes, or a text such as "512 MiB". Snapshots and the tape of a stage
             share it.
         split: Where intervals are cut.
-        **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If `budget` is no number of bytes, or an option cannot be, or is
@@ -196,14 +180,6 @@ def within(
         >>> retape.within("1 kB").resolve(1000, capsule_bytes=10, tape_bytes=20)
         Resolved(alpha=36, d=27, t=1)
     """
-    if others.get("offload") is not None:
-        raise PlanError(
-            f"`offload={others['offload']!r}` is not an option of `within`: a budget "
-            "is shared by all that a gradient holds, and what is on the host is none "
-            "of it. Pass a number of snapshots, such as `fixed_space(snapshots=20, "
-            "offload='host')`."
-        )
-    refuse_others("within", {k: v for k, v in others.items() if k != "offload"})
     return Plan(memory=parse_bytes(budget), split=split)
 
 

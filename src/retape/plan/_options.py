@@ -1,4 +1,4 @@
-"""Options of plans: their checks, and the refusal of all others."""
+"""Options of plans, and their checks."""
 
 import operator
 from collections.abc import Set
@@ -29,23 +29,6 @@ def check_loops(loops: object) -> Loops | None:
         "trip count, as on a GPU, 'host' for loops that end by themselves, as on the "
         "CPU, or None to go by the platform."
     )
-
-
-def refuse_others(kind: str, others: dict[str, object]) -> None:
-    """Refuse an option that this plan does not have, and say which plans do.
-
-    Raises:
-        PlanError: If there is one.
-    """
-    # Imported here: the registry lists the functions that call this one.
-    from retape.plan._registry import homes_of
-
-    for name, value in others.items():
-        homes = homes_of(name)
-        hint = f"it is one of {homes}" if homes else "no plan has it"
-        raise PlanError(
-            f"`{name}={value!r}` is not an option of `{kind}`: {hint}. Leave it out."
-        )
 
 
 def check_count(name: str, value: object, why: str) -> int:

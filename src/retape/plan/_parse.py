@@ -17,7 +17,7 @@ from typing import Any, TypeAlias, get_args, get_origin
 
 from retape._errors import PlanError
 from retape.plan._base import Plan
-from retape.plan._registry import KINDS, Kind, by_name
+from retape.plan._registry import KINDS, Kind
 from retape.schedule._tier import Tier
 
 Reader: TypeAlias = Callable[[str, str], Any]
@@ -77,11 +77,10 @@ def kind_named(name: str) -> Kind:
     Raises:
         PlanError: If there is none; those that there are are listed.
     """
-    kinds = by_name()
-    kind = kinds.get(name.strip().replace("_", "-"))
+    kind = KINDS.get(name.strip().replace("_", "-"))
     if kind is None:
         raise PlanError(
-            f"`{name}` is not a kind of plan. Write one of {', '.join(kinds)}."
+            f"`{name}` is not a kind of plan. Write one of {', '.join(KINDS)}."
         )
     return kind
 
@@ -97,8 +96,7 @@ def make_plan(kind: Kind, options: Mapping[str, str]) -> Plan:
     records: dict[str, dict[str, Any]] = {}
     for name, value in options.items():
         if name not in readers:
-            ready[name] = _of_another(kind, name, value)
-            continue
+            raise _no_option(kind, f"{name}={value}")
         option, read = readers[name]
         if option == name:
             ready[name] = read(name, value)
@@ -140,23 +138,14 @@ def readers_of(kind: Kind) -> dict[str, tuple[str, Reader]]:
 
 def _main_option(kind: Kind, part: str) -> str:
     if len(kind.needed) != 1:
-        listed = ", ".join(readers_of(kind))
-        raise PlanError(
-            f"`{part}` is not an option of the plan `{kind.name}`. Write `name=value` "
-            f"with one of {listed}."
-        )
+        raise _no_option(kind, part)
     return kind.needed[0]
 
 
-def _of_another(kind: Kind, name: str, value: str) -> Any:
-    """The value of an option that another kind has: the function says which."""
-    for other in KINDS:
-        option, read = readers_of(other).get(name, ("", _word))
-        if option == name:
-            return read(name, value)
-    raise PlanError(
-        f"`{name}={value}` is not an option of the plan `{kind.name}`. Write "
-        f"`name=value` with one of {', '.join(readers_of(kind))}."
+def _no_option(kind: Kind, part: str) -> PlanError:
+    return PlanError(
+        f"`{part}` is not an option of the plan `{kind.name}`. Write `name=value` "
+        f"with one of {', '.join(readers_of(kind))}."
     )
 
 

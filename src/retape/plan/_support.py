@@ -237,19 +237,3 @@ def on_host(plan: Plan | None) -> Plan:
         "a gradient holds on the device, not what waits on the host. Pass a number "
         "of snapshots, such as `retape.fixed_space(snapshots=20, offload='host')`."
     )
-
-
-def table() -> str:
-    """The plans that not all obey, by who does not, in Markdown."""
-    # Imported here: only the page and the tests want it.
-    from retape.plan._parse import parse_plan
-    from retape.plan._registry import KINDS
-
-    refused: dict[str, list[str]] = {}
-    for kind in KINDS:
-        plan = parse_plan(kind.text)
-        who = [by.short for by in OBEYERS if by.refusal(plan) is not None]
-        refused.setdefault(", ".join(who), []).append(f"`{kind.call}`")
-    rows = [["plan", "not obeyed by"], ["---"] * 2]
-    rows += [[", ".join(calls), who] for who, calls in refused.items() if who]
-    return "".join(f"| {' | '.join(row)} |\n" for row in rows)

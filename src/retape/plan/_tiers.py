@@ -6,7 +6,6 @@ from typing import Any
 
 from retape._errors import PlanError
 from retape.plan._base import both_bytes
-from retape.plan._options import refuse_others
 from retape.plan._pick import MANY_STEPS
 from retape.plan._prediction import Prediction, Resolved, tier_uses
 from retape.plan._scheduled import ScheduledPlan
@@ -143,7 +142,6 @@ def tiers(
     levels: Sequence[Tier] | None = None,
     costs: StepCosts | None = None,
     stage: int | None = None,
-    **others: object,
 ) -> Tiers:
     """A plan over tiers that weighs advances against writes and reads.
 
@@ -161,7 +159,6 @@ def tiers(
             write and a read cost there. Bytes of the first one hold the tape, too.
         costs: Of a step (`forward`, `tape`, `backward`), in the unit of the tiers'.
         stage: alpha. By default as in `fixed_space`, for the snapshots in memory.
-        **others: None; an option of another plan is refused by name.
 
     Raises:
         PlanError: If an option cannot be, or is another plan's.
@@ -182,7 +179,6 @@ def tiers(
         >>> prediction.tiers["remote"].peak
         5
     """
-    refuse_others("tiers", others)
     if costs is not None and not isinstance(costs, StepCosts):
         raise PlanError(
             f"`costs={costs!r}` is not valid: pass `retape.StepCosts(...)`."
