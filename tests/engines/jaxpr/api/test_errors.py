@@ -88,12 +88,6 @@ def test_integers_of_numpy_are_integers() -> None:
     assert got == retape.jax.grad(climb, plan=budget)(1.0)
 
 
-def test_an_option_of_another_plan() -> None:
-    expected = says("`sweeps=3`", "not an option of `fixed_space`", "fixed_time")
-    with pytest.raises(retape.PlanError, match=expected):
-        retape.fixed_space(snapshots=3, sweeps=3)
-
-
 @pytest.mark.parametrize("plan", [3, "512 MiB", retape.fixed_space, {"snapshots": 3}])
 @pytest.mark.parametrize(
     "call",
