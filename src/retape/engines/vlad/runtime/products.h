@@ -31,6 +31,13 @@ static inline double in_pairs(const double *s) {
   return (a + c) + (b + d);
 }
 
+/* A loop of a tile, which the C compiler writes out. */
+#ifdef __clang__
+#define FOR(i, count) _Pragma("unroll") for (size_t i = 0; i < count; i++)
+#else
+#define FOR(i, count) _Pragma("GCC unroll 8") for (size_t i = 0; i < count; i++)
+#endif
+
 #define LANES 2
 #define NAMED(x) plain_##x
 #define TARGET
