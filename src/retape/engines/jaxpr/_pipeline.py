@@ -35,7 +35,7 @@ from retape.engines.jaxpr.codegen._compiled import Compiled
 from retape.engines.jaxpr.codegen._linearize import linearize
 from retape.engines.jaxpr.codegen._share_cotangents import share_cotangents
 from retape.engines.jaxpr.codegen._split_blocks import check_split, split_blocks
-from retape.engines.jaxpr.ir._check import check_program
+from retape.engines.jaxpr.ir._check import check_program, check_same_work
 from retape.engines.jaxpr.ir._ir import Program, loops_around
 from retape.engines.jaxpr.jaxprs._check import check_rewritten
 from retape.engines.jaxpr.lower._check import check_lowered
@@ -44,7 +44,7 @@ from retape.engines.jaxpr.lower._lower_jaxpr import GRAIN, lower_jaxpr
 from retape.engines.jaxpr.lower._while_to_scan import Limits, while_to_scan
 from retape.engines.jaxpr.primitives._host_buffer import check_on_device, on_device
 from retape.engines.jaxpr.streams._check import Outline, check_promoted
-from retape.engines.jaxpr.streams._fuse_row_loops import check_fused, fuse_row_loops
+from retape.engines.jaxpr.streams._fuse_row_loops import fuse_row_loops
 from retape.engines.jaxpr.streams._promote_buffers import promote_buffers
 
 Watch = Callable[[str, Any], None]
@@ -138,7 +138,7 @@ def _as_blocks(
     check_program(program)
     watch("promote_buffers", program)
     whole, program = program, fuse_row_loops(program)
-    check_fused(whole, program)
+    check_same_work(whole, program)
     check_program(program)
     watch("fuse_row_loops", program)
     return program, constants

@@ -242,10 +242,10 @@ def adds_a_block(after: Any, whole: Any, _: int) -> Any:
 
 
 LIES = {
-    loses_an_operation: "lost in cutting|before it is made",
+    loses_an_operation: "operation was lost|before it is made",
     turns_a_piece_round: "before it is made",
     assigns_early: "only the last piece",
-    adds_a_block: "belongs to no block",
+    adds_a_block: "ends the run",
 }
 
 

@@ -24,13 +24,13 @@ from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 
 from retape.engines.jaxpr.analysis._activity import eqn_tape_bytes
+from retape.engines.jaxpr.ir._check import check_same_work
 from retape.engines.jaxpr.ir._ir import (
     Atom,
     Block,
     Item,
     Jump,
     Label,
-    Lit,
     Loop,
     Op,
     Program,
@@ -304,57 +304,11 @@ def _with_sources(
 # Checked -------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Trail:
-    """The operations, writes and moves of a chain of pieces, in order."""
-
-    ops: list[Op]
-    writes: list[Write]
-    moves: dict[Var, Atom]
-    last: Block
-
-
 def check_split(before: Program, after: Program) -> None:
-    """Every block became one chain of pieces that does the same, in the same order."""
-    following = {b.label: b for b in blocks_of(after.items)}
-    wanted = list(blocks_of(before.items))
-    used = 0
-    for block in wanted:
-        seen, length = _walk(block, following, {b.label for b in wanted})
-        used += length
-        order = {id(op): i for i, op in enumerate(block.ops)}
-        numbers = [order.get(id(op), -1) for op in seen.ops]
-        assert -1 not in numbers, "a piece does what its block did not"
-        assert set(numbers) == set(order.values()), "an operation was lost in cutting"
-        assert sorted(map(id, seen.writes)) == sorted(map(id, block.writes)), (
-            "a row is written twice, or not at all"
-        )
-        assert seen.moves == block.moves and seen.last.next == block.next
-    assert used == len(following), "a piece that belongs to no block"
-
-
-def _walk(
-    block: Block, following: dict[Label, Block], heads: set[Label]
-) -> tuple[_Trail, int]:
-    """Go along the pieces of a block, checking that each has what it reads."""
-    piece, length = following[block.label], 1
-    seen = _Trail([], [], {}, piece)
-    own = {o for op in block.ops for o in op.outs} | {r.out for r in block.reads}
-    known: set[Atom] = set()
-    while True:
-        known |= {r.out for r in piece.reads}
-        for op in piece.ops:
-            lacking = {a for a in op.ins if not isinstance(a, Lit) and a in own} - known
-            assert not lacking, f"{lacking} read in {piece.label} before it is made"
-            known |= set(op.outs)
-        seen = _Trail(
-            [*seen.ops, *piece.ops],
-            [*seen.writes, *piece.writes],
-            seen.moves | piece.moves,
-            piece,
-        )
-        targets = piece.next.targets
-        if len(targets) != 1 or targets[0] in heads:
-            return seen, length
-        assert not piece.moves, "only the last piece assigns what other blocks see"
-        piece, length = following[targets[0]], length + 1
+    """Pieces do what their blocks did, and the last of them alone assigns."""
+    check_same_work(before, after)
+    old, new = (
+        [(b.moves, b.next) for b in blocks_of(p.items) if b.moves]
+        for p in (before, after)
+    )
+    assert old == new, "only the last piece assigns what other blocks see"

@@ -5,7 +5,8 @@ A broken rule here is a fault of ours, never the user's, so these are assertions
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from retape.engines.jaxpr.ir._ir import (
     Lit,
     Loop,
     Program,
+    Var,
     blocks_of,
 )
 
@@ -79,6 +81,25 @@ def check_block(block: Block) -> None:
         assert write.stream.active or isinstance(source, Lit) or not source.active, (
             f"a derivative is lost in a row of {write.stream}"
         )
+
+
+def check_same_work(before: Program, after: Program) -> None:
+    """Check a pass that joins blocks, or cuts them: nothing they do is lost by it.
+
+    Operations may be done again, and new ones besides; rows are written as often.
+    """
+    pair = before, after
+    assert set(_results(after)).issuperset(_results(before)), "an operation was lost"
+    rows = [[w.stream for b in blocks_of(p.items) for w in b.writes] for p in pair]
+    assert Counter(rows[0]) == Counter(rows[1]), "a row is written twice, or not at all"
+
+
+def _results(program: Program) -> Iterator[tuple[Var, ...]]:
+    """What operations make, those in the loops that are operations among them."""
+    for op in (op for block in blocks_of(program.items) for op in block.ops):
+        yield op.outs
+        body = getattr(op.eqn.params.get("own"), "block", None)
+        yield from (inner.outs for inner in (body.ops if body is not None else ()))
 
 
 def _check_loops(items: Sequence[Item]) -> None:

@@ -30,13 +30,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
 from jax.extend import core
 
-from retape.engines.jaxpr.ir._check import check_block
 from retape.engines.jaxpr.ir._flow_graph import Flow
 from retape.engines.jaxpr.ir._ir import (
     Atom,
@@ -49,7 +48,6 @@ from retape.engines.jaxpr.ir._ir import (
     RowNumber,
     Var,
     Write,
-    blocks_of,
     run_length,
 )
 from retape.engines.jaxpr.ir._operations import operations
@@ -265,55 +263,3 @@ def _trace_operands(
     fun: Callable[..., Any], operands: Sequence[Atom]
 ) -> core.ClosedJaxpr:
     return jax.make_jaxpr(fun)(*(struct(a.aval) for a in operands))
-
-
-# Checked ---------------------------------------------------------------------------
-
-
-def check_fused(before: Program, after: Program) -> None:
-    """Every operation and every row is still there, once and in its order."""
-    old = [_OpKey(op.eqn, op.outs) for b in blocks_of(before.items) for op in b.ops]
-    new = [s for b in blocks_of(after.items) for s in _op_keys(b)]
-    ours = {s.outs for s in new} - {s.outs for s in old}
-    assert [s for s in new if s.outs not in ours] == old, "an operation was lost"
-    written = [w.stream for b in blocks_of(before.items) for w in b.writes]
-    assert [w for b in blocks_of(after.items) for w in _written(b)] == written, (
-        "a row is written twice, or not at all, or not in turn"
-    )
-    for block in blocks_of(after.items):
-        check_block(block)
-
-
-@dataclass(frozen=True, slots=True)
-class _OpKey:
-    """An operation, whatever its operands are called."""
-
-    eqn: Any
-    outs: tuple[Var, ...]
-
-
-def _row_loops_of(block: Block) -> list[RowLoop]:
-    return [o.eqn.params["own"] for o in block.ops if o.eqn.primitive is rows_p]
-
-
-def _op_keys(block: Block) -> list[_OpKey]:
-    """The operations of a block, those of its loops in the place of these."""
-    found: list[_OpKey] = []
-    for op in block.ops:
-        is_loop = op.eqn.primitive is rows_p
-        inner = op.eqn.params["own"].block.ops if is_loop else [op]
-        found += [_OpKey(o.eqn, o.outs) for o in inner]
-    return found
-
-
-def _written(block: Block) -> list[Var]:
-    """The streams whose rows a block writes, a loop's once for each write in it."""
-    rows = {id(s): loop for loop in _row_loops_of(block) for s in loop.streams}
-    found: list[Var] = []
-    for write in block.writes:
-        loop = rows.get(id(write.stream)) if write.at is None else None
-        if loop is None:
-            found.append(write.stream)
-        elif write.stream is loop.streams[0]:
-            found += [w.stream for w in loop.block.writes]
-    return found
