@@ -15,7 +15,6 @@ from jax.interpreters import mlir
 from retape.engines.jaxpr.intake._hijax import expanded
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.primitives._call import call_p
-from retape.engines.jaxpr.xla._merge_callbacks import gathered
 from retape.engines.jaxpr.xla._single_kernel import ENABLED, mark_kernels
 from retape.plan._base import Plan
 
@@ -63,7 +62,7 @@ def _wide(size: Any) -> Any:
 def lower_on_cpu(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     """The same; what is small runs as one kernel, if there is one device."""
     alone = getattr(context.module_context.axis_context, "num_devices", 0) == 1
-    chosen = gathered(expanded(jaxpr))
+    chosen = expanded(jaxpr)
     with jax.enable_x64(True):
         chosen = mark_kernels(chosen) if alone and ENABLED else chosen
     return _lowered(context, *values, jaxpr=chosen, **params)

@@ -10,7 +10,7 @@ every snapshot. Before:
 
 After, and `y`, `i` are the only registers:
 
-    L1:  s = slopes(y);  z = y + s;  k = while[...] i;  r = rows[...] i, y, s, ys
+    L1:  s = slopes(y);  z = y + s;  k, r = rows[...] i, y, s, ys
          writes ys = r     moves y <- z, i <- k     next: ... L1
 
 It may be done if from trip to trip nothing is carried that a derivative goes through
@@ -34,7 +34,6 @@ from dataclasses import replace
 from typing import Any
 
 import jax
-from jax.extend import core
 
 from retape.engines.jaxpr.ir._flow_graph import Flow
 from retape.engines.jaxpr.ir._ir import (
@@ -50,7 +49,6 @@ from retape.engines.jaxpr.ir._ir import (
     Write,
     run_length,
 )
-from retape.engines.jaxpr.ir._operations import operations
 from retape.engines.jaxpr.jaxprs._avals import struct, varying
 from retape.engines.jaxpr.streams._row_loop import RowLoop, rows_p
 
@@ -199,31 +197,25 @@ def _is_not_read_back(before: Block, loop: RowLoop, after: Block) -> bool:
 # How -------------------------------------------------------------------------------
 
 
-def _joined_block(
-    before: Block, loop: RowLoop, after: Block, written: Var
-) -> Block | None:
-    """One block that does what the three did; `None` if its code has constants."""
+def _joined_block(before: Block, loop: RowLoop, after: Block, written: Var) -> Block:
+    """One block that does what the three did."""
     now: dict[Atom, Atom] = {**before.moves}
 
     def here(atom: Atom) -> Atom:
         return now.get(atom, atom)
 
     assert before.next.index is not None
-    first = [before.next.index, *map(here, loop.carry)]
-    counting = [*first, *map(here, loop.counting)]
-    counted = operations(_trace_operands(loop.counted, counting), counting)
-    if counted is None:
-        return None
-    counts, ends = counted
-    given = [*first[1:], *map(here, loop.given), *loop.streams]
-    rows = _rows(loop, [first[0], written, *given])
-    now.update(zip(loop.carry, ends, strict=True))
+    carried = [*map(here, loop.carry), *map(here, loop.given), *loop.streams]
+    rows = _rows(loop, [before.next.index, written, *carried])
+    n = len(loop.carry)
+    now.update(zip(loop.carry, rows.outs[:n], strict=True))
     moves = {v: here(v) for v in (*before.moves, *loop.carry)}
-    writes = [Write(s, None, r) for s, r in zip(loop.streams, rows.outs, strict=True)]
+    pairs = zip(loop.streams, rows.outs[n:], strict=True)
+    writes = [Write(s, None, r) for s, r in pairs]
     return Block(
         before.label,
         reads=[*before.reads, *after.reads],
-        ops=[*before.ops, *counts, rows, *(_renamed(op, now) for op in after.ops)],
+        ops=[*before.ops, rows, *(_renamed(op, now) for op in after.ops)],
         moves=moves | {v: here(a) for v, a in after.moves.items()},
         writes=[
             *before.writes,
@@ -249,17 +241,11 @@ def _renamed(op: Op, now: dict[Atom, Atom]) -> Op:
 
 
 def _rows(loop: RowLoop, operands: Sequence[Atom]) -> Op:
-    """The operation that writes the rows of all trips."""
+    """The operation that goes through all trips, and writes their rows."""
 
     def bound(*values: Any) -> list[Any]:
         return rows_p.bind(*values, own=loop)
 
-    (eqn,) = _trace_operands(bound, operands).eqns
-    outs = tuple(Var(s.aval, s.active) for s in loop.streams)
-    return Op(eqn, tuple(operands), outs)
-
-
-def _trace_operands(
-    fun: Callable[..., Any], operands: Sequence[Atom]
-) -> core.ClosedJaxpr:
-    return jax.make_jaxpr(fun)(*(struct(a.aval) for a in operands))
+    (eqn,) = jax.make_jaxpr(bound)(*(struct(a.aval) for a in operands)).eqns
+    results = (*loop.carry, *loop.streams)
+    return Op(eqn, tuple(operands), tuple(Var(v.aval, v.active) for v in results))

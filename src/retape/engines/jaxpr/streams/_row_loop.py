@@ -12,10 +12,10 @@ trip takes the cotangents of its rows, which no other trip writes, pulls them ba
 what the loop reads, and adds them up. That needs what the loop read and the integers at
 its beginning, however often it runs.
 
-    going, k, slopes, ys     ->  ys                                 `run`
+    going, k, slopes, ys     ->  k behind it, ys                    `run`
     going, k, slopes, d ys   ->  d slopes = sum of trips, d ys left  `_Backwards`
 
-Once all rows are written they need not be written again, whenever a step is.
+Once all rows are written, a step that is run again leaves them as they are.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ Values = dict[Var, Any]
 
 @rows_p.def_abstract_eval
 def _row_loop_avals(*avals: Any, own: RowLoop) -> list[Any]:
-    return list(avals[len(avals) - len(own.streams) :])
+    carried = avals[2 : 2 + len(own.carry)]
+    return [*carried, *avals[len(avals) - len(own.streams) :]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +52,8 @@ class RowLoop:
     """The loop, with its test at the end of the body.
 
     Its operands are whether it begins at all, whether its rows are written already,
-    then the values of `carry`, `given` and `streams`; its results are the streams.
+    then the values of `carry`, `given` and `streams`; its results are what it carries,
+    and the streams.
     """
 
     block: Block
@@ -79,12 +81,6 @@ class RowLoop:
         n = len(self.block.writes)
         return _trace_part(self.ins(), lambda env: self._trip(env)[-n:])
 
-    @cached_property
-    def count(self) -> _TripPart:
-        """One trip without its rows."""
-        n = 1 + len(self.carry)
-        return _trace_part(self.ins(), lambda env: self._trip(env)[:n])
-
     def ins(self) -> list[Var]:
         """The variables that a trip starts from."""
         return [*self.carry, *self.given, *(r.out for r in self.block.reads)]
@@ -104,29 +100,14 @@ class RowLoop:
 
     # Forwards ------------------------------------------------------------------------
 
-    @property
-    def counting(self) -> list[Var]:
-        """The variables among `given` that its counting reads."""
-        read = {*self.count.ins, *(v for r in self.reads for v in _access(r))}
-        return [v for v in self.given if v in read]
-
-    def counted(self, *operands: Any) -> list[Any]:
-        """The carry behind the loop, from that before it and what counting reads."""
-        going, env = self._begun(operands, self.counting)
-
-        def body(state: list[Any]) -> list[Any]:
-            inner = env | dict(zip(self.carry, state[1:], strict=True))
-            return self.count(inner | self._rows(inner), state[0])
-
-        start = [going, *(env[v] for v in self.carry)]
-        return lax.while_loop(lambda s: s[0], body, start)[1:]
-
     def run(self, *operands: Any) -> list[Any]:
-        """The streams with the rows of all trips written."""
-        n = len(operands) - len(self.streams)
-        first, written, *values = operands[:n]
-        going, env = self._begun([first, *values], self.given)
+        """What is carried, and the streams with the rows of all trips written."""
+        going, written, *values = operands
+        variables = [*self.carry, *self.given, *self.streams]
+        pairs = zip(variables, values, strict=True)
+        env = {v: _firm(value, v) for v, value in pairs}
         m, changed = 1 + len(self.carry), [*self.carry, *self.streams]
+        first = lax.bitwise_not(lax.convert_element_type(written, np.bool_))
         writes = self.block.writes
 
         def body(state: list[Any]) -> list[Any]:
@@ -135,21 +116,11 @@ class RowLoop:
             rows, places = found[m : m + len(writes)], found[m + len(writes) :]
             for write, value, at in zip(writes, rows, places, strict=True):
                 stream = inner[write.stream]
-                inner[write.stream] = put_inside(None, stream, value, at)
+                inner[write.stream] = put_inside(first, stream, value, at)
             return [*found[:m], *(inner[s] for s in self.streams)]
 
-        going &= ~lax.convert_element_type(written, np.bool_)
-        start = [going, *(env[v] for v in self.carry), *operands[n:]]
-        return lax.while_loop(lambda s: s[0], body, start)[m:]
-
-    def _begun(
-        self, operands: Sequence[Any], given: Sequence[Var]
-    ) -> tuple[Any, Values]:
-        going, *values = operands
-        variables = [*self.carry, *given]
-        pairs = zip(variables, values, strict=True)
-        first = lax.convert_element_type(going, np.int32) > 0
-        return first, {v: _firm(value, v) for v, value in pairs}
+        start = [_begins(going), *(env[v] for v in changed)]
+        return lax.while_loop(lambda s: s[0], body, start)[1:]
 
     def _rows(self, env: Values) -> Values:
         return {
@@ -167,12 +138,11 @@ class RowLoop:
             return self.run(*operands)
 
         def forwards(*operands: Any) -> tuple[list[Any], list[Any]]:
-            # The way back goes on trips whose rows are written, too.
             kept = [operands[0], *(operands[2 + i] for i in backwards.kept)]
             return self.run(*operands), kept
 
         def back(kept: list[Any], cotangents: list[Any]) -> tuple[Any, ...]:
-            found = backwards(kept, cotangents)
+            found = backwards(kept, cotangents[len(self.carry) :])
             given = [found.get(v) for v in (*self.carry, *self.given, *self.streams)]
             return (None, None, *given)
 
@@ -237,9 +207,8 @@ class _Backwards:
             return [*found[:m], *(a + b for a, b in sums), *held.values()]
 
         zeros = [blank(v.aval.to_tangent_aval()) for v in self.active]
-        first = lax.convert_element_type(going, np.int32) > 0
         left = [streams[v] for v in moving]
-        start = [first, *(env[v] for v in loop.carry), *zeros, *left]
+        start = [_begins(going), *(env[v] for v in loop.carry), *zeros, *left]
         found = lax.while_loop(lambda s: s[0], body, start)[m:]
         return dict(zip([*self.active, *moving], found, strict=True))
 
@@ -262,6 +231,11 @@ def _trace_part(ins: Sequence[Var], fun: Callable[[Values], list[Any]]) -> _Trip
     )
     slim, needed = dce_inputs(made)
     return _TripPart(tuple(v for v, n in zip(ins, needed, strict=True) if n), slim)
+
+
+def _begins(index: Any) -> Any:
+    """Whether the block before the loop goes on with it."""
+    return lax.convert_element_type(index, np.int32) > 0
 
 
 def _access(read: Read) -> set[Var]:
