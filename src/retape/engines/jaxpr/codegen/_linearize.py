@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -55,19 +55,6 @@ class Linearized:
     """Positions among `(*ins, *rows)` of inputs that the pullback reads again."""
     pullback: core.ClosedJaxpr | None
     """`(*taped, *sources, *cotangents of active_outs) -> those of active_ins`."""
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Derivative:
-    """A block and its pullback in one program."""
-
-    jaxpr: core.ClosedJaxpr
-    """`(*ins, *rows, *cotangents of active_outs) -> (*outs, *rows, *numbers, next,
-    *residuals, *cotangents of active_ins)`."""
-    outs: int
-    """How many results the block itself has."""
-    residuals: int
-    """How many values the pullback reads."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,14 +106,18 @@ class TapedCode:
             inner, outs = self.code.jaxpr.jaxpr, self.code.jaxpr.jaxpr.outvars
             outs = outs if self.ending else []
             return slice_between(self.code.jaxpr, inner.invars, outs)
-        both = self.derivative
-        pulled = both.jaxpr.jaxpr.outvars[both.outs + both.residuals :]
-        outs = both.jaxpr.jaxpr.outvars[: both.outs if self.ending else 0]
-        return dce(slice_between(both.jaxpr, both.jaxpr.jaxpr.invars, [*pulled, *outs]))
+        both = self.derivative.jaxpr
+        pulled = both.outvars[-len(self.active_ins) :]
+        outs = both.outvars[: len(self.code.jaxpr.out_avals) if self.ending else 0]
+        return dce(slice_between(self.derivative, both.invars, [*pulled, *outs]))
 
     @property
-    def derivative(self) -> Derivative:
-        """The block and its pullback in one program."""
+    def derivative(self) -> core.ClosedJaxpr:
+        """The block and its pullback in one program.
+
+        `(*ins, *rows, *cotangents of active_outs) -> (*outs, *rows, *numbers, next,
+        *residuals, *cotangents of active_ins)`.
+        """
         return self.together.derivatives[self.code.number]
 
     def counts(self) -> list[Var]:
@@ -197,44 +188,33 @@ class _Together:
         self.blocks: list[TapedCode] = []
 
     @cached_property
-    def derivatives(self) -> dict[int, Derivative]:
+    def derivatives(self) -> dict[int, core.ClosedJaxpr]:
         """The derivative of each block, by its number."""
-        pulls = list(map(_Pull, self.blocks))
+        functions = [(partial(_pulled_back, b), _pull_types(b)) for b in self.blocks]
         with jax.enable_x64(self.blocks[0].wide):
-            found = traced_together([(p.both, p.types()) for p in pulls])
+            found = traced_together(functions)
         for jaxpr in found:
             refuse_effects_of_rules(jaxpr)
-        return {
-            p.code.number: Derivative(j, len(p.code.jaxpr.out_avals), p.residuals)
-            for p, j in zip(pulls, found, strict=True)
-        }
+        numbers = (b.code.number for b in self.blocks)
+        return dict(zip(numbers, found, strict=True))
 
 
-class _Pull:
-    """A block and its pullback as one Python function."""
+def _pull_types(block: TapedCode) -> list[jax.ShapeDtypeStruct]:
+    code = block.code.jaxpr
+    seeds = (code.out_avals[i].to_tangent_aval() for i in block.active_outs)
+    return list(map(struct, (*code.in_avals, *seeds)))
 
-    def __init__(self, block: TapedCode) -> None:
-        self.block, self.code = block, block.code
-        self.residuals = 0
 
-    def types(self) -> list[jax.ShapeDtypeStruct]:
-        avals = self.code.jaxpr.out_avals
-        seeds = (avals[i].to_tangent_aval() for i in self.block.active_outs)
-        return list(map(struct, (*self.code.jaxpr.in_avals, *seeds)))
-
-    def both(self, *values: Any) -> list[Any]:
-        code, chosen, wanted = self.code, self.block.active_ins, self.block.active_outs
-        run = differentiable_run(code.ruled, wanted)
-        n = len(code.jaxpr.in_avals)
-
-        try:
-            outs, pull = vjp_by(run, values[:n], chosen, wanted)
-            residuals = jax.tree.leaves(pull)
-            pulled = pull(list(values[n:]))
-        except Exception as error:
-            raise no_rule(code.ruled, chosen, error) from error
-        self.residuals = len(residuals)
-        return [*outs, *residuals, *pulled]
+def _pulled_back(block: TapedCode, *values: Any) -> list[Any]:
+    """What a block returns, what its pullback reads, and what that returns."""
+    code, chosen, wanted = block.code, block.active_ins, block.active_outs
+    run = differentiable_run(code.ruled, wanted)
+    n = len(code.jaxpr.in_avals)
+    try:
+        outs, pull = vjp_by(run, values[:n], chosen, wanted)
+        return [*outs, *jax.tree.leaves(pull), *pull(list(values[n:]))]
+    except Exception as error:
+        raise no_rule(code.ruled, chosen, error) from error
 
 
 def _linearized(block: TapedCode) -> Linearized:
@@ -243,15 +223,14 @@ def _linearized(block: TapedCode) -> Linearized:
         return Linearized(code.jaxpr, (), (), None)
     if block.thin:
         return _of_inputs(block)
+    n, n_out = len(code.jaxpr.in_avals), len(code.jaxpr.out_avals)
     both = block.derivative
-    inner, n, n_out = both.jaxpr.jaxpr, len(code.jaxpr.in_avals), both.outs
+    inner, pulled = both.jaxpr, len(block.active_ins)
     ins, cotangents = inner.invars[:n], inner.invars[n:]
-    outs, rest = inner.outvars[:n_out], inner.outvars[n_out:]
-    residuals = list(dict.fromkeys(variables(rest[: both.residuals])))
-    residuals = [v for v in residuals if v not in inner.constvars]
-    taped = slice_between(both.jaxpr, ins, [*outs, *residuals])
-    given = [*residuals, *cotangents]
-    pull = slice_between(both.jaxpr, given, rest[both.residuals :])
+    residuals = dict.fromkeys(variables(inner.outvars[n_out:-pulled]))
+    read = [v for v in residuals if v not in inner.constvars]
+    taped = slice_between(both, ins, [*inner.outvars[:n_out], *read])
+    pull = slice_between(both, [*read, *cotangents], inner.outvars[-pulled:])
     chosen = choose_residuals(taped, n_out, set(block.lasting))
     kinds = tuple(map(kind_of, chosen.taped.out_avals[n_out:]))
     pullback = joined(chosen.restore, pull, len(cotangents))

@@ -16,8 +16,6 @@ from retape.engines.jaxpr.ir._ir import (
 )
 
 T = TypeVar("T")
-_OFTEN = 24
-"""Visits of a block after which a fact that keeps changing is given up."""
 
 
 class Flow:
@@ -51,32 +49,26 @@ class Flow:
         self,
         start: T,
         transfer: Callable[[Block, T], T],
-        join: Callable[[T, T, bool], T],
+        join: Callable[[T, T], T],
     ) -> dict[Label, T]:
         """Solve a forward dataflow problem; returns the facts on entry to blocks.
 
         Args:
             start: What holds before the first block.
             transfer: From what holds before a block to what holds behind it.
-            join: What holds whichever of two does; the second replaces the first. If
-                the last argument is true, what differs is to be given up.
+            join: What holds whichever of two does.
         """
-        # Kildall's worklist algorithm. Domains may be of infinite height, so after
-        # `_OFTEN` visits `join` is told to give up what differs (widening).
+        # Kildall's worklist algorithm; what is joined grows or shrinks to an end.
         found = {self.blocks[0].label: start}
-        visits: dict[Label, int] = defaultdict(int)
         by_label = {b.label: b for b in self.blocks}
         todo = [self.blocks[0].label]
         while todo:
             label = todo.pop(0)
-            visits[label] += 1
             after = transfer(by_label[label], found[label])
             for target in by_label[label].next.targets:
                 old = found.get(target)
-                new = after
-                if old is not None:
-                    new = join(old, after, visits[target] > _OFTEN)
-                if old is None or new != old:
+                new = after if old is None else join(old, after)
+                if new != old:
                     found[target] = new
                     if target not in todo:
                         todo.append(target)

@@ -125,11 +125,9 @@ def _versions(defs: Definitions, var: Var) -> list[Atom]:
 
 def _newest(flow: Flow, defs: dict[Label, Definitions], buffer: Buffer) -> bool:
     """Tell whether the buffer is used only under the name of its newest version."""
-
-    def join(a: frozenset[Var], b: frozenset[Var], _: bool) -> frozenset[Var]:
-        return a & b
-
-    entry = flow.solve(frozenset[Var](), lambda b, n: _names_after(buffer, b, n), join)
+    entry = flow.solve(
+        frozenset[Var](), lambda b, n: _names_after(buffer, b, n), frozenset.__and__
+    )
     writers = buffer.writers(flow)
     last = max((flow.place[b.label] for b in writers), default=-1)
     for block in flow.blocks:
