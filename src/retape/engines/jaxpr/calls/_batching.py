@@ -35,6 +35,7 @@ from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.jaxprs._provenance import ORIGINS, Flags, Origin
 from retape.engines.jaxpr.jaxprs._rewrite import contains
 from retape.engines.jaxpr.jaxprs._subprogram import hoist
+from retape.engines.jaxpr.primitives._batch_axis import front
 from retape.engines.jaxpr.primitives._call import call_p, linear_p
 from retape.engines.jaxpr.primitives._cotangent_gate import with_gates, without_gates
 from retape.plan._base import Plan
@@ -98,8 +99,8 @@ def _sweep_together(origin: Origin, axes: Dims, axis: Axis, *values: Any) -> lis
     at, along = _origin_parts(origin, placed_at(origin.ins, axes))
     for i in which(origin.active):
         # Each run has a cotangent of its own.
-        point[i], at[i] = _front(point[i], at[i], size), 0
-    seeds = [_front(v, a, size) for v, a in zip(seeds, along, strict=True)]
+        point[i], at[i] = front(point[i], at[i], size), 0
+    seeds = [front(v, a, size) for v, a in zip(seeds, along, strict=True)]
     batch, own = hoist(_batched_runs(origin.primal, tuple(at), axis))
     active = (False,) * len(own) + origin.active
     plan = _for_all(origin.plan, size)
@@ -189,16 +190,10 @@ def _to_batch_axis(
         if at[i] is None and axis is None:
             new_tangents.append(tangent)
             continue
-        new_point[i] = _front(point[i], at[i], size)
+        new_point[i] = front(point[i], at[i], size)
         new_at[i] = 0
-        new_tangents.append(_front(tangent, axis, size))
+        new_tangents.append(front(tangent, axis, size))
     return new_point, tuple(new_at), new_tangents
-
-
-def _front(value: Any, axis: int | None, size: int) -> Any:
-    if axis is None:
-        return jax.numpy.broadcast_to(value, (size, *jax.numpy.shape(value)))
-    return jax.numpy.moveaxis(value, axis, 0)
 
 
 register_batching(call_p, _call_batch)

@@ -89,12 +89,12 @@ def check_same_work(before: Program, after: Program) -> None:
     Operations may be done again, and new ones besides; rows are written as often.
     """
     pair = before, after
-    assert set(_made_by(after)).issuperset(_made_by(before)), "an operation was lost"
+    assert set(_all_outs(after)).issuperset(_all_outs(before)), "an operation was lost"
     rows = [[w.stream for b in blocks_of(p.items) for w in b.writes] for p in pair]
     assert Counter(rows[0]) == Counter(rows[1]), "a row is written twice, or not at all"
 
 
-def _made_by(program: Program) -> Iterator[tuple[Var, ...]]:
+def _all_outs(program: Program) -> Iterator[tuple[Var, ...]]:
     """What operations make, those in the loops that are operations among them."""
     for op in (op for block in blocks_of(program.items) for op in block.ops):
         yield op.outs

@@ -22,7 +22,6 @@ from functools import partial
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax.extend import core
@@ -31,6 +30,7 @@ from jax.interpreters import ad, batching, mlir
 from retape._errors import PlanError
 from retape.engines.jaxpr.jaxprs._avals import struct
 from retape.engines.jaxpr.jaxprs._rewrite import contains, rewrite
+from retape.engines.jaxpr.primitives._batch_axis import in_front
 
 begin_p = core.Primitive("retape_host_allocate")
 stash_p = core.Primitive("retape_host_store")
@@ -43,7 +43,7 @@ HOST = "pinned_host"
 
 def allocate_on_host(buffer: Any) -> Any:
     """A buffer to be, in the host's memory."""
-    return begin_p.bind(buffer)
+    return begin_p.bind(buffer, axis=0)
 
 
 def stash(buffer: Any, row: Any, index: Any) -> Any:
@@ -98,7 +98,12 @@ def check_host_memory() -> None:
 # What they are ------------------------------------------------------------------
 
 
-def _write(buffer: Any, row: Any, index: Any, axis: int, *, marked: bool) -> Any:
+def _begun(buffer: Any, axis: int, *, marked: bool) -> Any:
+    del axis
+    return moved_p.bind(buffer, to_host=True) if marked else buffer
+
+
+def _stashed(buffer: Any, row: Any, index: Any, axis: int, *, marked: bool) -> Any:
     # Shaped on the device: between the mark and the buffer nothing may happen.
     row = lax.expand_dims(row, (axis,))
     row = moved_p.bind(row, to_host=True) if marked else row
@@ -107,7 +112,7 @@ def _write(buffer: Any, row: Any, index: Any, axis: int, *, marked: bool) -> Any
     )
 
 
-def _load(buffer: Any, index: Any, axis: int, *, marked: bool) -> Any:
+def _fetched(buffer: Any, index: Any, axis: int, *, marked: bool) -> Any:
     zero = np.zeros((), index.dtype)
     start = [index if i == axis else zero for i in range(buffer.ndim)]
     sizes = [1 if i == axis else n for i, n in enumerate(buffer.shape)]
@@ -116,94 +121,52 @@ def _load(buffer: Any, index: Any, axis: int, *, marked: bool) -> Any:
     return lax.squeeze(row, (axis,))
 
 
-def _begun(buffer: Any) -> Any:
-    return moved_p.bind(buffer, to_host=True)
-
-
-def _stashed(buffer: Any, row: Any, index: Any, *, axis: int) -> Any:
-    return _write(buffer, row, index, axis, marked=True)
-
-
-def _fetched(buffer: Any, index: Any, *, axis: int) -> Any:
-    return _load(buffer, index, axis, marked=True)
-
-
-def _loaded_row(buffer: Any, index: Any, *, axis: int) -> Any:
-    read = partial(_load, axis=axis, marked=False)
-    return jax.make_jaxpr(read)(struct(buffer), struct(index)).out_avals[0]
+_DONE = {begin_p: (_begun, 1), stash_p: (_stashed, 2), fetch_p: (_fetched, 1)}
+"""What each does, and how many arrays it is given, in front of an index."""
 
 
 def _host_handled(eqn: core.JaxprEqn) -> bool:
-    return eqn.primitive in (begin_p, stash_p, fetch_p)
+    return eqn.primitive in _DONE
 
 
 def _plainly(eqn: core.JaxprEqn, values: Sequence[Any]) -> list[Any]:
-    if eqn.primitive is begin_p:
-        return list(values)
-    axis = eqn.params["axis"]
-    if eqn.primitive is fetch_p:
-        buffer, index = values
-        return [_load(buffer, index, axis, marked=False)]
-    buffer, row, index = values
-    return [_write(buffer, row, index, axis, marked=False)]
+    return [_DONE[eqn.primitive][0](*values, **eqn.params, marked=False)]
 
 
-# Forward mode: what moves is moved alike ------------------------------------------
+def _result(primitive: core.Primitive, *avals: Any, axis: int) -> Any:
+    run = partial(_DONE[primitive][0], axis=axis, marked=False)
+    return jax.make_jaxpr(run)(*map(struct, avals)).out_avals[0]
 
 
-def _begin_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
-    out, (tangent,) = begin_p.bind(*primals), tangents
+def _jvp(
+    primitive: core.Primitive,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    *,
+    axis: int,
+) -> tuple[Any, Any]:
+    """Forward mode: what moves is moved alike."""
+    out, n = primitive.bind(*primals, axis=axis), _DONE[primitive][1]
     # No zeros are made of nothing: a loop that needs them marks its own rows.
-    return out, tangent if type(tangent) is ad.Zero else begin_p.bind(tangent)
-
-
-def _stash_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, axis: int
-) -> tuple[Any, Any]:
-    out = stash_p.bind(*primals, axis=axis)
-    *moving, _ = tangents
-    if all(type(t) is ad.Zero for t in moving):
+    if all(type(t) is ad.Zero for t in tangents[:n]):
         return out, ad.Zero(jax.typeof(out).to_tangent_aval())
-    full = [ad.instantiate_zeros(t) for t in moving]
-    return out, stash_p.bind(*full, primals[2], axis=axis)
+    full = map(ad.instantiate_zeros, tangents[:n])
+    return out, primitive.bind(*full, *primals[n:], axis=axis)
 
 
-def _fetch_jvp(
-    primals: Sequence[Any], tangents: Sequence[Any], *, axis: int
-) -> tuple[Any, Any]:
-    out = fetch_p.bind(*primals, axis=axis)
-    if type(tangents[0]) is ad.Zero:
-        return out, ad.Zero(jax.typeof(out).to_tangent_aval())
-    return out, fetch_p.bind(tangents[0], primals[1], axis=axis)
-
-
-# vmap: a row stays a slice, behind the axis of the batch --------------------------
-
-
-def _stash_batch(
-    values: Sequence[Any], dims: Sequence[Any], *, axis: int
+def _batch(
+    primitive: core.Primitive, values: Sequence[Any], dims: Sequence[Any], *, axis: int
 ) -> tuple[Any, int]:
-    _check_place(dims[2])
-    size = next(v.shape[d] for v, d in zip(values, dims, strict=True) if d is not None)
-    buffer, row = (
-        jnp.broadcast_to(v, (size, *v.shape)) if d is None else jnp.moveaxis(v, d, 0)
-        for v, d in zip(values[:2], dims[:2], strict=True)
-    )
-    return stash_p.bind(buffer, row, values[2], axis=axis + 1), 0
+    """`vmap`: a row stays a slice, behind the axis of the batch."""
+    n = _DONE[primitive][1]
+    if any(d is not None for d in dims[n:]):
+        raise _differing_places()
+    arrays = in_front(values[:n], dims[:n])
+    return primitive.bind(*arrays, *values[n:], axis=axis + 1), 0
 
 
-def _fetch_batch(
-    values: Sequence[Any], dims: Sequence[Any], *, axis: int
-) -> tuple[Any, int]:
-    _check_place(dims[1])
-    buffer = jnp.moveaxis(values[0], dims[0], 0)
-    return fetch_p.bind(buffer, values[1], axis=axis + 1), 0
-
-
-def _check_place(dim: int | None) -> None:
-    if dim is None:
-        return
-    raise PlanError(
+def _differing_places() -> PlanError:
+    return PlanError(
         "`offload='host'` cannot be kept by this gradient under `jax.vmap`: the mapped "
         "runs differ in length, so that each is at another snapshot, and the host's "
         "memory is read and written one snapshot at a time. Map the function and take "
@@ -230,18 +193,10 @@ mlir.register_lowering(moved_p, lambda context, value, to_host: [value])
 mlir.register_lowering(moved_p, _annotate, platform="gpu")
 mlir.register_lowering(moved_p, _annotate, platform="tpu")
 
-for _p, _fun in ((begin_p, _begun), (stash_p, _stashed), (fetch_p, _fetched)):
-    _p.def_impl(_fun)
-    mlir.register_lowering(_p, mlir.lower_fun(_fun, multiple_results=False))
-begin_p.def_abstract_eval(lambda buffer: buffer)
-stash_p.def_abstract_eval(lambda buffer, row, index, axis: buffer)
-fetch_p.def_abstract_eval(_loaded_row)
-ad.primitive_jvps[begin_p] = _begin_jvp
-ad.primitive_jvps[stash_p] = _stash_jvp
-ad.primitive_jvps[fetch_p] = _fetch_jvp
-batching.primitive_batchers[begin_p] = lambda values, dims: (
-    begin_p.bind(*values),
-    dims[0],
-)
-batching.primitive_batchers[stash_p] = _stash_batch
-batching.primitive_batchers[fetch_p] = _fetch_batch
+for _p, (_fun, _) in _DONE.items():
+    _marked = partial(_fun, marked=True)
+    _p.def_impl(_marked)
+    _p.def_abstract_eval(partial(_result, _p))
+    ad.primitive_jvps[_p] = partial(_jvp, _p)
+    batching.primitive_batchers[_p] = partial(_batch, _p)
+    mlir.register_lowering(_p, mlir.lower_fun(_marked, multiple_results=False))

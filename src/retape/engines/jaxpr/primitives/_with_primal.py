@@ -14,6 +14,8 @@ from jax import lax
 from jax.extend import core
 from jax.interpreters import ad, batching, mlir
 
+from retape.engines.jaxpr.primitives._batch_axis import in_front
+
 instead_p = core.Primitive("retape_with_primal")
 
 
@@ -30,12 +32,7 @@ def _primal_jvp(primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 
 
 def _primal_batch(values: Sequence[Any], dims: Sequence[Any]) -> Any:
-    size = next(v.shape[d] for v, d in zip(values, dims, strict=True) if d is not None)
-    both = [
-        jnp.broadcast_to(v, (size, *v.shape)) if d is None else jnp.moveaxis(v, d, 0)
-        for v, d in zip(values, dims, strict=True)
-    ]
-    return instead_p.bind(*both), 0
+    return instead_p.bind(*in_front(values, dims)), 0
 
 
 instead_p.def_impl(lambda value, held: held)
