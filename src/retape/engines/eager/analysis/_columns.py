@@ -302,11 +302,12 @@ class Rerun:
         chosen = np.fromiter(slots, np.int64, len(slots)) - self.low
         return chosen[(chosen >= 0) & (chosen < len(self.first))]
 
-    def peak(self, wanted: Collection[int]) -> int:
+    def peak(self, wanted: Collection[int], until: Any = None) -> int:
         """The most bytes that are held at once, what is held before left out.
 
         Args:
             wanted: Slots that are held to the end.
+            until: For each, the place up to which it is held instead; -1 if it is not.
 
         Examples:
             A chain of which nothing is held needs two of its values at a time, whatever
@@ -319,6 +320,8 @@ class Rerun:
             place = self._places[place]
             there = (place >= 0) & (old >= 0)
             last[old[there]] = np.minimum(last[old[there]], place[there] - 1)
-        last[self.among(wanted)] = len(self.steps) - 1
+        held = len(self.steps) - 1 if until is None else until
+        among = self.among(wanted)
+        last[among] = np.maximum(self.last[among], held)
         mine = np.flatnonzero(self.first >= 0)
         return peak(self.first[mine], last[mine], self.nbytes[mine], self.kernel)

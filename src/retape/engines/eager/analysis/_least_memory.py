@@ -1,5 +1,6 @@
 """The fewest bytes in which a recorded run can be reversed; less is refused."""
 
+from collections import Counter
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from retape.engines.eager._errors import BudgetError
 from retape.engines.eager._limits import BACKWARD_NUMBERS, ample_budget
 from retape.engines.eager.analysis._columns import Columns
 from retape.engines.eager.analysis._measured import outside_bytes
-from retape.engines.eager.analysis._replay_peak import stage_bytes
+from retape.engines.eager.analysis._replay_peak import most_from_start
 from retape.engines.eager.trace._step import Step, made_by
 from retape.engines.eager.trace._trace import Trace
 
@@ -79,15 +80,12 @@ def least_memory(run: "Run") -> int:
     spare = max(map(_tensor_bytes, trace.steps, repeat(trace)), default=0)
     spare = max(spare, _held_by_program(run))
     saved = run.living_with_steps(0, last)
-    again, at = stage_bytes(trace, saved), dict[int, int]()
+    at = Counter[int]()
     for slot, step in set(saved):
-        at[step] = at.get(step, 0) + trace.nbytes[slot]
-    columns = Columns.of(trace)
-    back = int(columns.going_back.max(initial=0))
-    least = max(
-        (max(n + columns.waiting_at(k), at[k] + back) for k, n in again.items()),
-        default=0,
-    )
+        at[step] += trace.nbytes[slot]
+    back = int(Columns.of(trace).going_back.max(initial=0))
+    back += max(at.values(), default=-back)
+    least = max(back, most_from_start(trace, saved))
     kept = trace.kept_bytes + trace.sum_bytes() + trace.state_bytes()
     return least + spare + kept + trace.pinned_bytes + BACKWARD_NUMBERS
 

@@ -6,11 +6,13 @@ operator, and a storage that is there then is the program's.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from torch import UntypedStorage as Storage
 
+from retape.engines.eager.analysis._columns import Columns, crossing
 from retape.engines.eager.analysis._uses import Slots, Uses
 from retape.engines.eager.trace._holdings import TAG
 from retape.engines.eager.trace._run import Run
@@ -24,31 +26,6 @@ class HeldSpan(NamedTuple):
     first: int
     stop: int
     slot: int
-
-
-class Presence:
-    """What a program holds itself, by position."""
-
-    def __init__(self, spans: Iterable[HeldSpan]) -> None:
-        self._begins: defaultdict[int, list[HeldSpan]] = defaultdict(list)
-        self._ends: defaultdict[int, list[HeldSpan]] = defaultdict(list)
-        for span in spans:
-            self._begins[span.first].append(span)
-            self._ends[span.stop].append(span)
-
-    def at(self, position: int) -> set[int]:
-        """The slots that are held at a position."""
-        began = (each for p, found in self._begins.items() if p <= position
-                 for each in found)  # fmt: skip
-        return {each.slot for each in began if position < each.stop}
-
-    def begin(self, position: int) -> Iterator[int]:
-        """The slots that are held from a position on."""
-        return (each.slot for each in self._begins.get(position, ()))
-
-    def end(self, position: int) -> Iterator[int]:
-        """The slots that were held until a position."""
-        return (each.slot for each in self._ends.get(position, ()))
 
 
 class _Watched:
@@ -112,8 +89,8 @@ class Lifetimes:
     def _is_there(self, slot: int) -> bool:
         return slot in self._first and slot not in self._stop
 
-    def there(self) -> Presence:
-        """By position, what the program holds there.
+    def there(self) -> list[HeldSpan]:
+        """What the program itself holds.
 
         What a snapshot holds and nobody reads any more is not counted as its own, nor
         what is there at the end: plans leave room for that all the time.
@@ -123,11 +100,11 @@ class Lifetimes:
             first = max(span.first, used.get(span.slot, -1) + 1)
             if first < span.stop:
                 left[span.slot].append(HeldSpan(first, span.stop, span.slot))
-        return Presence(
+        return [
             part
             for slot, stop in self._stop.items()
             for part in _without(HeldSpan(self._first[slot], stop, slot), left[slot])
-        )
+        ]
 
 
 def _without(span: HeldSpan, parts: Sequence[HeldSpan]) -> Iterator[HeldSpan]:
@@ -145,15 +122,21 @@ class OwnPeaks:
     """Most bytes while the program itself runs a unit.
 
     Args:
-        uses: Of the record.
-        needs: For each step, the most bytes that running it may add.
+        uses: Of the record; `columns`: its own.
         there: What the program holds; `None` if nobody has looked.
+
+    Attributes:
+        needs: For each step, the most bytes that running it may add.
     """
 
     def __init__(
-        self, uses: Uses, needs: Sequence[int], there: Presence | None
+        self, uses: Uses, columns: Columns, there: Sequence[HeldSpan] | None
     ) -> None:
-        self._uses, self._needs, self._there = uses, needs, there
+        self._uses = uses
+        self._there = None if there is None else np.array(there).reshape(-1, 3)
+        # Bytes that a step makes, copies and works in.
+        self.needs: Any = columns.kernel + columns.made_bytes
+        self._nbytes = columns.nbytes
 
     def of(self, first: int, last: int, before: Slots, taped: bool) -> int:
         """The most bytes of a unit, the state before it left out; 0 if not known.
@@ -164,23 +147,22 @@ class OwnPeaks:
         uses, there = self._uses, self._there
         if there is None:
             return 0
-        saved: dict[int, list[int]] = defaultdict(list)
+        first_of, stop_of, _ = there.T
+        here = there[(first_of < last) & (stop_of > first)].tolist()
+        tape = dict[int, int]()
         if taped:
             before = before.union(slot for step, slot in uses.saved if step < first)
-            for slot, step in uses.tape(first, last).items():
-                saved[step].append(slot)
-        own, tape = there.at(first) - before, set[int]()
-        live, most = uses.nbytes(own), 0
-        for index in range(first, last):
-            if index > first:
-                gone = own.intersection(there.end(index)) - set(there.begin(index))
-                own -= gone
-                live -= uses.nbytes(gone - tape)
-                come = set(there.begin(index)) - before - own
-                own |= come
-                live += uses.nbytes(come - tape)
-            more = set(saved.get(index, ())) - before - tape
-            tape |= more
-            live += uses.nbytes(more - own)
-            most = max(most, live + self._needs[index])
-        return most
+            found = uses.tape(first, last).items()
+            tape = {slot: step for slot, step in found if slot not in before}
+        # What is held and then on a tape is there once.
+        spans = [
+            (max(begin, first), min(stop, tape.get(slot, last)), slot)
+            for begin, stop, slot in here
+            if slot not in before
+        ]
+        spans += [(step, last, slot) for slot, step in tape.items()]
+        spans = [each for each in spans if each[0] < each[1]]
+        begin, stop, slot = np.array(spans, dtype=np.int64).reshape(-1, 3).T
+        sizes, length = self._nbytes[slot], last - first
+        held = crossing(begin - first, stop - first, sizes, length)
+        return int((held + self.needs[first:last]).max(initial=0))

@@ -44,10 +44,7 @@ def measure(run: Run, most: int, end: ForwardEnd | None = None) -> Measured:
         *(late[k] - uses.tape(cuts[k], cuts[k + 1]).keys() for k in parts),
         late[-1],
     ]
-    columns = Columns.of(trace)
-    # Bytes that a step makes, copies and works in.
-    needs = array("q", (columns.kernel + columns.made_bytes).tobytes())
-    own = OwnPeaks(uses, needs, end.there)
+    own = OwnPeaks(uses, Columns.of(trace), end.there)
     units = [
         unit._replace(
             lingering=sizes.lingering(cuts[k], alone[k]),
@@ -68,7 +65,7 @@ def measure(run: Run, most: int, end: ForwardEnd | None = None) -> Measured:
         Packed(tuple, [step.reads for step in trace.steps]),
         array("i", trace.producer),
         array("q", trace.nbytes),
-        needs,
+        array("q", own.needs.tobytes()),
         end.kept + _cotangents_kept(run) + end.outside,
         end.outside,
         array("q", costs),

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import NamedTuple, Self
 
 from retape.engines.eager._limits import record_in
-from retape.engines.eager.analysis._lifetimes import Presence
+from retape.engines.eager.analysis._lifetimes import HeldSpan
 from retape.engines.eager.analysis._packed import Packed
 from retape.engines.eager.analysis._units import Unit
 from retape.engines.eager.analysis._uses import Slots
@@ -100,13 +100,13 @@ class ForwardEnd(NamedTuple):
         alive: Which saved tensors there were.
         outside: Bytes that the program itself held.
         kept: Bytes that the record kept for good.
-        there: The slots that the program itself held; `None` if nobody has looked.
+        there: What the program itself held, and where; `None` if nobody has looked.
     """
 
     alive: bytes
     outside: int
     kept: int
-    there: Presence | None = None
+    there: Sequence[HeldSpan] | None = None
 
     @classmethod
     def of(cls, run: Run) -> Self:

@@ -28,7 +28,6 @@ from typing import Any
 
 import numpy as np
 
-from retape.engines.eager._errors import BudgetError
 from retape.engines.eager.analysis._units import Unit
 from retape.engines.eager.trace._schedule import Descent
 
@@ -109,17 +108,8 @@ class Optimum:
     def descents(self) -> list[Descent]:
         """The descents of an optimal schedule, the program's own run first.
 
-        Raises:
-            BudgetError: If nothing fits.
+        There is none where the cost is infinite.
         """
-        if self.cost == float("inf"):
-            least = least_schedule_memory(self.units, self.widths)
-            raise BudgetError(
-                f"`memory={self.budget}` bytes are too few for this chain of "
-                f"`{len(self.units)}` units; it needs at least `{least}`. Give that "
-                "much.",
-                least=least,
-            )
         found: list[Descent] = []
         last = len(self._rooms) - 1
         stack = [(0, len(self.units), last, -1)] if self.units else []
@@ -129,11 +119,6 @@ class Optimum:
             stack += [(*segment, len(found)) for segment in inner]
             found.append(descent)
         return found
-
-    def smallest(self) -> int:
-        """Bytes of the smallest room in the table that suffices; 0 if none does."""
-        rooms = np.flatnonzero(np.isfinite(self._first[0]))
-        return int(rooms[0]) * self._level if len(rooms) else 0
 
     def _fill(self, s: int, rest: Any) -> Any:
         """The costs of all chains that begin at unit s; later ones are there.
@@ -319,20 +304,6 @@ def _relax(into: Any, rest: Any, shift: int, cost: Any) -> None:
         by_room = cost.ndim > 0 and cost.shape[-1] == rooms
         part = cost[..., shift:] if by_room else cost
         into[..., shift:] = rest[..., : rooms - shift] + part
-
-
-def least_schedule_memory(
-    units: Sequence[Unit], widths: Sequence[Sequence[int]]
-) -> int:
-    """Bytes with which a chain can be reversed at all, to about a percent."""
-    budget = sum(
-        u.more_bytes + u.reverse_peak + u.tape_peak + u.cotangent for u in units
-    )
-    while True:
-        smaller = Optimum(units, widths, budget).smallest()
-        if not 0 < smaller < 0.9 * budget:
-            return budget
-        budget = smaller
 
 
 def _levels(count: int, budget: int, table: int) -> int:
