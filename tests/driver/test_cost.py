@@ -86,8 +86,8 @@ def test_the_sum_of_costs_and_its_gradient(plan, on_disk, tmp_path):
 
 
 def test_costs_add_to_the_seed_and_go_with_tapes_and_any_end():
-    plain = retape.adjoint(
-        retape.Program(step, reverse_step), start(), seed=lambda x: x, steps=STEPS
+    plain = run_program(
+        step, reverse_step, start(), seed=lambda x: x, steps=STEPS
     ).cotangent
     alone = call().cotangent
     both = call(seed=lambda x: x)
@@ -98,16 +98,14 @@ def test_costs_add_to_the_seed_and_go_with_tapes_and_any_end():
         slope = 1 + 0.1 * np.cos(x)
         return step(x, k), slope
 
-    taped = retape.adjoint(
-        retape.Program(
-            step,
-            lambda slope, k, g: slope * g,
-            tape=tape,
-            cost=cost,
-            cost_gradient=cost_gradient,
-            done=lambda x: bool(x[0] >= last[0]),
-        ),
+    taped = run_program(
+        step,
+        lambda slope, k, g: slope * g,
         start(),
+        tape=tape,
+        cost=cost,
+        cost_gradient=cost_gradient,
+        done=lambda x: bool(x[0] >= last[0]),
         plan=retape.fixed_space(snapshots=2, stage=3),
     )
     assert np.allclose(taped.cotangent, alone, rtol=1e-13)
@@ -123,14 +121,12 @@ def test_a_cost_gradient_may_be_the_state_and_the_adjoint_spoil_it():
         x *= g
         return x
 
-    result = retape.adjoint(
-        retape.Program(
-            step,
-            spoils,
-            cost=lambda x, k: 0.5 * float((x**2).sum()),
-            cost_gradient=lambda x, k: x,
-        ),
+    result = run_program(
+        step,
+        spoils,
         start(),
+        cost=lambda x, k: 0.5 * float((x**2).sum()),
+        cost_gradient=lambda x, k: x,
         steps=STEPS,
         plan=PLANS[1],
     )
@@ -177,15 +173,13 @@ def test_states_since_the_last_snapshot_are_observed_again_by_the_next_process(
             return step(x, k)
 
         def resumed(run, dies=dies, see=see):
-            return retape.adjoint(
-                retape.Program(
-                    run,
-                    reverse_step,
-                    cost=cost,
-                    cost_gradient=cost_gradient,
-                    observe=see,
-                ),
+            return run_program(
+                run,
+                reverse_step,
                 start(),
+                cost=cost,
+                cost_gradient=cost_gradient,
+                observe=see,
                 steps=STEPS,
                 plan=retape.fixed_space(snapshots=4, stage=1),
                 store=retape.DiskStore(tmp_path / str(dies), every=0),
@@ -221,8 +215,9 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
         calls.append((k0, k1))
         return many(x, k0, k1)
 
-    one = retape.adjoint(
-        retape.Program(step, reverse_step),
+    one = run_program(
+        step,
+        reverse_step,
         start(),
         seed=np.copy,
         steps=STEPS,
@@ -230,9 +225,11 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
         store=retape.MemoryStore(),
     )
     for single in (None, step):
-        other = retape.adjoint(
-            retape.Program(single, reverse_step, many=forward),
+        other = run_program(
+            single,
+            reverse_step,
             start(),
+            many=forward,
             seed=np.copy,
             steps=STEPS,
             plan=plan,
@@ -244,11 +241,13 @@ def test_many_steps_at_a_call_give_the_same_bits(plan):
         assert max(k1 - k0 for k0, k1 in calls) > 1
     # With a cost each state has to be seen, and with a predicate each is asked about.
     watched = call(plan=plan, seed=np.copy)
-    again = retape.adjoint(
-        retape.Program(
-            None, reverse_step, many=forward, cost=cost, cost_gradient=cost_gradient
-        ),
+    again = run_program(
+        None,
+        reverse_step,
         start(),
+        many=forward,
+        cost=cost,
+        cost_gradient=cost_gradient,
         seed=np.copy,
         steps=STEPS,
         plan=plan,
@@ -286,23 +285,24 @@ def test_functions_that_return_nothing_or_another_shape_are_named():
         return None
 
     with pytest.raises(MachineError, match="`many` returned `None` for step 0. Ret"):
-        retape.adjoint(
-            retape.Program(step, reverse_step, many=nothing),
+        run_program(
+            step,
+            reverse_step,
             start(),
+            many=nothing,
             seed=np.copy,
             steps=9,
             plan=PLANS[0],
         )
     with pytest.raises(MachineError, match="`seed` returned `None` for the last stat"):
-        retape.adjoint(
-            retape.Program(step, reverse_step), start(), seed=nothing, steps=3
-        )
+        run_program(step, reverse_step, start(), seed=nothing, steps=3)
     with pytest.raises(MachineError, match="same form as `seed` and `reverse_step`"):
-        retape.adjoint(
-            retape.Program(
-                step, lambda x, k, g: (g[0],), cost=cost, cost_gradient=lambda x, k: [x]
-            ),
+        run_program(
+            step,
+            lambda x, k, g: (g[0],),
             start(),
+            cost=cost,
+            cost_gradient=lambda x, k: [x],
             seed=lambda x: (x,),
             steps=3,
         )

@@ -211,8 +211,9 @@ def test_a_limit_that_no_stage_fits_in_is_refused(tmp_path, monkeypatch):
         limit = retape.interruptible(time_limit=10)
         limit._clock = lambda: now[0]
         with limit:
-            retape.adjoint(
-                retape.Program(step, lambda x, k, g: g),
+            run_program(
+                step,
+                lambda x, k, g: g,
                 1.0,
                 seed=lambda x: x,
                 steps=80,
@@ -265,8 +266,9 @@ def test_what_a_step_runs_is_not_ended(tmp_path):
         return x
 
     with retape.interruptible(time_limit=1e9):
-        result = retape.adjoint(
-            retape.Program(step, lambda x, k, g: g),
+        result = run_program(
+            step,
+            lambda x, k, g: g,
             1.0,
             seed=lambda x: x,
             steps=3,

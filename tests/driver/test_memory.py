@@ -657,9 +657,11 @@ def test_after_a_failed_call_the_users_arrays_are_as_they_were(failing):
     for in_place in (None, True, False):
         calls = 0
         with pytest.raises(ArithmeticError):
-            retape.adjoint(
-                retape.Program(step, program.reverse, in_place=in_place),
+            run_program(
+                step,
+                program.reverse,
                 x0,
+                in_place=in_place,
                 seed=program.seed,
                 steps=STEPS,
                 plan=PLANS["space"],
@@ -672,22 +674,16 @@ def test_results_are_nobody_elses_memory():
     program = SharedWork()
 
     def call(x0):
-        return retape.adjoint(
-            retape.Program(program.step, program.reverse),
-            x0,
-            seed=program.seed,
-            steps=STEPS,
+        return run_program(
+            program.step, program.reverse, x0, seed=program.seed, steps=STEPS
         )
 
     first = call(start())
     kept = first.state.copy(), first.cotangent.copy()
     call(2 * start())
     assert (first.state == kept[0]).all() and (first.cotangent == kept[1]).all()
-    empty = retape.adjoint(
-        retape.Program(program.step, program.reverse),
-        kept[0],
-        seed=lambda x: x,
-        steps=0,
+    empty = run_program(
+        program.step, program.reverse, kept[0], seed=lambda x: x, steps=0
     )
     assert not np.may_share_memory(empty.state, kept[0])
     assert not np.may_share_memory(empty.cotangent, empty.state)
@@ -704,10 +700,9 @@ def test_results_are_nobody_elses_memory():
 )
 def test_what_cannot_be_copied_is_refused_before_the_first_step(x0, text):
     with pytest.raises(retape.StoreError, match=text):
-        retape.adjoint(
-            retape.Program(
-                lambda x, k: pytest.fail("a step was run"), lambda x, k, g: g
-            ),
+        run_program(
+            lambda x, k: pytest.fail("a step was run"),
+            lambda x, k, g: g,
             x0,
             seed=lambda x: x,
             steps=3,

@@ -6,7 +6,7 @@ import pytest
 
 import retape
 from retape import DiskStore, MemoryStore, SnapshotError, StoreError, TieredStore
-from retape.storage import AsyncStore, Record, RemoteStore
+from retape.storage import Record, RemoteStore
 
 
 @pytest.fixture(params=["memory", "file"])
@@ -33,22 +33,6 @@ def call(store, stops=None):
         store=store,
         key="a run",
     )
-
-
-def test_a_run_goes_on_in_three_tiers(url, tmp_path):
-    whole = call(MemoryStore())
-
-    def store():
-        far = AsyncStore(RemoteStore(url, every=0))
-        near = DiskStore(tmp_path / "near", capacity=2, every=0)
-        return TieredStore(MemoryStore(capacity=1), TieredStore(near, far))
-
-    for stops in (20, 50, 58):
-        with pytest.raises(KeyboardInterrupt):
-            call(store(), stops)
-    found = call(store())
-    assert found.report.resumed
-    assert found.cotangent.tobytes() == whole.cotangent.tobytes()
 
 
 def test_the_disk_of_a_run_may_be_lost(url, tmp_path):

@@ -244,37 +244,10 @@ def test_a_directory_that_refuses_writes_is_named(disk, monkeypatch):
     assert sorted(os.listdir(disk.path)) == ["lock", "record.npz"]
 
 
-def test_a_file_in_the_place_of_the_directory_is_named(tmp_path):
-    (tmp_path / "run").write_text("")
-    with pytest.raises(StoreError, match="run` cannot be used: "):
-        DiskStore(tmp_path / "run").open("test")
-
-
 def test_an_unreadable_file_is_named(disk):
     file_of(disk, 5).mkdir()
     with pytest.raises(StoreError, match="cannot be read: Is a directory"):
         disk.get(5, 0, "memory")
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (np.array([object()]), "dtype `object` cannot be in a state"),
-        ({1: 2.0}, "type `dict` cannot be in a state"),
-        ({1, 2}, "type `set` cannot be in a state"),
-    ],
-)
-def test_what_cannot_be_written_is_named(disk, value, text):
-    with pytest.raises(StoreError, match=text):
-        disk.put(5, 0, "memory", value, 8)
-
-
-def test_pack_and_unpack_make_a_value_of_arrays(tmp_path):
-    store = DiskStore(tmp_path, pack=sorted, unpack=set)
-    store.open("test")
-    store.put(1, 0, "memory", {3, 1}, 8)
-    assert store.get(1, 0, "memory") == {1, 3}
-    store.close()
 
 
 def test_the_disk_store_keeps_to_its_capacities(tmp_path):
@@ -377,16 +350,6 @@ def test_a_record_frees_what_was_dropped(disk):
     assert again.steps() == set()
     again.close()
     assert again.open("test") is None
-    again.close()
-
-
-def test_a_directory_of_another_run_is_refused(disk):
-    disk.record(Record(9, 5, 1.0, "test"))
-    disk.close()
-    with pytest.raises(StoreError, match="holds another run, `test`, and .* `other`"):
-        DiskStore(disk.path).open("other")
-    again = DiskStore(disk.path)
-    assert again.open("test") is not None
     again.close()
 
 

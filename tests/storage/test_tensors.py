@@ -9,6 +9,7 @@ import retape
 from retape import DiskStore, MachineError, MemoryStore, StoreError, TieredStore
 from retape.storage import CodecStore, copy_tree, fingerprint, tree_nbytes
 from retape.storage._trees._tensors import tensor_from_array
+from tests.programs import run_program
 from tests.storage.files import through_a_file, written
 
 torch = pytest.importorskip("torch")
@@ -181,8 +182,9 @@ def test_ways_to_write_a_step(step, plan, where, reference, tmp_path, monkeypatc
         "packed": lambda: CodecStore(MemoryStore()),
     }[where]()
     x0 = start()
-    found = retape.adjoint(
-        retape.Program(ping_pong() if step is ping_pong else step, backward),
+    found = run_program(
+        ping_pong() if step is ping_pong else step,
+        backward,
         x0,
         seed=lambda u: u.mul_(2),
         steps=STEPS,
@@ -204,9 +206,7 @@ def test_steps_keep_no_graph():
         return recorded(u, k)
 
     x0 = start().requires_grad_()
-    retape.adjoint(
-        retape.Program(step, backward), x0, seed=lambda u: 2 * u, steps=STEPS
-    )
+    run_program(step, backward, x0, seed=lambda u: 2 * u, steps=STEPS)
     assert held and not any(held)
 
 
@@ -217,12 +217,7 @@ def test_a_tape_with_a_graph_is_refused():
         return after.detach(), (u, after)
 
     with pytest.raises(MachineError, match="autograd's graph"):
-        retape.adjoint(
-            retape.Program(plain, backward, tape=tape),
-            start(),
-            seed=lambda u: u,
-            steps=STEPS,
-        )
+        run_program(plain, backward, start(), tape=tape, seed=lambda u: u, steps=STEPS)
 
 
 def test_a_run_is_taken_up_again(tmp_path, reference):
@@ -235,8 +230,9 @@ def test_a_run_is_taken_up_again(tmp_path, reference):
         return plain(u, k)
 
     def call():
-        return retape.adjoint(
-            retape.Program(failing, backward),
+        return run_program(
+            failing,
+            backward,
             start(),
             seed=lambda u: 2 * u,
             steps=STEPS,

@@ -10,7 +10,6 @@ import retape
 import retape.torch
 from retape import (
     DiskStore,
-    PlanError,
     SnapshotError,
     StoreError,
 )
@@ -64,12 +63,6 @@ def test_a_damaged_snapshot_is_an_error_in_the_backward(tmp_path: Path) -> None:
         loss.backward()
 
 
-@pytest.mark.parametrize("store", ["disk", 3])
-def test_what_is_no_store_is_refused(store: Any) -> None:
-    with pytest.raises(PlanError, match="neither"):
-        retape.torch.recompute(snapshots=2, store=store)
-
-
 def test_plans_of_a_run_of_unknown_length() -> None:
     expected = gradient(torch.enable_grad())
     for plan in (
@@ -81,20 +74,3 @@ def test_plans_of_a_run_of_unknown_length() -> None:
         under = retape.torch.recompute(plan=plan)
         assert torch.equal(gradient(under), expected)
         assert under.report.recomputed > 0
-
-
-@pytest.mark.parametrize(
-    ("plan", "text"),
-    [
-        (retape.segments(), r"segments\(\)` cannot be obeyed here: it needs the num"),
-        (
-            retape.fixed_time(sweeps=2),
-            r"fixed_time\(sweeps=2\)` cannot be obeyed",
-        ),
-        (retape.fixed_space(snapshots=3, split="treeverse"), "Leave `split` out"),
-        (7, r"write `plan=retape.within\(7\)`"),
-    ],
-)
-def test_other_plans_are_refused_by_name(plan: Any, text: str) -> None:
-    with pytest.raises(PlanError, match=text):
-        retape.torch.recompute(plan=plan)

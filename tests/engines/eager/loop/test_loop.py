@@ -145,7 +145,6 @@ def test_unknown_randomness_is_refused() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"mode": "loops"}, 'neither "operators" nor "loop"'),
         ({"mode": "loop", "verify": True}, "`verify`, `policy` and `store` are for"),
     ],
 )

@@ -4,7 +4,6 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -48,47 +47,6 @@ def test_factories_are_run_again_under_the_default_type_of_their_moment(
 ) -> None:
     plain = under_another_default_type(contextlib.nullcontext())
     assert torch.equal(plain, under_another_default_type(tight()))
-
-
-def with_a_buffer_used_again(under: Any, each: bool) -> Tensor:
-    """Batches in one array of NumPy, seen by new tensors or by one."""
-    w, buffer = weight(), np.zeros((4, 8), dtype=np.float32)
-    batch = torch.from_numpy(buffer)
-    with under:
-        h = torch.ones(4, 8) @ w
-        for k in range(6):
-            buffer[:] = k
-            h = torch.sin(h + (torch.from_numpy(buffer) if each else batch).sin()) @ w
-        loss = h.square().sum()
-    loss.backward()
-    assert w.grad is not None
-    return w.grad
-
-
-@pytest.mark.parametrize("each", [False, True])
-def test_a_numpy_buffer_that_is_filled_again_is_right_or_refused(
-    each: bool, accelerated: bool
-) -> None:
-    plain = with_a_buffer_used_again(contextlib.nullcontext(), each)
-    ample = retape.torch.recompute(memory="1MB")
-    assert torch.equal(plain, with_a_buffer_used_again(ample, each))
-    with pytest.raises(MachineError, match="NumPy"):
-        with_a_buffer_used_again(tight(), each)
-
-
-def test_a_numpy_batch_that_stays_as_it_was_is_recomputed_from() -> None:
-    def gradient(under: Any) -> Tensor:
-        w, batch = weight(), torch.from_numpy(np.ones((4, 8), dtype=np.float32))
-        with under:
-            h = batch @ w
-            for _ in range(6):
-                h = torch.sin(h + batch.sin()) @ w
-            loss = h.square().sum()
-        loss.backward()
-        assert w.grad is not None
-        return w.grad
-
-    assert torch.equal(gradient(contextlib.nullcontext()), gradient(tight()))
 
 
 @pytest.mark.parametrize("inside", [False, True])

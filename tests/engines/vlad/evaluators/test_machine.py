@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 import retape
-from retape import driver, logarithmic, vlad
+from retape import logarithmic, vlad
 from tests.engines.vlad.support.cases import ENGINES
 from tests.engines.vlad.support.seams import engine_of
 
@@ -33,6 +33,7 @@ PLANS: list[retape.Plan] = [
     retape.fixed_time(sweeps=2, stage=90),
     retape.segments(stage=123),
     retape.within("20 kB"),
+    retape.fixed_space(snapshots=20, stage=1),
 ]
 
 
@@ -57,17 +58,6 @@ def test_every_plan_gives_the_gradient_with_the_planned_advances(
     assert report.length == report.taped == 2045
     if getattr(plan, "stage", None) is not None:
         assert report.advances == plan.predict(report.length).advances
-
-
-@pytest.mark.parametrize("name", ENGINES)
-def test_stages_of_few_steps_fit_together(name: str) -> None:
-    reports: list[Any] = []
-    engine = _engine(name, LOOP, retape.fixed_space(snapshots=20, stage=1), reports)
-    (value, gradient), _ = engine.evaluate(0)
-    (again, divided), _ = engine.evaluate(1)
-    assert again == value
-    assert divided[0] == pytest.approx(gradient[0], rel=1e-12)
-    assert reports[0].longest_stage == 1
 
 
 @pytest.mark.slow("hybrid", "interpreter")
@@ -155,12 +145,6 @@ def test_a_machine_that_is_seeded_wrongly_is_noticed() -> None:
     (_, gradient), _ = engine.evaluate(0)
     (_, divided), _ = engine.evaluate(1)
     assert divided[0] != pytest.approx(gradient[0], rel=1e-12)
-
-
-def test_the_driver_is_the_library_s_own() -> None:
-    from retape.engines.vlad.session import _engines
-
-    assert _engines.drive is driver.run
 
 
 def test_stages_are_as_long_as_the_states_of_a_deep_recursion() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import retape
-from retape import PlanError, vlad
+from retape import vlad
 from retape.cli import _main
 from tests.engines.vlad.support.prompt import converse
 
@@ -106,13 +106,6 @@ def test_what_is_no_value_of_the_language_is_refused() -> None:
         module["f"]((1,))
     with pytest.raises(KeyError, match="`g` is not defined in the program"):
         module["g"]
-
-
-def test_options_that_are_none_are_refused() -> None:
-    with pytest.raises(PlanError, match="is not an implementation"):
-        vlad.run("1", engine="fast")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match="`plan=3` is not a plan"):
-        vlad.run("1", plan=3)  # type: ignore[arg-type]
 
 
 def test_two_compiled_programs_do_not_share_their_state() -> None:

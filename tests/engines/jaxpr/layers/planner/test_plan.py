@@ -43,12 +43,6 @@ def found() -> Any:
     return retape.jax.advise(looped, *structs, memory="400 kB")
 
 
-@pytest.fixture(scope="session", autouse=True)
-def asked_once() -> None:
-    """What all tests here ask, so that none of them is told to have taken its time."""
-    found()
-
-
 @pytest.mark.slow
 def test_the_prediction_of_the_chosen_way_is_within_a_tenth() -> None:
     marked = found().apply(looped)
