@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from explorer import explorer
 
 import retape
 import retape.viz
@@ -90,7 +91,7 @@ def main() -> None:
         # No date, so that a picture changes only if what it shows does.
         figure.savefig(ASSETS / f"{name}.svg", metadata={"Date": None})
         print(f"docs/assets/{name}.svg")
-    (ASSETS / "explorer.html").write_text(retape.viz.explorer(), encoding="utf-8")
+    (ASSETS / "explorer.html").write_text(explorer(), encoding="utf-8")
     print("docs/assets/explorer.html")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from retape.cli import main
 
-COMMANDS = ["plan", "plot", "show", "vlad", "explore", "doctor"]
+COMMANDS = ["plan", "plot", "show", "vlad", "doctor"]
 
 
 def help_of(*command):
@@ -60,7 +60,6 @@ def test_the_bare_command_prints_its_help(capsys):
         ("doktor", "doctor"),
         ("plan segments --steps 9 --kapsule=3", "--capsule"),
         ("plan segments --steps 9 --jsson", "--json"),
-        ("plot segments --steps 9 --color autoo", "auto"),
     ],
 )
 def test_what_was_meant_is_asked(line, meant, capsys):

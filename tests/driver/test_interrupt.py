@@ -292,17 +292,3 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(PlanError, match="is in use. Make one for each block"):
         with retape.interruptible() as limit, limit:
             pass
-
-
-def test_a_stage_is_as_long_as_the_limit_allows():
-    limit = retape.interruptible(time_limit=100.0)
-    assert limit.longest_stage(0.01) == 333
-    assert limit.longest_stage(0.01, share=1) == 3333
-    assert limit.longest_stage(20.0) == 1
-    with pytest.raises(PlanError, match="about 120 s on its way back, and the time"):
-        limit.longest_stage(40.0)
-    for given in ((0,), (-1.0,), (float("nan"),), ("1",), (1.0, 2), (1.0, 0)):
-        with pytest.raises(PlanError, match="pass the seconds of a step and a share"):
-            limit.longest_stage(*given)
-    with pytest.raises(PlanError, match="the limit None: pass"):
-        retape.interruptible().longest_stage(1.0)

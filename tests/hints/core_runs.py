@@ -249,12 +249,6 @@ ROWS = [
         "3600.0",
     ),
     Row(
-        "pass the seconds of a step and a share of at most 1, and a `time_limit`",
-        "retape.interruptible().longest_stage(20.0)",
-        "retape.interruptible(time_limit=23.5 * 3600).longest_stage(20.0)",
-        "141",
-    ),
-    Row(
         "Pass `signals=()`",
         "in_a_thread(retape.interruptible().__enter__)",
         "store = retape.DiskStore(tmp_path)\n"

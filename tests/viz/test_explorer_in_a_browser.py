@@ -14,7 +14,7 @@ import pytest
 
 import retape
 from retape.schedule import Schedule
-from retape.viz import explorer
+from tests.viz.test_explorer import explorer
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 BROWSER = next(filter(None, map(shutil.which, NAMES)), None)

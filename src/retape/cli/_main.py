@@ -14,7 +14,7 @@ from retape._errors import RetapeError
 from retape.cli._usage import CommandParser
 
 SUBCOMMANDS = (
-    "_plan", "_plot", "_show", "_fits", "_vlad", "_explore", "_doctor"
+    "_plan", "_plot", "_show", "_fits", "_vlad", "_doctor"
 )  # fmt: skip
 
 

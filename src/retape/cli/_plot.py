@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import shutil
 import sys
 from typing import Any
@@ -17,8 +16,6 @@ _WIDTH = 100
 """Characters in a row where the output is not a terminal."""
 _MOST = 200_000
 """Stages in a drawing; each is a row that is worked out, whether it is shown or not."""
-_COLOURS = {">": 32, "#": 31, "<": 34, "%": 31, "o": 33, "|": 33}
-"""The colours of the figure, in the terminal's numbers."""
 
 
 def add(commands: Any) -> None:
@@ -51,13 +48,6 @@ def add(commands: Any) -> None:
         metavar="N",
         help="draw at most N rows of text (default: %(default)s)",
     )
-    parser.add_argument(
-        "--color",
-        choices=("auto", "always", "never"),
-        default="auto",
-        help="use colours (default: auto, which uses them on a terminal unless "
-        "NO_COLOR is set)",
-    )
     parser.set_defaults(run=run)
 
 
@@ -85,8 +75,7 @@ def run(options: argparse.Namespace) -> int:
     from retape.viz import draw_text
 
     width = options.width or _terminal_width()
-    text = draw_text(schedule, width=width, rows=options.rows)
-    print(_coloured(text) if _wants_colour(options.color) else text)
+    print(draw_text(schedule, width=width, rows=options.rows))
     return 0
 
 
@@ -112,30 +101,3 @@ def _terminal_width() -> int:
     if not sys.stdout.isatty():
         return _WIDTH
     return max(1, shutil.get_terminal_size((_WIDTH, 24)).columns)
-
-
-def _wants_colour(choice: str) -> bool:
-    if choice == "auto":
-        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    return choice == "always"
-
-
-def _coloured(text: str) -> str:
-    """The drawing with its marks in colour; words are left as they are.
-
-    Examples:
-        >>> _coloured("o>#")
-        '\\x1b[33mo\\x1b[32m>\\x1b[31m#\\x1b[0m'
-    """
-    return "\n".join(_coloured_row(line) for line in text.split("\n"))
-
-
-def _coloured_row(line: str) -> str:
-    if not set(line) <= {*_COLOURS, " "}:
-        return line  # the legend, or how many rows are left out
-    out, before = [], 0
-    for mark in line:
-        colour = _COLOURS.get(mark, before)
-        out.append(mark if colour == before else f"\x1b[{colour}m{mark}")
-        before = colour
-    return "".join(out) + ("\x1b[0m" if before else "")

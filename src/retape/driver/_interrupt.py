@@ -94,44 +94,6 @@ class interruptible:  # noqa: N801, a verb in a `with` statement
         """Ask the run to end at its next safe point; from any thread."""
         self.reason = reason
 
-    def longest_stage(self, step_seconds: float, share: float = 0.1) -> int:
-        """The longest stage that takes no more than a share of the time limit.
-
-        A run is not ended within a stage, so with this one a job ends at most so much
-        before its limit, and reverses at least some stages. It follows from the two
-        numbers alone: each job has the same plan.
-
-        Args:
-            step_seconds: What a step takes. A step of a stage, which is taped and
-                swept back, is counted as three.
-            share: The share.
-
-        Raises:
-            PlanError: If there is no limit, or a number cannot be, or one step takes
-                longer than the limit.
-
-        Examples:
-            >>> import retape
-            >>> limit = retape.interruptible(time_limit=23.5 * 3600)
-            >>> limit.longest_stage(step_seconds=20.0)
-            141
-            >>> plan = retape.fixed_space(snapshots=20, stage=limit.longest_stage(20.0))
-        """
-        each, part = _number(step_seconds), _number(share)
-        if self.time_limit is None or not (each > 0 and 0 < part <= 1):
-            raise PlanError(
-                f"`longest_stage({step_seconds!r}, share={share!r})` with the limit "
-                f"{self.time_limit!r}: pass the seconds of a step and a share of at "
-                "most 1, and a `time_limit` to `interruptible`."
-            )
-        if _TAPED * step_seconds > self.time_limit:
-            raise PlanError(
-                f"a step of {step_seconds:g} s takes about {_TAPED * step_seconds:g} s "
-                f"on its way back, and the time limit is {self.time_limit:g} s. Pass a "
-                "longer limit."
-            )
-        return max(1, int(share * self.time_limit / (_TAPED * step_seconds)))
-
     def due(self, seconds: float) -> str | None:
         """Why to stop now, rather than after an action that takes so long."""
         if self.reason is None and self._deadline is not None:

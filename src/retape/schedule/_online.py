@@ -78,43 +78,63 @@ class Placement(Protocol):
         ...
 
 
-class Online(Protocol):
+class Online:
     """A schedule of a run whose end is not known.
 
     Attributes:
         keeps_tapes: Whether slots may hold tapes.
+        stage: Steps taped at a time.
     """
 
-    keeps_tapes: ClassVar[bool]
+    __slots__ = ()
 
-    @property
-    def stage(self) -> int:
-        """Steps taped at a time."""
-        ...
+    keeps_tapes: ClassVar[bool] = False
+    stage: int
 
     def begin(self) -> Any:
         """The controller before the first stage."""
-        ...
+        raise NotImplementedError
 
     def reverse(self, state: Any, length: int) -> Iterator[Action]:
         """The actions from the end of the forward sweep to the end."""
-        ...
+        raise NotImplementedError
 
     def actions(self, length: int) -> Iterator[Action]:
-        """All actions of a run that turned out to have this length."""
-        ...
+        """All actions of a run that turned out to have this length.
+
+        The driver advances the last stage once more than these actions say, since only
+        that tells it that the stage is the last.
+
+        Raises:
+            PlanError: If `length` is no number of steps.
+        """
+        length, stage = whole("length", length), self.stage
+        last = _last(length, stage)
+        state, final, placed = _placements(self, last)
+        at = 0
+        for p, decision in placed:
+            if at < p * stage:
+                yield Advance(at, p * stage)
+                at = p * stage
+            for step, _ in decision.dropped:
+                yield Drop(step * stage, *final[step])
+            if decision.slot is not None:
+                yield Store(at, *final[p])
+        if at < last * stage:
+            yield Advance(at, last * stage)
+        yield from self.reverse(state, length)
 
     def advances(self, length: int) -> int | None:
         """The steps that `actions` advances, if that is told in little time."""
-        ...
+        return None
 
     def turn_advances(self, state: Any, length: int) -> int | None:
         """The steps that `reverse` advances, if that is told in little time."""
-        ...
+        return None
 
 
 @dataclass(frozen=True, slots=True)
-class OnlineBinomial:
+class OnlineBinomial(Online):
     """States in memory, reversed by binomial splits.
 
     Args:
@@ -138,8 +158,6 @@ class OnlineBinomial:
         >>> state.positions, online.turn_advances(state, 6)
         ((0, 1, 4), 2)
     """
-
-    keeps_tapes: ClassVar[bool] = False
 
     snapshots: int
     stage: int = 1
@@ -177,14 +195,6 @@ class OnlineBinomial:
             yield Drop(at * stage, slot)
         yield from back
 
-    def actions(self, length: int) -> Iterator[Action]:
-        """All actions of a run that turned out to have this length.
-
-        The driver advances the last stage once more than these actions say, since only
-        that tells it that the stage is the last.
-        """
-        return _actions(self, length)
-
     def advances(self, length: int) -> int:
         """The steps that `actions` advances, with nothing made but placements.
 
@@ -209,7 +219,7 @@ class OnlineBinomial:
 
 
 @dataclass(frozen=True, slots=True)
-class OnlineTiers:
+class OnlineTiers(Online):
     """States on two tiers, by what steps and transfers cost.
 
     Args:
@@ -227,8 +237,6 @@ class OnlineTiers:
         >>> replay(online.actions(20), 20, capacity={"memory": 2, "disk": 3}).advances
         53
     """
-
-    keeps_tapes: ClassVar[bool] = False
 
     tiers: tuple[Tier, ...]
     costs: StepCosts = StepCosts()
@@ -258,23 +266,13 @@ class OnlineTiers:
         ]
         return iter(Stream(state.policy, length, self.stage, self._slots, held))
 
-    def actions(self, length: int) -> Iterator[Action]:
-        """All actions of a run that turned out to have this length."""
-        return _actions(self, length)
-
-    def advances(self, length: int) -> None:
-        """Not told in little time."""
-
-    def turn_advances(self, state: TieredPlacement, length: int) -> None:
-        """Not told in little time."""
-
     @property
     def _slots(self) -> tuple[int, ...]:
         return tuple(int(tier.snapshots) for tier in self.tiers)
 
 
 @dataclass(frozen=True, slots=True)
-class OnlineMixed:
+class OnlineMixed(Online):
     """States on the way forward, states and tapes on the way back.
 
     On the way forward a tape would not help: whether its stage is one of the last,
@@ -330,39 +328,6 @@ class OnlineMixed:
             )
         ]
         return iter(Stream(table, length, self.stage, room, held))
-
-    def actions(self, length: int) -> Iterator[Action]:
-        """All actions of a run that turned out to have this length."""
-        return _actions(self, length)
-
-    def advances(self, length: int) -> None:
-        """Not told in little time."""
-
-    def turn_advances(self, state: Any, length: int) -> None:
-        """Not told in little time."""
-
-
-def _actions(online: Online, length: int) -> Iterator[Action]:
-    """A run whose length is known by now.
-
-    What the run moved to the far tier later is stored there at once: the slot that it
-    moved to was free until then, since the slots in use there never get fewer.
-    """
-    length, stage = whole("length", length), online.stage
-    last = _last(length, stage)
-    state, final, placed = _placements(online, last)
-    at = 0
-    for p, decision in placed:
-        if at < p * stage:
-            yield Advance(at, p * stage)
-            at = p * stage
-        for step, _ in decision.dropped:
-            yield Drop(step * stage, *final[step])
-        if decision.slot is not None:
-            yield Store(at, *final[p])
-    if at < last * stage:
-        yield Advance(at, last * stage)
-    yield from online.reverse(state, length)
 
 
 def _placements(
