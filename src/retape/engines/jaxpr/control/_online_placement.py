@@ -19,7 +19,6 @@ from retape.engines.jaxpr.control._reach_table import sweeps_at_once
 from retape.engines.jaxpr.control._splits import over, sweeps
 from retape.engines.jaxpr.jaxprs._row_ops import row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, where
-from retape.engines.jaxpr.jaxprs._target import platform
 from retape.schedule._online_least_cost import LeastCost
 
 FORGOTTEN, PAUSE = INT(-1), INT(-2)
@@ -117,12 +116,11 @@ def cheapest_eviction(
     """
     if at.shape[0] == 2:
         return INT(-1)
+    if at_once:
+        return _all_at_once(jnp.take(at, slot, mode="clip")[:-1], stage)
     # A loop over numbers compiles in a quarter of the time. An accelerator would launch
     # a kernel for each of them.
-    if not at_once and platform() == "cpu":
-        return _one_by_one(at, slot, stage, asked)
-    stages = jnp.take(at, slot, mode="clip")
-    return _all_at_once(stages[:-1], stage, at_once)
+    return _one_by_one(at, slot, stage, asked)
 
 
 class _EvictionScan(NamedTuple):
@@ -178,14 +176,14 @@ def _one_by_one(at: Any, slot: Any, stage: Any, asked: Any) -> Any:
     return where(last.least < nothing, last.chosen, INT(-1))
 
 
-def _all_at_once(at: Any, stage: Any, at_once: bool = False) -> Any:
+def _all_at_once(at: Any, stage: Any) -> Any:
     s = at.shape[0]
     i = lax.iota(np.int64, s)
     gaps = where(i == s - 1, stage, _left(at)) - at
     # One row for each question: as it is, with one slot more, and joined to the left.
     lengths = lax.concatenate([gaps[None], gaps[None], (gaps + _right(gaps))[None]], 0)
     extra = lax.iota(np.int64, 3)[:, None] > 0
-    now, more, joined = advances(lengths, (s - i)[None] + extra, at_once)
+    now, more, joined = advances(lengths, (s - i)[None] + extra)
     rest = stage + 1 - at[-1]
     nothing = jnp.sum(where(i < s - 1, now, 0)) + over(rest * (rest - 1), 2)
     # Running sums, not an s x s mask: there may be thousands of snapshots.
@@ -197,32 +195,14 @@ def _all_at_once(at: Any, stage: Any, at_once: bool = False) -> Any:
     return where(least < nothing, chosen, INT(-1))
 
 
-def advances(stages: Any, snapshots: Any, at_once: bool = False) -> Any:
+def advances(stages: Any, snapshots: Any) -> Any:
     """A(L, s) for arrays: the optimal advances of L stages with s snapshots.
 
     t*L - C(s+t, t-1) with t the least such that beta(s, t) >= L; L(L-1)/2 for s = 1.
     """
-    single = snapshots <= 1
-    q = at_least(snapshots, 2)
-    if at_once:
-        t, reach = sweeps_at_once(stages, jnp.broadcast_to(q, stages.shape))
-        alone = over(stages * (stages - 1), 2)
-        return where(single, alone, _reversal_cost(stages, q, t, reach))
-
-    def more(c: tuple[Any, Any]) -> tuple[Any, Any]:
-        t, reach = c
-        short = reach < stages
-        t = where(short & ~single, t + 1, t)
-        return t, where(short & ~single, over(reach * (q + t), at_least(t, 1)), reach)
-
-    def short(c: tuple[Any, Any]) -> Any:
-        return jnp.any((c[1] < stages) & ~single)
-
-    zeros = jnp.zeros_like(stages)
-    t, reach = lax.while_loop(short, more, (zeros, zeros + 1))
-    return where(
-        single, over(stages * (stages - 1), 2), _reversal_cost(stages, q, t, reach)
-    )
+    several = jnp.broadcast_to(at_least(snapshots, 2), stages.shape)
+    cost = _reversal_cost(stages, several, *sweeps_at_once(stages, several))
+    return where(snapshots <= 1, over(stages * (stages - 1), 2), cost)
 
 
 def _advances_of_several(stages: Any, snapshots: Any) -> Any:

@@ -24,7 +24,6 @@ from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.ir._ir import Block, Label, Loop, blocks_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
-from retape.engines.jaxpr.nest._resumable_nest import Pass
 
 LONGEST = 64
 """Turns of a loop at a time, at most. With 64 steps for a wait of some 15 us a step of
@@ -69,10 +68,8 @@ class ChunkSizes:
     guarded: set[Label] = field(default_factory=set)
     dear: set[Label] = field(default_factory=set)
 
-    def keeps_guard(self, label: Label, going: Pass, *, outside: bool) -> bool:
-        """Tell whether a block is run only when it is its turn, for a wait or two."""
-        if going.passes_over(label):
-            return False
+    def keeps_guard(self, label: Label, *, outside: bool) -> bool:
+        """Tell whether a block must not be run when it is not its turn, or is dear."""
         return label in self.guarded or (outside and label in self.dear)
 
 

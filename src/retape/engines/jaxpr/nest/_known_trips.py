@@ -23,18 +23,21 @@ are a matter of speed alone, `ChunkSizes`.
 A block that must not be run when it is not its turn, for it has a loop of the user's
 that may not end, talks to the host or waits for other devices, keeps its guard; so does
 one that stands outside all loops and is dear.
+
+`emit` writes either form: for a host each block and each loop of several has a guard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from jax import lax
 
 from retape.engines.jaxpr.codegen._allocate import extent, numbering
 from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.ir._ir import Block, Item, Loop
+from retape.engines.jaxpr.ir._ir import Block, Item, Label, Loop
 from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._chunk_sizes import ChunkSizes
 from retape.engines.jaxpr.nest._counted_turns import counted_turns
@@ -44,18 +47,18 @@ from retape.engines.jaxpr.nest._resumable_nest import (
     State,
     changed_keys,
     chosen_step,
-    emit,
     while_next,
 )
 
 
-def emit_in_chunks(
+def emit(
     compiled: Compiled,
     going: Pass,
     state: State,
-    sizes: ChunkSizes,
+    sizes: ChunkSizes | None = None,
     *,
     at_most: int | None = None,
+    one_chunk: bool = False,
 ) -> State:
     """Emit the nest for one pass.
 
@@ -63,111 +66,108 @@ def emit_in_chunks(
         compiled: The program.
         going: What is done at each block.
         state: The state.
-        sizes: How many turns each loop makes at a time.
+        sizes: How many turns each loop makes at a time, for an accelerator.
         at_most: No more steps than these are ever asked for, if that is known.
+        one_chunk: Whether only so much is done as nobody waits for: at least a step, if
+            there is one. Where there are several loops side by side all of it is done.
     """
-    if at_most == 1 and sizes.is_branched:
+    mark: State = {} if sizes is None else {OK: None}
+    if at_most == 1 and sizes is not None and sizes.is_branched:
         # One block of several, which are dear, or a stage would be longer.
-        held = emit(compiled, going, state | {OK: None})
-        return {k: v for k, v in held.items() if k != OK}
-    return _Nest(compiled, going, sizes, at_most).outermost(state)
+        sizes = None
+    one_chunk &= sum(isinstance(item, Loop) for item in compiled.items) == 1
+    number = numbering(compiled.items)
+    nest = _Nest(going, number, sizes, mark, at_most or 0, one_chunk)
+    return nest.through(compiled.items, state, outside=True)
 
 
-def emit_chunk(
-    compiled: Compiled, going: Pass, state: State, sizes: ChunkSizes
-) -> State:
-    """Emit as much of a pass as nobody waits for: at least a step, if there is one.
-
-    Where a program has several loops side by side all of the pass is done.
-    """
-    return _Nest(compiled, going, sizes, None).once(state)
-
-
+@dataclass(frozen=True, slots=True)
 class _Nest:
     """The items of a program, for one pass."""
 
-    def __init__(
-        self, compiled: Compiled, going: Pass, sizes: ChunkSizes, at_most: int | None
-    ) -> None:
-        self.compiled = compiled
-        self.going = going
-        self.sizes = sizes
-        self.at_most = at_most
-        self.number = numbering(compiled.items)
+    going: Pass
+    number: dict[Label, int]
+    sizes: ChunkSizes | None
+    """`None` if each item has a guard."""
+    mark: State
+    """What a step is told of the form, in its state."""
+    at_most: int
+    one_chunk: bool
 
-    def outermost(self, state: State) -> State:
-        for item in self.in_order(self.compiled.items):
+    def through(
+        self, items: Sequence[Item], state: State, *, outside: bool = False
+    ) -> State:
+        """Items, one after the other."""
+        for item in reversed(items) if self.going.backwards else items:
             if isinstance(item, Block):
-                state = self.block(item, state, outside=True)
-            elif self.is_one_chunk(item):
-                # Each turn makes a step, unless the loop is left: then none is to make.
-                state = self.turns(item, self.at_most or 0, state)
-            else:
-                state = self.while_it_lasts(item, state)
-        return state
-
-    def is_one_chunk(self, loop: Loop) -> bool:
-        """Whether all that is ever asked for at once is a chunk of this loop."""
-        return self.sizes.is_single and (
-            0 < (self.at_most or 0) <= self.sizes.turns[id(loop)]
-        )
-
-    def once(self, state: State) -> State:
-        """A chunk of the only loop, and the blocks around it."""
-        if sum(isinstance(item, Loop) for item in self.compiled.items) != 1:
-            return self.outermost(state)
-        for item in self.in_order(self.compiled.items):
-            if isinstance(item, Block):
-                state = self.block(item, state, outside=True)
-            else:
-                state = self.turns(item, self.sizes.turns[id(item)], state)
-        return state
-
-    def in_order(self, items: Sequence[Item]) -> Sequence[Item]:
-        return list(reversed(items)) if self.going.backwards else items
-
-    def while_it_lasts(self, loop: Loop, state: State) -> State:
-        """Chunks of a loop, as long as the next step is one of its."""
-        chunk = self.sizes.turns[id(loop)]
-        once = lambda inner: self.turns(loop, chunk, inner)  # noqa: E731
-        keys = changed_keys(self.going, [loop])
-        lo, hi = extent(loop, self.number)
-        return while_next(self.going, lo, hi, keys, once, state, together=True)
-
-    def turns(self, loop: Loop, count: int, state: State) -> State:
-        """So many turns of a loop, one after the other."""
-        if count == 1:
-            return self.body(loop, state)
-        (item, *others) = loop.items
-        if isinstance(item, Block) and not others and self.counts(item):
-            here = self.number[item.label]
-            return counted_turns(self.going, item.label, here, count, state)
-        changed = {k: state[k] for k in changed_keys(self.going, [loop])}
-        carried = Carried(changed, together=True)
-
-        def turn(carry: list[Any], _: None) -> tuple[list[Any], None]:
-            return carried.values(self.body(loop, state | carried.state(carry))), None
-
-        found, _ = lax.scan(turn, carried.values(changed), length=count)
-        return state | carried.state(found)
-
-    def counts(self, block: Block) -> bool:
-        """Tell whether a loop of this block alone need carry no number of ours."""
-        guarded = self.sizes.keeps_guard(block.label, self.going, outside=False)
-        return not (guarded or self.going.passes_over(block.label))
-
-    def body(self, loop: Loop, state: State) -> State:
-        for item in self.in_order(loop.items):
-            if isinstance(item, Block):
-                state = self.block(item, state, outside=False)
+                state = self.block(item, state, outside=outside)
+            elif self.sizes is None:
+                state = self.guarded(item, state)
+            elif outside:
+                state = self.outermost(item, state, self.sizes)
             else:
                 state = self.turns(item, self.sizes.turns[id(item)], state)
         return state
 
     def block(self, block: Block, state: State, *, outside: bool) -> State:
-        label, here = block.label, self.number[block.label]
-        step = lambda inner: self.going.step(label, inner | {OK: None})  # noqa: E731
-        if self.sizes.keeps_guard(label, self.going, outside=outside):
-            keys = changed_keys(self.going, [block])
-            return while_next(self.going, here, here, keys, step, state)
-        return chosen_step(self.going, label, here, state)
+        """A block, where it is its turn; or run whether it is, and chosen from."""
+        label, going = block.label, self.going
+        if self.is_chosen_from(label, outside=outside):
+            return chosen_step(going, label, self.number[label], state)
+        step = lambda inner: going.step(label, inner | self.mark)  # noqa: E731
+        return self.while_it_lasts(block, step, state)
+
+    def is_chosen_from(self, label: Label, *, outside: bool) -> bool:
+        """Tell whether a block is run although it may not be its turn."""
+        sizes = self.sizes
+        free = sizes is not None and not sizes.keeps_guard(label, outside=outside)
+        return free or self.going.passes_over(label)
+
+    def guarded(self, loop: Loop, state: State) -> State:
+        """A loop for a host, which tests at each turn whether to go on."""
+        (first, *others) = loop.items
+        if isinstance(first, Block) and not others:
+            return self.block(first, state, outside=False)
+        return self.while_it_lasts(loop, lambda s: self.through(loop.items, s), state)
+
+    def outermost(self, loop: Loop, state: State, sizes: ChunkSizes) -> State:
+        """Chunks of a loop, as long as the next step is one of its."""
+        chunk = sizes.turns[id(loop)]
+        if sizes.is_single and 0 < self.at_most <= chunk:
+            # Each turn makes a step, unless the loop is left: then none is to make.
+            return self.turns(loop, self.at_most, state)
+        if self.one_chunk:
+            return self.turns(loop, chunk, state)
+        turns = lambda inner: self.turns(loop, chunk, inner)  # noqa: E731
+        return self.while_it_lasts(loop, turns, state, together=True)
+
+    def while_it_lasts(
+        self,
+        item: Item,
+        inside: Callable[[State], State],
+        state: State,
+        *,
+        together: bool = False,
+    ) -> State:
+        """Go on with `inside` while the next step is one of an item."""
+        lo, hi = extent(item, self.number)
+        keys = changed_keys(self.going, [item])
+        return while_next(self.going, lo, hi, keys, inside, state, together=together)
+
+    def turns(self, loop: Loop, count: int, state: State) -> State:
+        """So many turns of a loop, one after the other."""
+        if count == 1:
+            return self.through(loop.items, state)
+        (item, *others) = loop.items
+        label = item.label if isinstance(item, Block) and not others else None
+        if label is not None and self.is_chosen_from(label, outside=False):
+            return counted_turns(self.going, label, self.number[label], count, state)
+        changed = {k: state[k] for k in changed_keys(self.going, [loop])}
+        carried = Carried(changed, together=True)
+
+        def turn(carry: list[Any], _: None) -> tuple[list[Any], None]:
+            after = self.through(loop.items, state | carried.state(carry))
+            return carried.values(after), None
+
+        found, _ = lax.scan(turn, carried.values(changed), length=count)
+        return state | carried.state(found)

@@ -26,8 +26,8 @@ from retape.engines.jaxpr.codegen._share_cotangents import without_sharing
 from retape.engines.jaxpr.control._integers import step_type
 from retape.engines.jaxpr.jaxprs._caches import cached
 from retape.engines.jaxpr.nest._chunk_sizes import chunk_sizes
-from retape.engines.jaxpr.nest._known_trips import emit_in_chunks
-from retape.engines.jaxpr.nest._resumable_nest import Pass, State, emit
+from retape.engines.jaxpr.nest._known_trips import emit
+from retape.engines.jaxpr.nest._resumable_nest import Pass, State
 from retape.engines.jaxpr.sweep._forward import Advance, Tape
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._state import empty_tape
@@ -108,9 +108,7 @@ class CompiledSteps:
 
     def _emit(self, going: Pass, state: State, at_most: int | None = None) -> State:
         """The nest for one pass; no more steps than `at_most` are ever asked for."""
-        if self._sizes is None:
-            return emit(self.compiled, going, state)
-        return emit_in_chunks(self.compiled, going, state, self._sizes, at_most=at_most)
+        return emit(self.compiled, going, state, self._sizes, at_most=at_most)
 
     def _as_steps(self, number: Any) -> Any:
         """Steps to make, counted in 32 bits where no more of them are known to be."""

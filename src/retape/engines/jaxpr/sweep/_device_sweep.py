@@ -47,7 +47,7 @@ from retape.engines.jaxpr.jaxprs._avals import blank
 from retape.engines.jaxpr.jaxprs._scalar_ops import chosen, own_types, where
 from retape.engines.jaxpr.nest._carried import Carried
 from retape.engines.jaxpr.nest._chunk_sizes import LONGEST, chunk_sizes
-from retape.engines.jaxpr.nest._known_trips import emit_chunk, emit_in_chunks
+from retape.engines.jaxpr.nest._known_trips import emit
 from retape.engines.jaxpr.nest._resumable_nest import OK, Pass, State
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, assign, inputs
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
@@ -164,7 +164,8 @@ class DeviceSweep(Sweep):
         begin, asked = state["here"], state["asked"]
         before = state["to_go"]
         forward = Advance(self.compiled, self.operands)
-        state = emit_chunk(self.compiled, forward, state | {"left": before}, self.sizes)
+        begun = state | {"left": before}
+        state = emit(self.compiled, forward, begun, self.sizes, one_chunk=True)
         to_go = state["left"]
         arrived = (to_go == 0) | (state["pc"] == self.compiled.end)
         state |= {
@@ -184,10 +185,8 @@ class DeviceSweep(Sweep):
     def go(self, going: Pass, state: State, at_most: int | None = None) -> State:
         """Go through the program: all of it where that is one chunk, else a chunk."""
         if self.sizes.is_single or at_most == 1:
-            return emit_in_chunks(
-                self.compiled, going, state, self.sizes, at_most=at_most
-            )
-        return emit_chunk(self.compiled, going, state, self.sizes)
+            return emit(self.compiled, going, state, self.sizes, at_most=at_most)
+        return emit(self.compiled, going, state, self.sizes, one_chunk=True)
 
     def capture(self, state: State, wanted: Any) -> State:
         """Keep the outputs that live in registers, which the sweep back overwrites."""
@@ -225,7 +224,7 @@ def chunked_run(compiled: Compiled, operands: Sequence[Any]) -> list[Any]:
         def chunk(carry: Sequence[Any]) -> list[Any]:
             before = dict(zip(keys, carry, strict=True))
             before["left"] = jnp.int32(LONGEST_GO)
-            after = emit_chunk(compiled, forward, before, sizes)
+            after = emit(compiled, forward, before, sizes, one_chunk=True)
             return [after[k] for k in keys]
 
         carry = lax.while_loop(unfinished, chunk, [state[k] for k in keys])

@@ -32,7 +32,14 @@ from retape.engines.jaxpr.jaxprs._row_ops import put_if, put_inside, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_most, chosen
 from retape.engines.jaxpr.jaxprs._scalar_ops import where as select
 from retape.engines.jaxpr.nest._counted_turns import pace_of, until_left
-from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, State, pc_in, runs
+from retape.engines.jaxpr.nest._resumable_nest import (
+    OK,
+    Ahead,
+    Pass,
+    State,
+    pc_in,
+    runs,
+)
 from retape.engines.jaxpr.sweep._pin import pinned_state
 from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
 
@@ -60,7 +67,7 @@ def one_copy(compiled: Compiled) -> bool:
     return taping <= _MORE * alone
 
 
-class Forward:
+class Forward(Pass):
     """Steps of the primal, as long as the program counter and `left` allow.
 
     Args:
@@ -100,10 +107,6 @@ class Forward:
         changed = [pace.counters.get(p, 0) for p in places]
         until, nexts = until_left(pace, values, changed, here, count)
         return Ahead(at_most(most, until), nexts)
-
-    def settled(self, label: Label, state: State, made: Any) -> State:
-        del label, made
-        return state
 
 
 class Advance(Forward):

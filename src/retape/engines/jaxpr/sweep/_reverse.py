@@ -17,12 +17,12 @@ from retape.engines.jaxpr.ir._ir import Label, Position, Var
 from retape.engines.jaxpr.jaxprs._avals import Kind, zeros_as
 from retape.engines.jaxpr.jaxprs._row_ops import chosen_row, put_if, row
 from retape.engines.jaxpr.jaxprs._scalar_ops import at_least, at_most, chosen, where
-from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, State, pc_in
+from retape.engines.jaxpr.nest._resumable_nest import OK, Ahead, Pass, State, pc_in
 from retape.engines.jaxpr.sweep._pin import ordered, tied_state
 from retape.engines.jaxpr.sweep._values import evaluate_block, value_of
 
 
-class Reverse:
+class Reverse(Pass):
     """Sweeps the taped steps back, last first; empties the tape."""
 
     backwards = True
@@ -37,10 +37,6 @@ class Reverse:
         tops = {"tops"} if taped.pushes() else set()
         touched = cotangents_touched(self.compiled, taped)
         return {*tops, *touched, "taped"}
-
-    def passes_over(self, label: Label) -> bool:
-        del label
-        return False
 
     def guard(self, lo: int, hi: int, state: State) -> Any:
         count = state["taped"]
@@ -59,10 +55,6 @@ class Reverse:
         others = where((index <= end) & (trace != np.int32(here)), index, np.int32(0))
         alike = at_most(end - lax.reduce_max(others, (0,)), count)
         return Ahead(where(self.guard(here, here, state), alike, np.int32(0)))
-
-    def settled(self, label: Label, state: State, made: Any) -> State:
-        del label, made
-        return state
 
     def step(self, label: Label, state: State) -> State:
         taped = self.compiled.taped[label]

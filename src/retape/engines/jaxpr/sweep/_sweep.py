@@ -47,7 +47,8 @@ from retape.engines.jaxpr.jaxprs._scalar_ops import (
     where,
 )
 from retape.engines.jaxpr.nest._carried import Carried
-from retape.engines.jaxpr.nest._resumable_nest import Pass, State, emit
+from retape.engines.jaxpr.nest._known_trips import emit
+from retape.engines.jaxpr.nest._resumable_nest import Pass, State
 from retape.engines.jaxpr.sweep._forward import Advance, Tape, one_copy
 from retape.engines.jaxpr.sweep._last_block import ReverseLast
 from retape.engines.jaxpr.sweep._snapshots import (
