@@ -89,7 +89,7 @@ def _with_bookkeeping(run: Run, found: Measured) -> Measured:
     saved = Slots().union(*found.tapes)
     return replace(
         found,
-        bookkeeping=taken + record.without_notes(),
+        bookkeeping=taken + record.bare,
         notes=record.notes_on(len(saved)),
         saved_bytes=sum(run.trace.nbytes[slot] for slot in saved),
     )

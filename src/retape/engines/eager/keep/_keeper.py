@@ -16,7 +16,7 @@ from retape.engines.eager._limits import (
     record_in,
     room_for_tensors,
 )
-from retape.engines.eager._record_bytes import RecordSize, analysis_bytes
+from retape.engines.eager._record_bytes import analysis_bytes, record_size
 from retape.engines.eager.analysis._columns import Columns, crossing
 from retape.engines.eager.analysis._cotangent_bytes import step_cotangents
 from retape.engines.eager.analysis._least_memory import check_budget
@@ -65,7 +65,6 @@ class Keeper:
         self.room: int | None = limits.memory
         self.bookkeeping = self.bare = 0
         self._next_count: float = _FIRST_COUNT
-        self._sample: RecordSize | None = None
         self._on_host = True
         if limits.memory is not None:
             run.trace.memory = run.trace.limit = limits.memory - BACKWARD_NUMBERS
@@ -116,12 +115,10 @@ class Keeper:
 
     def _count_record(self) -> None:
         """Leave to the record what it will take when it is counted next."""
-        run = self._run
-        size = RecordSize(run, self._sample)
-        if self._sample is None:
-            self._sample, self._on_host = size, _on_host(run.trace)
+        run, size = self._run, record_size(self._run)
+        self._on_host = _on_host(run.trace)
         self.leave_to_record(
-            round(_NEXT_COUNT * size.without_notes()), round(_NEXT_COUNT * size.notes())
+            round(_NEXT_COUNT * size.bare), round(_NEXT_COUNT * size.notes)
         )
         self._next_count = math.ceil(_NEXT_COUNT * len(run.trace.steps))
         run.trace.next_cut = self._next_count
@@ -203,10 +200,10 @@ class Keeper:
         """The record has its last size: it is what the report says."""
         run = self._run
         self._next_count = run.trace.next_cut = float("inf")
-        size = run.tally.record = RecordSize(run)
+        size = run.tally.record = record_size(run)
         self._on_host = _on_host(run.trace)
-        bare = size.without_notes() + analysis_bytes(run)
-        self.leave_to_record(bare, size.notes())
+        bare = size.bare + analysis_bytes(run)
+        self.leave_to_record(bare, size.notes)
         if self.bookkeeping:
             self.bare = bare
 

@@ -46,7 +46,7 @@ class Tally:
         if self.record is None:
             return None
         measured = None if self.plan is None else self.plan.measured
-        return self.record.nbytes() + deep_bytes(measured)
+        return self.record.bare + self.record.notes + deep_bytes(measured)
 
     def _plan(self) -> RunPlan:
         left = self.plan is not None and self.plan.broken

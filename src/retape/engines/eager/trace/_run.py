@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from retape._warn import warn
-from retape.engines.eager._record_bytes import RecordSize
+from retape.engines.eager._record_bytes import record_size
 from retape.engines.eager._wrapper_tensors import SavedWhole, save_wrapper
 from retape.engines.eager.trace._geometry import (
     Geometry,
@@ -111,7 +111,7 @@ class Run:
         self.recording, self.first_number = False, 0
         self.tally.steps = len(self.trace.steps)
         self.tally.saved = len(self.handle_steps)
-        self.tally.record = self.tally.record or RecordSize(self)
+        self.tally.record = self.tally.record or record_size(self)
         if not self.living:
             self.let_go()
 
