@@ -15,6 +15,7 @@ from jax.extend import core
 from jax.interpreters import ad
 
 from retape.engines.jaxpr.analysis._activity import propagate, wide
+from retape.engines.jaxpr.calls._placed_budget import filled, parts_of
 from retape.engines.jaxpr.calls._rerun import Rerun
 from retape.engines.jaxpr.calls._rules import (
     call,
@@ -75,7 +76,7 @@ def _goes_together(origin: Origin, axes: Dims) -> bool:
     alike = not contains(origin.primal.jaxpr, _ends_by_itself)
     if alike and (origin.plan is None or origin.plan.offload is None):
         return False
-    point = _origin_parts(origin, placed_at(origin.ins, axes))[0]
+    _, point, _ = parts_of(origin, placed_at(origin.ins, axes))
     return any(a is not None for a in point)
 
 
@@ -91,12 +92,8 @@ def _for_all(plan: Plan | None, size: int) -> Plan | None:
 def _sweep_together(origin: Origin, axes: Dims, axis: Axis, *values: Any) -> list[Any]:
     """A sweep of the batched program in the place of a batched sweep."""
     size = axis.size
-    given = iter(values)
-    # What was found to play no part may be anything.
-    pairs = zip(origin.ins, origin.avals, strict=True)
-    full = [next(given) if there else blank(aval) for there, aval in pairs]
-    point, seeds = _origin_parts(origin, full)
-    at, along = _origin_parts(origin, placed_at(origin.ins, axes))
+    _, point, seeds = parts_of(origin, filled(origin, values))
+    _, at, along = parts_of(origin, placed_at(origin.ins, axes))
     for i in which(origin.active):
         # Each run has a cotangent of its own.
         point[i], at[i] = front(point[i], at[i], size), 0
@@ -117,13 +114,6 @@ def _batched_runs(jaxpr: core.ClosedJaxpr, axes: Dims, axis: Axis) -> core.Close
     Each run has a cotangent of its own, so every output has the batch axis.
     """
     return without_gates(_batched(with_gates(jaxpr), axes, axis, every=True)[0])
-
-
-def _origin_parts(origin: Origin, values: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """Of all inputs of a sweep, those of its program, and its seeds."""
-    n, seeds = len(origin.primal.in_avals), sum(propagate(origin.primal, origin.active))
-    first = len(values) - seeds
-    return list(values[first - n : first]), list(values[first:])
 
 
 def _call_batch(

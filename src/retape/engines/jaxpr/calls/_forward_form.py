@@ -43,15 +43,11 @@ def forward_form(
     """
     plan = inner_plan(plan)
     loops = None if plan is None else plan.loops
-    gpus = list(map(is_gpu, platforms))
-    if loops == "host" or (loops is None and not any(gpus)):
-        return jaxpr
-    if isinstance(plan, Rerun) or ORIGINS.get(jaxpr) is not None:
+    asked = loops == "device" or (loops is None and any(map(is_gpu, platforms)))
+    if not asked or isinstance(plan, Rerun) or ORIGINS.get(jaxpr) is not None:
         return jaxpr
     found = _in_chunks(jaxpr)
-    if found is jaxpr or loops == "device" or all(gpus):
-        return found
-    return by_platform(jaxpr, found, platforms)
+    return found if loops == "device" else by_platform(jaxpr, found, platforms)
 
 
 @cached(64)

@@ -26,6 +26,8 @@ from retape.engines.jaxpr.jaxprs._jax_internals import axis_names
 from retape.engines.jaxpr.jaxprs._provenance import Origin
 from retape.engines.jaxpr.xla._standalone import is_explicit
 
+Parts = tuple[list[Any], list[Any], list[Any]]
+
 
 def may_be_spread(jaxpr: core.ClosedJaxpr) -> bool:
     """Whether the inputs may lie on several devices, without their types saying so."""
@@ -102,7 +104,7 @@ def placed(
     given = iter(placement(values))
     where = [next(given) if there else None for there in origin.ins]
     many = device_count(context) > 1
-    point = tuple(_point(origin, where)) if many else None
+    point = tuple(parts_of(origin, where)[1]) if many else None
     if many and all(p is None for p in point or ()):
         warn(
             f"`{origin.plan}`: the program runs on {device_count(context)} devices, "
@@ -127,23 +129,22 @@ def made_again(
     """
 
     def run(*given: Any) -> list[Any]:
-        rest = iter(given)
-        pairs = zip(origin.ins, origin.avals, strict=True)
-        # What was found to play no part may be anything.
-        full = [next(rest) if there else blank(aval) for there, aval in pairs]
-        outs = core.jaxpr_as_fun(program)(*full[_leading_constants(origin) :])
+        _, *parts = parts_of(origin, filled(origin, given))
+        outs = core.jaxpr_as_fun(program)(*(v for part in parts for v in part))
         return [v for v, wanted in zip(outs, origin.outs, strict=True) if wanted]
 
     with wide(jaxpr):
         return jax.make_jaxpr(run)(*map(struct, jaxpr.in_avals))
 
 
-def _leading_constants(origin: Origin) -> int:
-    """How many constants a sweep has as leading inputs."""
-    seeds = sum(propagate(origin.primal, origin.active))
-    return len(origin.avals) - len(origin.primal.in_avals) - seeds
+def filled(origin: Origin, given: Sequence[Any]) -> list[Any]:
+    """All inputs of a sweep; what was found to play no part may be anything."""
+    rest, pairs = iter(given), zip(origin.ins, origin.avals, strict=True)
+    return [next(rest) if there else blank(aval) for there, aval in pairs]
 
 
-def _point(origin: Origin, values: Sequence[Any]) -> Sequence[Any]:
-    first = _leading_constants(origin)
-    return values[first : first + len(origin.primal.in_avals)]
+def parts_of(origin: Origin, values: Sequence[Any]) -> Parts:
+    """Of all inputs of a sweep its constants, those of its program, and its seeds."""
+    seeds = len(values) - sum(propagate(origin.primal, origin.active))
+    first = seeds - len(origin.primal.in_avals)
+    return list(values[:first]), list(values[first:seeds]), list(values[seeds:])

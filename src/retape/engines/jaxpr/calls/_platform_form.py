@@ -61,8 +61,12 @@ def is_gpu(platform: str) -> bool:
 def by_platform(
     host: core.ClosedJaxpr, device: core.ClosedJaxpr, platforms: Sequence[str]
 ) -> core.ClosedJaxpr:
-    """A program that has both forms, for a lowering to several platforms."""
-    gpus = [p for p in platforms if is_gpu(p)]
+    """The form that a lowering to these platforms takes; both, where they differ."""
+    gpus = list(filter(is_gpu, platforms))
+    if device is host or not gpus:
+        return host
+    if len(gpus) == len(platforms):
+        return device
 
     def run(*values: Any) -> Any:
         forms = dict.fromkeys(gpus, core.jaxpr_as_fun(device))

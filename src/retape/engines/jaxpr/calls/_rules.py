@@ -126,8 +126,7 @@ def _lower_placed(context: Any, *values: Any, jaxpr: Any, **params: Any) -> Any:
     on_gpu = any(map(is_gpu, platforms))
     device = device_form(source, sweep_program) if on_gpu else None
     if device is not None:
-        alone = all(map(is_gpu, platforms))
-        jaxpr = device if alone else by_platform(jaxpr, device, platforms)
+        jaxpr = by_platform(jaxpr, device, platforms)
     elif origin is None:
         jaxpr = forward_form(jaxpr, params["plan"], platforms)
     rule = lower_on_cpu if platforms == ("cpu",) else lower

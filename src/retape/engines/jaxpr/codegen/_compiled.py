@@ -6,12 +6,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+from jax.extend import core
+
 from retape.engines.jaxpr.codegen._allocate import Layout
 from retape.engines.jaxpr.codegen._block_function import Code
 from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.ir._ir import Item, Label, Program
 from retape.engines.jaxpr.jaxprs._avals import Kind, nbytes
 from retape.engines.jaxpr.jaxprs._caches import cached
+from retape.engines.jaxpr.xla._sink_weight_gradients import lean
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +77,22 @@ def with_thin_tape(compiled: Compiled) -> Compiled:
     """
     taped = {label: replace(t, thin=True) for label, t in compiled.taped.items()}
     return replace(compiled, taped=taped)
+
+
+@cached(64)
+def step_vjps(compiled: Compiled, thrift: bool) -> dict[Label, core.ClosedJaxpr]:
+    """The derivatives of all blocks, for steps that are swept back at once.
+
+    Args:
+        compiled: The program.
+        thrift: Whether they hold less at once; then they take a truth in front.
+    """
+    found = {label: taped.whole for label, taped in compiled.taped.items()}
+    if not thrift:
+        return found
+    wide = next(iter(compiled.taped.values())).wide
+    with jax.enable_x64(wide):
+        return {label: lean(jaxpr) for label, jaxpr in found.items()}
 
 
 def _kind_bytes(kind: Kind) -> int:

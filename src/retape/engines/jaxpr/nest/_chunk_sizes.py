@@ -19,8 +19,7 @@ from dataclasses import dataclass, field
 from jax.extend import core
 
 from retape.engines.jaxpr.analysis._flops import flops
-from retape.engines.jaxpr.codegen._compiled import Compiled
-from retape.engines.jaxpr.codegen._step_vjp import step_vjps
+from retape.engines.jaxpr.codegen._compiled import Compiled, step_vjps
 from retape.engines.jaxpr.ir._ir import Block, Label, Loop, blocks_of
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params

@@ -6,9 +6,8 @@ from typing import Any
 
 from jax.extend import core
 
-from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._compiled import Compiled, step_vjps
 from retape.engines.jaxpr.codegen._linearize import TapedCode
-from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.jaxprs._avals import nbytes
 from retape.engines.jaxpr.jaxprs._jax_internals import jaxprs_in_params
 from retape.engines.jaxpr.jaxprs._subprogram import variables

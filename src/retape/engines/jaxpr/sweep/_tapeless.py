@@ -22,9 +22,8 @@ import jax.numpy as jnp
 from jax.extend import core
 
 from retape.engines.jaxpr.codegen._allocate import WRITTEN
-from retape.engines.jaxpr.codegen._compiled import Compiled
+from retape.engines.jaxpr.codegen._compiled import Compiled, step_vjps
 from retape.engines.jaxpr.codegen._linearize import TapedCode
-from retape.engines.jaxpr.codegen._step_vjp import step_vjps
 from retape.engines.jaxpr.ir._ir import Label
 from retape.engines.jaxpr.nest._resumable_nest import OK, State
 from retape.engines.jaxpr.sweep._forward import Forward, assign, inputs, written
