@@ -46,30 +46,6 @@ def test_bisection_and_recurrence_agree_where_one_takes_over():
                 assert beta(d, found) >= stages > beta(d, found - 1)
 
 
-@pytest.mark.parametrize(
-    "plan",
-    [
-        retape.fixed_space(snapshots=1),
-        retape.fixed_space(snapshots=2),
-        retape.fixed_space(snapshots=3),
-        retape.fixed_space(snapshots=10**12),
-        retape.fixed_space(snapshots=3, split="bisection"),
-        retape.fixed_time(sweeps=3),
-        retape.fixed_time(sweeps=10**12),
-        retape.logarithmic(),
-        retape.segments(),
-        retape.within("1 GB"),
-        retape.tiers(memory=3, disk=3),
-    ],
-    ids=repr,
-)
-def test_a_huge_run_is_predicted_in_bounded_time(plan):
-    with bounded():
-        prediction = plan.predict(HUGE, 1000, 1000)
-        assert prediction.taped == HUGE
-        assert prediction.advances >= 0 and type(prediction.advances) is int
-
-
 def test_a_run_whose_intervals_are_too_many_to_count_is_refused():
     with bounded(), pytest.raises(PlanError, match="different intervals"):
         retape.fixed_space(snapshots=3, split="treeverse").predict(HUGE)

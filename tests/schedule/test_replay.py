@@ -50,34 +50,28 @@ def test_a_broken_rule_is_named_with_its_place(actions, text):
         replay(actions, 3, capacity=2, stage=2)
 
 
-def test_steps_left_over_are_refused():
-    with pytest.raises(ScheduleError, match="ends with 2 of `length=3` steps not rev"):
-        replay([Store(0, 0), Advance(0, 2), Reverse(2, 3), Drop(0, 0)][:3], 3)
-
-
-def test_snapshots_left_over_are_refused():
-    with pytest.raises(ScheduleError, match="step 0 still in slot 0 on tier 'memory'"):
-        replay([Store(0, 0), Reverse(0, 3)], 3)
-
-
-def test_tiers_have_capacities_of_their_own():
-    actions = [Store(0, 0, "disk"), Store(0, 0, "memory")]
-    with pytest.raises(ScheduleError, match="tier 'memory' would hold 1 snap"):
-        replay(actions, 3, capacity={"disk": 1})
-
-
-def test_a_stage_of_no_steps_is_refused():
-    actions = [Advance(0, 1), Store(1, 0), Reverse(1, 3), Restore(1, 0), Reverse(1, 1)]
-    with pytest.raises(ScheduleError, match="action 4, .*it has no steps"):
-        replay(actions, 3)
-
-
-def test_tapes_count_as_snapshots_and_as_stages():
-    tapes = [Tape(0, 1, 0), Tape(1, 2, 1)]
-    with pytest.raises(ScheduleError, match="2 snapshots where 1 may live"):
-        replay(tapes, 3, capacity=1)
-    with pytest.raises(ScheduleError, match="stage of 2 steps is taped where 1 may"):
-        replay([Tape(0, 2, 0)], 3, stage=1)
+@pytest.mark.parametrize(
+    ("actions", "told", "text"),
+    [
+        ([Store(0, 0), Advance(0, 2), Reverse(2, 3)], {}, "ends with 2 of `length=3`"),
+        ([Store(0, 0), Reverse(0, 3)], {}, "step 0 still in slot 0 on tier 'memory'"),
+        (
+            [Store(0, 0, "disk"), Store(0, 0, "memory")],
+            {"capacity": {"disk": 1}},
+            "tier 'memory' would hold 1 snap",
+        ),
+        (
+            [Advance(0, 1), Store(1, 0), Reverse(1, 3), Restore(1, 0), Reverse(1, 1)],
+            {},
+            "action 4, .*it has no steps",
+        ),
+        ([Tape(0, 1, 0), Tape(1, 2, 1)], {"capacity": 1}, "2 snapshots where 1 may"),
+        ([Tape(0, 2, 0)], {"stage": 1}, "stage of 2 steps is taped where 1 may"),
+    ],
+)
+def test_so_is_what_is_left_over_or_beyond_what_is_told(actions, told, text):
+    with pytest.raises(ScheduleError, match=text):
+        replay(actions, 3, **told)
 
 
 def test_actions_of_different_kinds_are_never_equal():

@@ -7,8 +7,7 @@ from math import inf
 import pytest
 
 from retape import Tier
-from retape.schedule import Chain, Hierarchy, replay
-from tests.schedule.test_chain import least_budget
+from retape.schedule import Hierarchy, replay
 
 AMOUNTS = (0, 0.5, 1, 3, 8)
 
@@ -45,30 +44,6 @@ def least_of_tiers(stages, tiers):
     return kept_nowhere(stages, tuple(tier.snapshots for tier in tiers))
 
 
-def least_of_chain(forward, states, tapes, budget):
-    """The least cost of a chain, by recursion over all bytes that are free."""
-
-    @cache
-    def value(a, b, room):
-        if sum(tapes[a:b]) <= room:
-            return 0.0
-        if tapes[a] > room:
-            return inf
-        beside = room - states[a]
-        return min(
-            value(a + 1, b, room - tapes[a]),
-            min(
-                (
-                    sum(forward[a:k]) + value(k, b, beside) + value(a, k, room)
-                    for k in range(a + 1, b)
-                ),
-                default=inf,
-            ),
-        )
-
-    return value(0, len(forward), budget)
-
-
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_tiers_cost_what_the_recurrence_says(count):
     draw = random.Random(count)
@@ -85,14 +60,3 @@ def test_tiers_cost_what_the_recurrence_says(count):
         least = least_of_tiers(n, tuple(tiers))
         assert schedule.cost() == pytest.approx(2 * n + least)
         assert replay(schedule, n) == schedule.counts()
-
-
-def test_chains_cost_what_the_recurrence_says():
-    draw = random.Random(3)
-    for _ in range(20):
-        n = draw.randint(1, 14)
-        sizes = [[draw.randint(1, 9) for _ in range(n)] for _ in "fst"]
-        budget = least_budget(*sizes[1:]) + draw.randint(0, 20)
-        chain = Chain(*sizes, budget)
-        assert chain.exact and chain.cost() == least_of_chain(*sizes, budget)
-        assert replay(chain, n) == chain.counts()
