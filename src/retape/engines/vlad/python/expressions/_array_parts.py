@@ -1,8 +1,8 @@
 """Parts of arrays by slices, and whole rows and columns: read, and written.
 
-    u[1:-1]          ->   (part u 1 -1 1)
-    v[a:b] = x       ->   v' = (set-part v a b 1 x)
-    M[:, j]          ->   (part M 0 far 1 j j+1 1), without the axis of one item
+    u[1:-1]          ->   (part u's items, first, (step, count))
+    v[a:b] = x       ->   v' = (set-part v's items, first, (step, count), x)
+    M[:, j]          ->   (part M's items, j, (length of a row, count))
 
 What is read is a copy, and counts as another name of the array: NumPy's is a view, so
 neither is written as long as both are there.
@@ -10,11 +10,12 @@ neither is written as long as both are there.
 
 import ast
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import reduce
+from typing import TYPE_CHECKING
 
-from retape.engines.vlad.language._core import Const, Core, Prim
+from retape.engines.vlad.language._core import Const, Core, If, Prim, Var
 from retape.engines.vlad.language._diagnostics import Where
-from retape.engines.vlad.operators._table import ADD, CONS
+from retape.engines.vlad.operators._table import ADD, CONS, EQUAL, MULTIPLY
 from retape.engines.vlad.python.library import _parts
 from retape.engines.vlad.python.read._types import (
     BOOL,
@@ -26,9 +27,9 @@ from retape.engines.vlad.python.read._types import (
     Type,
     kind_of_type,
 )
-from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT, Operand
-from retape.engines.vlad.python.terms._array_terms import length_of, opened
-from retape.engines.vlad.python.terms._core_builder import tuple_of
+from retape.engines.vlad.python.terms._arithmetic import LARGEST_INT, Operand, fault
+from retape.engines.vlad.python.terms._array_terms import length_of, opened, product_of
+from retape.engines.vlad.python.terms._core_builder import tuple_of, tuple_pattern
 
 if TYPE_CHECKING:
     from retape.engines.vlad.python.expressions._expressions import Expressions
@@ -43,19 +44,11 @@ _BOUNDS = TupleType((INT, INT, INT))
 Index = tuple[Operand, ...]
 """An int, or the three bounds of a slice."""
 
-_READS: dict[int, Any] = {
-    1: _parts.part_1,
-    2: _parts.part_2,
-    3: _parts.part_3,
-    4: _parts.part_4,
-}
+_Axis = tuple[Core, Core]
+"""The step along an axis of a part, among an array's items, and how many there are."""
 
-_SETS: dict[int, Any] = {
-    1: (_parts.set_part_1, _parts.fill_part_1),
-    2: (_parts.set_part_2, _parts.fill_part_2),
-    3: (_parts.set_part_3, _parts.fill_part_3),
-    4: (_parts.set_part_4, _parts.fill_part_4),
-}
+_ROW, _AXIS = ArrayType(1), TupleType((INT, INT))
+"""The items of an array; of an axis of a part the step, and how many."""
 
 
 def is_part(node: ast.Subscript, type_: ArrayType) -> bool:
@@ -98,122 +91,135 @@ class ArrayParts:
         return [self._bounds(self._owner.text.where(node), 1)] * type_.rank
 
     def _part(self, node: ast.AST, array: Operand, found: list[Index]) -> Operand:
-        owner, type_ = self._owner, array[1]
-        assert isinstance(type_, ArrayType)
-        kept = [at for at, index in enumerate(found) if len(index) > 1]
+        owner, where = self._owner, self._owner.text.where(node)
+        assert isinstance(array[1], ArrayType)
 
-        def taken(whole: Core, *bounds: Core) -> Core:
-            args: list[Operand] = [(each, _BOUNDS) for each in bounds]
-            made, _ = owner.written(node, _READS[type_.rank], [(whole, type_), *args])
-            return self._with_axes(made, type_.rank, kept)
+        def taken(shape: Core | None, items: Core, base: Core, *axes: _Axis) -> Core:
+            function = _parts.part if len(axes) > 1 else _parts.part_of_one
+            made, _ = owner.written(node, function, _given(where, items, base, axes))
+            if len(axes) == 1:
+                return made
+            counts = tuple_of(where, [count for _, count in axes])
+            return Prim(where, CONS, (counts, made))
 
-        made = self._with_bounds(node, array, found, taken)
+        made = self._along(node, array, found, taken)
         owner.fresh = False
-        return made, ArrayType(len(kept), type_.item)
+        rank = sum(len(index) > 1 for index in found)
+        return made, ArrayType(rank, array[1].item)
 
     def with_part(
         self, node: ast.Subscript, array: Operand, value: Operand, env: "Variables"
     ) -> Core:
         """The array of a subscript, with other values there."""
-        owner, type_ = self._owner, array[1]
-        assert isinstance(type_, ArrayType)
+        owner, where = self._owner, self._owner.text.where(node)
         found = self._found(node, array, env)
-        kept = [at for at, index in enumerate(found) if len(index) > 1]
-        sets, fills = _SETS[type_.rank]
-        if not isinstance(value[1], ArrayType):
-            value = owner.as_number(node, value)
-            value = value[0], UNKNOWN if value[1] is UNKNOWN else FLOAT
-        elif value[1].rank != len(kept):
+        rank = sum(len(index) > 1 for index in found)
+        type_ = value[1]
+        if not isinstance(type_, ArrayType):
+            core, kind = owner.as_number(node, value)
+            value = core, UNKNOWN if kind is UNKNOWN else FLOAT
+        elif type_.rank != rank:
             owner.refuse(
                 node,
-                f"{kind_of_type(value[1])} is assigned to a part of {len(kept)} "
-                f"dimension{'s' * (len(kept) > 1)}; write a loop over the rows",
+                f"{kind_of_type(type_)} is assigned to a part of {rank} "
+                f"dimension{'s' * (rank > 1)}; write a loop over the rows",
             )
 
-        def changed(whole: Core, *bounds: Core) -> Core:
-            args: list[Operand] = [(each, _BOUNDS) for each in bounds]
-            if not isinstance(value[1], ArrayType):
-                return owner.written(node, fills, [(whole, type_), *args, value])[0]
-            values = self._in_all_axes(node, value[0], type_.rank, kept)
-            last = values, ArrayType(type_.rank)
-            return owner.written(node, sets, [(whole, type_), *args, last])[0]
+        def changed(shape: Core | None, items: Core, base: Core, *axes: _Axis) -> Core:
+            given = _given(where, items, base, axes)
+            if isinstance(type_, ArrayType):
+                made = self._set(node, given, axes, value)
+            else:
+                one, more = _parts.fill_part_of_one, _parts.fill_part
+                function = one if len(axes) == 1 else more
+                made, _ = owner.written(node, function, [*given, value])
+            return made if shape is None else Prim(where, CONS, (shape, made))
 
-        return self._with_bounds(node, array, found, changed)
+        return self._along(node, array, found, changed)
 
-    def _with_bounds(
+    def _set(
+        self,
+        node: ast.AST,
+        given: list[Operand],
+        axes: tuple[_Axis, ...],
+        values: Operand,
+    ) -> Core:
+        """The items with those of an array in a part, which are as many."""
+        owner, where = self._owner, self._owner.text.where(node)
+
+        def placed(shape: Core | None, items: Core, *lengths: Core) -> Core:
+            one, more = _parts.set_part_of_one, _parts.set_part
+            function = more if shape else one
+            done, _ = owner.written(node, function, [*given, (items, _ROW)])
+            kind = "shapes" if shape else "lengths"
+            wrong = fault(where, f"the {kind} of two arrays differ")
+            for length, (_, count) in zip(lengths, axes, strict=True):
+                same = Prim(where, EQUAL, (length, count))
+                done = If(where, same, done, wrong)
+            return done
+
+        return self._opened(where, values, placed)
+
+    def _opened(self, where: Where, array: Operand, body: Callable[..., Core]) -> Core:
+        """A term of an array's shape, if it has more dimensions, items and lengths."""
+        core, type_ = array
+        assert isinstance(type_, ArrayType)
+
+        def within(shape: Core, *parts: Core) -> Core:
+            *lengths, items = parts
+            return body(shape, items, *lengths)
+
+        if type_.rank > 1:
+            return opened(self._owner.build, where, core, within, type_.rank)
+        named = self._owner.arithmetic.named
+        return named(where, (core,), lambda v: body(None, v, length_of(where, v)))
+
+    def _along(
         self,
         node: ast.AST,
         array: Operand,
         found: list[Index],
         body: Callable[..., Core],
     ) -> Core:
-        """A term of the bounds of each axis: an index is a part of one item."""
+        """A term of where a part begins, and of its axes; an index makes none."""
         owner, where = self._owner, self._owner.text.where(node)
-        named, one = owner.arithmetic.named, Const(where, 1.0)
-        single = [at for at, index in enumerate(found) if len(index) == 1]
-        bounds = [tuple_of(where, [core for core, _ in index]) for index in found]
-        assert isinstance(array[1], ArrayType)
-        rank = array[1].rank
+        named = owner.arithmetic.named
 
-        def inside(whole: Core, *lengths: Core) -> Core:
-            checked = [
-                owner.written(node, _parts.checked_place, [*found[at], (length, INT)])
-                for at, length in zip(single, lengths, strict=True)
-            ]
+        def inside(shape: Core | None, items: Core, *lengths: Core) -> Core:
+            def reached(at: int, base: list[Core], axes: list[_Axis]) -> Core:
+                if at == len(found):
+                    steps = tuple(step for step, _ in axes)
+                    counts = [count for _, count in axes]
+                    first = reduce(lambda a, b: Prim(where, ADD, (a, b)), base)
 
-            def known(*places: Core) -> Core:
-                for at, place in zip(single, places, strict=True):
-                    end = Prim(where, ADD, (place, one))
-                    bounds[at] = tuple_of(where, [place, end, one])
-                return body(whole, *bounds)
+                    def known(first: Core, *steps: Core) -> Core:
+                        pairs = zip(steps, counts, strict=True)
+                        return body(shape, items, first, *pairs)
 
-            return named(where, tuple(core for core, _ in checked), known)
+                    return named(where, (first, *steps), known)
+                stride = product_of(where, [Const(where, 1.0), *lengths[at + 1 :]])
+                length = lengths[at], INT
 
-        def opening(whole: Core) -> Core:
-            def with_lengths(shape: Core, *parts: Core) -> Core:
-                return inside(whole, *(parts[at] for at in single))
+                def further(place: Core, step: Core, count: Core | None) -> Core:
+                    begins, by = (
+                        Prim(where, MULTIPLY, (each, stride)) for each in (place, step)
+                    )
+                    more = [] if count is None else [(by, count)]
+                    return reached(at + 1, [*base, begins], [*axes, *more])
 
-            if not single:
-                return body(whole, *bounds)
-            return opened(owner.build, where, whole, with_lengths, rank)
+                if len(found[at]) == 1:
+                    checked = _parts.checked_place
+                    place, _ = owner.written(node, checked, [*found[at], length])
+                    return named(where, (place,), lambda i: further(i, i, None))
+                bounds = tuple_of(where, [core for core, _ in found[at]]), _BOUNDS
+                spanned, _ = owner.written(node, _parts.span, [bounds, length])
+                names = [owner.build.fresh(n) for n in ("first", "step", "count")]
+                rest = further(*(Var(where, name) for name in names))
+                return owner.build.let(where, tuple_pattern(names), spanned, rest)
 
-        return named(where, (array[0],), opening)
+            return reached(0, [], [])
 
-    def _with_axes(self, made: Core, rank: int, kept: list[int]) -> Core:
-        """A part without the axes of which it has one item."""
-        if len(kept) == rank:
-            return made
-        where, build = made.where, self._owner.build
-
-        def without(shape: Core, *parts: Core) -> Core:
-            *lengths, data = parts
-            if len(kept) == 1:
-                return data
-            left = tuple_of(where, [lengths[at] for at in kept])
-            return Prim(where, CONS, (left, data))
-
-        return opened(build, where, made, without, rank)
-
-    def _in_all_axes(
-        self, node: ast.AST, values: Core, rank: int, kept: list[int]
-    ) -> Core:
-        """Values with an axis of one item where an index stands."""
-        if len(kept) == rank:
-            return values
-        where, build = self._owner.text.where(node), self._owner.build
-
-        def with_axes(*parts: Core) -> Core:
-            *lengths, data = parts
-            lengths = lengths[-len(kept) :]
-            shape: list[Core] = [Const(where, 1.0)] * rank
-            for at, length in zip(kept, lengths, strict=True):
-                shape[at] = length
-            return Prim(where, CONS, (tuple_of(where, shape), data))
-
-        if len(kept) > 1:
-            return opened(build, where, values, with_axes, len(kept))
-        named = self._owner.arithmetic.named
-        return named(where, (values,), lambda v: with_axes(length_of(where, v), v))
+        return self._opened(where, array, inside)
 
     def _found(
         self, node: ast.Subscript, array: Operand, env: "Variables"
@@ -292,3 +298,17 @@ class ArrayParts:
 
 def _is_all(node: ast.expr) -> bool:
     return isinstance(node, ast.Slice) and not (node.lower or node.upper or node.step)
+
+
+def _given(
+    where: Where, items: Core, base: Core, axes: tuple[_Axis, ...]
+) -> list[Operand]:
+    """What a function of our library is given: of more axes than one there are four."""
+    first, *more = [(tuple_of(where, axis), _AXIS) for axis in axes]
+    given: list[Operand] = [(items, _ROW), (base, INT)]
+    if not more:
+        return [*given, first]
+    none = tuple_of(where, [Const(where, 0.0), Const(where, 1.0)]), _AXIS
+    padded = [first, *[none] * (3 - len(more)), *more]
+    kinds = TupleType((_AXIS,) * 4)
+    return [*given, (tuple_of(where, [core for core, _ in padded]), kinds)]

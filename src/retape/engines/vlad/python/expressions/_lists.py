@@ -53,6 +53,7 @@ from retape.engines.vlad.python.read._types import (
 from retape.engines.vlad.python.read._variables import share
 from retape.engines.vlad.python.terms._arithmetic import Operand, fault
 from retape.engines.vlad.python.terms._array_terms import (
+    if_alike,
     in_range,
     length_of,
     opened,
@@ -271,10 +272,9 @@ class Lists:
         is_flat = not isinstance(xs[1].item, TupleType | ArrayType)
 
         def taken(shape: Core, count: Core, width: Core, data: Core) -> Core:
-            zero, one = Const(where, 0.0), Const(where, 1.0)
             size = Prim(where, MULTIPLY, (count, width))
-            bounds = tuple_of(where, [zero, size, one]), TupleType((INT, INT, INT))
-            items, _ = owner.written(node, _parts.part_1, [(data, _ROW), bounds])
+            given = _stretch(data, Const(where, 0.0), size)
+            items, _ = owner.written(node, _parts.part_of_one, given)
             if is_flat:
                 return items
             wrong = fault(where, "an empty list makes no array of two dimensions")
@@ -332,10 +332,8 @@ class Lists:
         assert isinstance(type_, ListType)
         first = Prim(where, MULTIPLY, (place, width))
         if type_.item == _ROW:
-            stop = Prim(where, ADD, (first, width))
-            ends = [first, stop, Const(where, 1.0)]
-            bounds = tuple_of(where, ends), TupleType((INT, INT, INT))
-            made, _ = owner.written(node, _parts.part_1, [(data, _ROW), bounds])
+            given = _stretch(data, first, width)
+            made, _ = owner.written(node, _parts.part_of_one, given)
             owner.fresh = False
             return made
         if not isinstance(type_.item, TupleType):
@@ -391,12 +389,14 @@ class Lists:
         self, node: ast.AST, data: Core, place: Core, width: Core, value: Operand
     ) -> Core:
         owner, where = self._owner, self._owner.text.where(node)
-        first = Prim(where, MULTIPLY, (place, width))
-        stop = Prim(where, ADD, (first, width))
-        ends = tuple_of(where, [first, stop, Const(where, 1.0)])
-        bounds = ends, TupleType((INT, INT, INT))
-        given = [(data, _ROW), bounds, value]
-        return owner.written(node, _parts.set_part_1, given)[0]
+        given = _stretch(data, Prim(where, MULTIPLY, (place, width)), width)
+
+        def changed(values: Core) -> Core:
+            row: Operand = values, _ROW
+            made, _ = owner.written(node, _parts.set_part_of_one, [*given, row])
+            return if_alike(where, [length_of(where, values), width], made)
+
+        return owner.arithmetic.named(where, (value[0],), changed)
 
     def _with_array(
         self, node: ast.AST, count: Core, width: Core, data: Core, value: Operand
@@ -417,6 +417,12 @@ class Lists:
             return Prim(where, CONS, (Prim(where, CONS, (more, wide)), made))
 
         return owner.arithmetic.named(where, (value[0],), added)
+
+
+def _stretch(data: Core, first: Core, count: Core) -> list[Operand]:
+    """So many numbers from a place on, as the functions of parts take them."""
+    axis = tuple_of(data.where, [Const(data.where, 1.0), count])
+    return [(data, _ROW), (first, INT), (axis, TupleType((INT, INT)))]
 
 
 def _leaves(type_: Type) -> list[Type]:

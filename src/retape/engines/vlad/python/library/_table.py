@@ -65,9 +65,7 @@ VIEWS = frozenset("transpose ravel diagonal reshape T".split())
 """What NumPy gives may be another name of its argument."""
 
 WRITES = frozenset(
-    (
-        *(f"{how}_part_{rank}" for how in ("set", "fill") for rank in "1234"),
-        *"with_room with_number with_array".split(),
-    )
+    "set_part_of_one fill_part_of_one set_part fill_part with_room with_number "
+    "with_array".split()
 )
 """Functions that are given their first argument for good, and write to it in place."""
