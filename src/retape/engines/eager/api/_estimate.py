@@ -20,8 +20,8 @@ from retape.engines.eager.analysis._measured import ForwardEnd, whole_mark
 from retape.engines.eager.api._argument_checks import check_callable
 from retape.engines.eager.api._record_shapes import record_shapes
 from retape.engines.eager.plan._fit import Fit
-from retape.engines.eager.plan._known import Known, programs
-from retape.engines.eager.plan._learned import FEWEST_ENTRIES, UNITS
+from retape.engines.eager.plan._known import UNITS, Known, programs
+from retape.engines.eager.plan._learned import FEWEST_ENTRIES
 
 _POINTS = 10
 # A quarter of the forward again is about a twelfth of a step of training.

@@ -10,21 +10,20 @@ are told apart by what they do. A plan is taken up where the first unit of a run
 of the plan, and left where the run does something else or holds more.
 """
 
-import threading
 from collections import OrderedDict
 
-from retape.engines.eager.analysis._measure import measure
 from retape.engines.eager.analysis._measured import Measured, whole_mark
 from retape.engines.eager.keep._keeper import Keeper
 from retape.engines.eager.plan._dynamic_programme import LARGEST
 from retape.engines.eager.plan._fit import Fit
 from retape.engines.eager.plan._known import (
+    LOCK,
     Known,
+    Recent,
     forget_programs,
     programs,
     programs_for,
 )
-from retape.engines.eager.plan._lru import Recent
 from retape.engines.eager.plan._planned_forward import PlannedKeeper, UnitSchedule
 from retape.engines.eager.trace._report import Tally
 from retape.engines.eager.trace._run import Run
@@ -43,11 +42,6 @@ _RUNS_PER_SEARCH = 64
 # Looking at an entry of the table takes a core as long as 250 bytes. Finding a plan may
 # take about three runs, with coarser levels if need be, but not less than the fewest.
 _ENTRY = 80
-# Few units leave the table fine levels, many cut finely. With a hundred, and so 70
-# levels, a Mamba of two blocks ran 0.57 again in a budget in which 39 units run 0.15.
-# With 25 beside them a plan was at most 0.01 of a forward cheaper (a gated scan), and
-# where what is measured takes room of the budget dearer by up to 0.02 (a GPT, a U-Net).
-UNITS = 50
 FEWEST_ENTRIES = 6_000_000
 
 
@@ -141,15 +135,12 @@ class Lessons:
 
     Attributes:
         programs: By mark, the latest last.
-        followed: The plan of the latest run, if that was the program planned for.
     """
 
     def __init__(self, memory: int, price: int = 0) -> None:
         self._memory = memory
         self._known = programs_for(price)
-        self._lock = threading.Lock()
         self.programs: OrderedDict[int, LearnedProgram] = OrderedDict()
-        self.followed: UnitSchedule | None = None
         self._followers: dict[int, int] = {}
         self._latest: int | None = None
         self._runs = self._searches = 0
@@ -157,7 +148,7 @@ class Lessons:
 
     def plan(self) -> UnitSchedule | None:
         """The plan that a new run may turn out to follow, the others beside it."""
-        with self._lock:
+        with LOCK:
             self._settle()
             self._study()
             self._expect_programs()
@@ -180,7 +171,7 @@ class Lessons:
         if not run.living or asked or not (led or keeper.relieved):
             return
         mark = whole_mark(run)
-        with self._lock:
+        with LOCK:
             self._runs += 1
             program = self.programs.pop(mark, None)
             if program is None:
@@ -188,17 +179,15 @@ class Lessons:
             if not program.studied:
                 program.recorded = self._may_plan(mark, run)
             self._note(program)
-            ours = plan is not None and plan.measured is program.measured
-            self.followed = plan if ours else None
-            if self.followed is not None:
-                program.watch(self.followed)
+            if plan is not None and plan.measured is program.measured:
+                program.watch(plan)
 
     def give_up_plan(self, run: Run) -> bool:
         """Have no plan any more for a program; whether it has done without in here.
 
         One that was estimated has not, if its first run has a plan.
         """
-        with self._lock:
+        with LOCK:
             program = self.programs.get(whole_mark(run))
             if program is None:
                 return False
@@ -207,25 +196,20 @@ class Lessons:
 
     def _may_plan(self, mark: int, run: Run) -> bool:
         """Let the record wait until it is reversed; what is not then is read now."""
-        if self._known.get(mark) is None:
+        if mark not in self._known:
             if not self._may_search():
                 return False
-            if not self._known.wait(mark, run):
-                self._known.add(mark, measure(run, UNITS))
+            self._known.note(mark, run)
         return True
 
     def _study(self) -> None:
         """Find plans for the programs that were recorded, and are reversed."""
         for program in self.programs.values():
             if program.recorded and not program.studied:
-                mark, known = program.mark, self._known.get(program.mark)
-                waited = self._known.take(mark) if known is None else None
-                if waited is not None:
-                    run, end = waited
-                    known = self._known.add(mark, measure(run, UNITS, end))
+                known = self._known.get(program.mark)
                 if known is not None:
                     program.learn(known)
-                    self._known.drop_without_plans(mark)
+                    self._known.drop_without_plans(known)
 
     def _expect_programs(self) -> None:
         """Find plans for programs that were estimated, before any of their runs."""
@@ -269,17 +253,16 @@ def _end_of_first_unit(program: LearnedProgram) -> int:
 
 
 _lessons: Recent[tuple[int, int], Lessons] = Recent(_MOST_BUDGETS)
-_lessons_lock = threading.Lock()
 
 
 def lessons_for(memory: int, price: int = 0) -> Lessons:
     """The lessons of runs within a budget, and with a store of a price per byte."""
-    with _lessons_lock:
+    with LOCK:
         return _lessons.use((memory, price), lambda: Lessons(memory, price))
 
 
 def forget_lessons() -> None:
     """Forget all plans."""
-    with _lessons_lock:
+    with LOCK:
         _lessons.clear()
-    forget_programs()
+        forget_programs()
