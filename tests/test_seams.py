@@ -93,7 +93,6 @@ PATCHED = {
     ),
     "passes that lie, and how finely they cut": (
         "retape.engines.jaxpr._pipeline.",
-        "retape.engines.jaxpr.codegen._linearize.choose_residuals",
     ),
     "disks and other processes' files": (
         "retape.storage._file_lock.", "retape.storage._run_directory.",

@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import jax
 import jax.numpy as jnp
 import pytest
 from jax import lax
 
-import retape.jax
 from tests.engines.jaxpr.support import seams
 from tests.engines.jaxpr.support.seams import Read, Var, blocks_of
 
@@ -164,18 +162,3 @@ def test_a_lie_is_caught(name, lie, said):
     compiled()
     with seams.lying(name, lie), pytest.raises(AssertionError, match=said):
         compiled()
-
-
-HALVES = {
-    "read again, and gone by then": lambda r, *_: replace(r, sources=(0, 1, 2)),
-    "other results": lambda r, *_: replace(r, taped=r.restore),
-    "other values on the way back": lambda r, *_: replace(r, sources=()),
-}
-
-
-@pytest.mark.parametrize("said", HALVES)
-def test_halves_fit_one_another(said):
-    """A tape that is chosen wrongly is seen before anything runs."""
-    lie = seams.lying("choose_residuals", HALVES[said])
-    with seams.finely(), lie, pytest.raises(AssertionError, match="other|read again"):
-        jax.eval_shape(retape.jax.grad(program), jnp.ones(3), jnp.ones(3))

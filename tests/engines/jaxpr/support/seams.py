@@ -118,8 +118,7 @@ def lying(name: str, lie: Function) -> Iterator[None]:
     The lie is given what the pass made, or the program that it changed, and what the
     pass was given. It returns something to stand in its place, or changes it.
     """
-    of_a_pass = name == "choose_residuals"
-    honest = choose_residuals if of_a_pass else getattr(_pipeline, name)
+    honest = getattr(_pipeline, name)
 
     def lies(*given: Any, **options: Any) -> Any:
         made = honest(*given, **options)
@@ -128,13 +127,7 @@ def lying(name: str, lie: Function) -> Iterator[None]:
         return made if other is None else other
 
     with pytest.MonkeyPatch.context() as patch:
-        if of_a_pass:
-            # How `linearize` chooses what is taped.
-            patch.setattr(
-                "retape.engines.jaxpr.codegen._linearize.choose_residuals", lies
-            )
-        else:
-            patch.setattr(_pipeline, name, lies)
+        patch.setattr(_pipeline, name, lies)
         forget()
         yield
     forget()

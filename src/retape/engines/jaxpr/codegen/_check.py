@@ -6,13 +6,14 @@ some, so that one mistake is not made in both. A broken rule is a fault of ours.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
 from retape.engines.jaxpr.codegen._allocate import Layout, Location
 from retape.engines.jaxpr.codegen._block_function import Code
+from retape.engines.jaxpr.codegen._linearize import TapedCode
 from retape.engines.jaxpr.ir._ir import (
     Atom,
     Block,
@@ -23,11 +24,7 @@ from retape.engines.jaxpr.ir._ir import (
     blocks_of,
 )
 from retape.engines.jaxpr.ir._liveness import Liveness
-from retape.engines.jaxpr.jaxprs._avals import kind_of
 from retape.engines.jaxpr.jaxprs._check import value_types
-
-if TYPE_CHECKING:
-    from retape.engines.jaxpr.codegen._linearize import Linearized, TapedCode
 
 
 def check_layout(program: Program, layout: Layout, live: Liveness) -> None:
@@ -93,28 +90,6 @@ def check_taped(
         for i in t.lasting:
             assert layout.where[sources[i]].kind in ("operand", "resident")
             assert sources[i] not in replaced, "read again after it was replaced"
-
-
-def check_linearized(block: TapedCode, split: Linearized) -> None:
-    """Check that two halves fit one another, and the block that they are of."""
-    code, n = block.code.jaxpr, len(block.code.jaxpr.out_avals)
-    made = split.taped.out_avals
-    _agree(split.taped.in_avals, code.in_avals, "inputs")
-    _agree(made[:n], code.out_avals, "results")
-    assert [kind_of(a) for a in made[n:]] == list(split.kinds), "other values taped"
-    assert block.lasting.issuperset(split.sources), "read again, and gone by then"
-    if split.pullback is None:
-        assert not split.kinds, "taped for no pullback"
-        return
-    seeds = [code.out_avals[i].to_tangent_aval() for i in block.active_outs]
-    given = [*made[n:], *(code.in_avals[i] for i in split.sources), *seeds]
-    _agree(split.pullback.in_avals, given, "values on the way back")
-    pulled = [code.in_avals[i].to_tangent_aval() for i in block.active_ins]
-    _agree(split.pullback.out_avals, pulled, "cotangents")
-
-
-def _agree(found: Iterable[Any], wanted: Iterable[Any], what: str) -> None:
-    assert value_types(found) == value_types(wanted), f"other {what}"
 
 
 def check_sharing(program: Program, before: Layout, after: Layout) -> None:

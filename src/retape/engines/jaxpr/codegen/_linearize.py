@@ -24,7 +24,6 @@ from jax.extend import core
 
 from retape.engines.jaxpr.codegen._allocate import Layout
 from retape.engines.jaxpr.codegen._block_function import Code
-from retape.engines.jaxpr.codegen._check import check_linearized
 from retape.engines.jaxpr.codegen._min_cut import choose_residuals
 from retape.engines.jaxpr.codegen._rules_lacking import differentiable_run, no_rule
 from retape.engines.jaxpr.codegen._tape_pools import pool_of, pushes
@@ -91,9 +90,7 @@ class TapedCode:
     def halves(self) -> Linearized:
         """The taping half, the pullback half, and the residuals between them."""
         with jax.enable_x64(self.wide):
-            split = _linearized(self)
-        check_linearized(self, split)
-        return split
+            return _linearized(self)
 
     @cached_property
     def whole(self) -> core.ClosedJaxpr:

@@ -19,18 +19,7 @@ from typing import Any
 from retape.engines.jaxpr.ir._flow_graph import Flow
 from retape.engines.jaxpr.ir._ir import Atom, Block, Label, Op, Var
 from retape.engines.jaxpr.streams._definitions import Definitions
-from retape.engines.jaxpr.streams._row_updates import RowSet, chain, is_same, row_set
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """The updates of a buffer in one block."""
-
-    sets: list[RowSet]
-    passed: list[Op]
-    """Operations that return a version of it."""
-    last: frozenset[Var]
-    """Its names at the end of the block that it got there."""
+from retape.engines.jaxpr.streams._row_updates import Versions, chain, is_same, row_set
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,7 @@ class Buffer:
     names: frozenset[Var]
     birth: tuple[Block, Var, Atom]
     """The move outside every loop that made it: where, to what, of what."""
-    visits: dict[Label, Visit]
+    visits: dict[Label, Versions]
 
     def writers(self, flow: Flow) -> list[Block]:
         """The blocks that set rows."""
@@ -58,13 +47,13 @@ def buffer_of(flow: Flow, defs: dict[Label, Definitions], seed: Var) -> Buffer |
     names, births = found
     if len(births) != 1 or not all(_same_type_vars(v, seed) for v in names):
         return None
-    visits: dict[Label, Visit] = {}
+    visits: dict[Label, Versions] = {}
     for block in flow.blocks:
         ops = defs[block.label].ops if flow.inside(block) else ()
         visit = chain(ops, defs[block.label], names)
         if visit is None:
             return None
-        visits[block.label] = Visit(*visit)
+        visits[block.label] = visit
     buffer = Buffer(names, births[0], visits)
     return buffer if _newest(flow, defs, buffer) else None
 
@@ -182,7 +171,7 @@ def _read_versions(
     return frozenset(v for v in needed if v in buffer.names or v in made)
 
 
-def _roots(flow: Flow, block: Block, buffer: Buffer, visit: Visit) -> set[Any]:
+def _roots(flow: Flow, block: Block, buffer: Buffer, visit: Versions) -> set[Any]:
     """Values needed at the end of a block, but for the buffer itself."""
     found: set[Any] = {s for d, s in block.moves.items() if d not in buffer.names}
     found |= {x for w in block.writes for x in (w.stream, w.source)}

@@ -130,26 +130,19 @@ def is_same(op: Op) -> bool:
 
 def chain(
     ops: Sequence[Op], made: Definitions, buffers: frozenset[Var]
-) -> tuple[list[RowSet], list[Op], frozenset[Var]] | None:
-    """The rows of one buffer that a block sets, in turn.
+) -> Versions | None:
+    """What one block does with a buffer; `None` if it uses an old version of it again.
 
     Args:
         ops: The block's operations.
         made: What they make.
         buffers: The names of the buffer.
-
-    Returns:
-        The rows set, the operations that the buffer went through, and its names at
-        the end of the block that it had not on entry; or `None` if an old version of
-        it is used again.
     """
-    versions = _Versions(made, buffers)
-    if not all(map(versions.follow, ops)):
-        return None
-    return versions.sets, versions.passed, versions.newest
+    versions = Versions(made, buffers)
+    return versions if all(map(versions.follow, ops)) else None
 
 
-class _Versions:
+class Versions:
     """The versions of a buffer in a block. Version k is the one with k rows set.
 
     Attributes:
@@ -166,8 +159,8 @@ class _Versions:
         self.number: dict[Var, int] = {}
 
     @property
-    def newest(self) -> frozenset[Var]:
-        """The variables of the block that are the last version."""
+    def last(self) -> frozenset[Var]:
+        """The names of the last version that it got in the block."""
         return frozenset(v for v, k in self.number.items() if k == len(self.sets))
 
     def of(self, atom: Atom) -> int | None:
