@@ -1,13 +1,13 @@
 """A thread that obeys calls of a store in their order, and reads ahead.
 
 Only reads overtake writes, of snapshots that no call before them changes. What waits is
-bounded in bytes. After an error nothing is done any more until `end`.
+bounded in bytes. After an error nothing that waits is done any more.
 """
 
 import os
-import threading
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
@@ -36,16 +36,6 @@ class Job(NamedTuple):
     capsule: Any = None
 
 
-@dataclass(slots=True)
-class _Read:
-    """A snapshot that is being read, or has been."""
-
-    call: Callable[[], Any] | None
-    done: bool = False
-    value: Any = None
-    error: BaseException | None = None
-
-
 @dataclass(slots=True, eq=False)
 class Background:
     """The thread, and what waits for it.
@@ -59,15 +49,19 @@ class Background:
     buffer: int | str | None = None
     peak: int = 0
     error: StoreError | None = None
-    _turn: threading.Condition = field(default_factory=threading.Condition)
-    _jobs: deque[Job] = field(default_factory=deque[Job])
-    _reads: dict[Key, _Read] = field(default_factory=dict[Key, _Read])
-    _waiting: dict[Key, Any] = field(default_factory=dict[Key, Any])
+    _jobs: deque[tuple[Job, Future[None]]] = field(
+        default_factory=deque[tuple[Job, Future[None]]]
+    )
+    _reads: dict[Key, Future[Any] | Job] = field(
+        default_factory=dict[Key, Future[Any] | Job]
+    )
+    _ahead: deque[tuple[Future[Any], Callable[[], Any]]] = field(
+        default_factory=deque[tuple[Future[Any], Callable[[], Any]]]
+    )
     _held: int = 0
     _largest: int = 0
-    _busy: bool = False
-    _ending: bool = False
-    _thread: threading.Thread | None = None
+    _failed: bool = False
+    _pool: ThreadPoolExecutor | None = None
     _process: int = 0
 
     def check(self) -> None:
@@ -77,6 +71,8 @@ class Background:
                 "a store that works in the background is in use by the process that "
                 "this one was forked from. Give each process a store of its own."
             )
+        while self._jobs and self._jobs[0][1].done():
+            self._wait_for_first()
         self.report()
 
     def report(self) -> None:
@@ -88,146 +84,109 @@ class Background:
     def submit(self, job: Job) -> None:
         """Let the thread do a job, once there is room for what it keeps alive."""
         self.check()
-        with self._turn:
-            if job.key is not None:  # A record is larger than a snapshot.
-                self._largest = max(self._largest, job.nbytes)
-            self._turn.wait_for(lambda: self._has_room(job.nbytes))
-            if self.error is None:
-                self._held += job.nbytes
-                self.peak = max(self.peak, self._held)
-                self._jobs.append(job)
-                if job.key is not None:
-                    self._reads.pop(job.key, None)
-                    if job.capsule is not None:
-                        self._waiting[job.key] = job.capsule
-                self._wake()
+        if job.key is not None:  # A record is larger than a snapshot.
+            self._largest = max(self._largest, job.nbytes)
+            self._reads.pop(job.key, None)
+        while self._held and self._held + job.nbytes > self._most():
+            self._wait_for_first()
         self.report()
+        self._held += job.nbytes
+        self.peak = max(self.peak, self._held)
+        self._jobs.append((job, self._threads().submit(self._do, job)))
 
     def begin(self, key: Key, call: Callable[[], Any]) -> None:
         """Begin to read a snapshot, unless that is done or it still waits."""
         self.check()
-        with self._turn:
-            if key in self._reads:
+        if key not in self._reads:
+            waits = [
+                job
+                for job, _ in self._jobs
+                if job.key == key and job.capsule is not None
+            ]
+            if waits:
+                self._reads[key] = waits[-1]
                 return
-            if key in self._waiting:
-                self._reads[key] = _Read(None, True, self._waiting[key])
-                return
-            self._reads[key] = _Read(call)
-            self._wake()
+            read = self._reads[key] = Future[Any]()
+            self._ahead.append((read, call))
+            self._threads().submit(self._read)
 
     def take(self, key: Key) -> Any:
         """Wait for a read, and give its value."""
-        with self._turn:
-            read = self._reads[key]
+        read = self._reads[key]
+        if isinstance(read, Job):
             # What is being written must not be given away: it could be changed.
-            self._turn.wait_for(
-                lambda: (
-                    (read.done and key not in self._waiting) or self.error is not None
-                )
-            )
+            while any(job is read for job, _ in self._jobs):
+                self._wait_for_first()
+            value = read.capsule
+        else:
+            wait([read])
             self._reads.pop(key, None)
-        if read.error is not None:
-            raise read.error
+            value = read.result()
+        self._reads.pop(key, None)
         self.report()
-        return read.value
+        return value
 
     def flush(self) -> None:
         """Wait until all is done; what was read ahead stays at hand."""
         self.check()
-        with self._turn:
-            self._turn.wait_for(self._is_idle)
+        while self._jobs:
+            self._wait_for_first()
+        wait([read for read in self._reads.values() if isinstance(read, Future)])
         self.report()
 
     def forget_reads(self) -> None:
         """Give up what was read ahead."""
-        with self._turn:
-            self._reads.clear()
+        self._reads.clear()
 
     def end(self) -> None:
         """Let the thread do what is left, and end it."""
-        if self._thread is not None and self._process == os.getpid():
-            with self._turn:
-                self._ending = True
-                self._turn.notify_all()
-            self._thread.join()
-        self._thread, self._process = None, 0
+        if self._pool is not None and self._process == os.getpid():
+            while self._jobs:
+                self._wait_for_first()
+            self._pool.shutdown()
+        self._pool, self._process, self._held = None, 0, 0
         self._jobs.clear()
         self._reads.clear()
-        self._waiting.clear()
-        self._held = 0
 
-    def _has_room(self, nbytes: int) -> bool:
-        if self.error is not None or self._held == 0:
-            return True
-        most = 2 * self._largest if self.buffer is None else parse_bytes(self.buffer)
-        return self._held + nbytes <= most
+    def _most(self) -> int:
+        return 2 * self._largest if self.buffer is None else parse_bytes(self.buffer)
 
-    def _is_idle(self) -> bool:
-        reading = any(not read.done for read in self._reads.values())
-        return not (self._jobs or self._busy or reading) or self.error is not None
+    def _threads(self) -> ThreadPoolExecutor:
+        """The one thread, which is begun when it is first needed."""
+        if self._pool is None:
+            self._process = os.getpid()
+            self._pool = ThreadPoolExecutor(1, "retape.AsyncStore")
+        return self._pool
 
-    def _wake(self) -> None:
-        """See that there is a thread, and wake it."""
-        if self._thread is None:
-            self._process, self._ending = os.getpid(), False
-            self._thread = threading.Thread(
-                target=self._work, name="retape.AsyncStore", daemon=True
-            )
-            self._thread.start()
-        self._turn.notify_all()
-
-    def _work(self) -> None:
-        while True:
-            with self._turn:
-                self._turn.wait_for(lambda: self._next() is not None or self._ending)
-                task = self._next()
-                if task is None:
-                    return
-                if isinstance(task, Job):
-                    self._jobs.popleft()
-                self._busy = True
-            if isinstance(task, Job):
-                self._do(task)
-            else:
-                self._read(task)
-
-    def _next(self) -> Job | _Read | None:
-        """The next job: a read if there is one, since the program may wait for it."""
-        for read in self._reads.values():
-            if not read.done:
-                return read
-        return self._jobs[0] if self._jobs else None
+    def _read(self) -> None:
+        while self._ahead:
+            read, call = self._ahead.popleft()
+            try:
+                read.set_result(call())
+            except BaseException as error:
+                read.set_exception(error)
 
     def _do(self, job: Job) -> None:
-        error: BaseException | None = None
+        self._read()  # The program may wait for it.
+        if self._failed:
+            return  # What comes after a gap would not be a run's.
         try:
             job.call()
-        except BaseException as raised:
-            error = raised
-        with self._turn:
-            self._busy = False
-            self._held -= job.nbytes
-            if job.capsule is not None and job.key is not None:
-                if not any(o.key == job.key and o.nbytes for o in self._jobs):
-                    self._waiting.pop(job.key, None)
-            if error is not None:
-                self._stop(job, error)
-            self._turn.notify_all()
+        except BaseException:
+            self._failed = True
+            raise
 
-    def _stop(self, job: Job, error: BaseException) -> None:
-        """Do nothing more: what comes after a gap would not be a run's."""
+    def _wait_for_first(self) -> None:
+        """Wait for the job that was submitted first; an error ends all others."""
+        job, future = self._jobs[0]
+        error = future.exception()
+        if error is None:
+            self._jobs.popleft()
+            self._held -= job.nbytes
+            return
+        wait([each for _, each in self._jobs])
         self._jobs.clear()
-        self._waiting.clear()
-        self._held = 0
+        self._held, self._failed = 0, False
         kind = SnapshotError if isinstance(error, SnapshotError) else StoreError
         self.error = kind(f"in the background, {job.what}: {error}")
         self.error.__cause__ = error
-
-    def _read(self, read: _Read) -> None:
-        try:
-            read.value = read.call() if read.call else None
-        except BaseException as error:
-            read.error = error
-        with self._turn:
-            read.done, self._busy = True, False
-            self._turn.notify_all()
