@@ -9,7 +9,6 @@ import os
 import pickle
 from collections.abc import Callable
 from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 from retape._errors import SnapshotError, StoreError
@@ -19,7 +18,7 @@ from retape.storage._sharded._array_directory import ArrayDirectory
 from retape.storage._sharded._processes import Processes
 
 
-class SharedDirectory:
+class SharedDirectory(ArrayDirectory):
     """What `ArrayDirectory` is, for all processes of a program together.
 
     Attributes:
@@ -28,13 +27,10 @@ class SharedDirectory:
     """
 
     def __init__(self, own: ArrayDirectory, processes: Processes) -> None:
+        super().__init__(own.path)
         self._own, self._processes = own, processes
-        self.path: Path = own.path
         self.is_first = processes.rank == 0
         self._claimed = False
-
-    def __str__(self) -> str:
-        return str(self._own)
 
     def claim(self) -> None:
         """Keep other programs out; see that the directory is the same for all.
@@ -66,18 +62,6 @@ class SharedDirectory:
         """Whether `claim` was called."""
         return self._claimed
 
-    def where(self, key: Key) -> str:
-        """Where it is, for messages."""
-        return self._own.where(key)
-
-    def at(self, folder: str, name: str) -> Path:
-        """Where an array is, as `ArrayDirectory`."""
-        return self._own.at(folder, name)
-
-    def new_folder(self, stem: str) -> str:
-        """A name that the first process has drawn."""
-        return self._first(lambda: self._own.new_folder(stem))
-
     def settle(self, error: StoreError | None, digest: bytes = b"") -> None:
         """Raise what went wrong in any process, or what is not alike in all.
 
@@ -108,18 +92,6 @@ class SharedDirectory:
                     "or give each process a store of its own (`RankStore`)."
                 )
 
-    def has(self, key: Key) -> bool:
-        """Whether there is a file of this state or tape."""
-        return self._first(lambda: self._own.has(key))
-
-    def label(self, key: Key) -> dict[str, Any]:
-        """The label of a file; nothing if it cannot be read."""
-        return self._first(lambda: self._own.label(key))
-
-    def snapshots(self) -> set[Key]:
-        """The states and tapes that have a file."""
-        return self._first(self._own.snapshots)
-
     def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
         """A state or a tape, and its label.
 
@@ -143,34 +115,6 @@ class SharedDirectory:
         """Write the record, which must be alike in all processes."""
         self.settle(None, blake2b(data).digest())
         self._first(lambda: self._own.write_record(data))
-
-    def remove(self, key: Key) -> None:
-        """Remove a snapshot with its arrays."""
-        self._first(lambda: self._own.remove(key))
-
-    def remove_folder(self, folder: str) -> None:
-        """Remove a folder of arrays."""
-        self._first(lambda: self._own.remove_folder(folder))
-
-    def keep_one(self, key: Key, folder: str) -> None:
-        """Remove all other folders of a snapshot."""
-        self._first(lambda: self._own.keep_one(key, folder))
-
-    def keep_records(self) -> None:
-        """Remove the arrays of records that have gone."""
-        self._first(self._own.keep_records)
-
-    def remove_unfinished(self) -> None:
-        """Remove what a killed process has left."""
-        self._first(self._own.remove_unfinished)
-
-    def remove_last_record(self) -> None:
-        """Remove the last record: the one before it is now the last."""
-        self._first(self._own.remove_last_record)
-
-    def remove_records(self) -> None:
-        """Remove both records."""
-        self._first(self._own.remove_records)
 
     def decide(self, says: Callable[[], bool]) -> bool:
         """What the first process says."""
@@ -208,6 +152,23 @@ class SharedDirectory:
         if kind is not None:
             raise kind(found)
         return found
+
+
+def _by_the_first(name: str) -> Any:
+    """What the first process does, and all are told."""
+
+    def done(self: SharedDirectory, *given: Any) -> Any:
+        return self._first(lambda: getattr(self._own, name)(*given))  # pyright: ignore[reportPrivateUsage]
+
+    return done
+
+
+for _name in (
+    *("has", "label", "snapshots", "new_folder", "remove", "remove_folder"),
+    *("keep_one", "keep_records", "remove_unfinished"),
+    *("remove_last_record", "remove_records"),
+):
+    setattr(SharedDirectory, _name, _by_the_first(_name))
 
 
 def _described(failure: BaseException) -> str:
