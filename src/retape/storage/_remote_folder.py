@@ -21,13 +21,13 @@ from typing import Any
 
 from retape._errors import SnapshotError, StoreError
 from retape._extras import require
-from retape.storage._codec import decode, label_in
-from retape.storage._run_directory import RECORD, RECORD_BEFORE, Key
+from retape.storage._codec import label_in
+from retape.storage._run_directory import RECORD, RECORD_BEFORE, Folder, Key
 
 _OWNER = "owner.json"
 
 
-class RemoteFolder:
+class RemoteFolder(Folder):
     """What `RunDirectory` is, on an fsspec file system.
 
     Attributes:
@@ -76,21 +76,6 @@ class RemoteFolder:
         """Whether `claim` was called."""
         return self._token is not None
 
-    def snapshots(self) -> set[Key]:
-        """The states and tapes that are there; one of another name is not ours."""
-        found: set[Key] = set()
-        for name in self._names():
-            stem, dot, suffix = name.partition(".")
-            kind, _, step = stem.partition("-")
-            if (dot, suffix) == (".", "npz") and kind in ("step", "tape"):
-                if step.isdigit() and self.name((kind, int(step))) == name:
-                    found.add((kind, int(step)))
-        return found
-
-    def name(self, key: Key) -> str:
-        """The name of a state or a tape."""
-        return f"{key[0]}-{key[1]:012d}.npz"
-
     def has(self, key: Key) -> bool:
         """Whether it is there."""
         return self._do("read", lambda: self.fs.exists(self._at(self.name(key))))
@@ -103,61 +88,43 @@ class RemoteFolder:
         except StoreError:
             return {}
 
-    def remove(self, key: Key) -> None:
-        """Remove it, if it is there."""
-        self._remove(self.name(key))
-
     def remove_unfinished(self) -> None:
         """There is nothing unfinished: objects are whole."""
 
-    def where(self, key: Key) -> str:
-        """Where it is, for messages."""
-        return f"{self}/{self.name(key)}"
+    def names(self) -> set[str]:
+        def listed() -> set[str]:
+            self.fs.invalidate_cache(self.path)
+            if not self.fs.exists(self.path):
+                return set()
+            found = self.fs.ls(self.path, detail=False)
+            return {posixpath.basename(str(name)) for name in found}
 
-    def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
-        """A value, and its label.
+        return self._do("read", listed)
 
-        Raises:
-            SnapshotError: If it is not there, or damaged.
-            StoreError: If it cannot be read.
-        """
-        return self._read(self.name(key))
+    def contents(self, name: str) -> bytes:
+        self._refuse_forked_child()
+        return self._cat(name)
 
-    def put(self, key: Key, data: bytes) -> None:
-        """Write a state or a tape, whole or not at all."""
+    def write(self, name: str, data: bytes) -> None:
         self._refuse_if_taken()
-        self._do("written", lambda: self._pipe(self.name(key), data))
+        self._do("written", lambda: self._pipe(name, data))
 
-    def read_record(self) -> tuple[Any, dict[str, Any]] | None:
-        """The last record, or the one before it if the last one is damaged."""
-        there = self._names()
-        if RECORD_BEFORE not in there:
-            return self._read(RECORD) if RECORD in there else None
-        if RECORD in there:
+    def unlink(self, name: str) -> None:
+        def removed() -> None:
             try:
-                return self._read(RECORD)
-            except SnapshotError:
-                found = self._read(RECORD_BEFORE)
-                self._remove(RECORD)
-                return found
-        return self._read(RECORD_BEFORE)
+                self.fs.rm_file(self._at(name))
+            except FileNotFoundError:
+                return
+
+        self._do("written", removed)
 
     def write_record(self, data: bytes) -> None:
         """Write the record; the one that was the last is now the one before."""
         self._refuse_if_taken()
-        if RECORD in self._names():
+        if RECORD in self.names():
             last, before = self._at(RECORD), self._at(RECORD_BEFORE)
             self._do("written", lambda: self.fs.cp_file(last, before))
         self._do("written", lambda: self._pipe(RECORD, data))
-
-    def remove_last_record(self) -> None:
-        """Remove the last record: the one before it is now the last."""
-        self._remove(RECORD)
-
-    def remove_records(self) -> None:
-        """Remove both records; snapshots without one are a run at its beginning."""
-        self._remove(RECORD_BEFORE)
-        self._remove(RECORD)
 
     def _at(self, name: str) -> str:
         return posixpath.join(self.path, name)
@@ -175,29 +142,6 @@ class RemoteFolder:
             ) from error
         except Exception as error:
             raise self._failed("read", error) from error
-
-    def _read(self, name: str) -> tuple[Any, dict[str, Any]]:
-        self._refuse_forked_child()
-        return decode(self._cat(name), f"{self}/{name}")
-
-    def _names(self) -> set[str]:
-        def listed() -> set[str]:
-            self.fs.invalidate_cache(self.path)
-            if not self.fs.exists(self.path):
-                return set()
-            found = self.fs.ls(self.path, detail=False)
-            return {posixpath.basename(str(name)) for name in found}
-
-        return self._do("read", listed)
-
-    def _remove(self, name: str) -> None:
-        def removed() -> None:
-            try:
-                self.fs.rm_file(self._at(name))
-            except FileNotFoundError:
-                return
-
-        self._do("written", removed)
 
     def _refuse_if_taken(self) -> None:
         """Stop when another process has taken the run over."""

@@ -22,7 +22,97 @@ RECORD = "record.npz"
 RECORD_BEFORE = "record-before.npz"
 
 
-class RunDirectory:
+class Folder:
+    """The files of one run by their names, on whatever keeps them."""
+
+    __slots__ = ()
+
+    def names(self) -> set[str]:
+        """The names of all files."""
+        raise NotImplementedError
+
+    def contents(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            SnapshotError: If it is not there, or not a file.
+        """
+        raise NotImplementedError
+
+    def write(self, name: str, data: bytes) -> None:
+        """Write a file, whole or not at all."""
+        raise NotImplementedError
+
+    def unlink(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        raise NotImplementedError
+
+    def name(self, key: Key) -> str:
+        """The name of a state or a tape."""
+        return f"{key[0]}-{key[1]:012d}.npz"
+
+    def where(self, key: Key) -> str:
+        """Where it is, for messages."""
+        return f"{self}/{self.name(key)}"
+
+    def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
+        """A state or a tape, and its label, as `read`."""
+        return self.read(self.name(key))
+
+    def put(self, key: Key, data: bytes) -> None:
+        """Write a state or a tape, as `write`."""
+        self.write(self.name(key), data)
+
+    def remove(self, key: Key) -> None:
+        """Remove a state or a tape, if it is there."""
+        self.unlink(self.name(key))
+
+    def snapshots(self, suffix: str = ".npz") -> set[Key]:
+        """The states and tapes that have a file; one of another name is not ours."""
+        found: set[Key] = set()
+        for name in self.names():
+            stem, dot, last = name.partition(".")
+            kind, _, step = stem.partition("-")
+            if dot + last == suffix and kind in ("step", "tape") and step.isdigit():
+                key = kind, int(step)
+                if self.name(key) == f"{stem}.npz":
+                    found.add(key)
+        return found
+
+    def read(self, name: str) -> tuple[Any, dict[str, Any]]:
+        """The value in a file, and its label.
+
+        Raises:
+            SnapshotError: If it is lost, damaged or not a snapshot.
+        """
+        return decode(self.contents(name), f"{self}/{name}")
+
+    def read_record(self) -> tuple[Any, dict[str, Any]] | None:
+        """The last record, or the one before it if the last one is damaged."""
+        there = self.names()
+        if RECORD_BEFORE not in there:
+            return self.read(RECORD) if RECORD in there else None
+        if RECORD in there:
+            try:
+                return self.read(RECORD)
+            except SnapshotError:
+                found = self.read(RECORD_BEFORE)
+                # Or it would take the place of the good one.
+                self.unlink(RECORD)
+                return found
+        return self.read(RECORD_BEFORE)
+
+    def remove_last_record(self) -> None:
+        """Remove the last record: the one before it is now the last."""
+        self.unlink(RECORD)
+
+    def remove_records(self) -> None:
+        """Remove both records; snapshots without one are a run at its beginning."""
+        for name in (RECORD_BEFORE, RECORD):
+            self.unlink(name)
+
+
+class RunDirectory(Folder):
     """Files of one run, claimed by one process at a time.
 
     Attributes:
@@ -75,65 +165,27 @@ class RunDirectory:
         """Whether `claim` was called, by this process or the one it was forked from."""
         return self._lock is not None
 
-    def file(self, key: Key) -> Path:
-        """The file of a state or a tape."""
-        return self.path / f"{key[0]}-{key[1]:012d}.npz"
-
-    def where(self, key: Key) -> str:
-        """Where it is, for messages."""
-        return str(self.file(key))
-
     def has(self, key: Key) -> bool:
         """Whether there is a file of this state or tape."""
-        return self.file(key).exists()
+        return (self.path / self.name(key)).exists()
 
     def label(self, key: Key) -> dict[str, Any]:
         """The label of a file, its arrays left unread; nothing if it cannot be read."""
-        return read_label(self.file(key))
-
-    def get(self, key: Key) -> tuple[Any, dict[str, Any]]:
-        """A state or a tape, and its label, as `read`."""
-        return self.read(self.file(key))
-
-    def put(self, key: Key, data: bytes) -> None:
-        """Write a state or a tape, as `write`."""
-        self.write(self.file(key), data)
-
-    def remove(self, key: Key) -> None:
-        """Remove the file, if it is there.
-
-        Raises:
-            StoreError: If it cannot be removed: it may be a folder, or another's.
-        """
-        unlink(self.file(key))
-
-    def snapshots(self, suffix: str = ".npz") -> set[Key]:
-        """The states and tapes that have a file; one of another name is not ours."""
-        found: set[Key] = set()
-        for file in self.path.glob(f"*-*{suffix}"):
-            kind, _, step = file.stem.partition("-")
-            if kind in ("step", "tape") and step.isdigit():
-                key = kind, int(step)
-                if self.file(key).stem == file.stem:
-                    found.add(key)
-        return found
+        return read_label(self.path / self.name(key))
 
     def remove_unfinished(self) -> None:
         """Remove the temporary files that a killed process has left."""
-        files = [self.file(key) for key in self.snapshots(".part")]
-        for file in (*files, self.path / RECORD, self.path / RECORD_BEFORE):
-            unlink(file.with_suffix(".part"))
+        names = [self.name(key) for key in self.snapshots(".part")]
+        for name in (*names, RECORD, RECORD_BEFORE):
+            unlink((self.path / name).with_suffix(".part"))
 
-    def read(self, file: Path) -> tuple[Any, dict[str, Any]]:
-        """The value in a file, and its label.
+    def unlink(self, name: str) -> None:
+        unlink(self.path / name)
 
-        Raises:
-            SnapshotError: If it is not there, damaged, or a link.
-            StoreError: If it cannot be read.
-        """
-        return decode(self.contents(file), str(file))
+    def names(self) -> set[str]:
+        return {file.name for file in self.path.glob("*")}
 
-    def contents(self, file: Path) -> bytes:
+    def contents(self, name: str) -> bytes:
         """The bytes of a file.
 
         Raises:
@@ -141,6 +193,7 @@ class RunDirectory:
             StoreError: If it cannot be read.
         """
         self._refuse_forked_child()
+        file = self.path / name
         if file.is_symlink():
             raise SnapshotError(
                 f"`{file}` is a symbolic link, and this library makes none. Remove "
@@ -155,13 +208,14 @@ class RunDirectory:
         except OSError as error:
             raise failed(file, "read", error) from error
 
-    def write(self, file: Path, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """Write a file, whole or not at all.
 
         Raises:
             StoreError: If it cannot be written.
         """
         self._refuse_forked_child()
+        file = self.path / name
         part = file.with_suffix(".part")
         try:
             # Made anew: a link of this name would lead to a file of somebody else's.
@@ -177,27 +231,11 @@ class RunDirectory:
             _remove(part)
             raise failed(file, "written", error) from error
 
-    def read_record(self) -> tuple[Any, dict[str, Any]] | None:
-        """The last record, or the one before it if the last one is damaged."""
-        last, before = self.path / RECORD, self.path / RECORD_BEFORE
-        if not before.exists():
-            return self.read(last) if last.exists() else None
-        if last.exists():
-            try:
-                return self.read(last)
-            except SnapshotError:
-                found = self.read(before)
-                # Or it would take the place of the good one.
-                unlink(last)
-                return found
-        return self.read(before)
-
     def record_contents(self) -> tuple[str, bytes] | None:
         """The file of the record that `read_record` finds, and its bytes."""
         self.read_record()  # It removes a damaged one that has another before it.
-        files = [self.path / name for name in (RECORD, RECORD_BEFORE)]
-        there = next((file for file in files if file.exists()), None)
-        return None if there is None else (str(there), self.contents(there))
+        there = next((n for n in (RECORD, RECORD_BEFORE) if n in self.names()), None)
+        return None if there is None else (f"{self}/{there}", self.contents(there))
 
     def write_record(self, data: bytes) -> None:
         """Write the record; the one that was the last is now the one before.
@@ -211,16 +249,7 @@ class RunDirectory:
                 last.replace(self.path / RECORD_BEFORE)
         except OSError as error:
             raise failed(last, "written", error) from error
-        self.write(last, data)
-
-    def remove_last_record(self) -> None:
-        """Remove the last record: the one before it is now the last."""
-        unlink(self.path / RECORD)
-
-    def remove_records(self) -> None:
-        """Remove both records; snapshots without one are a run at its beginning."""
-        for name in (RECORD_BEFORE, RECORD):
-            unlink(self.path / name)
+        self.write(RECORD, data)
 
     def _refuse_forked_child(self) -> None:
         """Keep a forked child from using what its parent has claimed."""

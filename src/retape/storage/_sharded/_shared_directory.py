@@ -98,7 +98,7 @@ class SharedDirectory(ArrayDirectory):
         Raises:
             SnapshotError: If it is not there, or damaged.
         """
-        data = self._first(lambda: self._own.contents(self._own.file(key)))
+        data = self._first(lambda: self._own.contents(self._own.name(key)))
         return decode(data, self.where(key))
 
     def put(self, key: Key, data: bytes) -> None:
