@@ -274,3 +274,32 @@ def test_a_step_that_cannot_be_planned_is_refused() -> None:
         retape.jax.advise(loss, *args, memory="1 GB", step=step, donate_argnums=3)
     with pytest.raises(retape.GradientTypeError, match="is passed as `step=`"):
         retape.jax.advise(functools.partial(step, loss), *args, memory="1 GB")
+
+
+# Loops of unknown length ------------------------------------------------------------
+
+
+def settle(x: Any) -> Any:
+    def body(v: Any) -> Any:
+        return v - 0.01 * jnp.sin(v)
+
+    return jnp.sum(lax.while_loop(lambda v: jnp.max(v) > 0.5, body, x))
+
+
+@pytest.mark.slow
+def test_a_loop_of_unknown_length_is_given_the_plan_that_uses_the_budget() -> None:
+    x = jnp.linspace(0.5, 2.0, 1000)
+    found = retape.jax.advise(settle, x, memory="300 kB")
+    assert not found.fits and found.chosen.name == "binomial"
+    assert 150_000 < found.chosen.peak_bytes <= 300_000
+    assert "unknown" in str(found) and "binomial keeps to" in str(found)
+    got = jax.jit(retape.jax.grad(settle, plan=found.as_plan()))(x)
+    slope = jax.jvp(settle, (x,), (x,))[1]
+    np.testing.assert_allclose(jnp.vdot(got, x), slope, rtol=1e-11)
+    with pytest.raises(retape.BudgetError, match="`memory='30 kB'` does not suffice"):
+        retape.jax.advise(settle, x, memory="30 kB")
+
+
+def test_where_it_does_not_pay_the_advice_is_to_do_nothing() -> None:
+    found = retape.jax.advise(lambda x: jnp.sum(jnp.tanh(x)), jnp.ones(9), memory="1MB")
+    assert found.fits and "It fits as it is: do nothing." in str(found)
