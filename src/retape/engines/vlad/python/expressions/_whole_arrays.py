@@ -42,6 +42,7 @@ from retape.engines.vlad.python.read._types import (
     FLOAT,
     INT,
     ArrayType,
+    FunctionType,
     Scalar,
     TupleType,
     kind_of_type,
@@ -172,7 +173,7 @@ class WholeArrays:
         operands: list[Operand],
         item: Scalar = FLOAT,
     ) -> Operand:
-        """A function of our library, item by item: a number is an array full of it."""
+        """A function of numbers, item by item: a number is an array full of it."""
         owner, where = self._owner, self._owner.text.where(node)
         known = [self._alone(node, operand) for operand in operands]
         arrays = [whole for whole in known if whole.is_array]
@@ -198,7 +199,9 @@ class WholeArrays:
                 continue
             value = whole.operands[0] if whole.operands else self._number(where, whole)
             args.append((Prim(where, MAKE_VECTOR, (length, value)), ArrayType(1)))
-        core, _ = owner.written(node, function, args)
+        items = (_rows.of_items, _rows.of_two_items, _rows.of_three_items)
+        applied = Const(where, ()), FunctionType(function)
+        core, _ = owner.written(node, items[len(args) - 1], [*args, applied])
         if first.shape:
             core = Prim(where, CONS, (first.shape[0], core))
         for each in reversed(around):

@@ -179,81 +179,58 @@ def along_axis(a: Any, outer: Any, n: Any, inner: Any, function: Any) -> Any:
 # item by item
 
 
-def larger(a: Any, b: Any) -> Any:
+def of_items(a: Any, function: Any) -> Any:
     result = np.zeros(len(a))
     for i in range(len(a)):
-        result[i] = np.maximum(a[i], b[i])
+        result[i] = function(a[i])
     return result
 
 
-def smaller(a: Any, b: Any) -> Any:
+def of_two_items(a: Any, b: Any, function: Any) -> Any:
     result = np.zeros(len(a))
     for i in range(len(a)):
-        result[i] = np.minimum(a[i], b[i])
+        result[i] = function(a[i], b[i])
     return result
 
 
-def clipped(a: Any, low: Any, high: Any) -> Any:
+def of_three_items(a: Any, b: Any, c: Any, function: Any) -> Any:
     result = np.zeros(len(a))
     for i in range(len(a)):
-        result[i] = np.minimum(np.maximum(a[i], low[i]), high[i])
+        result[i] = function(a[i], b[i], c[i])
     return result
 
 
-def chosen(mask: Any, a: Any, b: Any) -> Any:
-    result = np.zeros(len(mask))
-    for i in range(len(mask)):
-        if mask[i]:
-            result[i] = a[i]
-        else:
-            result[i] = b[i]
-    return result
+def clipped(x: Any, low: Any, high: Any) -> Any:
+    return np.minimum(np.maximum(x, low), high)
 
 
-def less(a: Any, b: Any) -> Any:
-    result = np.zeros(len(a))
-    for i in range(len(a)):
-        result[i] = 1.0 if a[i] < b[i] else 0.0
-    return result
+def chosen(is_first: Any, x: Any, y: Any) -> Any:
+    return x if is_first else y
 
 
-def less_or_equal(a: Any, b: Any) -> Any:
-    result = np.zeros(len(a))
-    for i in range(len(a)):
-        result[i] = 1.0 if a[i] <= b[i] else 0.0
-    return result
+def less(x: Any, y: Any) -> Any:
+    return 1.0 if x < y else 0.0
 
 
-def equal(a: Any, b: Any) -> Any:
-    result = np.zeros(len(a))
-    for i in range(len(a)):
-        result[i] = 1.0 if a[i] == b[i] else 0.0
-    return result
+def less_or_equal(x: Any, y: Any) -> Any:
+    return 1.0 if x <= y else 0.0
 
 
-def different(a: Any, b: Any) -> Any:
-    result = np.zeros(len(a))
-    for i in range(len(a)):
-        result[i] = 1.0 if a[i] != b[i] else 0.0
-    return result
+def equal(x: Any, y: Any) -> Any:
+    return 1.0 if x == y else 0.0
 
 
-def both(a: Any, b: Any) -> Any:
-    result = np.zeros(len(a))
-    for i in range(len(a)):
-        result[i] = 1.0 if a[i] and b[i] else 0.0
-    return result
+def different(x: Any, y: Any) -> Any:
+    return 1.0 if x != y else 0.0
 
 
-def either(a: Any, b: Any) -> Any:
-    result = np.zeros(len(a))
-    for i in range(len(a)):
-        result[i] = 1.0 if a[i] or b[i] else 0.0
-    return result
+def both(x: Any, y: Any) -> Any:
+    return 1.0 if x and y else 0.0
 
 
-def opposite(a: Any) -> Any:
-    result = np.zeros(len(a))
-    for i in range(len(a)):
-        result[i] = 0.0 if a[i] else 1.0
-    return result
+def either(x: Any, y: Any) -> Any:
+    return 1.0 if x or y else 0.0
+
+
+def opposite(x: Any) -> Any:
+    return 0.0 if x else 1.0

@@ -7,6 +7,8 @@ number, `i` for an int. A new function is one row here, and its text in a module
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from retape.engines.vlad.python.library import _rows, _tables
 
 WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
@@ -40,12 +42,12 @@ WRITTEN: dict[str, dict[str, Callable[..., Any]]] = {
 }
 
 BY_ITEM: dict[str, Callable[..., Any]] = {
-    "maximum": _rows.larger,
-    "minimum": _rows.smaller,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
     "clip": _rows.clipped,
     "where": _rows.chosen,
 }
-"""What is done item by item, where numbers stand for arrays that are full of them."""
+"""What is done with an item of each, where a number is each item of an array."""
 
 OVER_AXIS = frozenset("sum mean max min prod var std norm".split())
 """What makes a number of each row along an `axis`, or of all items."""
