@@ -245,46 +245,27 @@ def _bounds(costs: Sequence[int], widths: Sequence[int], limit: int) -> list[int
 def _chain(
     block: Block, pieces: Sequence[_Piece], again: dict[Var, Op | Read]
 ) -> list[Block]:
-    """One block for each piece, each going on to the next."""
+    """One block for each piece, each going on to the next.
+
+    Rows are written as soon as they are made. The last piece assigns what the block
+    did, and goes on where the block did.
+    """
     *firsts, last = pieces
     labels = [block.label, *(Label() for _ in firsts)]
-    found = [
-        _first_piece(block, piece, again, label, Jump(None, (following,)))
-        for piece, label, following in zip(firsts, labels, labels[1:], strict=False)
-    ]
-    return [*found, _last_piece(block, last, again, labels[-1], found)]
-
-
-def _first_piece(
-    block: Block,
-    piece: _Piece,
-    again: dict[Var, Op | Read],
-    label: Label,
-    following: Jump,
-) -> Block:
-    """A piece that assigns nothing; rows that it makes are written as soon as made."""
-    needed = [*(a for op in piece.ops for a in op.ins), *_row_atoms(piece.writes)]
-    reads, own = _with_sources(block, piece.ops, needed, again)
-    return Block(label, reads=reads, ops=own, writes=piece.writes, next=following)
-
-
-def _last_piece(
-    block: Block,
-    piece: _Piece,
-    again: dict[Var, Op | Read],
-    label: Label,
-    before: Sequence[Block],
-) -> Block:
-    """The piece that assigns what the block did, and goes on where the block did."""
-    done = {id(w) for b in before for w in b.writes}
+    found: list[Block] = []
+    for piece, label, following in zip(firsts, labels, labels[1:], strict=False):
+        needed = _row_atoms(piece.writes)
+        reads, ops = _with_sources(block, piece.ops, needed, again)
+        jump = Jump(None, (following,))
+        found.append(Block(label, reads, ops, writes=piece.writes, next=jump))
+    done = {id(w) for b in found for w in b.writes}
     writes = [w for w in block.writes if id(w) not in done]
-    needed = [*(a for op in piece.ops for a in op.ins), *_at_end(block, writes)]
     # What no piece has made again another block may read, or nobody.
-    remade = {o for b in before for op in b.ops for o in op.outs}
+    remade = {o for b in found for op in b.ops for o in op.outs}
     lost = [v for v, source in again.items() if isinstance(source, Op)]
-    needed += [v for v in lost if v not in remade]
-    reads, own = _with_sources(block, piece.ops, needed, again)
-    return Block(label, reads, own, block.moves, writes, block.next)
+    needed = [*_at_end(block, writes), *(v for v in lost if v not in remade)]
+    reads, ops = _with_sources(block, last.ops, needed, again)
+    return [*found, Block(labels[-1], reads, ops, block.moves, writes, block.next)]
 
 
 def _with_sources(
@@ -293,8 +274,16 @@ def _with_sources(
     needed: Iterable[Atom],
     again: dict[Var, Op | Read],
 ) -> tuple[list[Read], list[Op]]:
-    """The rows to read, and the operations with what is made again for them."""
-    sources = [again[v] for v in _closure(needed, again) if v in again]
+    """The rows to read, and the operations with what is made again for them.
+
+    Args:
+        block: The block that is cut.
+        ops: The operations of a piece.
+        needed: What else the piece reads.
+        again: Values that each piece makes again.
+    """
+    read = [*(a for op in ops for a in op.ins), *needed]
+    sources = [again[v] for v in _closure(read, again) if v in again]
     order = {id(op): i for i, op in enumerate(block.ops)}
     remade = [s for s in sources if isinstance(s, Op)]
     own = sorted([*remade, *ops], key=lambda op: order[id(op)])

@@ -97,7 +97,7 @@ def _scan_hoisted(eqn: core.JaxprEqn, values: Sequence[Any]) -> Changed:
     values = [*values[:n], *own, *values[n:]]
     # A row of a copy is the copy of a row.
     rows = range(n + len(own) + carried, len(values))
-    body = _hoisted_inputs(body.rest(n), rows)
+    body = _hoisted(body.rest(n), rows, alone=True)
     taken = body.taken(values)
     inner = body.rest(len(values))
     params = scan_widened(eqn.params, inner, consts=len(own), rows=len(taken))
@@ -109,7 +109,7 @@ def _cond_hoisted(eqn: core.JaxprEqn, values: Sequence[Any]) -> Changed:
     branches = list(eqn.params["branches"])
     for i, branch in enumerate(branches):
         # What a branch makes may be infinite where the other one is taken.
-        arm = _hoisted_inputs(branch, range(len(given)))
+        arm = _hoisted(branch, range(len(given)), alone=True)
         given += arm.taken(given)
         for j, other in enumerate(branches):
             branches[j] = arm.rest(None) if j == i else _widened(other, given)
@@ -183,38 +183,28 @@ def _own_type(aval: Any, axes: frozenset[str]) -> jax.ShapeDtypeStruct:
     return jax.eval_shape(lambda x: spread(x, axes), struct(aval))
 
 
-def _hoisted(jaxpr: core.ClosedJaxpr, same: Sequence[int]) -> _Hoisted:
+def _hoisted(
+    jaxpr: core.ClosedJaxpr, same: Sequence[int], *, alone: bool = False
+) -> _Hoisted:
     """A program, and the copies of what follows from inputs that stay the same.
 
     Args:
         jaxpr: The program.
         same: The positions of those inputs.
+        alone: Whether nothing is made outside but copies of these inputs themselves.
     """
     whole = _trace_avals(lambda *v: _evaluate_hoisted(jaxpr, v), jaxpr.in_avals)
-    inner = whole.jaxpr
-    fixed = {inner.invars[i] for i in same}
-    known = {*inner.constvars, *fixed}
-    for eqn in inner.eqns:
+    inner, makers = whole.jaxpr, _makers(whole)
+    outside = {inner.invars[i] for i in same}
+    known = {*inner.constvars, *outside}
+    for eqn in () if alone else inner.eqns:
         if not eqn.effects and known.issuperset(variables(eqn.invars)):
             known.update(eqn.outvars)
-    return _with_copies(whole, same, known - {*inner.constvars})
-
-
-def _hoisted_inputs(jaxpr: core.ClosedJaxpr, same: Sequence[int]) -> _Hoisted:
-    """The same of the inputs alone; nothing that the program makes is made outside."""
-    whole = _trace_avals(lambda *v: _evaluate_hoisted(jaxpr, v), jaxpr.in_avals)
-    return _with_copies(whole, same, {whole.jaxpr.invars[i] for i in same})
-
-
-def _with_copies(
-    whole: core.ClosedJaxpr, same: Sequence[int], outside: Collection[Any]
-) -> _Hoisted:
-    """The program with the copies that it makes of values known outside of it."""
-    makers = _makers(whole)
-    copied = [e for e in whole.eqns if e.primitive.name == "pvary"]
+            outside.update(eqn.outvars)
     copies = dict.fromkeys(
         copy
-        for eqn in copied
+        for eqn in whole.eqns
+        if eqn.primitive.name == "pvary"
         for copy in _copies_outside(
             eqn.invars[0], frozenset(eqn.params["axes"]), makers, outside
         )
